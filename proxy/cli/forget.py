@@ -14,7 +14,7 @@ from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.models.keeping import REFRESH_SECONDS
 from trimtab.proxy.models.records import ModelName, Record, Records
-from trimtab.proxy.store import open_store
+from trimtab.proxy.store.opening import open_store
 from trimtab.proxy.telemetry.logs import configure_log, get_log
 from trimtab.rules.tokens.families import find_family
 

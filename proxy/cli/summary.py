@@ -16,7 +16,7 @@ from trimtab.proxy.cli.options import StoppedError, config_option, set_option, w
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.http.tenancy import Tenancy
-from trimtab.proxy.store import find_key_file, open_store
+from trimtab.proxy.store.opening import find_key_file, open_store
 from trimtab.proxy.summaries.sealing import KEY_BYTES, KeyFileError, load_key, unseal
 from trimtab.proxy.telemetry.logs import configure_log, escape, get_log
 from trimtab.rules.summary.request import Summary

@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 from multidict import CIMultiDict
 
-from trimtab.proxy.http.aiohttp_fixes import PlainResponse
+from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse
 from trimtab.proxy.http.content_coding import Reader, read_along
 from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.http.relay import Reply, begin_answer

@@ -7,7 +7,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import brotli
 from multidict import CIMultiDictProxy
@@ -58,24 +58,32 @@ class _Decoder(Protocol):
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
-class _Zlib:
-    def __init__(self, wbits: int) -> None:
-        self._inner = zlib.decompressobj(wbits)
+class _Wrapped:
+    """A decompressor of Python's."""
+
+    _inner: Any
 
     @property
     def eof(self) -> bool:
-        return self._inner.eof
+        return bool(self._inner.eof)
 
     @property
     def unused_data(self) -> bytes:
-        return self._inner.unused_data
+        unused: bytes = self._inner.unused_data
+        return unused
+
+
+class _Zlib(_Wrapped):
+    def __init__(self, wbits: int) -> None:
+        self._inner = zlib.decompressobj(wbits)
 
     @property
     def is_full(self) -> bool:
         return bool(self._inner.unconsumed_tail)
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
+        piece: bytes = self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
+        return piece
 
 
 class _Deflate(_Zlib):
@@ -96,24 +104,17 @@ class _Deflate(_Zlib):
         return super().decompress(data, max_length)
 
 
-class _Zstd:
+class _Zstd(_Wrapped):
     def __init__(self) -> None:
         self._inner = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: WINDOW_LOG_MAX})
-
-    @property
-    def eof(self) -> bool:
-        return self._inner.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._inner.unused_data
 
     @property
     def is_full(self) -> bool:
         return not (self._inner.needs_input or self._inner.eof)
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        return self._inner.decompress(data, max_length)
+        piece: bytes = self._inner.decompress(data, max_length)
+        return piece
 
 
 class _Brotli:

@@ -33,8 +33,14 @@ class ProxyError(Exception):
     closes = False
     outcome = "refused"
 
-    def __init_subclass__(cls, *, status: int, code: str) -> None:
-        cls.status, cls.code = status, code
+    def __init_subclass__(cls, *, status: int, code: str, closes: bool = False, retry: bool = False) -> None:
+        cls.status, cls.code, cls.closes = status, code, closes
+        if retry:
+            cls.headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+
+    def __init__(self, message: str = "", param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = self.param if param is None else param
 
     def text(self) -> ErrorText:
         return ErrorText(str(self), self.code, self.type, self.param)
@@ -48,20 +54,16 @@ class UpstreamTimeoutError(ProxyError, status=504, code="upstream_timeout"):
     """The upstream did not respond in time."""
 
 
-class OverloadedError(ProxyError, status=503, code="overloaded"):
-    """More requests, more text or more work at once than `limits` allows."""
-
-    headers: ClassVar[Mapping[str, str]] = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-    closes = True  # so that the rest of the request need not be read
+class OverloadedError(ProxyError, status=503, code="overloaded", closes=True, retry=True):
+    """More requests, more text or more work at once than `limits` allows. The rest of the request need not be read."""
 
 
-class ClientLimitError(ProxyError, status=429, code="client_limit_reached"):
+class ClientLimitError(ProxyError, status=429, code="client_limit_reached", retry=True):
     """One client has more requests in flight than its own limit allows.
 
     Not 503: a balancer takes an instance out of service after that, for all clients.
     """
 
-    headers: ClassVar[Mapping[str, str]] = {"Retry-After": str(RETRY_AFTER_SECONDS)}
     outcome = "limited"
 
 
@@ -69,28 +71,20 @@ class UpstreamInvalidError(ProxyError, status=502, code="upstream_invalid"):
     """The upstream's response is not valid HTTP, or exceeds a limit."""
 
 
-class BadFramingError(ProxyError, status=400, code="bad_framing"):
+class BadFramingError(ProxyError, status=400, code="bad_framing", closes=True):
     """It is not certain where the request ends, so its connection must not be used again."""
 
-    closes = True
 
-
-class UnreadableRequestError(ProxyError, status=400, code="unreadable_request"):
+class UnreadableRequestError(ProxyError, status=400, code="unreadable_request", closes=True):
     """The client sent something that is not an HTTP request."""
 
-    closes = True
 
-
-class HeadTooLargeError(ProxyError, status=431, code="head_too_large"):
+class HeadTooLargeError(ProxyError, status=431, code="head_too_large", closes=True):
     """The request has too many header fields, or its target and header fields are too long."""
 
-    closes = True
 
-
-class SiteNotAllowedError(ProxyError, status=403, code="site_not_allowed"):
+class SiteNotAllowedError(ProxyError, status=403, code="site_not_allowed", closes=True):
     """A web page of another site sent the request, or may have sent it."""
-
-    closes = True
 
 
 class EraseNotAllowedError(ProxyError, status=403, code="erase_not_allowed"):
@@ -113,27 +107,23 @@ class PageUnauthorizedError(UnauthorizedError, status=401, code="invalid_api_key
     headers: ClassVar[Mapping[str, str]] = {"WWW-Authenticate": 'Basic realm="trimtab", charset="UTF-8"'}
 
 
-class WorkerSilentError(ProxyError, status=503, code="worker_silent"):
+class WorkerSilentError(ProxyError, status=503, code="worker_silent", retry=True):
     """What workers share cannot be read or written now, so something was not done, or in part only."""
-
-    headers: ClassVar[Mapping[str, str]] = {"Retry-After": str(RETRY_AFTER_SECONDS)}
 
 
 class NoSuchPageError(ProxyError, status=404, code="not_found"):
     """The path under /trimtab does not exist."""
 
 
-class BodyTooLargeError(ProxyError, status=413, code="body_too_large"):
+class BodyTooLargeError(ProxyError, status=413, code="body_too_large", closes=True):
     """What a caller wants compacted is longer than `limits` allows. A request to a model would pass uncompacted."""
-
-    closes = True  # so that the rest of it need not be read
 
 
 class UndecodableBodyError(ProxyError, status=400, code="undecodable_body"):
     """What a caller wants compacted is no request of a known dialect."""
 
 
-class SlowRequestError(ProxyError, status=408, code="request_timeout"):
+class SlowRequestError(ProxyError, status=408, code="request_timeout", closes=True):
     closes = True
 
 
@@ -170,17 +160,9 @@ class UnpairedToolCallsError(ProxyError, status=400, code="unpaired_tool_calls")
 
     type = "invalid_request_error"
 
-    def __init__(self, message: str, param: str) -> None:
-        super().__init__(message)
-        self.param = param
-
 
 class InvalidQueryError(ProxyError, status=400, code="invalid_query"):
     """A parameter of the query of one of our own pages has a value that it cannot have."""
-
-    def __init__(self, message: str, param: str) -> None:
-        super().__init__(message)
-        self.param = param
 
 
 class UnknownProfileError(ProxyError, status=400, code="unknown_profile"):

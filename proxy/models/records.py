@@ -15,7 +15,7 @@ import msgspec
 
 from trimtab.proxy.catalogue.windows import find_window
 from trimtab.proxy.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
-from trimtab.proxy.store import SummaryStore
+from trimtab.proxy.store.store import SummaryStore
 from trimtab.rules.tokens.families import GENERIC, find_family
 
 Bounds = tuple[float, float]

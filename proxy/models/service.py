@@ -33,7 +33,7 @@ from trimtab.proxy.models.records import (
     list_learned,
     recall,
 )
-from trimtab.proxy.store import SummaryStore
+from trimtab.proxy.store.store import SummaryStore
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.rules.tokens.families import find_family

@@ -21,7 +21,7 @@ from trimtab.proxy.compaction.pool import CACHES_BYTES, Compactors
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.config.values import site_url, split_address
 from trimtab.proxy.exchange.services import Lifecycle, Services
-from trimtab.proxy.http.aiohttp_fixes import OwnRequest, keep_header_bytes, reset_transport
+from trimtab.proxy.http.aiohttp_fixes.server import OwnRequest, keep_header_bytes, reset_transport
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.http.request_body import Uploads
 from trimtab.proxy.http.tenancy import Tenancy
@@ -30,9 +30,10 @@ from trimtab.proxy.models.service import Models
 from trimtab.proxy.server.admin.dashboard.api import write_notes
 from trimtab.proxy.server.admin.dashboard.opening import measure_dashboard, open_history
 from trimtab.proxy.server.connections import LINGERING_SECONDS, Server
-from trimtab.proxy.server.router import Current, handle, handle_pages
+from trimtab.proxy.server.router import Current, Handler, handle, handle_pages
 from trimtab.proxy.server.workers.worker import Worker
-from trimtab.proxy.store import SummaryStore, find_key_file, open_store
+from trimtab.proxy.store.opening import find_key_file, open_store
+from trimtab.proxy.store.store import SummaryStore
 from trimtab.proxy.summaries.calls import SummaryCalls
 from trimtab.proxy.summaries.cold_cuts import ColdCuts
 from trimtab.proxy.summaries.sealing import KEY_BYTES, KeyFileError, load_key
@@ -162,14 +163,7 @@ def _bound_bodies(config: Config) -> tuple[Uploads, Memory]:
 async def _serve_requests(current: Current, worker: Worker | None) -> AsyncIterator[str]:
     """Take requests at `listen` while the block runs, then drain. Yields the URL. Raises OSError."""
     lifecycle = current.services.lifecycle
-    server = Server(
-        current.serve_by(handle),
-        handler_cancellation=True,
-        request_factory=OwnRequest.make,
-        access_log=None,
-        keepalive_timeout=KEEP_ALIVE_SECONDS,
-        lingering_time=LINGERING_SECONDS,
-    )
+    server = _make_server(current, handle)
     lifecycle.reset_clients = partial(_reset_clients, server)
     sockets = worker.sockets if worker else ()
     async with listen_at(server, current.services.config.listen, sockets) as (runner, url):
@@ -188,6 +182,17 @@ async def _serve_requests(current: Current, worker: Worker | None) -> AsyncItera
                 await lifecycle.idle.wait()
         except TimeoutError:
             lifecycle.reset_clients()
+
+
+def _make_server(current: Current, handler: Handler) -> Server:
+    return Server(
+        current.serve_by(handler),
+        handler_cancellation=True,  # a request, or a stream of a page, ends when its client leaves
+        request_factory=OwnRequest.make,
+        access_log=None,
+        keepalive_timeout=KEEP_ALIVE_SECONDS,
+        lingering_time=LINGERING_SECONDS,
+    )
 
 
 @asynccontextmanager
@@ -227,15 +232,10 @@ async def _serve_pages(current: Current, worker: Worker | None) -> AsyncIterator
     if address is None:
         yield None
         return
-    server = Server(
-        current.serve_by(handle_pages),
-        handler_cancellation=True,  # a stream ends when its reader leaves
-        request_factory=OwnRequest.make,
-        access_log=None,
-        keepalive_timeout=KEEP_ALIVE_SECONDS,
-        lingering_time=LINGERING_SECONDS,
-    )
-    async with listen_at(server, address, worker.page_sockets if worker else ()) as (_, url):
+    async with listen_at(_make_server(current, handle_pages), address, worker.page_sockets if worker else ()) as (
+        _,
+        url,
+    ):
         yield url
 
 

@@ -20,7 +20,7 @@ from aiohttp.http_writer import StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import _PAYLOAD_ACCESS_ERROR, ERROR, RequestHandler, _ErrInfo
 
-from trimtab.proxy.http.aiohttp_fixes import reset_transport
+from trimtab.proxy.http.aiohttp_fixes.server import reset_transport
 from trimtab.proxy.http.errors import BadFramingError, HeadTooLargeError, ProxyError, UnreadableRequestError
 from trimtab.proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
 from trimtab.proxy.http.relay import STALLED_SECONDS

@@ -20,7 +20,7 @@ from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.exchange.arrival import Arrival, tell_upstream
 from trimtab.proxy.exchange.route import Target, find_credentials_for
 from trimtab.proxy.exchange.services import Services
-from trimtab.proxy.http.aiohttp_fixes import PlainResponse
+from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse
 from trimtab.proxy.http.client import UpstreamClient, read_bounded, target_url
 from trimtab.proxy.http.errors import ProxyError, UpstreamInvalidError, UpstreamTimeoutError
 from trimtab.proxy.http.headers import Headers, request_headers

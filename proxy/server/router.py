@@ -18,7 +18,7 @@ from trimtab.proxy.exchange.arrival import Arrival, find_secrets, read_arrival, 
 from trimtab.proxy.exchange.serve import serve
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.exchange.tell import Finished, tell, write_headers
-from trimtab.proxy.http.aiohttp_fixes import loses_what_follows
+from trimtab.proxy.http.aiohttp_fixes.server import loses_what_follows
 from trimtab.proxy.http.client import SWITCHING_PROTOCOLS
 from trimtab.proxy.http.credentials import find_shown
 from trimtab.proxy.http.errors import ClientLimitError, MethodNotAllowedError, OverloadedError, ProxyError

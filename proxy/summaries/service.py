@@ -17,7 +17,7 @@ from sys import getsizeof
 
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.lru import BytesLRU
-from trimtab.proxy.store import StoreError, SummaryStore
+from trimtab.proxy.store.store import StoreError, SummaryStore
 from trimtab.proxy.summaries.calls import BusyError, NoSummaryError, SummaryCalls
 from trimtab.proxy.summaries.sealing import seal, unseal
 from trimtab.proxy.summaries.summariser import Summariser, Task, ask_model

@@ -19,7 +19,7 @@ from trimtab.proxy.config.load import load_address, load_config
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.server.admin.pages import PAGES
 from trimtab.proxy.server.app import run_proxy
-from trimtab.proxy.store import data_directory
+from trimtab.proxy.store.opening import data_directory
 
 ROOT = Path(__file__).parents[2]
 DOCKER_GUIDE = ROOT / "docs" / "guides" / "docker.md"

@@ -34,7 +34,8 @@ from trimtab.proxy.http.errors import ProxyError
 from trimtab.proxy.http.headers import Headers, write_key
 from trimtab.proxy.models.discovery import MAX_ANSWER_BYTES, Windows, ask_for_models, discover, read_list
 from trimtab.proxy.server.workers.supervisor import count_cores, count_workers
-from trimtab.proxy.store import FILE_NAME, SummaryStore, data_directory
+from trimtab.proxy.store.opening import FILE_NAME, data_directory
+from trimtab.proxy.store.store import SummaryStore
 
 MAIN_UPSTREAM = "upstream"
 TIMEOUT_SECONDS = 5.0

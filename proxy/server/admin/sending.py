@@ -12,7 +12,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from trimtab.proxy.exchange.services import Services
-from trimtab.proxy.http.aiohttp_fixes import PlainResponse
+from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse
 from trimtab.proxy.http.errors import OverloadedError
 from trimtab.proxy.http.relay import Reply
 

@@ -6,7 +6,7 @@ from operator import attrgetter
 import msgspec
 import orjson
 
-from trimtab.proxy.wire.chat import answer, cost, message, request, thinking
+from trimtab.proxy.wire.chat import answer, message, request, thinking
 from trimtab.proxy.wire.codec import Codec, Request
 from trimtab.proxy.wire.parameters import CACHE_KEY
 from trimtab.rules.conversation import Conversation, Message
@@ -24,7 +24,7 @@ class ChatCodec(Codec):
     markers = frozenset({"cache_control", "cache_breakpoint"})
     describe = staticmethod(request.describe)
     decode_unit = staticmethod(message.decode_element)
-    read_surroundings = staticmethod(cost.read_surroundings)
+    read_surroundings = staticmethod(message.read_surroundings)
     encode_message = staticmethod(message.encode_message)
     list_tools = staticmethod(request.list_tools)
     list_called = staticmethod(request.list_called)

@@ -21,7 +21,7 @@ from trimtab.proxy.wire.codec import Adapted, Request
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_member, read_members
 from trimtab.proxy.wire.json.spans import Span, find_member
 from trimtab.proxy.wire.messages.blocks import split_blocks
-from trimtab.proxy.wire.messages.cost import THINKING
+from trimtab.proxy.wire.messages.message import THINKING
 from trimtab.proxy.wire.messages.request import find_system_edit
 from trimtab.proxy.wire.routing import binds_thinking
 from trimtab.proxy.wire.transcript.body import Edit, replace_outside

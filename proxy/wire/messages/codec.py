@@ -10,7 +10,7 @@ import msgspec
 from trimtab.proxy.wire.codec import Codec, Request
 from trimtab.proxy.wire.json.spans import Span
 from trimtab.proxy.wire.members import take_off_outside
-from trimtab.proxy.wire.messages import answer, binding, cache, cost, message, request, system
+from trimtab.proxy.wire.messages import answer, binding, cache, message, request, system
 from trimtab.proxy.wire.messages.write import USER_SIDE, shares_element, write_element
 from trimtab.proxy.wire.transcript.elements import WriteElement
 from trimtab.rules.conversation import Conversation, Message
@@ -36,7 +36,7 @@ class MessagesCodec(Codec):
     decode_outside = staticmethod(request.decode_marked_system)
     write_outside = staticmethod(request.write_system)
     look_at = staticmethod(request.look_at)
-    read_surroundings = staticmethod(cost.read_surroundings)
+    read_surroundings = staticmethod(message.read_surroundings)
     knows_members = staticmethod(request.knows_members)
     list_tools = staticmethod(request.list_tools)
     clean = staticmethod(system.clean_request)

@@ -9,7 +9,7 @@ from trimtab.proxy.cli.forget import forget_model, list_names
 from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.models.records import ModelName, Record, Records
-from trimtab.proxy.store import open_store
+from trimtab.proxy.store.opening import open_store
 
 URL = "http://127.0.0.1:9/v1"
 

@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 from support.client import wait_until
 
-from trimtab.proxy.http.aiohttp_fixes import OwnRequest
+from trimtab.proxy.http.aiohttp_fixes.server import OwnRequest
 from trimtab.proxy.server.app import listen_at
 from trimtab.proxy.server.connections import Server
 

@@ -9,7 +9,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.http.aiohttp_fixes import OwnRequest
+from trimtab.proxy.http.aiohttp_fixes.server import OwnRequest
 from trimtab.proxy.server.connections import MAX_STOPS, Server
 
 END = b"GET /end HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"

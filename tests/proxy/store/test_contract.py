@@ -2,7 +2,7 @@
 
 import asyncio
 
-from trimtab.proxy.store import SummaryStore
+from trimtab.proxy.store.store import SummaryStore
 
 
 async def test_an_unknown_id_has_no_summary(subject) -> None:

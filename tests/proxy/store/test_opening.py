@@ -8,8 +8,7 @@ import pytest
 
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.schema import Config
-from trimtab.proxy.store import open_store
-from trimtab.proxy.store.opening import data_directory
+from trimtab.proxy.store.opening import data_directory, open_store
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 import redis
 from programs.redis_server import PROGRAM, run_redis
 
-from trimtab.proxy.store import StoreError
 from trimtab.proxy.store.redis import RedisStore
+from trimtab.proxy.store.store import StoreError
 
 TTL_SECONDS = 1000.0
 

@@ -7,9 +7,10 @@ import redis
 from programs import redis_server
 from programs.redis_groups import run_cluster, run_watched
 
-from trimtab.proxy.store import StoreError, redis_clients
+from trimtab.proxy.store import redis_clients
 from trimtab.proxy.store.redis import RedisStore
 from trimtab.proxy.store.redis_clients import MAX_CONNECTIONS, make_client
+from trimtab.proxy.store.store import StoreError
 
 WAIT_SECONDS = 30.0
 needs_redis = pytest.mark.skipif(redis_server.PROGRAM is None, reason="redis-server is not on PATH")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from trimtab.proxy.store import StoreError
 from trimtab.proxy.store.sqlite import SqliteStore
+from trimtab.proxy.store.store import StoreError
 
 ROOT = Path(__file__).parents[4]
 

@@ -30,7 +30,7 @@ from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.models.discovery import Windows
 from trimtab.proxy.server.workers import supervisor
-from trimtab.proxy.store import open_store
+from trimtab.proxy.store.opening import open_store
 
 MODELS = {"object": "list", "data": [{"id": "m", "max_model_len": 8192}, {"id": "n"}]}
 

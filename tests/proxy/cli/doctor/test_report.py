@@ -18,7 +18,7 @@ from trimtab.proxy.cli.doctor.report import MAX_LISTED, Report, examine
 from trimtab.proxy.compaction.tokenizers.exact import VocabularyError
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.models.records import ModelName, Record, Records
-from trimtab.proxy.store import open_store
+from trimtab.proxy.store.opening import open_store
 
 
 def _list(*names: str, **fields: object) -> bytes:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from trimtab.proxy.http.aiohttp_fixes import Connector
+from trimtab.proxy.http.aiohttp_fixes.client import Connector
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
 UNASKED = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nanother"

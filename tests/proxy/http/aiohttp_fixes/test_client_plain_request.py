@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 from yarl import URL
 
-from trimtab.proxy.http.aiohttp_fixes import Connector, Request, SendSettings, keep_header_bytes, send_plainly
+from trimtab.proxy.http.aiohttp_fixes.client import Connector, Request, SendSettings, send_plainly
+from trimtab.proxy.http.aiohttp_fixes.server import keep_header_bytes
 
 SKIPPED = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: 1\r\nX-a: 2\r\n\r\nok"

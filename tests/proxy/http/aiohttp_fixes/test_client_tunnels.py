@@ -8,7 +8,7 @@ import pytest
 from upstreams.forward_proxy import ForwardProxy, run_forward_proxy
 from upstreams.sockets import listen
 
-from trimtab.proxy.http.aiohttp_fixes import Connector, Request, TunnelError, TunnelTimeoutError
+from trimtab.proxy.http.aiohttp_fixes.client import Connector, Request, TunnelError, TunnelTimeoutError
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

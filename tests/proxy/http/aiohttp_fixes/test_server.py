@@ -4,7 +4,7 @@ import pytest
 from aiohttp import web
 from support.client import ask_raw
 
-from trimtab.proxy.http.aiohttp_fixes import OwnRequest, PlainResponse
+from trimtab.proxy.http.aiohttp_fixes.server import OwnRequest, PlainResponse
 from trimtab.proxy.server.app import listen_at
 from trimtab.proxy.server.connections import Server
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from trimtab.proxy.http.aiohttp_fixes import keep_header_bytes
+from trimtab.proxy.http.aiohttp_fixes.server import keep_header_bytes
 
 BYTES = st.binary(max_size=30).map(lambda value: bytes(byte for byte in value if byte >= 0x20 and byte != 0x7F))
 

@@ -11,7 +11,7 @@ from support.odd_json import ODD, dump, odd_objects
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.chat.cost import read_surroundings
+from trimtab.proxy.wire.chat.message import read_surroundings
 from trimtab.proxy.wire.codec import Counting, UndecodableError
 from trimtab.proxy.wire.content.schemas import read_fixed
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any

@@ -13,7 +13,7 @@ from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.content.media import guess_data
 from trimtab.proxy.wire.content.schemas import read_fixed
 from trimtab.proxy.wire.messages.codec import MESSAGES
-from trimtab.proxy.wire.messages.cost import SEALED_CHARS_PER_TOKEN, count_block, count_said, read_surroundings
+from trimtab.proxy.wire.messages.message import SEALED_CHARS_PER_TOKEN, count_block, count_said, read_surroundings
 from trimtab.rules.conversation import Message, Role
 from trimtab.rules.tokens.families import GENERIC, find_family
 from trimtab.rules.tokens.messages import NO_CHOICE

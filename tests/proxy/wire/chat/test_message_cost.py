@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from support.odd_json import dump, odd_objects
 
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
-from trimtab.proxy.wire.chat.cost import SEALED_CHARS_PER_TOKEN, read_surroundings
-from trimtab.proxy.wire.chat.message import decode_message
+from trimtab.proxy.wire.chat.message import SEALED_CHARS_PER_TOKEN, decode_message, read_surroundings
 from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.content.schemas import read_fixed
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS
