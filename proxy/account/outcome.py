@@ -242,7 +242,6 @@ def pick_kept(outcome: Outcome) -> dict[str, Any]:
 
 
 def keep(outcome: Outcome) -> dict[str, Any]:
-    """The same as values for JSON."""
     kept: dict[str, Any] = msgspec.to_builtins(pick_kept(outcome))
     return kept
 
@@ -258,7 +257,6 @@ class Line:
         self._read = attrgetter(*figures)
 
     def write(self, outcome: Outcome) -> dict[str, Any]:
-        """The figures of a request."""
         found = zip(self._names, self._read(outcome), strict=True)
         return {name: one for name, one in found if one is not None and one is not False and one != ""}
 

@@ -175,7 +175,6 @@ def _name(message: Message) -> Hashable:
 
 
 def _count_common(before: Fingerprints, now: Fingerprints, forwarded: Conversation) -> int:
-    """Tokens of the common beginning."""
     if now[: len(before)] == before:  # the usual case: only new messages
         return forwarded.tokens - sum(message.tokens for message in forwarded.messages[len(before) - 1 :])
     tokens = 0

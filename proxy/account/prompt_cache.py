@@ -129,7 +129,6 @@ def imagine(case: Case) -> Tokens:
 
 
 def _scale_original(case: Case) -> int:
-    """The client's prompt in the upstream's tokens."""
     scale = case.sent.prompt / max(case.sent_tokens, 1)
     if 1 / MAX_SCALE <= scale <= MAX_SCALE:
         return round(scale * case.original_tokens)

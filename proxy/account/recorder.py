@@ -102,11 +102,9 @@ class Recorder:
         self._debug("request_begun", request_id=request_id, method=method, path=path)
 
     def record_unlisted(self, upstream: str, reason: str) -> None:
-        """Log that the merged list of models lacks those of an upstream."""
         self._log.warning("models_unlisted", upstream=upstream, reason=reason)
 
     def record_page(self, path: str, status: int) -> None:
-        """Log a request for one of our own pages."""
         self._log.debug("page", path=path, status=status)
 
     def _count(self, outcomes: Iterator[Outcome]) -> None:
@@ -212,7 +210,6 @@ class _Phase:
         self._phases, self._name, self._before = phases, name, phases.current
 
     def __enter__(self) -> None:
-        """Begin the phase."""
         self._phases.current, self._started_at = self._name, time.monotonic()
 
     def __exit__(self, kind: object, *_: object) -> None:

@@ -134,7 +134,6 @@ def find_hidden(config: Config, shown: Iterable[str]) -> Hidden:
 
 @lru_cache(4)
 def read_own(config: Same[Config]) -> tuple[Secret, ...]:
-    """The credentials of a configuration."""
     found = [secret for secret in list_secrets(config.value) if len(secret) >= MIN_OWN_CHARS]
     read = [read_secret(secret, is_thorough=at < MAX_PIECED) for at, secret in enumerate(found)]
     return tuple(map(_restrict, read))

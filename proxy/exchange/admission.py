@@ -81,7 +81,6 @@ class working:  # noqa: N801 - used like a function
             raise OverloadedError(NO_MEMORY_LEFT)
 
     async def __aexit__(self, *_: object) -> None:
-        """Release the memory."""
         if self._held is not None:
             await self._held.__aexit__()
 

@@ -73,7 +73,6 @@ class SafeTap:
         return self.tap
 
     def has_ended(self) -> bool:
-        """Whether the stream has said that it is complete."""
         tap, self.tap, has_ended = self.tap, None, False
         if tap is not None:
             with self._guard:
@@ -103,7 +102,6 @@ class SafeTap:
         return chars
 
     def tell_pace(self) -> Pace:
-        """The times and lengths of the text so far."""
         tap, self.tap, pace = self.tap, None, Pace()
         if tap is not None:
             with self._guard:
@@ -413,7 +411,6 @@ def _read_tokens(answered: Answered) -> Tokens:
 
 
 def _make_case(attempt: Prepared, seen: Seen | None, answered: Answered, prefix_kept: float | None) -> Case:
-    """The request as it was sent, and as the client sent it."""
     call, compacted = attempt.call, attempt.compacted
     is_sent_original = call.route.target.mode != "enforce"
     original_tokens = compacted.original_tokens

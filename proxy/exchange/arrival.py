@@ -211,7 +211,6 @@ def read_arrival(request: web.BaseRequest, codec: Codec | None, tenancy: Tenancy
 
 
 def read_head(request: web.BaseRequest, tenancy: Tenancy) -> Head:
-    """Parse the head of a request."""
     raw, target = request.raw_headers, request.raw_path
     headers, end_to_end = split_headers(raw)
     shown = find_shown(headers, target)
@@ -238,7 +237,6 @@ def read_head(request: web.BaseRequest, tenancy: Tenancy) -> Head:
 
 
 def name_first(headers: Headers) -> Mapping[str, str]:
-    """The first header of each name, in lower case."""
     return {name.lower(): value for name, value in reversed(headers)}
 
 

@@ -92,7 +92,6 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
 
 
 async def prepare_call(services: Services, arrival: Arrival, route: Route, request: Request) -> Call:
-    """Look up what is known about the model, and make the call."""
     settings, name = route.settings, route.name
     compactor = await services.compactors.get(settings, name.model, arrival.tenant.id)
     facts = await services.models.look_up(
@@ -248,7 +247,6 @@ async def _plan(services: Services, call: Call, phases: Phases) -> tuple[Planned
 
 
 def plan_call(call: Call) -> Callable[..., Planned]:
-    """The work of planning a call."""
     return partial(
         call.compactor.plan, call.request, call.view.policy, cold=call.cold, tells_compaction=call.tells_compaction
     )

@@ -201,7 +201,6 @@ async def _ask_again(
 async def _finish(
     services: Services, ready: Ready, attempt: Attempt, opening: Opening, answer: aiohttp.ClientResponse, keep: Keep
 ) -> web.StreamResponse:
-    """Pass the answer on, and learn from it."""
     is_answered = answer.status == 200 and opening.overflow is None
     if is_answered and isinstance(attempt, Prepared) and attempt.body is not None and attempt.chosen.later:
         with fail_open(services.recorder, ready.arrival.request_id, "write_ahead"):
@@ -218,7 +217,6 @@ async def _finish(
 async def _relay(
     ready: Ready, attempt: Attempt, opening: Opening, answer: aiohttp.ClientResponse, tap: SafeTap | None
 ) -> web.StreamResponse:
-    """Pass the answer on."""
     reply, held, overflow = ready.reply, opening.held, opening.overflow
     added = () if reply.response is not None else write_headers(ready.arrival, attempt, ready.sent_at)
     if overflow is not None and overflow.is_flat and answer.status != 200 and overflow.kind in REWRITTEN_KINDS:

@@ -36,7 +36,6 @@ CHANGED_BYTES = 1024 * 1024
 
 
 def make_changed_sessions() -> BytesLRU[tuple[str, str, bytes], bool]:
-    """A memory without any session."""
     return BytesLRU(CHANGED_BYTES, lambda key, _: sum(map(len, key)))
 
 

@@ -91,12 +91,10 @@ def _read_headers(arrival: Arrival, names: Sequence[str]) -> list[str]:
 
 @lru_cache(maxsize=16)
 def _quote(paths: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
-    """Each path, with the name of its member as it stands in a body."""
     return tuple([(path, f'"{path.partition(".")[0]}"'.encode()) for path in paths])
 
 
 def _read_fields(request: Request, fields: tuple[str, ...]) -> list[str]:
-    """The ids in the members of the body, with their names."""
     body, beginning = request.body, request.beginning
     if len(body) - (0 if beginning is None else beginning.array.stop - beginning.array.start) > MAX_OUTSIDE_BYTES:
         return []

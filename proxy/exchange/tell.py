@@ -253,7 +253,6 @@ def _price_cache(call: Call, sent_tokens: int, written_tokens: int | None) -> fl
 
 
 def make_served(services: Services, finished: Finished, outcome: Outcome) -> Served:
-    """What the text and the recording of a request are written from."""
     arrival, attempt = finished.arrival, finished.attempt
     return Served(
         outcome=outcome,
@@ -312,7 +311,6 @@ def _find_cold(call: Call, plan: Plan | None) -> Mapping[str, str]:
 
 
 def write_headers(arrival: Arrival, attempt: Attempt, sent_at: float, error: ProxyError | None = None) -> Headers:
-    """The `x-trimtab-*` headers to add to the answer."""
     call, compacted, planned, used = attempt.call, attempt.compacted, None, None
     overhead_seconds = (sent_at or time.monotonic()) - arrival.started_at
     outcome = attempt.outcome if error is None else error.outcome

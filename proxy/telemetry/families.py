@@ -85,11 +85,9 @@ class Counter(Family[float]):
         return 0
 
     def begin(self, storage: Storage | None = None) -> "Counter":
-        """A family as declared."""
         return copy(self) if storage is None or not self.is_shared else _StoredCounter(self, storage)
 
     def add_cells(self, labels: Labels, cells: Sequence[float]) -> None:
-        """Add what a process has stored."""
         self[labels] += cells[0]
 
     def _add_samples(self, metric: Metric, labels: dict[str, str], value: float) -> None:
@@ -140,7 +138,6 @@ class Histogram(Family[Cells]):
         return cells
 
     def begin(self, storage: Storage | None = None) -> "Histogram":
-        """A family as declared."""
         begun = copy(self)
         if storage is not None:
             begun._storage = storage  # noqa: SLF001 - of its own class
@@ -148,11 +145,9 @@ class Histogram(Family[Cells]):
         return begun
 
     def observe(self, labels: Labels, value: float) -> None:
-        """Count a value."""
         observe_all(((self, labels, value),))
 
     def add_cells(self, labels: Labels, cells: Sequence[float]) -> None:
-        """Add what a process has stored."""
         own = self[labels]
         for place, number in enumerate(cells):
             own[place] += number
@@ -167,7 +162,6 @@ class Histogram(Family[Cells]):
 
 
 def observe_all(values: "Iterable[tuple[Histogram, Labels, float]]") -> None:
-    """Count values of several histograms."""
     for histogram, labels, value in values:
         cells = histogram[labels]
         cells[bisect_left(histogram.buckets, value)] += 1

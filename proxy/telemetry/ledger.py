@@ -27,7 +27,6 @@ class Entry(Decision):
 
     @classmethod
     def of(cls, decision: Decision, attempt: int, limit_tokens: int) -> Self:
-        """The entry of a decision."""
         one, sizes = decision, (decision.tokens_before, decision.tokens_after)
         return cls(one.rule, one.reason, *sizes, one.messages, one.first_changed, attempt, limit_tokens)
 
@@ -59,7 +58,6 @@ class Ledger:
         self.entries: tuple[Entry, ...] = ()
 
     def note(self, attempt: int, limit_tokens: int, decisions: Iterable[Decision]) -> None:
-        """Add the decisions of one plan."""
         self.entries += tuple([Entry.of(decision, attempt, limit_tokens) for decision in decisions])
 
     def note_refusal(self, attempt: int, limit_tokens: int, tokens: int, reason: str) -> None:

@@ -34,19 +34,15 @@ class _JsonLog:
         self._logger = lines
 
     def debug(self, event: str, **fields: Any) -> None:
-        """Log an event."""
         self._logger.write("debug", event, fields)
 
     def info(self, event: str, **fields: Any) -> None:
-        """Log an event."""
         self._logger.write("info", event, fields)
 
     def warning(self, event: str, **fields: Any) -> None:
-        """Log an event."""
         self._logger.write("warning", event, fields)
 
     def error(self, event: str, **fields: Any) -> None:
-        """Log an event."""
         self._logger.write("error", event, fields)
 
 
@@ -61,7 +57,6 @@ class _Discreet(logging.Handler):
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the event."""
         error = record.exc_info[0] if record.exc_info else None
         name = error.__name__ if error is not None else None
         get_log().warning("library", source=record.name, library_level=record.levelname.lower(), error=name)
@@ -92,12 +87,10 @@ def configure_log(
 
 
 def reset_log() -> None:
-    """Forget the configuration."""
     _configured.clear()
 
 
 def _from_level(level: str) -> type[_JsonLog]:
-    """A logger class that ignores events below a level."""
 
     def leave_out(_log: _JsonLog, _event: str, **_fields: Any) -> None:
         """Ignore an event below the level."""
@@ -197,7 +190,6 @@ class JsonLines:
         self._waiting: list[bytes] = []
 
     def write(self, level: str, event: str, fields: dict[str, Any]) -> None:
-        """Write an event with its fields."""
         members = {**fields, "event": event, "level": level, "timestamp": datetime.now(UTC)}
         line = orjson.dumps(members, default=repr, option=orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE)
         with self._lock:

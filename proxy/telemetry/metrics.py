@@ -40,7 +40,6 @@ _PREFIX_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98
 
 
 def read_version() -> str:
-    """The version of trimtab that runs."""
     try:
         return version("trimtab")
     except PackageNotFoundError:  # run from its sources, not installed
@@ -242,7 +241,6 @@ class Metrics(Collector):
                 self.repairs[model] += 1
 
     def collect(self) -> Iterator[Metric]:
-        """What this process has counted."""
         self.config_is_current[()], self.config_read_at[()] = self._reloads.read()
         return (family.read() for family in self._families.values())
 

@@ -53,11 +53,9 @@ class _OtlpSpan(Span):
 
     @property
     def context(self) -> Context:
-        """The context in which children start."""
         return trace.set_span_in_context(self._span)
 
     def adopt(self) -> Context:
-        """The context for a child that starts now."""
         self._is_parent = True
         return self.context
 
@@ -102,14 +100,12 @@ class OtlpSpans(Spans):
         self._tracer = provider.get_tracer("trimtab", version)
 
     def start(self, name: str, attributes: Attributes, headers: Headers = (), after: Span = NO_SPAN) -> Span:
-        """See Spans."""
         context = _read_parent(headers)
         if context is None:
             return self.start_within(after, name, attributes)
         return self._start(name, attributes, context)
 
     def start_within(self, parent: Span, name: str, attributes: Attributes) -> Span:
-        """See Spans."""
         # Not the library's own current span: that of another program in this process must not become the parent.
         context = parent.adopt() if isinstance(parent, _OtlpSpan) else Context()
         return self._start(name, attributes, context)
@@ -178,7 +174,6 @@ class _Dropped(logging.Handler):
         self._is_told = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Read a line of the library."""
         if not self._is_told and str(record.msg).startswith("Queue full"):
             self._is_told = True
             meaning = "more spans ended than the collector took in time; requests are not affected"

@@ -28,7 +28,6 @@ class Samples:
 
     @classmethod
     def of(cls, families: Iterable[Metric]) -> "Samples":
-        """The samples of trimtab's own metrics, without buckets."""
         samples = cls()
         for family in families:
             if family.name.startswith("trimtab_"):
@@ -111,7 +110,6 @@ class Savings:
         )
 
     def __add__(self, other: "Savings") -> "Savings":
-        """The sums of two proxies together."""
         return Savings(
             self.requests + other.requests,
             self.answered + other.answered,
@@ -128,7 +126,6 @@ class Savings:
         )
 
     def describe(self) -> str:
-        """The figures in one line."""
         if self.requests and not self.answered:  # no token of theirs was worth anything
             return self.describe_requests()
         return ", ".join([self.describe_requests(), self.describe_tokens(), *self.describe_money()])

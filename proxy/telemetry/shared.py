@@ -62,7 +62,6 @@ class Roster:
 
     @property
     def numbers(self) -> range:
-        """The numbers of all workers."""
         return range(1, self.workers + 1)
 
 

@@ -42,7 +42,6 @@ class Span:
 
     @property
     def has_children(self) -> bool:
-        """Whether a span was started within this one."""
         return False
 
     def write_into(self, headers: MutableMapping[str, str]) -> None:
@@ -99,7 +98,6 @@ def set_current(span: Span) -> None:
 
 
 def describe_server(host: str | None, port: int | None, dialect: str) -> dict[str, str | int]:
-    """The attributes that name an upstream."""
     name = (host or "").lower().rstrip(".")
     known = (provider for end, provider in _PROVIDERS.items() if name == end or name.endswith(f".{end}"))
     provider = next(known, "anthropic" if dialect == "messages" else "openai")

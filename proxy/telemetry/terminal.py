@@ -19,7 +19,6 @@ USUAL_COLUMNS = 80
 
 
 def is_terminal() -> bool:
-    """Whether standard error is a terminal."""
     return sys.stderr.isatty()
 
 

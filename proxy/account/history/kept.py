@@ -146,7 +146,6 @@ class History:
         self._tasks = Tasks(on_error)
 
     def add(self, *outcomes: Outcome) -> None:
-        """Keep requests that are over."""
         if self.is_on:
             self._rows.extend(outcomes)
             self._wake()
@@ -217,7 +216,6 @@ class History:
                 self._rows = deque([*rows, *self._rows], MAX_WAITING)
 
     async def settle(self) -> None:
-        """Write everything that waits."""
         await self.flush()
         await self._write_texts()
 

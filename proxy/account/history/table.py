@@ -96,7 +96,6 @@ class Row(NamedTuple):
 
     @classmethod
     def of(cls, event: Outcome, worker: int) -> "Row":
-        """The row of a request."""
         is_priced = event.cost is not None and event.without_cost is not None
         return cls(
             event.at,
@@ -124,7 +123,6 @@ class Row(NamedTuple):
         return cls(at, "", session, "", "", label, "", client, worker, 0, 0, 0, None, None, cost, None, None)
 
     def measure(self) -> list[int]:
-        """What the row adds to FIGURES."""
         if self.event is None:
             return [0, 0, 0, 0, 0, 1, self.summary_cost, 0]
         is_priced, is_open = self.cost is not None, self.outcome == "failed_open"
@@ -481,7 +479,6 @@ def _erase(connection: sqlite3.Connection, order: Erased) -> tuple[bool, list[st
 
 
 def clear(connection: sqlite3.Connection) -> None:
-    """Erase everything."""
     with connection:
         for table in ("events", "minutes", "private.texts"):
             connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names

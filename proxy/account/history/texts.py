@@ -39,7 +39,6 @@ class Packed:
 
     @property
     def size_bytes(self) -> int:
-        """The memory that it takes."""
         return ENTRY_BYTES + len(self.pack) + sum(map(len, self.sentences))
 
 
@@ -96,7 +95,6 @@ def find_text(connection: sqlite3.Connection, request_id: str) -> bytes | None:
 
 
 def erase_texts(connection: sqlite3.Connection) -> None:
-    """Erase all texts."""
     connection.execute("DELETE FROM private.texts")
 
 

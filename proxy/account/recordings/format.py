@@ -63,7 +63,6 @@ Body = str | Binary
 
 
 def write_body(body: bytes) -> Body:
-    """Bytes in the form of a recording."""
     try:
         return body.decode()
     except UnicodeDecodeError:
@@ -216,12 +215,10 @@ class Recording:
 
     @property
     def id(self) -> str:
-        """The id of the request."""
         return self.event.request_id
 
     @property
     def is_redacted(self) -> bool:
-        """Whether there was a credential in a body."""
         return self.request is not None and self.request.is_redacted
 
     @property
@@ -283,7 +280,6 @@ class _Version:
 
 
 def encode(recording: Recording) -> bytes:
-    """The content of a recording's file."""
     values = {**msgspec.to_builtins(recording, str_keys=True), "event": keep(recording.event)}
     return gzip.compress(msgspec.json.encode(values), GZIP_LEVEL, mtime=0)
 
@@ -322,7 +318,6 @@ def _is_possible(recording: Recording) -> bool:
 
 
 def _is_bounded(value: Any) -> bool:
-    """Whether no number in a value is too large to be a figure."""
     if isinstance(value, dict):
         return all(map(_is_bounded, value.values()))
     if isinstance(value, list | tuple):

@@ -119,7 +119,6 @@ class Recordings:
         self._queue.put(draft)
 
     async def settle(self) -> None:
-        """Wait until everything that was taken is written."""
         await asyncio.to_thread(self._mark().wait)
 
     async def close(self) -> None:
@@ -198,7 +197,6 @@ class Recordings:
 
 
 def record(recorder: Recorder, recordings: Recordings, served: Served) -> None:
-    """Have a request recorded."""
     request, outcome = served.request, served.outcome
     size_bytes = 0 if request is None else KEPT_FACTOR * len(request.body)
     size_bytes += sum(map(len, served.body or ()))
@@ -265,7 +263,6 @@ def _redact(recording: Recording, hidden: Hidden) -> Recording:
 
 
 def _add_bodies(recording: Recording, served: Served, hidden: Hidden) -> Recording:
-    """The recording with what arrived and what was sent."""
     arrived, request, sent = served.request, recording.request, recording.sent
     if arrived is None or request is None:
         return recording

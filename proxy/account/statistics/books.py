@@ -96,7 +96,6 @@ class Sums(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_bill(cls, bill: Bill) -> Self:
-        """The sums of one request."""
         cost, without = bill.cost or Cost(), bill.without_cost or Cost()
         return cls(
             requests=1,
@@ -116,7 +115,6 @@ class Sums(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_summary(cls, tokens: Tokens, cost: Cost | None) -> Self:
-        """The sums of one call for a summary."""
         return cls(
             summaries=1,
             unpriced_summaries=int(cost is None),
@@ -146,7 +144,6 @@ class Sums(msgspec.Struct, frozen=True):
         return Sums(*map(add, _read_all(self), _read_all(other)))
 
     def to_dict(self) -> dict[str, int]:
-        """The figures by name."""
         return dict(zip(NAMES, _read_all(self), strict=True))
 
 
@@ -164,12 +161,10 @@ def name_day(seconds: float) -> str:
 
 @lru_cache(8)
 def _name_day(number: int) -> str:
-    """The day of this number since 1970."""
     return date.fromordinal(_FIRST_DAY + number).isoformat()
 
 
 def go_back(day: str, days: int) -> str:
-    """The day so many days before another one."""
     return (date.fromisoformat(day) - timedelta(days)).isoformat()
 
 
@@ -184,7 +179,6 @@ class Batch:
 
     @property
     def oldest_day(self) -> str:
-        """The oldest day that is kept."""
         return go_back(self.today, KEPT_DAYS)
 
 
@@ -221,7 +215,6 @@ class MemoryStatistics:
             self._rows = {place: sums for place, sums in self._rows.items() if place.day >= batch.oldest_day}
 
     async def read(self, first_day: str, today: str) -> dict[Place, Sums]:
-        """The sums of these days."""
         return {place: sums for place, sums in sorted(self._rows.items()) if first_day <= place.day <= today}
 
     async def close(self) -> None:
@@ -260,7 +253,6 @@ class Books:
         self._tasks = Tasks(self._note_fault)
 
     def book(self, model: str, client: str, sums: Sums) -> None:
-        """Add sums to those of today."""
         place = Place(name_day(self.clock()), model, client[:MAX_CLIENT_CHARS] or NO_CLIENT)
         known = self._rows.get(place)
         if known is not None or len(self._rows) < MAX_PLACES:
@@ -298,7 +290,6 @@ class Books:
                 self.history.add_summary(time.time(), cost.total, model, client, session)
 
     def start(self) -> None:
-        """Begin to write to the store every FLUSH_SECONDS."""
         _ = self._tasks.start(self._write_on())
 
     async def flush(self) -> None:

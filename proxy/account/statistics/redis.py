@@ -83,7 +83,6 @@ class RedisStatistics:
         return rows
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._server.close()
 
 

@@ -62,7 +62,6 @@ class SqliteStatistics:
             raise StoreError(self.name, str(error)) from error
 
     async def close(self) -> None:
-        """Close the file and end the thread."""
         await self._thread.close()
 
 
