@@ -121,7 +121,7 @@ class PreviousRequests:
             pause_seconds = max(sent_at - last.sent_at, 0.0)
             is_ours = continues and before is not None
             prefix = Prefix(now.tokens, last.tokens, kept_tokens, pause_seconds, continues, is_ours)
-        if found is not None and continues:
+        if found is not None and continues and known != hashes[-1]:
             self._requests[client, known] = replace(found, fingerprints=())
         return self._keep(client, hashes, now, before, prefix)
 

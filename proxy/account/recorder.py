@@ -156,7 +156,8 @@ class Recorder:
         metrics.prompt_tokens[label, "sent"] += sent
         metrics.record_sections(label, "sent", outcome.sent_sections)
         observed.append((metrics.context_used, label, sent / max(outcome.limit_tokens, 1)))
-        metrics.record_decisions(label, outcome.counted_decisions)
+        if outcome.planned:
+            metrics.record_decisions(label, outcome.counted_decisions)
         if outcome.prefix_kept is not None:
             observed.append((metrics.prefix_kept, label, outcome.prefix_kept))
         if outcome.prompt_tokens:
@@ -169,7 +170,8 @@ class Recorder:
             metrics.completion_tokens[label, source] += outcome.completion_tokens
         if outcome.cached_tokens is not None and outcome.prompt_tokens:
             metrics.cache_reported_tokens[label] += outcome.prompt_tokens
-        metrics.record_cache(label, outcome.cached_tokens, outcome.written_tokens, outcome.cache_miss)
+        if outcome.cached_tokens or outcome.written_tokens or outcome.cache_miss:
+            metrics.record_cache(label, outcome.cached_tokens, outcome.written_tokens, outcome.cache_miss)
         for histogram, value in zip(self._histograms, _read_observed(outcome), strict=True):
             if value is not None:
                 observed.append((histogram, label, value))

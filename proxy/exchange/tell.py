@@ -30,6 +30,7 @@ from trimtab.proxy.exchange.trace import NO_TRACE, Trace
 from trimtab.proxy.http.errors import ContextExceededError, ProxyError
 from trimtab.proxy.http.headers import Headers, write_ledger_headers, write_own_headers
 from trimtab.proxy.http.relay import Reply
+from trimtab.proxy.telemetry.metrics import OTHER
 from trimtab.proxy.wire.codec import Request
 from trimtab.rules.conversation import Outcome as Applied
 from trimtab.rules.pipeline.plan import Plan
@@ -84,13 +85,12 @@ def tell(services: Services, finished: Finished, error: ProxyError | None, *, is
             last_byte_at = finished.reply.last_byte_at
             seconds_ago = time.monotonic() - last_byte_at if last_byte_at else 0.0
             finished.trace.end(write_attributes(outcome), error=name_error(outcome), seconds_ago=seconds_ago)
-    if not is_kept:
-        return
-    with fail_open(recorder, outcome.request_id, "tell"):
-        if history is not None and history.keeps_text:
+    if history is not None and history.keeps_text:
+        with fail_open(recorder, outcome.request_id, "tell"):
             tell_text(recorder, history, make_served(services, finished, outcome))
-        # One that was refused by its head alone is not recorded: anybody can send many of those.
-        if recordings is not None and (error is None or finished.target != NO_TARGET):
+    # One that was refused by its head alone is not recorded: anybody can send many of those.
+    if recordings is not None and (error is None or finished.target != NO_TARGET):
+        with fail_open(recorder, outcome.request_id, "tell"):
             record(recorder, recordings, make_served(services, finished, outcome))
 
 
@@ -103,10 +103,10 @@ def make_outcome(
     # A request that is only counted is sent again to be answered; its tokens are recorded then.
     prompt = None if finished.request is not None and finished.request.codec.is_count else attempt.compacted
     told = _NOTHING if prompt is None else _describe_prompt(attempt, prompt, sent_at)
-    is_again = is_last(attempt)
+    is_again, label = is_last(attempt), recorder.metrics.label_model(target.model, target.match)
     is_refused = finished.is_hopeless or (is_again and opening is not None and opening.overflow is not None)
-    if status == 200 and prompt is not None and not is_refused:
-        recorder.metrics.vouch_for(target.vouched)
+    if label == OTHER and status == 200 and prompt is not None and not is_refused:
+        label = recorder.metrics.vouch_for(target.vouched)
     seconds = time.monotonic() - arrival.started_at
     return Outcome(
         request_id=arrival.request_id,
@@ -122,7 +122,7 @@ def make_outcome(
         model=target.shown_model,
         match=target.match,
         mode=target.mode,
-        label=recorder.metrics.label_model(target.model, target.match),
+        label=label,
         retry=_name_retry(finished, error, is_again=is_again),
         has_prompt=prompt is not None,
         is_refused=is_refused,

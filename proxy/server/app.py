@@ -137,7 +137,7 @@ async def _open_services(
     shared = (summaries, recorder, tenancy, compactors, models, uploads, memory, cold_cuts)
     on_error, on_fault = partial(_record_fault, recorder), partial(_count_fault, metrics)
     past = books.history = open_history(config, worker, log=log, on_error=on_error, on_fault=on_fault)
-    recorder.observers.append(lambda outcomes: past.add(*outcomes))
+    recorder.observers.append(past.observe)
     try:
         lifecycle.background = Tasks(partial(_record_fault, recorder))
         services = Services(config, client, *shared, lifecycle=lifecycle, past=past, spans=spans)

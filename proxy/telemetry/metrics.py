@@ -207,10 +207,11 @@ class Metrics(Collector):
             return match
         return model if model in self._models else OTHER
 
-    def vouch_for(self, model: str) -> None:
-        """Allow a model's name as a label, because an upstream has answered for it with success."""
+    def vouch_for(self, model: str) -> str:
+        """Allow a model's name as a label, because an upstream has answered for it with success; returns its label."""
         if model.isprintable() and 0 < len(model) <= MAX_LABEL_CHARS and len(self._models) < MAX_MODEL_LABELS:
             self._models.add(model)
+        return self.label_model(model, None)
 
     def record_sections(self, model: str, stage: str, sections: tuple[int, ...]) -> None:
         """Count the tokens of a prompt by section; `stage` is `original` or `sent`."""

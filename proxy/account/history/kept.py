@@ -7,7 +7,7 @@ place cannot be written, what waits stays here, within a bound.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -146,9 +146,14 @@ class History:
         self._tasks = Tasks(on_error)
 
     def add(self, *outcomes: Outcome) -> None:
+        self.observe(outcomes)
+
+    def observe(self, outcomes: Iterable[Outcome]) -> None:
+        """Keep requests that are over."""
         if self.is_on:
             self._rows.extend(outcomes)
-            self._wake()
+            if not self._is_due:
+                self._wake()
 
     def add_summary(self, at: float, cost: int, label: str, client: str, session: str) -> None:
         """Count what a summary cost, in nanodollars. It belongs to no event: a later request may use it."""
