@@ -5,14 +5,21 @@ from pathlib import Path
 import click
 
 from trimtab.proxy.cli.explain import Shown, show
-from trimtab.proxy.cli.options import Requests, config_option, for_each_request, set_option, takes_requests, wrong_use
+from trimtab.proxy.cli.options import (
+    Requests,
+    choose_variant,
+    config_option,
+    for_each_request,
+    set_option,
+    takes_requests,
+    wrong_use,
+)
 from trimtab.proxy.compaction import engine
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
-from trimtab.proxy.config.schema import Config
 from trimtab.proxy.models.model_policy import ModelView
 from trimtab.proxy.telemetry.logs import configure_log, get_log
-from trimtab.proxy.wire.codec import Request, Unsent
+from trimtab.proxy.wire.codec import Request
 
 
 @click.command()
@@ -50,7 +57,7 @@ def compact(
 
     def work(request: Request, place: str) -> None:
         view = ModelView.of_unmet(config, request.model)
-        compaction = engine.compact(request, _choose_variant(config, view, compactors))
+        compaction = engine.compact(request, choose_variant(config, view, compactors))
         if compaction.refusal is not None:
             raise compaction.refusal
         click.echo(compaction.compacted.body, nl=requests.jsonl)
@@ -58,10 +65,3 @@ def compact(
             show(compaction, shown, place, view)
 
     for_each_request(requests, work, bytes)
-
-
-def _choose_variant(config: Config, view: ModelView, compactors: Compactors) -> engine.Variant:
-    settings = view.settings
-    nonces = config.upstream_for(settings.upstream).strips_nonces
-    unsent = Unsent(settings.local_items, settings.drop_tools, nonces=nonces)
-    return engine.Variant(compactors.choose(settings, view.name.model), view.policy, unsent)

@@ -52,7 +52,6 @@ class Tally:
         return cls(model, compactors.name_vocabulary(settings, model), sections.tokens, sections, parts)
 
     def describe(self) -> dict[str, Any]:
-        """The tally as it is printed in JSON."""
         return {
             "model": self.model,
             "vocabulary": self.vocabulary,
@@ -62,7 +61,6 @@ class Tally:
         }
 
     def print_table(self) -> None:
-        """Print a row for each section, one for each part, and one for the sum."""
         table = Table("section", "tokens", "share", title=f"{self.model or 'no model'}, counted by {self.vocabulary}")
         table.columns[1].justify = table.columns[2].justify = "right"
         for shown in (self.sections, self.parts):

@@ -66,7 +66,6 @@ def _print_sentences(story: Story, place: str) -> None:
 
 
 def _begin(one: Sentence) -> str:
-    """The sentence with its rule before it, so that it can be looked up."""
     return f"{one.rule}: {one.text}" if one.rule and not one.text.startswith(f"{one.rule}:") else one.text
 
 

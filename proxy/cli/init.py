@@ -48,11 +48,9 @@ class Options:
     asks: bool
 
     def ask(self, question: str, default: str, kind: click.Choice[str] | None = None) -> str:
-        """The answer to a question."""
         return str(click.prompt(question, default=default, type=kind, err=True)) if self.asks else default
 
     def confirm(self, question: str, *, default: bool) -> bool:
-        """Whether the answer is yes."""
         return click.confirm(question, default=default, err=True) if self.asks else default
 
 

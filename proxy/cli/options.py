@@ -11,12 +11,15 @@ from typing import IO, Any, NoReturn
 import click
 
 from trimtab.proxy.compaction.compactor import RefusedError, describe_excess
+from trimtab.proxy.compaction.engine import Variant
+from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.network.urls import OPENAI_HOST, read_host
 from trimtab.proxy.config.schema import Config
+from trimtab.proxy.models.model_policy import ModelView
 from trimtab.proxy.store.opening import data_directory
 from trimtab.proxy.telemetry.logs import FORMATS, LEVELS
-from trimtab.proxy.wire.codec import Request, UndecodableError
+from trimtab.proxy.wire.codec import Request, UndecodableError, Unsent
 from trimtab.proxy.wire.dialects import DEFAULT, DIALECTS, read_request
 from trimtab.rules.pipeline.exceeded import LimitExceededError
 
@@ -105,7 +108,6 @@ class StoppedError(Exception):
 
 
 def give_up(message: str, status: int = 1) -> NoReturn:
-    """End the command with a message."""
     click.echo(f"trimtab: {message}", err=True)
     sys.exit(status)
 
@@ -178,3 +180,11 @@ def _describe_request(requests: Requests) -> str:
     dialect = requests.dialect or DEFAULT.name
     member, place = "input" if dialect == "responses" else "messages", "each line" if requests.jsonl else "it"
     return f"not a {dialect} request; {place} must be a JSON object with `{member}`"
+
+
+def choose_variant(config: Config, view: ModelView, compactors: Compactors) -> Variant:
+    """How the proxy would compact a request of a model that is met for the first time."""
+    settings = view.settings
+    nonces = config.upstream_for(settings.upstream).strips_nonces
+    unsent = Unsent(settings.local_items, settings.drop_tools, nonces=nonces)
+    return Variant(compactors.choose(settings, view.name.model), view.policy, unsent)

@@ -63,7 +63,6 @@ class Probe:
 
     @property
     def unknown(self) -> tuple[FoundModel, ...]:
-        """Models whose window the user should tell. Those that a catalogue leaves out write no text."""
         return () if self.is_catalogued else tuple(model for model in self.models if model.window_tokens is None)
 
     @property

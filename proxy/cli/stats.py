@@ -102,7 +102,6 @@ def _rank(group: tuple[str, Sums]) -> tuple[int, int, str]:
 
 
 def describe(statistics: Statistics) -> dict[str, Any]:
-    """The statistics as JSON."""
     by = statistics.by
     return {
         "since": statistics.first_day,
@@ -153,7 +152,6 @@ def _read_day(since: str, today: str) -> str:
 
 
 def print_table(statistics: Statistics, console: Console | None = None) -> None:
-    """Print the sums, and what is missing in them."""
     console = console or make_console()
     total = statistics.total
     if not total.requests and not total.summaries:
@@ -194,7 +192,6 @@ def _write_cost(nanodollars: int) -> str:
 
 
 def _list_gaps(total: Sums) -> list[str]:
-    """Sentences about what the sums lack or estimate."""
     lines = []
     if total.is_unpriced and not total.summaries - total.unpriced_summaries:
         lines.append("- means that no request has a known price in dollars; see prices in the configuration")

@@ -29,7 +29,6 @@ def read_descriptions() -> Texts:
 
 
 def describe(section: type[BaseModel], field: str) -> Description:
-    """What is said of a field of a section, or of one that it inherits."""
     texts = read_descriptions()
     said = next(texts[kind.__name__][field] for kind in section.__mro__ if field in texts.get(kind.__name__, ()))
     return Description(said) if isinstance(said, str) else Description(said["description"], tuple(said["examples"]))

@@ -122,7 +122,6 @@ def name_path(path: Path) -> str:
 
 
 def is_within(path: Path, places: Container[Path]) -> bool:
-    """Whether the path or one of its parents is among the places."""
     return any(path[:length] in places for length in range(len(path) + 1))
 
 

@@ -184,7 +184,6 @@ class Config(Section):
         return tuple(upstream for upstream in upstreams if not upstream.needs_clients_key)
 
     def list_base_urls(self) -> tuple[str, ...]:
-        """The URLs of all upstreams."""
         return self.upstream.base_url, *(upstream.base_url for upstream in self.upstreams.values())
 
     def prices_for(self, policy: PolicyConfig, upstream: UpstreamConfig) -> Literal["auto"] | PricesConfig:

@@ -29,7 +29,6 @@ class Wanted:
     pattern: str | None = None
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """The type's JSON Schema with the pattern, as pydantic asks for it."""
         found = handler(schema)
         return found if self.pattern is None else {**found, "pattern": self.pattern}
 
@@ -84,7 +83,6 @@ class Slot:
 
     @property
     def holds_others(self) -> bool:
-        """Whether the value contains keys or items."""
         return self.section is not None or self.is_mapping or get_origin(self.kind) in {tuple, list}
 
     def enter(self, step: Step) -> "Slot | None":
@@ -145,7 +143,6 @@ def _is_union(kind: Any) -> bool:
 
 
 def list_keys(section: type[BaseModel]) -> list[str]:
-    """The keys of a section, as a file has them."""
     return [field.alias or name for name, field in section.model_fields.items()]
 
 

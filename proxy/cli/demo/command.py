@@ -145,7 +145,6 @@ async def run_demo(*, keep: bool) -> None:
 
 
 def show_replay(console: Console, replay: Replay) -> None:
-    """Print the table and, below it, three sentences."""
     requests, answered = len(replay.exchanges), {one.answer_hash for one in replay.served if one.is_stream}
     refused = sum(one.original.prompt_tokens > WINDOW_TOKENS for one in replay.exchanges)
     intact = sum(one.answer_hash in answered for one in replay.exchanges)

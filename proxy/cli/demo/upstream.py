@@ -91,7 +91,6 @@ class SimulatedUpstream:
         self._script = {_name(messages[turn - 1]): messages[turn] for turn in session.turns}
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request."""
         if request.path == "/v1/models":
             return web.json_response({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
         body = await request.content.read()
@@ -138,7 +137,6 @@ def _name(message: _Json) -> str:
 
 
 def _write_note(messages: list[_Json]) -> _Json:
-    """A handoff note as a model might write it. It names the files that the prompt mentions."""
     paths = list(dict.fromkeys(_PATH.findall("\n".join(str(message.get("content")) for message in messages))))
     done = "1. Progress: the files below, in order.\n2. Constraints: as the task says.\n3. Remaining: the other files."
     return {"role": "assistant", "content": f"{done}\n4. Exact data: {', '.join(paths[-NOTE_PATHS:]) or 'none'}."}

@@ -205,7 +205,6 @@ def find_bare_credentials(config: Config) -> list[Finding]:
 
 
 async def check_address(config: Config) -> Finding:
-    """Whether the proxy can listen on the configured address."""
     subject, (host, port) = f"listen {config.listen}", split_address(config.listen)
     fault = await asyncio.to_thread(_try_to_listen, host, port)
     is_taken = fault is not None and fault.errno == errno.EADDRINUSE
@@ -324,7 +323,6 @@ def _is_readable_by_all(key_file: str) -> bool:
 
 
 def find_unknown_names() -> list[Finding]:
-    """A finding for all variables that begin like those of trimtab but set nothing."""
     found = find_unknown_variables()
     if not found:
         return []

@@ -64,7 +64,6 @@ class ModelPrices:
 
     @classmethod
     def of(cls, prices: PriceList) -> "ModelPrices":
-        """What the report shows of a list."""
         return cls(prices.source, prices.entry, "usd" if prices.is_in_dollars else "ratio", prices.tiers)
 
 
@@ -102,11 +101,9 @@ class Report:
 
     @property
     def will_fail(self) -> bool:
-        """Whether something will fail."""
         return any(finding.level == "error" for finding in self.findings)
 
     def write_json(self) -> bytes:
-        """Everything as one line of JSON."""
         return orjson.dumps(asdict(self))
 
     def print_tables(self, console: Console) -> None:
@@ -271,7 +268,6 @@ async def _describe(
 
 
 def _name_accuracy(family: Family, vocabulary: str) -> str:
-    """How good our counts are before the upstream has reported any."""
     if vocabulary == HEURISTIC:
         return "characters"
     # Only OpenAI's models read tools as TypeScript, and so only they are counted exactly.
@@ -284,7 +280,6 @@ def make_table() -> Table:
 
 
 def list_rows(model: str, prices: ModelPrices) -> list[tuple[str, ...]]:
-    """A row for each tier."""
     return [
         (
             *((model, prices.source, prices.entry, prices.unit) if tier is prices.tiers[0] else ("",) * 4),

@@ -105,7 +105,6 @@ class Tokens:
     completion: int = 0
 
     def add(self, prompt: int, completion: int, calls: int = 1) -> None:
-        """Add calls. The tokens are those of all of these calls together."""
         self.calls += calls
         self.prompt += prompt
         self.completion += completion

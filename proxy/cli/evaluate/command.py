@@ -27,6 +27,7 @@ from trimtab.proxy.cli.evaluate.setup import CacheError, Options, Setup, find_vi
 from trimtab.proxy.cli.options import (
     WRONG_USE,
     StoppedError,
+    choose_variant,
     config_option,
     file_argument,
     prints_table,
@@ -160,8 +161,7 @@ def _evaluate(config: Config, options: Options, data: bytes, spent: Tokens) -> R
     model = session.request.model
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         view = runner.run(find_view(config, model, options.window, options.key))
-        compactor = Compactors(get_log()).choose(view.settings, model)
-        setup = prepare(config, options, view, session, compactor)
+        setup = prepare(config, options, view, session, choose_variant(config, view, Compactors(get_log())))
         items = setup.estimate(setup.make_arms({}))
         _check(setup)
         print_price(console, items, view.price_list)
@@ -203,7 +203,6 @@ class _Calls(SummaryCalls):
         self._spent = spent
 
     def end(self, call: SummaryCall) -> None:
-        """End a call, and add its tokens to what was spent."""
         super().end(call)
         self._spent.add(call.prompt_tokens, call.completion_tokens)
 
@@ -221,7 +220,7 @@ async def _run(setup: Setup, spent: Tokens, on_step: Callable[[], None]) -> Resu
     """Run the protocol. Raises AskError, StoppedError, CacheError and LimitExceededError."""
     options, model = setup.options, setup.model
     client, gate = PatientClient(), asyncio.Semaphore(options.concurrency)
-    calls = Calls(client, setup.rehearsal.compactor.count, gate, spent, options.timeout)
+    calls = Calls(client, setup.rehearsal.variant.compactor.count, gate, spent, options.timeout)
     judge = options.judge or model
     asker = Asker(setup.find_server(model), calls)
     examiner = Examiner(asker, asker if judge == model else Asker(setup.find_server(judge), calls), on_step)

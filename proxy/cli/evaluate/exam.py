@@ -122,7 +122,6 @@ class Part:
 
     @property
     def fence(self) -> str:
-        """The name of the lines that enclose the text."""
         return _fence("transcript", self.text)
 
 
@@ -229,7 +228,6 @@ class ExamQuestion:
 
 
 def ask_for_questions(part: Part) -> str:
-    """The prompt that asks a model for questions about a part."""
     return _MAKE.format(fence=part.fence, text=part.text, number=part.questions)
 
 
@@ -251,7 +249,6 @@ def read_questions(written: str, part: Part) -> list[ExamQuestion]:
 
 
 def put_question(question: ExamQuestion) -> str:
-    """The message after a conversation that asks a model a question about it."""
     return _PUT.format(fence=_fence("question", question.question), question=question.question, unknown=UNKNOWN)
 
 
@@ -269,7 +266,6 @@ def grade_plainly(question: ExamQuestion, answer: str) -> int | None:
 
 
 def ask_for_grade(question: ExamQuestion, answer: str) -> str:
-    """The prompt that asks a judge to grade an answer."""
     told = {"question": question.question, "right": question.answer, "quote": question.quote, "answer": answer}
     return _GRADE.format(fence=_fence("exam", *told.values()), **told)
 

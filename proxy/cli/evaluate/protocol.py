@@ -55,7 +55,6 @@ class ArmResult:
 
     @property
     def grades(self) -> list[int]:
-        """The grades of all graded answers."""
         return [one.grade for one in self.answered if one.grade is not None]
 
 

@@ -17,7 +17,8 @@ from math import ceil
 
 import msgspec
 
-from trimtab.proxy.compaction import Compacted, Compactor, Planned
+from trimtab.proxy.compaction.compactor import Compacted
+from trimtab.proxy.compaction.engine import Compaction, Text, Variant, compact
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.summaries.calls import NoSummaryError, SummaryCalls
 from trimtab.proxy.summaries.summariser import Inline, Summariser, Task, ask_model
@@ -25,7 +26,7 @@ from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, mend
 from trimtab.rules.conversation import Conversation, CountTokens, Message, Role, count_leading, find_beside, starts_step
-from trimtab.rules.policy import Policy
+from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.results.pairing import pair_tool_calls
 from trimtab.rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
 from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
@@ -145,41 +146,43 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """A session with all its requests planned.
+    """A session with all its requests compacted, each with digests.
 
-    planned: the plan of the last request.
-    wanted: the texts that the requests need on the way, oldest first.
+    last: the last request. wanted: the texts that the requests need on the way, oldest first.
     """
 
     session: Session
-    compactor: Compactor
-    policy: Policy
-    planned: Planned
+    variant: Variant
+    last: Compaction
     wanted: tuple[Wanted, ...]
 
     def apply(self, texts: Mapping[str, Summary]) -> Compacted:
         """What is forwarded in the end with these texts; a digest replaces a missing one. Raises LimitExceededError."""
-        request = self.planned.plan.request
-        return self.compactor.apply(self.planned, None if request is None else texts.get(request.key))
+        compaction = compact(self.session.request, self.variant, partial(_choose, texts))
+        if compaction.refusal is not None:
+            raise compaction.refusal
+        return compaction.compacted
 
 
-def rehearse(session: Session, compactor: Compactor, policy: Policy) -> Rehearsal:
-    """Plan every request of a session. Raises UndecodableError."""
+def _choose(texts: Mapping[str, Summary], plan: Plan) -> Text:
+    return Text(plan, None if plan.request is None else texts.get(plan.request.key))
+
+
+def rehearse(session: Session, variant: Variant) -> Rehearsal:
+    """Compact every request of a session. Raises UndecodableError, LimitExceededError."""
     first_seen: dict[str, tuple[int, int]] = {}
     wanted: dict[str, Wanted] = {}
-    planned: Planned | None = None
+    last: Compaction | None = None
     for stop in session.stops():
-        # Its body is still that of the whole session; planning does not read it.
-        planned = compactor.plan(replace(session.request, raws=session.request.raws[:stop]), policy)
-        for request in (planned.plan.prefetch, planned.plan.request):
+        last = compact(session.request_of(stop), variant)
+        plan = last.original_plan
+        for request in (plan.prefetch, plan.request):
             if request is not None and request.key not in first_seen:
-                first_seen[request.key] = stop, planned.plan.reserved_tokens + PROMPT_TOKENS
-        request = planned.plan.request
-        if request is not None and request.key not in wanted:
-            wanted[request.key] = Wanted(request, *first_seen[request.key])
-    assert planned is not None  # a session has at least one request  # noqa: S101
-    planned = replace(planned, request=session.request)
-    return Rehearsal(session, compactor, policy, planned, tuple(wanted.values()))
+                first_seen[request.key] = stop, plan.reserved_tokens + PROMPT_TOKENS
+        if plan.request is not None and plan.request.key not in wanted:
+            wanted[plan.request.key] = Wanted(plan.request, *first_seen[plan.request.key])
+    assert last is not None  # a session has at least one request  # noqa: S101
+    return Rehearsal(session, variant, last, tuple(wanted.values()))
 
 
 @dataclass(slots=True)
@@ -202,7 +205,7 @@ async def write_summaries(
     on_written: called after each call to a model.
     """
     written = Written()
-    count = rehearsal.compactor.count
+    count = rehearsal.variant.compactor.count
     for one in rehearsal.wanted:
         base = written.texts.get(one.request.base or "")
         text: str | None = None
@@ -226,26 +229,25 @@ def _find_inline(
     rehearsal: Rehearsal, one: Wanted, texts: Mapping[str, Summary], summariser: Summariser
 ) -> Inline | None:
     """The question for a summary after the forwarded messages; None if it must contain a transcript instead."""
-    request, wanted = rehearsal.session.request_of(one.stop), one.request
+    request, wanted, variant = rehearsal.session.request_of(one.stop), one.request, rehearsal.variant
     if summariser.settings.upstream is not None or summariser.model != request.model:
         return None
-    planned = rehearsal.compactor.plan(request, rehearsal.policy)
-    plan = planned.plan
-    if plan.request is not None and plan.request.key == wanted.key:
-        before = plan.put_off()
-        if before is None:
-            return None
-        plan = before
-    text = None if plan.request is None else texts.get(plan.request.key)
-    forwarded = rehearsal.compactor.apply(replace(planned, plan=plan), text).forwarded
-    prefix = plan.find_prefix(forwarded, wanted.at)
+
+    def choose(plan: Plan) -> Text:
+        is_first = plan.request is not None and plan.request.key == wanted.key
+        return _choose(texts, plan.put_off() or plan if is_first else plan)
+
+    compaction = compact(request, variant, choose)
+    plan = compaction.planned.plan
+    if compaction.refusal is not None or (plan.request is not None and plan.request.key == wanted.key):
+        return None
+    prefix = plan.find_prefix(compaction.compacted.forwarded, wanted.at)
     if prefix is None:
         return None
     tokens = prefix.tokens + PROMPT_TOKENS + (EXCERPTS_TOKENS if wanted.pruned else 0)
-    if tokens > rehearsal.policy.limit_tokens(ceil(wanted.max_tokens * rehearsal.policy.token_ratio)):
+    if tokens > variant.policy.limit_tokens(ceil(wanted.max_tokens * variant.policy.token_ratio)):
         return None
-    question = partial(rehearsal.compactor.ask_behind, request, prefix, wanted)
-    return Inline(question, tokens)
+    return Inline(partial(variant.compactor.ask_behind, compaction.request, prefix, wanted), tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,8 +270,8 @@ def make_arm(name: str, rehearsal: Rehearsal, forwarded: Conversation, room_toke
     forwarded: what compaction leaves.
     room_tokens: largest prompt that the window holds, in the model's own tokens.
     """
-    count, ratio = rehearsal.compactor.count, rehearsal.policy.token_ratio
-    whole = pair_tool_calls(rehearsal.planned.original, count=count).conversation
+    count, ratio = rehearsal.variant.compactor.count, rehearsal.variant.policy.token_ratio
+    whole = pair_tool_calls(rehearsal.last.planned.original, count=count).conversation
     conversation = forwarded
     if name == "none":
         conversation = whole

@@ -38,7 +38,6 @@ class Item:
 
 
 def add_up(items: Iterable[Item]) -> Tokens:
-    """The sum of all items."""
     everything = Tokens()
     for item in items:
         everything.add(item.tokens.prompt, item.tokens.completion, item.tokens.calls)
@@ -181,7 +180,6 @@ _WHOSE = {
 
 
 def tell_tokens(tokens: Tokens) -> str:
-    """Calls and tokens as a phrase."""
     return f"{tokens.calls} calls, {tokens.prompt:,} prompt tokens, {tokens.completion:,} completion tokens"
 
 

@@ -25,7 +25,7 @@ from trimtab.proxy.cli.evaluate.asking import Server, Tokens
 from trimtab.proxy.cli.evaluate.exam import PART_TOKENS, PROMPT_VERSION, ExamQuestion, Part, find_removed, split_removed
 from trimtab.proxy.cli.evaluate.rehearsal import Arm, Rehearsal, Session, Wanted, make_arm, rehearse
 from trimtab.proxy.cli.evaluate.report import Item
-from trimtab.proxy.compaction import Compactor
+from trimtab.proxy.compaction.engine import Variant
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.exchange.summary import find_question_tokens
 from trimtab.proxy.http.client import UpstreamClient, target_url
@@ -89,23 +89,19 @@ class Setup:
 
     @property
     def model(self) -> str:
-        """The model that is evaluated, as requests name it."""
         return self.view.name.model
 
     def find_server(self, model: str) -> Server:
-        """The server that answers for a model."""
         upstream = self.config.upstream_for(self.config.policy_for(model).upstream)
         url = target_url(upstream, DEFAULT.path, is_api=True)
         return Server(upstream, url, model, show_key(upstream, self.options.key))
 
     def find_prices(self, model: str, upstream: UpstreamConfig) -> PriceList:
-        """What the tokens of a model at an upstream cost."""
         return find_price_list(self.config, self.config.policy_for(model), model, upstream)
 
     @property
     def original_tokens(self) -> int:
-        """Size of the whole session in the model's own tokens."""
-        return round(self.view.policy.token_ratio * self.rehearsal.planned.original.tokens)
+        return self.rehearsal.last.compacted.original_tokens
 
     @property
     def summaries(self) -> list[Wanted]:
@@ -130,10 +126,11 @@ class Setup:
         for one in self.summaries:
             summaries.add(round(ratio * one.prompt_tokens), round(ratio * one.request.max_tokens))
         for part in () if self.questions else self.parts:
-            tokens = self.rehearsal.compactor.count(part.text) + PROMPT_TOKENS
+            tokens = self.rehearsal.variant.compactor.count(part.text) + PROMPT_TOKENS
             making.add(round(ratio * tokens), part.questions * exam.QUESTION_TOKENS)
         number = len(self.questions) or self.options.questions
-        reserved = round(ratio * self.rehearsal.planned.plan.reserved_tokens)  # a summary may be longer than a digest
+        # A summary may be longer than the digest that stands for it here.
+        reserved = round(ratio * self.rehearsal.last.original_plan.reserved_tokens)
         for arm in arms:
             if arm.problem is None:
                 tokens = max(arm.tokens, reserved) if arm.name in {"trimtab", "truncate"} else arm.tokens
@@ -148,7 +145,6 @@ class Setup:
         ]
 
     def find_summariser(self) -> Summariser:
-        """The model that writes the summaries, with what it needs for that."""
         settings = self.view.settings.summary
         model = next(iter(settings.models), self.model)
         upstream = self.config.upstream_for(
@@ -195,17 +191,17 @@ async def find_view(config: Config, model: str, window_tokens: int | None, key: 
     return ModelView.of(config, settings, name, complete(name, facts))
 
 
-def prepare(config: Config, options: Options, view: ModelView, session: Session, compactor: Compactor) -> Setup:
+def prepare(config: Config, options: Options, view: ModelView, session: Session, variant: Variant) -> Setup:
     """Replay the session and find what is removed; seconds for a long one. Raises UndecodableError, CacheError."""
-    rehearsal = rehearse(session, compactor, view.policy)
+    rehearsal = rehearse(session, variant)
     window_tokens = max(view.facts.window_tokens or 0, view.policy.context_window)
     model = view.name.model
     questions: Sequence[ExamQuestion] = ()
     if options.cache is not None:
         questions = read_questions(options.cache, name_set(session.sha256, model, options.questions))
     part_tokens = min(PART_TOKENS, int(window_tokens * PART_SHARE / view.policy.token_ratio))
-    removed = find_removed(rehearsal.planned.plan)
-    parts = split_removed(removed, options.questions, count=compactor.count, part_tokens=part_tokens)
+    removed = find_removed(rehearsal.last.original_plan)
+    parts = split_removed(removed, options.questions, count=variant.compactor.count, part_tokens=part_tokens)
     room_tokens = window_tokens - exam.ANSWER_TOKENS - PROMPT_TOKENS
     return Setup(config, options, view, room_tokens, rehearsal, len(removed), tuple(parts), tuple(questions))
 

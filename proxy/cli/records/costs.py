@@ -33,7 +33,6 @@ class Paid:
         return USD if self.prices.is_in_dollars else INPUT_TOKENS
 
     def weigh(self, tokens: Tokens) -> float:
-        """What some tokens cost."""
         tier = self.prices.at(tokens.prompt)
         cost = tokens.fresh * tier.input + tokens.cached * tier.cached_input
         cost += tokens.written * tier.cache_write + tokens.completion * tier.output

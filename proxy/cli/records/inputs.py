@@ -183,7 +183,6 @@ def estimate_tokens(figures: RequestFigures) -> Tokens | None:
 
 
 def is_log(first_line: bytes) -> bool:
-    """Whether a file that begins with this line is a log."""
     try:
         line = _read_line(first_line)
     except ValueError:

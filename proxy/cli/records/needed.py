@@ -33,7 +33,6 @@ TOKEN_BYTES, MESSAGE_BYTES, IDENTIFIER_BYTES = 4, 64, 120
 
 
 def find_identifiers(text: str) -> frozenset[str]:
-    """The identifiers in a text."""
     found = (word.strip(_STRIPPED) for word in _IDENTIFIER.findall(text))
     return frozenset(word for word in found if LEAST_CHARS <= len(word) <= MOST_CHARS)
 

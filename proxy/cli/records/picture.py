@@ -42,7 +42,6 @@ class Series:
     def add(
         self, original_tokens: int, sent_tokens: Mapping[str, int], costs: Mapping[str, Mapping[str, float]]
     ) -> None:
-        """Add the point of the request that has begun."""
         self.points.append(Point(self._number, original_tokens, sent_tokens, costs))
         if len(self.points) >= MAX_POINTS:
             self.points = self.points[::2]

@@ -176,7 +176,6 @@ def _load_configs(kind: str, options: Options) -> dict[str, Config]:
 
 
 def _load_settings(options: Options) -> dict[str, Config]:
-    """The configuration with each of the settings that are compared, by their names."""
     config = load_file(options.config_path, options.settings, is_online=False)
     return {one.name: one.lay_over(config) for one in list_settings()}
 
@@ -213,7 +212,6 @@ def _show_progress(unit: str, total: int) -> Iterator[Advance]:
         task = progress.add_task("", total=total, rate="")
 
         def advance(number: int) -> None:
-            """Show how much was read."""
             speed = progress.tasks[0].speed
             rate = "" if speed is None else f"{speed:,.0f} {unit}/s"
             progress.update(task, advance=number, rate=rate)

@@ -45,7 +45,6 @@ CURVE_NOTES = (
 
 
 def describe(replay: Replay, kind: str, path: Path) -> dict[str, Any]:
-    """The result as JSON."""
     variants = [sums.describe() for sums in replay.variants]
     return {
         "input": {
@@ -65,7 +64,6 @@ def describe(replay: Replay, kind: str, path: Path) -> dict[str, Any]:
 
 
 def compare(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
-    """What changes from one variant to the other, by model."""
     others = {model["name"]: model for model in after["models"]}
     return [_compare_models(model, others[model["name"]]) for model in before["models"] if model["name"] in others]
 
@@ -145,8 +143,6 @@ class Setting:
     keys: Mapping[str, Any]
 
     def lay_over(self, config: Config) -> Config:
-        """The configuration with these keys replaced, in general and for each model and profile."""
-
         def override(policy: P) -> P:
             return policy.model_copy(update=dict(self.keys))
 

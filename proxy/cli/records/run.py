@@ -57,7 +57,6 @@ class Places:
     named: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, place: str, reason: str) -> None:
-        """Add a place."""
         self.number += 1
         if len(self.named) < MAX_PLACES:
             self.named.append((place, reason))
@@ -98,7 +97,6 @@ class Replay:
         self._expected = {name: ExpectedSummaries(self._recorded.texts) for name in self.configured}
 
     def read_recordings(self, files: list[RecordingFile], advance: Advance) -> None:
-        """Replay the recordings of a folder."""
         for file in files:
             try:
                 self._take_recording(file.read())
@@ -107,7 +105,6 @@ class Replay:
             advance(1)
 
     def read_log(self, file: Path, advance: Advance) -> None:
-        """Add up the requests of a log."""
         reader, sums = LogReader(), self.variants[0]
         for place, line in _read_lines(file, advance):
             try:
@@ -214,7 +211,6 @@ class Replay:
             self.series.add(figures.original_tokens, dict(self._sent), costs)
 
     def _ask(self, sums: VariantSums, chosen: PaidVariant, compaction: Compaction, session: str) -> None:
-        """Count the summaries that a model would be asked for, and the digests that stand in for them."""
         expected = self._expected[sums.name]
         for call in expected.ask(chosen, compaction.original_plan, session):
             sums.add_summary(call, session)
@@ -249,7 +245,6 @@ def _measure(chosen: PaidVariant, compaction: Compaction, recorded: RequestFigur
 
 
 def _measure_again(recorded: RequestFigures, compaction: Compaction) -> RequestFigures:
-    """What was recorded of a request, with the figures of its plan as it was made again."""
     return _count(recorded.event, compaction, recorded.completion_source, is_sent=recorded.counted.sent)
 
 

@@ -49,7 +49,6 @@ class Changed:
 
 
 def find_changes(recording: Recording) -> Changed:
-    """Plan the request again, and compare it message by message."""
     variants = RecordedVariants(Compactors(get_log()))
     try:
         found = variants.read(recording)
@@ -139,7 +138,6 @@ def show_list(events: Iterable[Outcome], console: Console | None = None) -> None
 
 
 def show(recording: Recording, changed: Changed, console: Console | None = None, *, with_diff: bool) -> None:
-    """Print everything about one request."""
     console, event = console or make_console(), recording.event
     for line in _tell_request(event):
         console.print(safe(line))

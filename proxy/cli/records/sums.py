@@ -49,7 +49,6 @@ class RequestFigures:
 
     @classmethod
     def of(cls, recording: Recording) -> "RequestFigures":
-        """What the metrics counted of a recorded request."""
         return cls(recording.event, recording.counted, "estimated" if recording.event.is_estimated else "upstream")
 
     @property
@@ -122,7 +121,6 @@ class Figures:
         self._more: dict[str, _More] = {}
 
     def add(self, figures: RequestFigures) -> None:
-        """Add a request."""
         event, counted = figures.event, figures.counted
         label, metrics, more = event.label, self._metrics, self.of(event.label)
         more.requests += 1
@@ -147,7 +145,6 @@ class Figures:
         more.without = _merge(more.without, event.without_cost)
 
     def add_summary(self, figures: SummaryFigures) -> None:
-        """Add a call for a summary."""
         more = self.of(figures.label)
         more.summaries[figures.result] += 1
         for kind, tokens in (("prompt", figures.prompt_tokens), ("completion", figures.completion_tokens)):
@@ -167,7 +164,6 @@ class Figures:
 
 def _describe(label: str, more: _More, samples: Samples) -> dict[str, Any]:
     def split(row: str, by: str) -> dict[str, int]:
-        """The values of a metric for this model, by another label."""
         series = samples.by_name.get(f"trimtab_{row}_total", ())
         return {has[by]: round(value) for has, value in series if has["model"] == label}
 
@@ -247,7 +243,6 @@ class SessionSums:
         return is_new
 
     def describe(self) -> dict[str, Any]:
-        """The session as JSON."""
         return {
             "name": self.name,
             "model": self.label,
@@ -280,7 +275,6 @@ class VariantSums:
     def add(
         self, figures: RequestFigures, compaction: Compaction | None, paid: Paid | None, *, session: str, at: float
     ) -> None:
-        """Add a request."""
         if compaction is None or paid is None:
             self.figures.add(figures)
             return
@@ -322,7 +316,6 @@ class VariantSums:
         self._book(label, paid.unit, TRIMTAB, paid.weigh(tokens))
 
     def describe(self) -> dict[str, Any]:
-        """All sums as JSON."""
         models = self.figures.describe()
         for model in models:
             label = model["name"]
@@ -338,7 +331,6 @@ class VariantSums:
         return {"name": self.name, "models": models, "total": add_up(models), "sessions": self._describe_sessions()}
 
     def sum_costs(self) -> dict[str, float]:
-        """The costs by strategy over all models with the unit of most of them, for a picture."""
         units = [unit for _, unit in self._costs]
         unit = max(units, key=units.count, default="")
         found = [costs for (_, each), costs in self._costs.items() if each == unit]

@@ -31,7 +31,6 @@ about 20."""
 
 
 def print_report(report: dict[str, Any], console: Console | None = None) -> None:
-    """Print a replay's result."""
     console = console or make_console(WIDE_CHARS)
     _print_input(report, console)
     kind = report["input"]["kind"]
@@ -80,7 +79,6 @@ def _make_models(variant: dict[str, Any], kind: str, width_chars: int) -> Iterab
 
 
 def _list_counts(model: dict[str, Any], kind: str) -> Iterable[tuple[str, str]]:
-    """The figures of a model that are no money, each with its name."""
     original, sent = model.get("original_tokens", 0), model.get("sent_tokens", 0)
     yield "requests", _count(model.get("requests"))
     yield "original tokens", _count(original)
@@ -98,7 +96,6 @@ def _list_counts(model: dict[str, Any], kind: str) -> Iterable[tuple[str, str]]:
 
 
 def _list_costs(model: dict[str, Any], kind: str) -> Iterable[tuple[str, str]]:
-    """What the requests cost with trimtab and its summaries, what the other strategies cost, and what was booked."""
     costs: dict[str, dict[str, float]] = model.get("costs", {})
     unit, amounts = next(iter(costs.items()), ("", {}))
     own = sum_cost(amounts)

@@ -72,7 +72,6 @@ class Texts:
         self._known: BytesLRU[tuple[str, str], Summary] = BytesLRU(MAX_TEXTS_BYTES, lambda _, text: len(text.text) * 2)
 
     def keep(self, session: str, key: str, summary: Summary) -> None:
-        """Remember the summary of a cut."""
         self._known[session, key] = summary
 
     def find(self, session: str, plan: Plan, compactor: Compactor) -> Summary | None:
@@ -108,7 +107,6 @@ class RecordedVariants:
         return chosen, compact_again(self.compactors, request, chosen.variant, choose_text)
 
     def choose(self, recording: Recording, circumstances: Circumstances, model: str) -> PaidVariant:
-        """The variant of a recorded request."""
         told, settings = circumstances, PolicyConfig.model_validate({"count": circumstances.vocabulary or "auto"})
         adds = frozenset(name for name in FIELDS if name in told.cache_adds)
         key = find_key(recording.sent_body or b"") if "cache_key" in adds else ""
@@ -156,7 +154,6 @@ class ConfiguredVariants:
     _views: dict[object, tuple[ModelView, Paid]] = field(default_factory=dict)
 
     def choose(self, request: Request, recording: Recording | None = None) -> PaidVariant:
-        """The variant of a request. Of a recorded one, what was learned about its model stays."""
         config, model = self.config, request.model
         matched, settings = config.match_for(model), config.policy_for(model)
         upstream = config.upstream_for(settings.upstream)
@@ -210,8 +207,6 @@ class ExpectedSummaries:
     _stood_in: set[tuple[str, str]] = field(default_factory=set)
 
     def choose_text(self, variant: Variant, session: str) -> Callable[[Plan], Text]:
-        """The function that chooses the plan to carry out, and the text of its cut."""
-
         def choose(plan: Plan) -> Text:
             text = self._find(plan, variant, session)
             if text.summary is not None or not self._is_new(plan.request, session):

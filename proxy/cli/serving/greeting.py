@@ -48,7 +48,6 @@ class Screen:
         return self if worker == DRAWER else replace(self, line=None)
 
     def greet(self, config: Config, url: str, pages_url: str) -> None:
-        """Print what to set in the clients' terminals, and where the dashboard is."""
         if not self.is_read:
             return
         lines = ["  In the client's terminal:", *(f"    {line}" for line in list_exports(config, url))]

@@ -98,7 +98,6 @@ def _raise_file_limit() -> None:
 
 
 async def _serve(config: Config, load: Callable[[], Config] | None, log: Any, screen: Screen) -> None:
-    """Serve in this process alone, until a signal stops it."""
     stop, reload = asyncio.Event(), asyncio.Event()
     loop, lifecycle = asyncio.get_running_loop(), Lifecycle()
     for number in (signal.SIGTERM, signal.SIGINT):

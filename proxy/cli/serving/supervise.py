@@ -94,7 +94,6 @@ class _Told:
         return self.config.limits.shutdown_delay_seconds + self.config.limits.drain_seconds
 
     def tell_ready(self, ground: Ground) -> None:
-        """Log that all workers accept requests."""
         url, pages_url = ground.requests.url, (ground.pages or ground.requests).url
         self._screen.announce(self.config, url, pages_url, self._log, workers=ground.count)
 

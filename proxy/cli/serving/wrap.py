@@ -280,7 +280,6 @@ class _Watch:
         self.fitted = 0
 
     def info(self, event: str, **fields: Any) -> None:
-        """Log an event."""
         if event == "request":
             limit = fields.get("limit_tokens") or 0
             sent = fields.get("sent_tokens") or 0
@@ -325,7 +324,6 @@ def _without_long_drain(config: Config) -> Config:
 
 
 def _describe_destination(destination: Destination, proxy: Proxy) -> str:
-    """Where requests go, and where to watch them."""
     names = ", ".join(family.names[0] for family in destination.families)
     page = f"; dashboard {proxy.url}/trimtab/" if proxy.services.config.dashboard.enabled else ""
     return f"{names} → {proxy.services.config.upstream.base_url}{page}"

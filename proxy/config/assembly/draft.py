@@ -37,7 +37,6 @@ class Draft:
     variables: dict[Path, str] = field(default_factory=dict)
 
     def fill(self, environment: Mapping[str, str]) -> None:
-        """Replace every ${NAME} and ${NAME:-default} in the texts."""
         self.data = self._fill(self.data, (), environment)
 
     def lay_variables(self, environment: Mapping[str, str]) -> None:

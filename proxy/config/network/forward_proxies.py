@@ -149,7 +149,6 @@ def _names(entry: str, host: str, port: int) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by name or address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

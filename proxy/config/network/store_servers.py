@@ -41,7 +41,6 @@ class StoreServers:
 
 
 def has_several(store: str) -> bool:
-    """Whether the URL names sentinels or a cluster."""
     return "+" in store.partition("://")[0]
 
 

@@ -52,7 +52,6 @@ class Section(BaseModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """The schema with the descriptions of the keys, as pydantic asks for it."""
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema)["properties"]
         for name, field in cls.model_fields.items():
@@ -87,7 +86,6 @@ def _is_switch(annotation: Any) -> bool:
 
 
 def allow_a_switch(schema: dict[str, Any]) -> None:
-    """Change a section's JSON Schema so that it accepts true and false instead of the section."""
     section = {"$ref": schema.pop("$ref")} if "$ref" in schema else {"anyOf": schema.pop("anyOf")}
     schema["anyOf"] = [{"type": "boolean"}, section]
 
@@ -114,7 +112,6 @@ class TidyConfig(Section):
         return value
 
     def over(self, otherwise: "TidyConfig") -> "TidyConfig":
-        """The other switches, with those that are set here in their place."""
         return otherwise.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
 
     def to_tidying(self) -> Tidying | None:
@@ -177,7 +174,6 @@ class SectionsConfig(Section):
         return self
 
     def to_shares(self) -> SectionShares:
-        """The value that the rules need."""
         return SectionShares(self.system, self.summary, self.memory, self.recent, self.current)
 
 
@@ -196,7 +192,6 @@ class WindowConfig(Section):
     tokens: int = Field(ge=MIN_CONTEXT_WINDOW)
 
     def matches(self, headers: Iterable[tuple[str, str]], endpoint: str) -> bool:
-        """Whether a request with these headers matches."""
         if self.endpoint is not None and self.endpoint != endpoint:
             return False
         if self.header is None:

@@ -69,7 +69,6 @@ class Clients:
 
     @classmethod
     def of(cls, client_keys: "ClientKeys | None") -> "Clients":
-        """The clients of a list, a mapping or null."""
         if not isinstance(client_keys, dict):
             return cls(client_keys or ())
         named = {name: client for name, client in client_keys.items() if isinstance(client, ClientConfig)}
@@ -82,7 +81,6 @@ class Clients:
 
 
 def divide_clients(client_keys: "ClientKeys | None", workers: int) -> "ClientKeys | None":
-    """The clients for one of several workers."""
     if not isinstance(client_keys, dict):
         return client_keys
     return {

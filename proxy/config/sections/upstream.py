@@ -133,7 +133,9 @@ class UpstreamConfig(Section):
         routed = self.model_copy()
         routed._route = find_route(self.base_url, self.proxy, environment)  # noqa: SLF001 - of this class
         routed._passwords = list_passwords(environment)  # noqa: SLF001 - of this class
-        routed._trust_fault = find_trust_fault(environment)  # noqa: SLF001 - of this class
+        proxy = routed._route.proxy  # noqa: SLF001 - of this class
+        if "https" in {urlsplit(url).scheme for url in (self.base_url, proxy.url if proxy else "")}:
+            routed._trust_fault = find_trust_fault(environment)  # noqa: SLF001 - of this class
         return routed
 
 

@@ -6,6 +6,7 @@ from upstreams.recording import FakeUpstream
 
 from trimtab.proxy.cli.evaluate.rehearsal import Rehearsal, read_session, rehearse
 from trimtab.proxy.compaction import load_compactor
+from trimtab.proxy.compaction.engine import Variant
 from trimtab.rules.policy import OverflowStrategy, Policy
 
 POLICY = Policy(context_window=16_000, completion_reserve=2000, overflow_strategy=OverflowStrategy.SUMMARIZE)
@@ -23,4 +24,4 @@ def examinee(upstream: FakeUpstream) -> Examinee:
 @pytest.fixture
 def rehearsal() -> Rehearsal:
     """A session of several cuts, planned."""
-    return rehearse(read_session(make_session(60)), load_compactor("m", vocabulary="heuristic"), POLICY)
+    return rehearse(read_session(make_session(60)), Variant(load_compactor("m", vocabulary="heuristic"), POLICY))

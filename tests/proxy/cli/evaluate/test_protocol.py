@@ -36,8 +36,8 @@ def _whole(rehearsal: Rehearsal) -> Arm:
 
 
 def _parts(rehearsal: Rehearsal, questions: int) -> list[Part]:
-    removed = find_removed(rehearsal.planned.plan)
-    return split_removed(removed, questions, count=rehearsal.compactor.count, part_tokens=3000)
+    removed = find_removed(rehearsal.last.original_plan)
+    return split_removed(removed, questions, count=rehearsal.variant.compactor.count, part_tokens=3000)
 
 
 async def test_questions_come_from_every_depth(rehearsal: Rehearsal, examinee: Examinee, examiner: Examiner) -> None:

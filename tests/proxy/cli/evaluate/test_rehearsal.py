@@ -14,7 +14,9 @@ from upstreams.recording import FakeUpstream, completion
 
 from trimtab.proxy.cli.evaluate.asking import PatientClient
 from trimtab.proxy.cli.evaluate.rehearsal import Rehearsal, Written, read_session, rehearse, write_summaries
+from trimtab.proxy.cli.options import choose_variant
 from trimtab.proxy.compaction import load_compactor
+from trimtab.proxy.compaction.engine import Variant
 from trimtab.proxy.config.policies.sections import SummaryConfig
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import target_url
@@ -57,8 +59,8 @@ async def _write(rehearsal: Rehearsal, summariser: Summariser, client: PatientCl
 def test_the_last_plan_is_that_of_the_whole_session(rehearsal: Rehearsal) -> None:
     """Request by request or at once, the cut is the same: what is measured is what the proxy would forward."""
     compactor = load_compactor("m", vocabulary="heuristic")
-    planned = compactor.plan(rehearsal.session.request, rehearsal.policy)
-    assert rehearsal.planned.plan.window == planned.plan.window
+    planned = compactor.plan(rehearsal.session.request, rehearsal.variant.policy)
+    assert rehearsal.last.planned.plan.window == planned.plan.window
     assert rehearsal.apply({}).body == compactor.apply(planned, None).body
     assert rehearsal.wanted[-1].request == planned.plan.request
 
@@ -74,7 +76,7 @@ def test_every_cut_goes_on_from_the_one_before(rehearsal: Rehearsal) -> None:
 
 def test_a_session_that_fits_wants_nothing() -> None:
     body = make_session(2)
-    rehearsal = rehearse(read_session(body), load_compactor("m", vocabulary="heuristic"), Policy())
+    rehearsal = rehearse(read_session(body), Variant(load_compactor("m", vocabulary="heuristic"), Policy()))
     assert rehearsal.wanted == ()
     assert orjson.loads(rehearsal.apply({}).body) == orjson.loads(body)
 
@@ -128,8 +130,8 @@ async def test_the_digest_stands_where_no_summary_is_to_be_had(
 async def test_no_model_is_asked_where_the_policy_asks_none(
     rehearsal: Rehearsal, upstream: FakeUpstream, client: PatientClient
 ) -> None:
-    policy = replace(rehearsal.policy, overflow_strategy=OverflowStrategy.PRUNE)
-    pruning = rehearse(rehearsal.session, rehearsal.compactor, policy)
+    policy = replace(rehearsal.variant.policy, overflow_strategy=OverflowStrategy.PRUNE)
+    pruning = rehearse(rehearsal.session, replace(rehearsal.variant, policy=policy))
     written, steps = await _write(pruning, _summariser(upstream), client)
     assert (steps, written.failures, upstream.requests) == (0, [], [])
 
@@ -138,7 +140,8 @@ async def test_too_few_steps_for_a_summary_are_listed(
     rehearsal: Rehearsal, upstream: FakeUpstream, client: PatientClient
 ) -> None:
     """The proxy asks no model for these texts, and that is not a failure."""
-    listing = rehearse(rehearsal.session, rehearsal.compactor, replace(rehearsal.policy, summary_min_steps=1000))
+    policy = replace(rehearsal.variant.policy, summary_min_steps=1000)
+    listing = rehearse(rehearsal.session, replace(rehearsal.variant, policy=policy))
     written, steps = await _write(listing, _summariser(upstream), client)
     assert (steps, written.failures, upstream.requests) == (0, [], [])
     assert set(written.texts) == {one.request.key for one in listing.wanted}
@@ -152,10 +155,10 @@ async def test_a_cut_that_nothing_announced_is_asked_behind_what_was_forwarded_b
     plain, large = (orjson.loads(make_session(40, words=words))["messages"] for words in (300, 2000))
     messages = [*plain[:28], *large[28:30], *plain[30:32]]
     body = orjson.dumps({"model": "exam-model", "messages": messages})
-    sudden = rehearse(read_session(body), rehearsal.compactor, rehearsal.policy)
+    sudden = rehearse(read_session(body), rehearsal.variant)
     (cut,) = sudden.wanted
     first = sudden.session.request_of(cut.stop)
-    assert sudden.compactor.plan(first, sudden.policy).plan.request == cut.request
+    assert sudden.variant.compactor.plan(first, sudden.variant.policy).plan.request == cut.request
     await _write(sudden, _summariser(upstream), client)
     (asked,) = upstream.summaries
     *prefix, _ = asked.json["messages"]
@@ -179,8 +182,9 @@ async def test_what_is_measured_is_what_the_proxy_forwards(
     )
     proxy = await start_proxy(window)
     session = read_session(make_session(60))
-    view = ModelView.of_unmet(proxy.services.config, session.request.model)
-    rehearsal = rehearse(session, proxy.services.compactors.choose(view.settings, session.request.model), view.policy)
+    config = proxy.services.config
+    view = ModelView.of_unmet(config, session.request.model)
+    rehearsal = rehearse(session, choose_variant(config, view, proxy.services.compactors))
     async with aiohttp.ClientSession() as agent:
         stops = [*session.stops()]
         for stop in [*stops, stops[-1]]:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from trimtab.proxy.cli.evaluate.rehearsal import NAMES, PAUSED, Rehearsal, make_arm, read_session, rehearse, truncate
 from trimtab.proxy.compaction import load_compactor, read_messages
+from trimtab.proxy.compaction.engine import Variant
 from trimtab.rules.conversation import Conversation, Message, Role, starts_step, whole_elements
 from trimtab.rules.policy import Policy
 
@@ -23,7 +24,7 @@ def test_every_arm_ends_with_a_line_of_the_assistant(rehearsal: Rehearsal, name:
     arm = make_arm(name, rehearsal, rehearsal.apply({}).forwarded, ROOM)
     *before, last = arm.conversation.messages
     assert (last.role, last.texts) == (Role.ASSISTANT, (PAUSED,))
-    assert before[-1].digest == rehearsal.planned.original.messages[-1].digest
+    assert before[-1].digest == rehearsal.last.planned.original.messages[-1].digest
     assert arm.problem is None
 
 
@@ -31,7 +32,7 @@ def test_arms_hold_all_what_is_forwarded_and_the_newest(rehearsal: Rehearsal) ->
     """Truncation keeps as many tokens as compaction, to within one step."""
     forwarded = rehearsal.apply({}).forwarded
     arms = {name: make_arm(name, rehearsal, forwarded, ROOM) for name in NAMES}
-    assert arms["none"].conversation.messages[:-1] == rehearsal.planned.original.messages
+    assert arms["none"].conversation.messages[:-1] == rehearsal.last.planned.original.messages
     assert arms["digest"].conversation.messages[:-1] == forwarded.messages
     assert arms["trimtab"].tokens == arms["digest"].tokens == forwarded.tokens
     assert forwarded.tokens * 0.5 < arms["truncate"].tokens <= forwarded.tokens
@@ -73,8 +74,8 @@ def test_open_calls_are_answered_in_every_arm() -> None:
     """Strict servers accept even a session that ends in the middle of a call."""
     call = {"id": "1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
     messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
-    compactor = load_compactor("m", vocabulary="heuristic")
-    rehearsal = rehearse(read_session(read_messages(messages, model="m").body), compactor, Policy())
+    variant = Variant(load_compactor("m", vocabulary="heuristic"), Policy())
+    rehearsal = rehearse(read_session(read_messages(messages, model="m").body), variant)
     for name in NAMES:
         arm = make_arm(name, rehearsal, rehearsal.apply({}).forwarded, ROOM)
         roles = [message.role for message in arm.conversation.messages]
@@ -84,7 +85,7 @@ def test_open_calls_are_answered_in_every_arm() -> None:
 def test_a_session_that_ends_with_an_answer_stays_as_it_is() -> None:
     """Else two messages of the assistant would be adjacent."""
     messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": "done"}]
-    compactor = load_compactor("m", vocabulary="heuristic")
-    rehearsal = rehearse(read_session(read_messages(messages, model="m").body), compactor, Policy())
+    variant = Variant(load_compactor("m", vocabulary="heuristic"), Policy())
+    rehearsal = rehearse(read_session(read_messages(messages, model="m").body), variant)
     arm = make_arm("none", rehearsal, rehearsal.apply({}).forwarded, ROOM)
     assert [message.text for message in arm.conversation.messages] == ["go", "done"]

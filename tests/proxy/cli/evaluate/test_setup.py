@@ -13,6 +13,7 @@ from trimtab.proxy.cli.evaluate.rehearsal import NAMES, read_session
 from trimtab.proxy.cli.evaluate.report import add_up
 from trimtab.proxy.cli.evaluate.setup import Options, Setup, find_view, keep_questions, name_set, prepare, show_key
 from trimtab.proxy.compaction import load_compactor
+from trimtab.proxy.compaction.engine import Variant
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.schema import Config
 from trimtab.rules.summary.request import Summary
@@ -27,7 +28,7 @@ def _config(upstream: FakeUpstream, *settings: str) -> Config:
 async def _prepare(config: Config, options: Options = OPTIONS, window_tokens: int | None = 16_000) -> Setup:
     session = read_session(make_session(60))
     view = await find_view(config, session.request.model, window_tokens, options.key)
-    return prepare(config, options, view, session, load_compactor("m", vocabulary="heuristic"))
+    return prepare(config, options, view, session, Variant(load_compactor("m", vocabulary="heuristic"), view.policy))
 
 
 async def test_a_window_that_is_configured_is_asked_of_nobody(upstream: FakeUpstream) -> None:
@@ -117,4 +118,4 @@ async def test_questions_of_the_cache_need_not_be_made(upstream: FakeUpstream, t
 async def test_parts_fit_the_models_window(upstream: FakeUpstream, window_tokens: int) -> None:
     setup = await _prepare(_config(upstream), window_tokens=window_tokens)
     assert setup.parts
-    assert all(setup.rehearsal.compactor.count(part.text) <= window_tokens * 0.6 for part in setup.parts)
+    assert all(setup.rehearsal.variant.compactor.count(part.text) <= window_tokens * 0.6 for part in setup.parts)
