@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 import click
+import orjson
 
 from trimtab.proxy.compaction.compactor import RefusedError, describe_excess
 from trimtab.proxy.compaction.engine import Variant
@@ -162,24 +163,48 @@ def for_each_request(
     bodies = (line.rstrip(b"\n") for line in file) if jsonl else iter([file.read()])
     for number, body in enumerate(bodies, start=1):
         place = f"line {number}: " if jsonl else ""
+        name = getattr(file, "name", "-")
+        where = "" if name in {"-", "<stdin>"} else f"{name}: "
         try:
             work(read_request(body, requests.dialect), place)
         except (UndecodableError, LimitExceededError) as error:
             is_unreadable = isinstance(error, UndecodableError)
-            reason = _describe_request(requests) if is_unreadable else str(error)
+            reason = _describe_request(requests, body) if is_unreadable else str(error)
             reason = describe_excess(error) if isinstance(error, RefusedError) else reason
-            click.echo(f"trimtab: {place}{reason}", err=True)
+            click.echo(f"trimtab: {where}{place}{reason}", err=True)
             if jsonl:
                 click.echo(stand_in(body))
             failed = True
     sys.exit(1 if failed else 0)
 
 
-def _describe_request(requests: Requests) -> str:
-    """What a body that cannot be read is not, and what it must be."""
+def _describe_request(requests: Requests, body: bytes) -> str:
+    """What a body that cannot be read is not, why, and what it must be."""
     dialect = requests.dialect or DEFAULT.name
     member, place = "input" if dialect == "responses" else "messages", "each line" if requests.jsonl else "it"
-    return f"not a {dialect} request; {place} must be a JSON object with `{member}`"
+    fault = _find_fault(body, member)
+    return f"not a {dialect} request, because {fault}; {place} must be a JSON object with `{member}`"
+
+
+def _find_fault(body: bytes, member: str) -> str:
+    try:
+        told = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        return f"it is no JSON at line {error.lineno}, column {error.colno}" if body else "it is empty"
+    if not isinstance(told, dict):
+        return f"it is {_name_kind(told)}"
+    if member not in told:
+        return f"it has no `{member}`"
+    items = told[member]
+    if not isinstance(items, list):
+        return f"`{member}` is {_name_kind(items)}, not a list"
+    wrong = next((at for at, item in enumerate(items) if not isinstance(item, dict)), None)
+    return f"a member of `{member}` is wrong" if wrong is None else f"`{member}[{wrong}]` is {_name_kind(items[wrong])}"
+
+
+def _name_kind(value: object) -> str:
+    kinds = {dict: "an object", list: "a list", str: "a text", bool: "a boolean", type(None): "null"}
+    return kinds.get(type(value), "a number")
 
 
 def choose_variant(config: Config, view: ModelView, compactors: Compactors) -> Variant:

@@ -85,31 +85,31 @@ def test_compact_takes_one_request_a_line() -> None:
     assert result.exit_code == 1
     assert [lines[0], lines[1], lines[3]] == [small, b"nonsense", small]
     assert orjson.loads(lines[2])["messages"][0]["content"].startswith("Fix the bug.")
-    assert (
-        "trimtab: line 2: not a chat request; each line must be a JSON object with `messages`"
-        in result.stderr.splitlines()
-    )
+    assert "trimtab: line 2: not a chat request, because it is no JSON" in result.stderr
     assert {line.partition(":")[0] for line in result.stderr.splitlines()} == {"line 1", "line 3", "line 4", "trimtab"}
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "fault"),
     [
-        b"",
-        b"nonsense",
-        b"{}",
-        b'{"messages":{}}',
-        b'{"messages":[5]}',
-        b"\xff",
+        (b"", "it is empty"),
+        (b'{\n"model": }', "it is no JSON at line 2, column 10"),
+        (b"\xff", "it is no JSON at line 1, column 1"),
+        (b"{}", "it has no `messages`"),
+        (b"[1]", "it is a list"),
+        (b'{"messages":{}}', "`messages` is an object, not a list"),
+        (b'{"messages":null}', "`messages` is null, not a list"),
+        (b'{"messages":[{"role":"user"},5]}', "`messages[1]` is a number"),
+        (b'{"messages":[{"role":5}]}', "a member of `messages` is wrong"),
     ],
-    ids=repr,
 )
-def test_compact_of_no_chat_request_ends_with_status_1(body: bytes) -> None:
-    """A message says so, and nothing goes to standard output."""
-    result = run_trimtab("compact", *SMALL, input_bytes=body)
-
-    told = "trimtab: not a chat request; it must be a JSON object with `messages`\n"
-    assert (result.exit_code, result.stdout_bytes, result.stderr) == (1, b"", told)
+def test_compact_of_no_chat_request_says_what_is_wrong_and_where(body: bytes, fault: str, tmp_path: Path) -> None:
+    """Nothing goes to standard output, and the status is 1."""
+    (tmp_path / "body.json").write_bytes(body)
+    for name, where in (("-", ""), (str(tmp_path / "body.json"), f"{tmp_path}/body.json: ")):
+        result = run_trimtab("compact", *SMALL, name, input_bytes=body)
+        told = f"trimtab: {where}not a chat request, because {fault}; it must be a JSON object with `messages`\n"
+        assert (result.exit_code, result.stdout_bytes, result.stderr) == (1, b"", told)
 
 
 def test_compact_of_what_cannot_fit_ends_with_status_1() -> None:

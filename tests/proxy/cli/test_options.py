@@ -43,10 +43,10 @@ def test_what_is_no_request_has_a_stand_in_in_its_line() -> None:
     result = _run(GOOD + b"\nno\n" + GOOD, jsonl=True)
 
     assert result.stdout == "line 1: m\n<no>\nline 3: m\n"
-    assert (result.stderr, result.exit_code) == (
-        "trimtab: line 2: not a chat request; each line must be a JSON object with `messages`\n",
-        1,
+    told = (
+        "not a chat request, because it is no JSON at line 1, column 1; each line must be a JSON object with `messages`"
     )
+    assert (result.stderr, result.exit_code) == (f"trimtab: line 2: {told}\n", 1)
 
 
 def test_a_request_is_read_in_the_dialect_that_was_asked_for() -> None:
@@ -57,10 +57,10 @@ def test_a_request_is_read_in_the_dialect_that_was_asked_for() -> None:
     assert _run(GOOD, jsonl=False, dialect="messages").stdout == "m\n"
     assert (
         _run(of_responses, jsonl=False).stderr
-        == "trimtab: not a chat request; it must be a JSON object with `messages`\n"
+        == "trimtab: not a chat request, because it has no `messages`; it must be a JSON object with `messages`\n"
     )
     assert _run(of_responses, jsonl=False, dialect="messages").stderr == (
-        "trimtab: not a messages request; it must be a JSON object with `messages`\n"
+        "trimtab: not a messages request, because it has no `messages`; it must be a JSON object with `messages`\n"
     )
 
 
