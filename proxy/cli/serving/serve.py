@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from errno import EADDRINUSE
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from trimtab.proxy.cli.serving.supervise import Start, WorkerLog, start_workers
 from trimtab.proxy.compaction.offload import SWITCH_SECONDS
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
+from trimtab.proxy.config.values import split_address
 from trimtab.proxy.exchange.services import Lifecycle
 from trimtab.proxy.server.app import Proxy, run_proxy
 from trimtab.proxy.server.garbage import collect_when_idle
@@ -81,8 +83,27 @@ def serve(
             _run(_serve_as_worker(start, screen))
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        where = " or ".join(filter(None, (config.listen, config.metrics_listen)))
-        give_up(f"cannot listen on {where}: {reason}")
+        addresses = tuple(filter(None, (config.listen, config.metrics_listen)))
+        owners = _find_owners({split_address(each)[1] for each in addresses}) if error.errno == EADDRINUSE else ()
+        who = f" by {' and '.join(owners)}" if owners else ""
+        give_up(f"cannot listen on {' or '.join(addresses)}: {reason}{who}")
+
+
+def _find_owners(ports: set[int]) -> tuple[str, ...]:
+    """The processes that listen at one of these ports; none where they are not shown: off Linux, or another user's."""
+    sockets = set()
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError):
+            # Columns of proc(5): 1 is address:port in hexadecimal, 3 the state (0A: listens), 9 the socket's inode.
+            rows = [line.split() for line in Path("/proc/net", table).read_text("ascii").splitlines()[1:]]
+            sockets |= {f"socket:[{row[9]}]" for row in rows if row[3] == "0A" and int(row[1][-4:], 16) in ports}
+    owners = set()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):  # the process has ended meanwhile
+            if str(link.readlink()) in sockets:
+                # Its name only: arguments may have keys.
+                owners.add(f"process {link.parts[2]} ({(link.parents[1] / 'comm').read_text('utf-8').strip()})")
+    return tuple(sorted(owners))
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:

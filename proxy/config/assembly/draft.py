@@ -25,6 +25,7 @@ class Draft:
     """The data so far, and its problems.
 
     unset: the paths of texts with a variable that is not set.
+    empty: the paths of texts with a variable that is set to an empty text, each with its name.
     variables: names of the variables that set a path; empty for a path that a setting has set since.
 
     A value that is not from the file has no place.
@@ -34,6 +35,7 @@ class Draft:
     places: dict[Path, Place]
     problems: list[Problem]
     unset: set[Path] = field(default_factory=set)
+    empty: dict[Path, str] = field(default_factory=dict)
     variables: dict[Path, str] = field(default_factory=dict)
 
     def fill(self, environment: Mapping[str, str]) -> None:
@@ -76,11 +78,15 @@ class Draft:
         validated = validate(self.data, Config)
         config = validated.model
         # An unset variable leaves an empty text. Report the variable, not the empty text as well.
-        self.problems += [problem for problem in validated.problems if problem.path not in self.unset]
+        self.problems += [self._name_empty(problem) for problem in validated.problems if problem.path not in self.unset]
         self.problems += [] if config is None else find_conflicts(config, validated.wrong | self.unset)
         if self.problems or config is None:
             raise ConfigError("\n".join(Document(None, self.places).describe(self.problems, self.variables)))
         return config
+
+    def _name_empty(self, problem: Problem) -> Problem:
+        name = self.empty.get(problem.path)
+        return problem if name is None else replace(problem, words=f"{problem.words}; ${{{name}}} is empty")
 
     def _fill(self, value: Any, path: Path, environment: Mapping[str, str]) -> Any:
         if isinstance(value, dict):
@@ -92,11 +98,14 @@ class Draft:
 
         def read(match: re.Match[str]) -> str:
             name, default = match.group(1, 2)
-            if name not in environment and default is None:
+            found = environment.get(name, default)
+            if found is None:
                 words = f"${{{name}}} is not set in the environment and has no default"
                 self.problems.append(Problem(path, words))
                 self.unset.add(path)
-            return environment.get(name, default or "")
+            elif not found:
+                self.empty[path] = name
+            return found or ""
 
         return VARIABLE.sub(read, value)
 

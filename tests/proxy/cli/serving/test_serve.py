@@ -1,6 +1,8 @@
 """`trimtab serve`: how it starts, or says why it does not; what it does then is tested end to end."""
 
+import os
 import socket
+from pathlib import Path
 
 import pytest
 from support.command_line import run_trimtab
@@ -19,7 +21,7 @@ def test_the_environment_of_the_log_is_checked_like_its_options(name: str) -> No
 
 
 def test_serve_says_where_it_cannot_listen() -> None:
-    """If the port is taken, the command ends with status 1 and a sentence."""
+    """If the port is taken, the command ends with status 1 and a sentence, which names who has it."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -28,4 +30,5 @@ def test_serve_says_where_it_cannot_listen() -> None:
 
     assert result.exit_code == 1
     assert f"trimtab: cannot listen on {address}: " in result.stderr
+    assert (f"by process {os.getpid()} (" in result.stderr) is Path("/proc/net/tcp").exists()
     assert "Traceback" not in result.stderr

@@ -51,6 +51,15 @@ def test_a_text_is_taken_as_it_stands(key: str) -> None:
     )
 
 
+def test_an_empty_variable_is_named_if_its_text_is_wrong() -> None:
+    """Else nobody sees which of several is empty. An empty text may be right."""
+    assert find_problems("upstream: {base_url: '${URL}', prices: '${PRICES}'}", URL="", PRICES="") == [
+        "upstream.base_url (line 1): '' must be an http:// or https:// URL with a host; ${URL} is empty",
+        "upstream.prices (line 1): must be auto, or a mapping of prices, or null; ${PRICES} is empty",
+    ]
+    assert _load("defaults: {summary: {model: '${M}m'}}", M="").defaults.summary.model == "m"
+
+
 def test_variables_inside_a_variable_are_replaced_once() -> None:
     """As in the file. The value that comes in is not searched again."""
     config = _load(TRIMTAB_UPSTREAM__API_KEY="${KEY}", TRIMTAB_MODELS="[{match: '${M:-a}'}]", KEY="sk-${KEY}")
