@@ -90,7 +90,7 @@ def serve(
 
 
 def _find_owners(ports: set[int]) -> tuple[str, ...]:
-    """The processes that listen at one of these ports; none if they are not shown, as off Linux or of another user's."""
+    """The processes that listen at one of these ports. Another user's are not found, and none off Linux."""
     sockets = set()
     for table in ("tcp", "tcp6"):
         with suppress(OSError):
