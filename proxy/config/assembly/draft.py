@@ -98,7 +98,7 @@ class Draft:
 
         def read(match: re.Match[str]) -> str:
             name, default = match.group(1, 2)
-            found = environment.get(name, default)
+            found: str | None = environment.get(name) if default is None else environment.get(name, default)
             if found is None:
                 words = f"${{{name}}} is not set in the environment and has no default"
                 self.problems.append(Problem(path, words))
