@@ -267,12 +267,15 @@ class Learned(msgspec.Struct, frozen=True):
     """What an answer has taught. A Struct, because a frozen dataclass costs a call for each field.
 
     response_model: the model that has answered, in the form for the log; only known if the request is traced.
+    recall_rounds, recall_prompt_tokens: the further requests that recall has made, and their prompts.
     """
 
     answered: Answered = NOTHING_ANSWERED
     observed: Observed = NOTHING_OBSERVED
     bill: Bill | None = None
     response_model: str = ""
+    recall_rounds: int = 0
+    recall_prompt_tokens: int = 0
 
 
 NOTHING_LEARNED = Learned()

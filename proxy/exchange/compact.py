@@ -34,6 +34,7 @@ from trimtab.proxy.exchange.summary import choose_text, find_text, name_summary
 from trimtab.proxy.http.errors import NO_THREAD_LEFT, ContextExceededError, OverloadedError, UnpairedToolCallsError
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.models.model_policy import ModelView
+from trimtab.proxy.recall.tool import add_answers, declare
 from trimtab.proxy.telemetry.ledger import Ledger
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.rules.conversation import Conversation, Decision
@@ -116,6 +117,8 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
 
 async def _clean(services: Services, call: Call) -> Call:
     """The call without what must not be sent. Raises UndecodableError, BusyError."""
+    if call.route.settings.recall == "tool" and call.route.target.mode == "enforce":
+        call = await _declare_recall(services, call)
     request, unsent = call.request, call.route.unsent
     may_drop = unsent.tools and any(request.fixed)
     if not may_drop and not request.codec.clean(request, unsent)[1]:
@@ -124,6 +127,18 @@ async def _clean(services: Services, call: Call) -> Call:
     work = partial(call.compactor.clean, request, unsent, beginnings.find)
     size_bytes = 0 if len(request.body) <= SMALL_BODY_BYTES else await _weigh(services, call)
     return structs.replace(call, request=await services.workers.run(call.lane, work, size_bytes=size_bytes))
+
+
+async def _declare_recall(services: Services, call: Call) -> Call:
+    """The call with the tool of recall. Raises UndecodableError, BusyError."""
+    beginnings = services.compactors.find_beginnings(call.arrival.tenant.id)
+    work = partial(declare, call.request, call.compactor.count, beginnings.find)
+    size_bytes = 0 if len(call.request.body) <= SMALL_BODY_BYTES else await _weigh(services, call)
+    return structs.replace(call, request=await services.workers.run(call.lane, work, size_bytes=size_bytes))
+
+
+def _find_recalled(services: Services, tenant: str, call_id: str) -> str | None:
+    return services.recalled.get((tenant, call_id))
 
 
 async def _find_unpaired(
@@ -241,6 +256,9 @@ async def _plan(services: Services, call: Call, phases: Phases) -> tuple[Planned
             # `run_bounded`, because known messages may still need much work if their state was evicted.
             work = plan_call(call)
             planned = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
+    if services.recalled.total_bytes and call.route.target.mode == "enforce":
+        find = partial(_find_recalled, services, call.arrival.tenant.id)
+        planned = replace(planned, plan=add_answers(planned.plan, find, call.compactor.count))
     if services.changed_sessions.total_bytes:
         planned = heed_changed(services, call, planned)
     return planned, size_bytes

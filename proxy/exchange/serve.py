@@ -22,6 +22,7 @@ from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.attempt import Attempt, Passed, Prepared, Ready, is_last
 from trimtab.proxy.exchange.compact import compact, help_cache
 from trimtab.proxy.exchange.early_answer import Opening, read_opening
+from trimtab.proxy.exchange.recall import Talk, takes_calls
 from trimtab.proxy.exchange.retry import change, learn_from_retry, recover
 from trimtab.proxy.exchange.route import NO_TARGET, Route, Target, choose_route, describe_target, place
 from trimtab.proxy.exchange.services import Services
@@ -206,6 +207,9 @@ async def _finish(
         with fail_open(services.recorder, ready.arrival.request_id, "write_ahead"):
             # The upstream has read the prompt by now, so a question after it finds the prompt in the cache.
             write_ahead(services, attempt.call, attempt.chosen, attempt.compacted)
+    if ready.route.settings.recall == "tool" and is_answered and takes_calls(attempt) and isinstance(attempt, Prepared):
+        talk = Talk(services, ready, attempt, keep, partial(write_headers, ready.arrival, attempt, ready.sent_at))
+        return await talk.converse(answer, opening.held, partial(_send, services, ready))
     tap = listen(services, ready, answer)
     try:
         return await _relay(ready, attempt, opening, answer, tap)

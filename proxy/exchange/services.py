@@ -31,12 +31,20 @@ from trimtab.proxy.telemetry.spans import NO_SPANS, Spans
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.content.cache_help import Addition
 
+RECALLED_BYTES = 4 * 1024 * 1024
+"""What was found for calls beside the client's own. Chosen: some thousand. One that is forgotten is missing from then
+on, and the model may ask again."""
 CHANGED_BYTES = 1024 * 1024
 """Chosen: some thousand sessions. One that is forgotten costs one refused request, which its client never sees."""
 
 
 def make_changed_sessions() -> BytesLRU[tuple[str, str, bytes], bool]:
     return BytesLRU(CHANGED_BYTES, lambda key, _: sum(map(len, key)))
+
+
+def make_recalled() -> BytesLRU[tuple[str, str], str]:
+    """A memory of nothing found."""
+    return BytesLRU(RECALLED_BYTES, lambda key, text: sum(map(len, key)) + 2 * len(text))
 
 
 class Lifecycle:
@@ -109,6 +117,7 @@ class Services:
     """The objects that serve requests; one set for each process.
 
     changed_sessions: those whose upstream has refused thinking that was written behind other messages.
+    recalled: what was found for a model's calls beside the client's own, by tenant and the id of the client's call.
     codecs: by the ending of their paths. past: what the dashboard shows; empty while it is off.
     recordings: None if requests are not recorded.
     pages_in_flight: how many of our own pages are being made or read, by their readers.
@@ -133,6 +142,7 @@ class Services:
     workers: Workers = field(default_factory=Workers)
     refused_additions: Refusals[Addition] = field(default_factory=Refusals)
     changed_sessions: BytesLRU[tuple[str, str, bytes], bool] = field(default_factory=make_changed_sessions)
+    recalled: BytesLRU[tuple[str, str], str] = field(default_factory=make_recalled)
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
     past: History = field(default_factory=History)
     recordings: Recordings | None = None

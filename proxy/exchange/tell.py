@@ -200,6 +200,8 @@ def _describe_answer(finished: Finished) -> Mapping[str, Any]:
         "is_stream": is_stream,
         "max_tokens": None if call is None else call.request.max_tokens,
         "response_model": finished.learned.response_model,
+        "recall_rounds": finished.learned.recall_rounds,
+        "recall_prompt_tokens": finished.learned.recall_prompt_tokens,
         "is_compacted": finished.attempt.outcome == "compacted" and sent_at > 0,
         "bill": bill,
         "cost": None if bill is None or bill.cost is None else bill.cost.total,

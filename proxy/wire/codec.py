@@ -16,6 +16,7 @@ import msgspec
 import orjson
 
 from trimtab.proxy.wire.answering import Answers
+from trimtab.proxy.wire.answers.recall import Sifter
 from trimtab.proxy.wire.content.cache_help import (
     NO_HELP,
     Addition,
@@ -315,6 +316,11 @@ class Codec(Answers):
     def list_called(self, _: Request, transcript: Conversation, /) -> frozenset[str]:
         """The tools that a transcript calls or has loaded."""
         return find_used(transcript.messages)
+
+    recall_tool: bytes
+    """The declaration of trimtab's own tool."""
+    sifter: Callable[[], Sifter]
+    """Makes what takes calls of that tool out of the answers of one exchange."""
 
     def drop_tools(
         self, request: Request, transcript: Conversation, globs: tuple[str, ...], counting: Counting

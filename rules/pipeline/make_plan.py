@@ -152,7 +152,7 @@ def _decide(
         hard_limit=limits.hard_limit,
         key=state.key,
         pins=tuple(pins.values()),
-        recalled=tuple(recalled.values()),
+        recalled=tuple(recalled.values()) if recalled else (),
         cold=replayed.cold,
         memories=_list_before(memories, window.memory_stop, short.conversation) if memories else (),
         long_users=_list_before(users, stop, light.conversation) if users else (),

@@ -72,7 +72,7 @@ class PolicyConfig(ControlConfig):
     truncate_users: bool = False
     memory: MemoryConfig = inner()
     pin_instruction: bool = False
-    recall: Literal["off", "inject"] = "off"
+    recall: Literal["off", "tool", "inject"] = "off"
     instruction_files: tuple[NameGlob, ...] = INSTRUCTION_FILES
     summary: SummaryConfig = inner()
     count: Literal["auto", "o200k_base", "cl100k_base", "heuristic"] = "auto"

@@ -6,7 +6,7 @@ from operator import attrgetter
 import msgspec
 import orjson
 
-from trimtab.proxy.wire.chat import answer, message, request, thinking
+from trimtab.proxy.wire.chat import answer, message, recall, request, thinking
 from trimtab.proxy.wire.codec import Codec, Request
 from trimtab.proxy.wire.parameters import CACHE_KEY
 from trimtab.rules.conversation import Conversation, Message
@@ -27,6 +27,8 @@ class ChatCodec(Codec):
     read_surroundings = staticmethod(message.read_surroundings)
     encode_message = staticmethod(message.encode_message)
     list_tools = staticmethod(request.list_tools)
+    recall_tool = recall.TOOL
+    sifter = recall.ChatSifter
     list_called = staticmethod(request.list_called)
     adapt = staticmethod(thinking.leave_out_thinking)
 

@@ -1,0 +1,274 @@
+"""Answers a model's calls of the tool of recall within the exchange: search, send again, go on with the same answer.
+
+Law: the client gets one answer, without the calls and their results. Calls beside the client's own end the answer; what
+they find stands behind the result of the client's call when that comes. All rounds are in the bill. A round that fails
+ends the answer as any failed answer does.
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+import aiohttp
+import msgspec
+from aiohttp import web
+from msgspec import structs
+
+from trimtab.proxy.account.outcome import Answered
+from trimtab.proxy.account.recorder import fail_open
+from trimtab.proxy.catalogue.prices import Cost, PriceList, Tokens, price
+from trimtab.proxy.exchange.answer import NOTHING_LEARNED, Keep, Learned, SafeTap, count_answer, learn, listen
+from trimtab.proxy.exchange.attempt import Attempt, Prepared, Ready
+from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.http.client import Sending
+from trimtab.proxy.http.headers import Headers
+from trimtab.proxy.http.relay import make_response, relay_answer, replace_answer
+from trimtab.proxy.recall.lookup import Lookup
+from trimtab.proxy.recall.tool import append
+from trimtab.proxy.wire.answers.recall import MAX_ROUND_BYTES, NAME, Asked, Round
+from trimtab.proxy.wire.json.decode import try_decode
+
+MAX_ROUNDS = 4
+"""Answers in which calls are answered. Chosen: a model that has not found it by then asks for what is not there."""
+MAX_CALLS = 8
+"""Calls of one answer that are answered. Chosen: it bounds the work and the tokens of a round."""
+MAX_TOKENS = 2000
+"""The most that one call returns. Chosen: half of the default limit of a tool result."""
+ROOM_SHARE = 0.5
+"""What the calls of one round may use of what is left of the window. Chosen: the next round must fit, too."""
+TOO_MANY = "[trimtab: too many calls at once; this one was not answered]"
+_NAME = NAME.encode()
+T = TypeVar("T")
+P = TypeVar("P", Tokens, Cost)
+_FAULTS = (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError)
+
+
+def takes_calls(attempt: Attempt) -> bool:
+    """Whether the model of an attempt may call the tool."""
+    if not isinstance(attempt, Prepared) or attempt.body is None or attempt.is_own:
+        return False
+    return attempt.call.route.settings.recall == "tool" and not attempt.call.request.codec.is_count
+
+
+class Talk:
+    """One exchange over its rounds."""
+
+    def __init__(
+        self, services: Services, ready: Ready, attempt: Prepared, keep: Keep, write_headers: Callable[[], Headers]
+    ) -> None:
+        self._write_headers = write_headers
+        self._services = services
+        self._ready = ready
+        self._attempt = attempt
+        self._keep = keep
+        self._sifter = ready.codec.sifter()
+        self._body = b"".join(attempt.body or ())
+        planned, self._compactor = attempt.chosen.planned, attempt.call.compactor
+        self._lookup = Lookup(planned.original, attempt.compacted.forwarded, self._compactor.count)
+        ratio = planned.policy.token_ratio
+        self._left = max(int((attempt.compacted.limit_tokens - attempt.compacted.sent_tokens) / ratio), 0)
+        self._learned = NOTHING_LEARNED
+        self._rounds = 0
+
+    async def converse(
+        self, answer: aiohttp.ClientResponse, held: bytes, send: Callable[[Attempt], Sending]
+    ) -> web.StreamResponse:
+        """Pass the answer on; as long as the model asks, send what was found, and go on with its next answer."""
+        response, said = await self._pass_on(answer, held)
+        while said is not None:
+            async with send(await self._write_next(said)) as following:
+                response, said = await self._pass_on(following, b"")
+        return response
+
+    async def _pass_on(self, answer: aiohttp.ClientResponse, held: bytes) -> tuple[web.StreamResponse, Round | None]:
+        """Pass an answer on without our calls; they are returned if another round must answer them."""
+        ready, is_sifted = self._ready, answer.status == 200 and "Content-Encoding" not in answer.headers
+        tap = listen(self._services, ready, answer)
+        self._sifter.is_last = self._rounds == MAX_ROUNDS
+        try:
+            if is_sifted and answer.content_type == "text/event-stream":
+                return await self._pass_stream(answer, held, tap)
+            if is_sifted and answer.content_type == "application/json":
+                return await self._pass_whole(answer, held, tap)
+            return await self._relay(answer, held, tap), None
+        finally:  # whenever the client leaves
+            if tap is not None and answer.status == 200:
+                await self._learn(tap)
+            self._rounds += 1
+
+    async def _relay(self, answer: aiohttp.ClientResponse, held: bytes, tap: SafeTap | None) -> web.StreamResponse:
+        ready = self._ready
+        added = () if ready.reply.response is not None else self._write_headers()
+        return await relay_answer(ready.reply, answer, added, held=held, tap=tap, write_event=ready.codec.write_event)
+
+    async def _begin(self, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+        reply = self._ready.reply
+        reply.status = answer.status
+        if reply.response is None:
+            response = make_response(answer, self._write_headers())
+            response.headers.popall("Content-Length", None)  # what the client gets has another length
+            await reply.begin(response)
+        return reply.response or web.StreamResponse()
+
+    async def _pass_stream(
+        self, answer: aiohttp.ClientResponse, held: bytes, tap: SafeTap | None
+    ) -> tuple[web.StreamResponse, Round | None]:
+        reply, is_whole = self._ready.reply, False
+        response = await self._begin(answer)
+        try:
+            said = await self._sift(answer, held, tap)
+            is_whole = True
+        except _FAULTS:
+            reply.broken = not reply.client_left
+            reply.reset()
+            return response, None
+        finally:
+            if tap is not None:
+                tap.finish(is_cut=not is_whole)
+                reply.pace = reply.pace if reply.pace.chars else tap.tell_pace()
+        if not await self._is_over(said):
+            return response, said
+        reply.last_byte_at = time.monotonic()
+        with suppress(ConnectionError):  # the client has left
+            await response.write_eof()
+        return response, None
+
+    async def _sift(self, answer: aiohttp.ClientResponse, held: bytes, tap: SafeTap | None) -> Round | None:
+        async for chunk in _read(answer, held):
+            if tap is not None:
+                tap.feed(chunk, time.monotonic())
+            if passed := self._sifter.feed(chunk):
+                await self._ready.reply.write(passed)
+        left, said = self._sifter.end()
+        if left:
+            await self._ready.reply.write(left)
+        return said
+
+    async def _pass_whole(
+        self, answer: aiohttp.ClientResponse, held: bytes, tap: SafeTap | None
+    ) -> tuple[web.StreamResponse, Round | None]:
+        body, is_whole = await _read_whole(answer, held)
+        decoded = try_decode(body) if is_whole and (_NAME in body or self._rounds) else None
+        said = self._sifter.sift_body(decoded) if isinstance(decoded, dict) else None
+        if said is None and not self._rounds:
+            return await self._relay(answer, body, tap), None
+        self._sifter.rounds += 1
+        is_over = await self._is_over(said)
+        sifted = msgspec.json.encode(decoded)
+        if is_over and self._ready.reply.response is not None:
+            return await self._relay(answer, sifted, tap), None
+        if tap is not None:
+            tap.feed(body, time.monotonic())
+            tap.finish(is_cut=not is_whole)
+        if not is_over:
+            return web.StreamResponse(), said
+        added = self._write_headers()
+        return await replace_answer(self._ready.reply, answer, added, sifted), None
+
+    async def _is_over(self, said: Round | None) -> bool:
+        """Whether the client has the whole answer; calls beside its own are answered for its next request."""
+        if said is None or self._rounds == MAX_ROUNDS:
+            return True
+        if said.own:
+            texts = zip(said.asked, await self._find(said), strict=True)
+            found = "\n".join(f"[trimtab: {NAME}({asked.query!r:.200}) found:]\n{text}" for asked, text in texts)
+            self._services.recalled[self._ready.arrival.tenant.id, said.own[-1]] = found
+        return bool(said.own)
+
+    async def _write_next(self, said: Round) -> Prepared:
+        """The attempt of the next round: the same with what the model said and what was found."""
+        texts = await self._find(said)
+        elements = (*said.elements, *self._sifter.write_results(said, texts))
+        work = partial(append, self._ready.codec, self._body, elements)
+        self._body = await self._run(work, len(self._body))
+        return structs.replace(self._attempt, body=(self._body,))
+
+    async def _find(self, said: Round) -> list[str]:
+        most = min(MAX_TOKENS, int(ROOM_SHARE * self._left) // max(min(len(said.asked), MAX_CALLS), 1))
+        texts = await self._run(partial(self._find_all, said.asked, most), self._lookup.removed_chars)
+        self._left -= sum(map(self._compactor.count, texts)) + sum(map(len, said.elements)) // 4
+        return texts
+
+    def _find_all(self, asked: tuple[Asked, ...], most: int) -> list[str]:
+        found = [self._lookup.find(one.query, one.first, one.last, most) for one in asked[:MAX_CALLS]]
+        return [*found, *[TOO_MANY] * (len(asked) - len(found))]
+
+    async def _run(self, work: Callable[[], T], size: int) -> T:
+        return await self._services.workers.run(self._attempt.call.lane, work, size_bytes=size)
+
+    async def _learn(self, tap: SafeTap) -> None:
+        """The first round teaches what any answer teaches; the others are added to the bill."""
+        if not self._rounds:
+            await learn(self._services, self._ready, self._attempt, tap, self._note)
+            return
+        arrival, route = self._ready.arrival, self._ready.route
+        with fail_open(self._services.recorder, arrival.request_id, "bill"):
+            if tap.tap is not None:
+                window_tokens = self._attempt.call.view.believed_tokens
+                answered = await count_answer(self._services, arrival.tenant, route, tap.tap, window_tokens)
+                sent_tokens, prices = self._attempt.compacted.sent_tokens, self._attempt.call.view.price_list
+                self._note(add_round(self._learned, answered, sent_tokens, prices))
+
+    def _note(self, learned: Learned) -> None:
+        self._learned = learned
+        self._keep(learned)
+
+
+async def _read(answer: aiohttp.ClientResponse, held: bytes) -> AsyncIterator[bytes]:
+    if held:
+        yield held
+    async for chunk in answer.content.iter_any():
+        yield chunk
+
+
+async def _read_whole(answer: aiohttp.ClientResponse, held: bytes) -> tuple[bytes, bool]:
+    """The body, and whether it is whole. The next read of one that is not goes on, or raises its error again."""
+    body = bytearray()
+    try:
+        async for chunk in _read(answer, held):
+            body += chunk
+            if len(body) > MAX_ROUND_BYTES:
+                return bytes(body), False
+    except _FAULTS:
+        return bytes(body), False
+    return bytes(body), True
+
+
+def add_round(learned: Learned, answered: Answered, sent_tokens: int, prices: PriceList) -> Learned:
+    """What was learned, with the tokens and the cost of one more round. The prompt's figures stay the first round's.
+
+    sent_tokens: of the prompt, if the upstream does not tell.
+    """
+    first, bill = learned.answered, learned.bill
+    prompt_tokens = sent_tokens if answered.prompt_tokens is None else answered.prompt_tokens
+    tokens = Tokens.of(prompt_tokens, answered.cached_tokens, answered.written_tokens, answered.completion_tokens)
+    if bill is not None:
+        cost = price(tokens, prices)
+        is_estimated = bill.is_estimated or answered.is_estimated or answered.prompt_tokens is None
+        bill = structs.replace(
+            bill,
+            tokens=_add(bill.tokens, tokens),
+            cost=bill.cost and cost and _add(bill.cost, cost),
+            is_estimated=is_estimated,
+        )
+    more = structs.replace(
+        first,
+        completion_tokens=(first.completion_tokens or 0) + (answered.completion_tokens or 0),
+        streamed_tokens=(first.streamed_tokens or 0) + (answered.streamed_tokens or 0),
+        is_estimated=first.is_estimated or answered.is_estimated,
+        ends_turn=answered.ends_turn,
+    )
+    return structs.replace(
+        learned,
+        answered=more,
+        bill=bill,
+        recall_rounds=learned.recall_rounds + 1,
+        recall_prompt_tokens=learned.recall_prompt_tokens + prompt_tokens,
+    )
+
+
+def _add(one: P, other: P) -> P:
+    """The sum of each part."""
+    return type(one)(*(mine + more for mine, more in zip(structs.astuple(one), structs.astuple(other), strict=True)))

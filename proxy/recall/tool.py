@@ -1,0 +1,75 @@
+"""Gives a request the tool of recall, and its transcript what the tool has found.
+
+Law: the declaration is the first of the client's tools, always with the same bytes. A request without tools, or one
+that forces a call, does not get it. All other bytes stay.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from trimtab.proxy.wire.answers.recall import NAME
+from trimtab.proxy.wire.codec import Codec, Request
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.proxy.wire.json.spans import Span, find_member, splice
+from trimtab.proxy.wire.transcript.beginnings import Begun, find_transcript
+from trimtab.proxy.wire.transcript.body import UndecodableError, find_elements
+from trimtab.rules.conversation import CountTokens, Decision, Role
+from trimtab.rules.pipeline.pins import Pin
+from trimtab.rules.pipeline.plan import Plan
+
+RECALL_TOOL = "recall_tool"
+"""Name of the decision."""
+_NAME = f'"{NAME}"'.encode()
+
+
+def declare(request: Request, count: CountTokens, find_begun: Callable[[str, bytes], Begun | None]) -> Request:
+    """The request with the tool; itself if it must not have it. Raises UndecodableError."""
+    codec = request.codec
+    body = _splice_tool(request)
+    if body is request.body:
+        return request
+    left = codec.read(body, find_begun(codec.name, body))
+    tokens = count(codec.recall_tool.decode())
+    return request.reduce_to(left, (Decision(RECALL_TOOL, "the tool to search what was cut", 0, tokens, 0, 0),))
+
+
+def _splice_tool(request: Request) -> bytes:
+    codec, body = request.codec, request.body
+    tools = next(iter(codec.list_tools(request)), None)
+    if tools is None or tools.raw[:1] != b"[" or tools.raw[1:].lstrip()[:1] in {b"]", b""} or _NAME in tools.raw:
+        return body
+    transcript = find_transcript(request.beginning)
+    try:
+        request.find_array()  # the answers to calls must find their place
+        if tools.choice and codec.forces_call("tool_choice", msgspec.Raw(tools.choice)):
+            return body
+        place = find_member(body, tools.key, *([] if transcript is None else [transcript]))
+    except (*DECODE_ERRORS, UndecodableError):
+        return body
+    if place is None or body[place.start : place.stop] != tools.raw:
+        return body
+    start = place.start + 1
+    return splice(body, [(Span(start, start), codec.recall_tool + b",")])
+
+
+def append(codec: Codec, body: bytes, elements: Sequence[bytes]) -> bytes:
+    """The body with more elements at the end of its transcript. Raises UndecodableError."""
+    request = codec.read(body)
+    end = find_elements(codec.form, body, request.raws).stop - 1
+    comma = b"," if request.raws else b""
+    return splice(body, [(Span(end, end), comma + b",".join(elements))])
+
+
+def add_answers(plan: Plan, find: Callable[[str], str | None], count: CountTokens) -> Plan:
+    """The plan with what was found, each behind the result of the call that the model made beside ours.
+
+    find: what was found, by the id of that call; None for nothing.
+    """
+    pins: list[Pin] = []
+    for at, message in enumerate(plan.conversation.messages):
+        line = find(message.answers) if message.role is Role.TOOL and message.answers and message.texts else None
+        if line is not None:
+            pins.append(Pin(at, line, count(f"\n{line}")))
+    return replace(plan, recalled=(*plan.recalled, *pins), is_empty=False) if pins else plan

@@ -1,0 +1,200 @@
+"""The tool with which a model searches what was cut, and a model's answer without the calls of it.
+
+Law: the declaration is constant, because tools stand before the messages in the upstream's cache. Until a model calls
+the tool, its answer passes byte for byte, event by event. From the call on, the client gets the same answer without the
+call and without its end: what the model says next continues it, until an answer comes that asks for nothing of ours.
+"""
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from trimtab.proxy.wire.answers.sse import MAX_EVENT_BYTES
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, try_decode
+
+NAME = "trimtab_recall"
+DESCRIPTION = (
+    "Search the part of this conversation that was removed or shortened to fit the context window: earlier messages,"
+    " tool results and tool calls. Use it when an exact name, number, path or decision from earlier is missing."
+    " It returns the passages that match best, quoted."
+)
+PARAMETERS = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string", "description": "Exact names and rare words to look for, separated by blanks."},
+        "range": {
+            "type": "array",
+            "items": {"type": "integer"},
+            "description": "Optional: the first and the last message to search, as [first, last], counted from 1.",
+        },
+    },
+    "required": ["query"],
+}
+MAX_ROUND_BYTES = 4 * 1024 * 1024
+"""A longer answer passes unread. Chosen: far above the longest completion; it bounds what is kept of each answer."""
+MAX_QUERY_CHARS = 1000
+"""Part of a query that is read. Chosen: more than the names of one question."""
+_BYTES = NAME.encode()
+_END = re.compile(rb"\n\r?\n")
+_DATA = re.compile(rb"^data:[ ]?(.*?)\r?$", re.MULTILINE)
+
+
+class Asked(NamedTuple):
+    """A call of the tool. `first`, `last`: the messages to search, counted from 0; `last` is not searched."""
+
+    id: str
+    query: str
+    first: int = 0
+    last: int | None = None
+
+
+class Round(NamedTuple):
+    """What a model answered, if it called the tool.
+
+    elements: the answer, as elements of a transcript. own: the ids of the calls that the client must answer.
+    """
+
+    elements: tuple[bytes, ...]
+    asked: tuple[Asked, ...]
+    own: tuple[str, ...]
+
+
+def read_asked(call_id: str, arguments: object) -> Asked:
+    """A call by its arguments, as JSON or decoded; one that cannot be read asks for nothing."""
+    members = try_decode(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else arguments
+    query = members.get("query") if isinstance(members, dict) else None
+    span = members.get("range") if isinstance(members, dict) else None
+    first, last = 0, None
+    if isinstance(span, list) and len(span) == 2 and all(type(each) is int for each in span):
+        first, last = max(span[0] - 1, 0), max(span[1], 0)
+    return Asked(call_id, query[:MAX_QUERY_CHARS] if isinstance(query, str) else "", first, last)
+
+
+class Sifter:
+    """Takes our calls out of the answers of one exchange, round by round.
+
+    is_last: nothing more will be asked, so the client gets the end of the answer in any case.
+    rounds: how many answers were sifted before this one.
+    """
+
+    def __init__(self) -> None:
+        self.is_last = False
+        self.rounds = 0
+        self._rest = b""
+        self._passed: list[bytes] = []  # the events of this round that were not read
+        self._bytes = 0
+        self._is_reading = False
+        self._is_blind = False
+        self._held_raw = b""  # unread events that must not pass yet
+        self.begin()
+
+    @abstractmethod
+    def begin(self) -> None:
+        """A round begins."""
+
+    @abstractmethod
+    def calls(self, event: dict[str, Any]) -> bool:
+        """Whether an event begins a call of our tool."""
+
+    @abstractmethod
+    def sift(self, event: dict[str, Any]) -> list[dict[str, Any]]:
+        """The events that the client gets for this one. The same object may be changed."""
+
+    @abstractmethod
+    def finish_round(self) -> Round | None:
+        """What was answered; None if the tool was not called."""
+
+    @abstractmethod
+    def sift_body(self, answer: dict[str, Any]) -> Round | None:
+        """What was answered in one piece; our calls are taken out of it. None if the tool was not called."""
+
+    @abstractmethod
+    def write_results(self, said: Round, texts: list[str]) -> tuple[bytes, ...]:
+        """The elements that answer the calls, in their order."""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take the next bytes of a stream; returns those for the client."""
+        if self._is_blind:
+            return chunk
+        self._rest += chunk
+        end = max((found.end() for found in _END.finditer(self._rest)), default=0)
+        ready, self._rest = self._rest[:end], self._rest[end:]
+        self._bytes += len(ready)
+        if len(self._rest) > MAX_EVENT_BYTES or self._bytes > MAX_ROUND_BYTES:
+            ready = self._held_raw + ready + self._rest
+            self._rest, self._held_raw, self._is_blind = b"", b"", True
+            return ready
+        return self._take(ready) if ready else b""
+
+    def end(self) -> tuple[bytes, Round | None]:
+        """The stream has ended: what is left for the client, and what was answered. Then the next round may begin."""
+        left = self._take(self._rest) if not self._is_blind else b""
+        left, self._held_raw = left + self._held_raw, b""
+        said = self.finish_round() if self._is_reading and not self._is_blind else None
+        self._rest, self._passed, self._bytes = b"", [], 0
+        self.rounds += 1
+        self.begin()
+        return left, said
+
+    def hold(self, ready: bytes) -> tuple[bytes, bytes]:
+        """Of unread events, those that may pass, and those at the end that wait for the next one."""
+        return ready, b""
+
+    def _take(self, ready: bytes) -> bytes:
+        ready, self._held_raw = self._held_raw + ready, b""
+        if not self._is_reading and not self._begins_call(ready):
+            ready, self._held_raw = self.hold(ready)
+            self._passed.append(ready)
+            return ready
+        if not self._is_reading:
+            self._is_reading = True
+            for _, event in _read(b"".join(self._passed)):
+                if event is not None:
+                    self.sift(event)
+        return b"".join(self._write(raw, event) for raw, event in _read(ready))
+
+    def _begins_call(self, ready: bytes) -> bool:
+        # Mostly no text has the name, so that no event is decoded.
+        return _BYTES in ready and any(event is not None and self.calls(event) for _, event in _read(ready))
+
+    def _write(self, raw: bytes, event: dict[str, Any] | None) -> bytes:
+        if event is None:
+            return b"" if self.is_over and b"[DONE]" in raw else raw
+        named = raw.lstrip().startswith(b"event:")
+        return b"".join(_encode(each, named=named) for each in self.sift(event))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this round's answer has ended in calls of ours, so that the client does not get its end."""
+        return False
+
+
+def _read(events: bytes) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+    """Each event, and its data; None if that is no object."""
+    yield from map(_decode, split_events(events))
+
+
+def split_events(events: bytes) -> Iterator[bytes]:
+    """Each event with the blank line that ends it."""
+    start = 0
+    for found in _END.finditer(events):
+        yield events[start : found.end()]
+        start = found.end()
+    if start < len(events):
+        yield events[start:]
+
+
+def _encode(event: dict[str, Any], *, named: bool) -> bytes:
+    name = b"event: %b\n" % str(event.get("type")).encode() if named else b""
+    return name + b"data: " + msgspec.json.encode(event) + b"\n\n"
+
+
+def _decode(raw: bytes) -> tuple[bytes, dict[str, Any] | None]:
+    try:
+        event = msgspec.json.decode(b"\n".join(_DATA.findall(raw)))
+    except DECODE_ERRORS:
+        return raw, None
+    return raw, event if isinstance(event, dict) else None

@@ -1,0 +1,131 @@
+"""The tool of recall in chat completions, and the answers in which a model calls it.
+
+Law: the client's own calls keep their ids and their order; their indexes are counted without ours.
+"""
+
+from typing import Any
+
+import msgspec
+
+from trimtab.proxy.wire.answers.recall import DESCRIPTION, NAME, PARAMETERS, Asked, Round, Sifter, read_asked
+
+TOOL = msgspec.json.encode(
+    {"type": "function", "function": {"name": NAME, "description": DESCRIPTION, "parameters": PARAMETERS}}
+)
+_SAID = ("content", "reasoning_content", "reasoning")
+_NEXT = {"tool_calls": "stop", "function_call": "stop"}
+
+
+def _name(call: Any) -> object:
+    function = call.get("function") if isinstance(call, dict) else None
+    return function.get("name") if isinstance(function, dict) else None
+
+
+def _find_choice(event: dict[str, Any]) -> dict[str, Any]:
+    choices = event.get("choices")
+    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+
+
+class ChatSifter(Sifter):
+    """Reads the first choice."""
+
+    def begin(self) -> None:
+        self._said = dict.fromkeys(_SAID, "")
+        self._ours: dict[int, dict[str, Any]] = {}
+        self._own: dict[int, str] = {}
+        self._is_over = False
+        self._id = getattr(self, "_id", None)
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    def calls(self, event: dict[str, Any]) -> bool:
+        delta = _find_choice(event).get("delta")
+        listed = delta.get("tool_calls") if isinstance(delta, dict) else None
+        return isinstance(listed, list) and any(_name(call) == NAME for call in listed)
+
+    def sift(self, event: dict[str, Any]) -> list[dict[str, Any]]:
+        self._id = event.setdefault("id", None) if self._id is None else self._id
+        event["id"] = self._id
+        choice = _find_choice(event)
+        if not choice:
+            return [] if self._is_over else [event]
+        delta, reason = choice.get("delta"), choice.get("finish_reason")
+        has_left = isinstance(delta, dict) and self._take_calls(delta)
+        if reason and self._ours and not self._own:
+            if not self.is_last:
+                self._is_over = True
+                return []
+            choice["finish_reason"] = _NEXT.get(reason, reason)
+        return [event] if has_left or reason else []
+
+    def _take_calls(self, delta: dict[str, Any]) -> bool:
+        """Take our calls out of a delta; whether anything is left."""
+        for key in _SAID:
+            if isinstance(delta.get(key), str):
+                self._said[key] += delta[key]
+        if self.rounds:
+            delta.pop("role", None)  # clients join the texts of equal members
+        listed = delta.get("tool_calls")
+        if not isinstance(listed, list):
+            return True
+        left = [call for call in listed if not self._is_ours(call)]
+        delta["tool_calls"] = left
+        if not left:
+            del delta["tool_calls"]
+        return any(value not in (None, "") for value in delta.values())
+
+    def _is_ours(self, call: Any) -> bool:
+        if not isinstance(call, dict):
+            return False
+        at, function = call.get("index", 0), call.get("function")
+        arguments = function.get("arguments") if isinstance(function, dict) else None
+        if _name(call) == NAME and at not in self._ours:
+            self._ours[at] = {key: value for key, value in call.items() if key != "index"}
+            self._ours[at]["function"] = {"name": NAME, "arguments": arguments or ""}
+            return True
+        if at in self._ours:
+            self._ours[at]["function"]["arguments"] += arguments or ""
+            return True
+        self._own.setdefault(at, str(call.get("id") or ""))
+        call["index"] = list(self._own).index(at)
+        return False
+
+    def finish_round(self) -> Round | None:
+        said = {key: text for key, text in self._said.items() if text}
+        return _make_round(said, list(self._ours.values()), tuple(self._own.values()))
+
+    def sift_body(self, answer: dict[str, Any]) -> Round | None:
+        choice = _find_choice(answer)
+        message = choice.get("message")
+        listed = message.get("tool_calls") if isinstance(message, dict) else None
+        if not isinstance(message, dict) or not isinstance(listed, list):
+            return None
+        ours, own = [call for call in listed if _name(call) == NAME], [call for call in listed if _name(call) != NAME]
+        if not ours:
+            return None
+        said = {key: value for key, value in message.items() if value is not None and key not in {"role", "tool_calls"}}
+        message["tool_calls"] = own
+        if not own:
+            del message["tool_calls"]
+            choice["finish_reason"] = _NEXT.get(choice.get("finish_reason", ""), choice.get("finish_reason"))
+        return _make_round(said, ours, tuple(str(call.get("id")) for call in own if isinstance(call, dict)))
+
+    def write_results(self, said: Round, texts: list[str]) -> tuple[bytes, ...]:
+        return tuple(
+            msgspec.json.encode({"role": "tool", "tool_call_id": asked.id, "content": text})
+            for asked, text in zip(said.asked, texts, strict=True)
+        )
+
+
+def _make_round(said: dict[str, Any], ours: list[dict[str, Any]], own: tuple[str, ...]) -> Round | None:
+    if not ours:
+        return None
+    asked: list[Asked] = []
+    for number, call in enumerate(ours):
+        call["id"] = str(call.get("id") or f"recall_{number}")
+        call.setdefault("type", "function")
+        asked.append(read_asked(call["id"], call["function"].get("arguments")))
+    element = msgspec.json.encode({"role": "assistant", "content": None, **said, "tool_calls": ours})
+    return Round((element,), tuple(asked), own)

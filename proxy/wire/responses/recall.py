@@ -1,0 +1,163 @@
+"""The tool of recall in Responses, and the answers in which a model calls it.
+
+Law: an item of reasoning stays with the item that follows it; without that one the API refuses it. So a stream's
+reasoning is held until its next item has begun, and goes with a call of ours. Events are numbered again from the first
+call on.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+
+from trimtab.proxy.wire.answers.recall import DESCRIPTION, NAME, PARAMETERS, Round, Sifter, read_asked, split_events
+
+TOOL = msgspec.json.encode(
+    {"type": "function", "name": NAME, "description": DESCRIPTION, "parameters": PARAMETERS, "strict": False}
+)
+_BEGINS = frozenset({"response.created", "response.in_progress", "response.queued"})
+_ENDS = frozenset({"response.completed", "response.incomplete"})
+_TYPE = rb'"type"\s{0,4}:\s{0,4}"'
+_REASONING, _ITEM = re.compile(_TYPE + rb"(?:response\.)?reasoning"), re.compile(_TYPE + rb"response\.output_item")
+_OF_REASONING = re.compile(_TYPE + rb"response\.reasoning")
+
+
+def _is_ours(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == "function_call" and item.get("name") == NAME
+
+
+def _is_of_reasoning(event: bytes) -> bool:
+    """Whether an event is about an item of reasoning; the last event of a response only lists it."""
+    is_item = _ITEM.search(event) is not None and _REASONING.search(event) is not None
+    return is_item or _OF_REASONING.search(event) is not None
+
+
+def _is_own(item: Any) -> bool:
+    return isinstance(item, dict) and str(item.get("type")).endswith("_call") and not _is_ours(item)
+
+
+class ResponsesSifter(Sifter):
+    """Numbers the items and the events that the client gets through all rounds."""
+
+    def begin(self) -> None:
+        self._items: dict[int, dict[str, Any]] = {}
+        self._places: dict[int, int | None] = {}
+        self._held: list[dict[str, Any]] = []  # events of reasoning whose next item has not begun
+        self._waiting: set[int] = set()  # the items of that reasoning
+        self._count = getattr(self, "_count", 0)
+        self._shown: list[Any] = getattr(self, "_shown", [])  # the items that the client got, of all rounds
+        self._number = getattr(self, "_number", 0)
+        self._is_over = False
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    def calls(self, event: dict[str, Any]) -> bool:
+        return event.get("type") == "response.output_item.added" and _is_ours(event.get("item"))
+
+    def hold(self, ready: bytes) -> tuple[bytes, bytes]:
+        if not _REASONING.search(ready):
+            return ready, b""
+        events = list(split_events(ready))
+        stop = next((at for at in range(len(events), 0, -1) if not _is_of_reasoning(events[at - 1])), 0)
+        return b"".join(events[:stop]), b"".join(events[stop:])
+
+    def sift(self, event: dict[str, Any]) -> list[dict[str, Any]]:
+        kind, at = event.get("type"), event.get("output_index")
+        if kind in _BEGINS:
+            return [] if self.rounds else self._number_all([event])
+        if isinstance(at, int):
+            return self._number_all(self._sift_item(event, at))
+        if kind in _ENDS:
+            return self._end(event)
+        return self._number_all([event])
+
+    def _sift_item(self, event: dict[str, Any], at: int) -> list[dict[str, Any]]:
+        kind, item = event.get("type"), event.get("item")
+        if kind == "response.output_item.done" and isinstance(item, dict):
+            self._items[at] = item
+        released = list[dict[str, Any]]()
+        if kind == "response.output_item.added" and isinstance(item, dict):
+            if item.get("type") == "reasoning":
+                released = self._release()
+                self._waiting.add(at)
+            elif _is_ours(item):
+                self._held.clear()  # the reasoning goes with the call
+                self._places[at] = None
+            else:
+                released = self._release()
+        if at in self._waiting:
+            self._held.append(event)
+            return released
+        return released + self._place(event, at)
+
+    def _release(self) -> list[dict[str, Any]]:
+        held, self._held = self._held, []
+        self._waiting.clear()
+        return [left for event in held for left in self._place(event, event["output_index"])]
+
+    def _place(self, event: dict[str, Any], at: int) -> list[dict[str, Any]]:
+        if at not in self._places:
+            self._places[at] = self._count
+            self._count += 1
+        if (place := self._places[at]) is None:
+            return []
+        if event.get("type") == "response.output_item.done":
+            self._shown.append(event.get("item"))
+        return [{**event, "output_index": place}]
+
+    def _number_all(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for event in events:
+            event["sequence_number"] = self._number
+            self._number += 1
+        return events
+
+    def _end(self, event: dict[str, Any]) -> list[dict[str, Any]]:
+        response = event.get("response")
+        output = response.get("output") if isinstance(response, dict) else None
+        if isinstance(output, list) and output:
+            self._items = dict(enumerate(output))
+        items = self._items.values()
+        if any(map(_is_ours, items)) and not any(map(_is_own, items)) and not self.is_last:
+            self._is_over = True
+            self._held.clear()
+            return []
+        released = self._release()
+        if isinstance(response, dict) and isinstance(output, list):
+            response["output"] = [*self._shown]
+        return self._number_all([*released, event])
+
+    def finish_round(self) -> Round | None:
+        return _make_round([item for _, item in sorted(self._items.items())])
+
+    def sift_body(self, answer: dict[str, Any]) -> Round | None:
+        output = answer.get("output")
+        if not isinstance(output, list):
+            return None
+        said = _make_round(output)
+        if said is not None:
+            answer["output"] = [item for at, item in enumerate(output) if not _goes(output, at)]
+        return said
+
+    def write_results(self, said: Round, texts: list[str]) -> tuple[bytes, ...]:
+        return tuple(
+            msgspec.json.encode({"type": "function_call_output", "call_id": asked.id, "output": text})
+            for asked, text in zip(said.asked, texts, strict=True)
+        )
+
+
+def _goes(output: list[Any], at: int) -> bool:
+    """Whether an item is a call of ours, or the reasoning before one."""
+    item, following = output[at], output[at + 1 : at + 2]
+    is_reasoning = isinstance(item, dict) and item.get("type") == "reasoning"
+    return _is_ours(item) or (is_reasoning and any(map(_is_ours, following)))
+
+
+def _make_round(output: list[Any]) -> Round | None:
+    ours = [item for item in output if _is_ours(item)]
+    if not ours:
+        return None
+    elements = tuple(msgspec.json.encode(item) for item in output if isinstance(item, dict))
+    own = tuple(str(item.get("call_id") or item.get("id")) for item in output if _is_own(item))
+    return Round(elements, tuple(read_asked(str(item.get("call_id")), item.get("arguments")) for item in ours), own)

@@ -1,0 +1,61 @@
+"""Giving a request the tool, and its transcript what was found."""
+
+import orjson
+import pytest
+from support.builders import assistant, call, conversation, count, result, user
+from support.dialects.spoken.all_dialects import each_dialect
+from support.policies import POLICY
+
+from trimtab.proxy.recall.tool import RECALL_TOOL, add_answers, append, declare
+from trimtab.proxy.wire.dialects import name_codec
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.make_plan import plan
+
+RUN = {"type": "function", "function": {"name": "run", "parameters": {"type": "object", "properties": {}}}}
+TALK = [{"role": "user", "content": "Mend it."}]
+
+
+@each_dialect
+def test_the_tool_is_the_first_and_all_other_bytes_stay(dialect):
+    body = orjson.dumps(dialect.write(TALK, [RUN]), option=orjson.OPT_INDENT_2)
+    request = dialect.codec.read(body)
+    declared = declare(request, count, lambda _, __: None)
+    assert declared.body.replace(dialect.codec.recall_tool + b",", b"") == body
+    assert orjson.loads(declared.body)["tools"][0] == orjson.loads(dialect.codec.recall_tool)
+    (decision,) = declared.cleaned
+    assert (decision.rule, decision.saved_tokens) == (RECALL_TOOL, -count(dialect.codec.recall_tool.decode()))
+    assert declare(declared, count, lambda _, __: None) is declared
+
+
+@each_dialect
+@pytest.mark.parametrize("odd", [{"tools": []}, {"tools": "x"}, {"to\\u006fls": 1}])
+def test_a_request_without_tools_stays(dialect, odd):
+    body = orjson.dumps({**dialect.write(TALK), **odd})
+    request = dialect.codec.read(body)
+    assert declare(request, count, lambda _, __: None) is request
+
+
+def test_an_input_that_is_a_text_stays():
+    """Nothing was cut from it, and answers to calls would find no place."""
+    body = {"model": "m", "input": "hi", "tools": [{"type": "function", "name": "run", "parameters": {}}]}
+    request = name_codec("responses").read(orjson.dumps(body))
+    assert declare(request, count, lambda _, __: None) is request
+
+
+@each_dialect
+def test_elements_are_appended(dialect):
+    body = orjson.dumps(dialect.write(TALK, [RUN]))
+    more = append(dialect.codec, body, [b'{"a":1}', b'{"b":2}'])
+    assert orjson.loads(more)[dialect.transcript] == [*orjson.loads(body)[dialect.transcript], {"a": 1}, {"b": 2}]
+    empty = append(name_codec("chat"), b'{"messages":[ ]}', [b"1"])
+    assert orjson.loads(empty) == {"messages": [1]}
+
+
+def test_what_was_found_stands_behind_its_result():
+    talk = conversation(user("Mend it."), assistant(None, call("a"), call("b")), result("a", "x"), result("b", "y"))
+    planned = plan(talk, POLICY, count=count)
+    assert add_answers(planned, lambda _: None, count) is planned
+    told = add_answers(planned, {"b": "found"}.get, count)
+    sent = apply(told, POLICY, count=count).conversation.messages
+    assert [message.text for message in sent[2:]] == ["x", "y\nfound"]
+    assert sent[:3] == talk.messages[:3]

@@ -1,0 +1,68 @@
+"""Our calls in chat completions."""
+
+import orjson
+
+from trimtab.proxy.wire.answers.recall import NAME
+from trimtab.proxy.wire.chat.recall import ChatSifter
+
+
+def call(index: int, name: str | None, arguments: str, **more: str) -> dict:
+    function = {"arguments": arguments} | ({} if name is None else {"name": name})
+    return {"index": index, "function": function, **more}
+
+
+def event(*calls: dict, finish: str | None = None, **delta: object) -> bytes:
+    choice = {"index": 0, "delta": {**delta, **({"tool_calls": list(calls)} if calls else {})}, "finish_reason": finish}
+    return b"data: " + orjson.dumps({"id": "x", "choices": [choice]}) + b"\n\n"
+
+
+def test_the_answer_is_said_again_with_our_call_only() -> None:
+    """Its text, its reasoning, and the arguments as they came, piece by piece."""
+    sifter = ChatSifter()
+    parts = [
+        event(role="assistant", reasoning_content="Hm."),
+        event(content="Wait. "),
+        event(call(0, NAME, "", id="c1")),
+    ]
+    parts += [event(call(0, None, '{"query":')), event(call(0, None, '"a"}')), event(finish="tool_calls")]
+    parts += [b'data: {"id":"x","choices":[],"usage":{"prompt_tokens":3}}\n\n', b"data: [DONE]\n\n"]
+    assert b"".join(map(sifter.feed, parts)) == parts[0] + parts[1]
+    _, said = sifter.end()
+    assert said is not None
+    element = orjson.loads(said.elements[0])
+    assert (element["content"], element["reasoning_content"], said.own) == ("Wait. ", "Hm.", ())
+    assert element["tool_calls"][0]["function"] == {"name": NAME, "arguments": '{"query":"a"}'}
+    assert [(one.id, one.query) for one in said.asked] == [("c1", "a")]
+    assert orjson.loads(sifter.write_results(said, ["found"])[0]) == {
+        "role": "tool", "tool_call_id": "c1", "content": "found",
+    }  # fmt: skip
+
+
+def test_the_clients_calls_are_numbered_without_ours() -> None:
+    sifter = ChatSifter()
+    first = event(call(0, NAME, "{}", id="c0"), call(1, "run", "", id="c1"))
+    rest = [event(call(1, None, "{}")), event(finish="tool_calls")]
+    passed = [orjson.loads(sifter.feed(one).removeprefix(b"data: ")) for one in (first, *rest)]
+    assert [[one["index"] for one in each["choices"][0]["delta"].get("tool_calls", ())] for each in passed] == [
+        [0],
+        [0],
+        [],
+    ]
+    assert passed[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    said = sifter.end()[1]
+    assert said is not None
+    assert said.own == ("c1",)
+
+
+def test_a_call_without_an_id_gets_one() -> None:
+    """Some servers leave it out."""
+    sifter = ChatSifter()
+    sifter.feed(event(call(0, NAME, '{"query":"a"}')) + event(finish="tool_calls"))
+    said = sifter.end()[1]
+    assert said is not None
+    assert said.asked[0].id == orjson.loads(said.elements[0])["tool_calls"][0]["id"] == "recall_0"
+
+
+def test_odd_answers_are_left_alone() -> None:
+    for odd in ({}, {"choices": 3}, {"choices": [{"message": {"tool_calls": 3}}]}, {"choices": [{"message": None}]}):
+        assert ChatSifter().sift_body(odd) is None
