@@ -103,7 +103,7 @@ class Outcome(msgspec.Struct, frozen=True):
     model, upstream: as they may be shown. label, client: the model's label and the client's name in the metrics.
     match: the glob of `models` in the configuration that the model matches.
     recall_rounds, recall_prompt_tokens: the further requests by which a model's calls of the tool of recall were
-        answered, and the tokens of their prompts.
+        answered, and the tokens of their prompts; None without such calls.
     retry: what became of a second attempt; empty if there was no reason for one.
     cache_miss: why the upstream read less from its prompt cache than it could have; empty if it did not.
     error, reason, context_cost: the code and words of an error of trimtab's own, and what has filled the prompt.
@@ -138,8 +138,8 @@ class Outcome(msgspec.Struct, frozen=True):
     match: Annotated[str | None, Shown(in_log=True, is_kept=False)] = None
     mode: Annotated[str, Shown(span="trimtab.mode")] = ""
     retry: Annotated[str, Shown(in_log=True, span="trimtab.retry")] = ""
-    recall_rounds: Annotated[int, Shown(in_log=True, is_kept=False)] = 0
-    recall_prompt_tokens: Annotated[int, Shown(in_log=True, is_kept=False)] = 0
+    recall_rounds: Annotated[int | None, Shown(in_log=True, is_kept=False)] = None
+    recall_prompt_tokens: Annotated[int | None, Shown(in_log=True, is_kept=False)] = None
     cache_miss: Annotated[str, Shown(in_log=True, span="trimtab.cache_miss")] = ""
     is_estimated: Annotated[bool, LOGGED] = False
     error: Annotated[str, LOGGED] = ""

@@ -274,8 +274,8 @@ class Learned(msgspec.Struct, frozen=True):
     observed: Observed = NOTHING_OBSERVED
     bill: Bill | None = None
     response_model: str = ""
-    recall_rounds: int = 0
-    recall_prompt_tokens: int = 0
+    recall_rounds: int | None = None
+    recall_prompt_tokens: int | None = None
 
 
 NOTHING_LEARNED = Learned()

@@ -264,8 +264,8 @@ def add_round(learned: Learned, answered: Answered, sent_tokens: int, prices: Pr
         learned,
         answered=more,
         bill=bill,
-        recall_rounds=learned.recall_rounds + 1,
-        recall_prompt_tokens=learned.recall_prompt_tokens + prompt_tokens,
+        recall_rounds=(learned.recall_rounds or 0) + 1,
+        recall_prompt_tokens=(learned.recall_prompt_tokens or 0) + prompt_tokens,
     )
 
 
