@@ -89,13 +89,6 @@ def test_a_problem_names_the_variable_and_no_secret() -> None:
         assert not any("planted" in problem for problem in problems)
 
 
-def test_a_section_that_the_file_has_as_another_value_is_told() -> None:
-    """Nothing is overwritten by guess. A section that is null is an empty one."""
-    assert find_problems("defaults: {tidy: false}", TRIMTAB_DEFAULTS__TIDY__TABLES="true") == [
-        "TRIMTAB_DEFAULTS__TIDY__TABLES: tidy is not a section in the file"
-    ]
-
-
 def test_a_file_is_read_with_the_process_s_variables(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`serve`, a reload and `check` use this; a process's environment does not change while it runs."""
     file = tmp_path / "trimtab.yaml"

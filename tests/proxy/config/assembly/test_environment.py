@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.config import find_problems
 
 from trimtab.proxy.config.assembly.environment import (
     OPTIONS,
@@ -69,40 +68,6 @@ def test_outer_keys_come_before_inner_ones() -> None:
     )
 
     assert (config.limits.drain_seconds, config.limits.max_held_bytes) == (3, 4096)
-
-
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [
-        ("TRIMTAB_DEFAULTS__HIGHWATER", "names no key; did you mean TRIMTAB_DEFAULTS__HIGH_WATER?"),
-        ("TRIMTAB_DEFAULT__HIGH_WATER", "names no key; did you mean TRIMTAB_DEFAULTS__HIGH_WATER?"),
-        ("TRIMTAB__MODE", "names no key; did you mean TRIMTAB_MODE?"),
-        ("TRIMTAB_UPSTREAMS__LOCAL__BASEURL", "names no key; did you mean TRIMTAB_UPSTREAMS__LOCAL__BASE_URL?"),
-        ("TRIMTAB_DEFAULTS__QQ__X", "names no key of the configuration"),
-        ("TRIMTAB_UPSTREAMS__", "has a part that is no name"),
-        ("TRIMTAB_MODELS__0__MODE", "models has no keys of its own; set it as a whole, as YAML in TRIMTAB_MODELS"),
-        ("TRIMTAB_MODE__X", "mode has no keys of its own; set it as a whole, as YAML in TRIMTAB_MODE"),
-        ("TRIMTAB_UPSTREAM__API_KEY", "is empty; for no key, write null or unset it"),
-        ("TRIMTAB_CLIENT_KEYS", "is empty; for no key, write null or unset it"),
-    ],
-)
-def test_a_wrong_name_is_a_problem_with_the_nearest_right_one(name: str, problem: str) -> None:
-    """That holds even if the variable is empty."""
-    found = find_problems("", **{name: ""})
-
-    assert found == [f"{name}: {problem}"]
-
-
-def test_a_name_that_may_mean_two_keys_is_a_problem() -> None:
-    """Neither the file's two names nor two variables for one key leave a choice to chance."""
-    text = "upstreams: {Box: {base_url: http://a}, BoX: {base_url: http://b}}"
-    assert find_problems(text, TRIMTAB_UPSTREAMS__BOX__BASE_URL="http://c") == [
-        "TRIMTAB_UPSTREAMS__BOX__BASE_URL: may mean Box or BoX; write the name as the file does"
-    ]
-    both = {"TRIMTAB_UPSTREAM": "http://a", "TRIMTAB_UPSTREAM__BASE_URL": "http://b"}
-    assert find_problems("", **both) == [
-        "TRIMTAB_UPSTREAM__BASE_URL: sets the same key as TRIMTAB_UPSTREAM; unset one of the two"
-    ]
 
 
 def test_an_unknown_name_without_two_underscores_is_no_problem_but_is_told() -> None:

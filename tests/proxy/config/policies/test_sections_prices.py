@@ -1,9 +1,7 @@
 """Prices: the keys, their defaults, and which of several applies."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.config import find_problems
 
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.policies.sections import PricesConfig
@@ -26,12 +24,6 @@ def test_a_mapping_has_the_defaults_for_its_other_keys() -> None:
     """So a file that was written when there was no `auto` means the same."""
     assert _load("prices: {cached_input: 0.02}").prices == PricesConfig(cached_input=0.02)
     assert _load("prices: {}").prices == PricesConfig()
-
-
-def test_dollars_are_told_in_full() -> None:
-    """A default would be a wrong price, not a wrong ratio."""
-    (problem,) = find_problems("prices: {unit: usd, input: 2}")
-    assert "needs cached_input and output too, since unit is usd" in problem
 
 
 def test_single_keys_are_set_by_settings_and_variables() -> None:
@@ -65,32 +57,3 @@ def test_a_policy_wins_over_its_upstream_and_that_over_the_top(
         expected = next(one for one in (own, at, top) if one is not None)
         assert (prices if prices == "auto" else prices.output) == expected
     assert config.prices_for(config.defaults.model_copy(update={"prices": None}), config.upstream) == config.prices
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("prices: autoo", "prices (line 1): must be auto, or a mapping of prices"),
-        ("prices: 3", "prices (line 1): must be auto, or a mapping of prices"),
-        ("prices: [1]", "prices (line 1): must be auto, or a mapping of prices"),
-        ("prices: {imput: 3}", "prices.imput (line 1): unknown key; did you mean input?"),
-        ("prices: {input: 0}", "prices.input (line 1): 0 must be a number, above 0"),
-        ("prices: {unit: eur}", "prices.unit (line 1): 'eur' must be ratio or usd"),
-        ("upstream: {prices: {output: x}}", "upstream.prices.output (line 1): 'x' must be a number, 0 or more"),
-        ("defaults: {prices: true}", "defaults.prices (line 1): must be auto, or a mapping of prices, or null"),
-        (
-            "models: [{match: a, prices: {cache_write: -1}}]",
-            "models[0].prices.cache_write (line 1): -1 must be a number, 0 or more, or null",
-        ),
-    ],
-)
-def test_a_wrong_price_is_said_in_plain_words(text: str, expected: str) -> None:
-    """With its place, and once."""
-    assert find_problems(text) == [expected]
-
-
-def test_a_single_key_cannot_be_set_over_a_text() -> None:
-    """The file says `auto`; the mapping must be set as a whole."""
-    assert find_problems("prices: auto", TRIMTAB_PRICES__INPUT="2") == [
-        "TRIMTAB_PRICES__INPUT: prices is not a section in the file"
-    ]

@@ -44,21 +44,6 @@ def test_a_summary_grows_with_the_window_unless_its_size_is_set(window_tokens: i
     assert sizes == [fitted, fitted, 700]
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("{max_tokens: 63}", "max_tokens (line 1): 63 must be auto, or a whole number of tokens, at least 64"),
-        ("{max_tokens: true}", "max_tokens (line 1): true must be auto, or a whole number of tokens, at least 64"),
-        ("{max_tokens: 1.5}", "max_tokens (line 1): 1.5 must be auto, or a whole number of tokens, at least 64"),
-        ("{wait_seconds: -1}", "wait_seconds (line 1): -1 must be a number, 0 or more, or null"),
-        ("{wait_seconds: false}", "wait_seconds (line 1): false must be a number, 0 or more, or null"),
-    ],
-)
-def test_a_key_of_another_kind_is_named(text: str, problem: str) -> None:
-    """The message says what would be right."""
-    assert find_problems(f"defaults: {{summary: {text}}}") == [f"defaults.summary.{problem}"]
-
-
 @pytest.mark.parametrize("instructions", ["", "x" * 4001])
 def test_instructions_are_words_of_a_bounded_length(instructions: str) -> None:
     """They are part of every prompt. To set none, write null, not an empty text."""

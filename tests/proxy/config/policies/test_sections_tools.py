@@ -2,7 +2,6 @@
 
 import pytest
 
-from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.policies.sections import TidyConfig
 from trimtab.rules.policy import Policy, Prices
@@ -86,36 +85,6 @@ def test_a_models_tools_replace_the_defaults() -> None:
     assert [list(config.policy_for(model).tools) for model in "xyz"] == [["b"], ["a"], ["a"]]
     treatments = [config.policy_for(model).to_policy(Prices()).find_treatment("a") for model in "xy"]
     assert [treatment.dedupe for treatment in treatments] == [True, False]
-
-
-MISTAKES = {
-    "tidy: {jsn: true}": "defaults.tidy.jsn (line 2): unknown key; did you mean json?",
-    "tidy: {ansi: 3}": "defaults.tidy.ansi (line 2): 3 must be true or false",
-    "tidy: {ansi: 1}": "defaults.tidy.ansi (line 2): 1 must be true or false",
-    "tools: {a: {dedupe: 0}}": "defaults.tools.a.dedupe (line 2): 0 must be true, false or null",
-    "tidy: 4": "defaults.tidy (line 2): 4 must be true, false, or a mapping of switches",
-    "dedupe: 3": "defaults.dedupe (line 2): 3 must be true or false",
-    "truncation: foo": "defaults.truncation (line 2): 'foo' must be salient or head_tail",
-    "tools: {'': {}}": "defaults.tools.\"\" (line 2): '' must be a glob of printable characters that is not empty",
-    "tools: {a: {max_tool_result_tokens: 3}}": "defaults.tools.a.max_tool_result_tokens (line 2): 3 must be a whole"
-    " number, 64 or more, or null",
-    "tools: {a: {max_tool_result_tokens: true}}": "defaults.tools.a.max_tool_result_tokens (line 2): true must be a"
-    " whole number, 64 or more, or null",
-    "tools: {a: {exclud: 1}}": "defaults.tools.a.exclud (line 2): unknown key; did you mean exclude?",
-    "tools: {a: {exclude: 3}}": "defaults.tools.a.exclude (line 2): 3 must be true, false, or a list of globs",
-    "tools: {a: {exclude: []}}": "defaults.tools.a.exclude (line 2): must be true, false, or a list of globs",
-    "tools: {a: {exclude: [x, 3]}}": "defaults.tools.a.exclude[1] (line 2): 3 must be a text: put it in quotes",
-    "tools: {a: {exclude: ['']}}": "defaults.tools.a.exclude[0] (line 2): '' must be a glob of printable characters"
-    " that is not empty",
-}
-
-
-@pytest.mark.parametrize(("text", "expected"), MISTAKES.items(), ids=MISTAKES.keys())
-def test_mistakes_are_told_with_their_place(text: str, expected: str) -> None:
-    """The message has the value and what is allowed."""
-    with pytest.raises(ConfigError) as caught:
-        load_config(f"defaults:\n  {text}", environment={})
-    assert str(caught.value) == expected
 
 
 @pytest.mark.parametrize(("text", "value"), [("false", False), ("true", True), ("no", False), ("${X:-off}", False)])

@@ -102,54 +102,6 @@ def test_a_folder_or_a_name_that_no_file_can_have_is_a_problem(tmp_path: Path) -
         assert problem == f"client_keys (line 1): key_file cannot be read: {reason}"
 
 
-NEEDED = (
-    "must be a key (one word of printable ASCII), or a mapping of either key or key_file, and, if there is a limit, "
-    "max_concurrent_requests"
-)
-
-
-@pytest.mark.parametrize(
-    ("client", "problem"),
-    [
-        ("{}", f"client_keys (line 2): {NEEDED}"),
-        ("null", f"client_keys (line 2): {NEEDED}"),
-        (f"[{PLANTED}]", f"client_keys (line 2): {NEEDED}"),
-        (f"{PLANTED} x", f"client_keys (line 2): {NEEDED}"),
-        (f"{{key: {PLANTED}, key_file: {PLANTED}}}", f"client_keys (line 2): {NEEDED}"),
-        ("{max_concurrent_requests: 2}", f"client_keys (line 2): {NEEDED}"),
-        ("1234", "client_keys (line 2): must be a text: put it in quotes"),
-        ("''", "client_keys (line 2): must not be empty"),
-        ("{key: ''}", "client_keys.*.key (line 2): must not be empty"),
-        (f"{{key: {PLANTED}, {PLANTED}: 1}}", None),
-        (f"{{key: {PLANTED}, keyfile: x}}", "client_keys (line 2): unknown key; did you mean key_file?"),
-        (
-            f"{{key: {PLANTED}, max_concurrent_requests: 0}}",
-            "client_keys.*.max_concurrent_requests (line 2): must be a whole number, 1 or more, or null",
-        ),
-        (
-            f"{{key: {PLANTED}, max_concurrent_requests: true}}",
-            "client_keys.*.max_concurrent_requests (line 2): must be a whole number, 1 or more, or null",
-        ),
-    ],
-)
-def test_a_wrong_client_is_one_problem_that_quotes_nothing(client: str, problem: str | None) -> None:
-    """It has the line, and the name of the client's key that is wrong."""
-    problems = find_problems(f"client_keys:\n  alice: {client}\n")
-
-    assert len(problems) == 1
-    assert problem is None or problems == [problem]
-    assert PLANTED not in problems[0]
-
-
-@pytest.mark.parametrize("name", ["''", "' a'", f"sk-{PLANTED}", '"a\\tb"', "a" * (MAX_NAME_CHARS + 1)])
-def test_a_wrong_name_is_not_quoted(name: str) -> None:
-    """It may be a key: most keys are longer than a name may be, or begin with sk-."""
-    (problem,) = find_problems(f"client_keys:\n  good: a\n  {name}: b\n")
-
-    words = f"must be a name of 1 to {MAX_NAME_CHARS} printable characters that does not begin with sk-"
-    assert problem == f"client_keys (line 3): {words}"
-
-
 def test_two_clients_never_have_one_key(tmp_path: Path) -> None:
     """The key is not quoted, wherever it is from. A name that is a key shows that the two are exchanged."""
     (tmp_path / "key").write_text(PLANTED)
@@ -160,27 +112,6 @@ def test_two_clients_never_have_one_key(tmp_path: Path) -> None:
     assert find_problems(exchanged) == [
         f"client_keys (line {line}): has a key as its name; write NAME: KEY" for line in (2, 3)
     ]
-
-
-def test_a_name_stands_once() -> None:
-    """YAML's own rule; neither of the two keys is quoted."""
-    assert find_problems(f"client_keys:\n  a: {PLANTED}\n  a: other\n") == [
-        "client_keys (line 3): the key appears twice"
-    ]
-
-
-@pytest.mark.parametrize("text", ["client_keys: {}", "client_keys: []", "client_keys: true", f"client_keys: {PLANTED}"])
-def test_neither_a_list_nor_a_mapping_may_be_empty(text: str) -> None:
-    """One problem says what is allowed."""
-    (problem,) = find_problems(text)
-    assert problem.startswith("client_keys (line 1): must be a list of keys or a mapping of names, not empty")
-    assert PLANTED not in problem
-
-
-def test_a_wrong_client_does_not_make_the_mapping_empty() -> None:
-    """Only its own problem is told, and those of other keys."""
-    problems = find_problems("client_keys: {a: x y}\nmode: maybe\n")
-    assert [problem.partition(":")[0] for problem in problems] == ["client_keys (line 1)", "mode (line 2)"]
 
 
 def test_variables_set_clients_by_name(tmp_path: Path) -> None:
@@ -207,19 +138,6 @@ def test_variables_set_clients_by_name(tmp_path: Path) -> None:
         assert clients.limits == {"bob": 2, "carl": 7}
     assert _load("", TRIMTAB_CLIENT_KEYS="{a: x}").clients.names == {"x": "a"}
     assert _load("", TRIMTAB_CLIENT_KEYS="[x, y]").clients.keys == ("x", "y")
-
-
-@pytest.mark.parametrize("name", ["ALICE", "ALICE__KEY", "ALICE__KEY_FILE"])
-def test_an_empty_variable_admits_nobody(name: str) -> None:
-    """It is a problem, as for the whole list: the client that it was meant for would be without a key."""
-    variable = f"TRIMTAB_CLIENT_KEYS__{name}"
-    assert find_problems("", **{variable: ""}) == [f"{variable}: is empty; for no key, write null or unset it"]
-
-
-def test_a_list_has_no_names_for_variables() -> None:
-    """The file's list is not replaced by guess."""
-    (problem,) = find_problems("client_keys: [a]", TRIMTAB_CLIENT_KEYS__ALICE=PLANTED)
-    assert problem == "TRIMTAB_CLIENT_KEYS__ALICE: client_keys is not a section in the file"
 
 
 def test_no_key_stands_in_what_python_says(tmp_path: Path) -> None:
