@@ -14,12 +14,11 @@ from io import BytesIO
 import aiohttp
 import aiohttp.web
 import orjson
-import pytest
 from programs.serving import serving
 
-MAX_MEMORY_BYTES = 512 * 1024 * 1024
+MAX_MEMORY_BYTES = 256 * 1024 * 1024
 BODY_BYTES = 3_000_000
-REQUESTS, TENANTS = 200, 8
+REQUESTS, TENANTS = 100, 8
 CONNECTION_BYTES = 1024 * 1024
 """Memory of the libraries for a body that is not read yet, per connection. The documentation names it."""
 SECONDS = 300.0
@@ -121,13 +120,11 @@ async def _flood(url: str, bodies: list[tuple[bytes, dict[str, str]]]) -> Counte
     return told
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_hundreds_of_bodies_at_once_do_not_exceed_the_memory(kind: str) -> None:
+async def test_many_bodies_of_a_kind_at_once_do_not_exceed_the_memory() -> None:
     """Each gets a response, some with 503, and the process keeps serving."""
     async with _bounded_proxy() as url:
-        told = await _flood(url, [(KINDS[kind], {})])
-    assert set(told) <= {"200", REFUSED}
-    assert told["200"]
+        told = {kind: await _flood(url, [(body, {})]) for kind, body in KINDS.items()}
+    assert [kind for kind, outcomes in told.items() if not {"200"} <= set(outcomes) <= {"200", REFUSED}] == []
 
 
 async def test_compressed_bodies_count_as_what_comes_out_of_them() -> None:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from programs.serving import own_environment, read_log, serving
 from support.client import CHAT, post
+from support.command_line import run_trimtab
 
 from trimtab.proxy.config.load import load_address, load_config
 from trimtab.proxy.config.schema import Config
@@ -63,8 +64,9 @@ async def run(command: list[str], **environment: str) -> tuple[int, str]:
 
 
 async def check(*arguments: str, **environment: str) -> tuple[int, str]:
-    """Run `trimtab healthcheck`."""
-    return await run([sys.executable, "-m", "trimtab", "healthcheck", *arguments], **environment)
+    """Run `trimtab healthcheck` in this process, beside what it asks."""
+    ended = await asyncio.to_thread(run_trimtab, "healthcheck", *arguments, **environment)
+    return ended.exit_code, ended.output
 
 
 def test_the_user_has_a_number() -> None:
@@ -84,27 +86,24 @@ def test_the_volume_is_where_the_store_is(monkeypatch) -> None:
     assert "mkdir" in made
 
 
-@pytest.mark.parametrize("listen", ["127.0.0.1:{}", "0.0.0.0:{}", "localhost:{}"])
-async def test_the_images_health_check_follows_the_configured_port(listen, upstream) -> None:
+async def test_the_images_health_check_follows_the_configured_port(start_proxy) -> None:
     """It asks the port in TRIMTAB_LISTEN on this machine, and uses no HTTP proxy."""
-    async with serving("--upstream", upstream.url) as (_, url):
-        port = url.removesuffix("/v1").rpartition(":")[2]
-        nowhere = {"HTTP_PROXY": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}
-        status, said = await run(health_command(), TRIMTAB_LISTEN=listen.format(port), **nowhere)
-    assert (status, said) == (0, "ready\n")
+    port = (await start_proxy()).url.rpartition(":")[2]
+    nowhere = {"HTTP_PROXY": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}
+    for host in ("127.0.0.1", "0.0.0.0", "localhost"):
+        assert await run(health_command(), TRIMTAB_LISTEN=f"{host}:{port}", **nowhere) == (0, "ready\n")
 
 
-async def test_the_health_check_reads_the_same_configuration(upstream, tmp_path) -> None:
+async def test_the_health_check_reads_the_same_configuration(start_proxy, tmp_path) -> None:
     """It reads file, environment and options as `serve` does, but only the listener's address in the file."""
     file = tmp_path / "trimtab.yaml"
-    async with serving("--upstream", upstream.url) as (_, url):
-        port = url.removesuffix("/v1").rpartition(":")[2]
-        file.write_text("listen: 127.0.0.1:${PORT}\nupstream: {api_key: '${NOT_SET}', ca_file: /nowhere}\nnope: 1")
-        assert await check("--config", str(file), PORT=port) == (0, "ready\n")
-        assert await check(TRIMTAB_CONFIG=str(file), PORT=port) == (0, "ready\n")
-        assert await check("--config", str(file), PORT="9", TRIMTAB_LISTEN=f"127.0.0.1:{port}") == (0, "ready\n")
-        assert (await check("--set", f"listen=127.0.0.1:{port}", TRIMTAB_LISTEN="127.0.0.1:9"))[0] == 0
-        assert (await check("--listen", f"127.0.0.1:{port}", "--set", "listen=127.0.0.1:9"))[0] == 0
+    port = (await start_proxy()).url.rpartition(":")[2]
+    file.write_text("listen: 127.0.0.1:${PORT}\nupstream: {api_key: '${NOT_SET}', ca_file: /nowhere}\nnope: 1")
+    assert await check("--config", str(file), PORT=port) == (0, "ready\n")
+    assert await check(TRIMTAB_CONFIG=str(file), PORT=port) == (0, "ready\n")
+    assert await check("--config", str(file), PORT="9", TRIMTAB_LISTEN=f"127.0.0.1:{port}") == (0, "ready\n")
+    assert (await check("--set", f"listen=127.0.0.1:{port}", TRIMTAB_LISTEN="127.0.0.1:9"))[0] == 0
+    assert (await check("--listen", f"127.0.0.1:{port}", "--set", "listen=127.0.0.1:9"))[0] == 0
 
 
 @pytest.mark.parametrize(

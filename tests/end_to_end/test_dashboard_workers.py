@@ -64,7 +64,7 @@ async def wait_for(url, number):
 
 
 async def test_any_worker_answers_for_all(upstream):
-    """Lists, sums, single requests and totals are the same whoever answers, and those of the upstream."""
+    """Lists, sums, single requests and totals are the same whoever answers, and those of upstream and metrics page."""
     async with serving(*TWO, "--upstream", upstream.url) as (_, url):
         ids = await send_session(url)
         await wait_for(url, len(ids))
@@ -92,22 +92,31 @@ async def test_any_worker_answers_for_all(upstream):
             buckets = (await ask(url, "timeline"))[1]["buckets"]
             assert sum(bucket["requests"] for bucket in buckets) == len(ids)
             assert sum(bucket["sent_tokens"] for bucket in buckets) == overview["totals"]["sent_tokens"]
+        await check_totals(url)
+        await check_erasing(url, ids)
 
 
-async def test_the_totals_are_those_of_the_metrics_page(upstream):
-    async with serving(*TWO, "--upstream", upstream.url) as (_, url):
-        ids = await send_session(url)
-        await wait_for(url, len(ids))
-        totals = (await ask(url, "overview"))[1]["totals"]
-        async with aiohttp.ClientSession() as session, session.get(url.removesuffix("/v1") + "/metrics") as response:
-            page = await response.text()
-        for name, metric in (
-            ("requests", r"trimtab_requests_total\{"),
-            ("sent_tokens", r'trimtab_prompt_tokens_total\{[^}]*stage="sent"'),
-            ("saved_tokens", r"trimtab_tokens_saved_total\{"),
-            ("cuts_pruned", r'trimtab_cuts_total\{[^}]*kind="prune"'),
-        ):
-            assert totals[name] == sum(map(float, re.findall(rf"^{metric}.* (\S+)$", page, re.MULTILINE))) > 0
+async def check_totals(url):
+    """They are those of the metrics page."""
+    totals = (await ask(url, "overview"))[1]["totals"]
+    async with aiohttp.ClientSession() as session, session.get(url.removesuffix("/v1") + "/metrics") as response:
+        page = await response.text()
+    for name, metric in (
+        ("requests", r"trimtab_requests_total\{"),
+        ("sent_tokens", r'trimtab_prompt_tokens_total\{[^}]*stage="sent"'),
+        ("saved_tokens", r"trimtab_tokens_saved_total\{"),
+        ("cuts_pruned", r'trimtab_cuts_total\{[^}]*kind="prune"'),
+    ):
+        assert totals[name] == sum(map(float, re.findall(rf"^{metric}.* (\S+)$", page, re.MULTILINE))) > 0
+
+
+async def check_erasing(url, ids):
+    """A session is erased everywhere."""
+    ((session,),) = [(await ask(url, "sessions"))[1]["sessions"]]
+    assert (await ask(url, f"sessions/{session['id']}", "DELETE", **{"x-trimtab-dashboard": "1"}))[0] == 204
+    for _ in range(TRIES):
+        assert (await ask(url, "requests"))[1]["requests"] == (await ask(url, "sessions"))[1]["sessions"] == []
+        assert (await ask(url, f"requests/{ids[0]}"))[0] == 404
 
 
 async def test_the_money_over_time_of_all_models_and_clients_is_that_of_the_metrics(upstream):
@@ -138,9 +147,9 @@ async def test_the_money_over_time_of_all_models_and_clients_is_that_of_the_metr
             assert session[name] == pytest.approx(totals[name])
 
 
-async def test_a_stream_has_the_requests_of_all_workers(upstream):
+async def test_a_stream_has_the_requests_of_all_workers_and_holds_up_no_drain(upstream):
     """Whichever worker streams. The totals follow."""
-    async with serving(*TWO, "--upstream", upstream.url) as (_, url), aiohttp.ClientSession() as session:
+    async with serving(*TWO, "--upstream", upstream.url) as (process, url), aiohttp.ClientSession() as session:
         events = url.removesuffix("/v1") + "/trimtab/api/events"
         async with session.get(events) as response:
             assert (await asyncio.wait_for(response.content.readuntil(b"\n\n"), 30)).startswith(b"event: totals")
@@ -156,17 +165,9 @@ async def test_a_stream_has_the_requests_of_all_workers(upstream):
                     else:
                         totals = value
             assert workers == {1, 2}
-
-
-async def test_a_session_is_erased_everywhere(upstream):
-    async with serving(*TWO, "--upstream", upstream.url) as (_, url):
-        ids = await send_session(url)
-        await wait_for(url, len(ids))
-        ((session,),) = [(await ask(url, "sessions"))[1]["sessions"]]
-        assert (await ask(url, f"sessions/{session['id']}", "DELETE", **{"x-trimtab-dashboard": "1"}))[0] == 204
-        for _ in range(TRIES):
-            assert (await ask(url, "requests"))[1]["requests"] == (await ask(url, "sessions"))[1]["sessions"] == []
-            assert (await ask(url, f"requests/{ids[0]}"))[0] == 404
+            process.send_signal(signal.SIGTERM)
+            await asyncio.wait_for(response.content.read(), 30)
+            assert await asyncio.wait_for(process.wait(), 30) == 0
 
 
 async def test_a_worker_that_does_not_answer_or_dies_takes_nothing_with_it(upstream):
@@ -257,15 +258,3 @@ async def test_replicas_share_their_requests_and_their_erasing(upstream, tmp_pat
                 assert (await ask(url, "requests"))[1]["requests"] == []
     finally:
         server.stop()
-
-
-async def test_streams_hold_up_no_drain(upstream):
-    async with (
-        serving(*TWO, "--upstream", upstream.url) as (process, url),
-        aiohttp.ClientSession() as session,
-        session.get(url.removesuffix("/v1") + "/trimtab/api/events") as response,
-    ):
-        await asyncio.wait_for(response.content.readuntil(b"\n\n"), 30)
-        process.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(response.content.read(), 30)
-        assert await asyncio.wait_for(process.wait(), 30) == 0

@@ -168,25 +168,23 @@ async def test_with_summaries_of_the_upstream(speech, stream, open_session, log)
     assert all(spent.cached > spent.prompt / 2 for spent in behind)
 
 
-@each_form
 @each_speech
-async def test_with_digests(speech, stream, open_session, log):
+async def test_with_digests(speech, open_session, log):
     """The upstream fails to write any summary, so a digest takes the place of each."""
     session = await open_session(Agent(speech), *SETTINGS)
     session.fails_summaries = True
-    await session.finish(stream=stream)
+    await session.finish(stream=False)
 
     session.check()
     assert session.model.refused == []
     assert "digest" in rules_of(log)
 
 
-@each_form
 @pytest.mark.parametrize("speech", [RESPONSES, MESSAGES], ids=str)
-async def test_with_thoughts_that_only_the_provider_can_read(speech, stream, open_session, log):
+async def test_with_thoughts_that_only_the_provider_can_read(speech, open_session, log):
     """Reasoning items and signed thinking come back unchanged, beside what they precede. Some are cut with it."""
     session = await open_session(Agent(speech, thinks=True), *SETTINGS, *EARLY)
-    await session.finish(stream=stream)
+    await session.finish(stream=True)
 
     session.check()
     assert session.model.refused == []
@@ -208,19 +206,18 @@ async def test_in_a_window_that_nobody_told(speech, stream, open_session):
     assert 0 < len(model.refused) < 5
 
 
-@each_form
-async def test_with_a_compaction_of_the_provider(stream, open_session, log):
+async def test_with_a_compaction_of_the_provider(open_session, log):
     """A client of Responses has its input compacted, and goes on. All up to there stays. What follows is cut."""
     model = StrictModel(make_script(STEPS + STEPS // 3, thinks=True), WINDOW)
     session = await open_session(Agent(RESPONSES, thinks=True), *SETTINGS, model=model)
     agent = session.agent
     agent.say("Read all logs of the harbour.")
     for _ in range(STEPS // 3):
-        await session.play(stream=stream)
+        await session.play(stream=True)
     whole = {"model": "m", "instructions": agent.system, "input": agent.elements[:-1]}
     _, answer = await post(session.client, session.proxy.url + "/v1/responses/compact", whole)
     agent.elements = [*orjson.loads(answer)["output"], *agent.elements[-1:]]
-    await session.finish(stream=stream)
+    await session.finish(stream=True)
 
     session.check()
     assert {line["outcome"] for line in log.lines if line["event"] == "request"} >= {"passed", "compacted"}

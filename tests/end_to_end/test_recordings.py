@@ -1,4 +1,4 @@
-"""`trimtab record` and `trimtab inspect` as programs, with one process and with several.
+"""`trimtab record` as a program with two workers, and what `trimtab inspect` says of that.
 
 Law: the recordings add up to /metrics, to the token, and each can be planned again.
 """
@@ -7,16 +7,15 @@ import asyncio
 import re
 import signal
 import stat
-import sys
-from asyncio.subprocess import PIPE
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import orjson
 import pytest
-from programs.serving import own_environment, read_log, serving
+from programs.serving import read_log, serving
 from support.client import SMALL, post
+from support.command_line import run_trimtab
 from support.recordings import plan_again
 from support.sessions import make_session
 
@@ -30,8 +29,8 @@ STOPS = (20, 40, 60, 82)
 KEY = "sk-planted-0123456789-{}"
 
 
-def settings_of(workers: int, folder: Path) -> tuple[str, ...]:
-    given = (*SMALL, f"workers={workers}", f"store=sqlite:///{folder}.sqlite3")
+def settings_of(folder: Path) -> tuple[str, ...]:
+    given = (*SMALL, "workers=2", f"store=sqlite:///{folder}.sqlite3")
     return tuple(part for setting in given for part in ("--set", setting))
 
 
@@ -68,11 +67,9 @@ def read(folder: Path) -> list[Recording]:
     return list(read_all(folder, lambda path, reason: pytest.fail(f"{path}: {reason}")))
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-async def test_the_recordings_of_an_hour_add_up_to_the_metrics(workers, upstream, compactors, tmp_path) -> None:
+async def test_the_recordings_of_an_hour_add_up_to_the_metrics(upstream, compactors, tmp_path) -> None:
     folder = tmp_path / "recordings"
-    settings = settings_of(workers, folder)
-    arguments = ("--dir", str(folder), "--upstream", upstream.url, *settings)
+    arguments = ("--dir", str(folder), "--upstream", upstream.url, *settings_of(folder))
     async with serving(*arguments, command="record") as (process, url):
         lines = await read_log(process, "recording")
         assert lines[-1]["dir"] == str(folder)
@@ -99,10 +96,9 @@ async def test_the_recordings_of_an_hour_add_up_to_the_metrics(workers, upstream
     assert not [one for one in requests if b"sk-planted" in one.received_body]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-async def test_only_the_newest_are_kept_also_after_a_restart(workers, upstream, tmp_path) -> None:
+async def test_only_the_newest_are_kept_also_after_a_restart(upstream, tmp_path) -> None:
     folder = tmp_path / "recordings"
-    arguments = ("--dir", str(folder), "--keep", "9", "--upstream", upstream.url, *settings_of(workers, folder))
+    arguments = ("--dir", str(folder), "--keep", "9", "--upstream", upstream.url, *settings_of(folder))
     times: list[int] = []
     for round_ in range(2):
         async with serving(*arguments, command="record") as (process, url):
@@ -116,20 +112,18 @@ async def test_only_the_newest_are_kept_also_after_a_restart(workers, upstream, 
 
 async def test_the_three_questions_are_answered_by_one_command_each(upstream, tmp_path) -> None:
     folder = tmp_path / "recordings"
-    arguments = ("--upstream", upstream.url, *settings_of(2, folder), "--set", f"record.dir={folder}")
+    arguments = ("--upstream", upstream.url, *settings_of(folder), "--set", f"record.dir={folder}")
     async with serving(*arguments) as (process, url):
         await play(url, 1)
         await stop(process)
 
-    async def inspect(*more: str) -> bytes:
-        command = (sys.executable, "-m", "trimtab", "inspect", *more, "--dir", str(folder))
-        running = await asyncio.create_subprocess_exec(*command, stdout=PIPE, env=own_environment())
-        told, _ = await running.communicate()
-        assert running.returncode == 0
-        return told
+    def inspect(*more: str) -> bytes:
+        told = run_trimtab("inspect", *more, "--dir", folder)
+        assert told.exit_code == 0, told.output
+        return told.stdout_bytes
 
-    assert await inspect("last", "--sent") == upstream.chats[-1].body
-    assert len((await inspect()).splitlines()) == 1 + len(STOPS)
-    described = orjson.loads(await inspect("last", "--json"))
+    assert inspect("last", "--sent") == upstream.chats[-1].body
+    assert len(inspect().splitlines()) == 1 + len(STOPS)
+    described = orjson.loads(inspect("last", "--json"))
     assert described["story"]
     assert any(change["tool"] == "read_file" and change["fate"] == "removed" for change in described["changes"])

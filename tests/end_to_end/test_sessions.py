@@ -18,8 +18,6 @@ from support.sessions import DATA, read_rows, recorded_files, requests_of
 from trimtab.proxy.compaction.tokenizers.exact import load_encoding
 
 WINDOW, RESERVE = 32_000, 4_000
-USUAL = 2
-"""Sessions of each file that are not slow: the shortest."""
 EACH, FIFTH = 50, 5
 """Requests of a session that are all sent; of a longer one every fifth and the last."""
 
@@ -37,13 +35,16 @@ def choose_session(dialect: Dialect, rows: list[dict[str, Any]]) -> int | None:
 
 
 def list_sessions() -> Iterator[Any]:
-    """All sessions in chat completions, and one of each file in each other dialect."""
+    """Two sessions of each file in chat completions, a short one and, slow, a longer one; one in each other dialect.
+
+    `python -m bench.sessions.run` plays all of them.
+    """
     for file in recorded_files("conversations"):
         rows = list(read_rows(file))
         lengths = [len(row["messages"]) for row in rows]
-        usual = sorted(range(len(rows)), key=lengths.__getitem__)[:USUAL]
-        for number in range(len(rows)):
-            marks = () if number in usual else pytest.mark.slow
+        by_length = sorted(range(len(rows)), key=lengths.__getitem__)
+        for number in dict.fromkeys((by_length[0], by_length[len(rows) // 2])):
+            marks = () if number == by_length[0] else pytest.mark.slow
             yield pytest.param(CHAT, file.name, number, id=f"{file.stem}-{number}", marks=marks)
         for dialect in OTHERS:
             number = choose_session(dialect, rows)

@@ -257,7 +257,7 @@ async def test_what_keeps_workers_from_starting_is_said_once(settings, status, s
 
 
 async def test_pages_have_an_address_of_their_own(upstream):
-    """All workers share it, and the system may choose its port too."""
+    """All workers share it, and the system may choose its port too. Each line but the supervisor's names its worker."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "trimtab", "serve", "--listen", "127.0.0.1:0", "--upstream", upstream.url, *TWO),
         *("--set", "metrics_listen=127.0.0.1:0", "--set", "store=memory"),
@@ -276,8 +276,11 @@ async def test_pages_have_an_address_of_their_own(upstream):
         async with session.get(ready) as response:
             assert (response.status, await response.read()) == (200, b'{"status":"ready"}')
     process.send_signal(signal.SIGTERM)
-    await process.communicate()
+    _, said = await process.communicate()
     assert process.returncode == 0
+    written = [orjson.loads(line) for line in said.splitlines()]
+    assert Counter(line["event"] for line in written) == {"request": 4, "draining": 2}
+    assert all(line["worker"] in {1, 2} for line in written)
 
 
 @pytest.mark.parametrize("key", ["Bearer sk-test", ""], ids=["with a key", "without"])
@@ -308,13 +311,3 @@ async def test_a_summary_that_both_want_is_asked_for_once(key, upstream):
         assert len(upstream.summaries) == 1
         sent = {recorded.sha256 for recorded in upstream.chats}
         assert len(sent) <= 2  # the body without the cut, and the body with it
-
-
-async def test_each_line_says_which_worker_wrote_it(upstream):
-    """Lines of the supervisor have no worker."""
-    async with serving(*TWO, "--upstream", upstream.url) as (process, url):
-        await ask_many(url, 4)
-        process.send_signal(signal.SIGTERM)
-        lines = [orjson.loads(line) for line in (await process.stderr.read()).splitlines()]
-    assert Counter(line["event"] for line in lines) == {"request": 4, "draining": 2}
-    assert all(line["worker"] in {1, 2} for line in lines)

@@ -31,8 +31,8 @@ from trimtab.rules.window.cut_decision import Fold
 from trimtab.rules.window.room import HEAD_STEPS, MIN_ROOM_SHARE, Room
 from trimtab.rules.window.state import Window
 
-MANY = settings(max_examples=max(100, settings.default.max_examples))
-"""All other laws depend on these: at least a hundred cases in every run, more in the thorough one."""
+MANY = settings(max_examples=max(40, settings.default.max_examples))
+"""All other laws depend on these: at least forty cases in every run, more in the thorough one."""
 LIMIT = 2400
 POLICY = Policy(
     protect_turns=1,
