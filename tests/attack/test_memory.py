@@ -23,7 +23,7 @@ from trimtab.rules.tokens.families import GENERIC
 from trimtab.rules.treatment import Tidying
 
 CHARS = 400_000
-JSON_CHARS = 300_000
+JSON_CHARS = 150_000
 WINDOW_BYTES = 5_000_000
 """Extra memory for one window and the kept units, which do not grow with the text."""
 SMALL_BYTES = 2_500_000
@@ -98,15 +98,15 @@ def test_a_document_is_shortened_in_memory_that_does_not_grow_with_its_parts(
 ) -> None:
     """The bounds are small here. Once each part kept two numbers and a key, and each record its decoded values."""
     monkeypatch.setattr(json_document, "LARGE_DOCUMENT_CHARS", JSON_CHARS // 4)
-    monkeypatch.setattr(json_document, "WINDOW_CHARS", 16 * 1024)
-    monkeypatch.setattr(json_document, "WINDOW_PARTS", 1024)
+    monkeypatch.setattr(json_document, "WINDOW_CHARS", 8 * 1024)
+    monkeypatch.setattr(json_document, "WINDOW_PARTS", 512)
     text = JSON_KINDS[kind]()
     short: list[str | None] = []
     peak = _peak_bytes(lambda: short.append(excerpt_json(text, 500, count_by_heuristic)))
     assert short[0] is not None
     assert count_by_heuristic(short[0]) <= 500
     assert orjson.loads(short[0])
-    assert peak <= 3 * len(text) + 1_000_000
+    assert peak <= 3 * len(text) + 500_000
 
 
 @pytest.mark.parametrize("kind", ["carriage returns", "colours", "one letter a line", "blank lines", "one line"])

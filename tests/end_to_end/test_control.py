@@ -1,13 +1,12 @@
 """The mode of a model, a share of sessions, and unpaired calls, in each dialect through the running proxy."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
-import pytest
 from support.client import SMALL, post
-from support.dialects.to_messages import to_messages
-from support.dialects.to_responses import to_responses
+from support.dialects.spoken.all_dialects import each_dialect
+from support.dialects.spoken.chat import CHAT
+from support.dialects.spoken.dialect import Dialect
 from support.sessions import make_session
 from upstreams.recording import FakeUpstream
 
@@ -17,25 +16,8 @@ STEPS_BEFORE_CUT = 28
 """With PRUNES, in each dialect, the step after these reaches high water, and the one after that does not."""
 
 
-def _to_chat(session: Wire, *, model: str) -> Wire:
-    return {"model": model, **session}
-
-
-class Dialect(NamedTuple):
-    """A path, the function that writes a session in its form, and the member with the session's elements."""
-
-    name: str
-    path: str
-    write: Callable[..., Wire]
-    member: str
-
-
-DIALECTS = (
-    Dialect("chat", "/v1/chat/completions", _to_chat, "messages"),
-    Dialect("responses", "/v1/responses", to_responses, "input"),
-    Dialect("messages", "/v1/messages", to_messages, "messages"),
-)
-each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=[dialect.name for dialect in DIALECTS])
+def _write(dialect: Dialect, session: Wire, *, model: str = "m") -> Wire:
+    return dialect.write(session["messages"], session["tools"], model=model)
 
 
 def _make_session(task: str, steps: int = 40) -> Wire:
@@ -55,7 +37,7 @@ async def test_observing_one_glob_leaves_that_model_s_bytes_and_not_its_neighbou
     seen, is_told = {}, {}
     for steps in (STEPS_BEFORE_CUT + 1, STEPS_BEFORE_CUT):
         for model in ("gpt-a", "gptb", "other"):
-            body = orjson.dumps(dialect.write(_make_session("Mend it.", steps), model=model))
+            body = orjson.dumps(_write(dialect, _make_session("Mend it.", steps), model=model))
             answer, _ = await post(client, proxy.url + dialect.path, body)
             assert answer.headers["x-trimtab-outcome"] == log.lines[-1]["outcome"]
             seen[model] = (answer.headers["x-trimtab-outcome"], upstream.requests[-1].body == body)
@@ -80,7 +62,7 @@ async def test_a_session_stays_on_its_side_as_it_grows(
         session, outcomes = _make_session(f"Task {number}."), set()
         for steps in (2, 30, 40):
             grown = session | {"messages": session["messages"][: 2 * steps]}
-            body = orjson.dumps(dialect.write(grown, model="m"))
+            body = orjson.dumps(_write(dialect, grown))
             for proxy in replicas:
                 answer, _ = await post(client, proxy.url + dialect.path, body)
                 outcome = answer.headers["x-trimtab-outcome"]
@@ -96,11 +78,9 @@ async def test_an_unpaired_request_is_refused_in_the_dialect_s_own_form(
     dialect: Dialect, client, upstream: FakeUpstream, start_proxy, log
 ) -> None:
     """Nothing is sent upstream. By default it is repaired, which is counted; a paired one passes."""
-    whole = dialect.write(make_session(3), model="m")
-    answered = [index for index, element in enumerate(whole[dialect.member]) if _is_result(element)]
-    broken = whole | {
-        dialect.member: [item for index, item in enumerate(whole[dialect.member]) if index != answered[1]]
-    }
+    whole, member = _write(dialect, make_session(3)), dialect.transcript
+    answered = [index for index, element in enumerate(whole[member]) if _is_result(element)]
+    broken = whole | {member: [item for index, item in enumerate(whole[member]) if index != answered[1]]}
     refusing, repairing = await start_proxy(*SMALL, "defaults.pairing=refuse"), await start_proxy(*SMALL)
 
     sent = len(upstream.requests)
@@ -108,9 +88,9 @@ async def test_an_unpaired_request_is_refused_in_the_dialect_s_own_form(
     error = orjson.loads(said)["error"]
     assert (answer.status, len(upstream.requests)) == (400, sent)
     assert error["type"] == "invalid_request_error"
-    assert f"1 call has no result ({dialect.member}[" in error["message"]
+    assert f"1 call has no result ({member}[" in error["message"]
     if dialect.name != "messages":
-        assert (error["code"], error["param"]) == ("unpaired_tool_calls", dialect.member)
+        assert (error["code"], error["param"]) == ("unpaired_tool_calls", member)
     assert (log.lines[-1]["outcome"], log.lines[-1]["error"]) == ("refused", "unpaired_tool_calls")
     assert (await post(client, refusing.url + dialect.path, whole))[0].status == 200
 
@@ -143,7 +123,7 @@ async def test_high_water_is_told_once_it_is_reached(client, start_proxy) -> Non
     told = []
     session = make_session(40)
     for steps in (1, 10, 20, 30, 40):
-        body = _to_chat(session | {"messages": session["messages"][: 2 * steps]}, model="m")
+        body = _write(CHAT, session | {"messages": session["messages"][: 2 * steps]})
         answer, _ = await post(client, f"{proxy.url}/v1/chat/completions", body)
         told.append("high_water=?1" in answer.headers["x-trimtab-tokens"])
     assert told == sorted(told)

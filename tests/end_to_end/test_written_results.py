@@ -125,7 +125,7 @@ KINDS = st.sampled_from(["user", "assistant", "result", "system", "written syste
 
 
 @pytest.mark.parametrize("dialect", ["chat", "responses"])
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(
     kinds=st.lists(KINDS, min_size=1, max_size=40),
     strategy=st.sampled_from([OverflowStrategy.PRUNE, OverflowStrategy.AUTO_COMPACT]),

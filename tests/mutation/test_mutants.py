@@ -192,8 +192,14 @@ def _run(project: Path, *options: str) -> tuple[int, str, dict[str, list[str]]]:
 
 
 def test_a_change_that_no_test_sees_is_printed_and_fails(project: Path) -> None:
-    """Neither endless loops escape, nor what is done at import or in another program. Accepted ones are left out."""
+    """Neither endless loops escape, nor what is done at import or in another program. Accepted ones are left out.
+
+    A test that fails without a mutation, too, kills nothing: it is named, and the others judge without it.
+    """
+    file = project / "tests/proxy/test_sums.py"
+    file.write_text("def test_broken():\n    assert 0\n\n" + file.read_text())
     status, told, states = _run(project, "--number", "0")
+    assert told.count("fails without a mutation, too: tests/proxy/test_sums.py::test_broken") == 1
     assert status == 1
     assert states.keys() == {"killed", "live"}
     assert states["live"] == ["boundary a < LIMIT"]
@@ -202,6 +208,7 @@ def test_a_change_that_no_test_sees_is_printed_and_fails(project: Path) -> None:
         *states["killed"]
     }
 
+    file.write_text(TEST)
     equivalents = project / "tests/mutation/equivalents.toml"
     equivalents.write_text(EQUIVALENT.format(function="is_small"))
     status, _, states = _run(project, "--number", "0", "proxy/sums.py")
@@ -211,12 +218,3 @@ def test_a_change_that_no_test_sees_is_printed_and_fails(project: Path) -> None:
     status, told, _ = _run(project, "--number", "1")
     assert status == 1
     assert "there is no such mutant any more: ('proxy/sums.py', 'is_smaller', 'boundary', 'a < LIMIT', 0)" in told
-
-
-def test_a_test_that_fails_without_a_mutation_kills_nothing(project: Path) -> None:
-    """As one that is too slow for a busy machine. It is named, and the others judge without it."""
-    file = project / "tests/proxy/test_sums.py"
-    file.write_text("def test_broken():\n    assert 0\n\n" + file.read_text())
-    _, told, states = _run(project, "--number", "0")
-    assert states["live"] == ["boundary a < LIMIT"]
-    assert told.count("fails without a mutation, too: tests/proxy/test_sums.py::test_broken") == 1

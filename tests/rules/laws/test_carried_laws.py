@@ -169,9 +169,8 @@ def test_what_was_forwarded_is_forwarded_again_with_all_that_is_carried(
     check_append_law(messages, policy, by_model=by_model)
 
 
-@pytest.mark.parametrize("by_model", [True, False])
 @pytest.mark.parametrize("economy", Economy)
-@pytest.mark.parametrize("window", [32_000, 128_000])
+@pytest.mark.parametrize(("window", "by_model"), [(32_000, True), (128_000, False)])
 def test_a_long_session_carries_the_same_from_cut_to_cut(economy: Economy, window: int, *, by_model: bool) -> None:
     """The law holds over many cuts."""
     policy = replace(by_economy(POLICY, economy, window), context_window=9000, prices=Prices())

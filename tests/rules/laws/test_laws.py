@@ -218,9 +218,9 @@ def test_a_longer_broken_transcript_forwards_the_same_prefix(messages: tuple[Mes
 
 def test_a_long_session_forwards_the_same_prefix() -> None:
     """The law holds over two hundred steps and many cuts."""
-    assert check_append_law(session(100), POLICY) >= 2
-    assert check_append_law(session(100), replace(POLICY, prices=FREE)) >= 3
-    assert check_append_law(rereading(100), replace(POLICY, prices=FREE)) >= 3
+    assert check_append_law(session(100), POLICY, every=5) >= 2
+    assert check_append_law(session(100), replace(POLICY, prices=FREE), every=5) >= 3
+    assert check_append_law(rereading(100), replace(POLICY, prices=FREE), every=5) >= 3
 
 
 @given(messages=transcripts(16), policy=policies(), window=st.sampled_from([400, 600, 900, 1600]))
