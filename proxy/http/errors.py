@@ -124,7 +124,7 @@ class UndecodableBodyError(ProxyError, status=400, code="undecodable_body"):
 
 
 class SlowRequestError(ProxyError, status=408, code="request_timeout", closes=True):
-    closes = True
+    """The client stopped sending its request, or sent it too slowly."""
 
 
 class MethodNotAllowedError(ProxyError, status=405, code="method_not_allowed"):

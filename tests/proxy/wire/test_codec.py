@@ -12,6 +12,7 @@ from support.dialects.spoken.all_dialects import DIALECTS
 from support.dialects.spoken.dialect import Dialect, Wire
 from support.gemini.codec import GEMINI
 from support.gemini.spoken import SPOKEN
+from support.sessions import read_rows, recorded_files
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.compactor import Compactor
@@ -219,3 +220,29 @@ def test_a_unit_that_cannot_be_decoded_is_no_request_of_the_dialect() -> None:
     """The upstream decides about it."""
     with pytest.raises(UndecodableError):
         decode(SPOKEN, b'{"contents":[{"role":"user","parts":[]}]}')
+
+
+@each_of_four
+def test_elements_under_an_escaped_key_cannot_be_spliced(dialect: Dialect) -> None:
+    """Such a body is forwarded unchanged: the codec raises an error instead of guessing."""
+    key = dialect.transcript.encode()
+    escaped = b'"\\u%04x%b":' % (key[0], key[1:])
+    body = write(dialect, make_session(1)).replace(b'"%b":' % key, escaped)
+    request, before = dialect.codec.read(body), decode(dialect, body)
+    edited = before.edit([replace(one, texts=("y",) * len(one.texts), edited=True) for one in before.messages])
+    with pytest.raises(UndecodableError):
+        dialect.codec.encode(request, before, edited)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=str)
+def test_recorded_requests_go_through_unchanged(dialect: Dialect) -> None:
+    """Those that real clients sent to this endpoint, however they are spaced."""
+    rows = (row for file in recorded_files("wire") for row in read_rows(file))
+    bodies = [row["body"] for row in rows if row["path"].partition("?")[0].endswith(dialect.codec.ending)]
+    assert len(bodies) > 2
+    for body in bodies:
+        for option in (0, orjson.OPT_INDENT_2):
+            raw = orjson.dumps(body, option=option)
+            request, before = dialect.codec.read(raw), decode(dialect, raw)
+            assert before.messages
+            assert b"".join(dialect.codec.encode(request, before, replace(before))) == raw

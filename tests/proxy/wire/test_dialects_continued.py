@@ -30,12 +30,14 @@ ELEMENTS = {
         b'{"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"ls","arguments":"{}"}}]}',
         b'{"role":"tool","tool_call_id":"c","content":"out"}',
         b'{"role":"developer","content":"late"}',
+        b'{"role":"tool","tool_call_id":"c","content":"a, \\"b\\" ]}"}',
     ],
     RESPONSES: [
         b'{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a"}]}',
         b'{"type":"reasoning","summary":[],"encrypted_content":"AAAA"}',
         b'{"type":"function_call","call_id":"c","name":"ls","arguments":"{}"}',
-        b'{"type":"function_call_output","call_id":"c","output":"out"}',
+        b'{"type":"function_call_output","call_id":"c","output":"a, \\"b\\" ]}"}',
+        b'{ "content" : "h\xc3\xa9" , "role" : "developer" }',
         b'{"type":"compaction","encrypted_content":"AAAA"}',
         b'{"type":"other"}',
         b"{}",
@@ -59,9 +61,12 @@ ELEMENTS = {
             b'{"role":"user","content":[{"type":"tool_result","tool_use_id":"d","content":"out"},'
             b'{"type":"text","text":"and","cache_control":{"type":"ephemeral"}}]}'
         ),
+        b'{"role":"user","content":[{"type":"text","text":"x"},{"type":"tool_result","tool_use_id":"d"}]}',
+        b'{"role":"system","content":"hint"}',
     ],
 }
 SEPARATORS = st.sampled_from([b",", b", ", b" ,\n"])
+HEADS = st.sampled_from([b"", b'"system":"Be brief.","instructions":"Be brief.",'])
 ENDS = st.sampled_from([b'],"model":"m"}', b' ] , "max_tokens":9, "system":"s", "instructions":"i" }'])
 
 
@@ -96,12 +101,12 @@ def test_a_session_goes_on_as_if_each_body_came_alone(dialect, turns, monkeypatc
     monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
     codec = dialect.codec
 
-    @given(turns, SEPARATORS, ENDS)
-    def check(drawn: list[list[bytes]], separator: bytes, end: bytes) -> None:
+    @given(turns, HEADS, SEPARATORS, ENDS)
+    def check(drawn: list[list[bytes]], head: bytes, separator: bytes, end: bytes) -> None:
         begun: Begun | None = None
         counting = Counting(count_by_heuristic, make_known())
         for elements in accumulate(drawn, lambda one, other: [*one, *other]):
-            body = b'{"%b":[' % dialect.transcript.encode() + separator.join(elements) + end
+            body = b'{%b"%b":[' % (head, dialect.transcript.encode()) + separator.join(elements) + end
             request, alone = codec.read(body, begun), codec.read(body)
             assert request == alone
             assert see(request, counting) == see(alone, Counting(count_by_heuristic, make_known()))

@@ -1,7 +1,5 @@
 """A chat request that continues an earlier one is read as if it came alone."""
 
-from itertools import accumulate
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -84,14 +82,3 @@ def test_what_goes_on_is_read_as_though_it_were_new(around, first, second, kept,
     if on[0] is not None and whole[0] is not None and on[0].beginning and whole[0].beginning:
         assert on[0].beginning.array == whole[0].beginning.array
         assert on[0].beginning.raws == whole[0].beginning.raws == on[0].raws
-
-
-@given(st.lists(MESSAGES, min_size=2, max_size=6), SEPARATORS)
-def test_a_session_is_read_on_from_request_to_request(turns, separator) -> None:
-    begun: Begun | None = None
-    for messages in accumulate(turns, lambda one, other: [*one, *other]):
-        body = b'{"messages":[' + separator.join(messages) + b'],"model":"m"}'
-        request = CHAT.read(body, begun)
-        assert request == CHAT.read(body)
-        assert request.beginning is not None
-        begun = Begun(request.beginning, len(request.raws))

@@ -91,11 +91,6 @@ def test_what_stands_outside_the_messages_is_read() -> None:
     assert (other.model, other.stream, other.max_tokens, other.is_reasoning) == ("", False, None, False)
 
 
-@pytest.mark.parametrize(("body", "model"), [(b'{"model" : "a/b",', "a/b"), (b'{"model":1}', ""), (b"", "")])
-def test_the_model_is_found_in_the_beginning_of_a_body(body: bytes, model: str) -> None:
-    assert MESSAGES.peek_model(body) == model
-
-
 def test_a_request_is_one_conversation_with_its_system_prompt(counting: Counting) -> None:
     """The system prompt leads, and is in no element. Parts of an element differ in `part`."""
     conversation = MESSAGES.decode(MESSAGES.read(PRETTY), counting)
@@ -131,14 +126,6 @@ def test_an_element_like_a_system_prompt_is_not_taken_for_one(counting: Counting
 def test_a_thread_continues_what_the_server_holds(counting: Counting, thread: str, *, continues: bool) -> None:
     request = MESSAGES.read(b'{"thread":%b,"messages":[%b]}' % (thread.encode(), USER))
     assert MESSAGES.decode(request, counting).continues is continues
-
-
-def test_an_unchanged_conversation_is_the_body() -> None:
-    """The same object; and the same bytes if it was built again."""
-    request = MESSAGES.read(PRETTY)
-    conversation = MESSAGES.decode(request, _count())
-    assert MESSAGES.encode(request, conversation, conversation)[0] is PRETTY
-    assert _encode(PRETTY) == PRETTY
 
 
 def test_only_the_edited_result_differs() -> None:
@@ -234,16 +221,11 @@ def test_counting_reads_and_writes_the_same_requests(counting: Counting) -> None
     assert COUNT_TOKENS.decode(request, counting) == MESSAGES.decode(MESSAGES.read(PRETTY), counting)
 
 
-def test_recorded_requests_go_through_unchanged() -> None:
-    """Those to this endpoint, however they are spaced."""
+def test_recorded_requests_are_counted_in_full() -> None:
     rows = (row for file in recorded_files("wire") for row in read_rows(file))
     bodies = [row["body"] for row in rows if row["path"].endswith("/messages")]
     assert bodies
-    for body in bodies:
-        for option in (0, orjson.OPT_INDENT_2):
-            raw = orjson.dumps(body, option=option)
-            assert _encode(raw) == raw
-            assert MESSAGES.counts_all(MESSAGES.read(raw))
+    assert all(MESSAGES.counts_all(MESSAGES.read(orjson.dumps(body))) for body in bodies)
 
 
 @pytest.mark.recorded

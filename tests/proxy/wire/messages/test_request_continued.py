@@ -1,40 +1,18 @@
 """A body that continues an earlier one is read, decoded and written as if it came alone."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import accumulate
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
-from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.messages.codec import MESSAGES
-from trimtab.proxy.wire.transcript.beginnings import Beginning, Beginnings, Begun
-from trimtab.rules.conversation import Conversation, Role
+from trimtab.proxy.wire.transcript.beginnings import Beginning, Beginnings
 from trimtab.rules.policy import Policy
 
-ELEMENTS = st.lists(
-    st.sampled_from(
-        [
-            b'{"role":"user","content":"go on"}',
-            b'{ "content" : [ {"type":"text","text":"h\xc3\xa9"} ] , "role" : "user" }',
-            b'{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"ls","input":{}}]}',
-            b'{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"a, \\"b\\" ]}"}]}',
-            b'{"role":"user","content":[{"type":"tool_result","tool_use_id":"c"},{"type":"text","text":"x"}]}',
-            b'{"role":"user","content":[{"type":"text","text":"x"},{"type":"tool_result","tool_use_id":"d"}]}',
-            b'{"role":"assistant","content":"said"}',
-            b'{"role":"system","content":"hint"}',
-        ]
-    ),
-    min_size=1,
-    max_size=5,
-)
-SEPARATORS = st.sampled_from([b",", b", ", b" ,\n"])
 CHANGES = st.lists(
     st.tuples(
         st.sampled_from(["grow", "again", "rewind", "edit", "markers", "two markers", "keys", "system"]),
@@ -50,31 +28,6 @@ MARKER = {"type": "ephemeral"}
 def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bodies of a few bytes are kept, too."""
     monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
-
-
-def _shorten(conversation: Conversation) -> Conversation:
-    """A change that depends on each message alone, as the rules on results do."""
-    messages = [
-        replace(one, texts=("cut",), edited=True) if one.role is Role.TOOL else one for one in conversation.messages
-    ]
-    return conversation.edit(messages)
-
-
-@given(st.lists(ELEMENTS, min_size=2, max_size=5), SEPARATORS, st.sampled_from([b"", b'"system":"Be brief.",']))
-def test_a_session_goes_on_as_if_each_body_came_alone(turns, separator, head) -> None:
-    begun: Begun | None = None
-    counting = Counting(count_by_heuristic, make_known())
-    for elements in accumulate(turns, lambda one, other: [*one, *other]):
-        body = b"{%b" % head + b'"messages":[' + separator.join(elements) + b'],"model":"m"}'
-        request, alone = MESSAGES.read(body, begun), MESSAGES.read(body)
-        assert request == alone
-        on = MESSAGES.decode(request, counting)
-        whole = MESSAGES.decode(alone, Counting(count_by_heuristic, make_known()))
-        assert on == whole
-        written = b"".join(MESSAGES.encode(request, on, _shorten(on)))
-        assert written == b"".join(MESSAGES.encode(alone, whole, _shorten(whole)))
-        assert request.beginning is not None
-        begun = Begun(request.beginning, len(request.raws))
 
 
 def _step(number: int, text: str) -> list[dict]:
