@@ -52,13 +52,10 @@ def adopt(current: Current, config: Config) -> list[str]:
     return kept
 
 
-def warn_of_open_addresses(config: Config, log: Any) -> None:
-    """Log each address that other machines reach without a key."""
+def warn_of_readers(config: Config, log: Any) -> None:
+    """Log each address that other machines reach without a key, and that the dashboard shows text of conversations."""
     for address, meaning in config.open_addresses().items():
         log.warning("listening_wide", listen=address, meaning=meaning)
-
-
-def warn_of_kept_text(config: Config, log: Any) -> None:
     if config.dashboard.enabled and config.dashboard.keep_text:
         meaning = "the dashboard keeps text of conversations in memory, and shows it to everyone who may open it"
         log.warning("text_kept", meaning=meaning)
@@ -70,15 +67,6 @@ def warn_of_recording(config: Config, log: Any) -> None:
         log.warning("recording", dir=config.record.dir, meaning=meaning)
 
 
-def warn_of_bare_credentials(config: Config, log: Any) -> None:
-    """Log each upstream on another machine that gets a credential without TLS."""
-    for upstream in (config.upstream, *config.upstreams.values()):
-        if upstream.bares_credential:
-            whose = {"key": "the operator's", "client": "each client's"}[upstream.shown]
-            meaning = f"{whose} credential crosses the network unencrypted; use https://, or credential: none"
-            log.warning("credential_without_tls", upstream=upstream.base_url, meaning=meaning)
-
-
 def warn_of_unknown_variables(log: Any) -> None:
     """Log the variables of the environment that begin like those of trimtab but set nothing."""
     found = find_unknown_variables()
@@ -88,17 +76,22 @@ def warn_of_unknown_variables(log: Any) -> None:
         log.warning("unknown_variables", names=list(found), similar=near, meaning=meaning)
 
 
-def tell_proxies(config: Config, log: Any) -> None:
-    """Log for each upstream behind a forward proxy which one it is and what named it, without a password.
+def tell_upstreams(config: Config, log: Any) -> None:
+    """Log of each upstream its forward proxy and what named it, without a password; and what may be wrong.
 
-    Also warn of a CA file that cannot be read: connections would fail as if it had not been named.
+    That is a CA file that cannot be read, since connections would fail as if it had not been named, and a credential
+    that another machine gets without TLS.
     """
     for upstream in (config.upstream, *config.upstreams.values()):
-        proxy = upstream.route.proxy
-        if upstream.trust_fault is not None and upstream.base_url.startswith("https:"):
-            log.warning("authorities_unreadable", upstream=upstream.base_url, reason=upstream.trust_fault)
+        proxy, base_url = upstream.route.proxy, upstream.base_url
+        if upstream.trust_fault is not None and base_url.startswith("https:"):
+            log.warning("authorities_unreadable", upstream=base_url, reason=upstream.trust_fault)
         if proxy is not None:
-            log.info("upstream_proxy", upstream=upstream.base_url, proxy=proxy.url, named_by=proxy.told_by)
+            log.info("upstream_proxy", upstream=base_url, proxy=proxy.url, named_by=proxy.told_by)
+        if upstream.bares_credential:
+            whose = {"key": "the operator's", "client": "each client's"}[upstream.shown]
+            meaning = f"{whose} credential crosses the network unencrypted; use https://, or credential: none"
+            log.warning("credential_without_tls", upstream=base_url, meaning=meaning)
 
 
 async def reload_when_told(told: asyncio.Event, current: Current, load: Callable[[], Config] | None, log: Any) -> None:
@@ -140,11 +133,9 @@ async def _reload(current: Current, load: Callable[[], Config], log: Any) -> Non
             "reload_incomplete", key=key, meaning="it changes only with a restart; the old value stays in force"
         )
     metrics.note_reload(at=time.time())
-    warn_of_open_addresses(current.services.config, log)
-    warn_of_kept_text(current.services.config, log)
+    warn_of_readers(current.services.config, log)
     log.info("reloaded", upstream=config.upstream.base_url, mode=config.tell_modes(), models=len(config.models))
-    tell_proxies(config, log)
-    warn_of_bare_credentials(config, log)
+    tell_upstreams(config, log)
 
 
 def _read(load: Callable[[], Config]) -> Config | ConfigError:

@@ -70,6 +70,21 @@ def try_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
     return before
 
 
+class _Counted(msgspec.Struct):
+    usage: msgspec.Raw = NULL
+
+
+_decode_counted = msgspec.json.Decoder(_Counted | None).decode
+
+
+def try_inner_usage(raw: msgspec.Raw, before: Usage | None) -> Usage | None:
+    """As `try_usage`, of an object that has the usage."""
+    with suppress(*DECODE_ERRORS):
+        counted = _decode_counted(raw)
+        return before if counted is None else read_usage(counted.usage, before)
+    return before
+
+
 class Answers:
     """The part of a codec that is about answers; see codec.py.
 

@@ -28,7 +28,7 @@ from trimtab.proxy.wire.content.cache_help import (
     mark_messages,
 )
 from trimtab.proxy.wire.content.schemas import read_fixed
-from trimtab.proxy.wire.content.tool_lists import ListMemo, ToolList, drop_tools, find_used, make_list_memo
+from trimtab.proxy.wire.content.tool_lists import ListMemo, ToolList, drop_tools, find_used
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS
 from trimtab.proxy.wire.json.spans import Array, Span
 from trimtab.proxy.wire.members import OUTSIDE, Asked, find_edit, group_elements, take_off_outside
@@ -147,7 +147,7 @@ class Counting:
     known: Known
     costs: Costs = GENERIC.costs
     number: int = 0
-    tool_lists: ListMemo = field(default_factory=make_list_memo)
+    tool_lists: ListMemo = field(default_factory=dict[Any, Any])
 
 
 TOOLS_FACTOR = 16

@@ -14,10 +14,8 @@ import click
 from trimtab.proxy.cli.options import list_exports
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.server.reload import (
-    tell_proxies,
-    warn_of_bare_credentials,
-    warn_of_kept_text,
-    warn_of_open_addresses,
+    tell_upstreams,
+    warn_of_readers,
     warn_of_recording,
     warn_of_unknown_variables,
 )
@@ -63,8 +61,7 @@ class Screen:
             log.info("listening", url=f"{url}/v1", upstream=upstream, mode=mode, metrics=metrics)
         else:
             log.info("listening", url=f"{url}/v1", upstream=upstream, mode=mode, metrics=metrics, workers=workers)
-        tell_proxies(config, log)
-        warn_of_bare_credentials(config, log)
+        tell_upstreams(config, log)
         warn_of_recording(config, log)
         self.greet(config, url, pages_url)
 
@@ -86,8 +83,7 @@ class Screen:
 
 def warn_of_risks(config: Config, log: Any) -> None:
     """Warn, before anything is served, of what may not be meant."""
-    warn_of_open_addresses(config, log)
-    warn_of_kept_text(config, log)
+    warn_of_readers(config, log)
     warn_of_unknown_variables(log)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from trimtab.proxy.wire.answering import NULL, Completion, try_usage
+from trimtab.proxy.wire.answering import NULL, Completion, try_inner_usage, try_usage
 from trimtab.proxy.wire.answers.sse import write_event
 from trimtab.proxy.wire.answers.tap import Piece
 from trimtab.proxy.wire.answers.usage import Usage, read_timings
@@ -56,10 +56,6 @@ class _Choice(msgspec.Struct):
     usage: msgspec.Raw = NULL
 
 
-class _Started(msgspec.Struct):
-    usage: msgspec.Raw = NULL
-
-
 class _Answer(msgspec.Struct):
     """`type`, `message`: of Anthropic's message_start. `timings`: llama.cpp's."""
 
@@ -82,7 +78,6 @@ class _Event(msgspec.Struct):
 
 _decode = msgspec.json.Decoder(_Answer).decode
 _decode_event = msgspec.json.Decoder(_Event).decode
-_decode_started = msgspec.json.Decoder(_Started | None).decode
 _decode_choices = msgspec.json.Decoder(list[_Choice] | None).decode
 
 
@@ -123,8 +118,7 @@ def _read_odd_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Se
 def _read_usages(answer: _Answer | _Event, usage: Usage | None) -> Usage | None:
     """The usage so far with that of a response or of one event, without that of its choices."""
     if answer.type == "message_start":
-        with suppress(*DECODE_ERRORS):
-            usage = try_usage((_decode_started(answer.message) or _Started()).usage, usage)
+        usage = try_inner_usage(answer.message, usage)
     if answer.usage != NULL:
         usage = try_usage(answer.usage, usage)
     if answer.timings != NULL:

@@ -84,11 +84,6 @@ class ListMemo(Protocol):
         """Keep a value."""
 
 
-def make_list_memo() -> ListMemo:
-    memo: dict[ListKey, Shortened] = {}
-    return memo
-
-
 @dataclass(frozen=True, slots=True)
 class _Tool:
     """A declaration. `inner` are those in a namespace.

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from trimtab.proxy.wire.answering import NULL, PROMPT_TOO_LONG, Completion, ErrorText, try_usage
+from trimtab.proxy.wire.answering import NULL, PROMPT_TOO_LONG, Completion, ErrorText, try_inner_usage, try_usage
 from trimtab.proxy.wire.answers.tap import Piece
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.codec import UndecodableError
@@ -47,10 +47,6 @@ class _Block(msgspec.Struct):
     input: msgspec.Raw = NULL
 
 
-class _Started(msgspec.Struct):
-    usage: msgspec.Raw = NULL
-
-
 class _Answer(msgspec.Struct):
     """A response or an event. Members of an unexpected form are decoded one by one, and suppress only themselves."""
 
@@ -70,7 +66,6 @@ _decode = msgspec.json.Decoder(_Answer).decode
 _decode_delta = msgspec.json.Decoder(_Delta | None).decode
 _decode_block = msgspec.json.Decoder(_Block | None).decode
 _decode_blocks = msgspec.json.Decoder(list[_Block] | None).decode
-_decode_started = msgspec.json.Decoder(_Started | None).decode
 
 
 def is_end(data: bytes) -> bool:
@@ -103,8 +98,7 @@ def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequenc
     if answer.delta != NULL and answer.usage == NULL:
         return usage, _read_delta(answer)
     if answer.type == "message_start":
-        with suppress(*DECODE_ERRORS):
-            usage = try_usage((_decode_started(answer.message) or _Started()).usage, usage)
+        usage = try_inner_usage(answer.message, usage)
     if answer.type not in _OTHERS:
         usage = try_usage(answer.usage, usage)
     pieces: list[Piece] = []
@@ -253,8 +247,7 @@ def join(events: list[bytes]) -> Completion:
             is_begun = False
             break
         is_begun |= event.type == "message_start"
-        with suppress(*DECODE_ERRORS):
-            usage = try_usage((_decode_started(event.message) or _Started()).usage, usage)
+        usage = try_inner_usage(event.message, usage)
         usage = try_usage(event.usage, usage)
         if event.content_block is not None:
             blocks[event.index] = event.content_block

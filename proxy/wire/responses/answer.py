@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from trimtab.proxy.wire.answering import NULL, Completion, try_usage
+from trimtab.proxy.wire.answering import NULL, Completion, try_inner_usage, try_usage
 from trimtab.proxy.wire.answers.sse import write_event
 from trimtab.proxy.wire.answers.tap import Piece
 from trimtab.proxy.wire.answers.usage import Usage
@@ -57,10 +57,6 @@ class _Part(msgspec.Struct):
     refusal: str | None = None
 
 
-class _Response(msgspec.Struct):
-    usage: msgspec.Raw = NULL
-
-
 class _Answer(msgspec.Struct):
     """An event, which has a `type`, or a whole response."""
 
@@ -76,7 +72,6 @@ class _Answer(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_Answer).decode
-_decode_response = msgspec.json.Decoder(_Response | None).decode
 _decode_item = msgspec.json.Decoder(_Item | None).decode
 _decode_items = msgspec.json.Decoder(list[msgspec.Raw] | None).decode
 _decode_parts = msgspec.json.Decoder(list[_Part] | None).decode
@@ -102,8 +97,7 @@ def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequenc
         place = answer.output_index, answer.content_index, answer.summary_index, kind
         return usage, (Piece(place, answer.delta, kind == "reasoning"),) if answer.delta else ()
     if answer.type in _ENDS:
-        with suppress(*DECODE_ERRORS):
-            usage = try_usage((_decode_response(answer.response) or _Response()).usage, usage)
+        usage = try_inner_usage(answer.response, usage)
     elif answer.type is None:
         usage = try_usage(answer.usage, usage)
     with suppress(*DECODE_ERRORS):

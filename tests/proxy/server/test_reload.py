@@ -18,8 +18,8 @@ from trimtab.proxy.server.reload import (
     FIXED_KEYS,
     adopt,
     reload_when_told,
-    warn_of_bare_credentials,
-    warn_of_kept_text,
+    tell_upstreams,
+    warn_of_readers,
     warn_of_unknown_variables,
 )
 
@@ -135,8 +135,8 @@ def test_credentials_without_tls_are_told() -> None:
     """The log names the upstream, and shows no part of the credential."""
     log = ListLog()
     text = "upstream: {base_url: 'http://main/v1'}\nupstreams: {a: {base_url: 'http://a', api_key: sk-PLANTED}}"
-    warn_of_bare_credentials(load_config(text, environment={}), log)
-    warn_of_bare_credentials(load_config("upstreams: {a: {base_url: 'http://a'}}", environment={}), log)
+    tell_upstreams(load_config(text, environment={}), log)
+    tell_upstreams(load_config("upstreams: {a: {base_url: 'http://a'}}", environment={}), log)
 
     assert [(line["event"], line["upstream"], str(line["meaning"])[:14]) for line in log.lines] == [
         ("credential_without_tls", "http://main/v1", "each client's "),
@@ -161,5 +161,5 @@ def test_unknown_variables_are_one_warning(log, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(("settings", "is_said"), [(("dashboard.keep_text=true",), True), ((), False)])
 def test_kept_text_is_said(settings, is_said, log):
     """Who reads the log knows that text of conversations is shown."""
-    warn_of_kept_text(load_config(settings=settings, environment={}), log)
+    warn_of_readers(load_config(settings=settings, environment={}), log)
     assert [line["event"] for line in log.lines] == ["text_kept"] * is_said

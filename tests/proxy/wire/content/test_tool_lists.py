@@ -1,6 +1,7 @@
 """Declarations of tools go out of a request; those that the transcript needs stay."""
 
 from fnmatch import fnmatchcase
+from typing import Any
 
 import orjson
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.codec import Request, Unsent
-from trimtab.proxy.wire.content.tool_lists import ToolList, drop_tools, find_used, make_list_memo
+from trimtab.proxy.wire.content.tool_lists import ToolList, drop_tools, find_used
 from trimtab.proxy.wire.dialects import name_codec
 from trimtab.rules.conversation import Media, Message, Role, ToolCall
 
@@ -212,7 +213,7 @@ def test_used_names_are_those_of_calls_results_and_references() -> None:
 
 def test_a_list_is_read_once() -> None:
     """The second request with the same list looks both results up, and gets equal bytes."""
-    memo = make_list_memo()
+    memo = dict[Any, Any]()
     raw = orjson.dumps([declare("chat", "draw"), declare("chat", "read")])
     body = b'{"tools":%b}' % raw
     lists = (ToolList(b'"tools"', raw, b"", ()),)
