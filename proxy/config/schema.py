@@ -88,6 +88,7 @@ class CompactionConfig(Section):
     paths: dict[Annotated[RootedPath, AfterValidator(_check_odd_path)], Dialect] = Field({})
     count_tokens: Literal["forwarded", "passed"] = "forwarded"
     command: bool = False
+    compress: bool = False
 
 
 MAX_MODEL_CHARS = 256

@@ -3,11 +3,16 @@
 Law: nothing is sent to an upstream but the question for a summary. A request is compacted as it would be on its way
 there, within the same bounds. It is not known whether the caller sends the result, so nothing counts as saved, and no
 lesson is tested.
+
+Also by the contract of LiteLLM (POST /v1/compress, GET /v1/retrieve/HASH): as many messages come back as were sent, the
+same ones get the same answer, and a marker names a text that is kept before the answer goes out. Source:
+BerriAI/litellm 1.108, guardrail_hooks/headroom.
 """
 
 import asyncio
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil
@@ -26,15 +31,16 @@ from trimtab.proxy.exchange.route import choose_route
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.exchange.summary import write_ahead
 from trimtab.proxy.exchange.tell import Finished, Note, write_headers
-from trimtab.proxy.http.errors import BodyTooLargeError, InvalidQueryError, UndecodableBodyError
+from trimtab.proxy.http.errors import BodyTooLargeError, InvalidQueryError, NoSuchPageError, UndecodableBodyError
 from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.http.request_body import ReceivedBody
 from trimtab.proxy.memory import estimate_work
+from trimtab.proxy.summaries.originals import HASH_CHARS, name_original
 from trimtab.proxy.summaries.summariser import Summariser
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.proxy.wire.dialects import DIALECTS, read_request
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_members
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any, decode_members
 from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.routing import Endpoint
 from trimtab.rules.conversation import Outcome
@@ -43,6 +49,13 @@ from trimtab.rules.summary.asking.prompts import write_prompt
 
 PATH = "/trimtab/api/compact"
 ENDPOINT = Endpoint("compact", is_inference=False)
+COMPRESS, RETRIEVE = "/v1/compress", "/v1/retrieve/"
+LEAST_SAVED_CHARS = 400
+"""A result that is shortened by less gets no marker. Chosen: the marker and its tool cost about a quarter of that."""
+MOST_KEPT_CHARS = 10 * 1024 * 1024
+"""Texts of one request that are kept, the oldest first. Source: as much as Compresr keeps of a call in LiteLLM."""
+_MARKER = "\n[trimtab: shortened; the whole text has hash={}]"
+_HASH = re.compile(rf"[0-9a-f]{{{HASH_CHARS}}}")
 SUMMARIES = ("ask", "return", "digest")
 """Who writes a summary: the configured model; the caller, who gets the question; nobody, so that there is a digest."""
 MAX_TEXT_CHARS = 256 * 1024
@@ -223,3 +236,70 @@ async def _ask_caller(services: Services, lane: Lane, attempt: Prepared) -> dict
 def _make_question(summariser: Summariser, max_tokens: int) -> Question:
     answer_tokens = ceil(max_tokens * summariser.token_ratio)
     return Question(summariser.model, answer_tokens, summariser.settings.temperature, summariser.is_reasoning)
+
+
+class Marked(NamedTuple):
+    """Messages with markers, and the whole texts by their hashes."""
+
+    messages: list[Any]
+    texts: dict[str, str]
+
+
+async def compress_messages(services: Services, arrival: Arrival, reply: Reply, note: Note) -> tuple[bytes, Headers]:
+    """Shorten the messages of a chat. Raises ProxyError."""
+    done = await prepare_for_caller(services, arrival, reply, note, Wishes("chat", keeps_messages=True))
+    work = partial(mark, done, arrival.tenant.secret)
+    marked = await services.workers.run(done.lane, work, size_bytes=weigh_known(len(done.request.body)))
+    await services.originals.keep(arrival.tenant.secret, marked.texts)
+    before = after = 0
+    if isinstance(done.attempt, Prepared):
+        before, after = done.attempt.compacted.original_tokens, done.attempt.compacted.sent_tokens
+    told = {
+        "messages": marked.messages,
+        "tokens_before": before,
+        "tokens_after": after,
+        "compression_ratio": after / max(before, 1),
+        "ccr_hashes": [*marked.texts],
+    }
+    return orjson.dumps(told), write_headers(arrival, Passed(done.attempt.outcome), 0.0)
+
+
+async def retrieve_text(services: Services, arrival: Arrival, reply: Reply, note: Note) -> tuple[bytes, Headers]:
+    """The whole text that a marker names. Raises NoSuchPageError."""
+    name = reply.request.path.removeprefix(RETRIEVE).lower()
+    text = await services.originals.find(arrival.tenant.secret, name) if _HASH.fullmatch(name) else None
+    if text is None:
+        message = "no text of this client has that hash, or none any more (store_ttl_seconds)"
+        raise NoSuchPageError(message)
+    reply.status = 200
+    note(Finished(arrival, reply, attempt=Passed("passed")))
+    told = {"hash": name, "original_content": text.encode("utf-8", "replace").decode()}
+    return orjson.dumps(told), write_headers(arrival, Passed("passed"), 0.0)
+
+
+def mark(done: Compacted, secret: bytes) -> Marked:
+    """The messages of a compacted chat; those that were shortened name their whole text."""
+    texts, messages, kept = dict[str, str](), list[Any](), 0
+    for before, after in zip(done.request.raws, done.request.codec.read(done.body).raws, strict=True):
+        message: Any = orjson.Fragment(after)
+        if before != after:
+            whole, short = read_text(decode_any(before)), read_text(changed := decode_any(after))
+            if len(whole) - len(short) >= LEAST_SAVED_CHARS and kept + len(whole) <= MOST_KEPT_CHARS:
+                name = name_original(secret, whole)
+                texts[name], kept, message = whole, kept + len(whole), _append(changed, _MARKER.format(name))
+        messages.append(message)
+    return Marked(messages, texts)
+
+
+def read_text(message: Any) -> str:
+    """The text of a message, of all its parts."""
+    content = message.get("content") if isinstance(message, dict) else None
+    parts: Sequence[Any] = content if isinstance(content, list) else [{"text": content}]
+    return "\n".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
+
+
+def _append(message: dict[str, Any], marker: str) -> dict[str, Any]:
+    content = message["content"]
+    if isinstance(content, list):
+        return {**message, "content": [*content, {"type": "text", "text": marker.strip()}]}
+    return {**message, "content": content + marker}

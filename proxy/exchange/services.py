@@ -24,6 +24,7 @@ from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.memory import Memory
 from trimtab.proxy.models.service import Models
 from trimtab.proxy.summaries.cold_cuts import ColdCuts
+from trimtab.proxy.summaries.originals import Originals
 from trimtab.proxy.summaries.service import Summaries
 from trimtab.proxy.summaries.sliding import SlidingWatch
 from trimtab.proxy.tasks import Tasks
@@ -133,6 +134,7 @@ class Services:
     uploads: Uploads
     memory: Memory
     cold_cuts: ColdCuts
+    originals: Originals
     codecs: Mapping[str, Codec] = field(default_factory=dict)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     previous: PreviousRequests = field(default_factory=PreviousRequests)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
+from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange import for_caller
 from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.services import Services
@@ -14,14 +15,21 @@ from trimtab.proxy.exchange.tell import Note
 from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.server.admin.sending import send_whole
-from trimtab.proxy.wire.routing import Endpoint
 
 Answer = Callable[[Services, Arrival, Reply, Note], Awaitable[tuple[bytes, Headers]]]
 """Makes the answer: JSON, and headers beside it. Raises ProxyError."""
-ENDPOINTS: Mapping[tuple[str, str], tuple[Endpoint, Answer]] = {
-    ("POST", for_caller.PATH): (for_caller.ENDPOINT, for_caller.compact_for_caller),
-}
+ANSWERS: Mapping[tuple[str, str], Answer] = {("POST", for_caller.PATH): for_caller.compact_for_caller}
 """By method and path."""
+
+
+def find_answer(config: Config, method: str, path: str) -> Answer | None:
+    """What answers a request; None if it is not for one of these addresses."""
+    if config.compaction.compress:
+        if (method, path) == ("POST", for_caller.COMPRESS):
+            return for_caller.compress_messages
+        if method == "GET" and path.startswith(for_caller.RETRIEVE):
+            return for_caller.retrieve_text
+    return ANSWERS.get((method, path))
 
 
 async def answer_endpoint(

@@ -15,6 +15,7 @@ from aiohttp import HttpVersion11, web
 from msgspec import structs
 
 from trimtab.proxy.exchange.arrival import Arrival, find_secrets, read_arrival, tell_path
+from trimtab.proxy.exchange.for_caller import ENDPOINT
 from trimtab.proxy.exchange.serve import serve
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.exchange.tell import Finished, tell, write_headers
@@ -37,7 +38,7 @@ from trimtab.proxy.server.admin.pages import (
     is_own,
 )
 from trimtab.proxy.server.admin.sending import send_page
-from trimtab.proxy.server.endpoints import ENDPOINTS, Answer, answer_endpoint
+from trimtab.proxy.server.endpoints import Answer, answer_endpoint, find_answer
 from trimtab.proxy.server.pass_through import pass_through
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.dialects import DEFAULT, find_codec, find_dialect
@@ -65,16 +66,16 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
     config, path, codec, own = services.config, request.path, None, None
     if request.method == "POST" and not path.startswith(f"{ROOT}/"):
         codec = find_codec(services.codecs, path, config.compaction.paths)
-    if codec is None and is_own(config, path):
-        own = ENDPOINTS.get((request.method, path))
-        if own is None:
+    if codec is None and (config.compaction.compress or is_own(config, path)):
+        own = find_answer(config, request.method, path)
+        if own is None and is_own(config, path):
             return await _answer_page(services, request, of_pages=False)
     arrival, reply = read_arrival(request, codec, services.tenancy), Reply(request)
     if own is not None:
-        arrival = structs.replace(arrival, endpoint=own[0].label, passed=own[0])
+        arrival = structs.replace(arrival, endpoint=ENDPOINT.label, passed=ENDPOINT)
     services.recorder.record_arrival(arrival.request_id, arrival.method, arrival.path)
     with services.lifecycle.serving(services.recorder.show_in_flight, reply, arrival.tenant.client_name):
-        return await _serve(services, arrival, reply, codec, None if own is None else own[1])
+        return await _serve(services, arrival, reply, codec, own)
 
 
 async def _serve(

@@ -33,6 +33,7 @@ from trimtab.proxy.models.service import Models
 from trimtab.proxy.store.memory import MemoryStore
 from trimtab.proxy.summaries.calls import SummaryCalls
 from trimtab.proxy.summaries.cold_cuts import ColdCuts
+from trimtab.proxy.summaries.originals import Originals
 from trimtab.proxy.summaries.service import Summaries
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.proxy.wire.chat.codec import CHAT
@@ -186,6 +187,7 @@ async def run_stages(compactors: Compactors, *settings: str) -> AsyncIterator[St
         uploads,
         Memory(config.limits.max_memory_bytes),
         ColdCuts(store),
+        Originals(store),
     )
     try:
         yield Stages(services, client, log)

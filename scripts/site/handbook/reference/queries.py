@@ -31,7 +31,8 @@ LABELS = (
         "endpoint",
         None,
         "The API: `chat`, `responses`, `messages`; `embeddings`, `models` and `completions`, which trimtab does not"
-        " compact; `other` for any other path.",
+        " compact; `compact`, the [endpoint](compact-api.md) of trimtab's own, with `/v1/compress` and `/v1/retrieve`;"
+        " `other` for any other path.",
     ),
     Label("status", None, "The HTTP status that the client received."),
     Label(
