@@ -87,8 +87,8 @@ class SiteNotAllowedError(ProxyError, status=403, code="site_not_allowed", close
     """A web page of another site sent the request, or may have sent it."""
 
 
-class EraseNotAllowedError(ProxyError, status=403, code="erase_not_allowed"):
-    """A client wants to delete what others did. No password helps, so browsers must not ask for one."""
+class PagesClosedError(ProxyError, status=403, code="pages_closed"):
+    """Our own pages have no key that opens them. No password helps, so browsers must not ask for one."""
 
 
 class PathNotAllowedError(ProxyError, status=404, code="path_not_allowed"):

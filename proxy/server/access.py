@@ -19,7 +19,7 @@ from trimtab.proxy.config.network.forward_proxies import is_loopback
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.config.values import split_address
 from trimtab.proxy.http.errors import (
-    EraseNotAllowedError,
+    PagesClosedError,
     PageUnauthorizedError,
     SiteNotAllowedError,
     UnauthorizedError,
@@ -38,27 +38,18 @@ def admit_client(config: Config, headers: Headers) -> None:
 
 
 def admit_admin(config: Config, headers: Headers) -> None:
-    """Admit a request with `admin_token`; if none is set, with one of `client_keys`, if there are any.
+    """Admit a request with `admin_token`, or any if there are neither a token nor `client_keys`.
 
-    The token may be the password of basic authentication, so that browsers can send it. Raises PageUnauthorizedError.
+    The pages show what all clients did, so a client's key does not open them. The token may be the password of basic
+    authentication, so that browsers can send it. Raises PageUnauthorizedError, PagesClosedError.
     """
-    if config.admin_token is not None:
-        keys: tuple[str, ...] = (config.admin_token,)
-        name = "admin_token"
-    elif config.client_keys is not None:
-        keys, name = config.clients.keys, "one of client_keys"
-    else:
-        return
-    if find_key(keys, headers, takes_basic=True) is None:
-        message = f"this page requires {name}: send it as Authorization: Bearer TOKEN, or as the password in a browser"
+    if config.admin_token is None:
+        if config.client_keys is not None:
+            message = "this page shows what all clients did, so no client's key opens it: set admin_token and send it"
+            raise PagesClosedError(message + "; or set metrics_listen to an address that only you can reach")
+    elif find_key((config.admin_token,), headers, takes_basic=True) is None:
+        message = "this page requires admin_token: send it as Authorization: Bearer TOKEN, or as a browser's password"
         raise PageUnauthorizedError(message)
-
-
-def admit_eraser(config: Config, *, of_pages: bool) -> None:
-    """Refuse to erase what others did, if every client with a key could. Raises EraseNotAllowedError."""
-    if config.client_keys is not None and config.admin_token is None and not of_pages:
-        message = "only the operator may delete a session: set admin_token, or use metrics_listen"
-        raise EraseNotAllowedError(message)
 
 
 CONTAINER_HOSTS = frozenset({"host.docker.internal", "host.containers.internal"})

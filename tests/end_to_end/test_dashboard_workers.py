@@ -70,7 +70,7 @@ async def test_any_worker_answers_for_all(upstream):
         await wait_for(url, len(ids))
         for _ in range(TRIES):
             requests = (await ask(url, "requests?limit=500"))[1]["requests"]
-            assert [event["request_id"] for event in requests] == ids[::-1]
+            assert sorted(event["request_id"] for event in requests) == sorted(ids)  # each worker tells its own
             assert {event["worker"] for event in requests} == {1, 2}
             (session,) = (await ask(url, "sessions"))[1]["sessions"]
             assert session["requests"] == len(ids)
@@ -188,7 +188,7 @@ async def test_a_worker_that_does_not_answer_or_dies_takes_nothing_with_it(upstr
             assert [note["kind"] for note in overview["notes"] if note["kind"] == "worker"] == []
             assert overview["totals"]["requests"] == len(ids)
             requests = (await ask(url, "requests?limit=500"))[1]["requests"]
-            assert [event["request_id"] for event in requests] == ids[::-1]
+            assert sorted(event["request_id"] for event in requests) == sorted(ids)  # each worker tells its own
             assert {event["worker"] for event in requests} == {1, 2}
 
 
@@ -227,7 +227,7 @@ async def test_the_requests_are_there_after_a_restart_but_no_text(upstream, tmp_
         await wait_for(url, len(ids))
     async with serving(*settings) as (_, url):
         requests = (await ask(url, "requests?limit=500"))[1]["requests"]
-        assert [event["request_id"] for event in requests] == ids[::-1]
+        assert sorted(event["request_id"] for event in requests) == sorted(ids)  # each worker tells its own
         assert (await ask(url, f"requests/{ids[-1]}"))[1]["text"] is None
         assert (await ask(url, "sessions"))[1]["sessions"][0]["has_text"] is False
     words = [message["content"] for message in make_session(16)["messages"] if len(str(message["content"])) > 40]
@@ -246,7 +246,7 @@ async def test_replicas_share_their_requests_and_their_erasing(upstream, tmp_pat
             ids = await send_session(one)
             await wait_for(two, len(ids))
             requests = (await ask(two, "requests?limit=500"))[1]["requests"]
-            assert [event["request_id"] for event in requests] == ids[::-1]
+            assert sorted(event["request_id"] for event in requests) == sorted(ids)  # each worker tells its own
             (session,) = (await ask(two, "sessions"))[1]["sessions"]
             assert session["requests"] == len(ids)
             async with redis.asyncio.Redis.from_url(server.url) as client:

@@ -13,7 +13,7 @@ from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.http.errors import NoSuchPageError, ProxyError
 from trimtab.proxy.http.headers import Headers
-from trimtab.proxy.server.access import admit_admin, admit_eraser
+from trimtab.proxy.server.access import admit_admin
 from trimtab.proxy.server.admin.dashboard.api import answer_api
 from trimtab.proxy.server.admin.dashboard.files import SAFE, UNSTORED, answer_file, find_file
 from trimtab.proxy.server.admin.models import write_models
@@ -50,8 +50,6 @@ async def answer_page(
         if path == config.metrics_path and (of_pages or config.metrics_listen is None):
             return await show_metrics(services, headers)
         if config.dashboard.enabled and path not in PAGES and path != config.metrics_path:
-            if request.method == "DELETE":
-                admit_eraser(config, of_pages=of_pages)
             answer = await _answer_dashboard(services, request)
             if answer is not None:
                 return answer
