@@ -1,18 +1,24 @@
 """Packs a tiktoken rank file into the form that the wheel contains.
 
 Usage, in the folder of the packed files (the wheel's are in proxy/compaction/tokenizers/vocabulary):
-python pack_vocabulary.py o200k_base.tiktoken o200k_base.xz
+python pack_vocabulary.py o200k_base.tiktoken o200k_base.zst
 
-The packed form is xz-compressed. It contains one byte per token with the token's length, in rank order, then the
-tokens.
+The packed form is a MessagePack array of the tokens in rank order, compressed by zstd with a checksum: it is unpacked
+in a twentieth of a second, and one of xz with the lengths before the tokens took three times as long.
 """
 
 import base64
-import lzma
 import pathlib
 import sys
 
-FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "pb": 0}]
+import msgspec
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+OPTIONS = {zstd.CompressionParameter.compression_level: 22, zstd.CompressionParameter.checksum_flag: 1}
 
 
 def pack(ranks: bytes) -> bytes:
@@ -24,7 +30,7 @@ def pack(ranks: bytes) -> bytes:
             message = f"line {number + 1}: rank {int(rank)}, expected {number}"
             raise ValueError(message)
         tokens.append(base64.b64decode(token))
-    return lzma.compress(bytes(map(len, tokens)) + b"".join(tokens), filters=FILTERS)
+    return zstd.compress(msgspec.msgpack.encode(tokens), options=OPTIONS)
 
 
 def main() -> None:

@@ -3,19 +3,25 @@
 Law: a count is a function of the text. No download, no global state. Texts of any length are counted.
 """
 
-import lzma
 import re
 import sys
 from collections.abc import Callable, Iterator
 from copy import copy
 from importlib import resources
-from itertools import accumulate, pairwise
 
+import msgspec
 import tiktoken
 
 from trimtab.proxy.compaction.tokenizers.patterns import PUBLISHED, join_pattern
 from trimtab.proxy.lru import BytesLRU
 from trimtab.rules.conversation import CountTokens
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+_decode_tokens = msgspec.msgpack.Decoder(list[bytes]).decode
 
 PIECE_CHARS = 32_768
 """Longer texts are counted in pieces. Chosen: a whitespace run of 999,999 characters makes tiktoken 0.14 panic, and
@@ -66,23 +72,10 @@ class VocabularyError(RuntimeError):
 def read_ranks(packed: bytes) -> dict[bytes, int]:
     """Unpack a vocabulary (see scripts/pack_vocabulary.py): token bytes to rank. Raises VocabularyError."""
     try:
-        data = lzma.decompress(packed)
-    except lzma.LZMAError as error:
+        tokens = _decode_tokens(zstd.decompress(packed))
+    except (zstd.ZstdError, msgspec.DecodeError) as error:
         raise VocabularyError(str(error)) from error
-    count = _count_tokens_in(data)
-    ends = accumulate(data[:count], initial=count)
-    return {data[start:stop]: rank for rank, (start, stop) in enumerate(pairwise(ends))}
-
-
-def _count_tokens_in(data: bytes) -> int:
-    """Number of length bytes at the front: as many as make the lengths add up to the rest."""
-    total = 0
-    for index, length in enumerate(data):
-        total += length
-        if index + 1 + total == len(data):
-            return index + 1
-    message = "the packed vocabulary is cut short"
-    raise VocabularyError(message)
+    return dict(zip(tokens, range(len(tokens)), strict=True))
 
 
 def load_encoding(name: str, *, is_published: bool = False) -> tiktoken.Encoding:
@@ -91,7 +84,7 @@ def load_encoding(name: str, *, is_published: bool = False) -> tiktoken.Encoding
     is_published: use the published pattern, which gives the same tokens in more time; for comparison.
     """
     try:
-        packed = resources.files(__package__).joinpath("vocabulary", f"{name}.xz").read_bytes()
+        packed = resources.files(__package__).joinpath("vocabulary", f"{name}.zst").read_bytes()
     except OSError as error:
         raise VocabularyError(str(error)) from error
     pattern = "|".join(PUBLISHED[name]) if is_published else join_pattern(name)
