@@ -11,10 +11,9 @@ only if an upstream has answered for it. The program's one broad `except` is her
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from operator import attrgetter
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from trimtab.proxy.account.outcome import FIGURES, Outcome, write_line
 from trimtab.proxy.account.statistics.books import Books
@@ -185,41 +184,35 @@ class Recorder:
 
 
 class Phases:
-    """The current phase of a piece of work, and the `seconds` of each finished phase, in order."""
+    """The current phase of a piece of work, and the `seconds` of each finished phase, in order.
+
+    The block behind `timed` or `during` is a phase. If it raises, the phase stays current and gets no duration.
+    """
 
     def __init__(self, current: str) -> None:
         self.current = current
         self.seconds: tuple[tuple[str, float], ...] = ()
+        self._outer: list[tuple[str, float]] = []
 
-    def timed(self, name: str) -> "_Phase":
-        """Context manager: the block is a phase. If it raises, the phase stays current and gets no duration."""
-        return _Phase(self, name)
+    def timed(self, name: str) -> Self:
+        self._outer.append((self.current, time.monotonic()))
+        self.current = name
+        return self
 
-    @contextmanager
-    def during(self, name: str) -> Iterator[None]:
-        """Context manager: the block is a phase for faults only; its time belongs to the surrounding phase."""
-        before, self.current = self.current, name
-        yield
-        self.current = before
+    def during(self, name: str) -> Self:
+        """For faults only; its time belongs to the surrounding phase."""
+        self._outer.append((self.current, 0.0))
+        self.current = name
+        return self
 
-
-class _Phase:
-    """A block that is a phase. It is a class because a generator costs three times as much."""
-
-    __slots__ = ("_before", "_name", "_phases", "_started_at")
-
-    def __init__(self, phases: Phases, name: str) -> None:
-        self._phases, self._name, self._before = phases, name, phases.current
-
-    def __enter__(self) -> None:
-        self._phases.current, self._started_at = self._name, time.monotonic()
+    def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """End the phase; after an error it stays current."""
+        before, started_at = self._outer.pop()
         if kind is None:
-            phases = self._phases
-            phases.seconds += ((self._name, time.monotonic() - self._started_at),)
-            phases.current = self._before
+            if started_at:
+                self.seconds += ((self.current, time.monotonic() - started_at),)
+            self.current = before
 
 
 class fail_open:  # noqa: N801 - it is used like a function, and a generator costs three times as much

@@ -8,6 +8,8 @@ import re
 import time
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
+from typing import TypeVar
 
 import aiohttp
 import msgspec
@@ -45,6 +47,8 @@ from trimtab.proxy.wire.answers.usage import Usage, believe
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS
 from trimtab.rules.conversation import Conversation
 
+T = TypeVar("T")
+
 
 class SafeTap:
     """A tap that cannot break an answer: after a fault of ours it is counted and reading stops; the answer goes on.
@@ -58,56 +62,48 @@ class SafeTap:
         self.tap: Tap | None = tap
         self._guard = fail_open(recorder, request_id, "count")
 
-    def feed(self, chunk: bytes, arrived_at: float) -> None:
-        """Read the next bytes; `arrived_at` is their time on the monotonic clock."""
-        tap = self.tap
-        if tap is None:
-            return
-        self.tap = None
-        with self._guard:
-            tap.feed(chunk, arrived_at)
-            self.tap = tap
-
     @property
     def keeper(self) -> Tap | None:
         return self.tap
 
+    def feed(self, chunk: bytes, arrived_at: float) -> None:
+        self._use(lambda tap: tap.feed(chunk, arrived_at), None)
+
     def has_ended(self) -> bool:
-        tap, self.tap, has_ended = self.tap, None, False
-        if tap is not None:
-            with self._guard:
-                has_ended = tap.has_ended
-                self.tap = tap
-        return has_ended
+        return self._use(_HAS_ENDED, default=False)
 
     def finish(self, *, is_cut: bool) -> bool:
-        """Nothing more will be read; `is_cut`: although the body had not ended. Returns whether the answer is whole."""
-        tap, self.tap = self.tap, None
-        if tap is not None:
-            with self._guard:
-                tap.finish(is_cut=is_cut)
-                self.tap = tap
-                return not tap.is_cut
-        return not is_cut
+        return self._use(lambda tap: _finish(tap, is_cut=is_cut), not is_cut)
 
     def find_uncounted_chars(self) -> int:
         """The characters of the text that trimtab must count; 0 if the upstream has reported their tokens."""
-        tap, self.tap, chars = self.tap, None, 0
-        if tap is not None:
-            with self._guard:
-                usage = tap.usage
-                is_told = usage is not None and usage.completion_tokens is not None and not tap.has_partial_usage
-                chars = 0 if is_told else tap.text_chars
-                self.tap = tap
-        return chars
+        return self._use(_find_uncounted_chars, 0)
 
     def tell_pace(self) -> Pace:
-        tap, self.tap, pace = self.tap, None, Pace()
+        return self._use(lambda tap: Pace(tap.first_at, tap.last_at, tap.first_chars, tap.text_chars), Pace())
+
+    def _use(self, work: Callable[[Tap], T], default: T) -> T:
+        """What `work` returns for the tap; `default` after a fault of this or of an earlier work."""
+        tap, self.tap = self.tap, None
         if tap is not None:
             with self._guard:
-                pace = Pace(tap.first_at, tap.last_at, tap.first_chars, tap.text_chars)
+                default = work(tap)
                 self.tap = tap
-        return pace
+        return default
+
+
+_HAS_ENDED: Callable[[Tap], bool] = attrgetter("has_ended")
+
+
+def _finish(tap: Tap, *, is_cut: bool) -> bool:
+    tap.finish(is_cut=is_cut)
+    return not tap.is_cut
+
+
+def _find_uncounted_chars(tap: Tap) -> int:
+    usage = tap.usage
+    is_told = usage is not None and usage.completion_tokens is not None and not tap.has_partial_usage
+    return 0 if is_told else tap.text_chars
 
 
 async def count_answer(services: Services, tenant: Tenant, route: Route, tap: Tap, window_tokens: int) -> Answered:
