@@ -179,7 +179,7 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
     findings = [*(answer.finding for answer in answers), listening, stored, *system, counting]
     findings += [check_prices(config, ((one.model, one.prices) for one in described))]
     findings += [*find_bare_credentials(config), *find_readable_keys(config), *find_unknown_names()]
-    findings += [*_judge_windows(described), *fallen, *heard.findings]
+    findings += [*_judge_windows(described), *_judge_slots(config, answers), *fallen, *heard.findings]
     return Report(tuple(findings), tuple(described), unlisted)
 
 
@@ -190,6 +190,14 @@ def _judge_windows(models: Iterable[ModelFinding]) -> list[Finding]:
     found = f"unknown for {_list_models(unknown)}"
     advice = f"{DEFAULT_CONTEXT_WINDOW:,} tokens are assumed; set context_window for these models"
     return [Finding("windows", "warning", found, advice)]
+
+
+def _judge_slots(config: Config, answers: Iterable[Answer]) -> list[Finding]:
+    slots = {answer.windows.slots for answer in answers} - {None}
+    if 1 not in slots or config.defaults.summary.when != "auto":
+        return []
+    advice = "cuts get digests, no summaries of a model; start llama.cpp with --parallel 2, or set summary.when"
+    return [Finding("slots", "warning", "a server works on one request at a time", advice)]
 
 
 def _list_models(names: list[str]) -> str:

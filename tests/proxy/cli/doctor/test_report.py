@@ -134,6 +134,15 @@ async def test_an_upstream_is_asked_with_each_of_its_keys(upstream) -> None:
     assert [(model.window_tokens, model.window_from) for model in report.models] == [(8192, "discovered")]
 
 
+@pytest.mark.parametrize(("slots", "when", "is_told"), [(1, "auto", True), (2, "auto", False), (1, "never", False)])
+async def test_a_server_with_one_slot_is_told_of(upstream, slots: int, when: str, *, is_told: bool) -> None:
+    """There, no model writes summaries, unless somebody wants it."""
+    told = {"owned_by": "llamacpp", "id": "m", "meta": {"n_ctx": 8000}, "total_slots": slots}
+    upstream.models = orjson.dumps(told | {"data": [told]})
+    report = await _examine(upstream, f"defaults.summary.when={when}")
+    assert ("slots" in {finding.subject for finding in report.findings}) is is_told
+
+
 async def test_what_an_upstream_says_moves_no_cursor(upstream) -> None:
     """Control characters in a name are replaced, and markup in it has no effect."""
     upstream.models = _list("a\x1b]0;b\x07[red]c", max_model_len=8192)
