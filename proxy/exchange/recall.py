@@ -6,7 +6,7 @@ ends the answer as any failed answer does.
 """
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -19,6 +19,7 @@ from msgspec import structs
 from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.account.recorder import fail_open
 from trimtab.proxy.catalogue.prices import Cost, PriceList, Tokens, price
+from trimtab.proxy.compaction.offload import INLINE_BYTES
 from trimtab.proxy.exchange.answer import NOTHING_LEARNED, Keep, Learned, SafeTap, count_answer, learn, listen
 from trimtab.proxy.exchange.attempt import Attempt, Prepared, Ready
 from trimtab.proxy.exchange.services import Services
@@ -28,6 +29,7 @@ from trimtab.proxy.http.relay import make_response, relay_answer, replace_answer
 from trimtab.proxy.recall.lookup import Lookup
 from trimtab.proxy.recall.tool import append
 from trimtab.proxy.wire.answers.recall import MAX_ROUND_BYTES, NAME, Asked, Round
+from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.json.decode import try_decode
 
 MAX_ROUNDS = 4
@@ -64,7 +66,7 @@ class Talk:
         self._attempt = attempt
         self._keep = keep
         self._sifter = ready.codec.sifter()
-        self._body = b"".join(attempt.body or ())
+        self._pieces = attempt.body or ()
         planned, self._compactor = attempt.chosen.planned, attempt.call.compactor
         self._lookup = Lookup(planned.original, attempt.compacted.forwarded, self._compactor.count)
         ratio = planned.policy.token_ratio
@@ -139,7 +141,9 @@ class Talk:
         async for chunk in _read(answer, held):
             if tap is not None:
                 tap.feed(chunk, time.monotonic())
-            if passed := self._sifter.feed(chunk):
+            size = self._sifter.weigh(chunk)
+            feed = partial(self._sifter.feed, chunk)
+            if passed := await self._run(feed, size) if size > INLINE_BYTES else feed():
                 await self._ready.reply.write(passed)
         left, said = self._sifter.end()
         if left:
@@ -150,7 +154,8 @@ class Talk:
         self, answer: aiohttp.ClientResponse, held: bytes, tap: SafeTap | None
     ) -> tuple[web.StreamResponse, Round | None]:
         body, is_whole = await _read_whole(answer, held)
-        decoded = try_decode(body) if is_whole and (_NAME in body or self._rounds) else None
+        is_read = is_whole and (_NAME in body or self._rounds)
+        decoded = await self._run(partial(try_decode, body), len(body)) if is_read else None
         said = self._sifter.sift_body(decoded) if isinstance(decoded, dict) else None
         if said is None and not self._rounds:
             return await self._relay(answer, body, tap), None
@@ -181,19 +186,24 @@ class Talk:
         """The attempt of the next round: the same with what the model said and what was found."""
         texts = await self._find(said)
         elements = (*said.elements, *self._sifter.write_results(said, texts))
-        work = partial(append, self._ready.codec, self._body, elements)
-        self._body = await self._run(work, len(self._body))
-        return structs.replace(self._attempt, body=(self._body,))
+        work = partial(_append, self._ready.codec, self._pieces, elements)
+        self._pieces = (await self._run(work, self._size),)
+        return structs.replace(self._attempt, body=self._pieces)
 
     async def _find(self, said: Round) -> list[str]:
         most = min(MAX_TOKENS, int(ROOM_SHARE * self._left) // max(min(len(said.asked), MAX_CALLS), 1))
-        texts = await self._run(partial(self._find_all, said.asked, most), self._lookup.removed_chars)
+        texts = await self._run(partial(self._find_all, said.asked, most), self._size)
         self._left -= sum(map(self._compactor.count, texts)) + sum(map(len, said.elements)) // 4
         return texts
 
     def _find_all(self, asked: tuple[Asked, ...], most: int) -> list[str]:
         found = [self._lookup.find(one.query, one.first, one.last, most) for one in asked[:MAX_CALLS]]
         return [*found, *[TOO_MANY] * (len(asked) - len(found))]
+
+    @property
+    def _size(self) -> int:
+        """The client's transcript, as a measure of the work."""
+        return len(self._attempt.call.request.body)
 
     async def _run(self, work: Callable[[], T], size: int) -> T:
         return await self._services.workers.run(self._attempt.call.lane, work, size_bytes=size)
@@ -214,6 +224,10 @@ class Talk:
     def _note(self, learned: Learned) -> None:
         self._learned = learned
         self._keep(learned)
+
+
+def _append(codec: Codec, pieces: Iterable[bytes], elements: Sequence[bytes]) -> bytes:
+    return append(codec, b"".join(pieces), elements)
 
 
 async def _read(answer: aiohttp.ClientResponse, held: bytes) -> AsyncIterator[bytes]:

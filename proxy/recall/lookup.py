@@ -35,11 +35,6 @@ class Lookup:
     _passages: list[Passage] = field(default_factory=list)
     _archive: Archive | None = None
 
-    @property
-    def removed_chars(self) -> int:
-        """The text to search, as a measure of the work."""
-        return sum(sum(map(len, self.original.messages[at].texts)) for at in self._removed())
-
     def _removed(self) -> Iterator[int]:
         """The messages that the model does not have, or only in part."""
         whole = [message for message in self.forwarded.messages if message.saved_tokens <= 0]

@@ -38,7 +38,13 @@ def declare(request: Request, count: CountTokens, find_begun: Callable[[str, byt
 def _splice_tool(request: Request) -> bytes:
     codec, body = request.codec, request.body
     tools = next(iter(codec.list_tools(request)), None)
-    if tools is None or tools.raw[:1] != b"[" or tools.raw[1:].lstrip()[:1] in {b"]", b""} or _NAME in tools.raw:
+    if (
+        not codec.recall_tool
+        or tools is None
+        or tools.raw[:1] != b"["
+        or tools.raw[1:].lstrip()[:1] in {b"]", b""}
+        or _NAME in tools.raw
+    ):
         return body
     transcript = find_transcript(request.beginning)
     try:

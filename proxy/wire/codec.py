@@ -317,8 +317,8 @@ class Codec(Answers):
         """The tools that a transcript calls or has loaded."""
         return find_used(transcript.messages)
 
-    recall_tool: bytes
-    """The declaration of trimtab's own tool."""
+    recall_tool = b""
+    """The declaration of trimtab's own tool; empty if the dialect has none."""
     sifter: Callable[[], Sifter]
     """Makes what takes calls of that tool out of the answers of one exchange."""
 

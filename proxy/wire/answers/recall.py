@@ -33,8 +33,9 @@ PARAMETERS = {
     },
     "required": ["query"],
 }
-MAX_ROUND_BYTES = 4 * 1024 * 1024
-"""A longer answer passes unread. Chosen: far above the longest completion; it bounds what is kept of each answer."""
+MAX_ROUND_BYTES = 8 * 1024 * 1024
+"""A longer answer passes unread. Chosen: 40,000 tokens in events of chat completions; it bounds what is kept of each
+answer."""
 MAX_QUERY_CHARS = 1000
 """Part of a query that is read. Chosen: more than the names of one question."""
 _BYTES = NAME.encode()
@@ -114,6 +115,10 @@ class Sifter:
     @abstractmethod
     def write_results(self, said: Round, texts: list[str]) -> tuple[bytes, ...]:
         """The elements that answer the calls, in their order."""
+
+    def weigh(self, chunk: bytes) -> int:
+        """The bytes that `feed` may have to decode for these: all so far, if a call may begin with them."""
+        return 0 if self._is_reading or _BYTES not in self._rest + chunk else self._bytes + len(chunk)
 
     def feed(self, chunk: bytes) -> bytes:
         """Take the next bytes of a stream; returns those for the client."""

@@ -45,7 +45,6 @@ def test_the_text_fits_its_room() -> None:
     many = conversation(*(assistant(f"osprey {fill(str(number), 80)}") for number in range(30)), NEWEST)
     lookup = Lookup(many, conversation(NEWEST), count)
     assert 300 < count(lookup.find("osprey", 0, None, 500)) <= 500
-    assert lookup.removed_chars > 1000
 
 
 def test_nothing_in_a_passage_looks_like_ours() -> None:
