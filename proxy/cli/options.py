@@ -78,17 +78,6 @@ def usual_recordings() -> Path:
     return data_directory() / "recordings"
 
 
-def mask(text: str) -> str:
-    """A text of a server, without characters that could control a terminal."""
-    return "".join(char if char.isprintable() else "?" for char in text)
-
-
-def write_dollars(dollars: float) -> str:
-    """An amount to the cent, or with four decimals if it is below a dollar."""
-    sign, amount = ("-" if dollars < 0 else ""), abs(dollars)
-    return f"{sign}${amount:,.2f}" if amount >= 1 or not amount else f"{sign}${amount:.4f}"
-
-
 def list_exports(config: Config, url: str) -> list[str]:
     """The shell's lines that send clients to a proxy at `url`, by the dialects of its upstreams."""
     upstreams = [config.upstream, *(config.upstreams[name] for name in config.list_reachable() if name is not None)]

@@ -10,7 +10,7 @@ from trimtab.proxy.catalogue.prices import PriceList, PriceSource, find_listed
 from trimtab.proxy.catalogue.providers import find_host, is_local, load_catalogue
 from trimtab.proxy.catalogue.windows import find_window
 from trimtab.proxy.cli.doctor.checks import Answer, Finding, ask_upstream
-from trimtab.proxy.cli.options import mask
+from trimtab.proxy.cli.tables import mask
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 

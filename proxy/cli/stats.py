@@ -17,8 +17,8 @@ from rich.table import Table
 from trimtab.proxy.account.statistics.books import KEPT_DAYS, Rows, Sums, go_back, name_day
 from trimtab.proxy.account.statistics.store import open_statistics
 from trimtab.proxy.catalogue.prices import NANODOLLARS
-from trimtab.proxy.cli.options import StoppedError, config_option, set_option, write_dollars, wrong_use
-from trimtab.proxy.cli.tables import add_figures, make_console, safe
+from trimtab.proxy.cli.options import StoppedError, config_option, set_option, wrong_use
+from trimtab.proxy.cli.tables import add_figures, make_console, safe, write_cost
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.store.store import StoreError
@@ -176,19 +176,15 @@ def _write_row(sums: Sums) -> list[str]:
     told = [f"{count:,}" for count in counts]
     if sums.is_unpriced:  # nothing is known of their cost, which is not nothing
         return [*told, *["-"] * 4]
-    shown = _write_cost(saved)
+    shown = write_cost(saved)
     share = f"{cost / without:.3f}" if without else "-"
     return [
         *told,
-        _write_cost(cost) + ("*" if lacks else ""),
-        _write_cost(without),
+        write_cost(cost) + ("*" if lacks else ""),
+        write_cost(without),
         f"[red]{shown}[/red]" if saved < 0 else shown,
         share,
     ]
-
-
-def _write_cost(nanodollars: int) -> str:
-    return write_dollars(nanodollars / NANODOLLARS)
 
 
 def _list_gaps(total: Sums) -> list[str]:
@@ -206,7 +202,7 @@ def _list_gaps(total: Sums) -> list[str]:
     if total.estimated_requests:
         lines.append(f"{total.estimated_requests:,} requests are estimated, because the upstream reported no usage")
     if total.summaries > total.unpriced_summaries:
-        lines.append(f"cost includes {total.summaries:,} summaries for {_write_cost(total.summary_nanodollars)}")
+        lines.append(f"cost includes {total.summaries:,} summaries for {write_cost(total.summary_nanodollars)}")
     if not total.is_unpriced:
         lines.append("without is what the same requests would have cost unchanged; it assumes that they were answered")
     return lines

@@ -1,6 +1,6 @@
-"""What the tables of several commands share.
+"""How several commands show figures and texts: tables, money, names that others have chosen.
 
-Law: it is imported only if a table is printed, because it needs rich. Text of others cannot control the terminal.
+Law: `serve` imports none of it, because it needs rich. Text of others cannot control the terminal.
 """
 
 from collections.abc import Iterable
@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from trimtab.proxy.catalogue.prices import NANODOLLARS
 from trimtab.proxy.telemetry.logs import escape
 
 WIDE_CHARS = 140
@@ -34,3 +35,18 @@ def safe(text: str, style: str = "", *, lines: bool = False) -> Text:
     if not lines:
         return Text(escape(text), style)
     return Text("\n".join(escape(line.expandtabs(4)) for line in text.split("\n")), style)
+
+
+def mask(text: str) -> str:
+    """A text of a server, without characters that could control a terminal."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def write_dollars(dollars: float) -> str:
+    """An amount to the cent, or with four decimals if it is below a dollar."""
+    sign, amount = ("-" if dollars < 0 else ""), abs(dollars)
+    return f"{sign}${amount:,.2f}" if amount >= 1 or not amount else f"{sign}${amount:.4f}"
+
+
+def write_cost(nanodollars: int) -> str:
+    return write_dollars(nanodollars / NANODOLLARS)

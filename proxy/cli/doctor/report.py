@@ -27,7 +27,7 @@ from trimtab.proxy.cli.doctor.checks import (
     find_readable_keys,
     find_unknown_names,
 )
-from trimtab.proxy.cli.options import mask
+from trimtab.proxy.cli.tables import mask
 from trimtab.proxy.compaction.pool import HEURISTIC, Compactors
 from trimtab.proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW, PolicyConfig
 from trimtab.proxy.config.schema import Config, UpstreamConfig

@@ -11,13 +11,12 @@ from dataclasses import asdict, dataclass
 import orjson
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from trimtab.proxy.catalogue.prices import PriceList, PriceSource
 from trimtab.proxy.cli.evaluate.asking import Tokens
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion
 from trimtab.proxy.cli.evaluate.protocol import ArmResult
-from trimtab.proxy.telemetry.logs import escape
+from trimtab.proxy.cli.tables import safe
 
 MILLION = 1_000_000
 """Source: prices in dollars are those of a million tokens."""
@@ -103,14 +102,12 @@ class Result:
         console.print(table)
         for arm in self.arms:
             for problem in arm.problems:
-                console.print(_show(f"{arm.name}: {problem}"))
+                console.print(safe(f"{arm.name}: {problem}"))
         if self.questions < self.wanted:
             console.print(f"{self.wanted - self.questions} of {self.wanted} questions could not be used.")
         if self.failures:
             reasons = ", ".join(dict.fromkeys(self.failures))
-            console.print(
-                _show(f"{len(self.failures)} of {self.summaries} summaries failed and are digests: {reasons}")
-            )
+            console.print(safe(f"{len(self.failures)} of {self.summaries} summaries failed and are digests: {reasons}"))
         console.print(f"Spent: {tell_tokens(self.spent)}.")
         if details:
             self._print_details(console)
@@ -130,7 +127,7 @@ class Result:
                 asked[one.question].append(f"  {grade} {arm.name}: {one.answer or one.problem or '(nothing)'}")
         for question, lines in asked.items():
             head = f"{question.question}  [{question.answer}] at {question.depth:.0%} of what was removed"
-            console.print(_show(head), *map(_show, lines), sep="\n")
+            console.print(safe(head), *map(safe, lines), sep="\n")
 
 
 def _describe(arm: ArmResult, *, details: bool) -> dict[str, object]:
@@ -158,7 +155,7 @@ def print_price(console: Console, items: Sequence[Item], prices: PriceList) -> N
     everything = add_up(items)
     for item in items:
         if item.tokens.calls:
-            table.add_row(item.what, _show(item.model), *_row(item.tokens))
+            table.add_row(item.what, safe(item.model), *_row(item.tokens))
     table.add_section()
     table.add_row("all", "", *_row(everything))
     console.print(table)
@@ -185,7 +182,3 @@ def tell_tokens(tokens: Tokens) -> str:
 
 def _row(tokens: Tokens) -> tuple[str, str, str]:
     return f"{tokens.calls:,}", f"{tokens.prompt:,}", f"{tokens.completion:,}"
-
-
-def _show(text: str) -> Text:
-    return Text(escape(text))

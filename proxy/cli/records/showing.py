@@ -19,11 +19,9 @@ from rich.text import Text
 
 from trimtab.proxy.account.outcome import Outcome
 from trimtab.proxy.account.recordings.format import Recording
-from trimtab.proxy.catalogue.prices import NANODOLLARS
-from trimtab.proxy.cli.options import write_dollars
 from trimtab.proxy.cli.records.run import find_difference
 from trimtab.proxy.cli.records.variants import RecordedVariants
-from trimtab.proxy.cli.tables import add_figures, make_console, safe
+from trimtab.proxy.cli.tables import add_figures, make_console, safe, write_cost
 from trimtab.proxy.compaction.engine import Compaction
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.server.admin.dashboard.shapes import shape_event
@@ -132,7 +130,7 @@ def show_list(events: Iterable[Outcome], console: Console | None = None) -> None
             str(event.status),
             f"{event.original_tokens:,}" if event.original_tokens else "-",
             f"{event.sent_tokens:,}" if event.sent_tokens else "-",
-            "-" if event.cost is None else _write_cost(event.cost),
+            "-" if event.cost is None else write_cost(event.cost),
         )
     (console or make_console()).print(table)
 
@@ -257,13 +255,9 @@ def _tell_answer(event: Outcome) -> list[str]:
     if event.prefix_kept is not None:
         lines.append(f"prefix kept from the previous request: {event.prefix_kept:.1%}")
     if event.cost is not None and event.without_cost is not None:
-        lines.append(f"cost {_write_cost(event.cost)}; without trimtab {_write_cost(event.without_cost)}")
+        lines.append(f"cost {write_cost(event.cost)}; without trimtab {write_cost(event.without_cost)}")
     return lines
 
 
 def _write_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _write_cost(nanodollars: int) -> str:
-    return write_dollars(nanodollars / NANODOLLARS)

@@ -11,10 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trimtab.proxy.cli.options import write_dollars
 from trimtab.proxy.cli.records.costs import STRATEGIES, USD
 from trimtab.proxy.cli.records.report import has_unassigned, sum_cost
-from trimtab.proxy.cli.tables import make_console, safe
+from trimtab.proxy.cli.tables import make_console, safe, write_dollars
 from trimtab.proxy.telemetry.logs import escape
 
 WIDE_CHARS = 160

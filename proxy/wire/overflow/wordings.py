@@ -9,6 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from trimtab.rules.text.late import compile_late
+
 NUMBER = r"\d{1,20}+(?:[,_]\d{3}(?!\d)){0,6}+"
 """Matches a whole number, which may have thousands separators."""
 _PARTS = {
@@ -56,7 +58,7 @@ def _compile(words: str) -> re.Pattern[str]:
     pattern = re.sub("<([A-Z_]+)>", lambda part: _PARTS[part[1]], pattern)
     # A match must not be part of 300K or 1.5, which are not whole numbers.
     pattern = re.sub(r"(?<!\?P)<([a-z]+)>", lambda name: rf"(?P<{name[1]}>{NUMBER})(?!\.\d| ?[km]\b)", pattern)
-    return re.compile(pattern, re.IGNORECASE)
+    return compile_late(pattern, re.IGNORECASE)
 
 
 _ROWS = tuple(_read_table())

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from trimtab.proxy.cli.options import WRONG_USE, Requests, for_each_request, write_dollars, wrong_use
+from trimtab.proxy.cli.options import WRONG_USE, Requests, for_each_request, wrong_use
 from trimtab.proxy.config.document import ConfigError
 from trimtab.rules.pipeline.exceeded import LimitExceededError
 
@@ -82,10 +82,3 @@ def test_each_mistake_of_a_configuration_is_a_line(capsys: pytest.CaptureFixture
 
     assert ended.value.code == WRONG_USE == 2
     assert capsys.readouterr().err == "trimtab: a: wrong\ntrimtab: b: wrong, too\n"
-
-
-@pytest.mark.parametrize(
-    ("dollars", "text"), [(0, "$0.00"), (1234.567890123, "$1,234.57"), (0.012345678, "$0.0123"), (-2, "-$2.00")]
-)
-def test_amounts_below_a_dollar_have_four_decimals(dollars: float, text: str) -> None:
-    assert write_dollars(dollars) == text
