@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         if section := find_section(listed, item.nodeid):
             item.add_marker(section)
         is_of_module = item.nodeid.startswith(MODULES) and not item.nodeid.startswith(LAWS)
-        if is_of_module and not any(map(item.get_closest_marker, ("slow", "measured"))):
+        if is_of_module and not any(map(item.get_closest_marker, ("slow", "moderate", "measured"))):
             item.add_marker("covered")
 
 
