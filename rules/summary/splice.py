@@ -115,7 +115,9 @@ def splice_summary(
     new_messages, new_origins = zip(*known.memo, *chain.from_iterable(parts), strict=True)
     leading = known.leading
     new_messages, new_origins = (*messages[:leading], *new_messages), (*origins[:leading], *new_origins)
-    outcome = replace(conversation, messages=new_messages, origins=new_origins)
+    outcome = Conversation(
+        new_messages, conversation.fixed_tokens, new_origins, conversation.shape, conversation.continues
+    )
     rule = "summarise" if summary.by_model else "digest"
     removed = cut.at - leading - len(known.between)
     decision = Decision(rule, f"cut before message {cut.at}", conversation.tokens, outcome.tokens, removed, leading)

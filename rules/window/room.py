@@ -209,14 +209,14 @@ class Room:
         early = leave_room(limit, head)
         if task is None:
             return cls(limit, leading, early, early, spare)
-        cap = _cap_task(task, head, limit) if shortens else None
-        capped = None if cap is None or cap >= task.tokens else cls(limit, leading, early, early - cap, spare, cap)
         whole = head + task.tokens
+        room, capped = leave_room(limit, whole), None
+        if shortens and (whole > limit + spare or room < limit * LEAST_ROOM_SHARE):
+            cap = _cap_task(task, head, limit)
+            capped = None if cap is None or cap >= task.tokens else cls(limit, leading, early, early - cap, spare, cap)
         if capped is not None and whole > limit + spare:
             return capped
-        room = leave_room(limit, whole)
-        late = capped if room < limit * LEAST_ROOM_SHARE else None
-        return cls(limit, leading, early, room, spare, late=late, soft=_leave_soft(soft_limit, whole))
+        return cls(limit, leading, early, room, spare, late=capped, soft=_leave_soft(soft_limit, whole))
 
 
 def bound_guesses(conversation: Conversation, limit: int) -> Conversation:

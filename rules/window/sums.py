@@ -8,7 +8,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 
-from trimtab.rules.conversation import Message, Role
+from trimtab.rules.conversation import NOT_SERVED, Message, Role
 from trimtab.rules.text.client_summaries import is_client_summary
 from trimtab.rules.window.kept import Loaded, Reminders, Repeats
 from trimtab.rules.window.prune import NONE_REMOVED, PLACEHOLDER_TOKENS, ImageStop, count_images, saving_tokens
@@ -110,27 +110,27 @@ class Spans:
     speaks of, once the user has said something else, is not waited for any more.
     """
 
-    __slots__ = ("_heard", "_waiting")
+    __slots__ = ("_heard", "waiting")
 
     def __init__(self) -> None:
-        self._waiting: set[str] = set()
+        self.waiting: set[str] = set()
         self._heard = False  # whether the user has spoken since the newest of them
 
     def add(self, message: Message) -> bool:
         """Add the next message; return whether it belongs to the unit of those before it."""
         served = message.served
-        if not (self._waiting or served.opens):
+        if not (self.waiting or served.opens):
             return False
         if message.role is Role.ASSISTANT and self._heard:
-            self._waiting.intersection_update((*served.closes, *served.goes_on))
-        is_bound = bool(self._waiting)
-        self._waiting.difference_update(served.closes)
-        self._waiting.update(served.opens)
-        self._heard = (self._heard or message.role is Role.USER) and not served.opens and bool(self._waiting)
+            self.waiting.intersection_update((*served.closes, *served.goes_on))
+        is_bound = bool(self.waiting)
+        self.waiting.difference_update(served.closes)
+        self.waiting.update(served.opens)
+        self._heard = (self._heard or message.role is Role.USER) and not served.opens and bool(self.waiting)
         return is_bound
 
     def give_up(self) -> None:
-        self._waiting.clear()
+        self.waiting.clear()
         self._heard = False
 
 
@@ -228,7 +228,8 @@ class Sums:
         tokens = 0 if is_task or index < self._leading else message.tokens
         saving = self.images.add_message(index, message) if tokens and message.media else 0
         stays = role is not Role.TOOL or index == 0
-        is_bound = self._is_bound(message, tokens)
+        may_be_bound = bool(self._spans.waiting) or message.served is not NOT_SERVED
+        is_bound = may_be_bound and self._is_bound(message, tokens)
         opens = not is_bound and (stays or (not self._is_answer and message.is_written))
         if opens:
             self._starts.append(index)

@@ -101,8 +101,8 @@ def write_elements(
     lasting = len(spans) - CHANGING_ELEMENTS
     early, late = _divide(list(groups), lasting)
     before = _go_on(source, early, after, write, written) if early else written
-    made = _go_on(source, late, after, write, before)
-    made = replace(made, before=None if before is None else before.within(lasting))
+    kept = None if before is None else before.within(lasting)
+    made = _go_on(source, late, after, write, before, kept)
     return made, body[spans[-1].stop :] if made.stop == len(spans) > 0 else b"]" + body[array.stop :]
 
 
@@ -197,7 +197,12 @@ def _join(groups: Iterator[_Group], messages: Sequence[Message], shares: Shares)
 
 
 def _go_on(
-    source: Source, groups: Sequence[_Group], after: Conversation, write: WriteElement, written: Written | None
+    source: Source,
+    groups: Sequence[_Group],
+    after: Conversation,
+    write: WriteElement,
+    written: Written | None,
+    before: Written | None = None,
 ) -> Written:
     """Write the groups as the continuation of `written`; from the beginning of the body if that is None."""
     body, array, _ = source
@@ -223,4 +228,4 @@ def _go_on(
     if len(earlier) >= MAX_PIECES:
         earlier = (b"".join(earlier),)
     number = groups[-1].last if groups else len(written.messages) if written is not None else 0
-    return Written(after.messages[:number], after.origins[:number], (*earlier, *new), last, stop)
+    return Written(after.messages[:number], after.origins[:number], (*earlier, *new), last, stop, before)
