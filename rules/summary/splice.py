@@ -100,8 +100,8 @@ def splice_summary(
     cut = window.cut
     if cut is None:
         return None, Outcome(conversation)
-    messages, origins, task = conversation.messages, conversation.origins, window.task
-    task = task if task is not None and task < cut.at else None
+    messages, origins = conversation.messages, conversation.origins
+    task = window.task if window.task is not None and window.task < cut.at else None
     made_of = (cut, task, summary, role, conversation.shape, messages[: cut.at], origins[: cut.at])
     if known is None or known.made_of != made_of:
         known = _stand_for(made_of, count)
@@ -115,9 +115,8 @@ def splice_summary(
     new_messages, new_origins = zip(*known.memo, *chain.from_iterable(parts), strict=True)
     leading = known.leading
     new_messages, new_origins = (*messages[:leading], *new_messages), (*origins[:leading], *new_origins)
-    outcome = Conversation(
-        new_messages, conversation.fixed_tokens, new_origins, conversation.shape, conversation.continues
-    )
+    around = conversation.shape, conversation.continues
+    outcome = Conversation(new_messages, conversation.fixed_tokens, new_origins, *around)
     rule = "summarise" if summary.by_model else "digest"
     removed = cut.at - leading - len(known.between)
     decision = Decision(rule, f"cut before message {cut.at}", conversation.tokens, outcome.tokens, removed, leading)
