@@ -7,7 +7,7 @@ from typing import Any
 from trimtab.proxy.wire.codec import Codec, Request
 from trimtab.proxy.wire.json.spans import Span, find_member
 from trimtab.proxy.wire.parameters import CACHE_KEY, Question
-from trimtab.proxy.wire.responses import answer, cost, message, recall, request, units
+from trimtab.proxy.wire.responses import answer, message, recall, request, units
 from trimtab.proxy.wire.responses.request import Writer, encode_text
 from trimtab.proxy.wire.transcript.elements import WriteElement
 from trimtab.rules.conversation import Conversation, Message
@@ -34,8 +34,8 @@ class ResponsesCodec(Codec):
     list_outside = staticmethod(request.list_instructions)
     write_outside = staticmethod(request.write_instructions)
     look_at = staticmethod(request.look_at)
-    read_surroundings = staticmethod(cost.read_surroundings)
-    knows_members = staticmethod(cost.counts_all)
+    read_surroundings = staticmethod(request.read_surroundings)
+    knows_members = staticmethod(request.counts_all)
     list_tools = staticmethod(request.list_tools)
     recall_tool = recall.TOOL
     sifter = recall.ResponsesSifter

@@ -15,7 +15,6 @@ from trimtab.proxy.wire.content.media import count_json
 from trimtab.proxy.wire.content.parts import read_content, read_media, replace_texts, write_canonical, write_content
 from trimtab.proxy.wire.content.schemas import as_counted, decode_or_none
 from trimtab.proxy.wire.json.decode import decode_items, decode_members, mend, read_members
-from trimtab.proxy.wire.responses.cost import lacks_count
 from trimtab.proxy.wire.responses.results import (
     read_answered_id,
     read_call_id,
@@ -23,7 +22,7 @@ from trimtab.proxy.wire.responses.results import (
     write_missing_result,
     write_result,
 )
-from trimtab.proxy.wire.responses.said import LOCAL_TYPES, Said
+from trimtab.proxy.wire.responses.said import LOCAL_TYPES, Said, lacks_count
 from trimtab.proxy.wire.responses.units import (
     COMPACTIONS,
     REFERENCE,

@@ -9,13 +9,14 @@ So the question reads the cache of the conversation. Members that only say how t
 Sources: OpenAI's references of the Responses API and of prompt caching; the request models of vLLM and llama.cpp.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import orjson
 
 from trimtab.proxy.wire.codec import SHAPE, Request, UndecodableError, Unsent
+from trimtab.proxy.wire.content.schemas import as_list, read_choice, read_format, write_compact
 from trimtab.proxy.wire.content.tool_lists import ToolList
 from trimtab.proxy.wire.json.decode import decode_member, decode_members, read_members
 from trimtab.proxy.wire.json.spans import Span, cut, find_member, holds
@@ -25,10 +26,26 @@ from trimtab.proxy.wire.responses.units import REFERENCE, read_head
 from trimtab.proxy.wire.transcript.decoding import discount_compacted
 from trimtab.proxy.wire.transcript.elements import Placed
 from trimtab.rules.conversation import Conversation, Decision, Message, Role, Shape
+from trimtab.rules.tokens.messages import Surroundings
+from trimtab.rules.tokens.tool_schemas import as_schema
 
 _TEXT = b'{"role":"user","content":'
 _SYSTEM = b'{"role":"system","content":'
 NOTHING = (b"", b"null", b'""')
+_COUNTED = frozenset({"input", "instructions", "tools", "tool_choice", "text"})
+_WITHOUT_TOKENS = frozenset(
+    {
+        "model", "stream", "stream_options", "max_output_tokens", "max_tool_calls", "temperature", "top_p", "top_k",
+        "top_logprobs", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty", "user", "metadata", "store",
+        "include", "service_tier", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention",
+        "prompt_cache_options", "safety_identifier", "reasoning", "background", "client_metadata", "moderation",
+        "cache_prompt", "id_slot",
+    }
+)  # fmt: skip
+"""Members that no server puts into the prompt. Source: the API references of OpenAI, vLLM and llama.cpp. Any other
+member may add to the prompt or take from it: `prompt`, `context_management`, `truncation`, and future ones."""
+_NOT_READ = frozenset({"type", "strict"})
+"""Members of a function that say how it is written and enforced here; the model does not read them."""
 _READ_ANYWAY = frozenset({Role.SYSTEM, Role.USER})
 """Roles of the messages before a compaction item that the model still reads. Source: OpenAI's guide on compaction: a
 compacted window begins with the user's messages; items of the model and results before it may be left out."""
@@ -70,6 +87,56 @@ _HELD = ("previous_response_id", "conversation")
 def describe(members: Any) -> Asked:
     # A stream always ends with the usage.
     return Asked(members.max_output_tokens, isinstance(members.reasoning, dict), members.stream is True)
+
+
+def counts_all(members: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether each member of a body is counted, or is known to cost no tokens. One that is null or off has no effect.
+
+    A server that truncates the transcript itself may read less than is counted.
+    """
+    used = {name for name, value in members.items() if bytes(value) not in (b"null", b'"disabled"')}
+    return used <= _COUNTED | _WITHOUT_TOKENS
+
+
+def read_surroundings(tools: Any, tool_choice: Any, text: Any) -> Surroundings:
+    """What the members outside the transcript cost, except the instructions; None for a missing one."""
+    listed = [one for tool in as_list(tools) for one in _flatten(tool)]
+    functions = [_as_function(tool) for tool in listed if _is_function(tool)]
+    return Surroundings(
+        functions=functions,
+        functions_json=write_compact([{"type": "function", "function": function} for function in functions]),
+        others=[write_compact(tool) for tool in listed if not _is_function(tool)],
+        choice=read_choice(tool_choice),
+        format_texts=tuple(read_format(as_schema(as_schema(text).get("format")))),
+    )
+
+
+def _flatten(tool: Any) -> Iterator[Any]:
+    """A tool; of a namespace its own name and description, and then its tools.
+
+    Of a tool that the model has yet to search for, it reads only the name and the description.
+    """
+    inner = as_schema(tool).get("tools")
+    if as_schema(tool).get("type") == "namespace" and isinstance(inner, list):
+        yield {name: value for name, value in tool.items() if name != "tools"}
+        listed = inner
+    else:
+        listed = [tool]
+    for one in listed:
+        if as_schema(one).get("defer_loading") is True:
+            yield {name: one[name] for name in ("name", "description") if name in one}
+        else:
+            yield one
+
+
+def _is_function(tool: Any) -> bool:
+    return as_schema(tool).get("type") == "function"
+
+
+def _as_function(tool: dict[str, Any]) -> dict[str, Any]:
+    """A function without the members that only say how it is written here; clients of chat completions may nest it."""
+    inner = tool.get("function")
+    return inner if isinstance(inner, dict) else {name: value for name, value in tool.items() if name not in _NOT_READ}
 
 
 def list_text(members: Any) -> tuple[bytes, ...]:

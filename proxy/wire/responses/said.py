@@ -9,17 +9,32 @@ from typing import Any
 
 import msgspec
 
+from trimtab.proxy.wire.content.cache_help import CACHE_MARKERS
 from trimtab.proxy.wire.content.media import PartCost, count_json, count_part
-from trimtab.proxy.wire.content.parts import read_content, read_media, write_canonical
+from trimtab.proxy.wire.content.parts import has_uncounted, read_content, read_media, write_canonical
 from trimtab.proxy.wire.content.schemas import decode_or_none, write_compact
 from trimtab.proxy.wire.content.server_tools import find_declared
-from trimtab.proxy.wire.responses.cost import count_sealed, lacks_count
 from trimtab.proxy.wire.responses.results import read_call, read_output
 from trimtab.proxy.wire.responses.units import COMPACTIONS, REFERENCE, Kind, ServedItems, read_type, tell_kind
 from trimtab.rules.conversation import CountTokens, Media, Message, Role, ToolCall
 from trimtab.rules.tokens.families import Costs
 from trimtab.rules.tokens.tool_schemas import as_schema
 
+SEALED_FRAME_BYTES = 650
+"""Bytes of encrypted reasoning that are not text: its header, its signature, its padding. Source: Codex."""
+BYTES_PER_TOKEN = 4
+"""Bytes of reasoning per token. Source: Codex."""
+_COUNTED_OF_ITEM = frozenset(
+    {
+        "type", "id", "role", "content", "status", "phase", "summary", "encrypted_content", "call_id", "name",
+        "arguments", "input", "output", "action", "actions", "operation", "approval_request_id", "approve", "reason",
+        "internal_chat_message_metadata_passthrough", *CACHE_MARKERS,
+    }
+)  # fmt: skip
+_COUNTED_OF_PARTS = dict.fromkeys(
+    ("content", "output"),
+    frozenset({"type", "text", "refusal", "logprobs", "stdout", "stderr", "outcome", *CACHE_MARKERS}),
+)
 LOCAL_TYPES = frozenset({"ghost_snapshot"})
 """Types of items that clients keep for themselves. No server reads them. Source: Codex."""
 REFERENCED_TOKENS = 100
@@ -41,6 +56,14 @@ _SCHEMAS = {"mcp_list_tools": "tools", "tool_search_output": "tools"}
 _TEXT_KEYS = ("text", "logs")
 _ANNOTATED = re.compile(rb'"(?:annotations|logprobs)"\s*:\s*\[\s*[^\s\]]')
 """A part of a message that names places in its text, or its tokens."""
+
+
+def lacks_count(members: dict[str, msgspec.Raw]) -> bool:
+    """Whether an item or a part of it has members that are not counted but that a server may render.
+
+    Raises one of DECODE_ERRORS.
+    """
+    return has_uncounted(members, _COUNTED_OF_ITEM, _COUNTED_OF_PARTS)
 
 
 class Said:
@@ -171,8 +194,9 @@ class Said:
 
 
 def _count_sealed(members: dict[str, msgspec.Raw]) -> int:
+    """Tokens of encrypted reasoning, by the length of its base64 text."""
     sealed = decode_or_none(members.get("encrypted_content"))
-    return count_sealed(len(sealed)) if isinstance(sealed, str) else 0
+    return max(len(sealed) * 3 // 4 - SEALED_FRAME_BYTES, 0) // BYTES_PER_TOKEN if isinstance(sealed, str) else 0
 
 
 def _find_texts(value: Any) -> Iterator[str]:

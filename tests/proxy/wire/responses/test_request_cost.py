@@ -13,7 +13,7 @@ from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.content.schemas import read_fixed
 from trimtab.proxy.wire.responses.codec import RESPONSES
-from trimtab.proxy.wire.responses.cost import read_surroundings
+from trimtab.proxy.wire.responses.request import read_surroundings
 
 FUNCTION = {
     "name": "ls",
