@@ -66,14 +66,10 @@ class _Answer(msgspec.Struct):
     timings: msgspec.Raw = NULL
 
 
-class _Event(msgspec.Struct):
-    """`_Answer` with valid choices. It decodes in one pass, so it is tried first."""
+class _Event(_Answer):
+    """With valid choices. It decodes in one pass, so it is tried first."""
 
-    type: Any = None
-    choices: list[_Choice] | None = None
-    usage: msgspec.Raw = NULL
-    message: msgspec.Raw = NULL
-    timings: msgspec.Raw = NULL
+    choices: list[_Choice] | None = None  # type: ignore[assignment]
 
 
 _decode = msgspec.json.Decoder(_Answer).decode
