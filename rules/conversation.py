@@ -209,6 +209,11 @@ class Message:
         return replace(self, role=self.speaker, texts=texts, header="")
 
     @property
+    def chars(self) -> int:
+        """What a rule reads of it at most: its texts, and the arguments of its calls."""
+        return sum(map(len, self.texts)) + sum([len(call.arguments) for call in self.tool_calls])
+
+    @property
     def original_tokens(self) -> int:
         """The tokens of the message as the client sent it."""
         return self.tokens + self.saved_tokens

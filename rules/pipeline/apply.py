@@ -3,7 +3,7 @@
 Law: pure. Messages keep their indexes until the summary is spliced in, so the plan's indexes stay valid.
 """
 
-from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Outcome
+from trimtab.rules.conversation import Conversation, CountTokens, Decision, Outcome
 from trimtab.rules.pipeline.exceeded import LimitExceededError, find_remainder
 from trimtab.rules.pipeline.pins import pin_results
 from trimtab.rules.pipeline.plan import Plan
@@ -140,7 +140,7 @@ def _splice(
         return Outcome(current)
     # A digest ends with a closing line, so it must not be truncated: write it again if it is too long for this cut.
     if summary is None or (not summary.by_model and count(summary.text) > request.max_tokens):
-        work.allowance.spend(sum(map(_measure, (*request.earlier, *request.span))))
+        work.allowance.spend(sum(one.chars for one in (*request.earlier, *request.span)))
         summary = Summary(make_digest(request, count=count), by_model=False)
     if cut.anchor_tokens:
         task = plan.window.task
@@ -155,7 +155,3 @@ def _splice(
     if state is not None:
         state.spliced = spliced
     return outcome
-
-
-def _measure(message: Message) -> int:
-    return sum(map(len, message.texts)) + sum(len(call.arguments) for call in message.tool_calls)

@@ -101,7 +101,7 @@ class Pins:
         opener = self._step[0]
         if opener.role is not Role.ASSISTANT or len(self._step) != 1 + len(opener.tool_calls):
             return
-        work.allowance.spend(sum(map(_measure, self._step)))
+        work.allowance.spend(sum(one.chars for one in self._step))
         self._open_item.add(self._step)
         if self._is_long() and self._goal and message.texts:
             line = mark_pin(self._goal, self._open_item.find())
@@ -111,10 +111,6 @@ class Pins:
         """Whether the results of the step are long together, and the client sent each of them."""
         results = self._step[1:]
         return all(result.raw for result in results) and sum(result.tokens for result in results) > LONG_TOKENS
-
-
-def _measure(message: Message) -> int:
-    return sum(map(len, message.texts)) + sum(len(call.arguments) for call in message.tool_calls)
 
 
 def pin_results(

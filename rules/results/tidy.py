@@ -90,11 +90,8 @@ def settle_progress(text: str) -> str:
     """
     if not holds(text, "\r") or holds(text, _HUNK):
         return text
-    return "".join(_settle_lines(piece) if "\r" in piece else piece for piece in cut_lines(text))
-
-
-def _settle_lines(piece: str) -> str:
-    return "\n".join(_settle_line(line) if "\r" in line else line for line in piece.split("\n"))
+    lines = (piece.split("\n") if "\r" in piece else [piece] for piece in cut_lines(text))
+    return "".join("\n".join(_settle_line(line) if "\r" in line else line for line in some) for some in lines)
 
 
 def _settle_line(line: str) -> str:
@@ -288,11 +285,9 @@ def tidy_text(text: str, tidying: Tidying, *, is_file: Callable[[], bool], fits:
     if may_be_json(tidied) and not is_file():
         short = shorten_json(tidied, spaces=tidying.json, tables=tidying.tables)
         tidied = short if short is not None and fits(short) else tidied
-    return text if tidied == text or _is_blank(tidied) else tidied
-
-
-def _is_blank(text: str) -> bool:
-    return all(not piece or piece.isspace() for piece in cut_pieces(text))
+    if tidied == text or all(not piece or piece.isspace() for piece in cut_pieces(tidied)):  # nothing would be left
+        return text
+    return tidied
 
 
 MIN_CHARS = 160

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from trimtab.proxy.wire.json.spans import Array, Span
@@ -151,7 +152,9 @@ class Beginnings:
     def find(self, dialect: str, body: bytes) -> Begun | None:
         """The earlier body that shares the longest beginning with this one; None if none shares an element."""
         alike = self._kept.get((dialect, body[:HEAD_BYTES])) or ()
-        for each in sorted(alike, key=_tell_length, reverse=True):  # the longest that the body continues is best
+        for each in sorted(
+            alike, key=attrgetter("array.stop"), reverse=True
+        ):  # the longest that the body continues is best
             if each.holds(body, len(each.raws)):
                 return Begun(each, len(each.raws))
         common = [Begun(each, each.count_common(body)) for each in alike[:MAX_COMPARED]]
@@ -173,10 +176,6 @@ class Beginnings:
             if left_bytes >= 0 and (each.is_grown or left_new_bytes >= 0):
                 alike.append(each)
         self._kept[key] = tuple(alike[:MAX_ALIKE])
-
-
-def _tell_length(beginning: Beginning) -> int:
-    return beginning.array.stop
 
 
 def weigh_beginnings(key: tuple[str, bytes], kept: Iterable[Beginning]) -> int:

@@ -185,15 +185,12 @@ def recognise(
     ]
     if not candidates:
         return units
-    first = -1 if any(map(_speaks, earlier)) else _find_first(units)
+    speaking = (at for at, messages in enumerate(units) if any(map(_speaks, messages)))
+    first = -1 if any(map(_speaks, earlier)) else next(speaking, len(units))
     plain = {_KEY + raws[at]: units[at] for at in candidates if at > first}
     keys = list(plain)
     found = dict(zip(keys, known.decode(keys, lambda key: tuple(map(_as_result, plain[key]))), strict=True))
     return [found.get(_KEY + raws[at], messages) if at > first else messages for at, messages in enumerate(units)]
-
-
-def _find_first(units: Sequence[tuple[Message, ...]]) -> int:
-    return next((at for at, messages in enumerate(units) if any(map(_speaks, messages))), len(units))
 
 
 def _speaks(message: Message) -> bool:

@@ -136,8 +136,9 @@ def _group(before: Conversation, after: Conversation, first: int, *, in_runs: bo
             start, stop, _ = origin
             while last < number and (other := origins[last]) is not None and other.start == start:
                 last += 1
-            is_kept = _is_whole(origins[first:last], last_parts.get(start, 0))
-            is_kept = is_kept and not any(message.edited for message in messages[first:last])
+            parts = [origin.part for origin in origins[first:last] if origin is not None]
+            is_whole = parts == list(range(last_parts.get(start, 0) + 1))  # all of them are there, in their order
+            is_kept = is_whole and not any(message.edited for message in messages[first:last])
             if is_kept and in_runs:
                 last, stop = _end_run(after, last, stop, last_parts)
             yield _Group(first, last, start, stop, is_kept)
@@ -156,11 +157,6 @@ def _end_run(after: Conversation, at: int, stop: int, last_parts: Mapping[int, i
         stop = origin.stop
         at += 1
     return at, stop
-
-
-def _is_whole(origins: Sequence[Origin | None], last_part: int) -> bool:
-    """Whether all parts of an element are present, in their order."""
-    return [origin.part for origin in origins if origin is not None] == list(range(last_part + 1))
 
 
 def _coalesce(groups: Iterator[_Group]) -> Iterator[_Group]:

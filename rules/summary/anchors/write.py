@@ -212,7 +212,7 @@ class Anchors:
         text = self._texts.get(place)
         if text is None:
             self._read(messages[: place.cut.made_at], spend)
-            spend(min(sum(map(_measure, messages[: place.cut.at])), READ_CHARS))
+            spend(min(sum(one.chars for one in messages[: place.cut.at]), READ_CHARS))
             text = self._texts[place] = self._write(place, count)
             while len(self._texts) > MAX_TEXTS:
                 del self._texts[next(iter(self._texts))]
@@ -220,7 +220,7 @@ class Anchors:
 
     def _read(self, messages: Sequence[Message], spend: Spend) -> None:
         new = messages[len(self._messages) :]
-        spend(sum(map(_measure, new)))
+        spend(sum(one.chars for one in new))
         for message in new:
             mentions = read_mentions(message)
             self._messages.append(message)
@@ -255,8 +255,3 @@ class Anchors:
         names = Removed(unsaid, self._mentions[: cut.at], present, bool(place.told), tail)
         texts.append(write_anchors(names, max_tokens=room, count=count))
         return "\n\n".join(text.rstrip("\n") for text in reversed(texts) if text)
-
-
-def _measure(message: Message) -> int:
-    """The number of characters that are read of a message."""
-    return sum(map(len, message.texts)) + sum(len(call.arguments) for call in message.tool_calls)
