@@ -1,13 +1,17 @@
 """The model calls the tool of recall: its calls are answered within the request, in every dialect, streamed or not."""
 
+import asyncio
 import re
 from typing import Any
 
+import aiohttp
 import orjson
 import pytest
+from aiohttp import web
 from end_to_end.test_recall import CUTS, FACT, QUESTION, make_talk, step
-from support.client import post
+from support.client import post, wait_until
 from support.dialects.spoken.all_dialects import each_dialect
+from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect, read_sse
 from support.dialects.spoken.messages import MESSAGES
 from support.dialects.spoken.responses import RESPONSES
@@ -100,6 +104,7 @@ async def test_a_stream_goes_on_as_one_answer(dialect, client, upstream, start_p
         assert added == [0, 1, 2]
         assert events[-1]["type"] == "response.completed"
         texts = [item["content"][0]["text"] for item in events[-1]["response"]["output"]]
+        assert len({event["response"]["id"] for event in events if "response" in event}) == 1
         assert texts == ["Let me look. ", "And again. ", FOUND.text]
     else:
         assert len({event["id"] for event in events}) == 1
@@ -228,3 +233,50 @@ async def test_a_round_that_is_refused_ends_the_answer(dialect, stream, client, 
     response, told = await post(client, proxy.url + dialect.path, body)
     assert response.status == (200 if stream else 429)
     assert b"slow down" in told
+
+
+def interrupt(upstream: Any, in_second: Any) -> None:
+    """Let the model ask in its first answer; `in_second` writes the second one."""
+    script(upstream, CHAT, Turn("Hm. ", (ASK,)))
+    speak = upstream.answer
+
+    async def answer(recorded: Any, request: Any) -> Any:
+        return await (in_second(request) if len(upstream.chats) == 2 else speak(recorded, request))
+
+    upstream.answer = answer
+
+
+async def test_a_round_that_breaks_off_never_looks_complete(client, upstream, start_proxy, log):
+    """The client's connection is reset, as with any answer that breaks off."""
+
+    async def break_off(request: Any) -> Any:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(CHAT.write_event("It is "))
+        request.transport.abort()
+        return response
+
+    proxy = await start_proxy(*TOOL)
+    interrupt(upstream, break_off)
+    with pytest.raises(aiohttp.ClientError):
+        await ask(client, proxy, CHAT, write(CHAT, [*make_talk(), QUESTION], stream=True))
+    await wait_until(lambda: any(line.get("outcome") == "broken" for line in log.lines))
+
+
+async def test_a_client_that_leaves_ends_the_round(client, upstream, start_proxy):
+    """The upstream's request is cancelled."""
+    proxy, reached = await start_proxy(*TOOL), asyncio.Event()
+
+    async def wait(_: Any) -> Any:
+        reached.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            upstream.cancelled.set()
+
+    interrupt(upstream, wait)
+    body = write(CHAT, [*make_talk(), QUESTION], stream=True)
+    async with client.post(proxy.url + CHAT.path, json=body) as response:
+        assert await response.content.readany()  # what was said before the call
+        await asyncio.wait_for(reached.wait(), 30)
+    await asyncio.wait_for(upstream.cancelled.wait(), 30)

@@ -47,6 +47,7 @@ class ResponsesSifter(Sifter):
         self._count = getattr(self, "_count", 0)
         self._shown: list[Any] = getattr(self, "_shown", [])  # the items that the client got, of all rounds
         self._number = getattr(self, "_number", 0)
+        self._id: Any = getattr(self, "_id", None)
         self._is_over = False
 
     @property
@@ -64,7 +65,10 @@ class ResponsesSifter(Sifter):
         return b"".join(events[:stop]), b"".join(events[stop:])
 
     def sift(self, event: dict[str, Any]) -> list[dict[str, Any]]:
-        kind, at = event.get("type"), event.get("output_index")
+        kind, at, response = event.get("type"), event.get("output_index"), event.get("response")
+        if isinstance(response, dict) and "id" in response:
+            # Clients refuse a stream whose response changes its name. Source: openai-python, accumulate_event.
+            self._id = response["id"] = self._id or response["id"]
         if kind in _BEGINS:
             return [] if self.rounds else self._number_all([event])
         if isinstance(at, int):
