@@ -13,6 +13,7 @@ import click
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "check": ("check", "Validate the configuration in FILE and report every error."),
     "compact": ("compact", "Compact the request body in FILE (or standard input)."),
+    "compact-session": ("compact_session", "Have a session cut at its next request."),
     "count": ("count", "Count the tokens of a request body, by section."),
     "demo": ("demo.command", "Replay a long agent session to a simulated upstream."),
     "doctor": ("doctor.command", "Check whether the proxy will work here."),
@@ -44,7 +45,7 @@ class _Commands(Mapping[str, click.Command]):
         # sixth of the start, and a hundredth of a second in each full collection from then on.
         gc.disable()
         try:
-            command: click.Command = getattr(import_module(f"trimtab.proxy.cli.{module}"), name)
+            command: click.Command = getattr(import_module(f"trimtab.proxy.cli.{module}"), name.replace("-", "_"))
         finally:
             gc.freeze()
             gc.enable()

@@ -193,12 +193,14 @@ async def _cut(
 
 async def heed_wish(services: Services, call: Call, planned: Planned, plan_again: PlanAgain) -> tuple[Call, Planned]:
     """The call and plan with a cut, if one is asked for and frees enough. Raises UndecodableError and BusyError."""
-    words = call.route.compact_now
-    if words is None:
-        words = read_command(planned.plan.conversation.messages)
-    if words is None or call.request.codec.is_count:
+    if call.request.codec.is_count:
         return call, planned
     session, here = find_session(services, call, planned, is_asked=True), planned.plan.hashes[-1]
+    words = call.route.compact_now
+    if words is None:
+        words = await _find_words(services, call, planned, is_long=session is not None)
+    if words is None:
+        return call, planned
     if session is None:
         return _note_wish(call, planned, TOO_SHORT)
     if here in call.cold:
@@ -211,6 +213,16 @@ async def heed_wish(services: Services, call: Call, planned: Planned, plan_again
     if known.get(here) is not ColdCut.NOW:  # another process was first, or the session has too many marks
         trial, _ = await plan_again(call)
     return _note_wish(call, trial, IS_CUT)
+
+
+async def _find_words(services: Services, call: Call, planned: Planned, *, is_long: bool) -> str | None:
+    """What the command in the last message or the operator's wish tells the summary to heed; None if neither does."""
+    words = read_command(planned.plan.conversation.messages) if services.config.compaction.command else None
+    wishes = services.cold_cuts.wishes
+    if words is not None or not is_long or (wish := wishes.find(call.session)) is None:
+        return words
+    is_taken = await wishes.take(call.session, wish, planned.plan.hashes[-1])
+    return wish.read_words(call.session) if is_taken else None
 
 
 def read_command(messages: Sequence[Message]) -> str | None:

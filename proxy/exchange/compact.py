@@ -74,7 +74,8 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
                 if services.cold_cuts.is_kept:
                     again = partial(_plan, services, phases=phases)
                     call, planned = await heed_cold_cache(services, call, planned, again, reply)
-                if route.compact_now is not None or services.config.compaction.command:
+                wishes = services.cold_cuts.wishes
+                if route.compact_now is not None or services.config.compaction.command or wishes.pending:
                     again = partial(_plan, services, phases=phases)
                     call, planned = await heed_wish(services, call, planned, again)
                 unpaired = await _find_unpaired(services, call, request, planned)

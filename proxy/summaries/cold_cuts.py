@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.proxy.summaries.sealing import derive_record_id, seal, unseal
+from trimtab.proxy.summaries.wishes import Wishes
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.window.state import ColdCut
 
@@ -62,6 +63,7 @@ class ColdCuts:
     def __init__(self, store: SummaryStore, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
         self._store = store
+        self.wishes = Wishes(store)
         self.is_kept = self.is_used = store.name != "memory"
         self._known: BytesLRU[tuple[str, str, bytes], _Known] = BytesLRU(
             MAX_BYTES, lambda _, known: HASH_BYTES * (len(known.cuts) + 2)
@@ -80,6 +82,7 @@ class ColdCuts:
 
         is_followed: this process has served the session's previous request. Then nobody else can have made a cut since.
         """
+        await self.wishes.refresh()
         key = session.tenant, session.model, session.anchor
         known = self._known.get(key)
         if known is None:

@@ -33,7 +33,7 @@ class Stub:
 
     now: the end of all sessions, in seconds since 1970. refuses: the status of every answer of the API, or 0.
     keeps_text: whether requests have text. changes: those of each request.
-    deleted: the erased sessions, with query and header.
+    deleted: the erased sessions, with query and header. compacted: what was asked to be cut, with the header.
     """
 
     now: float
@@ -44,6 +44,7 @@ class Stub:
     notes: list[dict[str, str]] = field(default_factory=list)
     changes: list[dict[str, Any]] = field(default_factory=lambda: CHANGES)
     deleted: list[tuple[str, str, str | None]] = field(default_factory=list)
+    compacted: list[tuple[list[str], str | None]] = field(default_factory=list)
     listeners: list[asyncio.Queue[bytes | None]] = field(default_factory=list)
 
     @property
@@ -144,6 +145,9 @@ async def _answer_api(stub: Stub, request: web.Request) -> web.StreamResponse:
         stub.deleted.append((parts[1], request.query_string, request.headers.get("x-trimtab-dashboard")))
         if not request.query_string:
             stub.sessions = [one for one in stub.sessions if one.id != parts[1]]
+        return web.Response(status=204)
+    if request.method == "POST":
+        stub.compacted.append((parts[1:], request.headers.get("x-trimtab-dashboard")))
         return web.Response(status=204)
     found = stub.answer(parts, dict(request.query))
     if found is None:

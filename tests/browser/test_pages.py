@@ -145,6 +145,16 @@ async def test_a_session_is_erased_only_after_a_confirmation(stub, open_tab) -> 
     assert stub.deleted == [(one, "text=only", "1"), (one, "", "1")]
 
 
+async def test_a_session_is_compacted_at_its_next_request(stub, open_tab) -> None:
+    one = stub.sessions[0].id
+    tab = await open_tab(stub.url)
+    page = await tab.visit(f"#/sessions/{one}")
+    await page.get_by_role("button", name="Compact now").click()
+    await page.wait_for_selector("text=Its next request is cut.")
+    assert await tab.check_axe() == []
+    assert stub.compacted == [([one, "compact"], "1")]
+
+
 async def test_requests_are_filtered_and_older_ones_shown(stub, open_tab) -> None:
     tab = await open_tab(stub.url)
     page = await tab.visit("#/requests")

@@ -56,6 +56,7 @@ async def _ask(client: Any, proxy: Any, upstream: Any, body: Any, dialect: str =
     return sent.get("messages") or sent["input"], response.headers.get("x-trimtab-decisions", "")
 
 
+OWN = {"x-trimtab-dashboard": "1"}
 NOW = {"x-trimtab-compact": "now keep the names of tables"}
 
 
@@ -137,3 +138,34 @@ async def test_another_value_is_an_error(value: str, client, serve) -> None:
     assert response.status == 400
     assert b"unknown_compact" in answer
     assert ignored.status == 200
+
+
+async def test_the_operator_asks_on_the_dashboard(client, upstream, serve, tmp_path) -> None:
+    """The next request of the session is cut, by whichever process gets it; once."""
+    bodies, key = _make_bodies(), f"store=sqlite:///{tmp_path}/s.sqlite3"
+    async with serve(key) as one, serve(key) as other:
+        await _ask(client, other, upstream, bodies[AT - 2])
+        await _ask(client, one, upstream, bodies[AT - 1])
+        async with client.get(f"{one.url}/trimtab/api/sessions") as response:
+            (session,) = (await response.json(content_type=None))["sessions"]
+        url = f"{one.url}/trimtab/api/sessions/{session['id']}/compact"
+        statuses = []
+        for address, headers in (
+            (url, {}),
+            (f"{url}?words={'x' * 501}", OWN),
+            (url.replace("sessions/", "sessions/x"), OWN),
+        ):
+            async with client.post(address, headers=headers) as response:
+                statuses.append(response.status)
+        async with client.post(f"{url}?words=keep+the+names+of+tables", headers=OWN) as response:
+            statuses.append(response.status)
+        other.services.cold_cuts.wishes.read_at = 0.0  # five seconds have passed
+        cut, decisions = await _ask(client, other, upstream, bodies[AT])
+        after, later = await _ask(client, one, upstream, bodies[AT + 1])
+
+    assert statuses == [403, 400, 404, 204]
+    assert "compact_now" in decisions
+    assert len(cut) < len(bodies[AT]["messages"]) / 2
+    assert "keep the names of tables" in str(upstream.summaries[-1].json)
+    assert "compact_now" not in later
+    assert after[: len(cut)] == cut

@@ -33,6 +33,8 @@ STATUSES: Mapping[str, tuple[tuple[str, ...], bytes | None]] = {
     "compact, no request": (("compact", *SMALL, "-"), b"[]"),
     "count": (("count", *SMALL, "-"), BODY),
     "count, no request": (("count", *SMALL, "-"), b"[]"),
+    "compact-session": (("compact-session", "s", "--set", "store=sqlite:///store.sqlite3"), None),
+    "compact-session, a store in memory": (("compact-session", "s", "--set", "store=memory"), None),
     "forget, nothing learned": (("forget", "m", "--set", "store=sqlite:///store.sqlite3"), None),
     "forget, a store in memory": (("forget", "m", "--set", "store=memory"), None),
     "healthcheck, nobody there": (("healthcheck", "--listen", "127.0.0.1:9"), None),

@@ -25,6 +25,7 @@ from trimtab.proxy.account.history.table import (
 from trimtab.proxy.account.history.texts import find_text, read_notes
 from trimtab.proxy.catalogue.prices import NANODOLLARS
 from trimtab.proxy.config.schema import Config
+from trimtab.proxy.exchange.route import MAX_WORDS_CHARS
 from trimtab.proxy.exchange.services import Lifecycle, Services
 from trimtab.proxy.http.errors import (
     InvalidQueryError,
@@ -76,8 +77,10 @@ async def _answer(services: Services, request: web.BaseRequest, path: str) -> we
     name, _, one = path.partition("/")
     if request.method == "DELETE" and name == "sessions" and one:
         return await _erase(services, request, one)
+    if request.method == "POST" and name == "sessions" and one.endswith("/compact"):
+        return await _compact(services, request, one.removesuffix("/compact"))
     if request.method not in {"GET", "HEAD"}:
-        message = "this page takes GET; only a session can be deleted"
+        message = "this page takes GET; only a session can be deleted (DELETE) or compacted (POST)"
         raise MethodNotAllowedError(message)
     if name == "events" and not one and request.method == "GET":
         return await stream_events(services, request)
@@ -238,15 +241,33 @@ async def _show_session(services: Services, name: str, query: Mapping[str, str])
 
 
 async def _erase(services: Services, request: web.BaseRequest, name: str) -> web.Response:
-    if request.headers.get(OWN_HEADER) != "1":
-        message = f"send the header {OWN_HEADER}: 1, so that no page of another site can delete anything"
-        raise SiteNotAllowedError(message)
+    _require_own(request)
     if request.query.get("text", "only") != "only":
         message = "text must be only; without it, the whole session is deleted"
         raise InvalidQueryError(message, "text")
     if not await services.past.erase(name, text_only="text" in request.query):
         raise _name_unknown(SESSION)
     return web.Response(status=204, headers=UNSTORED)
+
+
+async def _compact(services: Services, request: web.BaseRequest, name: str) -> web.Response:
+    _require_own(request)
+    words = request.query.get("words", "")
+    if len(words) > MAX_WORDS_CHARS:
+        message = f"words may have {MAX_WORDS_CHARS} characters"
+        raise InvalidQueryError(message, "words")
+    if not await services.past.read(partial(list_sessions, limit=1, name=name)):
+        raise _name_unknown(SESSION)
+    if not await services.cold_cuts.wishes.make(name, words):
+        message = "too many sessions are to be compacted; try again in an hour"
+        raise WorkerSilentError(message)
+    return web.Response(status=204, headers=UNSTORED)
+
+
+def _require_own(request: web.BaseRequest) -> None:
+    if request.headers.get(OWN_HEADER) != "1":
+        message = f"send the header {OWN_HEADER}: 1, so that no page of another site can change anything"
+        raise SiteNotAllowedError(message)
 
 
 async def _show_curve(services: Services, _: Mapping[str, str]) -> Json:

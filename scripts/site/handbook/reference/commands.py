@@ -28,6 +28,10 @@ EXITS: dict[str, tuple[tuple[int, str], ...]] = {
     ),
     "check": ((0, "The file is valid."),),
     "compact": ((0, "Every request was compacted."), (1, "A request cannot be read or does not fit the window.")),
+    "compact-session": (
+        (0, "The session is cut at its next request."),
+        (1, "The store is `memory`, or it cannot be opened, read or written."),
+    ),
     "count": ((0, "Every request was counted."), (1, "A request cannot be read.")),
     "demo": ((0, "The replay ended."),),
     "doctor": ((0, "The proxy will work here, perhaps with warnings."), (1, "Something will fail.")),

@@ -48,6 +48,10 @@ export const erase = (session, { textOnly }) =>
     headers: { "x-trimtab-dashboard": "1" },
   });
 
+/** Have a session cut at its next request. Raises ApiError. */
+export const compact = (session) =>
+  ask(`api/sessions/${encodeURIComponent(session)}/compact`, { method: "POST", headers: { "x-trimtab-dashboard": "1" } });
+
 const FIRST_WAIT = 1000;
 const LONGEST_WAIT = 15_000;
 

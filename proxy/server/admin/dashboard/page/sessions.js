@@ -1,7 +1,7 @@
 // The list of sessions, and the page of one.
 
 import { sectionBars, sectionRows, smallBar } from "./charts.js";
-import { ApiError, erase, read } from "./api.js";
+import { ApiError, compact, erase, read } from "./api.js";
 import { el, section, table } from "./dom.js";
 import { count, exact, money, plural, share, time, tokens } from "./format.js";
 import { emptyState, saved, shortId } from "./requests.js";
@@ -62,6 +62,7 @@ export const session = (id, actions) => ({
       last ? seenNow(last, summary) : null,
       turns.length ? cutTable(cuts, turns) : null,
       turns.length ? turnTable(turns, cuts, first) : null,
+      compacting(one),
       erasing(one, actions),
     ];
   },
@@ -249,6 +250,25 @@ function turnTable(turns, cuts, first) {
   return section(
     "All requests of the session",
     el("details", { "data-key": "turns" }, el("summary", {}, `${plural(turns.length, "request")} as a table`), table("The window at each request, oldest first", heads, rows, { key: "turns" })),
+  );
+}
+
+function compacting(one) {
+  const told = el("p", { role: "status" });
+  const ask = async () => {
+    try {
+      await compact(one.id);
+      told.textContent = "Its next request is cut.";
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      told.textContent = `Not asked: ${error.message}`;
+    }
+  };
+  return section(
+    "Compact now",
+    el("p", {}, "The next request of this session is cut to low water, once, whether that pays or not."),
+    el("p", { class: "buttons" }, el("button", { type: "button", "data-key": "Compact now", click: ask }, "Compact now")),
+    told,
   );
 }
 

@@ -1,0 +1,44 @@
+"""`trimtab compact-session`: a session is cut at its next request."""
+
+from pathlib import Path
+
+import pytest
+from support.command_line import run_trimtab
+
+from trimtab.proxy.cli.compact_session import MAX_WORDS_CHARS, wish
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.exchange import route
+from trimtab.proxy.store.opening import open_store
+from trimtab.proxy.summaries.wishes import Wishes
+
+
+async def test_the_proxies_that_share_the_store_find_the_wish(log, tmp_path: Path) -> None:
+    config = load_config(settings=(f"store=sqlite:///{tmp_path}/s.sqlite3",), environment={})
+    await wish(config, "name", "keep the tables")
+    store = open_store(config, lambda _: None, log)
+    wishes = Wishes(store)
+    await wishes.refresh()
+    found = wishes.find("name")
+    await store.close()
+
+    assert found is not None
+    assert found.read_words("name") == "keep the tables"
+
+
+def test_the_words_may_be_as_long_as_those_of_a_header() -> None:
+    assert route.MAX_WORDS_CHARS == MAX_WORDS_CHARS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "sentence"),
+    [
+        ((), 0, "name: its next request is cut"),
+        (("--words", "x" * 501), 2, "at most 500 characters"),
+        (("--set", "store=memory"), 1, "store: memory is in the running proxy only"),
+        (("--set", "store=redis://127.0.0.1:9/0"), 1, "the store cannot be opened"),
+    ],
+)
+def test_the_command_says_what_it_did(arguments, status, sentence, tmp_path: Path) -> None:
+    done = run_trimtab("compact-session", "name", *arguments, HOME=str(tmp_path))
+
+    assert (done.exit_code, sentence in done.output) == (status, True), done.output
