@@ -220,13 +220,14 @@ def list_modules(root: Path) -> list[str]:
 
 
 def find_tests(root: Path, module: str) -> tuple[list[str], list[str]]:
-    """The test files that mirror a module, and the others of their folder: first those that name the module."""
+    """The test files that mirror a module, and the others of their folder and the ones in it: first what names it."""
     folder, name = Path(module).parent, Path(module).stem.strip("_")
     names = {path.stem.strip("_") for path in (root / folder).glob("*.py")}
     mirrored, others = [], []
-    for path in sorted((root / "tests" / folder).glob("test_*.py")):
+    for path in sorted((root / "tests" / folder).glob("**/test_*.py" if len(folder.parts) > 1 else "test_*.py")):
         fitting = [each for each in names if f"{path.stem}_".startswith(f"test_{each}_")]
-        (mirrored if max(fitting, key=len, default="") == name else others).append(path)
+        is_mirror = path.parent == root / "tests" / folder and max(fitting, key=len, default="") == name
+        (mirrored if is_mirror else others).append(path)
     dotted = module.removesuffix(".py").replace("/", ".")
     others.sort(key=lambda path: dotted not in path.read_text("utf-8"))
     found = [[str(path.relative_to(root)) for path in paths] for paths in (mirrored, others)]

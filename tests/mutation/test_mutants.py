@@ -94,14 +94,14 @@ def test_equal_changes_in_a_function_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_the_tests_of_a_module_are_its_mirror_and_then_its_folder(tmp_path: Path) -> None:
-    """Of several modules whose names begin alike, the longest has the test."""
-    for path in ("proxy/a.py", "proxy/a_b.py", "tests/proxy/test_a.py", "tests/proxy/test_a_b.py",
-                 "tests/proxy/test_a_c.py", "tests/proxy/test_d.py"):  # fmt: skip
+    """With the folders in it. Of several modules whose names begin alike, the longest has the test."""
+    for path in ("proxy/r/a.py", "proxy/r/a_b.py", "tests/proxy/r/test_a.py", "tests/proxy/r/test_a_b.py",
+                 "tests/proxy/r/test_a_c.py", "tests/proxy/r/test_d.py", "tests/proxy/r/in/test_a.py"):  # fmt: skip
         (tmp_path / path).parent.mkdir(exist_ok=True, parents=True)
-        (tmp_path / path).write_text("from trimtab.proxy.a import x" if path.endswith("_d.py") else "")
-    mirrored, others = find_tests(tmp_path, "proxy/a.py")
-    assert mirrored == ["tests/proxy/test_a.py", "tests/proxy/test_a_c.py"]
-    assert others == ["tests/proxy/test_d.py", "tests/proxy/test_a_b.py"]
+        (tmp_path / path).write_text("from trimtab.proxy.r.a import x" if path.endswith("_d.py") else "")
+    mirrored, others = find_tests(tmp_path, "proxy/r/a.py")
+    assert mirrored == ["tests/proxy/r/test_a.py", "tests/proxy/r/test_a_c.py"]
+    assert others == ["tests/proxy/r/test_d.py", "tests/proxy/r/in/test_a.py", "tests/proxy/r/test_a_b.py"]
 
 
 RUN = '''

@@ -6,7 +6,7 @@ from typing import NoReturn
 import pytest
 from hypothesis import given
 from msgspec import structs
-from support.builders import assistant, transcripts
+from support.builders import assistant, transcripts, user
 from support.client import SMALL
 from support.journeys import MakeStages, Stages, make_reply, read_session
 
@@ -17,6 +17,7 @@ from trimtab.proxy.exchange.cold import (
     find_previous,
     find_session,
     heed_cold_cache,
+    read_command,
     recall_earlier,
     uses_cache,
 )
@@ -34,6 +35,21 @@ def test_the_previous_request_ends_where_the_last_answer_begins(messages) -> Non
     if any(message.role is Role.ASSISTANT for message in messages):
         assert messages[at].role is Role.ASSISTANT
     assert find_previous((*messages, assistant("Done."))) >= at
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("/compact", ""),
+        (" /compact\n", ""),
+        ("/compact keep\nthe names", "keep\nthe names"),
+        ("/compacted", None),
+        ("no", None),
+    ],
+)
+def test_only_a_last_message_of_the_user_is_a_command(said, words) -> None:
+    assert read_command([assistant("Done."), user(said)]) == words
+    assert read_command([user(said), assistant(said)]) is None
 
 
 async def test_an_earlier_request_is_found_if_the_last_answer_was_not_asked_for_here(make_stages: MakeStages) -> None:
