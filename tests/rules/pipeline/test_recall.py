@@ -1,6 +1,7 @@
 """Recall: which messages ask, for which names, and what stands behind them."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -47,9 +48,10 @@ INJECT = replace(POLICY, recalls=True)
 FACT = "The staging database of merlin-api is merlin-db-77fe."
 
 
-def cut_at(at: int, **more: object) -> Window:
+def cut_at(at: int, **more: Any) -> Window:
     """A window with a cut before a message."""
-    return Window(task=1, cuts=(replace(Cut(CutKind.DIGEST, at, 100, (), 100), **more),))
+    kept = {"kept": (), **more}
+    return Window(task=1, cuts=(Cut(CutKind.DIGEST, at, reserved_tokens=100, tokens=100, **kept),))
 
 
 def long_session() -> tuple[Message, ...]:
@@ -222,7 +224,7 @@ def test_remembered_states_change_nothing() -> None:
 def test_the_passages_count_for_the_room() -> None:
     """The plan knows the size of what is forwarded, and the decision tells it."""
     policy = replace(INJECT, context_window=6000)
-    for stop in range(30, len(asked_session())):
+    for stop in range(30, len(asked_session()), 7):
         before = conversation(*asked_session()[:stop])
         planned, outcome = run(before, policy, work=WORK)
         assert outcome.conversation.tokens <= planned.reserved_tokens
