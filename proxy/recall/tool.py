@@ -1,7 +1,7 @@
 """Gives a request the tool of recall, and its transcript what the tool has found.
 
-Law: the declaration is the first of the client's tools, always with the same bytes. A request without tools, or one
-that forces a call, does not get it. All other bytes stay.
+Law: the declaration is the first of the client's tools, always with the same bytes. A request that forces a call does
+not get it, nor one without tools unless that is wanted. All other bytes stay.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +24,19 @@ RECALL_TOOL = "recall_tool"
 _NAME = f'"{NAME}"'.encode()
 
 
-def declare(request: Request, count: CountTokens, find_begun: Callable[[str, bytes], Begun | None]) -> Request:
-    """The request with the tool; itself if it must not have it. Raises UndecodableError."""
+def declare(
+    request: Request,
+    count: CountTokens,
+    find_begun: Callable[[str, bytes], Begun | None],
+    *,
+    without_tools: bool = False,
+) -> Request:
+    """The request with the tool; itself if it must not have it. Raises UndecodableError.
+
+    without_tools: also if it has no other tools.
+    """
     codec = request.codec
-    body = _splice_tool(request)
+    body = _splice_tool(request, without_tools=without_tools)
     if body is request.body:
         return request
     left = codec.read(body, find_begun(codec.name, body))
@@ -35,16 +44,10 @@ def declare(request: Request, count: CountTokens, find_begun: Callable[[str, byt
     return request.reduce_to(left, (Decision(RECALL_TOOL, "the tool to search what was cut", 0, tokens, 0, 0),))
 
 
-def _splice_tool(request: Request) -> bytes:
+def _splice_tool(request: Request, *, without_tools: bool) -> bytes:
     codec, body = request.codec, request.body
     tools = next(iter(codec.list_tools(request)), None)
-    if (
-        not codec.recall_tool
-        or tools is None
-        or tools.raw[:1] != b"["
-        or tools.raw[1:].lstrip()[:1] in {b"]", b""}
-        or _NAME in tools.raw
-    ):
+    if not codec.recall_tool or tools is None or _NAME in tools.raw:
         return body
     transcript = find_transcript(request.beginning)
     try:
@@ -54,10 +57,15 @@ def _splice_tool(request: Request) -> bytes:
         place = find_member(body, tools.key, *([] if transcript is None else [transcript]))
     except (*DECODE_ERRORS, UndecodableError):
         return body
-    if place is None or body[place.start : place.stop] != tools.raw:
+    if place is None:
+        start = body.index(b"{") + 1
+        added = tools.key + b":[" + codec.recall_tool + b"],"
+        return splice(body, [(Span(start, start), added)]) if without_tools and not tools.raw else body
+    is_empty = tools.raw[1:].lstrip()[:1] in {b"]", b""}
+    if tools.raw[:1] != b"[" or body[place.start : place.stop] != tools.raw or (is_empty and not without_tools):
         return body
     start = place.start + 1
-    return splice(body, [(Span(start, start), codec.recall_tool + b",")])
+    return splice(body, [(Span(start, start), codec.recall_tool + (b"" if is_empty else b","))])
 
 
 def append(codec: Codec, body: bytes, elements: Sequence[bytes]) -> bytes:

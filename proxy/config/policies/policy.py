@@ -73,6 +73,7 @@ class PolicyConfig(ControlConfig):
     memory: MemoryConfig = inner()
     pin_instruction: bool = False
     recall: Literal["off", "tool", "inject"] = "off"
+    recall_without_tools: bool = False
     instruction_files: tuple[NameGlob, ...] = INSTRUCTION_FILES
     summary: SummaryConfig = inner()
     count: Literal["auto", "o200k_base", "cl100k_base", "heuristic"] = "auto"

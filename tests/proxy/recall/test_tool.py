@@ -35,6 +35,17 @@ def test_a_request_without_tools_stays(dialect, odd):
     assert declare(request, count, lambda _, __: None) is request
 
 
+@each_dialect
+def test_a_request_without_tools_gets_it_if_that_is_wanted(dialect):
+    """All other bytes stay. A forced call is never added to."""
+    for tools in ({}, {"tools": []}):
+        body = orjson.dumps({**dialect.write(TALK), **tools})
+        declared = declare(dialect.codec.read(body), count, lambda _, __: None, without_tools=True).body
+        if declared != body:  # Responses takes an empty list for none, and it stays
+            assert orjson.loads(declared) == {**orjson.loads(body), "tools": [orjson.loads(dialect.codec.recall_tool)]}
+        assert tools or declared != body
+
+
 def test_an_input_that_is_a_text_stays():
     """Nothing was cut from it, and answers to calls would find no place."""
     body = {"model": "m", "input": "hi", "tools": [{"type": "function", "name": "run", "parameters": {}}]}
