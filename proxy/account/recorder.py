@@ -51,7 +51,6 @@ class Recorder:
         self.observers: list[Observer] = [self._count, self._charge, self._write_lines]
         self._histograms = tuple(getattr(metrics, name) for name in _OBSERVED.values())
         self._log = log
-        self._debug, self._info, self._warn = log.debug, log.info, log.warning  # each costs a lazy logger some calls
         self._later = later
         self._ring: list[Outcome] = []
         self._guard = fail_open(self, "", "tell")
@@ -98,7 +97,7 @@ class Recorder:
 
     def record_arrival(self, request_id: str, method: str, path: str) -> None:
         """Log that a request has arrived, because its own log line may come much later."""
-        self._debug("request_begun", request_id=request_id, method=method, path=path)
+        self._log.debug("request_begun", request_id=request_id, method=method, path=path)
 
     def record_unlisted(self, upstream: str, reason: str) -> None:
         self._log.warning("models_unlisted", upstream=upstream, reason=reason)
@@ -131,7 +130,7 @@ class Recorder:
         with together:
             for outcome in outcomes:
                 failed = outcome.outcome == "broken" or outcome.status >= 500
-                (self._warn if failed else self._info)("request", **write_line(outcome))
+                (self._log.warning if failed else self._log.info)("request", **write_line(outcome))
                 if outcome.is_uncompacted:
                     self._tell_not_compacted(outcome)
 
