@@ -64,6 +64,8 @@ FILE_SUFFIX = "last known text"
 """Within a quotation, after the path of an instruction file: its whole text as it was last read or written."""
 NAMES_TITLE = "Exact names from the removed messages, likeliest needed first"
 """Within a quotation: the index of names, which may be copied as they are."""
+CORRECTIONS_TITLE = "User corrections and requests, oldest first"
+"""What the user corrected or ruled in the removed messages: the user's own sentences, perhaps shortened."""
 ECHOES_TITLE = "Lines from the removed messages about what follows"
 """Within a quotation: lines that share a rare word with the messages after the cut, and who wrote them."""
 

@@ -80,6 +80,11 @@ _NO_LABELS = compile_late(
     re.VERBOSE | re.IGNORECASE,
 )
 """Words that may precede any number, and so are not labels."""
+_OWNER = compile_late(r"(?<![\w/.@-])[A-Za-z]{2,20}(?:-[A-Za-z]{1,20}){1,3}(?![\w@/-]|\.\w)")
+"""A name without digits of several words, as in `billing-db`. One of a single word cannot be told from other words, and
+one with `_` may be the key of another number."""
+OWNER_CHARS = 48
+"""Maximum number of characters between a number and the name that owns it. Chosen: about eight words."""
 _LABELLED = compile_late(
     r"""(?<![\w/.-])([A-Za-z][A-Za-z_-]{1,23}+)["'`*]{0,2}[ \t]{0,2}(?:[:=\#]|is|was|no\.)?[ \t]{0,2}["'`*\#]{0,2}
     (?=[A-Za-z-]{0,40}\d)([A-Za-z0-9-]{5,64}+)(?![\w/-]|\.\w)""",
@@ -102,9 +107,39 @@ def find_names(text: str) -> frozenset[str]:
 
 
 def find_labels(text: str) -> dict[str, str]:
-    """Map each id and number in a text to the word before it, if there is one. The last occurrence counts."""
-    labels = ((label, number) for label, number in _LABELLED.findall(text) if not _NO_LABELS.fullmatch(label))
-    return {number: label for label, number in labels if len(number) >= MIN_NAME_CHARS}
+    """Map each id, number and mail address in a text to what it is of and what it is, as in `billing-db port`.
+
+    What it is of is the nearest name in the same sentence; what it is, the word before it. Each may be missing. The
+    last occurrence counts.
+    """
+    labels = {number: label for label, number in _LABELLED.findall(text) if not _NO_LABELS.fullmatch(label)}
+    found = {number: label for number, label in labels.items() if len(number) >= MIN_NAME_CHARS}
+    for sentence in _SENTENCE_END.split(text) if "-" in text else ():
+        owners = list(_OWNER.finditer(sentence)) if len(sentence) <= LINE_CHARS else []
+        for number in _find_anonymous(sentence) if owners else ():
+            label, owner = labels.get(number, ""), _find_nearest(owners, sentence, number)
+            if owner and owner != label:
+                found[number] = f"{owner} {label}".rstrip()
+    return found
+
+
+def _find_anonymous(sentence: str) -> Iterator[str]:
+    """The names in a sentence that do not show what they are of: ids, numbers and mail addresses."""
+    return (name for name in find_names(sentence) if "@" in name or find_kind(name) is Kind.NUMBER)
+
+
+def _find_nearest(owners: Sequence[re.Match[str]], sentence: str, number: str) -> str:
+    """The nearest owner before a number, else after it, with no other number between; empty if none is near."""
+    start = sentence.find(number)
+    stop = start + len(number)
+    near: list[tuple[bool, int, str]] = []
+    for owner in owners:
+        follows = owner.start() >= stop
+        between = sentence[stop : owner.start()] if follows else sentence[owner.end() : start]
+        is_apart = follows or owner.end() <= start
+        if is_apart and len(between) <= OWNER_CHARS and not any(map(str.isdigit, between)):
+            near.append((follows, len(between), owner[0]))
+    return min(near, default=(False, 0, ""))[2]
 
 
 def find_kind(name: str) -> Kind:

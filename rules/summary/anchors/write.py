@@ -3,9 +3,10 @@
 Laws: the text is a function of the messages that were there when the cut was made, of the cut, and of the policy. What
 is cached for the next request of the same transcript saves time and changes nothing else.
 
-The index has what is still running, errors, files, calls, related lines, and names by their form. It is never larger
-than its budget. All of it is in one quotation, with markers in it broken, so that tool output gains no authority here.
-Names in the tail or in verbatim messages are not repeated.
+The index has what is still running, errors, files, calls, related lines, and names by their form. It is
+never larger than its budget. All of it is in one quotation, with markers in it broken, so that tool output gains no
+authority here. Only the user's corrections stand before the quotation, as the user's words. Names in the tail or in
+verbatim messages are not repeated.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from trimtab.rules.conversation import CountTokens, Message, Role, count_leading
+from trimtab.rules.summary.anchors.corrections import find_corrections
 from trimtab.rules.summary.anchors.names import (
     READ_CHARS,
     Kind,
@@ -29,7 +31,7 @@ from trimtab.rules.summary.carried.list_calls import leave_out_lists
 from trimtab.rules.summary.carried.task_list import find_task_list, write_task_list
 from trimtab.rules.summary.digest.steps import find_open_errors, find_steps
 from trimtab.rules.summary.quoting import break_markers
-from trimtab.rules.text.markers import ECHOES_TITLE, NAMES_TITLE, QUOTE_END, QUOTE_START
+from trimtab.rules.text.markers import CORRECTIONS_TITLE, ECHOES_TITLE, NAMES_TITLE, QUOTE_END, QUOTE_START
 from trimtab.rules.window.state import Cut
 
 MIN_TOKENS = 80
@@ -40,8 +42,11 @@ DEEDS_SHARE = 0.2
 """Share of the budget for errors, files and calls. Chosen."""
 RUNNING_SHARE = 0.25
 """Share of the budget for what is still running. Chosen: it is rare, and its ids are nowhere else."""
+CORRECTIONS_SHARE = 0.05
+"""Share of the budget for the user's corrections. Chosen: the newest user messages are kept verbatim anyway."""
 ECHOES_SHARE = 0.3
-"""Share of the budget for lines that share rare words with the tail. Chosen."""
+"""Share of the budget for lines that share rare words with the tail. Measured on planted facts: with 0.12, half as many
+are found; needed identifiers rise by 0.1 points (docs/architecture/decisions.md)."""
 _SEPARATOR = ", "
 
 
@@ -70,21 +75,36 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
     if max_tokens < MIN_TOKENS or room <= 0:
         return ""
     told = _write_running(removed, int(room * RUNNING_SHARE), count)
+    corrections = ""
     if not removed.is_told:
+        corrections = _write_corrections(removed.messages, int(room * CORRECTIONS_SHARE), count)
         told += _write_deeds(removed.messages[-DEED_MESSAGES:], int(room * DEEDS_SHARE), count)
     told += _write_echoes(removed, int(room * ECHOES_SHARE), count)
-    room -= sum(count(f"> {line}\n") for line in told)
-    removed = replace(removed, present=removed.present | find_names("\n".join(told)))
+    room -= count(corrections) + sum(count(f"> {line}\n") for line in told)
+    removed = replace(removed, present=removed.present | find_names("\n".join((corrections, *told))))
     names = _rank(removed, most=max(room, 0))
     # The count of the whole text differs a little from the sum of its parts, so the first attempt may be too long.
     for _ in range(8):
         lines = [*told, *_write_names(names, room, count)]
         text = f"{QUOTE_START}\n> {NAMES_TITLE}\n" + "".join(f"> {break_markers(line)}\n" for line in lines) + QUOTE_END
+        text = corrections + text if lines else corrections.rstrip()
         excess = count(text) - max_tokens
         if excess <= 0 or not lines:
-            return text if lines and excess <= 0 else ""
+            return text if excess <= 0 else ""
         room -= excess
     return ""
+
+
+def _write_corrections(messages: Sequence[Message], room_tokens: int, count: CountTokens) -> str:
+    """As many of the user's newest corrections as there is room for, oldest first."""
+    room_tokens -= count(f"## {CORRECTIONS_TITLE}\n\n")
+    lines: list[str] = []
+    for line in find_corrections(messages):
+        room_tokens -= count(f"- {line}\n")
+        if room_tokens < 0:
+            break
+        lines.append(f"- {line}\n")
+    return f"## {CORRECTIONS_TITLE}\n{break_markers(''.join(reversed(lines)))}\n" if lines else ""
 
 
 def _write_echoes(removed: Removed, room_tokens: int, count: CountTokens) -> list[str]:
@@ -212,7 +232,7 @@ class Anchors:
         text = self._texts.get(place)
         if text is None:
             self._read(messages[: place.cut.made_at], spend)
-            spend(min(sum(one.chars for one in messages[: place.cut.at]), READ_CHARS))
+            spend(2 * min(sum(one.chars for one in messages[: place.cut.at]), READ_CHARS))
             text = self._texts[place] = self._write(place, count)
             while len(self._texts) > MAX_TEXTS:
                 del self._texts[next(iter(self._texts))]

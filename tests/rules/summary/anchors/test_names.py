@@ -153,6 +153,25 @@ def test_a_number_has_the_word_before_it_as_label() -> None:
     assert find_labels("order 12345, invoice 12345") == {"12345": "invoice"}
 
 
+@pytest.mark.parametrize(
+    ("said", "labels"),
+    [
+        ("In production billing-db listens on port 22165.", {"22165": "billing-db port"}),
+        ("If billing-db fails, a.haas@corp.example is on call.", {"a.haas@corp.example": "billing-db"}),
+        ("Der Vertrag von rund-brief endet am 2031-05-04; siehe order-desk.", {"2031-05-04": "rund-brief am"}),
+        ("The mail-relay has port 25252, the web-front 8080808.", {"25252": "mail-relay port", "8080808": "web-front"}),
+        ("The mail-relay is old. Port 25252 is free.", {"25252": "Port"}),
+        ("ticket-desk-7f2 has 31337 of /srv/mail-relay/a.toml", {}),
+    ],
+)
+def test_a_number_is_kept_with_the_name_that_it_is_of(said: str, labels: dict[str, str]) -> None:
+    """The nearest one before it in the sentence, else after it, with no other number between the two.
+
+    A part of a longer name does not count.
+    """
+    assert find_labels(said) == labels
+
+
 HOSTILE = (
     "a", "1", "_", "-", ".", "/", "@", "~", "#", "\\",
     "a_", "a-", "a.", "a@", "aA", "Aa", "a1", "1.", "-1", "_1",
