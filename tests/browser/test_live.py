@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import expect
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-STATUS = "[role=status]"
+STATUS = "#live"
 MAX_TABS = 80
 
 

@@ -144,7 +144,7 @@ async def test_the_numbers_are_those_of_the_api_the_metrics_and_the_upstream(ope
         root = str(URL(url).with_path("/trimtab/"))
         tab = await open_tab(root)
         page = await tab.visit(wait="div.empty")
-        await expect(page.locator("[role=status]")).to_have_text("Live")
+        await expect(page.locator("#live")).to_have_text("Live")
         number = await send_session(url)
         await expect(page.locator("data[data-name=answered]")).to_have_attribute("value", str(number))
         await expect(page.locator("data[data-name=in_flight]")).to_have_attribute("value", "0")
@@ -224,7 +224,7 @@ async def test_all_of_it_works_below_a_path(open_tab, tmp_path) -> None:
             tab = await open_tab(f"http://127.0.0.1:{port}/tools/llm/trimtab/")
             page = await tab.visit(wait="div.empty")
             assert f"http://127.0.0.1:{port}/tools/llm/v1" in await page.inner_text("main")
-            await expect(page.locator("[role=status]")).to_have_text("Live")
+            await expect(page.locator("#live")).to_have_text("Live")
 
             number = await send_session(f"http://127.0.0.1:{port}/tools/llm/v1", every=12)
 
@@ -246,7 +246,7 @@ async def test_with_a_token_the_browser_asks_once(open_tab) -> None:
         root = str(URL(url).with_path("/trimtab/"))
         tab = await open_tab(root, http_credentials={"username": "me", "password": "planted-token"})
         page = await tab.visit(wait="div.empty")
-        await expect(page.locator("[role=status]")).to_have_text("Live")
+        await expect(page.locator("#live")).to_have_text("Live")
 
         stranger = await open_tab(root, is_polite=False)
         with pytest.raises(Error, match="ERR_INVALID_AUTH_CREDENTIALS"):

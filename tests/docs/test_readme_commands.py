@@ -24,7 +24,7 @@ from trimtab.proxy.config.schema import Config
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-CLONE = ("pyproject.toml", "README.md", "LICENSE", "proxy", "rules")
+CLONE = ("pyproject.toml", "README.md", "LICENSE", "src")
 """The files and folders from which the wheel is built."""
 CLIENT = """
 import openai
@@ -117,7 +117,7 @@ def link_packages(folder: Path) -> Path:
     folder.mkdir()
     for packages in (Path(entry) for entry in sys.path if entry.endswith("-packages")):
         for entry in packages.iterdir():
-            is_ours = entry.name in {"proxy", "rules", "bench"} or entry.name.startswith(("trimtab-", "__editable__"))
+            is_ours = entry.name in {"trimtab", "bench"} or entry.name.startswith(("trimtab-", "__editable__"))
             if not is_ours and not (folder / entry.name).exists():
                 (folder / entry.name).symlink_to(entry)
     return folder
