@@ -38,7 +38,7 @@ async def take(folder: Path) -> None:
             await page.clock.set_fixed_time(NOON * 1000)
             await page.goto(stub.url + route)
             await page.wait_for_selector("main section")
-            await page.wait_for_selector("[role=status]:text-is('Live')")
+            await page.wait_for_selector("#live:text-is('Live')")
             if name == "request":
                 await page.locator("details.change summary", has_text="read_file").click()
                 await page.locator("section", has=page.locator("h2:text-is('Decisions')")).evaluate(
