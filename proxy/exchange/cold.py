@@ -101,6 +101,7 @@ async def heed_cold_cache(
     previous = plan.hashes[find_previous(plan.conversation.messages)]
     if not plan.window.is_long:  # it has no cold cut, and gets none
         return _note_silence(call, cold_cuts.clock(), cold_cuts.recall_time(session, previous)), planned
+    await cold_cuts.wishes.refresh()
     known = await cold_cuts.read(session, is_followed=cold_cuts.recall_time(session, previous) is not None)
     call = structs.replace(call, cold={**call.cold, **known})
     if find_cold(plan.hashes, call.cold) != plan.cold:

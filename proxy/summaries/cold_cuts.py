@@ -82,7 +82,6 @@ class ColdCuts:
 
         is_followed: this process has served the session's previous request. Then nobody else can have made a cut since.
         """
-        await self.wishes.refresh()
         key = session.tenant, session.model, session.anchor
         known = self._known.get(key)
         if known is None:
