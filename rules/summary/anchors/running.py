@@ -113,40 +113,11 @@ _JOB = compile_late(r"^\[\d{1,3}\] (\d{2,10})$", re.MULTILINE)
 _CONTAINER = compile_late(r"^([0-9a-f]{12})[0-9a-f]{52}$", re.MULTILINE)
 _NAME_PARTS = compile_late(r"[A-Z]?[a-z]+|[A-Z]+")
 _AGENTS = frozenset({"task", "agent", "subagent", "delegate", "spawn"})
-_NO_AGENTS = frozenset(
-    [
-        "create",
-        "get",
-        "list",
-        "update",
-        "tracker",
-        "output",
-        "stop",
-        "progress",
-        "run",
-        "complete",
-        "add",
-        "status",
-        "finish",
-        "done",
-        "edit",
-        "delete",
-        "remove",
-        "set",
-        "mark",
-        "read",
-        "wait",
-        "send",
-        "input",
-        "resume",
-        "close",
-        "result",
-        "results",
-        "check",
-        "view",
-        "show",
-    ]
-)
+_NO_AGENTS = frozenset({
+    "create", "get", "list", "update", "tracker", "output", "stop", "progress", "run", "complete", "add", "status",
+    "finish", "done", "edit", "delete", "remove", "set", "mark", "read", "wait", "send", "input", "resume", "close",
+    "result", "results", "check", "view", "show",
+})  # fmt: skip
 """If a tool's name has one of these beside a word such as `task`, the tool manages a task list or a task that was
 started before. It does not start a sub-agent."""
 

@@ -229,19 +229,8 @@ LARGEST_NUMBER = 10**18
 """A larger number is not the id of an item. Chosen: it bounds the text of the id."""
 
 _LABELS = (
-    "content",
-    "subject",
-    "title",
-    "step",
-    "task",
-    "text",
-    "name",
-    "todo",
-    "item",
-    "label",
-    "goal",
-    "description",
-)
+    "content", "subject", "title", "step", "task", "text", "name", "todo", "item", "label", "goal", "description",
+)  # fmt: skip
 """Members that may hold an item's label, best first. Source: the tools of Claude Code, Codex, opencode, Kimi CLI,
 Gemini CLI, Qwen Code, OpenHands, Copilot, Augment and LangChain (November 2026)."""
 _STATUSES = ("status", "state")

@@ -31,57 +31,13 @@ _TOKEN = compile_late(
 _ENDS = ".:*_-'"
 _EXACT = compile_late(r"\d|\w[_/@\\=]\w|[a-z][A-Z]|\w\.\w|[a-z]{2}-[a-z]{2,20}-[a-z]{2}")
 _QUOTED = compile_late(r"`[^`]{1,80}`|[\"“„«][^\"“”»]{2,60}[\"”“»]|「[^」]{1,40}」|《[^》]{1,40}》|“[^”]{1,40}”")
-_DECIDES = frozenset(
-    [
-        "decide",
-        "decided",
-        "decides",
-        "decision",
-        "agreed",
-        "chose",
-        "chosen",
-        "choose",
-        "instead",
-        "because",
-        "must",
-        "never",
-        "always",
-        "prefer",
-        "prefers",
-        "preferred",
-        "don't",
-        "responsible",
-        "renamed",
-        "caused",
-        "fixed",
-        "allergic",
-        "entschieden",
-        "beschlossen",
-        "anstatt",
-        "weil",
-        "muss",
-        "müssen",
-        "nie",
-        "niemals",
-        "immer",
-        "lieber",
-        "zuständig",
-        "décidé",
-        "toujours",
-        "jamais",
-        "parce",
-        "siempre",
-        "nunca",
-        "porque",
-        "sempre",
-        "perché",
-        "решил",
-        "решили",
-        "всегда",
-        "никогда",
-        "потому",
-    ]
-)
+_DECIDES = frozenset({
+    "decide", "decided", "decides", "decision", "agreed", "chose", "chosen", "choose", "instead", "because", "must",
+    "never", "always", "prefer", "prefers", "preferred", "don't", "responsible", "renamed", "caused", "fixed",
+    "allergic", "entschieden", "beschlossen", "anstatt", "weil", "muss", "müssen", "nie", "niemals", "immer",
+    "lieber", "zuständig", "décidé", "toujours", "jamais", "parce", "siempre", "nunca", "porque", "sempre",
+    "perché", "решил", "решили", "всегда", "никогда", "потому",
+})  # fmt: skip
 _DECIDES_DENSE = compile_late("决定|決定|必须|必須|不要|总是|总要|因为|因為|改到|负责|負責|喜欢|結論|決め")
 """Words of decisions, rules and preferences; the second pattern has those of scripts without spaces."""
 DECISION_WEIGHT, QUOTED_WEIGHT = 0.35, 0.3

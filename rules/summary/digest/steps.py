@@ -69,27 +69,10 @@ _DEEDS = {
     **dict.fromkeys(("create", "write", "save", "touch", "tee", "mkdir"), Deed.WRITTEN),
     **dict.fromkeys(("read", "view", "cat", "open", "show", "head", "tail", "less", "nl", "sed", "grep"), Deed.READ),
 }
-_READERS = frozenset(
-    (
-        "cat",
-        "cd",
-        "cut",
-        "diff",
-        "find",
-        "grep",
-        "head",
-        "less",
-        "ls",
-        "nl",
-        "pwd",
-        "rg",
-        "sed",
-        "sort",
-        "tail",
-        "tree",
-        "wc",
-    )
-)
+_READERS = frozenset({
+    "cat", "cd", "cut", "diff", "find", "grep", "head", "less", "ls", "nl", "pwd", "rg", "sed", "sort", "tail",
+    "tree", "wc",
+})  # fmt: skip
 """Commands that only read."""
 
 
