@@ -39,15 +39,15 @@ class Price(NamedTuple):
 
 
 LIMITS = {
-    "small": Price(66, 188, 1060),
-    "small, responses": Price(69, 196, 1190),
-    "small, messages": Price(69, 196, 1110),
-    "known": Price(69, 222, 1770),
-    "known, responses": Price(72, 234, 1850),
-    "known, messages": Price(72, 233, 1830),
-    "cut": Price(107, 442, 2410),
-    "stream": Price(70, 290, 2180),
-    "chunk": Price(0, 3, 42),
+    "small": Price(67, 197, 1090),
+    "small, responses": Price(70, 205, 1220),
+    "small, messages": Price(71, 205, 1140),
+    "known": Price(70, 231, 1820),
+    "known, responses": Price(73, 243, 1890),
+    "known, messages": Price(74, 242, 1860),
+    "cut": Price(110, 450, 2540),
+    "stream": Price(71, 299, 2210),
+    "chunk": Price(0, 4, 44),
 }
 """small: 8 known messages that need nothing. known: 404 KB that need nothing, and were sent before. cut: two new
 messages behind a standing cut. stream: `small`, answered in 20 chunks. chunk: a further one of these."""
