@@ -1,9 +1,9 @@
 """Find what was done: files with what was done to each, other calls with how they ended, and errors still open.
 
 Laws: a function of the calls, and of how their results begin and end. What is uncertain is left out. Linear in the
-calls; only the beginning of arguments is read. An error is resolved if the same call succeeded later, or if a file that
-it names was changed later and the error did not come again. Text that a tool only read from a file is not an error.
-Only the end of each result is read for errors.
+calls; only the beginning of arguments is read. An error is resolved if the same call succeeded later or reported other
+errors, or if a file that it names was changed later and the error did not come again. Text that a tool only read
+from a file is not an error. Only the end of each result is read for errors.
 """
 
 import re
@@ -299,7 +299,7 @@ def _note_result(errors: dict[str, _Error], call: ToolCall | None, result: Messa
     # A change that itself failed has resolved nothing.
     for error in errors.values() if failed and call is not None else ():
         error.mended_by = None if error.mended_by is call else error.mended_by
-    if key is not None and not failed and not lines:
+    if key is not None and (lines or not failed):  # what the same call reported before is out of date
         for line in [line for line, error in errors.items() if error.call == key]:
             del errors[line]
     for line in lines:

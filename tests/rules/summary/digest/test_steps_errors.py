@@ -27,6 +27,14 @@ def test_an_error_is_open_until_the_same_call_goes_well() -> None:
     assert find_open_errors((*BROKEN, *run(2, "make", "all well"))) == ()
 
 
+def test_of_each_call_the_last_errors_are_open() -> None:
+    """What it reported before is out of date; what another call reported is not."""
+    other = run(2, "lint", "Error: c.py is too long")
+    again = run(3, "make", "src/b.py:9: NameError: x")
+    assert find_open_errors((*BROKEN, *other, *again)) == ("Error: c.py is too long", "src/b.py:9: NameError: x")
+    assert find_open_errors((*BROKEN, *again, *BROKEN)) == ("src/a.py:3: TypeError: no",)
+
+
 def test_an_edit_of_the_file_resolves_an_error_that_does_not_come_again() -> None:
     """An error that comes again is open again."""
     assert find_open_errors((*BROKEN, edit("src/a.py"))) == ()
