@@ -114,6 +114,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         " whole text comes next, as it was last read or written.",
         "NAMES_TITLE": "The heading of the [index of exact names](../explanation/what-is-carried-over.md) within a"
         " quotation. The names may be copied as they are.",
+        "CORRECTIONS_TITLE": "The heading of what the user corrected or asked for in the removed messages. It stands"
+        " behind a model's note, before the index of exact names.",
         "ECHOES_TITLE": "The heading, within a quotation, of lines that share a rare word with the messages after the"
         " cut. Each line says who wrote it.",
     },

@@ -38,6 +38,8 @@ ALLOWED = {
     ("proxy/account/outcome.py", "max_tokens"): "a figure of our own: the limit that a request sets",
     ("proxy/account/previous_request.py", "messages"): "a field of our own: how many messages the previous request had",
     ("proxy/exchange/tell.py", "max_tokens"): "the same figure",
+    ("proxy/exchange/for_caller.py", "content"): "a contract of LiteLLM's, which has messages in this form only",
+    ("proxy/recall/tool.py", "tool_choice"): "all dialects have it under this name",
     ("proxy/exchange/for_caller.py", "messages"): "what a caller sends is known by it; and a figure of our own",
     ("proxy/exchange/attempt.py", "refusal"): "a field of our own: what the upstream refused",
     ("proxy/exchange/tell.py", "messages"): "a field of our own event: how many messages the client sent",
