@@ -81,6 +81,7 @@ def count_message(
 
 
 def finish_message(message: Message, count: CountTokens) -> Message:
+    """The message as one that a rule has changed: with its tokens and its digest as its texts are now."""
     return replace(message, edited=True, tokens=count_message(message, count), digest=digest_message(message))
 
 

@@ -149,7 +149,7 @@ def test_the_picture_is_drawn_where_it_is_wanted(tmp_path: Path, monkeypatch: py
     """Of what was replayed. How it looks needs an extra: test_picture.py."""
     drawn: list[tuple[int, Path]] = []
     monkeypatch.setattr(
-        "trimtab.proxy.cli.records.picture.draw", lambda series, path: drawn.append((len(series.points), path))
+        "trimtab.proxy.cli.records.replay.draw", lambda series, path: drawn.append((len(series.points), path))
     )
     result = run_trimtab("replay", _write_bodies(tmp_path), "--plot", tmp_path / "a.svg")
     assert result.exit_code == 0
