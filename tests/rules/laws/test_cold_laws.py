@@ -111,7 +111,7 @@ def test_a_cut_that_asks_is_the_same_cut_if_its_summary_costs_little() -> None:
 
 
 def test_if_reading_the_cache_saves_nothing_a_cold_cache_means_nothing() -> None:
-    """The same for the strategy that forbids cuts. Where they are allowed, a cut that was asked for is made all the same."""
+    """The same for the strategy that forbids cuts. Where they are allowed, a cut that was asked for is made."""
     same = replace(PRICED, prices=Prices(1.0, 1.0, 4.0))
     refuses = replace(PRICED, overflow_strategy=OverflowStrategy.ERROR)
     for policy in (same, refuses):
