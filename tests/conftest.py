@@ -139,7 +139,9 @@ async def start_proxy(upstream: FakeUpstream, compactors: Compactors, log: ListL
                 "prices={}",  # as of an upstream that charges for tokens, although it is local
             )
             config = load_config(settings=(*base, *settings), environment={})
-            return await stack.enter_async_context(run_proxy(config, log, compactors, codecs=codecs))
+            proxy = await stack.enter_async_context(run_proxy(config, log, compactors, codecs=codecs))
+            log.fill.append(proxy.services.recorder.drain)
+            return proxy
 
         yield start
 

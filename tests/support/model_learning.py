@@ -27,14 +27,25 @@ def report(counted_tokens: int, reported_tokens: int) -> Report:
 
 
 class ListLog:
-    """A log that keeps its lines for tests, except debug lines."""
+    """A log that keeps its lines for tests, except debug lines.
+
+    fill: called before the lines are read, so that what waits to be told is among them.
+    """
 
     def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
+        self.fill: list[Callable[[], None]] = []
         self.warned: list[str] = []
+        self._lines: list[dict[str, Any]] = []
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """All lines so far."""
+        for tell in self.fill:
+            tell()
+        return self._lines
 
     def _add(self, event: str, **fields: Any) -> None:
-        self.lines.append({"event": event, **fields})
+        self._lines.append({"event": event, **fields})
 
     def warning(self, event: str, **fields: Any) -> None:
         """Keep a line, and its event in `warned`."""

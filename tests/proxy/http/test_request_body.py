@@ -6,7 +6,7 @@ import zlib
 
 import orjson
 import pytest
-from support.client import CHAT, post
+from support.client import CHAT, post, wait_until
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -75,6 +75,7 @@ async def test_what_cannot_be_read_is_passed_on(body, coding, outcome, *, client
     assert response.status == 200
     sent = upstream.requests[0]
     assert (sent.body, sent.header("content-encoding")) == (body, [coding])
+    await wait_until(lambda: log.lines)  # a request is told a little after its answer
     assert log.lines[-1]["outcome"] == outcome
 
 

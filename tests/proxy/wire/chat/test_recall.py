@@ -54,6 +54,19 @@ def test_the_clients_calls_are_numbered_without_ours() -> None:
     assert said.own == ("c1",)
 
 
+def test_a_whole_answer_loses_our_calls_only() -> None:
+    """With none of its own left, it has neither a list of calls nor ends with one."""
+    for own, finish in ((["run"], "tool_calls"), ([], "stop")):
+        calls = [{"id": name, "function": {"name": name, "arguments": "{}"}} for name in (NAME, *own)]
+        message = {"role": "assistant", "content": "Wait.", "tool_calls": calls}
+        answer = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
+        said = ChatSifter().sift_body(answer)
+        assert said is not None
+        assert said.own == tuple(own)
+        assert [one["id"] for one in message.get("tool_calls", ())] == own
+        assert ("tool_calls" in message, answer["choices"][0]["finish_reason"]) == (bool(own), finish)
+
+
 def test_a_call_without_an_id_gets_one() -> None:
     """Some servers leave it out."""
     sifter = ChatSifter()
