@@ -139,8 +139,8 @@ async def _declare_recall(services: Services, call: Call) -> Call:
     return structs.replace(call, request=await services.workers.run(call.lane, work, size_bytes=size_bytes))
 
 
-def _find_recalled(services: Services, tenant: str, call_id: str) -> str | None:
-    return services.recalled.get((tenant, call_id))
+def _find_recalled(services: Services, tenant: str, before: bytes, call_id: str) -> str | None:
+    return services.recalled.get((tenant, before, call_id))
 
 
 async def _find_unpaired(

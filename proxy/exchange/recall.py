@@ -138,14 +138,24 @@ class Talk:
         return response, None
 
     async def _sift(self, answer: aiohttp.ClientResponse, held: bytes, tap: SafeTap | None) -> Round | None:
+        """Pass a stream on without our calls. After a fault of ours, the rest of it passes as it is."""
+        guard = fail_open(self._services.recorder, self._ready.arrival.request_id, "recall")
         async for chunk in _read(answer, held):
             if tap is not None:
                 tap.feed(chunk, time.monotonic())
-            size = self._sifter.weigh(chunk)
-            feed = partial(self._sifter.feed, chunk)
-            if passed := await self._run(feed, size) if size > INLINE_BYTES else feed():
+            passed, is_read = self._sifter.held + chunk, False
+            with guard:
+                size = self._sifter.weigh(chunk)
+                feed = partial(self._sifter.feed, chunk)
+                passed = await self._run(feed, size) if size > INLINE_BYTES else feed()
+                is_read = True
+            if not is_read:
+                self._sifter.go_blind()
+            if passed:
                 await self._ready.reply.write(passed)
-        left, said = self._sifter.end()
+        left, said = self._sifter.held, None
+        with guard:
+            left, said = self._sifter.end()
         if left:
             await self._ready.reply.write(left)
         return said
@@ -157,7 +167,7 @@ class Talk:
         is_read = is_whole and (_NAME in body or self._rounds)
         decoded = await self._run(partial(try_decode, body), len(body)) if is_read else None
         said = self._sifter.sift_body(decoded) if isinstance(decoded, dict) else None
-        if said is None and not self._rounds:
+        if not isinstance(decoded, dict) or (said is None and not self._rounds):
             return await self._relay(answer, body, tap), None
         self._sifter.rounds += 1
         is_over = await self._is_over(said)
@@ -179,7 +189,8 @@ class Talk:
         if said.own:
             texts = zip(said.asked, await self._find(said), strict=True)
             found = "\n".join(f"[trimtab: {NAME}({asked.query!r:.200}) found:]\n{text}" for asked, text in texts)
-            self._services.recalled[self._ready.arrival.tenant.id, said.own[-1]] = found
+            before = self._attempt.chosen.planned.plan.hashes[-1]
+            self._services.recalled[self._ready.arrival.tenant.id, before, said.own[-1]] = found
         return bool(said.own)
 
     async def _write_next(self, said: Round) -> Prepared:
@@ -192,7 +203,9 @@ class Talk:
 
     async def _find(self, said: Round) -> list[str]:
         most = min(MAX_TOKENS, int(ROOM_SHARE * self._left) // max(min(len(said.asked), MAX_CALLS), 1))
-        texts = await self._run(partial(self._find_all, said.asked, most), self._size)
+        texts = [TOO_MANY] * len(said.asked)
+        with fail_open(self._services.recorder, self._ready.arrival.request_id, "recall"):  # also of a busy lane
+            texts = await self._run(partial(self._find_all, said.asked, most), self._size)
         self._left -= sum(map(self._compactor.count, texts)) + sum(map(len, said.elements)) // 4
         return texts
 

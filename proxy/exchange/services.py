@@ -43,7 +43,7 @@ def make_changed_sessions() -> BytesLRU[tuple[str, str, bytes], bool]:
     return BytesLRU(CHANGED_BYTES, lambda key, _: sum(map(len, key)))
 
 
-def make_recalled() -> BytesLRU[tuple[str, str], str]:
+def make_recalled() -> BytesLRU[tuple[str, bytes, str], str]:
     """A memory of nothing found."""
     return BytesLRU(RECALLED_BYTES, lambda key, text: sum(map(len, key)) + 2 * len(text))
 
@@ -118,7 +118,8 @@ class Services:
     """The objects that serve requests; one set for each process.
 
     changed_sessions: those whose upstream has refused thinking that was written behind other messages.
-    recalled: what was found for a model's calls beside the client's own, by tenant and the id of the client's call.
+    recalled: what was found for a model's calls beside the client's own, by tenant, hash of the prompt, and id of the
+        client's last call.
     codecs: by the ending of their paths. past: what the dashboard shows; empty while it is off.
     recordings: None if requests are not recorded.
     pages_in_flight: how many of our own pages are being made or read, by their readers.
@@ -144,7 +145,7 @@ class Services:
     workers: Workers = field(default_factory=Workers)
     refused_additions: Refusals[Addition] = field(default_factory=Refusals)
     changed_sessions: BytesLRU[tuple[str, str, bytes], bool] = field(default_factory=make_changed_sessions)
-    recalled: BytesLRU[tuple[str, str], str] = field(default_factory=make_recalled)
+    recalled: BytesLRU[tuple[str, bytes, str], str] = field(default_factory=make_recalled)
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
     past: History = field(default_factory=History)
     recordings: Recordings | None = None

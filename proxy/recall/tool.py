@@ -76,14 +76,23 @@ def append(codec: Codec, body: bytes, elements: Sequence[bytes]) -> bytes:
     return splice(body, [(Span(end, end), comma + b",".join(elements))])
 
 
-def add_answers(plan: Plan, find: Callable[[str], str | None], count: CountTokens) -> Plan:
+def add_answers(plan: Plan, find: Callable[[bytes, str], str | None], count: CountTokens) -> Plan:
     """The plan with what was found, each behind the result of the call that the model made beside ours.
 
-    find: what was found, by the id of that call; None for nothing.
+    Of more than fits, the newest. find: what was found, by the hash of what the model had answered (call ids repeat in
+    other sessions, with some models in each turn), and by the id of that call; None for nothing.
     """
     pins: list[Pin] = []
-    for at, message in enumerate(plan.conversation.messages):
-        line = find(message.answers) if message.role is Role.TOOL and message.answers and message.texts else None
-        if line is not None:
-            pins.append(Pin(at, line, count(f"\n{line}")))
+    left_tokens, asked = plan.fitting - plan.reserved_tokens, len(plan.conversation.messages)
+    for at in range(asked - 1, -1, -1):
+        message = plan.conversation.messages[at]
+        if message.role is not Role.TOOL or not message.answers or not message.texts:
+            continue
+        asked = min(asked, at)
+        while asked and plan.conversation.messages[asked].role is not Role.ASSISTANT:
+            asked -= 1
+        line = find(plan.hashes[asked], message.answers)
+        if line is not None and (tokens := count(f"\n{line}")) <= left_tokens:
+            left_tokens -= tokens
+            pins.insert(0, Pin(at, line, tokens))
     return replace(plan, recalled=(*plan.recalled, *pins), is_empty=False) if pins else plan

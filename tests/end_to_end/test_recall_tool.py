@@ -120,14 +120,15 @@ async def test_calls_beside_the_clients_own(dialect, stream, client, upstream, s
     """The client gets its own; what ours found stands behind the result of the client's, now and later."""
     proxy = await start_proxy(*TOOL)
     script(upstream, dialect, Turn("", (Call("run", {"n": 1}), ASK, Call("run", {"n": 2}))), FOUND)
-    answer = await ask(client, proxy, dialect, write(dialect, [*make_talk(), QUESTION], stream=stream))
+    session = [*make_talk(), QUESTION]
+    answer = await ask(client, proxy, dialect, write(dialect, session, stream=stream))
     assert not calls_recall(dialect, answer)
     assert len(upstream.chats) == 1
     ids = find_ids(answer, stream=stream)
     assert len(ids) == 2
     calls = [{"id": one, "type": "function", "function": {"name": "run", "arguments": "{}"}} for one in ids]
     results = [{"role": "tool", "tool_call_id": one, "content": f"ran {one}"} for one in ids]
-    talk = [*make_talk(), QUESTION, {"role": "assistant", "content": None, "tool_calls": calls}, *results]
+    talk = [*session, {"role": "assistant", "content": None, "tool_calls": calls}, *results]
     for more in ([], step(99, "ok")):
         await ask(client, proxy, dialect, write(dialect, [*talk, *more], stream=stream))
         told = dialect.read_results(upstream.chats[-1].json)
@@ -261,6 +262,31 @@ async def test_a_round_that_breaks_off_never_looks_complete(client, upstream, st
     with pytest.raises(aiohttp.ClientError):
         await ask(client, proxy, CHAT, write(CHAT, [*make_talk(), QUESTION], stream=True))
     await wait_until(lambda: any(line.get("outcome") == "broken" for line in log.lines))
+
+
+async def test_a_whole_round_that_is_no_answer_passes_as_it_is(client, upstream, start_proxy):
+    async def answer_oddly(_: Any) -> Any:
+        return web.Response(body=b"[1]", content_type="application/json")
+
+    proxy = await start_proxy(*TOOL)
+    script(upstream, CHAT, Turn("", (ASK,)), FOUND)
+    interrupt(upstream, answer_oddly)
+    assert await ask(client, proxy, CHAT, write(CHAT, [*make_talk(), QUESTION], stream=False)) == b"[1]"
+
+
+async def test_a_stream_that_is_not_understood_passes_as_it_is(client, upstream, start_proxy, log):
+    """The fault is counted, and the client has every byte."""
+    odd = {"index": [1], "id": "c", "function": {"name": "trimtab_recall", "arguments": "{}"}}
+    pieces = [{"choices": [{"index": 0, "delta": {"tool_calls": [odd]}}]}, {"choices": [{"index": 0, "delta": {}}]}]
+    body = b"".join(b"data: " + orjson.dumps(piece) + b"\n\n" for piece in pieces)
+
+    async def answer(_recorded: Any, _request: Any) -> Any:
+        return web.Response(body=body, content_type="text/event-stream")
+
+    upstream.answer = answer
+    proxy = await start_proxy(*TOOL)
+    assert await ask(client, proxy, CHAT, write(CHAT, [*make_talk(), QUESTION], stream=True)) == body
+    assert [line["phase"] for line in log.lines if line["event"] == "fail_open"] == ["recall"]
 
 
 async def test_a_client_that_leaves_ends_the_round(client, upstream, start_proxy):

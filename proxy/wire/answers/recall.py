@@ -130,9 +130,18 @@ class Sifter:
         self._bytes += len(ready)
         if len(self._rest) > MAX_EVENT_BYTES or self._bytes > MAX_ROUND_BYTES:
             ready = self._held_raw + ready + self._rest
-            self._rest, self._held_raw, self._is_blind = b"", b"", True
+            self.go_blind()
             return ready
         return self._take(ready) if ready else b""
+
+    @property
+    def held(self) -> bytes:
+        """What the client has not got yet of the bytes so far."""
+        return self._held_raw + self._rest
+
+    def go_blind(self) -> None:
+        """The rest of the answer passes unread."""
+        self._rest, self._held_raw, self._is_blind = b"", b"", True
 
     def end(self) -> tuple[bytes, Round | None]:
         """The stream has ended: what is left for the client, and what was answered. Then the next round may begin."""

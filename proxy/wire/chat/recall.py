@@ -3,7 +3,7 @@
 Law: the client's own calls keep their ids and their order; their indexes are counted without ours.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,17 @@ def _name(call: Any) -> object:
 
 def _find_choice(event: dict[str, Any]) -> dict[str, Any]:
     choices = event.get("choices")
-    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    return choice if isinstance(choice, dict) and not choice.get("index") else {}
+
+
+class _Open(NamedTuple):
+    """The last call with an index. number: that which the client gets. ours: None for a call of the client's own."""
+
+    id: object
+    name: object
+    number: int
+    ours: dict[str, Any] | None = None
 
 
 class ChatSifter(Sifter):
@@ -31,8 +41,9 @@ class ChatSifter(Sifter):
 
     def begin(self) -> None:
         self._said = dict.fromkeys(_SAID, "")
-        self._ours: dict[int, dict[str, Any]] = {}
-        self._own: dict[int, str] = {}
+        self._ours: list[dict[str, Any]] = []
+        self._own: list[str] = []
+        self._open: dict[Any, _Open] = {}
         self._is_over = False
         self._id = getattr(self, "_id", None)
 
@@ -79,22 +90,27 @@ class ChatSifter(Sifter):
     def _is_ours(self, call: Any) -> bool:
         if not isinstance(call, dict):
             return False
-        at, function = call.get("index", 0), call.get("function")
+        at, call_id, name, function = call.get("index"), call.get("id"), _name(call), call.get("function")
         arguments = function.get("arguments") if isinstance(function, dict) else None
-        if _name(call) == NAME and at not in self._ours:
-            self._ours[at] = {key: value for key, value in call.items() if key != "index"}
-            self._ours[at]["function"] = {"name": NAME, "arguments": arguments or ""}
-            return True
-        if at in self._ours:
-            self._ours[at]["function"]["arguments"] += arguments or ""
-            return True
-        self._own.setdefault(at, str(call.get("id") or ""))
-        call["index"] = list(self._own).index(at)
-        return False
+        known = self._open.get(at)
+        # Some servers send whole calls, all with the index 0 or none; others repeat id and name in each piece.
+        if known is None or (call_id and call_id != known.id) or (name and name != known.name):
+            known = self._open[at] = _Open(call_id, name, len(self._own))
+            if name == NAME:
+                self._ours.append({key: value for key, value in call.items() if key != "index"})
+                self._ours[-1]["function"] = {"name": NAME, "arguments": ""}
+                known = self._open[at] = known._replace(ours=self._ours[-1])
+            else:
+                self._own.append(str(call_id or ""))
+        if known.ours is None:
+            call["index"] = known.number
+            return False
+        known.ours["function"]["arguments"] += arguments or ""
+        return True
 
     def finish_round(self) -> Round | None:
         said = {key: text for key, text in self._said.items() if text}
-        return _make_round(said, list(self._ours.values()), tuple(self._own.values()))
+        return _make_round(said, self._ours, tuple(self._own))
 
     def sift_body(self, answer: dict[str, Any]) -> Round | None:
         choice = _find_choice(answer)

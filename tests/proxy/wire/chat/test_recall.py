@@ -1,6 +1,7 @@
 """Our calls in chat completions."""
 
 import orjson
+import pytest
 
 from trimtab.proxy.wire.answers.recall import NAME
 from trimtab.proxy.wire.chat.recall import ChatSifter
@@ -52,6 +53,30 @@ def test_the_clients_calls_are_numbered_without_ours() -> None:
     said = sifter.end()[1]
     assert said is not None
     assert said.own == ("c1",)
+
+
+@pytest.mark.parametrize("index", [{}, {"index": 0}])
+def test_whole_calls_with_one_index_stay_apart(index: dict) -> None:
+    """Some servers send them so. A piece without id and name continues the last one."""
+    sifter = ChatSifter()
+    calls = [
+        {"id": f"c{at}", "function": {"name": name, "arguments": "{"}} for at, name in enumerate((NAME, "run", NAME))
+    ]
+    passed = b"".join(sifter.feed(event(call | index)) for call in calls)
+    passed += sifter.feed(event({"function": {"arguments": '"query":"a"}'}} | index))
+    passed += sifter.feed(event(finish="tool_calls"))
+    assert b'"run"' in passed
+    assert NAME.encode() not in passed
+    said = sifter.end()[1]
+    assert said is not None
+    assert (said.own, [one.id for one in said.asked], said.asked[1].query) == (("c1",), ["c0", "c2"], "a")
+
+
+def test_another_choice_passes_unread() -> None:
+    sifter = ChatSifter()
+    sifter.feed(event(call(0, NAME, "{}", id="c0")))
+    other = b'data: {"id":"x","choices":[{"index":1,"delta":{"content":"b"},"finish_reason":null}]}\n\n'
+    assert orjson.loads(sifter.feed(other).removeprefix(b"data: ")) == orjson.loads(other.removeprefix(b"data: "))
 
 
 def test_a_whole_answer_loses_our_calls_only() -> None:
