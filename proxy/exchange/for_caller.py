@@ -12,11 +12,11 @@ BerriAI/litellm 1.108, guardrail_hooks/headroom.
 import asyncio
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import orjson
@@ -47,6 +47,7 @@ from trimtab.rules.conversation import Outcome
 from trimtab.rules.pipeline.story import tell_story
 from trimtab.rules.summary.asking.prompts import write_prompt
 
+T = TypeVar("T")
 PATH = "/trimtab/api/compact"
 ENDPOINT = Endpoint("compact", is_inference=False)
 COMPRESS, RETRIEVE = "/v1/compress", "/v1/retrieve/"
@@ -159,13 +160,19 @@ async def _receive(services: Services, reply: Reply, lane: Lane) -> ReceivedBody
     return ReceivedBody(received.wire, body, received.beginning, work_bytes=work_bytes)
 
 
+async def _run(services: Services, lane: Lane, work: Callable[[], T], size_bytes: int) -> T:
+    """Work in a thread if it is large. Raises OverloadedError."""
+    try:
+        return await services.workers.run(lane, work, size_bytes=size_bytes)
+    except (BusyError, MemoryError) as error:
+        raise translate(error) from error
+
+
 async def _read(services: Services, lane: Lane, body: bytes, wishes: Wishes) -> tuple[Request, Caller]:
     """The request in a body, and what its caller asks for. Raises UndecodableBodyError and OverloadedError."""
     size_bytes = len(body) if len(body) > INLINE_BYTES else 0
     try:
-        return await services.workers.run(lane, partial(_split, body, wishes), size_bytes=size_bytes)
-    except (BusyError, MemoryError) as error:
-        raise translate(error) from error
+        return await _run(services, lane, partial(_split, body, wishes), size_bytes)
     except (UndecodableError, *DECODE_ERRORS) as error:
         raise UndecodableBodyError(NOT_A_REQUEST) from error
 
@@ -213,7 +220,7 @@ async def _describe(services: Services, done: Compacted, wishes: Wishes) -> dict
         planned, outcome = attempt.chosen.planned, Outcome(compacted.forwarded, compacted.decisions)
         story = partial(tell_story, planned.plan, outcome, ratio=planned.policy.token_ratio)
         size_bytes = weigh_known(len(done.request.body))
-        sentences = (await services.workers.run(done.lane, story, size_bytes=size_bytes)).sentences
+        sentences = (await _run(services, done.lane, story, size_bytes)).sentences
         told["explain"] = [sentence.text for sentence in sentences]
     return told
 
@@ -228,7 +235,7 @@ async def _ask_caller(services: Services, lane: Lane, attempt: Prepared) -> dict
     before = base.text if base is not None and base.by_model else None
     count, most = call.compactor.count, summariser.window_tokens
     work = partial(write_prompt, wanted, base_text=before, max_tokens=most, count=count)
-    prompt = await services.workers.run(lane, work, size_bytes=weigh_known(len(call.request.body)))
+    prompt = await _run(services, lane, work, weigh_known(len(call.request.body)))
     body = summariser.codec.ask(_make_question(summariser, wanted.max_tokens), prompt)
     return {"id": summariser.name_summary(wanted.key), "body": orjson.Fragment(body)}
 
@@ -249,7 +256,7 @@ async def compress_messages(services: Services, arrival: Arrival, reply: Reply, 
     """Shorten the messages of a chat. Raises ProxyError."""
     done = await prepare_for_caller(services, arrival, reply, note, Wishes("chat", keeps_messages=True))
     work = partial(mark, done, arrival.tenant.secret)
-    marked = await services.workers.run(done.lane, work, size_bytes=weigh_known(len(done.request.body)))
+    marked = await _run(services, done.lane, work, weigh_known(len(done.request.body)))
     await services.originals.keep(arrival.tenant.secret, marked.texts)
     before = after = 0
     if isinstance(done.attempt, Prepared):
@@ -261,7 +268,7 @@ async def compress_messages(services: Services, arrival: Arrival, reply: Reply, 
         "compression_ratio": after / max(before, 1),
         "ccr_hashes": [*marked.texts],
     }
-    return orjson.dumps(told), write_headers(arrival, Passed(done.attempt.outcome), 0.0)
+    return await asyncio.to_thread(orjson.dumps, told), write_headers(arrival, Passed(done.attempt.outcome), 0.0)
 
 
 async def retrieve_text(services: Services, arrival: Arrival, reply: Reply, note: Note) -> tuple[bytes, Headers]:
@@ -273,8 +280,11 @@ async def retrieve_text(services: Services, arrival: Arrival, reply: Reply, note
         raise NoSuchPageError(message)
     reply.status = 200
     note(Finished(arrival, reply, attempt=Passed("passed")))
-    told = {"hash": name, "original_content": text.encode("utf-8", "replace").decode()}
-    return orjson.dumps(told), write_headers(arrival, Passed("passed"), 0.0)
+    return await asyncio.to_thread(_write_original, name, text), write_headers(arrival, Passed("passed"), 0.0)
+
+
+def _write_original(name: str, text: str) -> bytes:
+    return orjson.dumps({"hash": name, "original_content": text.encode("utf-8", "replace").decode()})
 
 
 def mark(done: Compacted, secret: bytes) -> Marked:
