@@ -118,7 +118,8 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
 
 async def _clean(services: Services, call: Call) -> Call:
     """The call without what must not be sent. Raises UndecodableError, BusyError."""
-    if call.route.settings.recall == "tool" and call.route.target.mode == "enforce":
+    is_answered_here = call.route.target.mode == "enforce" and call.arrival.caller is None
+    if call.route.settings.recall == "tool" and is_answered_here:
         call = await _declare_recall(services, call)
     request, unsent = call.request, call.route.unsent
     may_drop = unsent.tools and any(request.fixed)

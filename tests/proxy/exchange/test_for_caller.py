@@ -56,6 +56,14 @@ async def test_the_answer_is_what_would_be_sent(dialect: str, client, upstream, 
     assert breaks < 0.6 * len(bodies[20::3])
 
 
+async def test_nobody_would_answer_the_tool_of_recall(client, start_proxy) -> None:
+    """So it is not declared; the caller sends the body on itself."""
+    proxy = await start_proxy(*SMALL, "defaults.recall=tool")
+    body = _make_bodies("chat", 3)[-1]
+    told = await _compact(client, proxy, body)
+    assert (told["outcome"], told["body"]) == ("unchanged", body)
+
+
 async def test_a_request_that_needs_nothing_comes_back_byte_for_byte(client, upstream, start_proxy) -> None:
     proxy = await start_proxy(*SMALL)
     odd = b'{ "model":"m",  "messages": [{"role":"user","content":"hi","n":123456789012345678901234567890}]}'
