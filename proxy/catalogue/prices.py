@@ -116,7 +116,7 @@ def find_price_list(
     """
     upstream = upstream or config.upstream_for(settings.upstream)
     prices = config.prices_for(settings, upstream)
-    return find_listed(upstream.base_url, model) if prices == "auto" else _read(prices)
+    return find_listed(upstream.base_url, model) if prices == "auto" else read_prices(prices)
 
 
 @lru_cache(KEPT_ANSWERS)
@@ -168,7 +168,8 @@ def _list_comments(provider: "Provider") -> list[str | None]:
 
 
 @lru_cache(64)
-def _read(prices: PricesConfig) -> PriceList:
+def read_prices(prices: PricesConfig) -> PriceList:
+    """The prices of a configuration."""
     cache_write = prices.input if prices.cache_write is None else prices.cache_write
     tier = PriceTier(0, prices.input, prices.cached_input, cache_write, prices.output)
     return PriceList((tier,), PriceSource.CONFIGURED, is_in_dollars=prices.unit == "usd")

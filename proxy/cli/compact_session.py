@@ -4,13 +4,17 @@ Law: it writes to the store and calls no running proxy. Each proxy that shares t
 """
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import click
 
+from trimtab.proxy.account.history.table import list_sessions
+from trimtab.proxy.account.session_names import NAME_CHARS
 from trimtab.proxy.cli.options import StoppedError, config_option, set_option, wrong_use
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
+from trimtab.proxy.server.admin.dashboard.opening import open_history
 from trimtab.proxy.store.opening import open_store
 from trimtab.proxy.summaries.wishes import REFRESH_SECONDS, Wishes
 from trimtab.proxy.telemetry.logs import configure_log, get_log
@@ -39,12 +43,18 @@ def compact_session(session: str, *, words: str, config_path: Path | None, setti
 
 
 async def wish(config: Config, session: str, words: str) -> None:
-    """Make the wish. Raises StoppedError; ConfigError if the configured store can never be opened."""
+    """Make the wish. Raises StoppedError, also for a session that is not known; ConfigError for an unusable store."""
     if config.store == "memory":
         message = "store: memory is in the running proxy only; use its dashboard, or the header x-trimtab-compact"
         raise StoppedError(message)
     configure_log("error")
     failures: list[str] = []
+    if not await _is_known(config, session):
+        message = (
+            f"no session is named {session}: the dashboard and trimtab inspect show the names, of {NAME_CHARS} digits."
+            " Its requests must share this store; give the same --config and --set as to serve"
+        )
+        raise StoppedError(message)
     store = open_store(config, failures.append, get_log())
     try:
         is_made = await Wishes(store).make(session, words)
@@ -53,3 +63,16 @@ async def wish(config: Config, session: str, words: str) -> None:
     if failures or not is_made:
         message = "the store cannot be opened, read or written, or has too many wishes; trimtab doctor says more"
         raise StoppedError(message)
+
+
+async def _is_known(config: Config, session: str) -> bool:
+    """Whether there may be such a session: it had a request, or nobody knows, as the dashboard is off or out."""
+    if not config.dashboard.enabled:
+        return True
+    faults: list[str] = []
+    history = open_history(config, log=get_log(), on_fault=faults.append)
+    try:
+        found = await history.read(partial(list_sessions, limit=1, name=session))
+    finally:
+        await history.close()
+    return bool(found or faults)

@@ -18,6 +18,11 @@ from trimtab.proxy.store.opening import open_store
 from trimtab.proxy.telemetry.logs import configure_log, get_log
 from trimtab.rules.tokens.families import find_family
 
+FORGOT = "forgot what was learned"
+NOTHING_KNOWN = (
+    "nothing was known for all clients (is this the name in requests?); forgot what single clients have taught"
+)
+
 
 @click.command()
 @click.argument("model")
@@ -32,13 +37,16 @@ def forget(model: str, config_path: Path | None, settings: tuple[str, ...]) -> N
     with wrong_use():
         config = load_file(config_path, settings)
         names = asyncio.run(forget_model(config, model))
+    known = {urlsplit(name.base_url).netloc for name, is_known in names.items() if is_known}
     for host in sorted({urlsplit(name.base_url).netloc for name in names}):
-        click.echo(f"{model} at {host}: forgot what was learned")
+        click.echo(f"{model} at {host}: {FORGOT if host in known else NOTHING_KNOWN}")
     click.echo(f"running proxies notice within {REFRESH_SECONDS:g} seconds of the next request")
 
 
-async def forget_model(config: Config, model: str) -> list[ModelName]:
-    """Forget a model at every upstream of the configuration. Return the names under which facts may have been kept.
+async def forget_model(config: Config, model: str) -> dict[ModelName, bool]:
+    """Forget a model at every upstream of the configuration.
+
+    Return the names under which facts may have been kept, and whether there were any for all clients.
 
     Raises StoppedError; ConfigError if the configured store can never be opened.
     """
@@ -49,9 +57,8 @@ async def forget_model(config: Config, model: str) -> list[ModelName]:
     failures: list[str] = []
     store = open_store(config, failures.append, get_log())
     try:
-        names = list_names(config, model)
-        for name in names:
-            await Records(store).forget(name, Record(find_family(model).ratio))
+        records, record = Records(store), Record(find_family(model).ratio)
+        names = {name: await records.forget(name, record) for name in list_names(config, model)}
     finally:
         await store.close()
     if failures:

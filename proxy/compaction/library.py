@@ -16,9 +16,12 @@ from typing import Any, Protocol
 
 import orjson
 
+from trimtab.proxy.catalogue.prices import read_prices
 from trimtab.proxy.compaction import engine
 from trimtab.proxy.compaction.pool import load_compactor
+from trimtab.proxy.config.assembly.validation import validate
 from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policies.sections import PricesConfig
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.proxy.wire.dialects import name_codec
@@ -156,7 +159,7 @@ class Compactor:
         try:
             request = self._codec.read(orjson.dumps(body, default=_dump))
         except orjson.JSONEncodeError as error:
-            raise UndecodableError(str(error)) from error
+            raise UndecodableError(str(error.__cause__ or error)) from error
         return self._carry_out(request, messages)
 
     def _carry_out(self, request: Request, messages: list[Any]) -> Result:
@@ -211,17 +214,57 @@ class Compactor:
         return SummaryRequest(wanted.key, answer_tokens, write)
 
 
+_ASKING = "your function `summarise` asks the model, so it decides that"
+UNHEEDED: Mapping[str, str] = {
+    "upstream": "the library sends nothing; send result.messages where you like",
+    "mode": "the library always compacts; to observe, send your own messages and read result.tokens",
+    "observe_share": "the library always compacts; decide for each session whether to send result.messages",
+    "prices": "the library looks no prices up; give numbers: {input, cached_input, output}",
+    "pairing": "the library refuses no request; calls and results are paired, and a decision says so",
+    "drop_tools": "leave these tools out of tools=",
+    "local_items": "leave these items out of the messages",
+    "context_windows": "a compactor has one window; give context_window, and make a compactor for each",
+    "recall": "only the proxy can answer the model's calls of a tool; inject works here",
+    "recall_without_tools": "only the proxy can answer the model's calls of a tool",
+    "count": "give the compactor its vocabulary: Compactor(vocabulary=...)",
+    **{
+        f"summary.{name}": _ASKING
+        for name in ("model", "upstream", "request", "wait_seconds", "timeout_seconds", "temperature")
+    },
+    "summary.when": "a model is asked when a cut is made; without the function `summarise`, none is",
+    "summary.instructions": "add them to asked.prompt in your function `summarise`",
+}
+"""The keys that need the proxy, each with what to do instead. To say what the library does anyway is no error."""
+_ANYWAY = {"mode": "enforce", "recall": "inject"}
+
+
 def make_policy(**keys: Any) -> Policy:
     """A policy from the keys of `defaults` in the configuration, such as `context_window`, `economy` or `high_water`.
 
-    Raises ValueError for a key or a value that the configuration would refuse.
+    Raises ValueError, with a line for each problem: a key or a value that the configuration would refuse, or a key that
+    only the proxy can heed.
     """
-    return PolicyConfig.model_validate(keys).to_policy(Prices())
+    validated = validate(keys, PolicyConfig)
+    problems = [f"{'.'.join(map(str, one.path)) or 'policy'}: {one.words}" for one in validated.problems]
+    config = validated.model or PolicyConfig()
+    if problems := problems or [f"{name}: {words}" for name, words in UNHEEDED.items() if not _heeds(config, name)]:
+        raise ValueError("\n".join(problems))
+    prices = config.prices
+    return config.to_policy(Prices() if not isinstance(prices, PricesConfig) else read_prices(prices).to_ratios())
+
+
+def _heeds(config: PolicyConfig, name: str) -> bool:
+    """Whether a key of UNHEEDED has no value, or one that asks for nothing that the library does not do."""
+    at, default = config, PolicyConfig()
+    for step in name.split("."):
+        at, default = getattr(at, step), getattr(default, step)
+    return at in (default, _ANYWAY.get(name, default)) or isinstance(at, PricesConfig)
 
 
 def _dump(value: Any) -> Any:
     if (dump := getattr(value, "model_dump", None)) is None:
-        raise TypeError
+        message = f"a {type(value).__name__} is no JSON: {value!r:.80}"
+        raise TypeError(message)
     return dump(mode="json", exclude_none=True)
 
 

@@ -91,10 +91,12 @@ class Passed(msgspec.Struct, frozen=True):
     """A request that goes out as the client wrote it. Nothing is known about its transcript.
 
     outcome: as in each case, the value of the metrics' label. seconds: name and duration of each phase, in order.
+    fault: what is wrong with a body that cannot be decoded, and where.
     """
 
     outcome: str
     seconds: tuple[tuple[str, float], ...] = ()
+    fault: str = ""
     call: ClassVar[None] = None
     compacted: ClassVar[None] = None
     body: ClassVar[None] = None

@@ -88,8 +88,8 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
                 attempt = Refused("busy", refuse_or_pass(call))
             except RefusedError as error:
                 attempt = _refuse(call, error)
-    except UndecodableError:
-        attempt = Passed("undecodable")
+    except UndecodableError as error:
+        attempt = Passed("undecodable", fault=str(error))
     return attempt if attempt.seconds else structs.replace(attempt, seconds=phases.seconds)
 
 

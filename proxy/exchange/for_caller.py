@@ -40,7 +40,13 @@ from trimtab.proxy.summaries.originals import HASH_CHARS, name_original
 from trimtab.proxy.summaries.summariser import Summariser
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.proxy.wire.dialects import DIALECTS, read_request
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any, decode_members
+from trimtab.proxy.wire.json.decode import (
+    BYTE_ORDER_MARK,
+    DECODE_ERRORS,
+    decode_any,
+    decode_members,
+    describe_no_json,
+)
 from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.routing import Endpoint
 from trimtab.rules.conversation import Outcome
@@ -127,6 +133,8 @@ async def prepare_for_caller(
                 write_ahead(services, attempt.call, attempt.chosen, attempt.compacted)
         if attempt.refusal is not None:
             raise attempt.refusal
+        if isinstance(attempt, Passed) and attempt.fault:
+            raise _refuse_body(attempt.fault)
         reply.status = 200
         return Compacted(lane, request, attempt)
     finally:
@@ -173,13 +181,26 @@ async def _read(services: Services, lane: Lane, body: bytes, wishes: Wishes) -> 
     size_bytes = len(body) if len(body) > INLINE_BYTES else 0
     try:
         return await _run(services, lane, partial(_split, body, wishes), size_bytes)
-    except (UndecodableError, *DECODE_ERRORS) as error:
+    except DECODE_ERRORS as error:
         raise UndecodableBodyError(NOT_A_REQUEST) from error
+    except UndecodableError as error:
+        raise _refuse_body(str(error)) from error
+
+
+def _refuse_body(fault: str) -> UndecodableBodyError:
+    message = f"{NOT_A_REQUEST}; {fault}"
+    return UndecodableBodyError(message)
 
 
 def _split(body: bytes, wishes: Wishes) -> tuple[Request, Caller]:
-    """The request in a body, or in its member `body`. Raises UndecodableError, or one of DECODE_ERRORS."""
+    """The request in a body, or in its member `body`. Raises UndecodableError, or one of DECODE_ERRORS.
+
+    What a model's server may read although it is no JSON is refused: it would stand in the answer as it is.
+    """
     texts: Mapping[str, str] = {}
+    body = body.removeprefix(BYTE_ORDER_MARK)
+    if fault := describe_no_json(body):
+        raise UndecodableError(fault)
     members = decode_members(body) if b'"body"' in body else {}
     if "body" in members and not members.keys() & {"messages", "input"}:
         body = bytes(members["body"])

@@ -5,7 +5,7 @@ Law: an error says what is wrong, where, and what to do. It never contains text 
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
+from types import MappingProxyType
 
 from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 
@@ -29,7 +29,7 @@ class ProxyError(Exception):
     code = "internal_error"
     type = "trimtab_error"
     param: str | None = None
-    headers: ClassVar[Mapping[str, str]] = {}
+    headers: Mapping[str, str] = MappingProxyType({})
     closes = False
     outcome = "refused"
 
@@ -98,13 +98,13 @@ class PathNotAllowedError(ProxyError, status=404, code="path_not_allowed"):
 class UnauthorizedError(ProxyError, status=401, code="invalid_api_key"):
     """The request has no valid client key. Status and code are those of OpenAI's API, which clients recognise."""
 
-    headers: ClassVar[Mapping[str, str]] = {"WWW-Authenticate": "Bearer"}
+    headers = MappingProxyType({"WWW-Authenticate": "Bearer"})
 
 
 class PageUnauthorizedError(UnauthorizedError, status=401, code="invalid_api_key"):
     """One of our own pages needs a token or key. Browsers then ask for a password."""
 
-    headers: ClassVar[Mapping[str, str]] = {"WWW-Authenticate": 'Basic realm="trimtab", charset="UTF-8"'}
+    headers = MappingProxyType({"WWW-Authenticate": 'Basic realm="trimtab", charset="UTF-8"'})
 
 
 class WorkerSilentError(ProxyError, status=503, code="worker_silent", retry=True):
@@ -128,7 +128,11 @@ class SlowRequestError(ProxyError, status=408, code="request_timeout", closes=Tr
 
 
 class MethodNotAllowedError(ProxyError, status=405, code="method_not_allowed"):
-    """CONNECT, or TRACE if the upstream would then repeat the operator's own key."""
+    """CONNECT, TRACE if the upstream would then repeat the operator's own key, or a method that an address lacks."""
+
+    def __init__(self, message: str, allowed: str = "") -> None:
+        super().__init__(message)
+        self.headers = {"Allow": allowed} if allowed else {}
 
 
 class ContextExceededError(ProxyError, status=400, code=PROMPT_TOO_LONG):

@@ -272,11 +272,15 @@ class Records:
             generation, record = generation + 1, _decode(kept) or record
         return generation, record
 
-    async def forget(self, name: ModelName, record: Record) -> None:
-        """Drop what was learned of a model, for all clients, by a new record of all with a higher `forgotten`."""
+    async def forget(self, name: ModelName, record: Record) -> bool:
+        """Drop what was learned of a model, for all clients, by a new record of all with a higher `forgotten`.
+
+        Returns whether anything was known for all.
+        """
         generation, known = await self.read(name.of_all)
         forgotten = 1 + (0 if known is None else known.forgotten)
         await self.append(name.of_all, generation, msgspec.structs.replace(record, forgotten=forgotten))
+        return known is not None
 
     async def append(self, name: ModelName, generation: int, record: Record) -> tuple[int, Record]:
         """Append a record after the first `generation` ones. Returns the number and the record that is there now.

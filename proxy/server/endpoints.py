@@ -3,7 +3,8 @@
 Law: each answers with JSON. What it does is in exchange/.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from aiohttp import web
 
@@ -12,24 +13,33 @@ from trimtab.proxy.exchange import for_caller
 from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.exchange.tell import Note
+from trimtab.proxy.http.errors import MethodNotAllowedError
 from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.server.admin.sending import send_whole
 
 Answer = Callable[[Services, Arrival, Reply, Note], Awaitable[tuple[bytes, Headers]]]
 """Makes the answer: JSON, and headers beside it. Raises ProxyError."""
-ANSWERS: Mapping[tuple[str, str], Answer] = {("POST", for_caller.PATH): for_caller.compact_for_caller}
-"""By method and path."""
+_COMPACT = (("POST", for_caller.compact_for_caller),)
+_COMPRESS = (("POST", for_caller.compress_messages),)
+_RETRIEVE = (("GET", for_caller.retrieve_text),)
 
 
 def find_answer(config: Config, method: str, path: str) -> Answer | None:
     """What answers a request; None if it is not for one of these addresses."""
+    known: Sequence[tuple[str, Answer]] = _COMPACT if path == for_caller.PATH else ()
     if config.compaction.compress:
-        if (method, path) == ("POST", for_caller.COMPRESS):
-            return for_caller.compress_messages
-        if method == "GET" and path.startswith(for_caller.RETRIEVE):
-            return for_caller.retrieve_text
-    return ANSWERS.get((method, path))
+        if path == for_caller.COMPRESS:
+            known = _COMPRESS
+        elif path.startswith(for_caller.RETRIEVE):
+            known = _RETRIEVE
+    allowed = ", ".join(name for name, _ in known)
+    return dict(known).get(method) or (partial(_refuse_method, allowed) if known else None)
+
+
+async def _refuse_method(allowed: str, _: Services, __: Arrival, reply: Reply, ___: Note) -> tuple[bytes, Headers]:
+    message = f"{reply.request.path} takes {allowed}"
+    raise MethodNotAllowedError(message, allowed)
 
 
 async def answer_endpoint(

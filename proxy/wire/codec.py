@@ -43,7 +43,7 @@ from trimtab.proxy.wire.parameters import (
 )
 from trimtab.proxy.wire.routing import peek_model
 from trimtab.proxy.wire.transcript.beginnings import Beginning, Begun, find_transcript, look_through
-from trimtab.proxy.wire.transcript.body import Form, find_elements, read_outside, replace_outside, split_body
+from trimtab.proxy.wire.transcript.body import Form, find_elements, find_flaw, read_outside, replace_outside, split_body
 from trimtab.proxy.wire.transcript.body import UndecodableError as UndecodableError  # noqa: PLC0414 - of the interface
 from trimtab.proxy.wire.transcript.decoding import (
     FindUnits,
@@ -266,8 +266,9 @@ class Codec(Answers):
             found = known.decode(outside, partial(self.decode_outside, counting)) if outside else []
             fixed = self._count_fixed(request, counting, known)
             messages, shape, continues = self.look_at(request, messages)
-        except DECODE_ERRORS as error:
-            raise UndecodableError(type(error).__name__) from error
+        except (UndecodableError, *DECODE_ERRORS) as error:
+            quick = partial(self.decode_unit, replace(counting, count=len))
+            raise UndecodableError(find_flaw(self.transcript, request.raws, quick, error)) from error
         if found:
             before = [message for each in found for message in each]
             messages, origins = (*before, *messages), (OUTSIDE,) * len(before) + origins

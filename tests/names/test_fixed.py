@@ -22,6 +22,7 @@ GONE = "http://127.0.0.1:9/v1"
 BODY = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}'
 SMALL = ("--set", "defaults.count=heuristic", "--set", "defaults.context_window=4000")
 LONG = orjson.dumps({"model": "m", "messages": [{"role": "system", "content": "a word " * 20_000}]})
+STORED = ("--set", "store=sqlite:///store.sqlite3")
 STATUSES: Mapping[str, tuple[tuple[str, ...], bytes | None]] = {
     "--version": (("--version",), None),
     "an unknown command": (("nothing",), None),
@@ -33,7 +34,8 @@ STATUSES: Mapping[str, tuple[tuple[str, ...], bytes | None]] = {
     "compact, no request": (("compact", *SMALL, "-"), b"[]"),
     "count": (("count", *SMALL, "-"), BODY),
     "count, no request": (("count", *SMALL, "-"), b"[]"),
-    "compact-session": (("compact-session", "s", "--set", "store=sqlite:///store.sqlite3"), None),
+    "compact-session": (("compact-session", "s", *STORED, "--set", "dashboard.enabled=false"), None),
+    "compact-session, no such session": (("compact-session", "s", *STORED), None),
     "compact-session, a store in memory": (("compact-session", "s", "--set", "store=memory"), None),
     "forget, nothing learned": (("forget", "m", "--set", "store=sqlite:///store.sqlite3"), None),
     "forget, a store in memory": (("forget", "m", "--set", "store=memory"), None),

@@ -62,6 +62,19 @@ def mend(text: bytes) -> bytes:
     return _write_zeros(text) if any(holds(text, number) for number in _NUMBERS) else text
 
 
+def describe_no_json(text: bytes) -> str:
+    """What in a text that can be decoded is no JSON all the same, and at which byte; empty if it is all JSON."""
+    if any(holds(text, number) for number in _NUMBERS):
+        for token in find_tokens(_STRING_OR_NUMBER, text, longest=max(map(len, _NUMBERS))):
+            if token["number"]:
+                return f"{token['number'].decode()} at byte {token.start()} is no JSON"
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        return f"it is not UTF-8 at byte {error.start}"
+    return ""
+
+
 def try_decode(text: bytes) -> Any:
     """The value of a JSON text; None if it cannot be decoded."""
     try:

@@ -182,3 +182,15 @@ def replace_outside(
     last, behind = pieces[-1], grown if done is not None and done.place.start > start else 0
     left = len(last) - len(body) - behind
     return (*pieces[:-1], last[: left + start] + value + last[left + stop :])
+
+
+def find_flaw(name: str, raws: Sequence[bytes], decode: Callable[[bytes], object], error: Exception) -> str:
+    """What is wrong with a transcript: the place of the first element that cannot be decoded, or else the error."""
+    for at, raw in enumerate(raws):
+        if not raw.lstrip().startswith(b"{"):
+            return f"{name}[{at}] is no JSON object"
+        try:
+            decode(raw)
+        except (UndecodableError, *DECODE_ERRORS) as found:
+            return f"{name}[{at}]: {found if isinstance(found, UndecodableError) else type(found).__name__}"
+    return str(error) if isinstance(error, UndecodableError) else type(error).__name__

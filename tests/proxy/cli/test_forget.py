@@ -26,7 +26,7 @@ async def test_what_was_learned_for_all_is_gone_and_what_clients_learned_is_olde
         learned = Record(2.0, learned_tokens=4096, refuted=(8192,), forgotten=times - 1)
         await Records(store).append(name, 2 * times - 2, learned)
         await store.close()
-        assert await forget_model(config, "qwen3") == [name]
+        assert await forget_model(config, "qwen3") == {name: True}
         store = open_store(config, lambda _: None, log)
         assert await Records(store).read(name) == (2 * times, Record(1.12, forgotten=times))
         await store.close()
@@ -49,7 +49,8 @@ async def test_a_store_in_memory_has_nothing_to_forget() -> None:
 @pytest.mark.parametrize(
     ("settings", "status", "sentence"),
     [
-        ((), 0, "m at 127.0.0.1:9: forgot what was learned\nrunning proxies notice within 10 seconds"),
+        ((), 0, "m at 127.0.0.1:9: nothing was known for all clients (is this the name in requests?)"),
+        ((), 0, "running proxies notice within 10 seconds"),
         (("--set", "store=memory"), 1, "trimtab: store: memory keeps nothing"),
         (("--set", "store=redis://127.0.0.1:9/0"), 1, "trimtab: the store cannot be opened, read or written"),
         (("--set", "mode=maybe"), 2, "mode: 'maybe' must be"),

@@ -11,10 +11,23 @@ from openai.types.chat import ChatCompletionMessage
 
 from trimtab import Compactor, LimitExceededError, Policy, Result, SummaryRequest, UndecodableError, make_policy
 from trimtab.proxy.compaction.compactor import Compactor as Engine
-from trimtab.rules import OnExceeded
+from trimtab.proxy.compaction.library import UNHEEDED
+from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policies.sections import SummaryConfig
+from trimtab.rules import OnExceeded, Prices
 
 DIALECTS = ("chat", "responses", "messages")
 SMALL = make_policy(context_window=8000)
+HEEDED = frozenset(
+    {
+        "anchors", "compact_at_tokens", "completion_reserve", "context_window", "cut", "dedupe", "economy",
+        "high_water", "instruction_files", "keep_images", "keep_recent_steps", "keep_user_tokens", "low_water",
+        "max_message_tokens", "max_tool_result_bytes", "max_tool_result_tokens", "max_turns", "memory", "on_exceeded",
+        "overflow_strategy", "pin_instruction", "preserve_system", "protect_turns", "sections", "summary.max_tokens",
+        "summary.min_steps", "summary.role", "tidy", "tools", "truncate_system", "truncate_users", "truncation",
+    }
+)  # fmt: skip
+"""The keys that are read by PolicyConfig.to_policy."""
 NOTE = "1. Done: the files were read.\n2. Decided: nothing.\n3. Open: nothing.\n4. Next: go on."
 
 
@@ -177,8 +190,68 @@ def test_what_cannot_be_compacted_is_told() -> None:
             compactor.compact(broken)
     with pytest.raises(ValueError, match="no dialect"):
         Compactor(dialect="french")
-    with pytest.raises(ValueError, match="high_water"):
-        make_policy(high_water=7)
+
+
+def test_what_is_wrong_with_a_message_is_told_with_its_place() -> None:
+    compactor = Compactor(vocabulary="heuristic")
+    good = {"role": "user", "content": "Hi."}
+    for broken, place in (
+        ([good, 7], r"messages\[1\] is no JSON object"),
+        ([{"content": "x"}], r"messages\[0\].*role"),
+    ):
+        with pytest.raises(UndecodableError, match=place):
+            compactor.compact(broken)
+    with pytest.raises(UndecodableError, match="nothing here is an Exception"):
+        compactor.compact([{"role": "user", "content": ValueError("nothing here is an Exception")}])
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"high_water": 7}, "high_water: 7 must be"),
+        ({"hihg_water": 0.5}, "hihg_water: unknown key; did you mean high_water?"),
+        ({"context_window": "big"}, "context_window: 'big' must be"),
+        ({"summary": {"min_steps": 0}}, "summary.min_steps: 0 must be"),
+        ({"mode": "observe"}, "mode: the library always compacts"),
+        ({"observe_share": 0.5}, "observe_share: "),
+        ({"recall": "tool"}, "recall: .* inject"),
+        ({"recall_without_tools": True}, "recall_without_tools: "),
+        ({"upstream": "other"}, "upstream: the library sends nothing"),
+        ({"drop_tools": ["read"]}, "drop_tools: .* tools="),
+        ({"local_items": ["x"]}, "local_items: "),
+        ({"pairing": "refuse"}, "pairing: "),
+        ({"count": "heuristic"}, r"count: .* Compactor\(vocabulary="),
+        ({"context_windows": [{"endpoint": "chat", "tokens": 9000}]}, "context_windows: .* context_window"),
+        ({"prices": "auto"}, "prices: .* numbers"),
+        ({"summary": {"when": "never"}}, "summary.when: .* `summarise`"),
+        ({"summary": {"model": "small"}}, "summary.model: .*`summarise`"),
+        (
+            {"summary": {"instructions": "x", "wait_seconds": 1}},
+            r"summary.wait_seconds: [^\n]+\nsummary.instructions: ",
+        ),
+    ],
+)
+def test_a_key_that_the_library_cannot_heed_is_an_error_that_says_what_to_do(
+    keys: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        make_policy(**keys)
+
+
+def test_a_key_that_it_heeds_has_its_effect_and_so_has_every_other() -> None:
+    """Every key of the configuration is heeded or refused, so that none is ignored in silence."""
+    defaults = PolicyConfig()
+    for name in PolicyConfig.model_fields.keys() - {"summary"}:
+        assert name in UNHEEDED or name in HEEDED, name
+    for name in SummaryConfig.model_fields:
+        assert f"summary.{name}" in UNHEEDED or f"summary.{name}" in HEEDED, name
+    for name in UNHEEDED:
+        section, _, key = name.rpartition(".")
+        value = getattr(defaults.summary if section else defaults, key)
+        make_policy(**({section: {key: value}} if section else {key: value}))  # what it does anyway may be said
+    assert make_policy(mode="enforce") == make_policy()
+    assert make_policy(recall="inject").recalls
+    assert make_policy(prices={"input": 2, "cached_input": 1, "output": 8}).prices == Prices(1.0, 0.5, 4.0, 1.0)
 
 
 def test_to_import_it_loads_nothing() -> None:

@@ -174,6 +174,53 @@ async def test_what_cannot_be_compacted_is_an_error(query, body, status, code, c
     assert (response.status, orjson.loads(answer)["error"]["code"]) == (status, code)
 
 
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b'{"messages": [{"role": "user", "content": "x"}, "y"]}', "messages[1] is no JSON object"),
+        (b'{"input": [{"role": "user", "content": "x"}, 7]}', "input[1] is no JSON object"),
+        (b'{"messages": [{"role": 7, "content": "x"}]}', "messages[0]: a message has no role"),
+        (b'{"messages": [{"role": "user", "content": "x", "n": NaN}]}', "NaN at byte 52 is no JSON"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "top_p": -Infinity}', "Infinity at byte 59 is no JSON"),
+        (b'{"messages": [{"role": "user", "content": "x\xed\xa0\x80"}]}', "not UTF-8 at byte 44"),
+    ],
+)
+@pytest.mark.parametrize("path", [PATH, "/v1/compress"])
+async def test_what_is_wrong_with_a_body_is_told_with_its_place(path, body, sentence, client, start_proxy) -> None:
+    """Else the answer would be no JSON, or say nothing of the fault."""
+    proxy = await start_proxy("compaction.compress=true")
+    response, answer = await post(client, proxy.url + path, body)
+    error = orjson.loads(answer)["error"]
+
+    assert (response.status, error["code"]) == (400, "undecodable_body")
+    assert sentence in error["message"] or (path != PATH and body.startswith(b'{"input"'))
+
+
+async def test_a_byte_order_mark_is_no_part_of_the_answer(client, start_proxy) -> None:
+    proxy, body = (
+        await start_proxy(),
+        {"model": "m", "messages": [{"role": "user", "content": "NaN, Infinity \U0001f600"}]},
+    )
+
+    assert (await _compact(client, proxy, b"\xef\xbb\xbf" + orjson.dumps(body)))["body"] == body
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "allowed"),
+    [(PATH, "GET", "POST"), (PATH, "PUT", "POST"), ("/v1/compress", "GET", "POST"), ("/v1/retrieve/x", "POST", "GET")],
+)
+async def test_another_method_is_answered_with_the_right_one(
+    path, method, allowed, client, upstream, start_proxy
+) -> None:
+    proxy = await start_proxy("compaction.compress=true")
+    async with client.request(method, proxy.url + path) as response:
+        error = (await response.json())["error"]
+
+    assert (response.status, response.headers["Allow"], error["code"]) == (405, allowed, "method_not_allowed")
+    assert f"takes {allowed}" in error["message"]
+    assert upstream.requests == []
+
+
 async def test_what_does_not_fit_is_refused_as_a_request_is(client, start_proxy) -> None:
     proxy = await start_proxy(*SMALL, "defaults.on_exceeded=error")
     body = {"model": "m", "messages": [{"role": "user", "content": "word " * 9000}]}
