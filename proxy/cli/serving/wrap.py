@@ -22,7 +22,8 @@ import click
 import orjson
 import uvloop
 
-from trimtab.proxy.cli.options import config_option, give_up, set_option, wrong_use
+from trimtab.proxy.cli.options import WRONG_USE, config_option, give_up, set_option, wrong_use
+from trimtab.proxy.cli.serving.agents import Lead, Write, find_agent, list_agents
 from trimtab.proxy.compaction.pool import CACHES_BYTES, Compactors
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.network.urls import OPENAI_HOST, read_host
@@ -45,6 +46,12 @@ KILLED = 128
 OF_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)
 """Signals that a terminal sends to each process in the foreground, so to the command, too."""
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+_KNOWN = "Agents that trimtab wrap knows, and how it leads them to the proxy:"
+_OTHERS = (
+    "Other commands get the variables that clients of OpenAI, Anthropic and Azure read. Usage: trimtab wrap COMMAND"
+)
 
 
 class CannotRunError(Exception):
@@ -213,7 +220,7 @@ def write_environment(environment: Mapping[str, str], urls: Iterable[tuple[Desti
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option(
     "--upstream",
     metavar="URL",
@@ -240,24 +247,40 @@ def wrap(
     """Run COMMAND with the proxy in front of its models.
 
     The proxy listens on a free port of this machine. COMMAND gets the variables that clients of OpenAI, Anthropic and
-    Azure read, and its own keys pass on. When it ends, this prints to standard error what was saved. The status is
-    that of COMMAND.
+    Azure read, or what an agent that trimtab knows reads instead, and its own keys pass on. When it ends, this prints
+    to standard error what was saved. The status is that of COMMAND. Without COMMAND, this lists the agents.
     """
+    lead, complete = _lead(command)
     short = (f"upstream.base_url={upstream}",) if upstream else ()
     everything = (*settings, *short, *FIXED)
     with wrong_use():
         config = load_file(config_path, everything)
         proxied = [
             (one, load_file(config_path, (*everything, *one.write_setting(config))))
-            for one in choose_destinations(config, os.environ)
+            for one in choose_destinations(config, lead.environment)
         ]
     if shutil.which(command[0]) is None and not os.path.lexists(command[0]):  # before anything is started
         give_up(f"{command[0]}: command not found", NOT_FOUND)
     _open_log(log_file, config.log.level)
     tell: Callable[[str], None] = (lambda _: None) if quiet else (lambda line: click.echo(f"trimtab: {line}", err=True))
+    if lead.warning:
+        tell(f"warning: {lead.warning}")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, wrong_use():
-        status = runner.run(_wrap(command, proxied, tell))
+        status = runner.run(_wrap(complete, proxied, tell))
     sys.exit(status)
+
+
+def _lead(command: tuple[str, ...]) -> tuple[Lead, Write]:
+    """How a command is led to the proxy, and what writes the command that is run. Without a command, lists agents."""
+    if not command:
+        click.echo("\n".join((_KNOWN, *list_agents(), _OTHERS)))
+        sys.exit(WRONG_USE)  # as click ends a group without a command
+    found = find_agent(command, os.environ)
+    if found is None:
+        return Lead(os.environ), lambda _: command
+    agent, start = found
+    lead = agent.lead(start)
+    return lead, lambda environment: (*command[: start.at], *lead.write(environment), *command[start.at :])
 
 
 def _open_log(file: Path | None, level: str) -> None:
@@ -287,9 +310,7 @@ class _Watch:
         self._info(event, **fields)
 
 
-async def _wrap(
-    command: Sequence[str], proxied: Sequence[tuple[Destination, Config]], tell: Callable[[str], None]
-) -> int:
+async def _wrap(complete: Write, proxied: Sequence[tuple[Destination, Config]], tell: Callable[[str], None]) -> int:
     log = _Watch(get_log())
     configs = [_without_long_drain(config) for _, config in proxied]
     caches_bytes = bound_caches(configs[0].limits.max_memory_bytes, CACHES_BYTES)
@@ -303,7 +324,7 @@ async def _wrap(
             environment = write_environment(
                 os.environ, zip(destinations, (proxy.url for proxy in proxies), strict=True)
             )
-            status = await run_child(command, environment)
+            status = await run_child(complete(environment), environment)
     except CannotRunError as error:
         click.echo(f"trimtab: {error}", err=True)
         return error.status

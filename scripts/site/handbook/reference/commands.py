@@ -127,7 +127,7 @@ def _write_argument(parameter: click.Parameter) -> str:
     name = code(parameter.human_readable_name)
     if isinstance(parameter.type, click.File):
         return f"{name} is a file; `-`, the default, is standard input.\n"
-    return f"{name} is required.\n"
+    return f"{name} is required.\n" if parameter.required else ""
 
 
 def _write_options(command: click.Command, context: click.Context) -> str:

@@ -118,7 +118,6 @@ async def test_the_proxy_listens_on_loopback_only_and_ends_with_the_command(upst
     [
         (["no-such-command"], 127, "trimtab: no-such-command: command not found"),
         (["/dev/null"], 126, "trimtab: /dev/null: cannot be run: Permission denied"),
-        ([], 2, "Error: Missing argument 'COMMAND...'."),
         (["--quite", "true"], 2, "Error: No such option"),
         (["--set", "nope=1", "true"], 2, "trimtab: nope: "),
         (["--upstream", "nowhere", "true"], 2, "trimtab: upstream.base_url: "),
@@ -144,6 +143,32 @@ async def test_a_command_that_asks_nobody_is_told_what_may_be_wrong() -> None:
     """Nothing was saved, so no figures are shown."""
     _, _, err = await run("true")
     assert err[-1].startswith("trimtab: no request came through the proxy")
+
+
+async def test_without_a_command_the_known_agents_are_listed() -> None:
+    """Nothing was run, so the status is that of wrong use."""
+    status, out, err = await run()
+    assert (status, err) == (2, [])
+    assert "codex" in out
+    assert "trimtab wrap COMMAND" in out
+
+
+AGENT = "#!/bin/sh\nprintf '%s\\n' \"$@\"\n"
+
+
+async def test_an_agent_gets_its_own_settings(upstream: FakeUpstream, tmp_path: Path) -> None:
+    """Before its own arguments. One that cannot be led is warned of before it starts, not when nothing came."""
+    for name in ("codex", "cline"):
+        (tmp_path / name).write_text(AGENT)
+        (tmp_path / name).chmod(0o700)
+    home = {"HOME": str(tmp_path), "CODEX_HOME": str(tmp_path)}
+    status, out, err = await run("--upstream", upstream.url, str(tmp_path / "codex"), "exec", "hi", **home)
+    given = out.splitlines()
+    assert (status, given[:2], given[-2:]) == (0, ["-c", 'model_provider="trimtab"'], ["exec", "hi"])
+    assert "http://127.0.0.1:" in given[3]
+    assert not any("warning" in line for line in err)
+    _, _, err = await run("--upstream", upstream.url, str(tmp_path / "cline"), **home)
+    assert err[0].startswith("trimtab: warning: Cline takes its server from its own settings")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
