@@ -9,7 +9,7 @@ figure needs no other place.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import msgspec
 
@@ -20,6 +20,8 @@ from trimtab.rules.conversation import Decision
 from trimtab.rules.pipeline.changes import Change
 from trimtab.rules.tokens.sections import Sections
 
+FIRST_ERROR = 400
+"""Source: RFC 9110 section 15: the statuses of errors begin here."""
 ID_BYTES = 12  # chosen: random ids of 96 bits do not collide
 
 
@@ -68,6 +70,13 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 NOTHING_ANSWERED = Answered()
+
+
+class Prompt(NamedTuple):
+    """A prompt in the sums: the tokens as the client sent it, and as forwarded, both as trimtab counts them."""
+
+    original: int
+    sent: int
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -176,8 +185,6 @@ class Outcome(msgspec.Struct, frozen=True):
     """What a prompt token costs more if the prompt cache does not have it, in nanodollars."""
     has_prompt: Annotated[bool, HELD] = False
     """The prompt was counted."""
-    is_refused: Annotated[bool, HELD] = False
-    """The client got the upstream's refusal of a prompt that is too long."""
     is_uncompacted: Annotated[bool, HELD] = False
     """It was passed on at a path where prompts are not compacted, however long they are."""
     planned: Annotated[tuple[Decision, ...], HELD] = ()
@@ -202,6 +209,25 @@ class Outcome(msgspec.Struct, frozen=True):
     """`overhead_seconds` of a request that was sent."""
 
     @property
+    def counted(self) -> Prompt | None:
+        """Its prompt in all sums of tokens; None if it counts in none.
+
+        It counts if the upstream has answered it, if only in part, or has its prompt and may charge for it. One that
+        failed or was refused has saved nothing, and one that asks no model has no prompt. What recall asked more was
+        sent, too.
+        """
+        if self.bill is None:
+            return None
+        if not self.has_prompt:
+            return Prompt(self.bill.without.prompt, self.bill.tokens.prompt)
+        return Prompt(self.original_tokens, self.sent_tokens + (self.recall_prompt_tokens or 0))
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the client got an error, whoever made it, or an answer that broke off."""
+        return self.status >= FIRST_ERROR or self.outcome == "broken"
+
+    @property
     def fresh_tokens(self) -> int | None:
         """The prompt tokens that were neither read from the cache nor written into it; None if it is not known."""
         if self.prompt_tokens is None or (self.cached_tokens is None and self.written_tokens is None):
@@ -210,8 +236,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def counted_decisions(self) -> tuple[Decision, ...]:
-        """The decisions whose savings are counted in the metrics: those that were carried out, and not refused."""
-        return self.planned if self.sent_tokens and self.mode == "enforce" and not self.is_refused else ()
+        """The decisions whose savings are counted in the metrics: those that were carried out, and answered."""
+        return self.planned if self.mode == "enforce" and self.bill is not None else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Any, Self
 
-from trimtab.proxy.account.outcome import FIGURES, Outcome, write_line
+from trimtab.proxy.account.outcome import FIGURES, Outcome, Prompt, write_line
 from trimtab.proxy.account.statistics.books import Books
 from trimtab.proxy.telemetry.families import Histogram, observe_all
 from trimtab.proxy.telemetry.logs import together
@@ -110,20 +110,21 @@ class Recorder:
         for outcome in outcomes:
             label = outcome.label
             metrics.requests[label, outcome.endpoint, str(outcome.status), outcome.outcome] += 1
+            counted = outcome.counted
             if outcome.client:
-                self._record_client(outcome)
+                self._record_client(outcome, counted)
             observed: _Observed = [(metrics.overhead, phase, seconds) for phase, seconds in outcome.phase_seconds]
             if outcome.retry:
                 metrics.overflow_retries[label, outcome.retry] += 1
-            if outcome.has_prompt:
-                self._record_prompt(outcome, observed)
+            if counted is not None:
+                self._record_prompt(outcome, counted, observed)
             self._record_answer(outcome, observed)
             observe_all(observed)
 
     def _charge(self, outcomes: Iterator[Outcome]) -> None:
         for outcome in outcomes:
             if outcome.bill is not None:
-                self.books.charge(outcome.label, outcome.client, outcome.bill)
+                self.books.charge(outcome.label, outcome.client, outcome.bill, outcome.counted)
 
     def _write_lines(self, outcomes: Iterator[Outcome]) -> None:
         """Log a line for each request. They are written by one call."""
@@ -134,24 +135,22 @@ class Recorder:
                 if outcome.is_uncompacted:
                     self._tell_not_compacted(outcome)
 
-    def _record_client(self, outcome: Outcome) -> None:
+    def _record_client(self, outcome: Outcome, counted: Prompt | None) -> None:
         self.metrics.client_requests[outcome.client, outcome.outcome] += 1
-        stages = (
-            ("completion", outcome.completion_tokens),
-            ("original", outcome.original_tokens),
-            ("sent", outcome.sent_tokens),
-        )
+        original, sent = counted or (0, 0)
+        stages = (("completion", outcome.completion_tokens), ("original", original), ("sent", sent))
         for stage, tokens in stages:
             if tokens:
                 self.metrics.client_tokens[outcome.client, stage] += tokens
 
-    def _record_prompt(self, outcome: Outcome, observed: _Observed) -> None:
+    def _record_prompt(self, outcome: Outcome, counted: Prompt, observed: _Observed) -> None:
         metrics, label, sent = self.metrics, outcome.label, outcome.sent_tokens
-        metrics.prompt_tokens[label, "original"] += outcome.original_tokens
-        metrics.record_sections(label, "original", outcome.original_sections)
-        if not sent:
+        metrics.answered[label, outcome.outcome] += 1
+        metrics.prompt_tokens[label, "original"] += counted.original
+        metrics.prompt_tokens[label, "sent"] += counted.sent
+        if not outcome.has_prompt:
             return
-        metrics.prompt_tokens[label, "sent"] += sent
+        metrics.record_sections(label, "original", outcome.original_sections)
         metrics.record_sections(label, "sent", outcome.sent_sections)
         observed.append((metrics.context_used, label, sent / max(outcome.limit_tokens, 1)))
         if outcome.planned:

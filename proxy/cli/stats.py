@@ -23,6 +23,7 @@ from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.store.store import StoreError
 from trimtab.proxy.telemetry.logs import configure_log, get_log
+from trimtab.proxy.telemetry.savings import count
 
 GROUPS = ("model", "client", "day")
 ALLOWED = "a number of days, hours or weeks (7d, 24h, 2w), or a date (2026-01-31)"
@@ -30,7 +31,7 @@ _PERIOD = re.compile(r"([1-9][0-9]{0,3})([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 """Source: a day has 24 hours, a week seven days."""
 HOURS_PER_DAY = 24  # source: a day has 24 hours
-COLUMNS = ("requests", "original", "sent", "cached", "completion", "cost", "without", "saved", "share")
+COLUMNS = ("answered", "original", "sent", "cached", "completion", "cost", "without", "saved", "share")
 """The columns after the name. The tokens are those of the model."""
 
 
@@ -193,7 +194,7 @@ def _list_gaps(total: Sums) -> list[str]:
         lines.append("- means that no request has a known price in dollars; see prices in the configuration")
     elif total.unpriced_requests or total.unpriced_summaries:
         of_requests = f"{total.unpriced_requests:,} of {total.requests:,} requests"
-        of_summaries = f"{total.unpriced_summaries:,} of {total.summaries:,} summaries"
+        of_summaries = f"{total.unpriced_summaries:,} of {total.summaries:,} calls for summaries"
         parts = ((total.unpriced_requests, of_requests), (total.unpriced_summaries, of_summaries))
         lacking = " and ".join(text for number, text in parts if number)
         lines.append(
@@ -202,7 +203,8 @@ def _list_gaps(total: Sums) -> list[str]:
     if total.estimated_requests:
         lines.append(f"{total.estimated_requests:,} requests are estimated, because the upstream reported no usage")
     if total.summaries > total.unpriced_summaries:
-        lines.append(f"cost includes {total.summaries:,} summaries for {write_cost(total.summary_nanodollars)}")
+        told = count(total.summaries, "answered call")
+        lines.append(f"cost includes {told} for summaries, {write_cost(total.summary_nanodollars)}")
     if not total.is_unpriced:
         lines.append("without is what the same requests would have cost unchanged; it assumes that they were answered")
     return lines

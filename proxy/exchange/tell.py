@@ -125,7 +125,6 @@ def make_outcome(
         label=label,
         retry=_name_retry(finished, error, is_again=is_again),
         has_prompt=prompt is not None,
-        is_refused=is_refused,
         is_uncompacted=error is None and arrival.passed is not None and arrival.passed.has_prompt,
         phase_seconds=attempt.seconds,
         overhead_seconds=sent_at - arrival.started_at if sent_at else seconds,

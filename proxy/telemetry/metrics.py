@@ -54,6 +54,11 @@ class Metrics(Collector):
     """
 
     requests = Counter("Requests that have ended, by outcome.", "model endpoint status outcome")
+    answered = Counter(
+        "Requests whose prompts count: the upstream has answered them, if only in part, or may charge for them.",
+        "model outcome",
+        name="answered_requests",
+    )
     client_requests = Counter("Requests that have ended, by client and outcome.", "client outcome")
     client_tokens = Counter(
         "Tokens by client: prompts as it sent them (original) and as forwarded (sent), and completions (completion).",

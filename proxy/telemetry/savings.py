@@ -16,8 +16,8 @@ MIN_SHOWN_USD = 0.005
 """Smaller amounts would be shown as 0.00. Chosen: half a cent."""
 _PASSED = "passed"
 """The outcome of requests that are not compacted, such as GET /v1/models. Source: docs/reference/metrics.md."""
-UNFINISHED = frozenset({"broken", "aborted"})
-"""The outcomes of answers that are not complete. Source: docs/reference/metrics.md."""
+FIRST_ERROR = 400
+"""Source: RFC 9110 section 15: the statuses of errors begin here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,31 +53,28 @@ class Samples:
         """The values of a label, in the order of the page."""
         return list(dict.fromkeys(has[label] for has, _ in self.by_name.get(f"trimtab_{name}", ()) if label in has))
 
-    def count_answered(self, *besides: str, **labels: str) -> int:
-        """The requests that got a complete answer with a status of 2xx, without those with one of these outcomes."""
-        answered = (
+    def count_failed(self, **labels: str) -> int:
+        """The requests whose client got an error, whoever made it, or an answer that broke off."""
+        failed = (
             value
             for has, value in self.by_name.get("trimtab_requests_total", ())
-            if labels.items() <= has.items()
-            and has["status"].startswith("2")
-            and has["outcome"] not in UNFINISHED | {*besides}
+            if labels.items() <= has.items() and (int(has["status"]) >= FIRST_ERROR or has["outcome"] == "broken")
         )
-        return round(sum(answered))
+        return round(sum(failed))
 
 
 @dataclass(frozen=True, slots=True)
 class Savings:
-    """Sums since the start. Tokens are those of prompts.
+    """Sums since the start. Tokens are those of prompts that count: see `Outcome.counted`.
 
-    requests: those on paths that are compacted.
-    answered: of which the upstream's complete answer had a status of 2xx.
+    requests: those on paths that are compacted. failed: of which the client got an error, or half an answer.
     pruned, summarised, digested: requests forwarded with a cut of this kind. A request may have two kinds.
     recovered: prompts that the upstream refused as too long, and accepted at the second attempt.
     cost_usd, without_usd: None if no price in dollars is known. Summaries are included in cost_usd.
     """
 
     requests: int = 0
-    answered: int = 0
+    failed: int = 0
     original_tokens: int = 0
     sent_tokens: int = 0
     pruned: int = 0
@@ -96,7 +93,7 @@ class Savings:
         count, without_usd = samples.count, samples.sum("cost_without_usd_total")
         return cls(
             requests=count("requests_total") - count("requests_total", outcome=_PASSED),
-            answered=samples.count_answered(_PASSED),
+            failed=samples.count_failed() - samples.count_failed(outcome=_PASSED),
             original_tokens=count("prompt_tokens_total", stage="original"),
             sent_tokens=count("prompt_tokens_total", stage="sent"),
             pruned=count("cuts_total", kind="prune"),
@@ -112,7 +109,7 @@ class Savings:
     def __add__(self, other: "Savings") -> "Savings":
         return Savings(
             self.requests + other.requests,
-            self.answered + other.answered,
+            self.failed + other.failed,
             self.original_tokens + other.original_tokens,
             self.sent_tokens + other.sent_tokens,
             self.pruned + other.pruned,
@@ -126,21 +123,20 @@ class Savings:
         )
 
     def describe(self) -> str:
-        if self.requests and not self.answered:  # no token of theirs was worth anything
+        if self.failed and not self.original_tokens:  # no token of theirs was worth anything
             return self.describe_requests()
         return ", ".join([self.describe_requests(), self.describe_tokens(), *self.describe_money()])
 
     def describe_requests(self) -> str:
-        """How many requests there were, and how many of them were answered if it is not all."""
-        if self.answered == self.requests:
-            return count(self.requests, "request")
-        return f"{self.answered:,} of {count(self.requests, 'request')} answered"
+        """How many requests there were, and how many of them failed if any did."""
+        failed = f", {self.failed:,} of them failed ({self.failed / self.requests:.0%})" if self.failed else ""
+        return f"{count(self.requests, 'request')}{failed}"
 
     def describe_cuts(self) -> tuple[str, ...]:
         """How many requests had a cut, kind by kind; empty if none had."""
         kinds = ((self.pruned, "pruned"), (self.summarised, "with a summary"), (self.digested, "with a digest"))
         told = [f"{number:,} {what}" for number, what in kinds if number]
-        return (f"cuts: {', '.join(told)}",) if told else ()
+        return (f"requests with a cut: {', '.join(told)}",) if told else ()
 
     def describe_tokens(self) -> str:
         """Prompt tokens as the clients sent them and as forwarded, and the difference."""

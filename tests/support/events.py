@@ -6,6 +6,10 @@ from typing import Any
 from trimtab.proxy.account.history.kept import History
 from trimtab.proxy.account.history.table import Query, list_requests
 from trimtab.proxy.account.outcome import Cut, Outcome, Window
+from trimtab.proxy.catalogue.prices import Bill, Tokens
+
+ANSWERED = Bill(Tokens(), Tokens())
+"""A bill without an amount: its request counts."""
 
 
 async def read_events(past: History) -> list[Outcome]:
@@ -16,9 +20,10 @@ async def read_events(past: History) -> list[Outcome]:
 
 
 def make_event(name: str = "a", **fields: Any) -> Outcome:
-    """The event of a request that was sent unchanged; `fields` replace its values."""
+    """The event of a request that was sent unchanged, and answered; `fields` replace its values."""
     values = {"at": 1000.0, "seconds": 0.1, "endpoint": "chat", "method": "POST", "path": "/v1/chat/completions"}
-    return Outcome(name, **{**values, "status": 200, "outcome": "unchanged", **fields})
+    values |= {"status": 200, "outcome": "unchanged", "bill": ANSWERED, "has_prompt": True}
+    return Outcome(name, **{**values, **fields})
 
 
 def make_window(at: int = 0, prune_stop: int = 0) -> Window:

@@ -40,6 +40,7 @@ FIGURES = (
     "sent_tokens",
     "cached_tokens",
     "fail_opens",
+    "failed",
     "priced",
     "cost",
     "without_cost",
@@ -47,13 +48,13 @@ FIGURES = (
 """What is summed up by the minute. `priced`: requests and summaries with a known price; money is in nanodollars."""
 FORM = FileForm(
     0x7472696F,  # the letters `trio`: the number after that of the statistics' file
-    1,
+    2,
     f"""
 CREATE TABLE events (seq INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, request_id TEXT NOT NULL,
   session TEXT NOT NULL, mark TEXT NOT NULL, outcome TEXT NOT NULL, label TEXT NOT NULL, model TEXT NOT NULL,
   client TEXT NOT NULL, worker INTEGER NOT NULL, original_tokens INTEGER NOT NULL, sent_tokens INTEGER NOT NULL,
-  cached_tokens INTEGER NOT NULL, cost INTEGER, without_cost INTEGER, summary_cost INTEGER NOT NULL,
-  cache_price REAL, event BLOB, entry TEXT, end_bytes INTEGER NOT NULL);
+  cached_tokens INTEGER NOT NULL, failed INTEGER NOT NULL, cost INTEGER, without_cost INTEGER,
+  summary_cost INTEGER NOT NULL, cache_price REAL, event BLOB, entry TEXT, end_bytes INTEGER NOT NULL);
 CREATE INDEX events_by_time ON events (at, request_id);
 CREATE UNIQUE INDEX events_by_id ON events (request_id) WHERE event IS NOT NULL;
 CREATE INDEX events_by_session ON events (session, at);
@@ -87,6 +88,7 @@ class Row(NamedTuple):
     original_tokens: int
     sent_tokens: int
     cached_tokens: int
+    failed: int
     cost: int | None
     without_cost: int | None
     summary_cost: int
@@ -97,6 +99,7 @@ class Row(NamedTuple):
     @classmethod
     def of(cls, event: Outcome, worker: int) -> "Row":
         is_priced = event.cost is not None and event.without_cost is not None
+        original_tokens, sent_tokens = event.counted or (0, 0)
         return cls(
             event.at,
             event.request_id,
@@ -107,9 +110,10 @@ class Row(NamedTuple):
             event.model,
             event.client,
             worker,
-            min(event.original_tokens, MOST),
-            min(event.sent_tokens, MOST),
+            min(original_tokens, MOST),
+            min(sent_tokens, MOST),
             min(event.cached_tokens or 0, MOST),
+            int(event.has_failed),
             min(event.cost or 0, MOST) if is_priced else None,
             min(event.without_cost or 0, MOST) if is_priced else None,
             0,
@@ -120,14 +124,14 @@ class Row(NamedTuple):
     @classmethod
     def of_summary(cls, at: float, cost: int, label: str, client: str, session: str, worker: int) -> "Row":
         """The row of a summary that cost so many nanodollars."""
-        return cls(at, "", session, "", "", label, "", client, worker, 0, 0, 0, None, None, cost, None, None)
+        return cls(at, "", session, "", "", label, "", client, worker, 0, 0, 0, 0, None, None, cost, None, None)
 
     def measure(self) -> list[int]:
         if self.event is None:
-            return [0, 0, 0, 0, 0, 1, self.summary_cost, 0]
+            return [0, 0, 0, 0, 0, 0, 1, self.summary_cost, 0]
         is_priced, is_open = self.cost is not None, self.outcome == "failed_open"
         tokens = self.original_tokens, self.sent_tokens, self.cached_tokens
-        return [1, *tokens, is_open, is_priced, self.cost or 0, self.without_cost or 0]
+        return [1, *tokens, is_open, self.failed, is_priced, self.cost or 0, self.without_cost or 0]
 
 
 class Erased(NamedTuple):
@@ -419,7 +423,7 @@ class Session:
 
 _SESSIONS = """
 SELECT session, MIN(at) FILTER (WHERE event IS NOT NULL), COUNT(event),
-  SUM(CASE WHEN sent_tokens THEN original_tokens - sent_tokens ELSE 0 END), SUM(cost), SUM(without_cost),
+  SUM(original_tokens - sent_tokens), SUM(cost), SUM(without_cost),
   SUM(summary_cost), COUNT(DISTINCT NULLIF(mark, '')),
   EXISTS (SELECT 1 FROM private.texts WHERE texts.session = events.session)
 FROM events WHERE session {chosen} GROUP BY session HAVING COUNT(event)

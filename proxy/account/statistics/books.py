@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import msgspec
 
 from trimtab.proxy.account.history.kept import History
+from trimtab.proxy.account.outcome import Prompt
 from trimtab.proxy.catalogue.prices import NANODOLLARS, Bill, Cost, PriceList, Tokens, price
 from trimtab.proxy.store.store import StoreError
 from trimtab.proxy.tasks import Tasks
@@ -62,8 +63,8 @@ class Sums(msgspec.Struct, frozen=True):
 
     requests: those that were answered. unpriced_requests: of which no price in dollars is known; their money is missing
         here. estimated_requests: of which the upstream did not report all tokens.
-    original_tokens: the prompts as the clients sent them. sent_tokens: as forwarded. cached_tokens and written_tokens
-        are parts of these.
+    original_tokens: the prompts as the clients sent them. sent_tokens: as forwarded; both as trimtab counts them, as in
+        the metrics. cached_tokens, written_tokens, completion_tokens: as the upstream reports them.
     summaries: calls for summaries that were answered. unpriced_summaries: those of which no price is known.
     without_nanodollars: what the requests would have cost without trimtab.
     """
@@ -95,14 +96,16 @@ class Sums(msgspec.Struct, frozen=True):
         return cls(**figures)
 
     @classmethod
-    def of_bill(cls, bill: Bill) -> Self:
+    def of_bill(cls, bill: Bill, prompt: Prompt | None = None) -> Self:
+        """The sums of one request. prompt: as it counts in all sums of tokens; None for that of the bill."""
         cost, without = bill.cost or Cost(), bill.without_cost or Cost()
+        original_tokens, sent_tokens = prompt or (bill.without.prompt, bill.tokens.prompt)
         return cls(
             requests=1,
             unpriced_requests=int(bill.cost is None),
             estimated_requests=int(bill.is_estimated),
-            original_tokens=bill.without.prompt,
-            sent_tokens=bill.tokens.prompt,
+            original_tokens=original_tokens,
+            sent_tokens=sent_tokens,
             cached_tokens=bill.tokens.cached,
             written_tokens=bill.tokens.written,
             completion_tokens=bill.tokens.completion,
@@ -258,9 +261,9 @@ class Books:
         if known is not None or len(self._rows) < MAX_PLACES:
             self._rows[place] = sums if known is None else known + sums
 
-    def charge(self, model: str, client: str, bill: Bill) -> None:
-        """Count an answered request. `model`: its label in the metrics."""
-        self.book(model, client, Sums.of_bill(bill))
+    def charge(self, model: str, client: str, bill: Bill, prompt: Prompt | None = None) -> None:
+        """Count an answered request. `model`: its label in the metrics. prompt: as for `Sums.of_bill`."""
+        self.book(model, client, Sums.of_bill(bill, prompt))
         if bill.cost is not None and bill.without_cost is not None:
             cost = bill.cost
             parts = (

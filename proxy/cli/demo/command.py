@@ -179,7 +179,7 @@ def _write_table(replay: Replay, refused: int) -> Table:
     table.add_row("requests refused", f"{refused}", f"{still_refused}")
     table.add_row("prompt tokens", f"{original.prompt_tokens:,}", f"{sent.prompt_tokens:,}")
     table.add_row(f"largest prompt (window {WINDOW_TOKENS:,})", f"{largest:,}", f"{largest_sent:,}")
-    table.add_row("prefix kept (cached)", f"{share_cached(original):.1%}", f"{share_cached(sent):.1%}")
+    table.add_row("read from the prompt cache", f"{share_cached(original):.1%}", f"{share_cached(sent):.1%}")
     table.add_row("summaries made", "", f"{sum(not one.is_stream for one in replay.served)}")
     table.add_row("summary prompt tokens", "", f"{summaries.prompt_tokens:,}")
     table.add_row("summary completion tokens", "", f"{summaries.completion_tokens:,}")

@@ -45,7 +45,6 @@ SAVED_USD = f"{_sum('trimtab_cost_without_usd_total')} - {_sum('trimtab_cost_usd
 SENT, ORIGINAL = (
     _rate("trimtab_prompt_tokens_total", "model", f'{MODEL}, stage="{one}"') for one in ("sent", "original")
 )
-SAVED, ADDED = (_rate(f"trimtab_tokens_{one}_total", "model") for one in ("saved", "added"))
 
 ROWS: dict[str, tuple[Panel, ...]] = {
     "Overview": (
@@ -53,8 +52,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         Panel(
             "Share of prompt tokens removed",
             "percentunit",
-            # Not by `original`, which has the tokens of refused requests, too.
-            {"removed": f"1 - sum({SENT}) / (sum({SENT}) + (sum({SAVED}) or vector(0)) - (sum({ADDED}) or vector(0)))"},
+            {"removed": f"1 - sum({SENT}) / sum({ORIGINAL})"},
             "stat",
         ),
         Panel("In flight", "short", {"requests": "sum(trimtab_requests_in_flight)"}, "stat"),
@@ -63,9 +61,12 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "Requests per second", "reqps", {"{{outcome}}": _rate("trimtab_requests_total", "outcome")}, stacked=True
         ),
         Panel(
-            "Answers other than 200 per second",
+            "Answered requests, and answers other than 200, per second",
             "reqps",
-            {"{{status}} {{outcome}}": _rate("trimtab_requests_total", "status, outcome", f'{MODEL}, status!="200"')},
+            {
+                "answered": f"sum({_rate('trimtab_answered_requests_total', 'model')})",
+                "{{status}} {{outcome}}": _rate("trimtab_requests_total", "status, outcome", f'{MODEL}, status!="200"'),
+            },
         ),
     ),
     "Tokens": (

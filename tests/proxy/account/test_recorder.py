@@ -6,10 +6,12 @@ from unittest.mock import Mock
 import pytest
 from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
+from support.events import ANSWERED
 from support.journeys import DECISIONS
 
 from trimtab.proxy.account.outcome import Outcome
 from trimtab.proxy.account.recorder import MAX_TOLD_PATHS, Phases, Recorder, fail_open
+from trimtab.proxy.catalogue.prices import Bill, Tokens
 from trimtab.proxy.telemetry.ledger import Ledger
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.proxy.wire.codec import UndecodableError
@@ -68,6 +70,7 @@ OUTCOME = Outcome(
     summary_kind="summarise",
     summary_messages=34,
     upstream_seconds=2.5,
+    bill=ANSWERED,
 )
 """A request of which the upstream refused a first attempt. It was answered within 3 s, not in a stream."""
 
@@ -95,7 +98,7 @@ TRUNCATED = {
     "saved_tokens": 500,
     "first_changed": 3,
 }
-REQUEST = {"requests_total{chat,m*,compacted,200}": 1}
+REQUEST = {"requests_total{chat,m*,compacted,200}": 1, "answered_requests_total{m*,compacted}": 1}
 TIMES = {"upstream_seconds_sum{m*}": 2.5}
 SECTIONS = {
     "section_tokens_total{m*,system,original}": 100,
@@ -160,6 +163,7 @@ def test_a_request_only_observed_saves_nothing(recorder: Recorder) -> None:
     original = {name: value for name, value in SECTIONS.items() if "original" in name}
     assert _figures(recorder) == TIMES | original | sent | {
         "requests_total{chat,m*,observe,200}": 1,
+        "answered_requests_total{m*,observe}": 1,
         "prompt_tokens_total{m*,original}": 1000,
         "prompt_tokens_total{m*,sent}": 1000,
         "context_used_ratio_sum{m*}": 0.5,
@@ -282,12 +286,19 @@ def test_what_cannot_be_decoded_is_no_fault(recorder: Recorder, log: _Log) -> No
 
 
 def test_a_second_attempt_is_counted(recorder: Recorder) -> None:
-    """The label says what became of it. A refusal that stands saves nothing."""
-    recorder.record(_outcome(status=400, retry="hopeless", is_refused=True))
+    """The label says what became of it. A refusal that stands saves nothing, and has no prompt in any sum."""
+    recorder.record(_outcome(client="ann", status=400, retry="hopeless", bill=None))
 
     figures = _figures(recorder)
     assert figures["overflow_retries_total{m*,hopeless}"] == 1
-    assert not [name for name in figures if name.startswith("tokens_saved")]
+    assert not [name for name in figures if "tokens" in name or "answered" in name]
+
+
+def test_a_prompt_that_was_not_counted_counts_as_the_upstream_reports_it() -> None:
+    """What recall asked more was sent, too."""
+    bill = Bill(Tokens.of(80), Tokens.of(80))
+    assert _outcome(has_prompt=False, bill=bill).counted == (80, 80)
+    assert _outcome(recall_prompt_tokens=70).counted == (1000, 508 + 70)
 
 
 def test_paths_that_are_not_compacted_are_told_once_and_up_to_a_bound(recorder: Recorder, log: _Log) -> None:

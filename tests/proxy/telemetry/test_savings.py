@@ -28,7 +28,7 @@ def fill_metrics() -> Metrics:
 
 def test_every_figure_is_a_sum_over_the_metrics() -> None:
     """All models count. Requests that are only passed on do not."""
-    assert Savings.read(fill_metrics()) == Savings(4, 4, 1500, 900, 1, 0, 0, 1, 1, 99, 0.75, 2.0)
+    assert Savings.read(fill_metrics()) == Savings(4, 0, 1500, 900, 1, 0, 0, 1, 1, 99, 0.75, 2.0)
 
 
 def test_money_that_is_not_known_is_not_zero() -> None:
@@ -41,48 +41,53 @@ def test_money_that_is_not_known_is_not_zero() -> None:
 def test_two_proxies_together_are_the_sum_of_both() -> None:
     """Money that only one of them knows is the money of both."""
     one = Savings.read(fill_metrics())
-    assert one + Savings(requests=1, pruned=2, digested=3) == Savings(5, 4, 1500, 900, 3, 0, 3, 1, 1, 99, 0.75, 2.0)
+    assert one + Savings(requests=1, pruned=2, digested=3) == Savings(5, 0, 1500, 900, 3, 0, 3, 1, 1, 99, 0.75, 2.0)
     assert Savings() + Savings() == Savings()
 
 
 @pytest.mark.parametrize(
     ("savings", "told"),
     [
-        (Savings(1, 1, 1234, 1234), "1 request, 1,234 prompt tokens, all sent"),
+        (Savings(1, 0, 1234, 1234), "1 request, 1,234 prompt tokens, all sent"),
         (
-            Savings(41, 41, 1_234_000, 401_222, cost_usd=0.41, without_usd=1.64),
+            Savings(41, 0, 1_234_000, 401_222, cost_usd=0.41, without_usd=1.64),
             "41 requests, 1,234,000 → 401,222 prompt tokens (67% fewer), $1.23 saved",
         ),
         (
-            Savings(2, 2, 1000, 1100, cost_usd=0.9, without_usd=0.5),
+            Savings(2, 0, 1000, 1100, cost_usd=0.9, without_usd=0.5),
             "2 requests, 1,000 → 1,100 prompt tokens (10% more), $0.40 lost",
         ),
         (
-            Savings(2, 2, 1000, 999, cost_usd=0.5, without_usd=0.501),
+            Savings(2, 0, 1000, 999, cost_usd=0.5, without_usd=0.501),
             "2 requests, 1,000 → 999 prompt tokens (0% fewer), no money saved yet",
         ),
-        (Savings(3, 0, 3477, 3477), "0 of 3 requests answered"),
-        (Savings(3, 2, 1000, 500), "2 of 3 requests answered, 1,000 → 500 prompt tokens (50% fewer)"),
+        (Savings(3, 3), "3 requests, 3 of them failed (100%)"),
+        (Savings(3, 1, 1000, 500), "3 requests, 1 of them failed (33%), 1,000 → 500 prompt tokens (50% fewer)"),
     ],
 )
 def test_a_loss_is_told_like_a_gain(savings: Savings, told: str) -> None:
     assert savings.describe() == told
 
 
-def test_answers_that_broke_off_or_failed_are_not_answers() -> None:
+def test_errors_and_answers_that_broke_off_have_failed() -> None:
+    """A client that leaves has had no error, and what is only passed on is not counted."""
     metrics = Metrics()
-    for status, outcome in (("200", "compacted"), ("200", "broken"), ("502", "compacted"), ("200", "passed")):
+    outcomes = [("200", "compacted"), ("200", "broken"), ("502", "compacted"), ("0", "aborted"), ("500", "passed")]
+    for status, outcome in outcomes:
         metrics.requests["m", "chat", status, outcome] += 1
     savings = Savings.read(metrics)
-    assert (savings.answered, savings.requests) == (1, 3)
+    assert (savings.failed, savings.requests) == (2, 4)
 
 
 @pytest.mark.parametrize(
     ("savings", "told"),
     [
         (Savings(), ()),
-        (Savings(pruned=3), ("cuts: 3 pruned",)),
-        (Savings(pruned=3, summarised=2, digested=1), ("cuts: 3 pruned, 2 with a summary, 1 with a digest",)),
+        (Savings(pruned=3), ("requests with a cut: 3 pruned",)),
+        (
+            Savings(pruned=3, summarised=2, digested=1),
+            ("requests with a cut: 3 pruned, 2 with a summary, 1 with a digest",),
+        ),
     ],
 )
 def test_cuts_are_told_by_kind(savings: Savings, told: tuple[str, ...]) -> None:

@@ -53,7 +53,8 @@ def _read(samples: Samples, **of: str) -> Json:
     cached_tokens, reported = count("cached_prompt_tokens_total", **of), count("cache_reported_tokens_total", **of)
     return {
         "requests": count("requests_total", **of),
-        "answered": samples.count_answered(**of),
+        "failed": samples.count_failed(**of),
+        "answered": count("answered_requests_total", **of),
         "original_tokens": count("prompt_tokens_total", stage="original", **of),
         "sent_tokens": count("prompt_tokens_total", stage="sent", **of),
         "saved_tokens": count("tokens_saved_total", **of),

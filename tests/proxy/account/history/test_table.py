@@ -50,7 +50,7 @@ def names(connection, **query) -> list[str]:
 
 
 def test_a_request_comes_back_as_it_was(connection):
-    event = make_event(cost=7, original_sections=(1, 2, 3, 4, 5), window=make_window(7))
+    event = make_event(cost=7, original_sections=(1, 2, 3, 4, 5), window=make_window(7), bill=None, has_prompt=False)
     keep(connection, event, worker=3)
     found = find_request(connection, "a")
     assert (found.event, found.worker, found.sentences) == (event, 3, None)
@@ -132,7 +132,9 @@ def test_a_session_adds_up_its_requests(connection):
         connection,
         make_event("1", session="s", at=1.0, original_tokens=10, sent_tokens=10),
         make_event("2", session="s", at=2.0, original_tokens=30, sent_tokens=12, cost=5, without_cost=9),
-        make_event("3", session="s", at=3.0, original_tokens=40, window=make_window(7)),  # refused: nothing was sent
+        make_event(
+            "3", session="s", at=3.0, original_tokens=40, window=make_window(7), bill=None
+        ),  # refused: nothing counts
         make_event("4", session="t", at=2.5),
         make_event("5", at=9.0),  # of no session
     )
@@ -191,16 +193,17 @@ def test_a_request_counts_in_its_minute_for_its_model_and_client(connection):
     """So does a summary; a client without a name has no sums of its own."""
     shown = {"original_tokens": 9, "sent_tokens": 4, "cached_tokens": 3, "cost": 5, "without_cost": 8}
     keep(connection, make_event("1", at=119.0, label="m", client="c", **shown))
-    keep(connection, make_event("2", at=120.0, label="m", outcome="failed_open"))
+    refused = {"bill": None, "original_tokens": 70, "status": 400}
+    keep(connection, make_event("2", at=120.0, label="m", outcome="failed_open", **refused))
     add(
         connection, [Row.of_summary(125.0, 100, "m", "", "s", 1), Row.of_summary(126.0, 10, "n", "c", "s", 1)], Bounds()
     )
     found = figures(connection)
-    first = {"requests": 1, "priced": 1, "fail_opens": 0, **shown}
+    first = {"requests": 1, "priced": 1, "fail_opens": 0, "failed": 0, **shown}
     assert found[1, "", ""] == found[1, "models", "m"] == found[1, "clients", "c"] == first
     nothing = dict.fromkeys(FIGURES, 0)
-    assert found[2, "", ""] == nothing | {"requests": 1, "fail_opens": 1, "priced": 2, "cost": 110}
-    assert found[2, "models", "m"] == nothing | {"requests": 1, "fail_opens": 1, "priced": 1, "cost": 100}
+    assert found[2, "", ""] == nothing | {"requests": 1, "fail_opens": 1, "failed": 1, "priced": 2, "cost": 110}
+    assert found[2, "models", "m"] == nothing | {"requests": 1, "fail_opens": 1, "failed": 1, "priced": 1, "cost": 100}
     assert found[2, "models", "n"] == found[2, "clients", "c"] == nothing | {"priced": 1, "cost": 10}
     assert len(found) == 7
     assert figures(connection, step=120)[0, "", ""]["requests"] == 1

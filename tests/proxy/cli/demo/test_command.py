@@ -51,7 +51,7 @@ def test_table_shows_what_was_measured() -> None:
         "requests refused": ["2", "1"],
         "prompt tokens": ["291,389", "41,483"],
         "largest prompt (window 32,000)": ["191,389", "40,000"],
-        "prefix kept (cached)": ["54.9%", "43.4%"],
+        "read from the prompt cache": ["54.9%", "43.4%"],
         "summaries made": ["", "1"],
         "summary prompt tokens": ["", "40,000"],
         "summary completion tokens": ["", "5,000"],

@@ -1,9 +1,18 @@
 """The demo's replay: a session through the real proxy, over real sockets."""
 
+import aiohttp
+import orjson
 import pytest
 from structlog.testing import capture_logs
 
-from trimtab.proxy.cli.demo.command import RESERVE_TOKENS, WINDOW_TOKENS, price, replay_session, run_stage
+from trimtab.proxy.cli.demo.command import (
+    RESERVE_TOKENS,
+    WINDOW_TOKENS,
+    price,
+    replay_session,
+    run_stage,
+    share_cached,
+)
 from trimtab.proxy.cli.demo.session import make_session
 from trimtab.proxy.cli.demo.upstream import Cost
 
@@ -12,11 +21,16 @@ MODULES = 10
 
 
 async def test_replay_keeps_a_long_session_inside_the_window() -> None:
-    """No request is refused, no prompt exceeds the limit, the prefix stays warm, and all of it costs less."""
+    """No request is refused, no prompt exceeds the limit, the prefix stays warm, and all of it costs less.
+
+    The dashboard shows the same tokens.
+    """
     session = make_session(MODULES)
     with capture_logs() as logs:
         async with run_stage(session) as (url, upstream):
             replay = await replay_session(url, upstream, session, session.turns)
+            async with aiohttp.ClientSession() as client, client.get(f"{url}/trimtab/api/overview") as response:
+                totals = orjson.loads(await response.read())["totals"]
     answered = {served.answer_hash for served in replay.served if served.is_stream}
     assert {exchange.status for exchange in replay.exchanges} == {200}
     assert all(exchange.answer_hash in answered for exchange in replay.exchanges)
@@ -28,6 +42,8 @@ async def test_replay_keeps_a_long_session_inside_the_window() -> None:
     assert sent.cached_tokens > 0.8 * sent.prompt_tokens
     original = sum((one.original for one in replay.exchanges), Cost(completion_tokens=sent.completion_tokens))
     assert 0 < price(sent + summaries) < price(original)
+    shown = (totals["original_tokens"], totals["sent_tokens"], totals["cached_share"])
+    assert shown == (original.prompt_tokens, sent.prompt_tokens, share_cached(sent))
     assert summaries.completion_tokens > 0
     assert all(exchange.overhead_ms > 0 for exchange in replay.exchanges)
     rules = frozenset[str]().union(*(exchange.rules for exchange in replay.exchanges))

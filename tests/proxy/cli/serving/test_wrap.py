@@ -78,7 +78,7 @@ async def test_an_sdk_asks_through_the_proxy_and_the_savings_are_told(upstream: 
     assert err[0].startswith(f"trimtab: OPENAI_BASE_URL, ANTHROPIC_BASE_URL → {upstream.url}; dashboard http://127.")
     share = f"{1 - sent / original:.0%}"
     assert err[1] == f"trimtab: 1 request, {original:,} → {sent:,} prompt tokens ({share} fewer)"
-    assert err[2] == "trimtab: cuts: 1 pruned; 1 request would not have fit"
+    assert err[2] == "trimtab: requests with a cut: 1 pruned; 1 request would not have fit"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     told = "\n".join(err) + file.read_text()
     assert KEY not in told

@@ -86,7 +86,7 @@ def test_buckets_have_no_holes():
     assert (bucket["cached_tokens"], bucket["fail_opens"], bucket["clients"]) == (2, 0, {})
     assert (bucket["cost_usd"], bucket["without_usd"], bucket["saved_usd"]) == (5e-9, 9e-9, 4e-9)
     unknown = {"cost_usd": None, "without_usd": None, "saved_usd": None}
-    assert bucket["models"] == {"m": {"requests": 3, "original_tokens": 0, "sent_tokens": 9, **unknown}}
+    assert bucket["models"] == {"m": {"requests": 3, "failed": 0, "original_tokens": 0, "sent_tokens": 9, **unknown}}
     assert (empty["cost_usd"], empty["saved_usd"], empty["requests"]) == (0.0, 0.0, 0)
 
 

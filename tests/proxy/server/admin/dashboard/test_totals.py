@@ -9,6 +9,7 @@ def make_samples() -> Samples:
     metrics = Metrics()
     for model, status, outcome in (("a", "200", "compacted"), ("a", "200", "broken"), ("b", "400", "refused")):
         metrics.requests[model, "chat", status, outcome] += 1
+    metrics.answered["a", "compacted"] += 1
     for result in ("recovered", "refused", "hopeless"):
         metrics.overflow_retries["a", result] += 1
     results = ("made", "prefetched", "hit", "hit", "hit", "joined", "rejected", "failed", "failed", "digest")
@@ -30,7 +31,7 @@ def make_samples() -> Samples:
 
 def test_totals_add_up_all_models():
     totals = read_totals(make_samples())
-    assert (totals["requests"], totals["answered"], totals["fail_opens"]) == (3, 1, 3)
+    assert (totals["requests"], totals["answered"], totals["failed"], totals["fail_opens"]) == (3, 1, 2, 3)
     assert totals["in_flight"] == 2
     assert (totals["overflow_refusals"], totals["recoveries"]) == (3, 1)
     assert totals["prefix_kept"] == 0.75
