@@ -18,7 +18,7 @@ from trimtab.proxy.account.statistics.books import KEPT_DAYS, Rows, Sums, go_bac
 from trimtab.proxy.account.statistics.store import open_statistics
 from trimtab.proxy.catalogue.prices import NANODOLLARS
 from trimtab.proxy.cli.options import StoppedError, config_option, set_option, wrong_use
-from trimtab.proxy.cli.tables import add_figures, make_console, safe, write_cost
+from trimtab.proxy.cli.tables import add_figures, make_console, print_fitting, safe, write_cost
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.store.store import StoreError
@@ -33,6 +33,8 @@ _HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 HOURS_PER_DAY = 24  # source: a day has 24 hours
 COLUMNS = ("answered", "original", "sent", "cached", "completion", "cost", "without", "saved", "share")
 """The columns after the name. The tokens are those of the model."""
+SPARE = ("completion", "share", "cached", "without", "original", "sent", "requests", "cost")
+"""Columns that a narrow terminal does without, the least important first."""
 
 
 @click.command()
@@ -165,7 +167,7 @@ def print_table(statistics: Statistics, console: Console | None = None) -> None:
         table.add_row(safe(name), *_write_row(sums))
     table.add_section()
     table.add_row("total", *_write_row(total))
-    console.print(table)
+    print_fitting(console, table, SPARE)
     for line in _list_gaps(total):
         console.print(line, highlight=False, markup=False)
 

@@ -6,7 +6,7 @@ Law: `serve` imports none of it, because it needs rich. Text of others cannot co
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from trimtab.proxy.catalogue.prices import NANODOLLARS
@@ -14,6 +14,10 @@ from trimtab.proxy.telemetry.logs import escape
 
 WIDE_CHARS = 140
 """Width if the output is no terminal. Chosen: no column of usual figures is broken."""
+EDGE_CHARS = 3
+"""Space and line around a column. Source: rich's default box. It has one more line at the end."""
+FOLDED_CHARS = 12
+"""Width to which the first column may shrink, which has names, and columns of text. Chosen: a name takes few lines."""
 
 
 def make_console(width_chars: int = WIDE_CHARS) -> Console:
@@ -28,6 +32,46 @@ def add_figures(table: Table, names: Iterable[str]) -> None:
     """Add columns of figures, which are not broken."""
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
+
+
+def print_fitting(console: Console, table: Table, spare: Iterable[str] = ()) -> None:
+    """Print a table. On a terminal that is too narrow for it, columns are left out and named below.
+
+    spare: the headers of those that may be left out, the least important first; a header twice is both columns. The
+    first column always stays; it and columns that fold may shrink. What still does not fit makes the lines longer than
+    the terminal, and no figure is cut.
+    """
+    left = []
+    for name in spare if console.is_terminal else ():
+        if _find_width(console, table) <= console.width:
+            break
+        kept = [column for column in table.columns if str(column.header) != name]
+        if len(kept) < len(table.columns):
+            left.append(name)
+            table = _with_columns(table, kept)
+    table.columns[0].overflow = "fold"
+    usual_chars, console.width = console.width, max(console.width, _find_width(console, table))
+    console.print(table)
+    console.width = usual_chars
+    if left:
+        console.print(f"not shown, because the terminal is narrow: {', '.join(left)}", highlight=False, markup=False)
+
+
+def _find_width(console: Console, table: Table) -> int:
+    """The least width without a broken figure. What folds counts with a few characters only."""
+    needed_chars = EDGE_CHARS * len(table.columns) + 1 if table.box else len(table.columns)
+    for number, column in enumerate(table.columns):
+        texts = (column.header, *column.cells)
+        chars = max(console.measure(text).maximum for text in texts)
+        folds = number == 0 or not column.no_wrap
+        needed_chars += min(chars, FOLDED_CHARS) if folds else chars
+    return needed_chars
+
+
+def _with_columns(table: Table, columns: Iterable[Column]) -> Table:
+    other = Table(*columns, title=table.title, title_justify=table.title_justify, box=table.box)
+    other.pad_edge, other.show_lines, other.rows = table.pad_edge, table.show_lines, table.rows
+    return other
 
 
 def safe(text: str, style: str = "", *, lines: bool = False) -> Text:

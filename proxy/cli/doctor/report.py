@@ -27,7 +27,7 @@ from trimtab.proxy.cli.doctor.checks import (
     find_readable_keys,
     find_unknown_names,
 )
-from trimtab.proxy.cli.tables import mask
+from trimtab.proxy.cli.tables import mask, print_fitting
 from trimtab.proxy.compaction.pool import HEURISTIC, Compactors
 from trimtab.proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW, PolicyConfig
 from trimtab.proxy.config.schema import Config, UpstreamConfig
@@ -44,6 +44,8 @@ MAX_LISTED = 20
 """How many models the report lists at most that only upstreams name. Chosen: a table that fits on a screen."""
 MAX_NAMED = 5
 """How many models one finding names at most. Chosen: keeps it readable."""
+SPARE = ("written", "prompts above", "unit", "entry", "from", "counted by", "ratio", "mode", "cached", "upstream")
+"""Columns that a narrow terminal does without, the least important first."""
 STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
@@ -112,7 +114,7 @@ class Report:
         for each in self.findings:
             row = (each.subject, each.found, each.advice or "")
             table.add_row(Text(each.level, style=STYLES[each.level]), *map(_show, row))
-        console.print(table)
+        print_fitting(console, table)
         table = Table("model", "mode", "window", "from", "counted by", "ratio", "from", "upstream", "learned")
         for one in self.models:
             window = (f"{one.window_tokens:,}", one.window_from)
@@ -124,7 +126,7 @@ class Report:
             prices.add_row(*map(_show, cells))
         for filled in (table, prices):
             if filled.row_count:
-                console.print(filled)
+                print_fitting(console, filled, SPARE)
         if self.unlisted:
             console.print(f"and {self.unlisted} more that upstreams list; report one with --model")
 

@@ -16,7 +16,7 @@ from trimtab.proxy.catalogue.prices import PriceList, PriceSource
 from trimtab.proxy.cli.evaluate.asking import Tokens
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion
 from trimtab.proxy.cli.evaluate.protocol import ArmResult
-from trimtab.proxy.cli.tables import safe
+from trimtab.proxy.cli.tables import print_fitting, safe
 
 MILLION = 1_000_000
 """Source: prices in dollars are those of a million tokens."""
@@ -99,7 +99,7 @@ class Result:
             table.add_column(name, justify="right")
         for arm in self.arms:
             table.add_row(arm.name, *self._count(arm))
-        console.print(table)
+        print_fitting(console, table, ("no grade", "of all", "partly", "missed"))
         for arm in self.arms:
             for problem in arm.problems:
                 console.print(safe(f"{arm.name}: {problem}"))

@@ -21,7 +21,7 @@ from trimtab.proxy.account.outcome import Outcome
 from trimtab.proxy.account.recordings.format import Recording
 from trimtab.proxy.cli.records.run import find_difference
 from trimtab.proxy.cli.records.variants import RecordedVariants
-from trimtab.proxy.cli.tables import add_figures, make_console, safe, write_cost
+from trimtab.proxy.cli.tables import add_figures, make_console, print_fitting, safe, write_cost
 from trimtab.proxy.compaction.engine import Compaction
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.server.admin.dashboard.shapes import shape_event
@@ -132,7 +132,7 @@ def show_list(events: Iterable[Outcome], console: Console | None = None) -> None
             f"{event.sent_tokens:,}" if event.sent_tokens else "-",
             "-" if event.cost is None else write_cost(event.cost),
         )
-    (console or make_console()).print(table)
+    print_fitting(console or make_console(), table, ("status", "session", "original", "cost", "sent", "time (UTC)"))
 
 
 def show(recording: Recording, changed: Changed, console: Console | None = None, *, with_diff: bool) -> None:
@@ -200,7 +200,7 @@ def _show_decisions(event: Outcome, console: Console) -> None:
         figures = (one.attempt, one.tokens_before, one.tokens_after, saved, one.messages, one.first_changed)
         table.add_row(safe(one.rule), *(f"{number:,}" for number in figures), safe(one.reason))
     console.print()
-    console.print(table)
+    print_fitting(console, table, ("from", "attempt", "messages", "before", "after"))
 
 
 def _show_changes(changed: Changed, console: Console, *, with_diff: bool) -> None:

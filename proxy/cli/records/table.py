@@ -13,17 +13,15 @@ from rich.text import Text
 
 from trimtab.proxy.cli.records.costs import STRATEGIES, USD
 from trimtab.proxy.cli.records.report import has_unassigned, sum_cost
-from trimtab.proxy.cli.tables import make_console, safe, write_dollars
+from trimtab.proxy.cli.tables import make_console, print_fitting, safe, write_dollars
 from trimtab.proxy.telemetry.logs import escape
 
 WIDE_CHARS = 160
 """Width if the output is no terminal. Chosen: no column of usual figures is broken."""
-FIRST_CHARS = 12
-"""Width to which the first column may shrink, which has names. Chosen: a name takes few lines."""
-EDGE_CHARS = 3
-"""Space and line around a column. Source: rich's default box. It has one more line at the end."""
 HEADER_CHARS = 23
 """Width at which a header is broken. Chosen: as wide as a column of one model."""
+SPARE = (*STRATEGIES[:0:-1], "refused", "why", "requests", "too long", "needed", "summaries", "added")
+"""Columns that a narrow terminal does without, the least important first."""
 FIGURE_CHARS, MODEL_CHARS = 30, 26
 """Width of the names of figures, and of one model. Chosen: the longest figure has 24 characters, a cost with its share
 about 20."""
@@ -38,9 +36,9 @@ def print_report(report: dict[str, Any], console: Console | None = None) -> None
         if variant["sessions"]["number"]:
             tables.append(_make_sessions(variant))
         for table in tables:
-            _print_table(console, table)
+            print_fitting(console, table, SPARE)
     if report["changes"]:
-        _print_table(console, _make_changes(report))
+        print_fitting(console, _make_changes(report))
     for line in _list_lines(report):
         console.print(safe(line))
 
@@ -54,7 +52,7 @@ def print_curve(report: dict[str, Any], console: Console | None = None) -> None:
         cost = "-" if one["cost"] is None else f"{one['cost']:.3f}"
         counts = (f"{one[name]:,}" if name in one else "-" for name in ("moved_cuts", "summaries", "refused"))
         table.add_row(safe(one["name"]), cost, _percent(one["needed_kept"]), f"{one['needed']:,}", *counts)
-    _print_table(console, table)
+    print_fitting(console, table, SPARE)
     for line in _list_lines(report):
         console.print(safe(line))
 
@@ -151,17 +149,6 @@ def _make_pair(before: Any, after: Any) -> tuple[str, str, str]:
     if isinstance(before, int) and isinstance(after, int):
         return f"{before:,}", f"{after:,}", _change(before, after)
     return _percent(before), _percent(after), ""
-
-
-def _print_table(console: Console, table: Table) -> None:
-    """Print a table. If the terminal is too narrow, the lines are longer than it, and no number is cut."""
-    width_chars, needed_chars = console.width, FIRST_CHARS + EDGE_CHARS + 1
-    for column in table.columns[1:]:
-        texts = (column.header, *column.cells)
-        needed_chars += max(console.measure(text).maximum for text in texts) + EDGE_CHARS
-    console.width = max(width_chars, needed_chars)
-    console.print(table)
-    console.width = width_chars
 
 
 def _list_lines(report: dict[str, Any]) -> Iterable[str]:
