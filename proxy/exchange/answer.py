@@ -32,7 +32,7 @@ from trimtab.proxy.catalogue.lifetimes import find_lifetime_seconds
 from trimtab.proxy.catalogue.prices import Bill, PriceList, Tokens, find_price_list, price
 from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES
 from trimtab.proxy.config.secrets import find_in_name
-from trimtab.proxy.exchange.attempt import Attempt, Call, Prepared, Ready, is_counted, is_text_only
+from trimtab.proxy.exchange.attempt import CHANGED, Attempt, Call, Prepared, Ready, is_counted, is_text_only
 from trimtab.proxy.exchange.cold import find_lifetime, prepare_cold, remember
 from trimtab.proxy.exchange.route import Route
 from trimtab.proxy.exchange.services import Services
@@ -206,7 +206,7 @@ async def _compare(services: Services, attempt: Prepared, sent: Conversation, ag
     hashes = planned.plan.hashes
     # Prompt caches are per model. Python's hash is keyed, so a client cannot choose a collision.
     client = f"{call.arrival.tenant.id} {hash((call.route.upstream.base_url, call.route.target.model))}"
-    original, is_changed = planned.original.messages, attempt.outcome == "compacted"
+    original, is_changed = planned.original.messages, attempt.outcome in CHANGED
     work = partial(
         services.previous.observe, client, hashes, Sent(original, sent, call.request.fixed, age_seconds, is_changed)
     )
@@ -383,7 +383,7 @@ def draw_bill(
         return _draw(_read_tokens(answered), None, prices, is_estimated=answered.is_estimated)
     seen = observed.seen
     case = _make_case(attempt, seen, answered, observed.prefix_kept)
-    is_changed = attempt.outcome == "compacted"
+    is_changed = attempt.outcome in CHANGED
     without: Tokens | None = None
     if attempt.chosen.planned.original.continues:  # the upstream holds messages that are not known here
         without = add_removed(case.sent, case.original_tokens - case.sent_tokens) if is_changed else None
@@ -421,7 +421,7 @@ def _make_case(attempt: Prepared, seen: Seen | None, answered: Answered, prefix_
     known_share = None if before is None else _find_share(attempt.chosen.planned.original, before)
     sent = _read_tokens(answered)
     if answered.prompt_tokens is None:
-        kept_share = known_share if attempt.outcome != "compacted" else prefix_kept
+        kept_share = known_share if attempt.outcome not in CHANGED else prefix_kept
         cached_tokens = count_cached((kept_share or 0.0) * sent_tokens) if is_fresh else 0
         tier = call.view.price_list.at(sent_tokens)
         writes = tier.cache_write > tier.input and sent_tokens >= MIN_CACHED_TOKENS

@@ -30,10 +30,13 @@ from trimtab.proxy.telemetry.ledger import Ledger, UsedSummary
 from trimtab.proxy.wire.codec import Codec, Request
 from trimtab.proxy.wire.content.cache_help import Addition
 from trimtab.rules.conversation import Conversation, Message
+from trimtab.rules.pipeline.recall import RECALL
 from trimtab.rules.prefix import hash_head
 from trimtab.rules.summary.request import Summary, SummaryRequest
 from trimtab.rules.window.state import ColdCut
 
+CHANGED = frozenset({"compacted", RECALL})
+"""The outcomes of requests that cost another number of tokens than the client's own."""
 MAX_ATTEMPTS = 2  # chosen: a second refusal goes to the client, so that no request loops
 KEY_CHARS = 32
 """Source: OpenAI and OpenRouter refuse more than 64 and 256. Chosen: 128 bits, so sessions never share a key."""

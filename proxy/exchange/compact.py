@@ -34,10 +34,11 @@ from trimtab.proxy.exchange.summary import choose_text, find_text, name_summary
 from trimtab.proxy.http.errors import NO_THREAD_LEFT, ContextExceededError, OverloadedError, UnpairedToolCallsError
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.models.model_policy import ModelView
-from trimtab.proxy.recall.tool import add_answers, declare
+from trimtab.proxy.recall.tool import RECALL_TOOL, add_answers, declare, find_answers
 from trimtab.proxy.telemetry.ledger import Ledger
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.rules.conversation import Conversation, Decision
+from trimtab.rules.pipeline.recall import RECALL
 from trimtab.rules.policy import Policy
 from trimtab.rules.prefix import place_session
 from trimtab.rules.results.pairing import describe_unpaired, find_unpaired
@@ -52,6 +53,8 @@ _OTHER_PART = re.compile(rb'"type"\s*+:\s*+"(?!(?:text|function)")')
 """Matches a content part that is not text."""
 OUTCOME = "cache_help"
 """The outcome of a request to which nothing else was done."""
+_ADDED = frozenset({RECALL, RECALL_TOOL})
+"""Decisions that only add; a request without others has the outcome RECALL."""
 WOULD_REFUSE = "mode enforce would refuse this request"
 
 
@@ -259,12 +262,7 @@ async def _plan(services: Services, call: Call, phases: Phases) -> tuple[Planned
             # `run_bounded`, because known messages may still need much work if their state was evicted.
             work = plan_call(call)
             planned = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
-    if services.recalled.total_bytes and call.route.target.mode == "enforce":
-        find = partial(_find_recalled, services, call.arrival.tenant.id)
-        planned = replace(planned, plan=add_answers(planned.plan, find, call.compactor.count))
-    if services.changed_sessions.total_bytes:
-        planned = heed_changed(services, call, planned)
-    return planned, size_bytes
+    return await heed_kept(services, call, planned), size_bytes
 
 
 def plan_call(call: Call) -> Callable[..., Planned]:
@@ -308,7 +306,8 @@ async def carry_out(
     call.ledger.note(call.attempt, compacted.limit_tokens, compacted.decisions)
     if mode != "enforce":
         return Prepared(mode, call, chosen, compacted, seconds=phases.seconds)
-    outcome = "compacted" if compacted.decisions else "unchanged"
+    rules = {decision.rule for decision in compacted.decisions}
+    outcome = "unchanged" if not rules else RECALL if rules <= _ADDED else "compacted"
     summary = None if chosen.text is None else name_summary(chosen, compacted)
     return Prepared(outcome, call, chosen, compacted, compacted.pieces, summary=summary, seconds=phases.seconds)
 
@@ -375,6 +374,20 @@ def settle(call: Call, conversation: Conversation, session: str) -> Call:
 def tell_changed(planned: Planned) -> Planned:
     """The plan for a session whose upstream must be told that what was sent before was changed."""
     return replace(planned, plan=replace(planned.plan, was_otherwise=True))
+
+
+async def heed_kept(services: Services, call: Call, planned: Planned) -> Planned:
+    """The plan with what is kept of its session: what was found for the model, and that its upstream must be told.
+
+    Raises BusyError.
+    """
+    if services.recalled.total_bytes and call.route.target.mode == "enforce":
+        found = find_answers(planned.plan, partial(_find_recalled, services, call.arrival.tenant.id))
+        if found:
+            work = partial(add_answers, planned.plan, found, call.compactor.count)
+            size_bytes = sum(len(text) for _, text in found)
+            planned = replace(planned, plan=await services.workers.run(call.lane, work, size_bytes=size_bytes))
+    return heed_changed(services, call, planned) if services.changed_sessions.total_bytes else planned
 
 
 def heed_changed(services: Services, call: Call, planned: Planned) -> Planned:

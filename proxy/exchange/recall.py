@@ -1,10 +1,11 @@
 """Answers a model's calls of the tool of recall within the exchange: search, send again, go on with the same answer.
 
-Law: the client gets one answer, without the calls and their results. Calls beside the client's own end the answer; what
-they find stands behind the result of the client's call when that comes. All rounds are in the bill. A round that fails
-ends the answer as any failed answer does.
+Law: the client gets one answer, without the calls and their results. Calls beside the client's own end the answer. What
+they find is kept before the client gets that end, and stands behind the result of the client's call when that comes.
+All rounds are in the bill, also one whose client has left. A round that fails ends the answer as any failed one does.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
@@ -28,7 +29,8 @@ from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.http.relay import make_response, relay_answer, replace_answer
 from trimtab.proxy.recall.lookup import Lookup
 from trimtab.proxy.recall.tool import append
-from trimtab.proxy.wire.answers.recall import MAX_ROUND_BYTES, NAME, Asked, Round
+from trimtab.proxy.tasks import see_through
+from trimtab.proxy.wire.answers.recall import MAX_ASKED, MAX_ROUND_BYTES, NAME, Asked, Round
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.json.decode import try_decode
 
@@ -73,6 +75,7 @@ class Talk:
         self._left = max(int((attempt.compacted.limit_tokens - attempt.compacted.sent_tokens) / ratio), 0)
         self._learned = NOTHING_LEARNED
         self._rounds = 0
+        self._is_kept = False  # what was found beside the client's calls
 
     async def converse(
         self, answer: aiohttp.ClientResponse, held: bytes, send: Callable[[Attempt], Sending]
@@ -80,8 +83,14 @@ class Talk:
         """Pass the answer on; as long as the model asks, send what was found, and go on with its next answer."""
         response, said = await self._pass_on(answer, held)
         while said is not None:
-            async with send(await self._write_next(said)) as following:
-                response, said = await self._pass_on(following, b"")
+            sending, following = send(await self._write_next(said)), None
+            try:
+                async with sending as following:
+                    response, said = await self._pass_on(following, b"")
+            except (asyncio.CancelledError, ConnectionError):  # the client has left
+                if following is None and sending.is_unanswered:
+                    self._add(Answered(completion_tokens=0, is_estimated=True))
+                raise
         return response
 
     async def _pass_on(self, answer: aiohttp.ClientResponse, held: bytes) -> tuple[web.StreamResponse, Round | None]:
@@ -103,7 +112,14 @@ class Talk:
     async def _relay(self, answer: aiohttp.ClientResponse, held: bytes, tap: SafeTap | None) -> web.StreamResponse:
         ready = self._ready
         added = () if ready.reply.response is not None else self._write_headers()
-        return await relay_answer(ready.reply, answer, added, held=held, tap=tap, write_event=ready.codec.write_event)
+        return await relay_answer(ready.reply, answer, added, held=held, tap=tap, write_event=self._write_event)
+
+    def _write_event(self, status: int, body: bytes) -> bytes:
+        """An answer that is no stream as the end of the one that was begun."""
+        written = self._ready.codec.write_event(status, body)
+        with fail_open(self._services.recorder, self._ready.arrival.request_id, "recall"):
+            return self._sifter.adopt(written)
+        return written
 
     async def _begin(self, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         reply = self._ready.reply
@@ -130,7 +146,7 @@ class Talk:
             if tap is not None:
                 tap.finish(is_cut=not is_whole)
                 reply.pace = reply.pace if reply.pace.chars else tap.tell_pace()
-        if not await self._is_over(said):
+        if not self._is_over(said):
             return response, said
         reply.last_byte_at = time.monotonic()
         with suppress(ConnectionError):  # the client has left
@@ -149,13 +165,16 @@ class Talk:
                 feed = partial(self._sifter.feed, chunk)
                 passed = await self._run(feed, size) if size > INLINE_BYTES else feed()
                 is_read = True
+                if self._sifter.is_beside and not self._is_kept:
+                    await self._keep_found(await self._run(self._sifter.finish_round, self._sifter.said_bytes))
             if not is_read:
-                self._sifter.go_blind()
+                _ = self._sifter.go_blind()
             if passed:
                 await self._ready.reply.write(passed)
         left, said = self._sifter.held, None
         with guard:
-            left, said = self._sifter.end()
+            left, said = await self._run(self._sifter.end, self._sifter.said_bytes)
+            await self._keep_found(said)
         if left:
             await self._ready.reply.write(left)
         return said
@@ -163,15 +182,20 @@ class Talk:
     async def _pass_whole(
         self, answer: aiohttp.ClientResponse, held: bytes, tap: SafeTap | None
     ) -> tuple[web.StreamResponse, Round | None]:
-        body, is_whole = await _read_whole(answer, held)
-        is_read = is_whole and (_NAME in body or self._rounds)
-        decoded = await self._run(partial(try_decode, body), len(body)) if is_read else None
-        said = self._sifter.sift_body(decoded) if isinstance(decoded, dict) else None
-        if not isinstance(decoded, dict) or (said is None and not self._rounds):
+        try:
+            body, is_whole = await _read_whole(answer, held)
+        except asyncio.CancelledError:  # the client has left
+            if tap is not None:
+                tap.finish(is_cut=True)
+            raise
+        sifted, said = None, None
+        if is_whole and (_NAME in body or self._rounds):
+            with fail_open(self._services.recorder, self._ready.arrival.request_id, "recall"):
+                sifted, said = await self._run(partial(self._sift_whole, body), len(body))
+                await self._keep_found(said)
+        if sifted is None:
             return await self._relay(answer, body, tap), None
-        self._sifter.rounds += 1
-        is_over = await self._is_over(said)
-        sifted = msgspec.json.encode(decoded)
+        is_over = self._is_over(said)
         if is_over and self._ready.reply.response is not None:
             return await self._relay(answer, sifted, tap), None
         if tap is not None:
@@ -182,16 +206,30 @@ class Talk:
         added = self._write_headers()
         return await replace_answer(self._ready.reply, answer, added, sifted), None
 
-    async def _is_over(self, said: Round | None) -> bool:
-        """Whether the client has the whole answer; calls beside its own are answered for its next request."""
-        if said is None or self._rounds == MAX_ROUNDS:
-            return True
-        if said.own:
-            texts = zip(said.asked, await self._find(said), strict=True)
-            found = "\n".join(f"[trimtab: {NAME}({asked.query!r:.200}) found:]\n{text}" for asked, text in texts)
-            before = self._attempt.chosen.planned.plan.hashes[-1]
-            self._services.recalled[self._ready.arrival.tenant.id, before, said.own[-1]] = found
-        return bool(said.own)
+    def _sift_whole(self, body: bytes) -> tuple[bytes | None, Round | None]:
+        """The answer without our calls, and what the model said; no answer if it stays as it is."""
+        decoded = try_decode(body)
+        if not isinstance(decoded, dict):
+            return None, None
+        said = self._sifter.sift_body(decoded)
+        if said is None and not self._rounds:
+            return None, None
+        self._sifter.rounds += 1
+        return msgspec.json.encode(decoded), said
+
+    def _is_over(self, said: Round | None) -> bool:
+        """Whether the client has the whole answer."""
+        return said is None or bool(said.own) or self._rounds == MAX_ROUNDS or len(said.asked) > MAX_ASKED
+
+    async def _keep_found(self, said: Round | None) -> None:
+        """Keep what is found for calls beside the client's own: it belongs to its next request."""
+        if said is None or not said.own or self._is_kept:
+            return
+        self._is_kept = True
+        texts = zip(said.asked[:MAX_CALLS], await self._find(said), strict=False)
+        found = "\n".join(f"[trimtab: {NAME}({asked.query!r:.200}) found:]\n{text}" for asked, text in texts)
+        before = self._attempt.chosen.planned.plan.hashes[-1]
+        self._services.recalled[self._ready.arrival.tenant.id, before, said.own[-1]] = found
 
     async def _write_next(self, said: Round) -> Prepared:
         """The attempt of the next round: the same with what the model said and what was found."""
@@ -203,15 +241,17 @@ class Talk:
 
     async def _find(self, said: Round) -> list[str]:
         most = min(MAX_TOKENS, int(ROOM_SHARE * self._left) // max(min(len(said.asked), MAX_CALLS), 1))
-        texts = [TOO_MANY] * len(said.asked)
+        texts, tokens = [TOO_MANY] * len(said.asked), 0
         with fail_open(self._services.recorder, self._ready.arrival.request_id, "recall"):  # also of a busy lane
-            texts = await self._run(partial(self._find_all, said.asked, most), self._size)
-        self._left -= sum(map(self._compactor.count, texts)) + sum(map(len, said.elements)) // 4
+            texts, tokens = await self._run(partial(self._find_all, said.asked, most), self._size)
+        self._left -= tokens + sum(map(len, said.elements)) // 4
         return texts
 
-    def _find_all(self, asked: tuple[Asked, ...], most: int) -> list[str]:
+    def _find_all(self, asked: tuple[Asked, ...], most: int) -> tuple[list[str], int]:
+        """What is found for each call, and the tokens of that."""
         found = [self._lookup.find(one.query, one.first, one.last, most) for one in asked[:MAX_CALLS]]
-        return [*found, *[TOO_MANY] * (len(asked) - len(found))]
+        texts = [*found, *[TOO_MANY] * (len(asked) - len(found))]
+        return texts, sum(map(self._compactor.count, texts))
 
     @property
     def _size(self) -> int:
@@ -226,13 +266,19 @@ class Talk:
         if not self._rounds:
             await learn(self._services, self._ready, self._attempt, tap, self._note)
             return
-        arrival, route = self._ready.arrival, self._ready.route
+        # A client may close its connection as soon as it has the answer, which cancels whatever waits.
+        await see_through(self._learn_more(tap))
+
+    async def _learn_more(self, tap: SafeTap) -> None:
+        arrival, window_tokens = self._ready.arrival, self._attempt.call.view.believed_tokens
         with fail_open(self._services.recorder, arrival.request_id, "bill"):
             if tap.tap is not None:
-                window_tokens = self._attempt.call.view.believed_tokens
-                answered = await count_answer(self._services, arrival.tenant, route, tap.tap, window_tokens)
-                sent_tokens, prices = self._attempt.compacted.sent_tokens, self._attempt.call.view.price_list
-                self._note(add_round(self._learned, answered, sent_tokens, prices))
+                self._add(await count_answer(self._services, arrival.tenant, self._ready.route, tap.tap, window_tokens))
+
+    def _add(self, answered: Answered) -> None:
+        """Add one more round to the bill."""
+        sent_tokens, prices = self._attempt.compacted.sent_tokens, self._attempt.call.view.price_list
+        self._note(add_round(self._learned, answered, sent_tokens, prices))
 
     def _note(self, learned: Learned) -> None:
         self._learned = learned

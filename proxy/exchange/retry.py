@@ -24,7 +24,7 @@ from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.attempt import Call, Prepared, is_counted, is_text_only
 from trimtab.proxy.exchange.compact import (
     carry_out,
-    heed_changed,
+    heed_kept,
     help_cache,
     note_changed,
     plan_call,
@@ -93,7 +93,7 @@ async def _plan_again(
     again = structs.replace(again, view=view, ledger=call.ledger, attempt=call.attempt + 1)
     again, size_bytes = structs.replace(again, session=call.session), weigh_known(len(call.request.body))
     planned = await services.workers.run(again.lane, plan_call(again), size_bytes=size_bytes)
-    planned = heed_changed(services, again, planned)
+    planned = await heed_kept(services, again, planned)
     try:
         shorter = await carry_out(services, again, planned, reply, phases, size_bytes=size_bytes)
     except RefusedError as error:

@@ -1,7 +1,8 @@
 """Gives a request the tool of recall, and its transcript what the tool has found.
 
 Law: the declaration is the first of the client's tools, always with the same bytes. A request that forces a call does
-not get it, nor one without tools unless that is wanted. All other bytes stay.
+not get it, nor one for several answers or for one that is fetched later, nor one without tools unless that is wanted.
+All other bytes stay.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from trimtab.proxy.wire.codec import Codec, Request
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS
 from trimtab.proxy.wire.json.spans import Span, find_member, splice
 from trimtab.proxy.wire.transcript.beginnings import Begun, find_transcript
-from trimtab.proxy.wire.transcript.body import UndecodableError, find_elements
+from trimtab.proxy.wire.transcript.body import UndecodableError, find_elements, read_outside
 from trimtab.rules.conversation import CountTokens, Decision, Role
 from trimtab.rules.pipeline.pins import Pin
 from trimtab.rules.pipeline.plan import Plan
@@ -52,7 +53,8 @@ def _splice_tool(request: Request, *, without_tools: bool) -> bytes:
     transcript = find_transcript(request.beginning)
     try:
         request.find_array()  # the answers to calls must find their place
-        if tools.choice and codec.forces_call("tool_choice", msgspec.Raw(tools.choice)):
+        is_forced = bool(tools.choice) and codec.forces_call("tool_choice", msgspec.Raw(tools.choice))
+        if is_forced or not _gets_one_answer(request):
             return body
         place = find_member(body, tools.key, *([] if transcript is None else [transcript]))
     except (*DECODE_ERRORS, UndecodableError):
@@ -68,6 +70,13 @@ def _splice_tool(request: Request, *, without_tools: bool) -> bytes:
     return splice(body, [(Span(start, start), codec.recall_tool + (b"" if is_empty else b","))])
 
 
+def _gets_one_answer(request: Request) -> bool:
+    """Whether the answer comes here, and alone. Raises one of DECODE_ERRORS."""
+    lone = request.codec.one_answer
+    members = read_outside(request.body, request.beginning) if lone else {}
+    return all(bytes(members[key]) in values for key, values in lone.items() if key in members)
+
+
 def append(codec: Codec, body: bytes, elements: Sequence[bytes]) -> bytes:
     """The body with more elements at the end of its transcript. Raises UndecodableError."""
     request = codec.read(body)
@@ -76,14 +85,14 @@ def append(codec: Codec, body: bytes, elements: Sequence[bytes]) -> bytes:
     return splice(body, [(Span(end, end), comma + b",".join(elements))])
 
 
-def add_answers(plan: Plan, find: Callable[[bytes, str], str | None], count: CountTokens) -> Plan:
-    """The plan with what was found, each behind the result of the call that the model made beside ours.
+def find_answers(plan: Plan, find: Callable[[bytes, str], str | None]) -> list[tuple[int, str]]:
+    """What was found, each with the message behind which it stands; the newest first.
 
-    Of more than fits, the newest. find: what was found, by the hash of what the model had answered (call ids repeat in
-    other sessions, with some models in each turn), and by the id of that call; None for nothing.
+    find: what was found, by the hash of what the model had answered (call ids repeat in other sessions, with some
+    models in each turn), and by the id of the call that the model made beside ours; None for nothing.
     """
-    pins: list[Pin] = []
-    left_tokens, asked = plan.fitting - plan.reserved_tokens, len(plan.conversation.messages)
+    found: list[tuple[int, str]] = []
+    asked = len(plan.conversation.messages)
     for at in range(asked - 1, -1, -1):
         message = plan.conversation.messages[at]
         if message.role is not Role.TOOL or not message.answers or not message.texts:
@@ -92,7 +101,17 @@ def add_answers(plan: Plan, find: Callable[[bytes, str], str | None], count: Cou
         while asked and plan.conversation.messages[asked].role is not Role.ASSISTANT:
             asked -= 1
         line = find(plan.hashes[asked], message.answers)
-        if line is not None and (tokens := count(f"\n{line}")) <= left_tokens:
+        if line is not None:
+            found.append((at, line))
+    return found
+
+
+def add_answers(plan: Plan, found: Sequence[tuple[int, str]], count: CountTokens) -> Plan:
+    """The plan with what `find_answers` has found. Of more than fits, the newest."""
+    pins: list[Pin] = []
+    left_tokens = plan.fitting - plan.reserved_tokens
+    for at, line in found:
+        if (tokens := count(f"\n{line}")) <= left_tokens:
             left_tokens -= tokens
             pins.insert(0, Pin(at, line, tokens))
     return replace(plan, recalled=(*plan.recalled, *pins), is_empty=False) if pins else plan

@@ -10,6 +10,7 @@ state of its own: it remembers only in the `Known` that it is given. Every metho
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -320,6 +321,8 @@ class Codec(Answers):
 
     recall_tool = b""
     """The declaration of trimtab's own tool; empty if the dialect has none."""
+    one_answer: Mapping[str, frozenset[bytes]] = MappingProxyType({})
+    """Members by which a request gets several answers, or none here; and their values with which it gets one."""
     sifter: Callable[[], Sifter]
     """Makes what takes calls of that tool out of the answers of one exchange."""
 

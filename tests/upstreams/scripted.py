@@ -64,7 +64,7 @@ async def reply(
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
     options = body.get("stream_options") or {}
-    for choices, counted in _pieces(turn, name, usage if options.get("include_usage") else None):
+    for choices, counted in make_pieces(turn, name, usage if options.get("include_usage") else None):
         chunk = {"id": name, "object": "chat.completion.chunk", "created": 1, "model": body["model"]}
         await response.write(b"data: " + orjson.dumps(chunk | {"choices": choices} | counted) + b"\n\n")
     await response.write(b"data: [DONE]\n\n")
@@ -80,7 +80,7 @@ def _whole(model: str, turn: Turn, name: str) -> dict[str, Any]:
     return {"id": name, "object": "chat.completion", "created": 1, "model": model, "choices": [choice]}
 
 
-def _pieces(turn: Turn, name: str, usage: dict[str, Any] | None) -> Iterator[tuple[list[Any], dict[str, Any]]]:
+def make_pieces(turn: Turn, name: str, usage: dict[str, Any] | None) -> Iterator[tuple[list[Any], dict[str, Any]]]:
     """The choices and other members of each chunk. Texts and arguments are split into two chunks."""
 
     def choices(delta: dict[str, Any], finish: str | None = None) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from trimtab.proxy.wire.answers.sse import MAX_EVENT_BYTES
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, try_decode
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any
 
 NAME = "trimtab_recall"
 DESCRIPTION = (
@@ -34,8 +34,10 @@ PARAMETERS = {
     "required": ["query"],
 }
 MAX_ROUND_BYTES = 8 * 1024 * 1024
-"""A longer answer passes unread. Chosen: 40,000 tokens in events of chat completions; it bounds what is kept of each
-answer."""
+"""A longer answer passes unread; one that continues another still passes without our calls, as its last part. Chosen:
+40,000 tokens in events of chat completions; it bounds what is kept of each answer."""
+MAX_ASKED = 64
+"""More calls in one answer get no further one. Chosen: far more than a model asks; it bounds what a round adds."""
 MAX_QUERY_CHARS = 1000
 """Part of a query that is read. Chosen: more than the names of one question."""
 _BYTES = NAME.encode()
@@ -63,9 +65,24 @@ class Round(NamedTuple):
     own: tuple[str, ...]
 
 
+def read_object(text: bytes) -> dict[str, Any] | None:
+    """A JSON object, repaired if need be; None for anything else."""
+    try:
+        value = decode_any(text)
+    except DECODE_ERRORS:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def mend_arguments(arguments: object) -> object:
+    """A call's arguments as they can be sent again: some servers refuse a transcript in which they are no object."""
+    is_readable = not isinstance(arguments, str) or read_object(arguments.encode("utf-8", "replace")) is not None
+    return arguments if is_readable else "{}"
+
+
 def read_asked(call_id: str, arguments: object) -> Asked:
     """A call by its arguments, as JSON or decoded; one that cannot be read asks for nothing."""
-    members = try_decode(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else arguments
+    members = read_object(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else arguments
     query = members.get("query") if isinstance(members, dict) else None
     span = members.get("range") if isinstance(members, dict) else None
     first, last = 0, None
@@ -78,11 +95,14 @@ class Sifter:
     """Takes our calls out of the answers of one exchange, round by round.
 
     is_last: nothing more will be asked, so the client gets the end of the answer in any case.
+    is_over: this round's answer has ended in calls of ours, so that the client does not get its end.
+    is_beside: it has ended in such calls and in the client's own.
+    is_full: it is too long to be said again; what comes still passes without our calls.
     rounds: how many answers were sifted before this one.
     """
 
     def __init__(self) -> None:
-        self.is_last = False
+        self.is_last = self.is_over = self.is_beside = self.is_full = False
         self.rounds = 0
         self._rest = b""
         self._passed: list[bytes] = []  # the events of this round that were not read
@@ -110,48 +130,73 @@ class Sifter:
 
     @abstractmethod
     def sift_body(self, answer: dict[str, Any]) -> Round | None:
-        """What was answered in one piece; our calls are taken out of it. None if the tool was not called."""
+        """What was answered in one piece. None if the tool was not called.
+
+        Our calls are taken out of the answer, and it begins with what the rounds before have said.
+        """
 
     @abstractmethod
     def write_results(self, said: Round, texts: list[str]) -> tuple[bytes, ...]:
         """The elements that answer the calls, in their order."""
 
+    def close_calls(self, ours: int, own: int) -> bool:
+        """The answer's calls have ended. Returns whether another answer will continue it."""
+        self.is_over = 0 < ours <= MAX_ASKED and not own and not self.is_last and not self.is_full
+        self.is_beside = ours > 0 and own > 0 and not self.is_full
+        return self.is_over
+
     def weigh(self, chunk: bytes) -> int:
         """The bytes that `feed` may have to decode for these: all so far, if a call may begin with them."""
-        return 0 if self._is_reading or _BYTES not in self._rest + chunk else self._bytes + len(chunk)
+        if self._is_reading:
+            return len(self._rest) + len(chunk)
+        return 0 if _BYTES not in self._rest + chunk else self._bytes + len(chunk)
+
+    @property
+    def said_bytes(self) -> int:
+        """The bytes that `end` and `finish_round` may have to write."""
+        return self._bytes if self._is_reading else 0
 
     def feed(self, chunk: bytes) -> bytes:
         """Take the next bytes of a stream; returns those for the client."""
         if self._is_blind:
             return chunk
+        start = max(len(self._rest) - 2, 0)
         self._rest += chunk
-        end = max((found.end() for found in _END.finditer(self._rest)), default=0)
-        ready, self._rest = self._rest[:end], self._rest[end:]
-        self._bytes += len(ready)
-        if len(self._rest) > MAX_EVENT_BYTES or self._bytes > MAX_ROUND_BYTES:
-            ready = self._held_raw + ready + self._rest
-            self.go_blind()
-            return ready
-        return self._take(ready) if ready else b""
+        end = max((found.end() for found in _END.finditer(self._rest, start)), default=0)
+        ready = self._rest[:end]
+        self._bytes += end
+        self.is_full = self._bytes > MAX_ROUND_BYTES
+        if self.is_full and not self._is_reading:
+            return self.go_blind()
+        self._rest = self._rest[end:]
+        passed = self._take(ready) if ready else b""
+        is_long = len(self._rest) > (MAX_ROUND_BYTES if self._is_reading else MAX_EVENT_BYTES)
+        return passed + self.go_blind() if is_long else passed
 
     @property
     def held(self) -> bytes:
         """What the client has not got yet of the bytes so far."""
         return self._held_raw + self._rest
 
-    def go_blind(self) -> None:
-        """The rest of the answer passes unread."""
-        self._rest, self._held_raw, self._is_blind = b"", b"", True
+    def go_blind(self) -> bytes:
+        """The rest of the answer passes unread, with what is returned."""
+        held, self._rest, self._held_raw, self._is_blind = self.held, b"", b"", True
+        return held
 
     def end(self) -> tuple[bytes, Round | None]:
         """The stream has ended: what is left for the client, and what was answered. Then the next round may begin."""
         left = self._take(self._rest) if not self._is_blind else b""
         left, self._held_raw = left + self._held_raw, b""
-        said = self.finish_round() if self._is_reading and not self._is_blind else None
+        said = self.finish_round() if self._is_reading and not self._is_blind and not self.is_full else None
         self._rest, self._passed, self._bytes = b"", [], 0
+        self.is_over = self.is_beside = self.is_full = False
         self.rounds += 1
         self.begin()
         return left, said
+
+    def adopt(self, events: bytes) -> bytes:
+        """Events that end the answer, with the names and the numbers that go on."""
+        return b"".join(self._write(raw, event) for raw, event in _read(events)) if self._is_reading else events
 
     def hold(self, ready: bytes) -> tuple[bytes, bytes]:
         """Of unread events, those that may pass, and those at the end that wait for the next one."""
@@ -180,11 +225,6 @@ class Sifter:
         named = raw.lstrip().startswith(b"event:")
         return b"".join(_encode(each, named=named) for each in self.sift(event))
 
-    @property
-    def is_over(self) -> bool:
-        """Whether this round's answer has ended in calls of ours, so that the client does not get its end."""
-        return False
-
 
 def _read(events: bytes) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     """Each event, and its data; None if that is no object."""
@@ -207,8 +247,4 @@ def _encode(event: dict[str, Any], *, named: bool) -> bytes:
 
 
 def _decode(raw: bytes) -> tuple[bytes, dict[str, Any] | None]:
-    try:
-        event = msgspec.json.decode(b"\n".join(_DATA.findall(raw)))
-    except DECODE_ERRORS:
-        return raw, None
-    return raw, event if isinstance(event, dict) else None
+    return raw, read_object(b"\n".join(_DATA.findall(raw)))

@@ -28,6 +28,7 @@ class ChatCodec(Codec):
     encode_message = staticmethod(message.encode_message)
     list_tools = staticmethod(request.list_tools)
     recall_tool = recall.TOOL
+    one_answer = recall.ONE_ANSWER
     sifter = recall.ChatSifter
     list_called = staticmethod(request.list_called)
     adapt = staticmethod(thinking.leave_out_thinking)

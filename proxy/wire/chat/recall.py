@@ -7,11 +7,21 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from trimtab.proxy.wire.answers.recall import DESCRIPTION, NAME, PARAMETERS, Asked, Round, Sifter, read_asked
+from trimtab.proxy.wire.answers.recall import (
+    DESCRIPTION,
+    NAME,
+    PARAMETERS,
+    Asked,
+    Round,
+    Sifter,
+    mend_arguments,
+    read_asked,
+)
 
 TOOL = msgspec.json.encode(
     {"type": "function", "function": {"name": NAME, "description": DESCRIPTION, "parameters": PARAMETERS}}
 )
+ONE_ANSWER = {"n": frozenset({b"1", b"null"})}
 _SAID = ("content", "reasoning_content", "reasoning")
 _NEXT = {"tool_calls": "stop", "function_call": "stop"}
 
@@ -44,12 +54,8 @@ class ChatSifter(Sifter):
         self._ours: list[dict[str, Any]] = []
         self._own: list[str] = []
         self._open: dict[Any, _Open] = {}
-        self._is_over = False
         self._id = getattr(self, "_id", None)
-
-    @property
-    def is_over(self) -> bool:
-        return self._is_over
+        self._before: dict[str, str] = getattr(self, "_before", {})  # what whole answers have said
 
     def calls(self, event: dict[str, Any]) -> bool:
         delta = _find_choice(event).get("delta")
@@ -57,24 +63,24 @@ class ChatSifter(Sifter):
         return isinstance(listed, list) and any(_name(call) == NAME for call in listed)
 
     def sift(self, event: dict[str, Any]) -> list[dict[str, Any]]:
-        self._id = event.setdefault("id", None) if self._id is None else self._id
-        event["id"] = self._id
+        if "choices" in event:
+            self._id = event.setdefault("id", None) if self._id is None else self._id
+            event["id"] = self._id
         choice = _find_choice(event)
         if not choice:
-            return [] if self._is_over else [event]
+            return [] if self.is_over and "error" not in event else [event]
         delta, reason = choice.get("delta"), choice.get("finish_reason")
         has_left = isinstance(delta, dict) and self._take_calls(delta)
+        if reason and self.close_calls(len(self._ours), len(self._own)):
+            return []
         if reason and self._ours and not self._own:
-            if not self.is_last:
-                self._is_over = True
-                return []
             choice["finish_reason"] = _NEXT.get(reason, reason)
         return [event] if has_left or reason else []
 
     def _take_calls(self, delta: dict[str, Any]) -> bool:
         """Take our calls out of a delta; whether anything is left."""
         for key in _SAID:
-            if isinstance(delta.get(key), str):
+            if isinstance(delta.get(key), str) and not self.is_full:
                 self._said[key] += delta[key]
         if self.rounds:
             delta.pop("role", None)  # clients join the texts of equal members
@@ -105,7 +111,7 @@ class ChatSifter(Sifter):
         if known.ours is None:
             call["index"] = known.number
             return False
-        known.ours["function"]["arguments"] += arguments or ""
+        known.ours["function"]["arguments"] += "" if self.is_full else arguments or ""
         return True
 
     def finish_round(self) -> Round | None:
@@ -115,14 +121,17 @@ class ChatSifter(Sifter):
     def sift_body(self, answer: dict[str, Any]) -> Round | None:
         choice = _find_choice(answer)
         message = choice.get("message")
-        listed = message.get("tool_calls") if isinstance(message, dict) else None
-        if not isinstance(message, dict) or not isinstance(listed, list):
-            return None
-        ours, own = [call for call in listed if _name(call) == NAME], [call for call in listed if _name(call) != NAME]
-        if not ours:
+        if not isinstance(message, dict):
             return None
         said = {key: value for key, value in message.items() if value is not None and key not in {"role", "tool_calls"}}
-        message["tool_calls"] = own
+        for key in _SAID:
+            if isinstance(said.get(key, ""), str) and (text := self._before.get(key, "") + said.get(key, "")):
+                self._before[key] = message[key] = text
+        listed = message.get("tool_calls")
+        ours = [call for call in listed if _name(call) == NAME] if isinstance(listed, list) else []
+        if not ours or not isinstance(listed, list):
+            return None
+        own = message["tool_calls"] = [call for call in listed if _name(call) != NAME]
         if not own:
             del message["tool_calls"]
             choice["finish_reason"] = _NEXT.get(choice.get("finish_reason", ""), choice.get("finish_reason"))
@@ -142,6 +151,8 @@ def _make_round(said: dict[str, Any], ours: list[dict[str, Any]], own: tuple[str
     for number, call in enumerate(ours):
         call["id"] = str(call.get("id") or f"recall_{number}")
         call.setdefault("type", "function")
-        asked.append(read_asked(call["id"], call["function"].get("arguments")))
+        function = call["function"] = {**call["function"]}
+        function["arguments"] = mend_arguments(function.get("arguments"))
+        asked.append(read_asked(call["id"], function["arguments"]))
     element = msgspec.json.encode({"role": "assistant", "content": None, **said, "tool_calls": ours})
     return Round((element,), tuple(asked), own)

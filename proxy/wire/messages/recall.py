@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from trimtab.proxy.wire.answers.recall import DESCRIPTION, NAME, PARAMETERS, Round, Sifter, read_asked
-from trimtab.proxy.wire.json.decode import try_decode
+from trimtab.proxy.wire.answers.recall import DESCRIPTION, NAME, PARAMETERS, Round, Sifter, read_asked, read_object
 
 TOOL = msgspec.json.encode({"name": NAME, "description": DESCRIPTION, "input_schema": PARAMETERS})
 _THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -28,11 +27,7 @@ class MessagesSifter(Sifter):
         self._blocks: dict[int, dict[str, Any]] = {}
         self._places: dict[int, int | None] = {}  # of each block, its number for the client; None if it is not shown
         self._shown = getattr(self, "_shown", 0)
-        self._is_over = False
-
-    @property
-    def is_over(self) -> bool:
-        return self._is_over
+        self._before: list[Any] = getattr(self, "_before", [])  # what whole answers have said
 
     def calls(self, event: dict[str, Any]) -> bool:
         return event.get("type") == "content_block_start" and _is_ours(event.get("content_block"))
@@ -46,11 +41,10 @@ class MessagesSifter(Sifter):
         if kind == "message_delta":
             ours, own = self._count()
             delta = event.get("delta")
-            if ours and not own and not self.is_last:
-                self._is_over = True
-            elif ours and not own and isinstance(delta, dict) and delta.get("stop_reason") == "tool_use":
+            self.close_calls(ours, own)
+            if ours and not own and isinstance(delta, dict) and delta.get("stop_reason") == "tool_use":
                 delta["stop_reason"] = "end_turn"
-        return [] if self._is_over and kind in {"message_delta", "message_stop"} else [event]
+        return [] if self.is_over and kind in {"message_delta", "message_stop"} else [event]
 
     def _count(self) -> tuple[int, int]:
         called = [block for block in self._blocks.values() if block.get("type") == "tool_use"]
@@ -65,7 +59,7 @@ class MessagesSifter(Sifter):
             self._places[at] = None if is_hidden else self._shown
             self._shown += not is_hidden
         delta = event.get("delta")
-        if isinstance(delta, dict) and at in self._blocks:
+        if isinstance(delta, dict) and at in self._blocks and not self.is_full:
             _join(self._blocks[at], delta)
         place = self._places.get(at)
         if place is None:
@@ -79,14 +73,18 @@ class MessagesSifter(Sifter):
 
     def sift_body(self, answer: dict[str, Any]) -> Round | None:
         content = answer.get("content")
-        said = _make_round(content) if isinstance(content, list) else None
-        if said is not None or self.rounds:
-            hidden = _THINKING if self.rounds else frozenset[str]()
-            answer["content"] = [
+        if not isinstance(content, list):
+            return None
+        said = _make_round(content)
+        hidden = _THINKING if self.rounds else frozenset[str]()
+        answer["content"] = self._before = [
+            *self._before,
+            *(
                 block
-                for block in content or ()
+                for block in content
                 if not _is_ours(block) and not (isinstance(block, dict) and block.get("type") in hidden)
-            ]
+            ),
+        ]
         if said is not None and not said.own and answer.get("stop_reason") == "tool_use":
             answer["stop_reason"] = "end_turn"
         return said
@@ -113,8 +111,7 @@ def _finish(block: dict[str, Any]) -> dict[str, Any]:
     """A block as a transcript has it."""
     if not isinstance(block.get("input"), str):
         return block
-    decoded = try_decode(block["input"].encode("utf-8", "replace")) if block["input"] else {}
-    return {**block, "input": decoded if isinstance(decoded, dict) else {}}
+    return {**block, "input": read_object(block["input"].encode("utf-8", "replace")) or {}}
 
 
 def _make_round(content: list[Any]) -> Round | None:

@@ -38,6 +38,7 @@ class ResponsesCodec(Codec):
     knows_members = staticmethod(request.counts_all)
     list_tools = staticmethod(request.list_tools)
     recall_tool = recall.TOOL
+    one_answer = recall.ONE_ANSWER
     sifter = recall.ResponsesSifter
     clean = staticmethod(request.clean_request)
 

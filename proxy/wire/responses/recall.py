@@ -10,11 +10,21 @@ from typing import Any
 
 import msgspec
 
-from trimtab.proxy.wire.answers.recall import DESCRIPTION, NAME, PARAMETERS, Round, Sifter, read_asked, split_events
+from trimtab.proxy.wire.answers.recall import (
+    DESCRIPTION,
+    NAME,
+    PARAMETERS,
+    Round,
+    Sifter,
+    mend_arguments,
+    read_asked,
+    split_events,
+)
 
 TOOL = msgspec.json.encode(
     {"type": "function", "name": NAME, "description": DESCRIPTION, "parameters": PARAMETERS, "strict": False}
 )
+ONE_ANSWER = {"background": frozenset({b"false", b"null"})}
 _BEGINS = frozenset({"response.created", "response.in_progress", "response.queued"})
 _ENDS = frozenset({"response.completed", "response.incomplete"})
 _TYPE = rb'"type"\s{0,4}:\s{0,4}"'
@@ -48,11 +58,7 @@ class ResponsesSifter(Sifter):
         self._shown: list[Any] = getattr(self, "_shown", [])  # the items that the client got, of all rounds
         self._number = getattr(self, "_number", 0)
         self._id: Any = getattr(self, "_id", None)
-        self._is_over = False
-
-    @property
-    def is_over(self) -> bool:
-        return self._is_over
+        self._before: list[Any] = getattr(self, "_before", [])  # what whole answers have said
 
     def calls(self, event: dict[str, Any]) -> bool:
         return event.get("type") == "response.output_item.added" and _is_ours(event.get("item"))
@@ -123,8 +129,7 @@ class ResponsesSifter(Sifter):
         if isinstance(output, list) and output:
             self._items = dict(enumerate(output))
         items = self._items.values()
-        if any(map(_is_ours, items)) and not any(map(_is_own, items)) and not self.is_last:
-            self._is_over = True
+        if self.close_calls(sum(map(_is_ours, items)), sum(map(_is_own, items))):
             self._held.clear()
             return []
         released = self._release()
@@ -139,10 +144,9 @@ class ResponsesSifter(Sifter):
         output = answer.get("output")
         if not isinstance(output, list):
             return None
-        said = _make_round(output)
-        if said is not None:
-            answer["output"] = [item for at, item in enumerate(output) if not _goes(output, at)]
-        return said
+        left = (item for at, item in enumerate(output) if not _goes(output, at))
+        answer["output"] = self._before = [*self._before, *left]
+        return _make_round(output)
 
     def write_results(self, said: Round, texts: list[str]) -> tuple[bytes, ...]:
         return tuple(
@@ -162,6 +166,8 @@ def _make_round(output: list[Any]) -> Round | None:
     ours = [item for item in output if _is_ours(item)]
     if not ours:
         return None
+    for item in ours:
+        item["arguments"] = mend_arguments(item.get("arguments"))
     elements = tuple(msgspec.json.encode(item) for item in output if isinstance(item, dict))
     own = tuple(str(item.get("call_id") or item.get("id")) for item in output if _is_own(item))
     return Round(elements, tuple(read_asked(str(item.get("call_id")), item.get("arguments")) for item in ours), own)

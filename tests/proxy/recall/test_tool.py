@@ -6,7 +6,7 @@ from support.builders import assistant, call, conversation, count, result, user
 from support.dialects.spoken.all_dialects import each_dialect
 from support.policies import POLICY
 
-from trimtab.proxy.recall.tool import RECALL_TOOL, add_answers, append, declare
+from trimtab.proxy.recall.tool import RECALL_TOOL, add_answers, append, declare, find_answers
 from trimtab.proxy.wire.dialects import name_codec
 from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.make_plan import plan
@@ -53,6 +53,16 @@ def test_an_input_that_is_a_text_stays():
     assert declare(request, count, lambda _, __: None) is request
 
 
+def test_a_request_for_several_answers_or_a_later_one_stays():
+    """The calls would be in each of the answers, or in one that nobody reads here."""
+    for name, member, several, lone in (("chat", "n", 2, 1), ("responses", "background", True, False)):
+        codec, tools = name_codec(name), [{"type": "function", "name": "run", "function": RUN["function"]}]
+        talk = {"model": "m", "messages": TALK, "input": TALK, "tools": tools}
+        for value, is_declared in ((several, False), (lone, True), (None, True)):
+            request = codec.read(orjson.dumps({**talk, member: value}))
+            assert (declare(request, count, lambda _, __: None) is not request) is is_declared
+
+
 @each_dialect
 def test_elements_are_appended(dialect):
     body = orjson.dumps(dialect.write(TALK, [RUN]))
@@ -65,15 +75,15 @@ def test_elements_are_appended(dialect):
 def test_what_was_found_stands_behind_its_result():
     talk = conversation(user("Mend it."), assistant(None, call("a"), call("b")), result("a", "x"), result("b", "y"))
     planned = plan(talk, POLICY, count=count)
-    assert add_answers(planned, lambda *_: None, count) is planned
+    assert add_answers(planned, find_answers(planned, lambda *_: None), count) is planned
     kept = {(planned.hashes[1], "b"): "found"}
-    told = add_answers(planned, lambda *key: kept.get(key), count)
+    told = add_answers(planned, find_answers(planned, lambda *key: kept.get(key)), count)
     sent = apply(told, POLICY, count=count).conversation.messages
     assert [message.text for message in sent[2:]] == ["x", "y\nfound"]
     assert sent[:3] == talk.messages[:3]
     other = conversation(user("Mend that."), *talk.messages[1:])  # some models begin with the same ids again
     planned = plan(other, POLICY, count=count)
-    assert add_answers(planned, lambda *key: kept.get(key), count) is planned
+    assert find_answers(planned, lambda *key: kept.get(key)) == []
 
 
 def test_of_what_was_found_the_newest_stands_that_fits():
@@ -81,7 +91,7 @@ def test_of_what_was_found_the_newest_stands_that_fits():
     turns = [(assistant(None, call(f"c{at}")), result(f"c{at}", "x")) for at in range(30)]
     planned = plan(conversation(user("Mend it."), *(each for turn in turns for each in turn)), POLICY, count=count)
     found = "found " * (planned.fitting // 10)
-    told = add_answers(planned, lambda *_: found, count)
+    told = add_answers(planned, find_answers(planned, lambda *_: found), count)
     assert 3 < len(told.recalled) < 15
     assert told.recalled[-1].at == 60
     assert planned.reserved_tokens + sum(pin.tokens for pin in told.recalled) <= planned.fitting

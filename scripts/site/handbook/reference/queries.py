@@ -39,7 +39,8 @@ LABELS = (
         "outcome",
         None,
         "`unchanged`; `compacted`; `cache_help` (only something for the [provider's prompt"
-        " cache](../explanation/prompt-cache.md) was added); `observe` or `off` (the mode); `passed` (a path that"
+        " cache](../explanation/prompt-cache.md) was added); `recall` (only what"
+        " [fetches back](../guides/recall.md) was added); `observe` or `off` (the mode); `passed` (a path that"
         " trimtab does not compact);"
         " `undecodable` (the body is no request of the API; forwarded unchanged); `too_large` (the same for a body that"
         " is too large); `refused` (by trimtab); `limited` (by trimtab, because the client has reached its own limit);"

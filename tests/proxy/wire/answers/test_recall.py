@@ -4,10 +4,27 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.dialects.spoken.all_dialects import each_dialect
+from support.dialects.spoken.all_dialects import CHAT, MESSAGES, RESPONSES, each_dialect
+from support.dialects.spoken.dialect import read_sse
+from upstreams.scripted import Call, Turn, make_pieces
+from upstreams.speech import messages, responses
+from upstreams.speech.spent import Said, Spent, write_event
 
-from trimtab.proxy.wire.answers.recall import MAX_ROUND_BYTES, NAME, Asked, read_asked
+from trimtab.proxy.compaction.offload import INLINE_BYTES
+from trimtab.proxy.wire.answers import recall
+from trimtab.proxy.wire.answers.recall import MAX_ASKED, MAX_ROUND_BYTES, NAME, Asked, mend_arguments, read_asked
 from trimtab.proxy.wire.dialects import CODECS
+
+
+def say(dialect, turn: Turn) -> bytes:
+    """A turn of a model as a stream."""
+    if dialect is CHAT:
+        pieces = ({"id": "x", "choices": choices} for choices, _ in make_pieces(turn, "t", None))
+        return b"".join(b"data: " + orjson.dumps(piece) + b"\n\n" for piece in pieces) + b"data: [DONE]\n\n"
+    said, body = Said(turn, "t", Spent(1, 1)), {"model": "m", "messages": []}
+    if dialect is MESSAGES:
+        return b"".join(map(write_event, messages.make_events(messages.make_message(body, said))))
+    return b"".join(map(write_event, responses.number(responses.make_events(body, said))))
 
 
 def cut(stream: bytes, places: list[int]) -> list[bytes]:
@@ -41,6 +58,75 @@ def test_a_very_long_answer_is_not_kept(dialect):
     for _ in range(MAX_ROUND_BYTES // 100_000 + 2):
         assert sifter.feed(event) == event
     assert sifter.end() == (b"", None)
+
+
+ASK = Call(NAME, {"query": "a"})
+
+
+@each_dialect
+def test_a_very_long_answer_that_continues_another_goes_on_as_the_same(dialect, monkeypatch):
+    """It is not kept, so it is the last one; its calls of ours are not shown, and it has an end of its own."""
+    sifter = dialect.codec.sifter()
+    first = sifter.feed(say(dialect, Turn("Look. ", (ASK,))))
+    assert sifter.end()[1] is not None
+    monkeypatch.setattr(recall, "MAX_ROUND_BYTES", 4500 if dialect is RESPONSES else 2500)
+    long = say(dialect, Turn("It is long. " * 200, (ASK,)))
+    passed = b"".join(sifter.feed(long[at : at + 200]) for at in range(0, len(long), 200))
+    left, said = sifter.end()
+    assert (left, said) == (b"", None)
+    events = read_sse(first + passed)
+    assert NAME not in str(events)
+    if dialect is RESPONSES:
+        assert [event["sequence_number"] for event in events] == list(range(len(events)))
+        assert events[-1]["type"] == "response.completed"
+    elif dialect is MESSAGES:
+        assert [event["index"] for event in events if event["type"] == "content_block_start"] == [0, 1]
+        assert events[-2]["delta"]["stop_reason"] == "end_turn"
+    else:
+        assert events[-1]["choices"][0]["finish_reason"] == "stop"
+
+
+@each_dialect
+def test_the_end_of_calls_is_known_before_the_stream_ends(dialect):
+    """Beside the client's own, they must be answered before the client gets that end, at which it may close."""
+    for calls, is_over, is_beside in (
+        ((ASK,), True, False),
+        ((Call("run", {}), ASK), False, True),
+        ((Call("run", {}),), False, False),
+        ((ASK,) * (MAX_ASKED + 1), False, False),
+    ):
+        sifter = dialect.codec.sifter()
+        sifter.feed(say(dialect, Turn("Look. ", calls)))
+        assert (sifter.is_over, sifter.is_beside) == (is_over, is_beside)
+
+
+@each_dialect
+def test_large_chunks_are_weighed_in_every_round(dialect):
+    """They are not decoded on the loop. Before a call, nothing is decoded."""
+    sifter, event = dialect.codec.sifter(), dialect.write_event("x" * 2 * INLINE_BYTES)
+    assert sifter.weigh(event) == 0
+    assert sifter.said_bytes == 0
+    sifter.feed(say(dialect, Turn("", (ASK,))))
+    assert sifter.said_bytes > 100
+    assert sifter.end()[1] is not None
+    assert sifter.weigh(event) > INLINE_BYTES
+    sifter.feed(event[:-1])
+    assert sifter.weigh(event[-1:]) > INLINE_BYTES
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [
+        ('{"query": "a"}', None),
+        ('{"query": "\\ud800"}', None),
+        ('{"query": "a', "{}"),
+        ("[1]", "{}"),
+        ("", "{}"),
+        (7, None),
+    ],
+)
+def test_arguments_are_sent_again_if_they_are_an_object(arguments, sent):
+    assert mend_arguments(arguments) == (arguments if sent is None else sent)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import { change, count, duration, exact, money, NONE, plural, share, time, token
 const PAGE = 50;
 const MOST = 1000;
 const OUTCOMES = [
-  "compacted", "unchanged", "cache_help", "observe", "off", "passed", "undecodable", "too_large", "refused", "limited",
-  "busy", "failed_open", "broken", "aborted",
+  "compacted", "unchanged", "cache_help", "recall", "observe", "off", "passed", "undecodable", "too_large", "refused",
+  "limited", "busy", "failed_open", "broken", "aborted",
 ];
 const BAD = new Set(["refused", "limited", "failed_open", "broken"]);
 
