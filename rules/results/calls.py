@@ -44,6 +44,14 @@ _LINES_BEHIND = compile_late(r"(?<=.)(?::\d[\d,:-]*|#L\d[\dL-]*)\Z")
 _decode = msgspec.json.Decoder().decode
 
 
+def decode(text: str) -> Any:
+    """Decode a JSON text; None if it is not JSON."""
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+
+
 def reads_json_file(call: ToolCall) -> bool:
     """Whether JSON in the result may be the content of a file, which the agent may copy into an exact edit.
 
@@ -79,11 +87,11 @@ def _read_arguments(call: ToolCall) -> Any:
     """The arguments, decoded; a list of their text and its words if they are not JSON."""
     if len(call.arguments) > MAX_ARGUMENTS_CHARS:
         return ""
-    try:
-        return _decode(call.arguments)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        text = call.arguments[:MAX_ARGUMENT_CHARS]
-        return [text, *_WORDS.findall(text)]
+    value = decode(call.arguments)
+    if value is not None:
+        return value
+    text = call.arguments[:MAX_ARGUMENT_CHARS]
+    return [text, *_WORDS.findall(text)]
 
 
 def _find_strings(value: Any) -> Iterator[str]:

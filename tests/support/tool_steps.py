@@ -7,7 +7,7 @@ import orjson
 from support.builders import assistant, call, result
 
 from trimtab.rules.conversation import Message, ToolCall
-from trimtab.rules.summary.carried.items import Answered
+from trimtab.rules.summary.calls import Answered
 
 _NUMBERS = numbers()
 

@@ -18,9 +18,8 @@ from enum import StrEnum
 from math import fsum, log1p, sqrt
 from typing import Any, NamedTuple
 
-import msgspec
-
 from trimtab.rules.conversation import Message, Role, ToolCall
+from trimtab.rules.results.calls import decode
 from trimtab.rules.summary.quoting import quote_line
 from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import strip_markers
@@ -216,7 +215,6 @@ LONG = -1.0
 
 _ID = compile_late(r"#?(?=[A-Za-z_-]{0,64}\d)[A-Za-z0-9_-]{5,64}")
 """An argument that is only an id or a number. Its key is used as its label."""
-_decode = msgspec.json.Decoder().decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,10 +258,8 @@ def _read_members(calls: Iterable[ToolCall]) -> Iterator[tuple[str, str]]:
     The key is empty for an item of a list. Arguments that are not JSON are one value without a key.
     """
     for call in calls:
-        try:
-            yield from _walk("", _decode(call.arguments), MAX_DEPTH)
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-            yield "", call.arguments
+        value = decode(call.arguments)
+        yield from [("", call.arguments)] if value is None else _walk("", value, MAX_DEPTH)
 
 
 def _walk(key: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from trimtab.rules.conversation import Message, Role, ToolCall
 from trimtab.rules.results.calls import OpenCalls, tells_failure, was_refused
-from trimtab.rules.summary.digest.steps import ARGUMENTS_CHARS, NAME_CHARS, find_command, only_reads
+from trimtab.rules.summary.calls import ARGUMENTS_CHARS, NAME_CHARS, find_command, only_reads, split_name
 from trimtab.rules.summary.quoting import quote_line
 from trimtab.rules.text.late import compile_late
 
@@ -111,7 +111,6 @@ _HANDLE = compile_late(
 )
 _JOB = compile_late(r"^\[\d{1,3}\] (\d{2,10})$", re.MULTILINE)
 _CONTAINER = compile_late(r"^([0-9a-f]{12})[0-9a-f]{52}$", re.MULTILINE)
-_NAME_PARTS = compile_late(r"[A-Z]?[a-z]+|[A-Z]+")
 _AGENTS = frozenset({"task", "agent", "subagent", "delegate", "spawn"})
 _NO_AGENTS = frozenset({
     "create", "get", "list", "update", "tracker", "output", "stop", "progress", "run", "complete", "add", "status",
@@ -210,7 +209,7 @@ def _runs_on(call: ToolCall, result: Message) -> bool:
     head = result.text[:HEAD_CHARS]
     if tells_failure(result) or _ENDED.search(head):
         return False
-    parts = {part.lower() for part in _NAME_PARTS.findall(call.name[:NAME_CHARS])}
+    parts = set(split_name(call.name))
     if not parts.isdisjoint(_AGENTS):
         return parts.isdisjoint(_NO_AGENTS) and bool(_HANDLE.search(head) or _LAUNCHED.match(head))
     if _BACKGROUND_MEMBER.search(call.arguments[-RESULT_CHARS:]):

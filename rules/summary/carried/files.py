@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
-from trimtab.rules.results.calls import MAX_ARGUMENTS_CHARS, says_failure
-from trimtab.rules.summary.carried.items import Answered, decode, normalise, read_arguments, split_name
+from trimtab.rules.results.calls import MAX_ARGUMENTS_CHARS, decode, says_failure
+from trimtab.rules.summary.calls import Answered, read_arguments, read_command, read_members, split_name
 from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import START, tells_omission
 
@@ -257,8 +257,6 @@ _SEARCHES = frozenset({"search", "grep", "glob", "find", "list", "ls", "tree"})
 _TEXTS = ("content", "contents", "filetext", "text", "newcontent", "code")
 _OLD = ("oldstring", "oldstr", "oldtext", "old", "search", "find")
 _NEW = ("newstring", "newstr", "newtext", "new", "replace", "replacement")
-_COMMANDS = ("command", "cmd", "commands", "script", "commandline")
-_SHELLS = frozenset({"bash", "sh", "zsh", "fish", "dash", "powershell", "pwsh", "cmd"})
 _STARTS = ("offset", "startline", "lineoffset", "start", "linestart", "from", "viewrange", "ranges", "lineranges")
 _LIMITS = ("limit", "nlines", "maxlines", "numlines", "length")
 _ENDS = ("endline", "lineend", "end", "to")
@@ -297,10 +295,10 @@ def _find_events(
 ) -> Iterator[FileEvent]:
     yield from _find_patched(arguments, wanted)
     parts = split_name(name)
-    members = {normalise(str(key)[:64]): value for key, value in arguments.items()}
+    members = read_members(arguments)
     places = _find_places(members)
     if not places:
-        command = _find_command(members)
+        command = read_command(members)
         if command:
             yield from find_shell_events(command, result, wanted)
         if "skill" in parts or "skills" in parts:
@@ -326,28 +324,16 @@ def _find_places(members: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any
             if isinstance(each, str) and len(each) <= PATH_CHARS and "\n" not in each:
                 places.append((normalise_path(each), members))
             elif isinstance(each, dict):
-                inner = {normalise(str(name)[:64]): member for name, member in list(each.items())[:MOST_PATHS]}
+                inner = read_members(dict(islice(each.items(), MOST_PATHS)))
                 paths = (inner[name] for name in inner if "path" in name or "file" in name)
                 places.extend((normalise_path(path[:PATH_CHARS]), inner) for path in paths if isinstance(path, str))
     return places
 
 
-def _find_command(members: Mapping[str, Any]) -> str:
-    """The command line that a call runs; several command lines are joined by line breaks."""
-    value = next((members[name] for name in _COMMANDS if name in members), None)
-    if isinstance(value, str):
-        return value
-    words = [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
-    if words and words[0].rpartition("/")[2].lower().removesuffix(".exe") in _SHELLS:
-        return words[-1]
-    is_line = bool(words) and not any(" " in word for word in words)
-    return (" " if is_line else "\n").join(words)
-
-
-def _tell_act(parts: set[str], members: Mapping[str, Any]) -> FileAct | None:
+def _tell_act(parts: Sequence[str], members: Mapping[str, Any]) -> FileAct | None:
     """The kind of thing that a tool does to the files that it names; None if that is not clear."""
     command = members.get("command")
-    said = split_name(command[:64]) if isinstance(command, str) else parts
+    said = set(split_name(command[:64]) if isinstance(command, str) else parts)
     if not said.isdisjoint(_SEARCHES) and said.isdisjoint(_READS | _WRITES | {"replace"}):
         return None
     if not said.isdisjoint(_CHANGES) or _first_text(members, _OLD):

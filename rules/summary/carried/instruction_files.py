@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from trimtab.rules.conversation import CountTokens, Message
+from trimtab.rules.summary.calls import newest_steps
 from trimtab.rules.summary.carried.files import (
     PATH_CHARS,
     FileAct,
@@ -20,7 +21,6 @@ from trimtab.rules.summary.carried.files import (
     is_same_path,
     take_name,
 )
-from trimtab.rules.summary.carried.items import newest_steps
 from trimtab.rules.summary.quoting import break_markers, fit, frame, quote_line
 from trimtab.rules.text.markers import FILE_SUFFIX
 

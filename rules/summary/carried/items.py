@@ -4,27 +4,19 @@ Laws: label and status of an item stay as the agent wrote them; the status is in
 value and no arguments make it fail; size and depth are bounded. A list with anything else in it is not a list of items.
 Lines of a check list are kept as they are written, with the headings above and the details below them. Linear: each
 line is read once, and only its beginning is matched.
-
-Calls come with their results, the newest first. These steps are generated one by one, so a search for the newest of
-something can stop early.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import lru_cache
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
-import msgspec
-
-from trimtab.rules.conversation import Message, Role, ToolCall
-from trimtab.rules.results.calls import MAX_ARGUMENTS_CHARS, OpenCalls, tells_failure
+from trimtab.rules.results.calls import decode
+from trimtab.rules.summary.calls import normalise, read_members
 from trimtab.rules.text.late import compile_late
 
-NAME_CHARS = 128
-"""Characters read of a tool's name. Chosen: twice OpenAI's bound for the names of functions."""
 ITEM_CHARS = 2000
 """Maximum number of characters of an item's label, and of its details. Chosen: a longer text is hardly an item."""
 MOST_ITEMS = 512
@@ -34,8 +26,6 @@ ID_CHARS = 64
 STATUS_CHARS = 32
 """Maximum number of characters of a status. Chosen."""
 
-_PLAIN = compile_late(r"[^\w]|_")
-_WORDS = compile_late(r"[A-Z]?[a-z]+|[A-Z]+")
 # The statuses of agents' tools for task lists (normalised), and the signs of check lists. `-` means "in progress" in
 # one tool and "cancelled" in another. It counts as active, so that work in progress is not lost.
 _ACTIVE = frozenset({
@@ -121,13 +111,6 @@ def shorten(text: str) -> str:
     return text if len(text) <= ITEM_CHARS else text[:ITEM_CHARS] + "…"
 
 
-@lru_cache(maxsize=2048)
-def normalise(word: str) -> str:
-    """Return a status or a key in lower case, without spaces and signs. A text of only signs stays as it is."""
-    plain = _PLAIN.sub("", word).lower()
-    return plain or word.strip()
-
-
 def rank_status(status: str) -> Rank:
     """Return the rank that a status gives an item. An unknown status counts as open."""
     word = normalise(status)
@@ -140,85 +123,6 @@ def is_status(word: str) -> bool:
     """Whether a word is a known status of an item; an empty one is."""
     plain = normalise(word)
     return not word.strip() or plain in _CLOSED or plain in _ACTIVE or plain in _OPEN or plain in _GONE
-
-
-_decode = msgspec.json.Decoder().decode
-
-
-class Answered(NamedTuple):
-    """A call and its result; None if the call was not answered."""
-
-    call: ToolCall
-    result: Message | None
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether the client or the result says that the call failed."""
-        return self.result is not None and tells_failure(self.result)
-
-
-class Step(NamedTuple):
-    """A message that is not a tool result, and its calls in order."""
-
-    message: Message
-    calls: tuple[Answered, ...]
-
-
-def newest_steps(messages: Sequence[Message]) -> Iterator[Step]:
-    """Yield the steps of a transcript, the newest first. Each tool result must follow the message that calls it."""
-    results: list[Message] = []
-    for message in reversed(messages):
-        if message.role is Role.TOOL:
-            results.append(message)
-            continue
-        yield Step(message, _pair(message, results))
-        results = []
-
-
-def read_arguments(call: ToolCall) -> dict[str, Any]:
-    """Return the members of a call's arguments.
-
-    If the arguments are not a JSON object, their value (or their text, if they are not JSON) is the member "".
-    Arguments that were encoded as JSON twice are decoded twice. Arguments of more than MAX_ARGUMENTS_CHARS characters
-    have no members.
-    """
-    if len(call.arguments) > MAX_ARGUMENTS_CHARS:
-        return {}
-    value = decode(call.arguments)
-    if isinstance(value, str) and value.startswith("{"):
-        value = decode(value)
-    if isinstance(value, dict):
-        return value
-    return {"": call.arguments if value is None else value}
-
-
-def split_name(name: str) -> set[str]:
-    """The words of a tool's or a command's name in snake_case or camelCase, in lower case."""
-    return {part.lower() for part in _WORDS.findall(name[:NAME_CHARS])}
-
-
-def decode(text: str) -> Any:
-    """Decode a JSON text; None if it is not JSON."""
-    try:
-        return _decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return None
-
-
-def _pair(message: Message, results: Sequence[Message]) -> tuple[Answered, ...]:
-    """The message's calls with their results; `results` has the newest first."""
-    if not message.tool_calls:
-        return ()
-    if len(message.tool_calls) == len(results) == 1 and results[0].answers == message.tool_calls[0].id:
-        return (Answered(message.tool_calls[0], results[0]),)
-    calls = OpenCalls()
-    calls.answer(message)
-    answers: dict[int, Message] = {}
-    for result in reversed(results):
-        call = calls.answer(result)
-        if call is not None:
-            answers[id(call)] = result
-    return tuple(Answered(call, answers.get(id(call))) for call in message.tool_calls)
 
 
 MAX_DEPTH = 3
@@ -268,7 +172,7 @@ def have_statuses(items: Iterable[Item], *, have_labels: bool = True) -> bool:
 
 def read_item(value: Mapping[str, Any], depth: int = 0) -> Item | None:
     """Read the item in a JSON object; None if the object is not an item: it has neither a label nor an id."""
-    members = {normalise(str(key)[:64]): each for key, each in list(value.items())[:MAX_MEMBERS]}
+    members = read_members(dict(islice(value.items(), MAX_MEMBERS)))
     if not _AGENTS.isdisjoint(members):
         return None
     key = next((name for name in _LABELS if isinstance(members.get(name), str) and members[name].strip()), "")

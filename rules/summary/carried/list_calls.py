@@ -11,22 +11,18 @@ from itertools import count
 from typing import Any
 
 from trimtab.rules.conversation import Message
+from trimtab.rules.results.calls import decode
+from trimtab.rules.summary.calls import NAME_CHARS, Answered, normalise, read_arguments, split_name
 from trimtab.rules.summary.carried.items import (
     MOST_ITEMS,
-    NAME_CHARS,
-    Answered,
     Item,
-    decode,
     have_statuses,
     make_item,
-    normalise,
     read_any,
-    read_arguments,
     read_item,
     read_items,
     read_markdown,
     read_prose,
-    split_name,
 )
 
 RESULT_CHARS = 64 * 1024
@@ -121,9 +117,8 @@ def _may_mean_list(name: str) -> bool:
 def _read_known(one: Answered, arguments: Mapping[str, Any]) -> ListCall | None:
     """The list or the changes in a call of a tool that, by its name, may keep a list."""
     source = one.call.name
-    verbs = split_name(source) | {
-        verb for key in _OPERATIONS if isinstance(arguments.get(key), str) for verb in split_name(arguments[key])
-    }
+    names = (source, *(arguments[key] for key in _OPERATIONS if isinstance(arguments.get(key), str)))
+    verbs = {verb for name in names for verb in split_name(name)}
     is_sure = _NOUN.search(normalise(source[:NAME_CHARS])) is not None or not verbs.isdisjoint(_ADDS)
     members = (_read_member(normalise(key[:64]), value, is_sure=is_sure) for key, value in arguments.items())
     items = next((each for each in members if each is not None), None)

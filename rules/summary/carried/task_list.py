@@ -13,16 +13,9 @@ from enum import IntEnum
 
 from trimtab.rules.conversation import CountTokens, Message, Role
 from trimtab.rules.results.calls import MAX_ARGUMENTS_CHARS
+from trimtab.rules.summary.calls import Answered, newest_steps
 from trimtab.rules.summary.carried.files import FileAct, FileEvent, find_file_events, follow_events, take_name
-from trimtab.rules.summary.carried.items import (
-    Answered,
-    Item,
-    Rank,
-    newest_steps,
-    read_markdown,
-    read_prose,
-    strip_line_numbers,
-)
+from trimtab.rules.summary.carried.items import Item, Rank, read_markdown, read_prose, strip_line_numbers
 from trimtab.rules.summary.carried.list_calls import ListCall, apply_changes, read_list_call
 from trimtab.rules.summary.quoting import break_markers, fit, frame, quote_line
 from trimtab.rules.text.head_tail import truncate_text

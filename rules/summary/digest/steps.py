@@ -10,51 +10,21 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-
-import msgspec
 
 from trimtab.rules.conversation import Message, Role, ToolCall
 from trimtab.rules.results.calls import OpenCalls, tells_failure, was_refused
+from trimtab.rules.summary.calls import Deed, find_command, find_deeds, only_reads, split_command
 from trimtab.rules.summary.quoting import quote_line
 from trimtab.rules.text.late import compile_late
 
-ARGUMENTS_CHARS = 4000
-"""Characters read of a call's arguments. Chosen: bounds the work."""
 CALL_CHARS = 120
 """Maximum number of characters shown of a call. Chosen."""
 NAME_CHARS = 64
-"""Characters read of a tool's name. Source: OpenAI's bound for the names of functions."""
+"""Maximum number of characters shown of a tool's name. Source: OpenAI's bound for the names of functions."""
 FILES = 200
 """Maximum number of files returned, the newest ones. Chosen."""
 RECENT_CALLS = 40
 """Maximum number of different calls returned, the newest ones. Chosen."""
-
-_PATH = compile_late(r"(?<![\w:/])(?:~|\.{1,2})?/?(?:[\w.@+-]{1,64}+/){1,12}+[\w.@+-]{1,64}+(?<=\w)")
-_URL = compile_late(r"\b[a-z][a-z0-9+.-]{1,15}:(?:\\?/){2}(?:[^\s\"'<>\\]|\\/)*", re.IGNORECASE)
-"""URLs: they are not files, even if they end like a path."""
-_NAMED = compile_late(
-    r'"(?:path|file_?path|file_?name|file|target_?file|notebook_path|absolute_path|relative_path)"\s{0,4}:\s{0,4}"([^"\\]{1,256})"',
-    re.IGNORECASE,
-)
-_EDITOR = compile_late(
-    r'"command"\s{0,4}:\s{0,4}"(view|create|str|insert|undo|edit|write|read|delete|replace|append)(?:_[a-z]+)?"'
-)
-"""The `command` of an editing tool. In other tools, `command` is a command line."""
-_NAME_PARTS = compile_late(r"[A-Z]?[a-z]+|[A-Z]+")
-_SEGMENTS = compile_late(r"&&|\|\|?|;|\n")
-_ESCAPED = compile_late(r"\\[ntr]|\\(?=[\"'/])")
-
-
-class Deed(StrEnum):
-    """The kind of thing that was done to a file. `NAMED`: a call names it, and nothing more is known."""
-
-    READ = "read"
-    WRITTEN = "written"
-    EDITED = "edited"
-    DELETED = "deleted"
-    NAMED = "named"
-
 
 _FAILED = {
     Deed.READ: "read failed",
@@ -62,18 +32,6 @@ _FAILED = {
     Deed.EDITED: "edit failed",
     Deed.DELETED: "delete failed",
 }
-
-_DEEDS = {
-    **dict.fromkeys(("delete", "remove", "unlink", "rm"), Deed.DELETED),
-    **dict.fromkeys(("edit", "replace", "str", "insert", "patch", "update", "append", "modify", "multi"), Deed.EDITED),
-    **dict.fromkeys(("create", "write", "save", "touch", "tee", "mkdir"), Deed.WRITTEN),
-    **dict.fromkeys(("read", "view", "cat", "open", "show", "head", "tail", "less", "nl", "sed", "grep"), Deed.READ),
-}
-_READERS = frozenset({
-    "cat", "cd", "cut", "diff", "find", "grep", "head", "less", "ls", "nl", "pwd", "rg", "sed", "sort", "tail",
-    "tree", "wc",
-})  # fmt: skip
-"""Commands that only read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +102,7 @@ def find_steps(messages: Sequence[Message]) -> Steps:
             deeds = find_deeds(call)
             for path, deed in deeds.items():
                 found.touch(path, deed)
-            if not deeds or is_command(call) or set(deeds.values()) == {Deed.NAMED}:
+            if not deeds or find_command(call) is not None or set(deeds.values()) == {Deed.NAMED}:
                 found.call(call)
     files = list(found.deeds.items())[-FILES:]
     changed = [any(deeds[deed] for deed in (Deed.WRITTEN, Deed.EDITED, Deed.DELETED)) for _, deeds in files]
@@ -166,65 +124,8 @@ def _note_end(found: _Found, call: ToolCall, result: Message) -> None:
 
 def _is_undone(call: ToolCall, result: Message) -> bool:
     """Whether a failed call did nothing at all. If a line has several commands, the first may have succeeded."""
-    commands = [one for one in _SEGMENTS.split(find_command(call) or "") if one.split(None, 1)[:1] not in ([], ["cd"])]
+    commands = [one for one in split_command(find_command(call) or "") if one.split(None, 1)[:1] not in ([], ["cd"])]
     return len(commands) < 2 or was_refused(result)
-
-
-def find_deeds(call: ToolCall) -> dict[str, Deed]:
-    """Return the paths that a call names, and what it does to each."""
-    arguments = call.arguments[:ARGUMENTS_CHARS]
-    command = find_command(call)
-    if command is not None:
-        segments = _SEGMENTS.split(_URL.sub("", command))
-        return {path: _shell_deed(segment, path) for segment in segments for path in _PATH.findall(segment)}
-    words = [*_EDITOR.findall(arguments), *(part.lower() for part in _NAME_PARTS.findall(call.name[:NAME_CHARS]))]
-    deed = next((_DEEDS[word] for word in words if word in _DEEDS), Deed.NAMED)
-    arguments = _URL.sub("", arguments)
-    named = _NAMED.findall(arguments)
-    paths = named or _PATH.findall(_ESCAPED.sub(" ", arguments))
-    return dict.fromkeys(paths, deed)
-
-
-def _shell_deed(segment: str, path: str) -> Deed:
-    words = segment.split(None, 2)
-    before = segment[: segment.find(path)].rstrip()
-    if before.endswith(">") and not before.endswith("2>"):
-        return Deed.WRITTEN
-    if words[0] == "sed" and len(words) > 1 and words[1].startswith("-i"):
-        return Deed.EDITED
-    return _DEEDS.get(words[0], Deed.NAMED)
-
-
-def only_reads(call: ToolCall) -> bool:
-    """Whether a call only reads and changes nothing."""
-    command = find_command(call)
-    if command is None:
-        return set(find_deeds(call).values()) == {Deed.READ}
-    segments = [words for segment in _SEGMENTS.split(command) if (words := segment.split(None, 2))]
-    return all(words[0] in _READERS and words[1:2] != ["-i"] for words in segments)
-
-
-def is_command(call: ToolCall) -> bool:
-    """Whether a call runs a command line."""
-    return find_command(call) is not None
-
-
-def find_command(call: ToolCall) -> str | None:
-    """Return the command line that a call runs; None if it is a call of another kind."""
-    if len(call.arguments) > ARGUMENTS_CHARS or _EDITOR.search(call.arguments):
-        return None
-    try:
-        arguments = msgspec.json.decode(call.arguments)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return None
-    found = (
-        next((arguments[key] for key in ("command", "cmd") if key in arguments), None)
-        if isinstance(arguments, dict)
-        else None
-    )
-    if isinstance(found, list):
-        found = " ".join(word for word in found if isinstance(word, str))
-    return found if isinstance(found, str) and found.strip() else None
 
 
 def _write_call(call: ToolCall) -> str:
@@ -313,7 +214,7 @@ def _is_of_files(call: ToolCall) -> bool:
     """Whether a call only shows files, or edits them and shows their content: errors in that text are not its own."""
     if only_reads(call):
         return True
-    return not is_command(call) and not {Deed.READ, *_CHANGES}.isdisjoint(find_deeds(call).values())
+    return find_command(call) is None and not {Deed.READ, *_CHANGES}.isdisjoint(find_deeds(call).values())
 
 
 def _note_change(errors: dict[str, _Error], call: ToolCall) -> None:
