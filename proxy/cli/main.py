@@ -16,7 +16,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "compact-session": ("compact_session", "Have a session cut at its next request."),
     "count": ("count", "Count the tokens of a request body, by section."),
     "demo": ("demo.command", "Replay a long agent session to a simulated upstream."),
-    "doctor": ("doctor.command", "Check whether the proxy will work here."),
+    "doctor": ("doctor.report", "Check whether the proxy will work here."),
     "evaluate": ("evaluate.command", "Measure what a model still knows after compaction."),
     "forget": ("forget", "Forget what trimtab learned about MODEL."),
     "healthcheck": ("healthcheck", "Ask the proxy on this machine whether it accepts requests."),

@@ -18,7 +18,6 @@ from trimtab.proxy.wire.transcript.beginnings import Begun
 from trimtab.rules.conversation import Conversation, CountTokens, Decision
 from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.exceeded import LimitExceededError
-from trimtab.rules.pipeline.keep_messages import keep_messages
 from trimtab.rules.pipeline.make_plan import plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.pipeline.transcript_state import NO_COLD
@@ -363,7 +362,7 @@ class Compactor:
             tells_compaction=tells_compaction,
         )
         if request.keeps_messages:
-            planned = keep_messages(planned)
+            planned = planned.keep_messages()
         sections = count_sections(planned.original, self._find_marks(policy.memory_tags, max_chars))
         return Planned(request, planned.original, policy, planned, sections)
 

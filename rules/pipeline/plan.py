@@ -7,6 +7,8 @@ that `request` asks for.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from trimtab.rules.conversation import Conversation, Decision, Message, Role, count_asked
 from trimtab.rules.pipeline.pins import Pin
 from trimtab.rules.summary.request import SummaryRequest, request_summary
@@ -161,6 +163,19 @@ class Plan:
                 saved_tokens = saving_tokens(message) if index in without else 0
                 tokens += min(message.tokens, PLACEHOLDER_TOKENS) if is_pruned else message.tokens - saved_tokens
         return tokens + sum(pin.tokens for pin in (*self.forwarded_pins, *self.forwarded_recalled))
+
+    def keep_messages(self) -> "Plan":
+        """The plan for callers that accept no other number of messages, such as gateways.
+
+        Results before the cut become placeholders, instead of a summary of everything before it. The cut stays where it
+        is, so that what is forwarded stays the same from request to request. It is longer than the plan says: calls and
+        texts before the cut stay.
+        """
+        window, cut = self.window, self.window.cut
+        if cut is not None:
+            spared = (*cut.kept_steps, *(step for step in window.spared if step[0] >= cut.at))
+            window = structs.replace(window, cuts=(), prune_stop=max(cut.at, window.prune_stop), spared=spared)
+        return replace(self, window=window, request=None, prefetch=None)
 
     def find_prefix(self, forwarded: Conversation, at: int) -> Conversation | None:
         """The part of `forwarded` that comes from the messages before `at`; None if message `at` is not forwarded.

@@ -12,7 +12,6 @@ from importlib import resources
 import msgspec
 import tiktoken
 
-from trimtab.proxy.compaction.tokenizers.patterns import PUBLISHED, join_pattern
 from trimtab.proxy.lru import BytesLRU
 from trimtab.rules.conversation import CountTokens
 
@@ -34,6 +33,48 @@ MEMO_BYTES = 8 * 1024 * 1024  # chosen: most texts are known by their messages a
 LARGE_CHARS, LARGE_MEMO_BYTES = 4 * 1024 * 1024, 40 * 1024 * 1024
 """Very long texts have a memo of their own, for one or two of them. Chosen: the rules count a result several times, and
 counting 20 MB takes seconds."""
+
+# Source: openai/tiktoken, tiktoken_ext/openai_public.py (MIT). One alternative a line.
+PUBLISHED = {
+    "o200k_base": (
+        r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
+        r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
+        r"""\p{N}{1,3}""",
+        r""" ?[^\s\p{L}\p{N}]+[\r\n/]*""",
+        r"""\s*[\r\n]+""",
+        r"""\s+(?!\S)""",
+        r"""\s+""",
+    ),
+    "cl100k_base": (
+        r"""'(?i:[sdmt]|ll|ve|re)""",
+        r"""[^\r\n\p{L}\p{N}]?+\p{L}++""",
+        r"""\p{N}{1,3}+""",
+        r""" ?[^\s\p{L}\p{N}]++[\r\n]*+""",
+        r"""\s++$""",
+        r"""\s*[\r\n]""",
+        r"""\s+(?!\S)""",
+        r"""\s""",
+    ),
+}
+"""The patterns by which tiktoken's vocabularies split a text into words."""
+_POSSESSIVE = re.compile(r"([?+*]|\{\d,\d\})\+")
+_BLANKS = 2
+"""Number of alternatives at the end for runs of white space; one of them looks ahead."""
+
+
+def join_pattern(vocabulary: str) -> str:
+    r"""The pattern of a vocabulary, regrouped so that tiktoken runs it faster. It gives the same words for every text.
+
+    tiktoken's engine, fancy-regex, compiles each alternative that an automaton can match to an automaton of its own,
+    and tries them one by one at every word. One group of alternatives becomes a single automaton, which needs one pass
+    and prefers the earlier alternative, too. An automaton cannot look ahead, as `(?!\S)` does, and has no possessive
+    quantifiers. These are not needed here: what follows a quantifier can never begin with what it has matched, so
+    backtracking finds no other match. Measured: 0.7 of the time for o200k_base, 0.45 for cl100k_base.
+    """
+    alternatives = PUBLISHED[vocabulary]
+    words = _POSSESSIVE.sub(r"\1", "|".join(alternatives[:-_BLANKS]))
+    return "|".join((f"(?:{words})", *alternatives[-_BLANKS:]))
+
 
 VOCABULARIES = tuple(PUBLISHED)
 # Source: openai/tiktoken, tiktoken_ext/openai_public.py (MIT).

@@ -7,8 +7,11 @@ context window.
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Literal, Self, get_args
+from functools import cache
+from importlib import resources
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
+import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -21,7 +24,6 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from trimtab.proxy.config.descriptions import describe
 from trimtab.proxy.config.values import (
     MIN_CONTEXT_WINDOW,
     AutoTokens,
@@ -36,6 +38,31 @@ from trimtab.proxy.config.values import (
 from trimtab.proxy.config.words import Wanted
 from trimtab.rules.policy import MEMORY_TAGS, SectionShares, SummaryRole
 from trimtab.rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
+
+Texts = dict[str, dict[str, str | dict[str, Any]]]
+
+
+class Description(NamedTuple):
+    """What an operator reads about a key. `examples`: values that a file may have."""
+
+    text: str
+    examples: tuple[Any, ...] = ()
+
+
+@cache
+def read_descriptions() -> Texts:
+    """`keys.yaml`: by section, the text of each key, or a mapping with `description` and `examples`.
+
+    Types and defaults of the keys are in Python. The texts are read only for the schema and for the reference page.
+    """
+    texts: Texts = yaml.safe_load(resources.files("trimtab.proxy.config").joinpath("keys.yaml").read_text("utf-8"))
+    return texts
+
+
+def describe(section: type[BaseModel], field: str) -> Description:
+    texts = read_descriptions()
+    said = next(texts[kind.__name__][field] for kind in section.__mro__ if field in texts.get(kind.__name__, ()))
+    return Description(said) if isinstance(said, str) else Description(said["description"], tuple(said["examples"]))
 
 
 class Section(BaseModel):

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from trimtab.proxy.config.descriptions import Description
+from trimtab.proxy.config.policies.sections import Description
 from trimtab.proxy.config.words import Slot
 
 EXAMPLES: dict[str, Any] = {

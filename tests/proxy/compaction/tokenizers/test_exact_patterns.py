@@ -7,8 +7,7 @@ import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.compaction.tokenizers.exact import PIECE_CHARS, VOCABULARIES, load_encoding
-from trimtab.proxy.compaction.tokenizers.patterns import PUBLISHED, join_pattern
+from trimtab.proxy.compaction.tokenizers.exact import PIECE_CHARS, PUBLISHED, VOCABULARIES, join_pattern, load_encoding
 
 WORDS = (
     "'s", "'LL", "don't", "IT'\u017f", "def ", "McDonald", "HTTPServer", "x86_64", "1234567", "\u216712", "caf\u00e9",
