@@ -220,7 +220,10 @@ def list_modules(root: Path) -> list[str]:
 
 
 def find_tests(root: Path, module: str) -> tuple[list[str], list[str]]:
-    """The test files that mirror a module, and the others of their folder and the ones in it: first what names it."""
+    """The test files that mirror a module, and the others of their folder and the ones in it.
+
+    First comes what names the module, then what is nearest: a mutant that a near file sees meets no program's start.
+    """
     folder, name = Path(module).parent, Path(module).stem.strip("_")
     names = {path.stem.strip("_") for path in (root / folder).glob("*.py")}
     mirrored, others = [], []
@@ -229,6 +232,6 @@ def find_tests(root: Path, module: str) -> tuple[list[str], list[str]]:
         is_mirror = path.parent == root / "tests" / folder and max(fitting, key=len, default="") == name
         (mirrored if is_mirror else others).append(path)
     dotted = module.removesuffix(".py").replace("/", ".")
-    others.sort(key=lambda path: dotted not in path.read_text("utf-8"))
+    others.sort(key=lambda path: (dotted not in path.read_text("utf-8"), len(path.parts)))
     found = [[str(path.relative_to(root)) for path in paths] for paths in (mirrored, others)]
     return found[0], found[1]

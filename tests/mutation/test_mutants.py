@@ -101,7 +101,7 @@ def test_the_tests_of_a_module_are_its_mirror_and_then_its_folder(tmp_path: Path
         (tmp_path / path).write_text("from trimtab.proxy.r.a import x" if path.endswith("_d.py") else "")
     mirrored, others = find_tests(tmp_path, "proxy/r/a.py")
     assert mirrored == ["tests/proxy/r/test_a.py", "tests/proxy/r/test_a_c.py"]
-    assert others == ["tests/proxy/r/test_d.py", "tests/proxy/r/in/test_a.py", "tests/proxy/r/test_a_b.py"]
+    assert others == ["tests/proxy/r/test_d.py", "tests/proxy/r/test_a_b.py", "tests/proxy/r/in/test_a.py"]
 
 
 RUN = '''
