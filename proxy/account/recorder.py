@@ -42,6 +42,7 @@ _read_observed = attrgetter(*_OBSERVED)
 class Recorder:
     """Tells requests that are over to their observers, and counts and logs faults.
 
+    tells_arrivals: whether the log has a line for each arrival.
     observers: who is told, in order. later: calls a function in some seconds; without it, nothing waits.
     """
 
@@ -51,6 +52,7 @@ class Recorder:
         self.observers: list[Observer] = [self._count, self._charge, self._write_lines]
         self._histograms = tuple(getattr(metrics, name) for name in _OBSERVED.values())
         self._log = log
+        self.tells_arrivals: bool = getattr(log, "is_detailed", True)
         self._later = later
         self._ring: list[Outcome] = []
         self._guard = fail_open(self, "", "tell")
@@ -66,12 +68,6 @@ class Recorder:
         elif not self._is_due:
             self._is_due = True
             self._later(WAIT_SECONDS, self._drain_due)
-
-    def show_in_flight(self, count: int) -> None:
-        """Set the number of requests in flight. While there is none, nothing waits."""
-        self.metrics.show_in_flight(count)
-        if not count:
-            self.drain()
 
     def drain(self) -> None:
         """Tell what waits. Only for the thread that records."""

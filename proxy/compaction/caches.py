@@ -20,7 +20,7 @@ from trimtab.rules.pipeline.plan import StateKey
 from trimtab.rules.pipeline.transcript_state import TranscriptState
 from trimtab.rules.results.similar import Sketch
 from trimtab.rules.results.work import ResultKey, Shortened
-from trimtab.rules.tokens.sections import FindMarks, Marks, find_marks
+from trimtab.rules.tokens.sections import SHORT_CHARS, FindMarks, Marks, find_marks
 
 UNUSED_SHARE = 1 / 8
 """Share of most caches for entries that were never used again. Chosen: an entry that is never used again is evicted
@@ -37,8 +37,6 @@ DIFFS_BYTES = 8 * 1024 * 1024
 """Diffs between similar results."""
 MARKS_BYTES = 4 * 1024 * 1024
 """Long texts of users and systems, with the memory and the summaries in them."""
-MIN_MARKED_CHARS = 512
-"""A shorter text is searched for memory and summaries at each request. Measured: that is quicker than a look-up."""
 BEGINNINGS_BYTES = 64 * 1024 * 1024
 """The newest bodies, whole: enough for some forty sessions of 400 kB. Of other bodies only the messages are known."""
 STATES_BYTES = 144 * 1024 * 1024
@@ -144,7 +142,7 @@ class Caches:
         marks = self.marks
 
         def find(text: str) -> Marks:
-            if len(text) < MIN_MARKED_CHARS:
+            if len(text) < SHORT_CHARS:
                 return find_marks(text, tags, count)
             key = number, tags, text
             found = marks.get(key)

@@ -6,6 +6,7 @@ the conversation.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from math import ceil
 
 from trimtab.proxy.compaction.caches import Caches
@@ -252,7 +253,7 @@ def _describe(
     if cleaned:
         decisions, original = (*cleaned, *decisions), add_to_system(original, cleaned)
     limit_tokens = planned.plan.model_limit
-    return Compacted(pieces, forwarded, decisions, original.tokens, sent.tokens, limit_tokens, original, sent)
+    return Compacted(pieces, forwarded, decisions, sum(original), sum(sent), limit_tokens, original, sent)
 
 
 def describe_refused(request: Request, error: RefusedError) -> Compacted:
@@ -373,7 +374,7 @@ class Compactor:
         LargeWorkError if more than `max_chars` of results were not compared before.
         """
         ratio, limit = planned.policy.token_ratio, planned.plan.model_limit
-        find = self._find_marks(planned.policy.memory_tags, max_chars)
+        find = partial(self._find_marks, planned.policy.memory_tags, max_chars)
         try:
             outcome = apply(
                 planned.plan,
@@ -385,15 +386,17 @@ class Compactor:
             )
         except LimitExceededError as error:
             cleaned = planned.cleaned
-            raise refuse(error, planned.sections, find, limit_tokens=limit, ratio=ratio, cleaned=cleaned) from error
+            raise refuse(error, planned.sections, find(), limit_tokens=limit, ratio=ratio, cleaned=cleaned) from error
         is_same, request = outcome.conversation is planned.original, planned.request
-        original = planned.sections.scale(ratio)
-        sent = original if is_same else count_sections(outcome.conversation, find).scale(ratio)
-        encoded = request.codec.encode(request, planned.original, outcome.conversation)
+        original = planned.sections if ratio == 1 else planned.sections.scale(ratio)
+        sent, encoded = original, tuple[bytes, ...]((request.body,))
+        if not is_same:
+            sent = count_sections(outcome.conversation, find()).scale(ratio)
+            encoded = request.codec.encode(request, planned.original, outcome.conversation)
         adapted = Adapted(encoded)
         if _tells_upstream(planned, is_same=is_same):
             adapted = request.codec.adapt(request, planned.original, outcome.conversation, adapted.pieces)
-        decisions = scale_decisions((*outcome.decisions, *adapted.decisions), planned.sections.tokens, ratio)
+        decisions = scale_decisions((*outcome.decisions, *adapted.decisions), sum(planned.sections), ratio)
         compacted = _describe(planned, adapted.pieces, outcome.conversation, decisions, original, sent)
         return replace(compacted, headers=adapted.headers, untold=encoded) if adapted.headers else compacted
 

@@ -67,6 +67,7 @@ class Arrival(msgspec.Struct, frozen=True):
     method, path: in the form that may be logged.
     target: the request target as sent.
     headers: all headers in wire order; end_to_end: without the hop-by-hop ones.
+    named: the first header of each name, in lower case. Content-Length may be that of an earlier request.
     secrets: the credentials in the request.
     tenant: the client that the request belongs to.
     started_at: seconds of the monotonic clock.
@@ -79,6 +80,7 @@ class Arrival(msgspec.Struct, frozen=True):
     target: str
     headers: Headers
     end_to_end: Headers
+    named: Mapping[str, str]
     secrets: frozenset[str]
     tenant: Tenant
     request_id: str
@@ -86,11 +88,6 @@ class Arrival(msgspec.Struct, frozen=True):
     passed: Endpoint | None = None
     head: "Head | None" = None
     caller: Caller | None = None
-
-    @property
-    def named(self) -> Mapping[str, str]:
-        """The first header of each name, in lower case. Content-Length may be that of an earlier request."""
-        return name_first(self.headers) if self.head is None else self.head.named
 
     @property
     def is_messages(self) -> bool:
@@ -201,6 +198,7 @@ def read_arrival(request: web.BaseRequest, codec: Codec | None, tenancy: Tenancy
         target=head.target,
         headers=headers,
         end_to_end=end_to_end,
+        named=head.named,
         secrets=head.secrets,
         tenant=head.tenant,
         request_id=os.urandom(ID_BYTES).hex(),

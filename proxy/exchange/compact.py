@@ -15,7 +15,7 @@ from msgspec import structs
 from trimtab.proxy.account.recorder import Phases, fail_open
 from trimtab.proxy.compaction.compactor import Planned, RefusedError, describe_excess, describe_refused, write_cost
 from trimtab.proxy.compaction.compactor import help_cache as add_help
-from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, weigh_known
+from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, Lane, weigh_known
 from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.attempt import (
     Attempt,
@@ -58,7 +58,9 @@ _ADDED = frozenset({RECALL, RECALL_TOOL})
 WOULD_REFUSE = "mode enforce would refuse this request"
 
 
-async def compact(services: Services, arrival: Arrival, route: Route, request: Request, reply: Reply) -> Attempt:
+async def compact(
+    services: Services, arrival: Arrival, route: Route, request: Request, reply: Reply, lane: Lane
+) -> Attempt:
     """Make the first attempt. A client that waits long for a summary gets comments through its `reply`."""
     passes_count = request.codec.is_count and services.config.compaction.count_tokens == "passed"
     if route.target.mode == "off" or passes_count:
@@ -69,7 +71,7 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
         with fail_open(services.recorder, arrival.request_id, phases):
             refused = services.refused_additions.find(route.asked)
             helped = find_help(route, request, refused) if route.adds or refused else request
-            call = await prepare_call(services, arrival, route, helped)
+            call = await prepare_call(services, arrival, route, helped, lane)
             try:
                 call = await _clean(services, call)
                 planned, size_bytes = await _plan(services, call, phases)
@@ -96,7 +98,7 @@ async def compact(services: Services, arrival: Arrival, route: Route, request: R
     return attempt if attempt.seconds else structs.replace(attempt, seconds=phases.seconds)
 
 
-async def prepare_call(services: Services, arrival: Arrival, route: Route, request: Request) -> Call:
+async def prepare_call(services: Services, arrival: Arrival, route: Route, request: Request, lane: Lane) -> Call:
     settings, name = route.settings, route.name
     compactor = await services.compactors.get(settings, name.model, arrival.tenant.id)
     facts = await services.models.look_up(
@@ -104,7 +106,10 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
     )
     if settings.context_window == "auto":
         services.models.seek_windows(route.upstream, route.credentials, arrival.tenant.id)
-    view = ModelView.of(services.config, settings, name, facts, route.upstream)
+    view = route.views[0] if route.views else None
+    if view is None or view.facts is not facts or view.settings is not settings:
+        view = ModelView.of(services.config, settings, name, facts, route.upstream)
+        route.views[:] = [view]
     cold = services.cold_cuts.recall(arrival.tenant.id, name_cache(name)) if services.cold_cuts.is_used else {}
     return Call(
         arrival,
@@ -112,7 +117,7 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
         request,
         compactor,
         view,
-        services.lane(arrival.tenant),
+        lane,
         Ledger(),
         cold=cold,
         tells_compaction=tells_compaction(arrival),

@@ -128,7 +128,7 @@ async def prepare_for_caller(
             )
             headers = reply.request.headers
             route = choose_route(services.config, arrival_there, headers, request.model, codec, request)
-            attempt = await compact(services, arrival_there, replace(route, adds=frozenset()), request, reply)
+            attempt = await compact(services, arrival_there, replace(route, adds=frozenset()), request, reply, lane)
             if isinstance(attempt, Prepared) and attempt.body is not None and wishes.summary == "ask":
                 write_ahead(services, attempt.call, attempt.chosen, attempt.compacted)
         if attempt.refusal is not None:

@@ -88,7 +88,7 @@ async def _plan_again(
     lesson = await _learn(services, call, refused, overflow)
     if lesson is None:
         return None
-    again = await prepare_call(services, call.arrival, call.route, call.request)
+    again = await prepare_call(services, call.arrival, call.route, call.request, call.lane)
     view = replace(again.view, policy=lesson.apply(again.view.policy))
     again = structs.replace(again, view=view, ledger=call.ledger, attempt=call.attempt + 1)
     again, size_bytes = structs.replace(again, session=call.session), weigh_known(len(call.request.body))

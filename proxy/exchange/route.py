@@ -24,7 +24,7 @@ from trimtab.proxy.http.client import origin_form, target_url
 from trimtab.proxy.http.credentials import keep_credentials
 from trimtab.proxy.http.errors import PathNotAllowedError, UnknownCompactError, UnknownModeError, UnknownProfileError
 from trimtab.proxy.http.headers import Headers
-from trimtab.proxy.models.model_policy import name_model
+from trimtab.proxy.models.model_policy import ModelView, name_model
 from trimtab.proxy.models.records import ModelName
 from trimtab.proxy.wire.codec import Codec, Request, Unsent
 from trimtab.proxy.wire.content.cache_help import NO_HELP, Addition, CacheHelp
@@ -83,6 +83,7 @@ class Route:
     asked: the name under which refusals are remembered.
     may_ask_million: whether the request's own words may ask for a window of a million tokens.
     compact_now: set if the client asks for a cut now: what the summary is to heed, may be empty.
+    views: the view of the model for the last request on this route; none before. It is made again if its facts change.
     """
 
     target: Target
@@ -98,6 +99,7 @@ class Route:
     asked: Asked
     may_ask_million: bool
     compact_now: str | None = None
+    views: list[ModelView] = field(default_factory=list, repr=False, compare=False)
 
 
 def choose_route(

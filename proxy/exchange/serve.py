@@ -73,7 +73,7 @@ async def _prepare(services: Services, arrival: Arrival, reply: Reply, codec: Co
                 attempt = Passed("too_large" if received.is_too_large else "undecodable")
             else:
                 request = request if request.model == model else replace(request, model=model)
-                attempt = await compact(services, arrival, route, request, reply)
+                attempt = await compact(services, arrival, route, request, reply, lane)
                 target = route.target if attempt.call is None else attempt.call.route.target  # some are only observed
                 _keep_beginnings(services, arrival, request, attempt, begun)
         if attempt.refusal is not None:

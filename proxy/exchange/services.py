@@ -66,12 +66,14 @@ class Lifecycle:
         self.idle = asyncio.Event()
         self.idle.set()
 
-    def serving(self, show: Callable[[int], None], reply: Reply, client: str) -> "_Serving":
+    def serving(
+        self, show: Callable[[int], None], reply: Reply, client: str, end: Callable[[], None] = lambda: None
+    ) -> "_Serving":
         """Context manager: the block serves a request. `show` gets the number of requests whenever it changes.
 
-        client: the name of its client; empty if it has none.
+        client: the name of its client; empty if it has none. end: called when no request is left.
         """
-        return _Serving(self, show, reply, client)
+        return _Serving(self, show, reply, client, end)
 
     def count_of(self, client: str) -> int:
         """The requests in flight of a client with this name.
@@ -84,13 +86,16 @@ class Lifecycle:
 class _Serving:
     """A block that counts as one request in flight."""
 
-    __slots__ = ("_client", "_lifecycle", "_reply", "_show")
+    __slots__ = ("_client", "_end", "_lifecycle", "_reply", "_show")
 
-    def __init__(self, lifecycle: Lifecycle, show: Callable[[int], None], reply: Reply, client: str) -> None:
+    def __init__(
+        self, lifecycle: Lifecycle, show: Callable[[int], None], reply: Reply, client: str, end: Callable[[], None]
+    ) -> None:
         self._lifecycle = lifecycle
         self._show = show
         self._reply = reply
         self._client = client
+        self._end = end
 
     def __enter__(self) -> None:
         lifecycle = self._lifecycle
@@ -110,6 +115,7 @@ class _Serving:
                 del lifecycle.by_client[self._client]
         self._show(lifecycle.in_flight)
         if lifecycle.in_flight == 0:
+            self._end()
             lifecycle.idle.set()
 
 

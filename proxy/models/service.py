@@ -20,7 +20,7 @@ from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.models.calibration import MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES, Report
 from trimtab.proxy.models.discovery import MIN_WINDOW_TOKENS, Told
 from trimtab.proxy.models.hypotheses import MAX_FAILURES, claim, combine, contradict, doubt_ratio, retract
-from trimtab.proxy.models.keeping import FindChanges, Kept, Model
+from trimtab.proxy.models.keeping import REFRESH_SECONDS, FindChanges, Kept, Model
 from trimtab.proxy.models.lessons import Lesson, find_changes
 from trimtab.proxy.models.records import (
     Claim,
@@ -80,8 +80,8 @@ class Models:
         if model is None or of_all is None:
             of_all, model = self._kept.meet(name.of_all), self._kept.meet(name)
         model.label = of_all.label = label
-        now = self._clock()
-        if model.is_old(now) or of_all.is_old(now):
+        own_at, all_at = model.read_at, of_all.read_at
+        if own_at is None or all_at is None or self._clock() - min(own_at, all_at) > REFRESH_SECONDS:
             await self._refresh(model, of_all)
         if model.known.forgotten < of_all.known.forgotten:  # an operator had the model forgotten
             model.forget(msgspec.structs.replace(self._kept.begin(name), forgotten=of_all.known.forgotten))

@@ -26,7 +26,7 @@ from trimtab.proxy.http.errors import ClientLimitError, MethodNotAllowedError, O
 from trimtab.proxy.http.headers import read_headers
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.http.request_body import check_framing
-from trimtab.proxy.server.access import admit_client, admit_site
+from trimtab.proxy.server.access import admit, admit_site
 from trimtab.proxy.server.admin.pages import (
     API,
     OPEN_PAGES,
@@ -73,8 +73,10 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
     arrival, reply = read_arrival(request, codec, services.tenancy), Reply(request)
     if own is not None:
         arrival = structs.replace(arrival, endpoint=ENDPOINT.label, passed=ENDPOINT)
-    services.recorder.record_arrival(arrival.request_id, arrival.method, arrival.path)
-    with services.lifecycle.serving(services.recorder.show_in_flight, reply, arrival.tenant.client_name):
+    recorder, client = services.recorder, arrival.tenant.client_name
+    if recorder.tells_arrivals:
+        recorder.record_arrival(arrival.request_id, arrival.method, arrival.path)
+    with services.lifecycle.serving(recorder.metrics.show_in_flight, reply, client, recorder.drain):
         return await _serve(services, arrival, reply, codec, own)
 
 
@@ -151,8 +153,7 @@ def _admit(services: Services, request: web.BaseRequest, arrival: Arrival) -> No
     if request.method == "TRACE" and services.config.upstream.shown == "key":
         message = "TRACE would make the upstream reveal this proxy's own key; use another method"
         raise MethodNotAllowedError(message)
-    admit_site(services.config, request, of_pages=False)
-    admit_client(services.config, arrival.headers)
+    admit(services.config, request, arrival.headers)
     client = arrival.tenant.client_name
     if client and services.lifecycle.count_of(client) > services.config.clients.limits.get(client, inf):
         message = "too many requests of this client at once (its max_concurrent_requests in client_keys); try again"

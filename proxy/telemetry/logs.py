@@ -95,7 +95,8 @@ def _from_level(level: str) -> type[_JsonLog]:
     def leave_out(_log: _JsonLog, _event: str, **_fields: Any) -> None:
         """Ignore an event below the level."""
 
-    return type("_JsonLog", (_JsonLog,), dict.fromkeys(LEVELS[: LEVELS.index(level)], leave_out))
+    left_out = dict.fromkeys(LEVELS[: LEVELS.index(level)], leave_out)
+    return type("_JsonLog", (_JsonLog,), {**left_out, "is_detailed": not left_out})
 
 
 def get_log() -> Any:

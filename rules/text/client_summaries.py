@@ -57,13 +57,13 @@ _DRAFTS = ("<scratchpad>", "<analysis>")
 """Tags of what the model thought before its summary. Gemini CLI keeps this; source: as for `<state_snapshot>`."""
 
 
-_BEGINNINGS = (*INTRODUCTIONS, *_DRAFTS, *(headings[0] for headings in TEMPLATES))
+BEGINNINGS = (*INTRODUCTIONS, *_DRAFTS, *(headings[0] for headings in TEMPLATES))
 
 
 def is_client_summary(text: str) -> bool:
     """Whether a text is the summary of an earlier session that a client inserted."""
     text = text.lstrip()
-    if not text.startswith(_BEGINNINGS):  # by far the most texts
+    if not text.startswith(BEGINNINGS):  # by far the most texts
         return False
     if text.startswith(INTRODUCTIONS):
         return True

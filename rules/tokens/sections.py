@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from trimtab.rules.conversation import Conversation, CountTokens, Message, Role
-from trimtab.rules.text.client_summaries import find_memory, is_client_summary
+from trimtab.rules.text.client_summaries import BEGINNINGS, find_memory, is_client_summary
 from trimtab.rules.text.markers import GO_ON, INTRODUCTION, SUMMARY_END
 
 
@@ -24,6 +24,8 @@ class Marks(NamedTuple):
 FindMarks = Callable[[str], Marks]
 """Returns the marks of a text, as `find_marks` does for the policy's memory tags."""
 NO_MARKS = Marks()
+SHORT_CHARS = 512
+"""A shorter text is searched at each request. Measured: that is quicker than to remember what was found."""
 # Reading a member of an enumeration takes as long as all else that is done for most messages.
 _SYSTEM, _USER, _ASSISTANT, _TOOL = Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.TOOL
 
@@ -117,7 +119,8 @@ def find_in_message(message: Message, find: FindMarks) -> Marks:
         return NO_MARKS
     memory = summary = 0
     for text in message.texts:
-        marks = find(text)
+        is_plain = len(text) < SHORT_CHARS and "</" not in text and "[" not in text  # as most texts are
+        marks = NO_MARKS if is_plain and not text.lstrip().startswith(BEGINNINGS) else find(text)
         if marks is not NO_MARKS:
             memory += marks.memory
             summary += marks.summary

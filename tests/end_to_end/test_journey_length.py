@@ -39,15 +39,15 @@ class Price(NamedTuple):
 
 
 LIMITS = {
-    "small": Price(67, 197, 1090),
-    "small, responses": Price(70, 205, 1220),
-    "small, messages": Price(71, 205, 1140),
-    "known": Price(70, 231, 1820),
-    "known, responses": Price(73, 243, 1890),
-    "known, messages": Price(74, 242, 1860),
-    "cut": Price(107, 480, 2580),
-    "stream": Price(71, 299, 2210),
-    "chunk": Price(0, 4, 44),
+    "small": Price(63, 162, 1020),
+    "small, responses": Price(66, 170, 1150),
+    "small, messages": Price(66, 170, 1070),
+    "known": Price(67, 203, 1730),
+    "known, responses": Price(69, 214, 1800),
+    "known, messages": Price(71, 222, 1800),
+    "cut": Price(104, 430, 2500),
+    "stream": Price(67, 265, 2130),
+    "chunk": Price(0, 4, 43),
 }
 """small: 8 known messages that need nothing. known: 404 KB that need nothing, and were sent before. cut: two new
 messages behind a standing cut. stream: `small`, answered in 20 chunks. chunk: a further one of these."""

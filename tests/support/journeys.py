@@ -18,7 +18,7 @@ from upstreams.recording import completion, write_note
 from trimtab.proxy.account.recorder import Recorder
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.exchange.arrival import Arrival, find_secrets
+from trimtab.proxy.exchange.arrival import Arrival, find_secrets, name_first
 from trimtab.proxy.exchange.attempt import Attempt, Call
 from trimtab.proxy.exchange.compact import compact, prepare_call
 from trimtab.proxy.exchange.route import Route, Target, choose_route
@@ -48,6 +48,7 @@ ARRIVAL = Arrival(
     target="/v1/chat/completions",
     headers=(),
     end_to_end=(),
+    named={},
     secrets=frozenset(),
     tenant=TENANCY.identify(()),
     request_id="id",
@@ -65,7 +66,8 @@ def arrive(**headers: str) -> Arrival:
     """A request with a credential and these headers."""
     shown = tuple({"Authorization": "Bearer sk-of-the-client", **headers}.items())
     found, tenant = find_secrets(find_shown(shown)), TENANCY.identify(shown)
-    return structs.replace(ARRIVAL, headers=shown, end_to_end=shown, secrets=found, tenant=tenant)
+    named = name_first(shown)
+    return structs.replace(ARRIVAL, headers=shown, end_to_end=shown, named=named, secrets=found, tenant=tenant)
 
 
 def read(messages: list[dict[str, Any]], **more: Any) -> Request:
@@ -146,12 +148,14 @@ class Stages:
 
     async def prepare(self, request: Request, **headers: str) -> Call:
         """The call of a request."""
-        return await prepare_call(self.services, arrive(**headers), self.route(request.model, **headers), request)
+        arrival, route = arrive(**headers), self.route(request.model, **headers)
+        return await prepare_call(self.services, arrival, route, request, self.services.lane(arrival.tenant))
 
     async def attempt(self, request: Request, **headers: str) -> Attempt:
         """The first attempt of a request."""
-        route = self.route(request.model, **headers)
-        return await compact(self.services, arrive(**headers), route, request, make_reply())
+        arrival, route = arrive(**headers), self.route(request.model, **headers)
+        lane = self.services.lane(arrival.tenant)
+        return await compact(self.services, arrival, route, request, make_reply(), lane)
 
     async def settle(self) -> None:
         """Wait until no facts about models are being learned."""

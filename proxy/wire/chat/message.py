@@ -50,14 +50,15 @@ needs 5.3 characters for them."""
 
 def count_wire_message(message: Message, members: dict[str, msgspec.Raw], count: CountTokens, costs: Costs) -> int:
     """Prompt tokens of a message. `members` may hold more that is counted, such as reasoning."""
-    extra = [text for key in EXTRA_TEXT_KEYS if isinstance(text := decode_or_none(members.get(key)), str)]
+    said = [decode_or_none(members[key]) for key in EXTRA_TEXT_KEYS if key in members]
+    extra = [text for text in said if isinstance(text, str)]
     if message.tool_calls:
         message = replace(message, tool_calls=tuple(map(as_counted, message.tool_calls)))
     tokens = count_message(message, count, costs, extra)
     if not extra:
-        tokens += sum(_count_reasoning(decode_or_none(members.get(key)), count) for key in REASONING_KEYS)
-    legacy = as_schema(decode_or_none(members.get("function_call")))
-    if legacy:
+        found = [decode_or_none(members[key]) for key in REASONING_KEYS if key in members]
+        tokens += sum([_count_reasoning(parts, count) for parts in found])
+    if "function_call" in members and (legacy := as_schema(decode_or_none(members["function_call"]))):
         tokens += LEGACY_CALL_TOKENS + sum(count(_as_text(legacy.get(key))) for key in ("name", "arguments"))
     return tokens
 
@@ -140,7 +141,8 @@ def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
         raise UndecodableError(problem)
     role = _ROLES.get(wire_role, Role.OTHER)
     texts, media = read_content(members.get("content"))
-    name = decode_member(members.get("name", members.get("tool_name") if role is Role.TOOL else None))
+    named = members.get("name", members.get("tool_name") if role is Role.TOOL else None)
+    name = None if named is None else decode_member(named)
     make = partial(
         Message,
         role=role,
@@ -180,7 +182,8 @@ def _has_unread_calls(members: dict[str, msgspec.Raw]) -> bool:
 
 def _read_answered_id(wire_role: str, members: dict[str, msgspec.Raw]) -> str | None:
     """The id of the call that a message answers. A result with the legacy role `function` names only the function."""
-    answered = "" if wire_role == "function" else read_id(decode_member(members.get("tool_call_id")))
+    is_named = "tool_call_id" in members and wire_role != "function"
+    answered = read_id(decode_member(members["tool_call_id"])) if is_named else ""
     return answered or ("" if wire_role == "tool" else None)
 
 
@@ -221,7 +224,7 @@ def _begin_members(message: Message) -> dict[str, msgspec.Raw]:
 
 def _read_calls(members: dict[str, msgspec.Raw]) -> tuple[ToolCall, ...]:
     """The message's tool calls. A call of an unknown type has its whole JSON as arguments."""
-    calls = decode_member(members.get("tool_calls"))
+    calls = decode_member(members["tool_calls"]) if "tool_calls" in members else None
     if not isinstance(calls, list):
         return ()
     return tuple(_read_call(call) for call in calls if isinstance(call, dict))

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any, decode_member
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any
 from trimtab.proxy.wire.json.spans import has_more_parts
 from trimtab.rules.conversation import ToolCall
 from trimtab.rules.tokens.messages import NO_CHOICE, Surroundings
@@ -57,8 +57,10 @@ def _is_title(key: str, value: Any) -> bool:
 
 def decode_or_none(raw: msgspec.Raw | None) -> Any:
     """The value of a member; None if it is absent or cannot be decoded."""
+    if raw is None:
+        return None
     try:
-        return decode_member(raw)
+        return decode_any(bytes(raw))
     except DECODE_ERRORS:
         return None
 

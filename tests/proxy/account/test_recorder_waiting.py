@@ -75,14 +75,6 @@ def test_whoever_reads_gets_what_has_ended(recorder: Recorder, timers: Timers, t
     assert told == [["1"]]
 
 
-def test_nothing_waits_while_nobody_is_served(recorder: Recorder, told: list[list[str]]) -> None:
-    record(recorder, 1)
-    recorder.show_in_flight(1)
-    assert told == []
-    recorder.show_in_flight(0)
-    assert told == [["1"]]
-
-
 def test_a_full_ring_is_told_at_once(recorder: Recorder, told: list[list[str]]) -> None:
     """So what waits is bounded, and no request waits for it."""
     record(recorder, *range(MOST_WAITING + 1))

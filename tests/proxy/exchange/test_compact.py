@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from support.journeys import MakeStages, Stages, arrive, make_reply, read, read_session
+from support.journeys import ARRIVAL, MakeStages, Stages, arrive, make_reply, read, read_session
 
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
@@ -138,7 +138,9 @@ async def test_a_fault_fails_open_and_is_counted_under_its_phase(make_stages: Ma
     """The client's own bytes go out. The fault is logged by its type, without any text."""
     stages = await make_stages()
     broken = replace(stages.services, compactors=_BrokenPool(at))
-    attempt = await compact(broken, arrive(), stages.route(), read_session(70), make_reply())
+    attempt = await compact(
+        broken, arrive(), stages.route(), read_session(70), make_reply(), broken.lane(ARRIVAL.tenant)
+    )
 
     assert (attempt.outcome, attempt.body, attempt.compacted) == ("failed_open", None, None)
     assert stages.count("fail_open_total", phase=phase) == 1
@@ -152,7 +154,9 @@ async def test_a_fault_of_the_summaries_fails_open_too(make_stages: MakeStages) 
     """One example is a fault while the plan waits for its text."""
     stages = await make_stages("defaults.overflow_strategy=summarize")
     broken = replace(stages.services, summaries=None)
-    attempt = await compact(broken, arrive(), stages.route(), read_session(70), make_reply())
+    attempt = await compact(
+        broken, arrive(), stages.route(), read_session(70), make_reply(), broken.lane(ARRIVAL.tenant)
+    )
 
     assert (attempt.outcome, attempt.body) == ("failed_open", None)
     assert stages.count("fail_open_total", phase="summary") == 1

@@ -28,6 +28,20 @@ def test_a_proxy_is_idle_until_a_request_comes_and_after_the_last_has_gone() -> 
     assert (shown, lifecycle.in_flight, lifecycle.ready) == ([1, 2, 1, 0], 0, False)
 
 
+def test_the_end_of_the_last_request_is_told_before_the_proxy_is_idle() -> None:
+    """So nothing waits in the recorder's ring while nobody is served, whoever waits for `idle`."""
+    lifecycle, told = Lifecycle(), list[tuple[int, bool]]()
+
+    def end() -> None:
+        told.append((lifecycle.in_flight, lifecycle.idle.is_set()))
+
+    with lifecycle.serving(lambda _: None, _make_reply(), "", end):
+        with lifecycle.serving(lambda _: None, _make_reply(), "", end):
+            pass
+        assert told == []
+    assert told == [(0, False)]
+
+
 @given(clients=st.lists(st.sampled_from(["", "alice", "bob"]), max_size=12), answered=st.sets(st.integers(0, 11)))
 def test_a_client_s_requests_count_until_their_last_byte_is_sent(clients, answered) -> None:
     """Each name has a number of its own. Clients without a name have none. Nothing is left when all have ended."""
