@@ -26,7 +26,7 @@ from trimtab.proxy.exchange.attempt import (
     Refused,
     add_key,
 )
-from trimtab.proxy.exchange.cold import heed_cold_cache, heed_wish, name_cache
+from trimtab.proxy.exchange.cold import find_previous, heed_cold_cache, heed_wish, name_cache
 from trimtab.proxy.exchange.route import Route, find_help
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.exchange.session import name_session, tells_compaction
@@ -34,7 +34,7 @@ from trimtab.proxy.exchange.summary import choose_text, find_text, name_summary
 from trimtab.proxy.http.errors import NO_THREAD_LEFT, ContextExceededError, OverloadedError, UnpairedToolCallsError
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.models.model_policy import ModelView
-from trimtab.proxy.recall.tool import RECALL_TOOL, add_answers, declare, find_answers
+from trimtab.proxy.recall.tool import RECALL_TOOL, add_answers, declare, find_answers, find_head
 from trimtab.proxy.telemetry.ledger import Ledger
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.rules.conversation import Conversation, Decision
@@ -146,10 +146,6 @@ async def _declare_recall(services: Services, call: Call) -> Call:
     work = partial(declare, call.request, call.compactor.count, beginnings.find, without_tools=without_tools)
     size_bytes = 0 if len(call.request.body) <= SMALL_BODY_BYTES else await _weigh(services, call)
     return structs.replace(call, request=await services.workers.run(call.lane, work, size_bytes=size_bytes))
-
-
-def _find_recalled(services: Services, tenant: str, before: bytes, call_id: str) -> str | None:
-    return services.recalled.get((tenant, before, call_id))
 
 
 async def _find_unpaired(
@@ -386,10 +382,13 @@ async def heed_kept(services: Services, call: Call, planned: Planned) -> Planned
 
     Raises BusyError.
     """
-    if services.recalled.total_bytes and call.route.target.mode == "enforce":
-        found = find_answers(planned.plan, partial(_find_recalled, services, call.arrival.tenant.id))
+    if call.route.settings.recall == "tool" and call.route.target.mode == "enforce":
+        tenant, plan, texts = call.arrival.tenant, planned.plan, services.found_texts
+        head, previous = find_head(plan), plan.hashes[find_previous(plan.conversation.messages)]
+        await texts.read(tenant.id, tenant.secret, head, here=plan.hashes[-1], previous=previous)
+        found = find_answers(plan, partial(texts.find, tenant.id, head)) if texts.total_bytes else []
         if found:
-            work = partial(add_answers, planned.plan, found, call.compactor.count)
+            work = partial(add_answers, plan, found, call.compactor.count)
             size_bytes = sum(len(text) for _, text in found)
             planned = replace(planned, plan=await services.workers.run(call.lane, work, size_bytes=size_bytes))
     return heed_changed(services, call, planned) if services.changed_sessions.total_bytes else planned

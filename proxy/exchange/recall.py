@@ -25,10 +25,11 @@ from trimtab.proxy.exchange.answer import NOTHING_LEARNED, Keep, Learned, SafeTa
 from trimtab.proxy.exchange.attempt import Attempt, Prepared, Ready
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.http.client import Sending
+from trimtab.proxy.http.content_coding import can_decode, decode_body, read_along, read_codings
 from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.http.relay import make_response, relay_answer, replace_answer
 from trimtab.proxy.recall.lookup import Lookup
-from trimtab.proxy.recall.tool import append
+from trimtab.proxy.recall.tool import Place, append, find_head
 from trimtab.proxy.tasks import see_through
 from trimtab.proxy.wire.answers.recall import MAX_ASKED, MAX_ROUND_BYTES, NAME, Asked, Round
 from trimtab.proxy.wire.codec import Codec
@@ -95,7 +96,7 @@ class Talk:
 
     async def _pass_on(self, answer: aiohttp.ClientResponse, held: bytes) -> tuple[web.StreamResponse, Round | None]:
         """Pass an answer on without our calls; they are returned if another round must answer them."""
-        ready, is_sifted = self._ready, answer.status == 200 and "Content-Encoding" not in answer.headers
+        ready, is_sifted = self._ready, answer.status == 200 and can_decode(_find_codings(answer))
         tap = listen(self._services, ready, answer)
         self._sifter.is_last = self._rounds == MAX_ROUNDS
         try:
@@ -112,21 +113,20 @@ class Talk:
     async def _relay(self, answer: aiohttp.ClientResponse, held: bytes, tap: SafeTap | None) -> web.StreamResponse:
         ready = self._ready
         added = () if ready.reply.response is not None else self._write_headers()
-        return await relay_answer(ready.reply, answer, added, held=held, tap=tap, write_event=self._write_event)
+        return await relay_answer(ready.reply, answer, added, held=held, tap=tap, write_event=ready.codec.write_event)
 
-    def _write_event(self, status: int, body: bytes) -> bytes:
-        """An answer that is no stream as the end of the one that was begun."""
-        written = self._ready.codec.write_event(status, body)
+    def _adopt(self, events: bytes) -> bytes:
         with fail_open(self._services.recorder, self._ready.arrival.request_id, "recall"):
-            return self._sifter.adopt(written)
-        return written
+            return self._sifter.adopt(events)
+        return events
 
     async def _begin(self, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         reply = self._ready.reply
-        reply.status = answer.status
+        reply.status, reply.adopt = answer.status, self._adopt
         if reply.response is None:
             response = make_response(answer, self._write_headers())
-            response.headers.popall("Content-Length", None)  # what the client gets has another length
+            for name in ("Content-Length", "Content-Encoding"):  # what the client gets has another length
+                response.headers.popall(name, None)
             await reply.begin(response)
         return reply.response or web.StreamResponse()
 
@@ -156,7 +156,7 @@ class Talk:
     async def _sift(self, answer: aiohttp.ClientResponse, held: bytes, tap: SafeTap | None) -> Round | None:
         """Pass a stream on without our calls. After a fault of ours, the rest of it passes as it is."""
         guard = fail_open(self._services.recorder, self._ready.arrival.request_id, "recall")
-        async for chunk in _read(answer, held):
+        async for chunk in _read_text(answer, held):
             if tap is not None:
                 tap.feed(chunk, time.monotonic())
             passed, is_read = self._sifter.held + chunk, False
@@ -188,10 +188,10 @@ class Talk:
             if tap is not None:
                 tap.finish(is_cut=True)
             raise
-        sifted, said = None, None
-        if is_whole and (_NAME in body or self._rounds):
+        sifted, said, codings = None, None, _find_codings(answer)
+        if is_whole and (codings or _NAME in body or self._rounds):
             with fail_open(self._services.recorder, self._ready.arrival.request_id, "recall"):
-                sifted, said = await self._run(partial(self._sift_whole, body), len(body))
+                sifted, said = await self._run(partial(self._sift_whole, body, codings), len(body))
                 await self._keep_found(said)
         if sifted is None:
             return await self._relay(answer, body, tap), None
@@ -199,16 +199,16 @@ class Talk:
         if is_over and self._ready.reply.response is not None:
             return await self._relay(answer, sifted, tap), None
         if tap is not None:
-            tap.feed(body, time.monotonic())
+            tap.feed(sifted, time.monotonic())
             tap.finish(is_cut=not is_whole)
         if not is_over:
             return web.StreamResponse(), said
         added = self._write_headers()
         return await replace_answer(self._ready.reply, answer, added, sifted), None
 
-    def _sift_whole(self, body: bytes) -> tuple[bytes | None, Round | None]:
+    def _sift_whole(self, body: bytes, codings: Sequence[str]) -> tuple[bytes | None, Round | None]:
         """The answer without our calls, and what the model said; no answer if it stays as it is."""
-        decoded = try_decode(body)
+        decoded = try_decode(decode_body(body, codings, MAX_ROUND_BYTES).body)
         if not isinstance(decoded, dict):
             return None, None
         said = self._sifter.sift_body(decoded)
@@ -228,8 +228,9 @@ class Talk:
         self._is_kept = True
         texts = zip(said.asked[:MAX_CALLS], await self._find(said), strict=False)
         found = "\n".join(f"[trimtab: {NAME}({asked.query!r:.200}) found:]\n{text}" for asked, text in texts)
-        before = self._attempt.chosen.planned.plan.hashes[-1]
-        self._services.recalled[self._ready.arrival.tenant.id, before, said.own[-1]] = found
+        tenant, plan = self._ready.arrival.tenant, self._attempt.chosen.planned.plan
+        place = Place(plan.hashes[-1], said.own[-1])
+        await self._services.found_texts.keep(tenant.id, tenant.secret, find_head(plan), place, found)
 
     async def _write_next(self, said: Round) -> Prepared:
         """The attempt of the next round: the same with what the model said and what was found."""
@@ -289,11 +290,25 @@ def _append(codec: Codec, pieces: Iterable[bytes], elements: Sequence[bytes]) ->
     return append(codec, b"".join(pieces), elements)
 
 
+def _find_codings(answer: aiohttp.ClientResponse) -> tuple[str, ...]:
+    return read_codings(answer.headers.getall("Content-Encoding", ()))
+
+
 async def _read(answer: aiohttp.ClientResponse, held: bytes) -> AsyncIterator[bytes]:
     if held:
         yield held
     async for chunk in answer.content.iter_any():
         yield chunk
+
+
+async def _read_text(answer: aiohttp.ClientResponse, held: bytes) -> AsyncIterator[bytes]:
+    """The pieces of a stream, decoded: some upstreams compress although they are asked not to."""
+    reader = read_along(answer.headers) if "Content-Encoding" in answer.headers else None
+    async for chunk in _read(answer, held):
+        for text in (chunk,) if reader is None else reader.read_in_steps(chunk):
+            yield text
+    if reader is not None and reader.is_lost:
+        raise aiohttp.ClientPayloadError
 
 
 async def _read_whole(answer: aiohttp.ClientResponse, held: bytes) -> tuple[bytes, bool]:

@@ -24,6 +24,7 @@ from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.memory import Memory
 from trimtab.proxy.models.service import Models
 from trimtab.proxy.summaries.cold_cuts import ColdCuts
+from trimtab.proxy.summaries.found_texts import FoundTexts
 from trimtab.proxy.summaries.originals import Originals
 from trimtab.proxy.summaries.service import Summaries
 from trimtab.proxy.summaries.sliding import SlidingWatch
@@ -32,20 +33,12 @@ from trimtab.proxy.telemetry.spans import NO_SPANS, Spans
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.content.cache_help import Addition
 
-RECALLED_BYTES = 4 * 1024 * 1024
-"""What was found for calls beside the client's own. Chosen: some thousand. One that is forgotten is missing from then
-on, and the model may ask again."""
 CHANGED_BYTES = 1024 * 1024
 """Chosen: some thousand sessions. One that is forgotten costs one refused request, which its client never sees."""
 
 
 def make_changed_sessions() -> BytesLRU[tuple[str, str, bytes], bool]:
     return BytesLRU(CHANGED_BYTES, lambda key, _: sum(map(len, key)))
-
-
-def make_recalled() -> BytesLRU[tuple[str, bytes, str], str]:
-    """A memory of nothing found."""
-    return BytesLRU(RECALLED_BYTES, lambda key, text: sum(map(len, key)) + 2 * len(text))
 
 
 class Lifecycle:
@@ -124,8 +117,7 @@ class Services:
     """The objects that serve requests; one set for each process.
 
     changed_sessions: those whose upstream has refused thinking that was written behind other messages.
-    recalled: what was found for a model's calls beside the client's own, by tenant, hash of the prompt, and id of the
-        client's last call.
+    found_texts: what was found for a model's calls beside the client's own.
     codecs: by the ending of their paths. past: what the dashboard shows; empty while it is off.
     recordings: None if requests are not recorded.
     pages_in_flight: how many of our own pages are being made or read, by their readers.
@@ -142,6 +134,7 @@ class Services:
     memory: Memory
     cold_cuts: ColdCuts
     originals: Originals
+    found_texts: FoundTexts
     codecs: Mapping[str, Codec] = field(default_factory=dict)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     previous: PreviousRequests = field(default_factory=PreviousRequests)
@@ -151,7 +144,6 @@ class Services:
     workers: Workers = field(default_factory=Workers)
     refused_additions: Refusals[Addition] = field(default_factory=Refusals)
     changed_sessions: BytesLRU[tuple[str, str, bytes], bool] = field(default_factory=make_changed_sessions)
-    recalled: BytesLRU[tuple[str, bytes, str], str] = field(default_factory=make_recalled)
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
     past: History = field(default_factory=History)
     recordings: Recordings | None = None

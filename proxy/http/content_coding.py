@@ -147,6 +147,10 @@ def read_codings(values: Sequence[str]) -> tuple[str, ...]:
     return tuple(token for token in tokens if token not in {"", "identity"})
 
 
+def can_decode(codings: Sequence[str]) -> bool:
+    return len(codings) <= MAX_CODINGS and all(coding in _DECODERS for coding in codings)
+
+
 def read_along(headers: CIMultiDictProxy[str]) -> "Reader | None":
     """A reader for the codings of a response; None if it has none. Some upstreams compress although asked not to."""
     codings = read_codings(headers.getall("Content-Encoding", ()))
@@ -155,7 +159,7 @@ def read_along(headers: CIMultiDictProxy[str]) -> "Reader | None":
 
 def decode_body(body: bytes, codings: Sequence[str], max_bytes: int) -> Decoded:
     """Undo the codings, up to `max_bytes` of output. A body with an unknown coding is `damaged` and empty."""
-    if len(codings) > MAX_CODINGS or any(coding not in _DECODERS for coding in codings):
+    if not can_decode(codings):
         return Decoded(b"", damaged=True)
     decoded = Decoded(body)
     for coding in reversed(codings):
@@ -242,8 +246,7 @@ class Reader:
     """
 
     def __init__(self, codings: Sequence[str]) -> None:
-        is_known = len(codings) <= MAX_CODINGS and all(coding in _DECODERS for coding in codings)
-        self._stages = [_Stage(_DECODERS[coding]) for coding in reversed(codings)] if is_known else None
+        self._stages = [_Stage(_DECODERS[coding]) for coding in reversed(codings)] if can_decode(codings) else None
         self._left_bytes = MAX_READ_BYTES
 
     @property

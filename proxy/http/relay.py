@@ -61,9 +61,11 @@ class Reply:
     broken: the upstream's response broke off.
     client_left: the client did not take its response.
     missed: the piece of the body at which it left.
+    adopt: makes events that end the stream out of those that were written for a stream of their own.
     """
 
     __slots__ = (
+        "adopt",
         "broken",
         "client_left",
         "is_stream",
@@ -85,6 +87,7 @@ class Reply:
         self.broken = False
         self.client_left = False
         self.missed = b""
+        self.adopt: Callable[[bytes], bytes] = bytes
 
     @property
     def is_taken(self) -> bool:
@@ -224,15 +227,15 @@ async def relay_answer(
             return response
         reply.last_byte_at = time.monotonic()
         with suppress(ConnectionError):  # the client has left
-            await response.write_eof(_tell(answer.status, event, write_event))
+            await response.write_eof(_tell(reply, answer.status, event, write_event))
         return response
     finally:
         if copy is not None:
             _stop_listening(reply, copy, is_stream=is_stream)
 
 
-def _tell(status: int, event: bytearray | None, write_event: WriteEvent | None) -> bytes:
-    return b"" if event is None or write_event is None else write_event(status, bytes(event))
+def _tell(reply: Reply, status: int, event: bytearray | None, write_event: WriteEvent | None) -> bytes:
+    return b"" if event is None or write_event is None else reply.adopt(write_event(status, bytes(event)))
 
 
 def _stop_listening(reply: Reply, tap: Listener, *, is_stream: bool) -> None:

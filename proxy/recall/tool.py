@@ -7,6 +7,7 @@ All other bytes stay.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,13 +17,23 @@ from trimtab.proxy.wire.json.decode import DECODE_ERRORS
 from trimtab.proxy.wire.json.spans import Span, find_member, splice
 from trimtab.proxy.wire.transcript.beginnings import Begun, find_transcript
 from trimtab.proxy.wire.transcript.body import UndecodableError, find_elements, read_outside
-from trimtab.rules.conversation import CountTokens, Decision, Role
+from trimtab.rules.conversation import CountTokens, Decision, Role, count_leading
 from trimtab.rules.pipeline.pins import Pin
 from trimtab.rules.pipeline.plan import Plan
 
 RECALL_TOOL = "recall_tool"
 """Name of the decision."""
 _NAME = f'"{NAME}"'.encode()
+
+
+class Place(NamedTuple):
+    """Where a text stands: the hash of what the model had answered, and the client's last call beside ours.
+
+    The id of a call alone repeats in other sessions, with some models in each turn.
+    """
+
+    before: bytes
+    call_id: str
 
 
 def declare(
@@ -85,12 +96,14 @@ def append(codec: Codec, body: bytes, elements: Sequence[bytes]) -> bytes:
     return splice(body, [(Span(end, end), comma + b",".join(elements))])
 
 
-def find_answers(plan: Plan, find: Callable[[bytes, str], str | None]) -> list[tuple[int, str]]:
-    """What was found, each with the message behind which it stands; the newest first.
+def find_head(plan: Plan) -> bytes:
+    """The hash of how a session begins: up to its first message that is not the system's."""
+    messages = plan.conversation.messages
+    return plan.hashes[min(count_leading(messages) + 1, len(messages))]
 
-    find: what was found, by the hash of what the model had answered (call ids repeat in other sessions, with some
-    models in each turn), and by the id of the call that the model made beside ours; None for nothing.
-    """
+
+def find_answers(plan: Plan, find: Callable[[Place], str | None]) -> list[tuple[int, str]]:
+    """What was found, each with the message behind which it stands; the newest first. find: None for nothing."""
     found: list[tuple[int, str]] = []
     asked = len(plan.conversation.messages)
     for at in range(asked - 1, -1, -1):
@@ -100,7 +113,7 @@ def find_answers(plan: Plan, find: Callable[[bytes, str], str | None]) -> list[t
         asked = min(asked, at)
         while asked and plan.conversation.messages[asked].role is not Role.ASSISTANT:
             asked -= 1
-        line = find(plan.hashes[asked], message.answers)
+        line = find(Place(plan.hashes[asked], message.answers))
         if line is not None:
             found.append((at, line))
     return found

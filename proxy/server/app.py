@@ -36,6 +36,7 @@ from trimtab.proxy.store.opening import find_key_file, open_store
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.proxy.summaries.calls import SummaryCalls
 from trimtab.proxy.summaries.cold_cuts import ColdCuts
+from trimtab.proxy.summaries.found_texts import FoundTexts
 from trimtab.proxy.summaries.originals import Originals
 from trimtab.proxy.summaries.sealing import KEY_BYTES, KeyFileError, load_key
 from trimtab.proxy.summaries.service import Summaries
@@ -134,8 +135,8 @@ async def _open_services(
     models = Models(store, client, metrics, log)
     recorder = Recorder(metrics, log, books, asyncio.get_running_loop().call_later)
     uploads, memory = _bound_bodies(config)
-    cold_cuts, originals = ColdCuts(store), Originals(store)
-    shared = (summaries, recorder, tenancy, compactors, models, uploads, memory, cold_cuts, originals)
+    kept = (ColdCuts(store), Originals(store), FoundTexts(store))
+    shared = (summaries, recorder, tenancy, compactors, models, uploads, memory, *kept)
     on_error, on_fault = partial(_record_fault, recorder), partial(_count_fault, metrics)
     past = books.history = open_history(config, worker, log=log, on_error=on_error, on_fault=on_fault)
     recorder.observers.append(past.observe)

@@ -180,7 +180,7 @@ async def _answer_error(
     stream = finished.reply.response
     if stream is not None and codec is not None and finished.reply.is_stream:
         with suppress(ConnectionError):  # the client has left
-            await stream.write_eof(codec.write_error(error.text(), as_event=True))
+            await stream.write_eof(finished.reply.adopt(codec.write_error(error.text(), as_event=True)))
         return stream
     if stream is not None:  # a second head would be read as the answer to the next request
         finished.reply.reset()

@@ -33,6 +33,7 @@ from trimtab.proxy.models.service import Models
 from trimtab.proxy.store.memory import MemoryStore
 from trimtab.proxy.summaries.calls import SummaryCalls
 from trimtab.proxy.summaries.cold_cuts import ColdCuts
+from trimtab.proxy.summaries.found_texts import FoundTexts
 from trimtab.proxy.summaries.originals import Originals
 from trimtab.proxy.summaries.service import Summaries
 from trimtab.proxy.telemetry.metrics import Metrics
@@ -192,6 +193,7 @@ async def run_stages(compactors: Compactors, *settings: str) -> AsyncIterator[St
         Memory(config.limits.max_memory_bytes),
         ColdCuts(store),
         Originals(store),
+        FoundTexts(store),
     )
     try:
         yield Stages(services, client, log)

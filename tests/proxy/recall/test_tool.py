@@ -75,15 +75,15 @@ def test_elements_are_appended(dialect):
 def test_what_was_found_stands_behind_its_result():
     talk = conversation(user("Mend it."), assistant(None, call("a"), call("b")), result("a", "x"), result("b", "y"))
     planned = plan(talk, POLICY, count=count)
-    assert add_answers(planned, find_answers(planned, lambda *_: None), count) is planned
+    assert add_answers(planned, find_answers(planned, lambda _: None), count) is planned
     kept = {(planned.hashes[1], "b"): "found"}
-    told = add_answers(planned, find_answers(planned, lambda *key: kept.get(key)), count)
+    told = add_answers(planned, find_answers(planned, kept.get), count)
     sent = apply(told, POLICY, count=count).conversation.messages
     assert [message.text for message in sent[2:]] == ["x", "y\nfound"]
     assert sent[:3] == talk.messages[:3]
     other = conversation(user("Mend that."), *talk.messages[1:])  # some models begin with the same ids again
     planned = plan(other, POLICY, count=count)
-    assert find_answers(planned, lambda *key: kept.get(key)) == []
+    assert find_answers(planned, kept.get) == []
 
 
 def test_of_what_was_found_the_newest_stands_that_fits():
@@ -91,7 +91,7 @@ def test_of_what_was_found_the_newest_stands_that_fits():
     turns = [(assistant(None, call(f"c{at}")), result(f"c{at}", "x")) for at in range(30)]
     planned = plan(conversation(user("Mend it."), *(each for turn in turns for each in turn)), POLICY, count=count)
     found = "found " * (planned.fitting // 10)
-    told = add_answers(planned, find_answers(planned, lambda *_: found), count)
+    told = add_answers(planned, find_answers(planned, lambda _: found), count)
     assert 3 < len(told.recalled) < 15
     assert told.recalled[-1].at == 60
     assert planned.reserved_tokens + sum(pin.tokens for pin in told.recalled) <= planned.fitting

@@ -1,0 +1,117 @@
+"""What was found for a model's calls of the tool of recall that it made beside the client's own.
+
+Law: a text stands at its place in the client's later requests, whichever process gets them: it is written, sealed with
+the client's secret, into a store that survives this process, before the client can send them. The first writer wins, so
+a text never changes. One that is lost is missing from then on; the client's transcript is whole without it.
+"""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from trimtab.proxy.lru import BytesLRU
+from trimtab.proxy.recall.tool import Place
+from trimtab.proxy.store.store import SummaryStore
+from trimtab.proxy.summaries.sealing import derive_record_id, seal, unseal
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.rules.summary.request import Summary
+
+MAX_TEXTS = 64
+"""Texts of sessions that begin alike which are written into the store, and a multiple of it in memory. Chosen: models
+rarely ask, and hardly ever beside a call of the client's; bounds what a process reads that meets a session."""
+MAX_BYTES = 4 * 1024 * 1024
+"""Texts in memory. Chosen: some thousand. A session that is forgotten is read again from the store."""
+HASH_BYTES = 150  # memory of a hash with its entry in a dictionary, an estimate for CPython
+_KEPT = 4 * MAX_TEXTS
+
+
+@dataclass(slots=True)
+class _Session:
+    """Sessions that begin alike. `seen`: the requests that this process has served; `read`: records of the store."""
+
+    texts: dict[Place, str] = field(default_factory=dict)
+    seen: dict[bytes, None] = field(default_factory=dict)
+    read: int = 0
+
+
+class FoundTexts:
+    """The texts of all clients; of a client's sessions, by the hash of how they begin (`head`)."""
+
+    def __init__(self, store: SummaryStore) -> None:
+        self._store = store
+        self._is_kept = store.name != "memory"
+        self._sessions: BytesLRU[tuple[str, bytes], _Session] = BytesLRU(MAX_BYTES, _measure)
+
+    @property
+    def total_bytes(self) -> int:
+        return self._sessions.total_bytes
+
+    def find(self, tenant: str, head: bytes, place: Place) -> str | None:
+        """The text at a place, as far as this process knows it."""
+        session = self._sessions.get((tenant, head))
+        return None if session is None else session.texts.get(place)
+
+    async def read(self, tenant: str, secret: bytes, head: bytes, *, here: bytes, previous: bytes) -> None:
+        """Read what other processes have found, unless this one has served the session's previous request."""
+        if not self._is_kept:
+            return
+        session = self._sessions.get((tenant, head)) or _Session()
+        number = session.read
+        while previous not in session.seen and number < MAX_TEXTS:
+            name = _name(secret, head, number)
+            if not _note(session, _open(secret, name, await self._store.get(name))):
+                break
+            number += 1
+        session.read = max(session.read, number)
+        session.seen[previous] = None
+        self._hold(tenant, head, session, here)
+
+    async def keep(self, tenant: str, secret: bytes, head: bytes, place: Place, text: str) -> None:
+        """Keep a text. When this returns, every process that shares the store can read it."""
+        session = self._sessions.get((tenant, head)) or _Session()
+        text = text.encode("utf-8", "replace").decode()
+        record = msgspec.json.encode((place.before.hex(), place.call_id, text)).decode()
+        kept, number = "", session.read
+        while self._is_kept and kept != record and number < MAX_TEXTS:
+            name = _name(secret, head, number)
+            kept = _open(secret, name, await self._store.put(name, seal(secret, name, Summary(record, by_model=False))))
+            if not _note(session, kept):  # else of another process, which was first
+                break
+            number += 1
+        session.read = max(session.read, number)
+        session.texts.setdefault(place, text)
+        self._hold(tenant, head, session, place.before)
+
+    def _hold(self, tenant: str, head: bytes, session: _Session, here: bytes) -> None:
+        session.seen[here] = None
+        for held in (session.seen, session.texts):
+            while len(held) > _KEPT:
+                del held[next(iter(held))]  # type: ignore[arg-type]
+        self._sessions[tenant, head] = session
+
+
+def _measure(key: tuple[str, bytes], session: _Session) -> int:
+    hashes = len(session.texts) + len(session.seen)
+    return sum(map(len, key)) + 2 * sum(map(len, session.texts.values())) + HASH_BYTES * hashes
+
+
+def _name(secret: bytes, head: bytes, number: int) -> str:
+    return derive_record_id(secret, f"found text {number}", head.hex(), "")
+
+
+def _open(secret: bytes, name: str, sealed: bytes | None) -> str:
+    opened = None if sealed is None else unseal(secret, name, sealed)
+    return "" if opened is None else opened.text
+
+
+def _note(session: _Session, record: str) -> bool:
+    """Note what a record says; whether it says anything."""
+    try:
+        before, call_id, text = _decode(record)
+        session.texts.setdefault(Place(bytes.fromhex(before), call_id), text)
+    except (*DECODE_ERRORS, ValueError):
+        return False
+    return True
+
+
+_decode = msgspec.json.Decoder(tuple[str, str, str]).decode
