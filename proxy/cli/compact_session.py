@@ -11,13 +11,12 @@ import click
 
 from trimtab.proxy.account.history.table import list_sessions
 from trimtab.proxy.account.session_names import NAME_CHARS
-from trimtab.proxy.cli.options import StoppedError, config_option, set_option, wrong_use
+from trimtab.proxy.cli.options import StoppedError, config_option, open_shared, set_option, wrong_use
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.server.admin.dashboard.opening import open_history
-from trimtab.proxy.store.opening import open_store
 from trimtab.proxy.summaries.wishes import REFRESH_SECONDS, Wishes
-from trimtab.proxy.telemetry.logs import configure_log, get_log
+from trimtab.proxy.telemetry.logs import get_log
 
 MAX_WORDS_CHARS = 500
 """Source: exchange/route.py, of the header."""
@@ -44,25 +43,20 @@ def compact_session(session: str, *, words: str, config_path: Path | None, setti
 
 async def wish(config: Config, session: str, words: str) -> None:
     """Make the wish. Raises StoppedError, also for a session that is not known; ConfigError for an unusable store."""
-    if config.store == "memory":
-        message = "store: memory is in the running proxy only; use its dashboard, or the header x-trimtab-compact"
-        raise StoppedError(message)
-    configure_log("error")
-    failures: list[str] = []
-    if not await _is_known(config, session):
-        message = (
-            f"no session is named {session}: the dashboard and trimtab inspect show the names, of {NAME_CHARS} digits."
-            " Its requests must share this store; give the same --config and --set as to serve"
-        )
-        raise StoppedError(message)
-    store = open_store(config, failures.append, get_log())
-    try:
-        is_made = await Wishes(store).make(session, words)
-    finally:
-        await store.close()
-    if failures or not is_made:
-        message = "the store cannot be opened, read or written, or has too many wishes; trimtab doctor says more"
-        raise StoppedError(message)
+    fault = "the store cannot be opened, read or written, or has too many wishes; trimtab doctor says more"
+    async with open_shared(
+        config,
+        in_memory="store: memory is in the running proxy only; use its dashboard, or the header x-trimtab-compact",
+        at_fault=fault,
+    ) as store:
+        if not await _is_known(config, session):
+            message = (
+                f"no session is named {session}: the dashboard and trimtab inspect show the names, of {NAME_CHARS}"
+                " digits. Its requests must share this store; give the same --config and --set as to serve"
+            )
+            raise StoppedError(message)
+        if not await Wishes(store).make(session, words):
+            raise StoppedError(fault)
 
 
 async def _is_known(config: Config, session: str) -> bool:

@@ -9,13 +9,11 @@ from urllib.parse import urlsplit
 
 import click
 
-from trimtab.proxy.cli.options import StoppedError, config_option, set_option, wrong_use
+from trimtab.proxy.cli.options import config_option, open_shared, set_option, wrong_use
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.models.keeping import REFRESH_SECONDS
 from trimtab.proxy.models.records import ModelName, Record, Records
-from trimtab.proxy.store.opening import open_store
-from trimtab.proxy.telemetry.logs import configure_log, get_log
 from trimtab.rules.tokens.families import find_family
 
 FORGOT = "forgot what was learned"
@@ -50,21 +48,13 @@ async def forget_model(config: Config, model: str) -> dict[ModelName, bool]:
 
     Raises StoppedError; ConfigError if the configured store can never be opened.
     """
-    if config.store == "memory":
-        message = "store: memory keeps nothing on disk; restart the proxy to make it forget"
-        raise StoppedError(message)
-    configure_log("error")
-    failures: list[str] = []
-    store = open_store(config, failures.append, get_log())
-    try:
-        records, record = Records(store), Record(find_family(model).ratio)
-        names = {name: await records.forget(name, record) for name in list_names(config, model)}
-    finally:
-        await store.close()
-    if failures:
-        message = "the store cannot be opened, read or written, so nothing was forgotten; trimtab doctor says why"
-        raise StoppedError(message)
-    return names
+    record = Record(find_family(model).ratio)
+    async with open_shared(
+        config,
+        in_memory="store: memory keeps nothing on disk; restart the proxy to make it forget",
+        at_fault="the store cannot be opened, read or written, so nothing was forgotten; trimtab doctor says why",
+    ) as store:
+        return {name: await Records(store).forget(name, record) for name in list_names(config, model)}
 
 
 def list_names(config: Config, model: str) -> list[ModelName]:

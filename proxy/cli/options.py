@@ -1,8 +1,8 @@
 """Shared by several commands: options, the exit after wrong use, and the reading of request bodies."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -18,8 +18,9 @@ from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.network.urls import OPENAI_HOST, read_host
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.models.model_policy import ModelView
-from trimtab.proxy.store.opening import data_directory
-from trimtab.proxy.telemetry.logs import FORMATS, LEVELS
+from trimtab.proxy.store.opening import data_directory, open_store
+from trimtab.proxy.store.store import SummaryStore
+from trimtab.proxy.telemetry.logs import FORMATS, LEVELS, configure_log, get_log
 from trimtab.proxy.wire.codec import Request, UndecodableError, Unsent
 from trimtab.proxy.wire.dialects import DEFAULT, DIALECTS, read_request
 from trimtab.rules.pipeline.exceeded import LimitExceededError
@@ -113,6 +114,26 @@ def wrong_use() -> Iterator[None]:
         for line in str(error).splitlines():
             click.echo(f"trimtab: {line}", err=True)
         sys.exit(WRONG_USE)
+
+
+@asynccontextmanager
+async def open_shared(config: Config, *, in_memory: str, at_fault: str) -> AsyncIterator[SummaryStore]:
+    """The store that running proxies share.
+
+    Raises StoppedError with `in_memory` if they share none, and with `at_fault` if it has failed; ConfigError if it can
+    never be opened.
+    """
+    if config.store == "memory":
+        raise StoppedError(in_memory)
+    configure_log("error")
+    failures: list[str] = []
+    store = open_store(config, failures.append, get_log())
+    try:
+        yield store
+    finally:
+        await store.close()
+    if failures:
+        raise StoppedError(at_fault)
 
 
 @dataclass(frozen=True, slots=True)

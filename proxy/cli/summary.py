@@ -12,13 +12,13 @@ from pathlib import Path
 
 import click
 
-from trimtab.proxy.cli.options import StoppedError, config_option, set_option, wrong_use
+from trimtab.proxy.cli.options import StoppedError, config_option, open_shared, set_option, wrong_use
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.http.tenancy import Tenancy
-from trimtab.proxy.store.opening import find_key_file, open_store
+from trimtab.proxy.store.opening import find_key_file
 from trimtab.proxy.summaries.sealing import KEY_BYTES, KeyFileError, load_key, unseal
-from trimtab.proxy.telemetry.logs import configure_log, escape, get_log
+from trimtab.proxy.telemetry.logs import escape
 from trimtab.rules.summary.request import Summary
 
 KEY_VARIABLES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY")
@@ -117,19 +117,12 @@ async def find_summary(config: Config, summary_id: str, keys: Sequence[str], hea
 
     Raises StoppedError, which says nothing about the store's content, and ConfigError if it can never be opened.
     """
-    if config.store == "memory":
-        message = "store: memory keeps summaries in the running proxy only; see `trimtab inspect`, or set store"
-        raise StoppedError(message)
-    configure_log("error")
-    failures: list[str] = []
-    store = open_store(config, failures.append, get_log())
-    try:
+    async with open_shared(
+        config,
+        in_memory="store: memory keeps summaries in the running proxy only; see `trimtab inspect`, or set store",
+        at_fault="the store cannot be opened or read; trimtab doctor says why",
+    ) as store:
         sealed = await store.get(summary_id)
-    finally:
-        await store.close()
-    if failures:
-        message = "the store cannot be opened or read; trimtab doctor says why"
-        raise StoppedError(message)
     secrets_ = dict.fromkeys(_list_secrets(config, keys, headers))
     found = (None if sealed is None else unseal(secret, summary_id, sealed) for secret in secrets_)
     summary = next((one for one in found if one is not None), None)

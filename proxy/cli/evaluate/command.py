@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 import click
 import uvloop
@@ -30,6 +30,7 @@ from trimtab.proxy.cli.options import (
     choose_variant,
     config_option,
     file_argument,
+    give_up,
     prints_table,
     set_option,
     table_option,
@@ -57,7 +58,7 @@ KEY_VARIABLE = "OPENAI_API_KEY"
     default="none,trimtab,digest,truncate",
     show_default=True,
     help="Prompts to compare, separated by commas: none (the whole session, if it fits the window), trimtab (with a"
-    " model's summaries), digest (without a model), truncate (only the newest messages, in as many tokens).",
+    " model's summaries), digest (without a model), truncate (the task and the newest messages, in as many tokens).",
 )
 @click.option("--model", metavar="NAME", help="Evaluate this model instead of the one in the session.")
 @click.option("--judge", metavar="NAME", help="Model that grades the answers. Default: the evaluated model.")
@@ -117,13 +118,13 @@ def evaluate(
         options = Options(arms=_read_arms(arms), key=_find_key(config, api_key_env), **given)
         result = _evaluate(config, options, file.read(), spent)
     except NoSessionError as error:
-        _end(f"{file.name}: {error}", WRONG_USE)
-    except (StoppedError, AskError, CacheError, LimitExceededError) as error:
-        _end(str(error), 1, spent)
+        give_up(f"{file.name}: {error}", WRONG_USE)
     except UndecodableError:
-        _end(f"{file.name}: a message of the session is not an object with a role", WRONG_USE)
+        give_up(f"{file.name}: a message of the session is not an object with a role", WRONG_USE)
+    except (StoppedError, AskError, CacheError, LimitExceededError) as error:
+        give_up(f"{error}{_tell_spent(spent)}")
     except (asyncio.CancelledError, KeyboardInterrupt):
-        _end("stopped", INTERRUPTED, spent)
+        give_up(f"stopped{_tell_spent(spent)}", INTERRUPTED)
     if prints_table(as_table=options.as_table):
         result.print_table(Console(highlight=False), details=options.details)
     else:
@@ -264,8 +265,5 @@ async def _make_questions(setup: Setup, examiner: Examiner) -> tuple[ExamQuestio
     return questions
 
 
-def _end(message: str, status: int, spent: Tokens | None = None) -> NoReturn:
-    click.echo(f"trimtab: {message}", err=True)
-    if spent is not None and spent.calls:
-        click.echo(f"trimtab: spent so far: {tell_tokens(spent)}", err=True)
-    sys.exit(status)
+def _tell_spent(spent: Tokens) -> str:
+    return f"\ntrimtab: spent so far: {tell_tokens(spent)}" if spent.calls else ""

@@ -9,7 +9,7 @@ message comes before the question.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
@@ -17,6 +17,8 @@ from math import ceil
 
 import msgspec
 
+from trimtab.proxy.cli.records.costs import slide_window
+from trimtab.proxy.cli.records.inputs import split_turns
 from trimtab.proxy.compaction.compactor import Compacted
 from trimtab.proxy.compaction.engine import Compaction, Text, Variant, compact
 from trimtab.proxy.http.client import UpstreamClient
@@ -25,7 +27,7 @@ from trimtab.proxy.summaries.summariser import Inline, Summariser, Task, ask_mod
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, mend
-from trimtab.rules.conversation import Conversation, CountTokens, Message, Role, count_leading, find_beside, starts_step
+from trimtab.rules.conversation import Conversation, CountTokens, Message, Role, find_beside
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.results.pairing import pair_tool_calls
 from trimtab.rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
@@ -36,7 +38,7 @@ _ANSWER_SHAPE = frozenset({"response_format", "tool_choice", "function_call", "s
 """Members that prescribe the form of an answer. They are dropped: the questions need plain answers."""
 NAMES = ("none", "trimtab", "digest", "truncate")
 """`none`: the whole session. `trimtab`: compacted, with a model's summaries. `digest`: compacted, without a model.
-`truncate`: only the newest messages that fit."""
+`truncate`: the task and the newest messages that fit."""
 PAUSED = "The work is paused here."
 
 
@@ -44,12 +46,7 @@ class NoSessionError(ValueError):
     """The file holds no session that can be evaluated. The message says what to do."""
 
 
-class _Speaker(msgspec.Struct):
-    role: str = ""
-
-
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_decode_speaker = msgspec.json.Decoder(_Speaker).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +62,6 @@ class Session:
     sha256: str
     line: int
     lines: int
-
-    def stops(self) -> Iterator[int]:
-        """Number of messages of each request: all before one of the model's answers; for the last request, all."""
-        raws = self.request.raws
-        yield from (stop for stop in range(1, len(raws)) if _decode_speaker(raws[stop]).role == "assistant")
-        yield len(raws)
-
-    def request_of(self, stop: int) -> Request:
-        """The request with the first `stop` messages."""
-        raws = self.request.raws[:stop]
-        members = {**_decode_members(self.request.body), "messages": _join(raws)}
-        return replace(self.request, raws=raws, body=msgspec.json.encode(members), beginning=None)
 
 
 def read_session(data: bytes, *, line: int | None = None, model: str | None = None) -> Session:
@@ -96,8 +81,7 @@ def read_session(data: bytes, *, line: int | None = None, model: str | None = No
     body = lines[line - 1]
     try:
         request = _read_request(body, model)
-        for raw in request.raws:
-            _decode_speaker(raw)
+        next(split_turns(request.body, DEFAULT.name))  # raises if a message is none
     except (UndecodableError, *DECODE_ERRORS) as error:
         message = f"line {line} is not a chat request; each line must be a JSON object with `messages`"
         raise NoSessionError(message) from error
@@ -127,20 +111,16 @@ def _read_request(body: bytes, model: str | None) -> Request:
     return DEFAULT.read(msgspec.json.encode(kept))
 
 
-def _join(raws: tuple[bytes, ...]) -> msgspec.Raw:
-    return msgspec.Raw(b"[" + b",".join(raws) + b"]")
-
-
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """The text that a cut needs.
 
-    stop: number of messages in the request that first asks for it.
+    asked: the request that first asks for it.
     prompt_tokens: about how many tokens the question for it sends.
     """
 
     request: SummaryRequest
-    stop: int
+    asked: Request
     prompt_tokens: int
 
 
@@ -170,15 +150,16 @@ def _choose(texts: Mapping[str, Summary], plan: Plan) -> Text:
 
 def rehearse(session: Session, variant: Variant) -> Rehearsal:
     """Compact every request of a session. Raises UndecodableError, LimitExceededError."""
-    first_seen: dict[str, tuple[int, int]] = {}
+    first_seen: dict[str, tuple[Request, int]] = {}
     wanted: dict[str, Wanted] = {}
     last: Compaction | None = None
-    for stop in session.stops():
-        last = compact(session.request_of(stop), variant)
+    for body in split_turns(session.request.body, DEFAULT.name):
+        asked = DEFAULT.read(body)
+        last = compact(asked, variant)
         plan = last.original_plan
         for request in (plan.prefetch, plan.request):
-            if request is not None and request.key not in first_seen:
-                first_seen[request.key] = stop, plan.reserved_tokens + PROMPT_TOKENS
+            if request is not None:
+                first_seen.setdefault(request.key, (asked, plan.reserved_tokens + PROMPT_TOKENS))
         if plan.request is not None and plan.request.key not in wanted:
             wanted[plan.request.key] = Wanted(plan.request, *first_seen[plan.request.key])
     assert last is not None  # a session has at least one request  # noqa: S101
@@ -229,7 +210,7 @@ def _find_inline(
     rehearsal: Rehearsal, one: Wanted, texts: Mapping[str, Summary], summariser: Summariser
 ) -> Inline | None:
     """The question for a summary after the forwarded messages; None if it must contain a transcript instead."""
-    request, wanted, variant = rehearsal.session.request_of(one.stop), one.request, rehearsal.variant
+    request, wanted, variant = one.asked, one.request, rehearsal.variant
     if summariser.settings.upstream is not None or summariser.model != request.model:
         return None
 
@@ -276,31 +257,10 @@ def make_arm(name: str, rehearsal: Rehearsal, forwarded: Conversation, room_toke
     if name == "none":
         conversation = whole
     elif name == "truncate":
-        conversation = truncate(whole, forwarded.tokens)
+        conversation = slide_window(whole, forwarded.tokens)
     tokens = round(ratio * conversation.tokens)
     problem = f"does not fit the window, which has room for {room_tokens:,} tokens" if tokens > room_tokens else None
     return Arm(name, _pause(conversation, count), tokens, problem)
-
-
-def truncate(conversation: Conversation, max_tokens: int) -> Conversation:
-    """Keep the leading system messages and the newest whole steps that fit. The last step is always kept."""
-    messages = conversation.messages
-    leading = count_leading(messages)
-    left = max_tokens - conversation.fixed_tokens - sum(message.tokens for message in messages[:leading])
-    start = len(messages)
-    for index in range(len(messages) - 1, leading - 1, -1):
-        left -= messages[index].tokens
-        if left < 0 and start < len(messages):
-            break
-        if starts_step(messages[index]):
-            start = index
-    return _pick(conversation, [*range(leading), *range(start, len(messages))])
-
-
-def _pick(conversation: Conversation, indexes: list[int]) -> Conversation:
-    messages, origins = conversation.messages, conversation.origins
-    picked = tuple(messages[index] for index in indexes)
-    return replace(conversation, messages=picked, origins=tuple(origins[index] for index in indexes))
 
 
 def _pause(conversation: Conversation, count: CountTokens) -> Conversation:

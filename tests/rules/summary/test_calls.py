@@ -46,6 +46,7 @@ def test_calls_with_one_id_get_their_results_in_order() -> None:
         ("", {"": ""}),
         ("[" * 100_000, {"": "[" * 100_000}),
         ('{"a":"' + "x" * MAX_ARGUMENTS_CHARS + '"}', {}),
+        ('"' + "x" * (MAX_ARGUMENTS_CHARS - 2) + '"', {"": "x" * (MAX_ARGUMENTS_CHARS - 2)}),
         ('{"a":"\ud800"}', {"": '{"a":"\ud800"}'}),
     ],
 )

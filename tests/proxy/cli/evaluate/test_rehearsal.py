@@ -15,6 +15,7 @@ from upstreams.recording import FakeUpstream, completion
 from trimtab.proxy.cli.evaluate.asking import PatientClient
 from trimtab.proxy.cli.evaluate.rehearsal import Rehearsal, Written, read_session, rehearse, write_summaries
 from trimtab.proxy.cli.options import choose_variant
+from trimtab.proxy.cli.records.inputs import split_turns
 from trimtab.proxy.compaction import load_compactor
 from trimtab.proxy.compaction.engine import Variant
 from trimtab.proxy.config.policies.sections import SummaryConfig
@@ -70,7 +71,7 @@ def test_every_cut_goes_on_from_the_one_before(rehearsal: Rehearsal) -> None:
     assert len(rehearsal.wanted) >= 3
     keys = [one.request.key for one in rehearsal.wanted]
     assert [one.request.base for one in rehearsal.wanted] == [None, *keys[:-1]]
-    assert all(one.stop >= one.request.at for one in rehearsal.wanted)
+    assert all(len(one.asked.raws) >= one.request.at for one in rehearsal.wanted)
     assert all(0 < one.prompt_tokens < 16_000 for one in rehearsal.wanted)
 
 
@@ -157,8 +158,7 @@ async def test_a_cut_that_nothing_announced_is_asked_behind_what_was_forwarded_b
     body = orjson.dumps({"model": "exam-model", "messages": messages})
     sudden = rehearse(read_session(body), rehearsal.variant)
     (cut,) = sudden.wanted
-    first = sudden.session.request_of(cut.stop)
-    assert sudden.variant.compactor.plan(first, sudden.variant.policy).plan.request == cut.request
+    assert sudden.variant.compactor.plan(cut.asked, sudden.variant.policy).plan.request == cut.request
     await _write(sudden, _summariser(upstream), client)
     (asked,) = upstream.summaries
     *prefix, _ = asked.json["messages"]
@@ -186,9 +186,8 @@ async def test_what_is_measured_is_what_the_proxy_forwards(
     view = ModelView.of_unmet(config, session.request.model)
     rehearsal = rehearse(session, choose_variant(config, view, proxy.services.compactors))
     async with aiohttp.ClientSession() as agent:
-        stops = [*session.stops()]
-        for stop in [*stops, stops[-1]]:
-            async with agent.post(f"{proxy.url}/v1/chat/completions", data=session.request_of(stop).body) as answer:
+        for body in [*split_turns(session.request.body, DEFAULT.name), session.request.body]:
+            async with agent.post(f"{proxy.url}/v1/chat/completions", data=body) as answer:
                 assert answer.status == 200
             await proxy.services.summaries._tasks.settle()
     forwarded, asked = upstream.chats[-1].body, [recorded.json for recorded in upstream.summaries]

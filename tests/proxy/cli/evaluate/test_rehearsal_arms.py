@@ -1,21 +1,14 @@
 """The arms: what a model sees of the session in each."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from trimtab.proxy.cli.evaluate.rehearsal import NAMES, PAUSED, Rehearsal, make_arm, read_session, rehearse, truncate
+from trimtab.proxy.cli.evaluate.rehearsal import NAMES, PAUSED, Rehearsal, make_arm, read_session, rehearse
 from trimtab.proxy.compaction import load_compactor, read_messages
 from trimtab.proxy.compaction.engine import Variant
-from trimtab.rules.conversation import Conversation, Message, Role, starts_step, whole_elements
+from trimtab.rules.conversation import Role
 from trimtab.rules.policy import Policy
 
 ROOM = 1_000_000
-
-
-def _conversation(*sizes: tuple[Role, int]) -> Conversation:
-    messages = tuple(Message(role, (f"{number}",), tokens=tokens) for number, (role, tokens) in enumerate(sizes))
-    return Conversation(messages, 10, whole_elements(len(messages)))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -42,32 +35,6 @@ def test_what_does_not_fit_the_window_says_so(rehearsal: Rehearsal) -> None:
     forwarded = rehearsal.apply({}).forwarded
     assert "does not fit" in (make_arm("none", rehearsal, forwarded, 14_000).problem or "")
     assert make_arm("trimtab", rehearsal, forwarded, 14_000).problem is None
-
-
-def test_truncation_keeps_system_messages_and_whole_steps() -> None:
-    conversation = _conversation(
-        (Role.SYSTEM, 5), (Role.USER, 5), (Role.ASSISTANT, 5), (Role.TOOL, 5), (Role.ASSISTANT, 5), (Role.TOOL, 5)
-    )
-    assert [message.text for message in truncate(conversation, 33).messages] == ["0", "4", "5"]
-    assert [message.text for message in truncate(conversation, 35).messages] == ["0", "2", "3", "4", "5"]
-    assert truncate(conversation, 40) == conversation
-
-
-_ROLES = st.sampled_from([Role.USER, Role.ASSISTANT, Role.TOOL])
-
-
-@given(st.lists(st.tuples(_ROLES, st.integers(1, 50)), min_size=1, max_size=12), st.integers(0, 400))
-def test_truncation_keeps_the_newest_that_fit(sizes: list[tuple[Role, int]], max_tokens: int) -> None:
-    """The kept tail begins with a step. It exceeds the maximum only if it is just the last step."""
-    conversation = _conversation((Role.SYSTEM, 5), (Role.USER, 5), *sizes)
-    kept = truncate(conversation, max_tokens)
-    tail = kept.messages[1:]
-    assert tail
-    assert tail == conversation.messages[-len(tail) :]
-    assert starts_step(tail[0])
-    assert len(kept.origins) == len(kept.messages)
-    steps = sum(map(starts_step, tail))
-    assert kept.tokens <= max_tokens or steps == 1
 
 
 def test_open_calls_are_answered_in_every_arm() -> None:

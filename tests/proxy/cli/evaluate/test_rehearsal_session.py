@@ -1,4 +1,4 @@
-"""The session to evaluate: which one of a file, and which requests its client has sent."""
+"""The session to evaluate: which one of a file."""
 
 import orjson
 import pytest
@@ -39,19 +39,6 @@ def test_what_prescribes_the_form_of_an_answer_is_left_out() -> None:
     form = {"type": "json_object"}
     body = _line(1, model="m", tools=tools, response_format=form, tool_choice="required", stream=True, user=None)
     assert set(orjson.loads(read_session(body).request.body)) == {"model", "messages", "tools"}
-
-
-def test_requests_end_before_each_answer_and_with_all() -> None:
-    session = read_session(make_session(3))
-    assert list(session.stops()) == [2, 4, 6, 8]
-    request = session.request_of(4)
-    assert [message["role"] for message in orjson.loads(request.body)["messages"]] == [
-        "system",
-        "user",
-        "assistant",
-        "tool",
-    ]
-    assert request.raws == session.request.raws[:4]
 
 
 def test_the_hash_is_that_of_the_line_whatever_the_model() -> None:

@@ -2,6 +2,8 @@
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.sessions import make_session
 
 from trimtab.proxy.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier, Tokens
@@ -11,6 +13,7 @@ from trimtab.proxy.compaction.engine import Compaction, Variant
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.policies.policy import PolicyConfig
 from trimtab.proxy.wire.codec import Request
+from trimtab.rules.conversation import Conversation, Message, Role, starts_step, whole_elements
 from trimtab.rules.policy import Policy
 
 POLICY = Policy(context_window=8000, completion_reserve=1000, high_water=0.8, low_water=0.4)
@@ -76,3 +79,20 @@ def test_a_sliding_window_keeps_the_head_and_the_newest_steps(compactors: Compac
     assert slid.messages[2].tool_calls
     assert slid.tokens + original.messages[-1].tokens + original.messages[-2].tokens > 5000
     assert slide_window(original, 1).messages == (*original.messages[:2], *original.messages[-2:])
+
+
+_ROLES = st.sampled_from([Role.USER, Role.ASSISTANT, Role.TOOL])
+
+
+@given(st.lists(st.tuples(_ROLES, st.integers(1, 50)), min_size=1, max_size=12), st.integers(0, 400))
+def test_a_window_keeps_the_task_and_the_newest_steps_that_fit(sizes: list[tuple[Role, int]], max_tokens: int) -> None:
+    """What is kept behind the task begins with a step. It exceeds the maximum only if it is just the last step."""
+    told = ((Role.SYSTEM, 5), (Role.USER, 5), *sizes)
+    messages = tuple(Message(role, (f"{number}",), tokens=tokens) for number, (role, tokens) in enumerate(told))
+    kept = slide_window(Conversation(messages, 10, whole_elements(len(messages))), max_tokens)
+    tail = kept.messages[2:]
+    assert kept.messages[:2] == messages[:2]
+    assert tail == messages[-len(tail) :]
+    assert starts_step(tail[0]) or len(tail) == len(sizes)
+    assert len(kept.origins) == len(kept.messages)
+    assert kept.tokens <= max_tokens or sum(map(starts_step, tail)) <= 1
