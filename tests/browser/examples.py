@@ -264,6 +264,7 @@ def sum_up(turns: list[dict[str, Any]]) -> dict[str, Any]:
         **add,
         "requests": len(turns),
         "answered": len(turns),
+        "failed": 0,
         "saved_tokens": add["original_tokens"] - add["sent_tokens"],
         "added_tokens": 0,
         "written_tokens": 0,

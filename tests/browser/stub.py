@@ -41,6 +41,7 @@ class Stub:
     url: str = ""
     refuses: int = 0
     keeps_text: bool = True
+    alarms: list[dict[str, str]] = field(default_factory=list)
     notes: list[dict[str, str]] = field(default_factory=list)
     changes: list[dict[str, Any]] = field(default_factory=lambda: CHANGES)
     deleted: list[tuple[str, str, str | None]] = field(default_factory=list)
@@ -88,6 +89,7 @@ class Stub:
             "mode": "enforce",
             "upstreams": ["api.openai.com"],
             "keeps_text": self.keeps_text,
+            "alarms": self.alarms,
             "notes": self.notes,
             "totals": sum_up(turns),
             "week": {"days": 7, "unpriced_requests": 0} | sum_up(turns),

@@ -54,6 +54,7 @@ async def test_hostile_texts_are_shown_as_texts(stub, open_tab) -> None:
     last.update(upstream=HOSTILE, story=[HOSTILE], error=HOSTILE, reason=HOSTILE)
     last["decisions"][0].update(rule=HOSTILE, reason=HOSTILE)
     stub.notes = [{"kind": HOSTILE, "text": HOSTILE}]
+    stub.alarms = [{"kind": HOSTILE, "reason": HOSTILE, "remedy": HOSTILE}]
     tab = await open_tab(stub.url)
     for route in ROUTES:
         page = await tab.visit(fill(stub, route))

@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ import click
 import orjson
 import uvloop
 
+from trimtab.proxy.account.alarms import NEWEST, find_alarms
+from trimtab.proxy.account.outcome import Outcome
 from trimtab.proxy.cli.options import WRONG_USE, config_option, give_up, set_option, wrong_use
 from trimtab.proxy.cli.serving.agents import Lead, Write, find_agent, list_agents
 from trimtab.proxy.compaction.pool import CACHES_BYTES, Compactors
@@ -31,7 +34,7 @@ from trimtab.proxy.config.schema import Config
 from trimtab.proxy.memory import bound_caches
 from trimtab.proxy.server.app import Proxy, run_proxy
 from trimtab.proxy.telemetry.logs import configure_log, get_log
-from trimtab.proxy.telemetry.savings import Savings, count
+from trimtab.proxy.telemetry.savings import Samples, Savings, count
 
 FIXED = ("listen=127.0.0.1:0", "metrics_listen=null", "workers=1")
 """Settings of every wrapped proxy: a free port of this machine, and one process."""
@@ -314,10 +317,12 @@ async def _wrap(complete: Write, proxied: Sequence[tuple[Destination, Config]], 
     log = _Watch(get_log())
     configs = [_without_long_drain(config) for _, config in proxied]
     caches_bytes = bound_caches(configs[0].limits.max_memory_bytes, CACHES_BYTES)
-    compactors = Compactors(log, caches_bytes=caches_bytes)
+    compactors, recent = Compactors(log, caches_bytes=caches_bytes), deque[Outcome](maxlen=NEWEST)
     try:
         async with AsyncExitStack() as stack:
             proxies = [await stack.enter_async_context(run_proxy(config, log, compactors)) for config in configs]
+            for proxy in proxies:
+                proxy.services.recorder.observers.append(recent.extend)
             destinations = [destination for destination, _ in proxied]
             for destination, proxy in zip(destinations, proxies, strict=True):
                 tell(_describe_destination(destination, proxy))
@@ -331,9 +336,11 @@ async def _wrap(complete: Write, proxied: Sequence[tuple[Destination, Config]], 
     except OSError as error:
         click.echo(f"trimtab: cannot listen on 127.0.0.1: {os.strerror(error.errno or 0)}", err=True)
         return 1
-    savings = sum((Savings.read(proxy.services.recorder.metrics) for proxy in proxies), Savings())
-    for line in _describe_end(savings, log.fitted):
+    metrics = [proxy.services.recorder.metrics for proxy in proxies]
+    for line in _describe_end(sum(map(Savings.read, metrics), Savings()), log.fitted):
         tell(line)
+    for alarm in find_alarms(recent, Samples.of(family for one in metrics for family in one.collect_all())):
+        tell(f"warning: {alarm.describe()}")
     return status
 
 

@@ -6,6 +6,7 @@ and only with a header that a page of another site cannot send.
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from weakref import WeakKeyDictionary
 import orjson
 from aiohttp import web
 
+from trimtab.proxy.account.alarms import RECENT_SECONDS, find_alarms, read_recent
 from trimtab.proxy.account.history.table import (
     KEPT_STEPS,
     Query,
@@ -23,7 +25,7 @@ from trimtab.proxy.account.history.table import (
     sum_steps,
 )
 from trimtab.proxy.account.history.texts import find_text, read_notes
-from trimtab.proxy.catalogue.prices import NANODOLLARS
+from trimtab.proxy.catalogue.prices import NANODOLLARS, PriceSource
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange.route import MAX_WORDS_CHARS
 from trimtab.proxy.exchange.services import Lifecycle, Services
@@ -113,6 +115,7 @@ def _read_number(query: Mapping[str, str], name: str, default: int, most: int) -
 async def _show_overview(services: Services, _: Mapping[str, str]) -> Json:
     config, metrics, past = services.config, services.recorder.metrics, services.past
     noted = await past.read(partial(read_notes, but=past.places.worker))
+    recent = await past.read(partial(read_recent, since=time.time() - RECENT_SECONDS))
     notes = [*note_worker(services), *(note for written in noted for note in orjson.loads(written))]
     samples = await read_samples(services)
     return {
@@ -123,6 +126,7 @@ async def _show_overview(services: Services, _: Mapping[str, str]) -> Json:
         "mode": config.tell_modes(),
         "upstreams": list(dict.fromkeys(urlsplit(url).netloc for url in config.list_base_urls())),
         "keeps_text": config.dashboard.keep_text,
+        "alarms": [alarm._asdict() for alarm in find_alarms(recent, samples)],
         "notes": [*_note_config(config), *{note["text"]: note for note in notes}.values()],
         "week": await _read_week(services),
         **await asyncio.to_thread(_read_all, samples),
@@ -166,23 +170,30 @@ def _note_config(config: Config) -> list[Json]:
     return [{"kind": "text", "text": text}]
 
 
+_NOTES: Mapping[str, str] = {
+    "counting": "Tokens of {} are estimated by characters.",
+    "window": "The context window of {} is not known; the default is assumed. See context_window.",
+    "prices": "No price of {} is known, so its money is missing, and cuts assume usual prices. See prices.",
+}
+"""What people should know about some models, by kind."""
+
+
 def note_worker(services: Services) -> list[Json]:
     """What people should know about the figures of this worker."""
-    counted, unlearned, notes = [], [], list[Json]()
+    models = defaultdict[str, dict[str, None]](dict)
     for known in services.models.list_known()[:MAX_SHOWN]:
         model = known.name.model
         view = ModelView.of(services.config, services.config.policy_for(model), known.name, known.facts)
-        if services.compactors.name_vocabulary(view.settings, model) == "heuristic":
-            counted.append(model)
-        if view.window_from == "default":
-            unlearned.append(model)
-    if counted:
-        names = ", ".join(dict.fromkeys(counted))
-        notes.append({"kind": "counting", "text": f"Tokens of {names} are estimated by characters."})
-    if unlearned:
-        names = ", ".join(dict.fromkeys(unlearned))
-        text = f"The context window of {names} is not known; the default is assumed. See context_window."
-        notes.append({"kind": "window", "text": text})
+        holds = {
+            "counting": services.compactors.name_vocabulary(view.settings, model) == "heuristic",
+            "window": view.window_from == "default",
+            "prices": view.price_list.source is PriceSource.DEFAULT,
+        }
+        for kind in filter(holds.get, holds):
+            models[kind][model] = None
+    notes: list[Json] = [
+        {"kind": kind, "text": text.format(", ".join(models[kind]))} for kind, text in _NOTES.items() if models[kind]
+    ]
     fallen = services.summaries.fallen.count()
     if fallen:
         reasons = ", ".join(f"{reason} {number}" for reason, number in sorted(fallen.items()))

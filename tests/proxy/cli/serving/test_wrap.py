@@ -13,10 +13,11 @@ from pathlib import Path
 
 import orjson
 import pytest
+from aiohttp import web
 from programs.serving import own_environment
 from support.client import SMALL
 from support.sessions import make_session
-from upstreams.recording import FakeUpstream
+from upstreams.recording import FakeUpstream, Recorded, error
 
 KEY = "sk-PLANTED-KEY"
 TEXT = "PLANTED TEXT"
@@ -36,6 +37,12 @@ for name, path in (("OPENAI_BASE_URL", "/chat/completions"), ("ANTHROPIC_BASE_UR
     headers = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"}
     request = urllib.request.Request(os.environ[name] + path, body, headers)
     print(urllib.request.urlopen(request).status)
+"""
+ASK_PLAINLY = """
+import json, os, sys, urllib.request
+body = json.dumps({"model": "m", "messages": json.load(sys.stdin)}).encode()
+url, headers = os.environ["OPENAI_BASE_URL"] + "/chat/completions", {"Content-Type": "application/json"}
+urllib.request.urlopen(urllib.request.Request(url, body, headers))
 """
 WAIT = "import time; print('begun', flush=True); time.sleep(60)"
 
@@ -83,6 +90,24 @@ async def test_an_sdk_asks_through_the_proxy_and_the_savings_are_told(upstream: 
     told = "\n".join(err) + file.read_text()
     assert KEY not in told
     assert TEXT not in told
+
+
+async def test_a_session_that_failed_has_saved_nothing_and_is_told_why(upstream: FakeUpstream) -> None:
+    """Whatever its prompts would have lost."""
+
+    async def refuse(_recorded: Recorded, _request: web.BaseRequest) -> web.StreamResponse:
+        return error(400, message="no such parameter", code="invalid_request")
+
+    upstream.answer = refuse
+    settings = [part for one in (*SMALL, "defaults.overflow_strategy=prune") for part in ("--set", one)]
+    given = orjson.dumps(make_session(20)["messages"][:-1])
+    options = ("--upstream", upstream.url, *settings)
+    _, _, err = await run(*options, sys.executable, "-c", ASK_PLAINLY, given=given)
+
+    told = [line for line in err[1:] if line.startswith("trimtab")]
+    assert told[0] == "trimtab: 1 request, 1 of them failed (100%)"
+    assert told[1].startswith("trimtab: warning: 1 of the newest 1 request failed with status 400: the upstream does")
+    assert len(told) == 2
 
 
 async def test_clients_of_both_providers_keep_their_own_servers(upstream: FakeUpstream) -> None:

@@ -27,9 +27,10 @@ export const overview = (actions) => ({
   listens: (name, event, data) => (name === "totals" ? { ...data, all: { ...data.all, totals: event } } : "reload"),
   show: (data) => {
     showVersion(data.all);
-    if (!data.all.totals.requests && !data.newest.length) return [...notes(data.all), emptyState()];
+    const told = [...alarms(data.all), ...notes(data.all)];
+    if (!data.all.totals.requests && !data.newest.length) return [...told, emptyState()];
     return [
-      ...notes(data.all),
+      ...told,
       el("p", { class: "lead" }, ...lead(data.all)),
       figures(data.all.totals),
       ...thisWeek(data.all.week),
@@ -56,6 +57,13 @@ function lead(all) {
     upstreams ? `, in front of ${upstreams}` : "", ". ", mode ?? "",
   ];
 }
+
+/** What is wrong now, each with its reason and its remedy. */
+const alarms = (all) =>
+  (all.alarms ?? []).length
+    ? [el("ul", { class: "notes alarms", "aria-label": "What is wrong now" }, all.alarms.map((one) =>
+      el("li", {}, el("strong", {}, one.reason), `: ${one.remedy}`)))]
+    : [];
 
 const notes = (all) =>
   (all.notes ?? []).length
@@ -95,17 +103,21 @@ function figures(all) {
       "what upstreams count beyond trimtab\u2019s estimate",
     ),
     figure("Requests", count(all.requests, "requests"), [
-      count(all.answered, "answered"), " answered, ", count(all.in_flight, "in_flight"), " in flight; ",
+      count(all.answered, "answered"), " answered, ", el("span", { class: all.failed ? "loss" : null }, count(all.failed, "failed"), " failed",
+        all.failed ? ` (${percent(all.failed / all.requests)})` : ""), ", ", count(all.in_flight, "in_flight"), " in flight; ",
       tokens(all.completion_tokens, "completion_tokens"), " completion tokens",
-    ]),
+    ], all.failed > all.requests / 20 ? "bad" : null),
     figure("Summaries", count(all.summaries, "summaries"), [
-      "written ", count(all.summaries), ", in ", count(all.summary_calls, "summary_calls"), " calls with those that failed; reused ", count(all.summaries_reused, "summaries_reused"),
-      ", failed or rejected ", count(all.summaries_failed, "summaries_failed"), "; cuts: ",
-      count(all.cuts_pruned, "cuts_pruned"), " pruned, ", count(all.cuts_summarised, "cuts_summarised"),
-      " with a summary, ", count(all.cuts_digested, "cuts_digested"), " with a digest; sessions with digests instead of summaries ", count(all.sessions_without_summaries, "sessions_without_summaries"),
-      "; summaries took ",
+      "in ", count(all.summary_calls, "summary_calls"), " calls, of which ", count(all.summaries_failed, "summaries_failed"),
+      " failed or were rejected; reused ", count(all.summaries_reused, "summaries_reused"), "; they took ",
       tokens(all.summary_prompt_tokens, "summary_prompt_tokens"), " prompt and ",
       tokens(all.summary_completion_tokens, "summary_completion_tokens"), " completion tokens",
+    ]),
+    figure("Requests with a cut", [
+      count(all.cuts_summarised, "cuts_summarised"), " + ", count(all.cuts_digested, "cuts_digested"), " + ", count(all.cuts_pruned, "cuts_pruned"),
+    ], [
+      "with a summary, with a digest, with pruned tool results; one may have two kinds. Sessions with digests instead of summaries: ",
+      count(all.sessions_without_summaries, "sessions_without_summaries"),
     ]),
     figure("Recoveries", count(all.recoveries, "recoveries"), [
       "prompts that the upstream refused as too long: ", count(all.overflow_refusals, "overflow_refusals"),
@@ -124,7 +136,7 @@ function thisWeek(week) {
   if (!week) return [];
   const isLoss = week.net_usd < 0;
   const heads = [
-    { text: "Days" }, { text: "Requests", number: true }, { text: "Original", number: true }, { text: "Sent", number: true },
+    { text: "Days" }, { text: "Answered", number: true }, { text: "Original", number: true }, { text: "Sent", number: true },
     { text: "Tokens saved", number: true }, { text: "Cost", number: true }, { text: "Without", number: true },
     { text: isLoss ? "Net loss" : "Net saved", number: true, title: "what summaries have cost is subtracted" },
   ];
@@ -246,7 +258,7 @@ function timeTable(buckets, pick, step) {
 function byModel(models) {
   if (!models?.length) return [];
   const heads = [
-    { text: "Model" }, { text: "Requests", number: true }, { text: "Original", number: true },
+    { text: "Model" }, { text: "Requests", number: true }, { text: "Failed", number: true }, { text: "Original", number: true },
     { text: "Sent", number: true }, { text: "Saved", number: true }, { text: "Prefix kept", number: true },
     { text: "Cached", number: true, title: "read from the upstream\u2019s prompt cache" },
     { text: "Estimate", number: true, title: "what the upstream counts, divided by trimtab\u2019s estimate" },
@@ -254,7 +266,7 @@ function byModel(models) {
     { text: "Net", number: true }, { text: "Summaries", number: true }, { text: "Recoveries", number: true },
   ];
   const rows = models.map((one) => [
-    one.name, count(one.requests), tokens(one.original_tokens), tokens(one.sent_tokens),
+    one.name, count(one.requests), el("span", { class: one.failed ? "loss" : null }, count(one.failed)), tokens(one.original_tokens), tokens(one.sent_tokens),
     share(savedShare(one.original_tokens, one.sent_tokens)), share(one.prefix_kept), share(one.cached_share),
     one.estimate_error === null || one.estimate_error === undefined ? NONE : `\u00d7${one.estimate_error.toFixed(3)}`,
     money(one.cost_usd), money(one.without_usd), money(one.net_usd), count(one.summaries), count(one.recoveries),
