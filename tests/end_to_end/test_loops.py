@@ -86,11 +86,15 @@ class Looping:
             self.messages.append({"role": "user", "content": f"Go on with step {step + 1}."})
 
 
-@each_dialect
-@pytest.mark.parametrize("strategy", ["auto_compact", "prune"])
-@pytest.mark.parametrize("talks", [False, True], ids=["calls", "talks"])
+@pytest.mark.parametrize(
+    ("dialect", "strategy", "talks"),
+    [("chat", "prune", True), ("responses", "auto_compact", True), ("messages", "prune", False)],
+)
 async def test_what_is_read_again_and_again_stays(dialect, strategy, talks, client, upstream, start_proxy):
-    """After the fourth reading it is always there. The upstream refuses nothing, and the session goes on."""
+    """After the fourth reading it is always there. The upstream refuses nothing, and the session goes on.
+
+    That it stays whatever the strategy and the steps is a law of the rules: tests/rules/laws/test_loop_laws.py.
+    """
     path, convert, check = WRITERS[dialect]
     proxy = await start_proxy(*SETTINGS, f"defaults.overflow_strategy={strategy}")
     agent = Looping(40)
@@ -130,8 +134,7 @@ async def play(
     return moves, {one.partition(";")[0] for one in rules}
 
 
-@each_dialect
-@pytest.mark.parametrize("soft", [300, 2600, 6000])
+@pytest.mark.parametrize(("dialect", "soft"), [("chat", 300), ("responses", 2600), ("messages", 6000), ("chat", 6000)])
 async def test_a_soft_limit_near_or_under_the_head_cuts_rarely(dialect, soft, client, upstream, start_proxy):
     """The head has about 2,200 tokens. All requests pass, and the cut does not move at every step."""
     proxy = await start_proxy(*SETTINGS, "defaults.context_window=32000", f"defaults.compact_at_tokens={soft}")
