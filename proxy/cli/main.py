@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "healthcheck": ("healthcheck", "Ask the proxy on this machine whether it accepts requests."),
     "init": ("init", "Write a configuration file, after a look at the server."),
     "inspect": ("records.inspect", "Show what trimtab did to a request."),
+    "keys": ("serving.keys", "Make, list and revoke the keys in FILE, the key_file of a client."),
     "record": ("serving.record", "Run the proxy, and record every request."),
     "replay": (
         "records.replay",

@@ -21,7 +21,11 @@ Place = tuple[int, int]
 
 NO_VARIABLES: Mapping[Path, str] = {}
 SECRET_KEYS = frozenset({"api_key", "client_keys", "admin_token", "proxy"})
-CLIENT_FIELDS = frozenset({"key", "key_file", "max_concurrent_requests"})
+CLIENT_FIELDS = frozenset(
+    {"key", "key_file", "expires", "max_concurrent_requests", "over_budget"}
+    | {f"{unit}_per_{time}" for unit in ("tokens", "dollars") for time in ("day", "month")}
+    | {"tokens_per_minute"}
+)
 """The keys of a client. A problem names them, but no client: a name may be a key that stands in the wrong place."""
 SHOWN_CHARS = 80
 """Chosen: a quoted key or value of this length still fits a line of a terminal."""

@@ -72,6 +72,7 @@ class Arrival(msgspec.Struct, frozen=True):
     tenant: the client that the request belongs to.
     started_at: seconds of the monotonic clock.
     caller: set if the answer is the compacted request itself.
+    budget: what the answer says of a budget that is spent; else empty.
     """
 
     endpoint: str
@@ -88,6 +89,7 @@ class Arrival(msgspec.Struct, frozen=True):
     passed: Endpoint | None = None
     head: "Head | None" = None
     caller: Caller | None = None
+    budget: str = ""
 
     @property
     def is_messages(self) -> bool:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from trimtab.proxy.account.budgets import Budgets
 from trimtab.proxy.account.history.kept import History
 from trimtab.proxy.account.previous_request import PreviousRequests
 from trimtab.proxy.account.recorder import Recorder
@@ -120,6 +121,7 @@ class Services:
     found_texts: what was found for a model's calls beside the client's own.
     codecs: by the ending of their paths. past: what the dashboard shows; empty while it is off.
     recordings: None if requests are not recorded.
+    budgets: what clients with a budget have spent.
     pages_in_flight: how many of our own pages are being made or read, by their readers.
     """
 
@@ -148,6 +150,7 @@ class Services:
     past: History = field(default_factory=History)
     recordings: Recordings | None = None
     spans: Spans = NO_SPANS
+    budgets: Budgets | None = None
     pages_in_flight: Counter[str] = field(default_factory=Counter)
 
     @property

@@ -321,8 +321,9 @@ def write_headers(arrival: Arrival, attempt: Attempt, sent_at: float, error: Pro
             outcome += ";history=upstream"
         if planned.plan.is_client_compaction:
             outcome += ";compaction=client"
+    budget = [("x-trimtab-budget", arrival.budget)] if arrival.budget else []
     if call is None or compacted is None:
-        return write_own_headers(arrival.request_id, overhead_seconds, outcome)
+        return [*write_own_headers(arrival.request_id, overhead_seconds, outcome), *budget]
     sent_tokens, sent_sections = find_sent(attempt, compacted, sent_at)
     tokens = {"original": compacted.original_tokens, "sent": sent_tokens, "limit": compacted.limit_tokens}
     is_over = compacted.original_tokens > compacted.limit_tokens  # for a request that was refused: it has no plan
@@ -330,7 +331,7 @@ def write_headers(arrival: Arrival, attempt: Attempt, sent_at: float, error: Pro
         tokens["high_water"] = True
     headers = write_own_headers(arrival.request_id, overhead_seconds, outcome, tokens)
     told = write_ledger_headers(compacted.original_sections, sent_sections, call.ledger.entries, used)
-    return [*headers, *told]
+    return [*headers, *told, *budget]
 
 
 def find_sent(attempt: Attempt, compacted: Compacted, sent_at: float) -> tuple[int, Sections]:

@@ -67,6 +67,16 @@ class ClientLimitError(ProxyError, status=429, code="client_limit_reached", retr
     outcome = "limited"
 
 
+class ClientBudgetError(ProxyError, status=429, code="client_budget_spent", retry=True):
+    """One client has spent its budget. It is new in `seconds`."""
+
+    outcome = "limited"
+
+    def __init__(self, message: str, seconds: int = RETRY_AFTER_SECONDS) -> None:
+        super().__init__(message)
+        self.headers = {"Retry-After": str(seconds)}
+
+
 class UpstreamInvalidError(ProxyError, status=502, code="upstream_invalid"):
     """The upstream's response is not valid HTTP, or exceeds a limit."""
 

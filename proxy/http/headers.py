@@ -19,6 +19,7 @@ from math import isfinite
 from multidict import CIMultiDict
 
 from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.config.sections.clients import HASHED
 from trimtab.proxy.http.credentials import IDENTITY_NAMES, KnownNames, drop_credentials, is_credential, plain
 from trimtab.proxy.telemetry.ledger import Entry, UsedSummary
 from trimtab.rules.tokens.sections import Sections
@@ -266,7 +267,8 @@ def find_key(keys: tuple[str, ...], headers: Headers, *, takes_basic: bool = Fal
 
     takes_basic: the key may be the password of basic authentication, which browsers ask people for.
 
-    The time taken does not depend on which key matches, nor on how much of a wrong key is right.
+    A configured key may be a hash of the key; what is sent is hashed, so the hash itself admits nobody. The time taken
+    does not depend on which key matches, nor on how much of a wrong key is right.
     """
     shown = [_hash(value) for value in islice(_find_shown(headers, takes_basic=takes_basic), MAX_SHOWN)]
     matches = [sum(hmac.compare_digest(known, value) for value in shown) > 0 for known in _hash_all(keys)]
@@ -297,7 +299,7 @@ def _read_password(encoded: str) -> Iterable[str]:
 
 @lru_cache(maxsize=4)
 def _hash_all(keys: tuple[str, ...]) -> tuple[bytes, ...]:
-    return tuple(map(_hash, keys))
+    return tuple(bytes.fromhex(key.removeprefix(HASHED)) if key.startswith(HASHED) else _hash(key) for key in keys)
 
 
 def _hash(key: str) -> bytes:

@@ -8,6 +8,7 @@ through DNS rebinding is refused too.
 """
 
 import re
+import time
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -15,6 +16,7 @@ from ipaddress import ip_address
 
 from aiohttp import web
 
+from trimtab.proxy.account.statistics.books import name_day
 from trimtab.proxy.config.network.forward_proxies import is_loopback
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.config.values import split_address
@@ -35,7 +37,15 @@ def admit(config: Config, request: web.BaseRequest, headers: Headers) -> None:
 
 def admit_client(config: Config, headers: Headers) -> None:
     """Admit a client that sends one of `client_keys`, or any client if none are set. Raises UnauthorizedError."""
-    if config.client_keys is not None and find_key(config.clients.keys, headers) is None:
+    if config.client_keys is None:
+        return
+    clients = config.clients
+    key = find_key(clients.keys, headers)
+    end = clients.ends.get(key or "", "") if clients.ends else ""
+    if end and end <= name_day(time.time()):
+        message = f"this client's key ended on {end} (UTC); ask whoever runs this proxy for another one"
+        raise UnauthorizedError(message)
+    if key is None:
         message = (
             "this proxy requires a key of its own: send one of its client_keys as Authorization: Bearer KEY, as"
             f" api-key, x-api-key or x-goog-api-key; or as {KEY_HEADER}, if Authorization is for the upstream"

@@ -12,6 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
+from trimtab.proxy.account.budgets import Budgets
 from trimtab.proxy.account.recorder import Recorder
 from trimtab.proxy.account.recordings.writing import Recordings, end_call, measure_recordings
 from trimtab.proxy.account.statistics.books import Books
@@ -143,8 +144,10 @@ async def _open_services(
     try:
         lifecycle.background = Tasks(partial(_record_fault, recorder))
         services = Services(config, client, *shared, lifecycle=lifecycle, past=past, spans=spans)
+        budgets = Budgets(books, log, config.clients.budgets)
+        await budgets.refresh()
         books.start()
-        yield replace(services, recordings=recordings)
+        yield replace(services, recordings=recordings, budgets=budgets)
     finally:
         services.workers.close()
         recorder.drain()

@@ -45,6 +45,8 @@ def adopt(current: Current, config: Config) -> list[str]:
     adopt_dashboard(services.past, config)
     services.uploads.silence_seconds = config.limits.client_silence_seconds
     clients = config.clients
+    if services.budgets is not None:
+        services.budgets.adopt(clients.budgets)
     tenancy = replace(services.tenancy, tenant=config.tenant, client_keys=clients.keys, client_names=clients.names)
     current.services = replace(services, config=config, tenancy=tenancy)
     for upstream in config.discovered_upstreams():

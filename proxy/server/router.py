@@ -14,6 +14,7 @@ from math import inf
 from aiohttp import HttpVersion11, web
 from msgspec import structs
 
+from trimtab.proxy.account.budgets import Budgets
 from trimtab.proxy.exchange.arrival import Arrival, find_secrets, read_arrival, tell_path
 from trimtab.proxy.exchange.for_caller import ENDPOINT
 from trimtab.proxy.exchange.serve import serve
@@ -22,7 +23,13 @@ from trimtab.proxy.exchange.tell import Finished, tell, write_headers
 from trimtab.proxy.http.aiohttp_fixes.server import loses_what_follows
 from trimtab.proxy.http.client import SWITCHING_PROTOCOLS
 from trimtab.proxy.http.credentials import find_shown
-from trimtab.proxy.http.errors import ClientLimitError, MethodNotAllowedError, OverloadedError, ProxyError
+from trimtab.proxy.http.errors import (
+    ClientBudgetError,
+    ClientLimitError,
+    MethodNotAllowedError,
+    OverloadedError,
+    ProxyError,
+)
 from trimtab.proxy.http.headers import read_headers
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.http.request_body import check_framing
@@ -91,7 +98,7 @@ async def _serve(
         finished = found
 
     try:
-        _admit(services, reply.request, arrival)
+        arrival = _admit(services, reply.request, arrival)
         await _invite_body(reply.request)
         if codec is not None:
             serving = serve(services, arrival, reply, codec, note)
@@ -144,8 +151,8 @@ async def _answer_page(services: Services, request: web.BaseRequest, *, of_pages
     return answer
 
 
-def _admit(services: Services, request: web.BaseRequest, arrival: Arrival) -> None:
-    """Admit a request by its head alone. Raises ProxyError."""
+def _admit(services: Services, request: web.BaseRequest, arrival: Arrival) -> Arrival:
+    """Admit a request by its head alone; return it, with what its answer says of a budget. Raises ProxyError."""
     check_framing(request)
     if request.method == "CONNECT":
         message = "this proxy does not open tunnels; send the request itself"
@@ -161,6 +168,17 @@ def _admit(services: Services, request: web.BaseRequest, arrival: Arrival) -> No
     if services.lifecycle.in_flight > services.config.limits.max_concurrent_requests:
         message = "too many requests at once (limits.max_concurrent_requests); try again"
         raise OverloadedError(message)
+    budgets = services.budgets
+    return _heed_budget(budgets, arrival) if budgets is not None and budgets.budgets else arrival
+
+
+def _heed_budget(budgets: Budgets, arrival: Arrival) -> Arrival:
+    spent = budgets.check(arrival.tenant.client_name)
+    if spent is None:
+        return arrival
+    if spent.refuses:
+        raise ClientBudgetError(spent.message, spent.seconds)
+    return structs.replace(arrival, budget=spent.header)
 
 
 async def _invite_body(request: web.BaseRequest) -> None:

@@ -49,7 +49,7 @@ def test_the_example_of_a_key_is_valid(key: configuration.Key, tmp_path: Path) -
         value = {name: value}
         if name == "context_windows" and isinstance(value[name], dict):
             value[name] = [{"tokens": 4096} | value[name]["read_*"]]
-        if key.path == "client_keys.*.max_concurrent_requests" and name == key.name:
+        if key.path.startswith("client_keys.*.") and name == key.name not in {"key", "key_file"}:
             value["key"] = "k"
     section = NEIGHBOURS.get(key.path, {}) | value.get("upstream", {})
     whole = {"upstreams": {"local": {}}, "upstream": section} | {k: v for k, v in value.items() if k != "upstream"}

@@ -2,9 +2,11 @@
 
 import ast
 import re
+from datetime import UTC, datetime
 
 from support.reference_pages import find_all, find_code, read_literal, read_page, read_rows, read_section
 
+from trimtab.proxy.account.budgets import Spent
 from trimtab.proxy.http.headers import (
     ADMITTING_HEADERS,
     HOP_BY_HOP,
@@ -86,7 +88,10 @@ def test_response_headers_and_their_examples_are_what_trimtab_writes() -> None:
     tokens = {"original": 41230, "sent": 17002, "limit": 119808, "high_water": True}
     written = write_own_headers("08ddcb468de5a69689374951", 0.0019, "compacted", tokens)
 
-    values = dict([*written, *write_ledger_headers(*sections, ledger.entries, used)])
+    until = datetime(2026, 12, 31, tzinfo=UTC)
+    budget = Spent(20_000_000, "tokens a day", until, 43_201, refuses=False).header
+    ledgers = write_ledger_headers(*sections, ledger.entries, used)
+    values = dict([*written, *ledgers, ("x-trimtab-budget", budget)])
     assert values == examples
     assert DICTIONARY.fullmatch(values["x-trimtab-tokens"])
     assert LIST.fullmatch(values["x-trimtab-decisions"])

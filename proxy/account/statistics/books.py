@@ -228,6 +228,7 @@ class Books:
     """The sums of this process. `clock` is the time of day. Start it in a running loop, and close it at the end.
 
     on_error: called with the store's name for each failed write. history: is told of summaries, if there is one.
+    on_booked: is told of all that is booked. after_writing: is called after each writing.
     """
 
     def __init__(
@@ -243,6 +244,8 @@ class Books:
         self.store: StatisticsStore = MemoryStatistics() if store is None else store
         self.clock = clock
         self.history: History | None = None
+        self.on_booked: Callable[[Place, Sums], None] | None = None
+        self.after_writing: Callable[[], Awaitable[None]] | None = None
         self._metrics = metrics
         self._on_error = on_error
         self._log = log
@@ -260,6 +263,8 @@ class Books:
         known = self._rows.get(place)
         if known is not None or len(self._rows) < MAX_PLACES:
             self._rows[place] = sums if known is None else known + sums
+        if self.on_booked is not None:
+            self.on_booked(place, sums)
 
     def charge(self, model: str, client: str, bill: Bill, prompt: Prompt | None = None) -> None:
         """Count an answered request. `model`: its label in the metrics. prompt: as for `Sums.of_bill`."""
@@ -310,12 +315,14 @@ class Books:
 
     async def read(self, days: int) -> Sums:
         """The sums of the last days, today included, in UTC; those of this process up to now. Raises StoreError."""
+        rows = await self.read_rows(go_back(name_day(self.clock()), days - 1))
+        return sum((sums for _, sums in rows), Sums())
+
+    async def read_rows(self, first_day: str) -> list[tuple[Place, Sums]]:
+        """The sums since a day, in UTC, by place; a place may come twice. Raises StoreError."""
         async with self._writing:  # so that no batch is on its way
-            today = name_day(self.clock())
-            first_day = go_back(today, days - 1)
-            rows = await self.store.read(first_day, today)
-            waiting = self._rows.items()
-            return sum([*rows.values(), *(sums for place, sums in waiting if place.day >= first_day)], Sums())
+            rows = await self.store.read(first_day, name_day(self.clock()))
+            return [*rows.items(), *((place, sums) for place, sums in self._rows.items() if place.day >= first_day)]
 
     async def close(self) -> None:
         """Write the rest, and close the store. What cannot be written now is lost."""
@@ -338,6 +345,8 @@ class Books:
         while True:
             await self._sleep(FLUSH_SECONDS)
             await self.flush()
+            if self.after_writing is not None:
+                await self.after_writing()
 
     def _note_fault(self, error: BaseException) -> None:
         if self._log is not None:

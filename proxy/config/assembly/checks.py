@@ -11,6 +11,7 @@ from trimtab.proxy.config.document import Path, Problem, is_within, name_path
 from trimtab.proxy.config.network.forward_proxies import is_loopback
 from trimtab.proxy.config.policies.policy import PolicyConfig
 from trimtab.proxy.config.schema import MIN_MEMORY_BYTES, Config, UpstreamConfig
+from trimtab.proxy.config.sections.clients import ClientConfig
 from trimtab.proxy.config.values import covers, split_address
 
 WHOLE = 1.0
@@ -64,13 +65,15 @@ def _check_clients(config: Config) -> Iterator[Problem]:
     # Names are not quoted: where keys and names are exchanged, they are keys.
     if not isinstance(config.client_keys, dict):
         return
-    keys, seen = frozenset(config.clients.keys), set()
-    for name, key in zip(config.client_keys, config.clients.keys, strict=True):
+    keys: frozenset[str] = frozenset(config.clients.keys)
+    seen: set[str] = set()
+    for name, client in config.client_keys.items():
+        own = client.known_keys if isinstance(client, ClientConfig) else {client: ""}
         if name in keys:
             yield Problem(("client_keys", name), "has a key as its name; write NAME: KEY")
-        if key in seen:
+        if not seen.isdisjoint(own):
             yield Problem(("client_keys", name), "has the same key as another client; each needs a key of its own")
-        seen.add(key)
+        seen.update(own)
 
 
 def _check_workers(config: Config, wrong: set[Path]) -> Iterator[Problem]:

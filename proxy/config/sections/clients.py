@@ -8,8 +8,9 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from math import ceil
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, TypeAdapter, model_validator
 from pydantic_core import PydanticCustomError
@@ -22,37 +23,72 @@ MAX_NAME_CHARS = 30
 """Longest name of a client. Chosen: people, teams and services have shorter names, and random keys are longer: 128 bits
 in hexadecimal have 32 digits. So a mapping with names and keys exchanged is an error."""
 MAX_KEY_FILE_BYTES = 8192
-"""Largest key file. Chosen: no server accepts a longer header, so no client could send a longer key."""
+"""Largest key. Chosen: no server accepts a longer header, so no client could send a longer key."""
+MAX_KEYS_BYTES = 128 * MAX_KEY_FILE_BYTES
+"""Largest key file. Chosen: far more keys than one client has, their hashes and their dates."""
+HASHED = "sha256:"
+"""What a hash of a key begins with, in the place of the key. `trimtab keys` writes them."""
+_EXPIRES = "expires="
 _KEY_PREFIX = "sk-"
 """Providers' keys begin with it. Source: OpenAI's, Anthropic's and many others'."""
 _ONE_WORD = re.compile("[!-~]+")
+_HASH = re.compile(f"{HASHED}[0-9a-f]{{64}}")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a client may spend. None: as much as it likes. refuses: whether it is refused afterwards, not only told."""
+
+    tokens_per_minute: int | None = None
+    tokens_per_day: int | None = None
+    tokens_per_month: int | None = None
+    dollars_per_day: float | None = None
+    dollars_per_month: float | None = None
+    refuses: bool = True
 
 
 class ClientConfig(Section):
-    """A client with a name: its key, and its own limit."""
+    """A client with a name: its keys, its own limit, and its budget."""
 
     key: OwnKey | None = Field(None, repr=False)
     key_file: OptionalName = None
+    expires: Annotated[date | None, Wanted("a day, such as 2027-01-31, or null")] = None
     max_concurrent_requests: int | None = Field(None, ge=1)
-    _known_key: str = PrivateAttr(default="")
+    tokens_per_minute: int | None = Field(None, ge=1)
+    tokens_per_day: int | None = Field(None, ge=1)
+    tokens_per_month: int | None = Field(None, ge=1)
+    dollars_per_day: float | None = Field(None, gt=0)
+    dollars_per_month: float | None = Field(None, gt=0)
+    over_budget: Literal["refuse", "tell"] = "refuse"
+    _known_keys: dict[str, str] = PrivateAttr(default_factory=dict)
 
     @property
-    def known_key(self) -> str:
-        """The key, from wherever it is. The file is as it was when the configuration was read."""
-        return self._known_key
+    def known_keys(self) -> Mapping[str, str]:
+        """The keys, from wherever they are, each with the day on which it ends; empty if it does not.
+
+        The file is as it was when the configuration was read.
+        """
+        return self._known_keys
+
+    @property
+    def budget(self) -> Budget:
+        tokens = (self.tokens_per_minute, self.tokens_per_day, self.tokens_per_month)
+        return Budget(*tokens, self.dollars_per_day, self.dollars_per_month, self.over_budget == "refuse")
 
     @model_validator(mode="after")
     def _find_key(self) -> Self:
         if (self.key is None) == (self.key_file is None):
             raise PydanticCustomError(LACKING, LACKING)
-        self._known_key = self.key or _read_key(self.key_file or "")
+        found = {self.key: ""} if self.key else _read_keys(self.key_file or "")
+        last = "" if self.expires is None else self.expires.isoformat()
+        self._known_keys = {key: min(filter(None, (own, last)), default="") for key, own in found.items()}
         return self
 
     def divide(self, workers: int) -> Self:
-        """The client with the part of its limit that one of several workers has; at least one request."""
-        if self.max_concurrent_requests is None:
-            return self
-        return self.model_copy(update={"max_concurrent_requests": ceil(self.max_concurrent_requests / workers)})
+        """The client with the part of its limits that one of several workers has; at least one request."""
+        whole = {name: getattr(self, name) for name in ("max_concurrent_requests", "tokens_per_minute")}
+        parts = {name: ceil(limit / workers) for name, limit in whole.items() if limit is not None}
+        return self.model_copy(update=parts) if parts else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +97,15 @@ class Clients:
 
     names: by key, for clients with a name.
     limits: the number of requests that may be in flight, by name, for clients with such a limit.
+    budgets: by name, for clients with a budget.
+    ends: the day on which a key ends, by key, for keys that end.
     """
 
     keys: tuple[str, ...] = field(default=(), repr=False)
     names: Mapping[str, str] = field(default_factory=dict, repr=False)
     limits: Mapping[str, int] = field(default_factory=dict)
+    budgets: Mapping[str, Budget] = field(default_factory=dict)
+    ends: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, client_keys: "ClientKeys | None") -> "Clients":
@@ -73,10 +113,14 @@ class Clients:
             return cls(client_keys or ())
         named = {name: client for name, client in client_keys.items() if isinstance(client, ClientConfig)}
         limits = {name: client.max_concurrent_requests for name, client in named.items()}
+        budgets = {name: client.budget for name, client in named.items()}
+        keys = [(key, name, end) for name, client in named.items() for key, end in client.known_keys.items()]
         return cls(
-            tuple(client.known_key for client in named.values()),
-            {client.known_key: name for name, client in named.items()},
+            tuple(key for key, _, _ in keys),
+            {key: name for key, name, _ in keys},
             {name: limit for name, limit in limits.items() if limit is not None},
+            {name: budget for name, budget in budgets.items() if budget != Budget(refuses=budget.refuses)},
+            {key: end for key, _, end in keys if end},
         )
 
 
@@ -89,20 +133,34 @@ def divide_clients(client_keys: "ClientKeys | None", workers: int) -> "ClientKey
     }
 
 
-def _read_key(key_file: str) -> str:
-    """The key in a file. Raises ValueError with a message that quotes nothing of the file."""
+def _read_keys(key_file: str) -> dict[str, str]:
+    """The keys in a file, each with the day on which it ends. Raises ValueError with a message that quotes nothing."""
     path = os.path.expanduser(key_file)  # noqa: PTH111 - Path.expanduser raises if there is no such user
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - any path, as it is written
-            text = file.read(MAX_KEY_FILE_BYTES + 1).decode("ascii", "replace").strip()
+            text = file.read(MAX_KEYS_BYTES + 1).decode("ascii", "replace")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         message = f"key_file cannot be read: {(reason or 'no file can have this name').lower()}"
         raise ValueError(message) from None
-    require(text, "key_file is empty")
-    is_key = len(text) <= MAX_KEY_FILE_BYTES and _ONE_WORD.fullmatch(text)
-    require(is_key, "key_file must contain one key: one word of printable ASCII")
-    return text
+    require(text.strip(), "key_file is empty")
+    require(len(text) <= MAX_KEYS_BYTES, "key_file is too long")
+    lines = (line.strip() for line in text.splitlines())
+    return dict(_read_line(line) for line in lines if line and not line.startswith("#"))
+
+
+def _read_line(line: str) -> tuple[str, str]:
+    """A key, or its hash, and its day, in a line of a key file."""
+    key, *more = line.split()
+    is_key = len(key) <= MAX_KEY_FILE_BYTES and _ONE_WORD.fullmatch(key)
+    is_end = not more or (len(more) == 1 and more[0].startswith(_EXPIRES))
+    require(is_key and is_end, "key_file must contain one key a line: one word of printable ASCII")
+    require(not key.startswith(HASHED) or _HASH.fullmatch(key), f"key_file must have 64 digits after {HASHED}")
+    try:
+        return key, date.fromisoformat(more[0].removeprefix(_EXPIRES)).isoformat() if more else ""
+    except ValueError:
+        message = "key_file must have a date after expires=, such as 2027-01-31"
+        raise ValueError(message) from None
 
 
 def _check_name(name: str) -> str:
@@ -139,8 +197,8 @@ _Client = Annotated[
     OwnKey | ClientConfig,
     BeforeValidator(_read_client),
     Wanted(
-        "a key (one word of printable ASCII), or a mapping of either key or key_file, and, if there is a limit, "
-        "max_concurrent_requests"
+        "a key (one word of printable ASCII), or a mapping of either key or key_file, and, if there are limits, "
+        "max_concurrent_requests and others"
     ),
 ]
 _Mapping = Annotated[dict[Annotated[str, AfterValidator(_check_name), _NAME], _Client], Field(min_length=1)]

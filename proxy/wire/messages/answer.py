@@ -23,6 +23,7 @@ EXCEEDED = "model_context_window_exceeded"
 _TYPES = {
     "invalid_api_key": "authentication_error",
     "client_limit_reached": "rate_limit_error",
+    "client_budget_spent": "rate_limit_error",
     "overloaded": "overloaded_error",
     "upstream_timeout": "timeout_error",
     "not_found": "not_found_error",

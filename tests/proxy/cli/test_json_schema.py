@@ -156,7 +156,7 @@ def test_every_default_and_example_of_a_key_is_accepted(path: tuple[str | int, .
         if path[-1] not in NEEDS_FILES and value != "local":
             names = {name: f"x-{name}" for name in re.findall(r"\$\{(\w+)\}", str(value))}
             whole = _build(path, value)
-            if path == ("client_keys", "name", "max_concurrent_requests"):
+            if path[:2] == ("client_keys", "name") and path[2:] != ("key",):
                 whole["client_keys"]["name"]["key"] = "x"
             assert _loads(whole, **names), (path, value)
 

@@ -16,7 +16,7 @@ from yarl import URL
 
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.schema import Config
-from trimtab.proxy.http.errors import PagesClosedError, SiteNotAllowedError
+from trimtab.proxy.http.errors import PagesClosedError, SiteNotAllowedError, UnauthorizedError
 from trimtab.proxy.server.access import admit_admin, admit_client, admit_site
 from trimtab.proxy.server.app import run_proxy
 
@@ -55,6 +55,19 @@ async def test_a_known_key_is_let_in_from_wherever_clients_put_it(headers, clien
     for path in ("/v1/chat/completions", "/v1/embeddings"):
         async with client.post(proxy.url + path, json=CHAT, headers=headers) as response:
             assert response.status == 200
+
+
+@pytest.mark.parametrize(("end", "is_refused"), [("2020-01-31", True), ("2999-01-31", False)])
+def test_a_key_that_has_ended_is_refused(end: str, is_refused: bool) -> None:  # noqa: FBT001
+    """The client is told the day, and no key."""
+    config = load_config(settings=[f"client_keys={{a: {{key: key-one, expires: {end}}}}}"], environment={})
+    headers = [("Authorization", "Bearer key-one")]
+    if not is_refused:
+        admit_client(config, headers)
+        return
+    with pytest.raises(UnauthorizedError, match=end) as found:
+        admit_client(config, headers)
+    assert "key-one" not in str(found.value)
 
 
 @pytest.mark.parametrize("headers", WRONG, ids=str)

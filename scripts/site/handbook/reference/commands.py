@@ -53,6 +53,10 @@ EXITS: dict[str, tuple[tuple[int, str], ...]] = {
         (0, "The file was written."),
         (1, "No file was written: it exists, cannot be written, or the server cannot be reached."),
     ),
+    "keys": (
+        (0, "The key was made or revoked, or the keys were listed."),
+        (1, "There is no such file or key, or the file cannot be read or written."),
+    ),
     "inspect": (
         (0, "The request or the table was printed."),
         (1, "It is not recorded, or its file is broken, or the wanted body was not recorded."),

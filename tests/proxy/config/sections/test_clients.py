@@ -13,6 +13,7 @@ from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.config.sections.clients import (
     MAX_KEY_FILE_BYTES,
+    MAX_KEYS_BYTES,
     MAX_NAME_CHARS,
     ClientConfig,
     Clients,
@@ -73,16 +74,37 @@ def test_a_key_file_is_read_each_time_that_the_configuration_is_read(tmp_path: P
     assert found[0] != found[1]
 
 
+def test_a_client_has_several_keys_and_each_may_end(tmp_path: Path) -> None:
+    """Of two days, that of the client and that of its key, the first counts. Notes and empty lines are no keys."""
+    (tmp_path / "key").write_text("# note\n\nold expires=2027-01-31\nnew\n")
+    clients = _load(f"client_keys: {{a: {{key_file: {tmp_path / 'key'}}}, b: {{key: x, expires: 2027-02-28}}}}").clients
+    assert clients.keys == ("old", "new", "x")
+    assert clients.ends == {"old": "2027-01-31", "x": "2027-02-28"}
+    both = _load(f"client_keys: {{a: {{key_file: {tmp_path / 'key'}, expires: 2027-01-01}}}}").clients
+    assert both.ends == {"old": "2027-01-01", "new": "2027-01-01"}
+    assert both.budgets == {}
+
+
+def test_a_budget_belongs_to_a_name() -> None:
+    """Without any limit there is none, whatever would happen at it."""
+    text = "client_keys: {a: {key: x, tokens_per_day: 5, dollars_per_month: 1.5}, b: {key: y, over_budget: tell}}"
+    ((name, budget),) = _load(text).clients.budgets.items()
+    assert (name, budget.tokens_per_day, budget.dollars_per_month, budget.refuses) == ("a", 5, 1.5, True)
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         (b"", "key_file is empty"),
         (b" \n", "key_file is empty"),
-        (b"two words", "key_file must contain one key: one word of printable ASCII"),
-        (b"two\nlines", "key_file must contain one key: one word of printable ASCII"),
-        ("schlüssel".encode(), "key_file must contain one key: one word of printable ASCII"),
-        (b"\x00", "key_file must contain one key: one word of printable ASCII"),
-        (b"k" * (MAX_KEY_FILE_BYTES + 1), "key_file must contain one key: one word of printable ASCII"),
+        (b"two words", "key_file must contain one key a line: one word of printable ASCII"),
+        (b"one\ntwo words", "key_file must contain one key a line: one word of printable ASCII"),
+        (b"one expires=soon", "key_file must have a date after expires=, such as 2027-01-31"),
+        (b"sha256:00", "key_file must have 64 digits after sha256:"),
+        (b"k\n" * MAX_KEYS_BYTES, "key_file is too long"),
+        ("schlüssel".encode(), "key_file must contain one key a line: one word of printable ASCII"),
+        (b"\x00", "key_file must contain one key a line: one word of printable ASCII"),
+        (b"k" * (MAX_KEY_FILE_BYTES + 1), "key_file must contain one key a line: one word of printable ASCII"),
         (None, "key_file cannot be read: no such file or directory"),
     ],
 )

@@ -1,0 +1,120 @@
+"""`trimtab keys`: makes, lists and revokes the keys in a client's key file, which has only their hashes.
+
+Law: a key is shown once, when it is made, and written nowhere. The file is replaced as a whole, or not at all.
+"""
+
+import os
+import secrets
+import shutil
+from datetime import UTC, date, datetime
+from hashlib import sha256
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import click
+
+from trimtab.proxy.cli.options import StoppedError, give_up, wrong_use
+from trimtab.proxy.config.sections.clients import HASHED
+
+ID_CHARS = 8
+"""Of a hash, to name a key. Chosen: a file has a few keys."""
+KEY_BYTES = 24
+"""Chosen: nobody can guess 192 bits, so a plain hash of them suffices."""
+PREFIX = "sk-trimtab-"
+"""Some clients accept only keys that begin with `sk-`."""
+
+
+@click.command()
+@click.argument("action", type=click.Choice(("add", "list", "revoke")))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("key_id", metavar="[ID]", required=False)
+@click.option(
+    "--expires", metavar="DATE", help="With add: the day (UTC) from which on the key is refused, as 2027-01-31."
+)
+def keys(action: str, file: Path, key_id: str | None, *, expires: str | None) -> None:
+    """Make, list and revoke the keys in FILE, the key_file of a client.
+
+    `add` prints a new key once and writes its hash. `list` prints a line for each key: its ID, its end, and when it was
+    made. `revoke` removes the key with this ID. A running proxy heeds the file after a reload.
+    """
+    with wrong_use():
+        if action == "add":
+            if key_id is not None:
+                message = "add takes no ID: it makes one"
+                raise click.UsageError(message)
+            _add(file, expires)
+        elif action == "list":
+            _list(file)
+        elif key_id is None:
+            message = "revoke needs the ID of a key; trimtab keys list shows them"
+            raise click.UsageError(message)
+        else:
+            _revoke(file, key_id)
+
+
+def _add(file: Path, expires: str | None) -> None:
+    try:
+        end = "" if expires is None else f" expires={date.fromisoformat(expires).isoformat()}"
+    except ValueError:
+        message = "must be a date, such as 2027-01-31"
+        raise click.BadParameter(message, param_hint="--expires") from None
+    key = f"{PREFIX}{secrets.token_hex(KEY_BYTES)}"
+    digest = sha256(key.encode()).hexdigest()
+    _write(file, [*_read(file, may_lack=True), f"# {digest[:ID_CHARS]} made {_today()}", f"{HASHED}{digest}{end}"])
+    click.echo(key)
+    click.echo(f"trimtab: key {digest[:ID_CHARS]} is in {file}; it is shown only now", err=True)
+
+
+def _list(file: Path) -> None:
+    lines, today = _read(file), _today()
+    for at, line in enumerate(lines):
+        if not line or line.startswith("#"):
+            continue
+        end = line.partition("expires=")[2]
+        state = "does not end" if not end else f"ended {end}" if end <= today else f"ends {end}"
+        note = lines[at - 1].removeprefix("# ") if at and lines[at - 1].startswith(f"# {_name(line)} ") else _name(line)
+        click.echo(f"{note}, {state}")
+
+
+def _revoke(file: Path, key_id: str) -> None:
+    lines = _read(file)
+    kept = [line for line in lines if line.startswith("#") or not line or _name(line) != key_id]
+    if len(kept) == len(lines):
+        message = f"{file}: there is no key {key_id}; trimtab keys list shows those that there are"
+        raise StoppedError(message)
+    _write(file, [*kept, f"# {key_id} revoked {_today()}"])
+    click.echo(f"key {key_id} is revoked; a running proxy refuses it after a reload")
+
+
+def _name(line: str) -> str:
+    """The ID of the key in a line. A key that stands there itself has that of its hash."""
+    key = line.split(maxsplit=1)[0]
+    digest = key.removeprefix(HASHED) if key.startswith(HASHED) else sha256(key.encode()).hexdigest()
+    return digest[:ID_CHARS]
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+def _read(file: Path, *, may_lack: bool = False) -> list[str]:
+    try:
+        return [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
+    except FileNotFoundError:
+        if may_lack:
+            return []
+        give_up(f"{file}: no such file")
+    except (OSError, UnicodeDecodeError) as error:
+        give_up(f"{file}: {os.strerror(error.errno or 0) if isinstance(error, OSError) else 'it is no text'}")
+
+
+def _write(file: Path, lines: list[str]) -> None:
+    """Replace the file. A new one can be read by its owner only; an old one keeps its rights."""
+    try:
+        with NamedTemporaryFile("w", dir=file.parent, prefix=f".{file.name}.", delete=False) as written:
+            written.write("\n".join((*lines, "")))
+        if file.exists():
+            shutil.copymode(file, written.name)
+        Path(written.name).replace(file)
+    except OSError as error:
+        give_up(f"{file}: cannot be written: {os.strerror(error.errno or 0)}")

@@ -1,0 +1,78 @@
+"""`trimtab keys`: keys of a client are made, listed and revoked; the file has their hashes only."""
+
+import re
+import stat
+from hashlib import sha256
+from pathlib import Path
+
+from support.command_line import run_trimtab
+
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.http.headers import find_key
+
+
+def keys_of(file: Path) -> tuple[str, ...]:
+    return load_config(settings=[f"client_keys={{alice: {{key_file: {file}}}}}"], environment={}).clients.keys
+
+
+def make(file: Path, *options: str) -> str:
+    done = run_trimtab("keys", "add", str(file), *options)
+    assert done.exit_code == 0, done.output
+    return re.search("sk-trimtab-[0-9a-f]{48}", done.output)[0]
+
+
+def test_a_key_is_shown_once_and_admits_its_client(tmp_path: Path) -> None:
+    """The file has its hash, which admits nobody. Two keys of a client work at the same time."""
+    file = tmp_path / "alice"
+    old, new = make(file), make(file, "--expires", "2999-01-31")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert old not in file.read_text()
+    known = keys_of(file)
+    hashes = [f"sha256:{sha256(key.encode()).hexdigest()}" for key in (old, new)]
+    assert list(known) == hashes
+    for key, digest in zip((old, new), hashes, strict=True):
+        assert find_key(known, [("Authorization", f"Bearer {key}")]) == digest
+        assert find_key(known, [("Authorization", f"Bearer {digest}")]) is None
+
+
+def test_a_revoked_key_admits_nobody(tmp_path: Path) -> None:
+    """Also if it was the only one: then the client has no key, and the configuration stays valid."""
+    file = tmp_path / "alice"
+    file.touch(0o640)
+    file.chmod(0o640)
+    key = make(file)
+    listed = run_trimtab("keys", "list", str(file)).output
+    name = sha256(key.encode()).hexdigest()[:8]
+    assert listed.startswith(f"{name} made 20")
+    assert "does not end" in listed
+    assert run_trimtab("keys", "revoke", str(file), name).exit_code == 0
+    assert keys_of(file) == ()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert f"{name} revoked 20" in file.read_text()
+    assert run_trimtab("keys", "list", str(file)).output == ""
+
+
+def test_keys_that_stand_in_the_file_themselves_are_listed_by_hash(tmp_path: Path) -> None:
+    file = tmp_path / "alice"
+    file.write_text("PLANTED-KEY expires=2020-01-31\n")
+    listed = run_trimtab("keys", "list", str(file)).output
+    assert listed == f"{sha256(b'PLANTED-KEY').hexdigest()[:8]}, ended 2020-01-31\n"
+
+
+def test_wrong_use_says_what_to_do(tmp_path: Path) -> None:
+    """Nothing is written then."""
+    file = tmp_path / "none"
+    for arguments, status, words in (
+        (("list", str(file)), 1, "no such file"),
+        (("revoke", str(file)), 2, "needs the ID"),
+        (("revoke", str(file), "01234567"), 1, "no such file"),
+        (("add", str(file), "01234567"), 2, "takes no ID"),
+        (("add", str(file), "--expires", "soon"), 2, "2027-01-31"),
+        (("add", str(tmp_path / "no" / "folder")), 1, "cannot be written"),
+    ):
+        done = run_trimtab("keys", *arguments)
+        assert done.exit_code == status
+        assert words in done.output
+    assert not list(tmp_path.iterdir())
+    file.write_text("# nothing\n")
+    assert "there is no key" in run_trimtab("keys", "revoke", str(file), "01234567").output
