@@ -150,6 +150,7 @@ class Message:
     - `stays`: a system message that no cut removes, because what comes after it depends on it.
     - `loads`: names of the tools that the model can call because it has found them in this message.
     - `served`: calls of the server that connect this message with others.
+    - `keep`: nobody may cut or shorten it, as far as it fits: the client asks for that.
     - `beside`: members that hold an assistant's reasoning, each with the JSON of an empty value. Some upstreams want
       them in every message of an assistant, so one that a rule writes gets those of an earlier message.
     """
@@ -180,6 +181,7 @@ class Message:
     beside: tuple[tuple[str, bytes], ...] = ()
     answers_json: bytes = b""
     form: str = field(default="", compare=False)
+    keep: bool = False
 
     @property
     def text(self) -> str:

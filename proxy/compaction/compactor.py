@@ -4,7 +4,7 @@ Law: no I/O; safe to run in a thread. What is said of a refused request are figu
 the conversation.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import ceil
@@ -23,6 +23,7 @@ from trimtab.rules.pipeline.make_plan import plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.pipeline.transcript_state import NO_COLD
 from trimtab.rules.policy import MEMORY_TAGS, OnExceeded, Policy
+from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.results.pairing import find_unpaired
 from trimtab.rules.results.work import Work
 from trimtab.rules.summary.asking.prompts import write_inline_prompt
@@ -240,6 +241,13 @@ def _tells_upstream(planned: Planned, *, is_same: bool) -> bool:
     return plan.breaks_past or (is_count and plan.window.is_long)
 
 
+def _mark_kept(conversation: Conversation, keeps: Collection[bytes]) -> Conversation:
+    messages = conversation.messages
+    hashes = hash_prefixes(messages)
+    marked = {at: replace(messages[at - 1], keep=True) for at in range(1, len(hashes)) if hashes[at] in keeps}
+    return conversation.edit([marked.get(at, one) for at, one in enumerate(messages, 1)]) if marked else conversation
+
+
 def _describe(
     planned: Planned,
     pieces: tuple[bytes, ...],
@@ -340,14 +348,19 @@ class Compactor:
         policy: Policy,
         *,
         cold: Mapping[bytes, ColdCut] = NO_COLD,
+        keeps: Collection[bytes] = (),
         tells_compaction: bool | None = None,
         max_chars: int | None = None,
     ) -> Planned:
         """Plan a request. `cold`: the cuts at a cold cache, by prefix. `tells_compaction`: as for the rules' `plan`.
 
+        keeps: the hashes of prefixes whose last messages the client wants kept.
+
         Raises UndecodableError, and LargeWorkError if more than `max_chars` of results are new.
         """
         original = request.codec.decode(request, self._counting)
+        if keeps:
+            original = _mark_kept(original, keeps)
         if request.keeps_messages:
             policy = replace(policy, on_exceeded=OnExceeded.FORWARD)
             if find_unpaired(original.messages) is not None:

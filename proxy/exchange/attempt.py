@@ -6,7 +6,7 @@ clients. The values are Structs, because a frozen dataclass costs a call for eac
 """
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from operator import attrgetter
@@ -57,6 +57,7 @@ class Call(msgspec.Struct, frozen=True):
     session: the name of its session, for people; empty until the request is planned.
     tells_compaction: whether the client says that it asks for a summary of its own; None if it says nothing of that.
     words: what the summary of a cut that was asked for now is to heed.
+    keeps: the hashes of prefixes whose last messages the client wants kept; those of other sessions have no effect.
     """
 
     arrival: Arrival
@@ -72,6 +73,7 @@ class Call(msgspec.Struct, frozen=True):
     session: str = ""
     tells_compaction: bool | None = None
     words: str = ""
+    keeps: Collection[bytes] = ()
 
 
 class Chosen(msgspec.Struct, frozen=True):

@@ -8,6 +8,9 @@ remembered for the session's next request, and the summary of a cut that may com
 A cut that somebody asks for, by a header or by a message, is kept and replayed in the same way, whatever the cache has.
 What was said with it reaches the model that writes the summary, and nobody else.
 
+What a client wants kept, by the header `x-trimtab-keep`, is marked and kept in the same way, by the prefix that the
+message ends. If nothing is shortened, no mark is looked for.
+
 What is not known is not cold: neither a session of whose last request no process remembers the time, nor one of a
 server that keeps prompts as long as it has memory.
 """
@@ -21,6 +24,7 @@ from msgspec import structs
 
 from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.compaction.compactor import Planned
+from trimtab.proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.exchange.attempt import Attempt, Call, Prepared
 from trimtab.proxy.exchange.route import MAX_WORDS_CHARS
@@ -30,9 +34,11 @@ from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.models.records import ModelName
 from trimtab.proxy.summaries.cold_cuts import ColdCuts, Session
 from trimtab.proxy.wire.transcript.beginnings import find_all
-from trimtab.rules.conversation import Decision, Message, Role, count_leading
+from trimtab.rules.conversation import Conversation, Decision, Message, Role, count_leading
+from trimtab.rules.pipeline.exceeded import KEEP
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.pipeline.transcript_state import find_cold
+from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.summary.request import request_cold
 from trimtab.rules.window.economics import pays_cold
 from trimtab.rules.window.state import ColdCut
@@ -54,6 +60,11 @@ _RETENTION = re.compile(
 """Matches the members by which a request says how long it is cached, never a text, whose quotes are escaped."""
 _find_retention = _RETENTION.findall
 
+KEEP_ANCHORS = (3, ANCHOR_MESSAGES)
+"""A session of which a message is kept is recognised by so many, by the more the longer it is. Chosen: a request with a
+tool's first result has three."""
+LAST = "last"
+_PLACE = re.compile(r"-?[0-9]{1,9}", re.ASCII)
 MAX_ANSWERS = 32
 """Answers between two requests of a session that are looked at. Chosen: more than agents make in one turn elsewhere."""
 
@@ -85,6 +96,19 @@ def find_session(services: Services, call: Call, planned: Planned, *, is_asked: 
     if len(messages) < at:
         return None
     return Session(arrival.tenant.id, arrival.tenant.secret, name_cache(call.view.name), plan.hashes[at])
+
+
+def may_be_marked(services: Services, call: Call, planned: Planned) -> bool:
+    """Whether another process may have marked a message of the session that is to be kept.
+
+    If this process has served the session's previous request, it knows of all. What is not shortened needs no mark.
+    """
+    plan, cold_cuts = planned.plan, services.cold_cuts
+    if not (cold_cuts.is_kept and plan.decisions):
+        return False
+    session = find_session(services, call, planned, is_asked=True)
+    previous = plan.hashes[find_previous(plan.conversation.messages)]
+    return session is None or cold_cuts.recall_time(session, previous) is None
 
 
 async def heed_cold_cache(
@@ -187,7 +211,7 @@ async def _cut(
         call = structs.replace(call, cold={**call.cold, **known})
         if known.get(here) is not kind:  # another process was first
             trial, _ = await plan_again(call)
-        _note(call, trial)
+        _note_decision(call, trial, COLD_CACHE, f"the upstream's cache was cold after {call.idle_seconds or 0.0:.0f} s")
         return call, trial
     return call, planned
 
@@ -236,9 +260,13 @@ def read_command(messages: Sequence[Message]) -> str | None:
 
 def _note_wish(call: Call, planned: Planned, reason: str) -> tuple[Call, Planned]:
     """Write down what became of the wish."""
-    tokens = planned.sections.scale(planned.policy.token_ratio).tokens
-    call.ledger.note(call.attempt, planned.plan.model_limit, [Decision(COMPACT_NOW, reason, tokens, tokens, 0, 0)])
+    _note_decision(call, planned, COMPACT_NOW, reason)
     return call, planned
+
+
+def _note_decision(call: Call, planned: Planned, rule: str, reason: str) -> None:
+    tokens = planned.sections.scale(planned.policy.token_ratio).tokens
+    call.ledger.note(call.attempt, planned.plan.model_limit, [Decision(rule, reason, tokens, tokens, 0, 0)])
 
 
 async def _has_text(services: Services, call: Call, before: Planned, after: Planned) -> bool:
@@ -266,26 +294,78 @@ async def _ask(services: Services, call: Call, planned: Planned, reply: Reply) -
     return await wait_for(services, call, reply, writing) is not None
 
 
-def _note(call: Call, planned: Planned) -> None:
-    """Write down why the cut is made."""
-    tokens = planned.sections.scale(planned.policy.token_ratio).tokens
-    reason = f"the upstream's cache was cold after {call.idle_seconds or 0.0:.0f} s"
-    call.ledger.note(call.attempt, planned.plan.model_limit, [Decision(COLD_CACHE, reason, tokens, tokens, 0, 0)])
+async def heed_keep(services: Services, call: Call, planned: Planned, plan_again: PlanAgain) -> tuple[Call, Planned]:
+    """The call and plan with what is to be kept, also from earlier requests. Raises UndecodableError and BusyError."""
+    plan, marks, names = planned.plan, services.cold_cuts.kept, call.route.keep
+    if call.route.target.mode != "enforce" or planned.original.continues or plan.is_client_compaction:
+        return call, planned
+    sessions, known = _list_sessions(call, planned), set(call.keeps)
+    if may_be_marked(services, call, planned):
+        for session in sessions:
+            known.update(await marks.read(session, is_followed=False))
+    places = find_places(planned.original, names)
+    if places and sessions and not call.request.codec.is_count:
+        hashes = await _hash(services, call, planned.original)
+        for at in places:
+            known.update(await marks.add(sessions[-1], hashes[at + 1], ColdCut.NOW))
+        number = sum(hashes[at + 1] in known for at in places)
+        _note_decision(call, planned, KEEP, f"{number} of {len(places)} messages are marked to be kept")
+    elif names:
+        _note_decision(
+            call, planned, KEEP, "nothing is marked to be kept: no such message, or the conversation has just begun"
+        )
+    if known != set(call.keeps):
+        call = structs.replace(call, keeps=frozenset(known))
+        planned, _ = await plan_again(call)
+    return call, planned
+
+
+def _list_sessions(call: Call, planned: Planned) -> list[Session]:
+    """The session, by its first messages: by few and, if it is long enough, by more. The marks of it go to the last."""
+    plan, tenant = planned.plan, call.arrival.tenant
+    stops = (plan.leading + number for number in KEEP_ANCHORS)
+    anchors = [plan.hashes[stop] for stop in stops if stop < len(plan.hashes)]
+    return [Session(tenant.id, tenant.secret, name_cache(call.view.name), anchor) for anchor in anchors]
+
+
+async def _hash(services: Services, call: Call, original: Conversation) -> list[bytes]:
+    size_bytes = INLINE_BYTES + 1 if len(original.messages) > MANY_MESSAGES else 0
+    return await services.workers.run(call.lane, partial(hash_prefixes, original.messages), size_bytes=size_bytes)
+
+
+def find_places(original: Conversation, names: Sequence[str]) -> list[int]:
+    """The messages that are named: `last`, a place in the request's list, or the id of a call for its result."""
+    wanted, ids = set[int](), set(names)
+    number = max((origin.stop for origin in original.origins if origin is not None), default=0)
+    for name in names:
+        if name == LAST or _PLACE.fullmatch(name):
+            at = -1 if name == LAST else int(name)
+            wanted.add(at if at >= 0 else number + at)
+    found = list[int]()
+    for index, (message, origin) in enumerate(zip(original.messages, original.origins, strict=True)):
+        is_placed = origin is not None and any(element in wanted for element in range(origin.start, origin.stop))
+        if is_placed or message.answers in ids:
+            found.append(index)
+    return found
 
 
 async def remember(services: Services, attempt: Attempt, answered: Answered) -> None:
-    """Note the time of this answer for the session's next request, whichever process gets it."""
+    """Note the time of this answer for the session's next request, whichever process gets it.
+
+    If the upstream's cache is not used, it only tells this process that it has served the session.
+    """
     if not isinstance(attempt, Prepared) or attempt.body is None:
         return
     call, planned = attempt.call, attempt.chosen.planned
-    session = find_session(services, call, planned)
+    plan, session = planned.plan, find_session(services, call, planned)
+    previous = plan.hashes[find_previous(plan.conversation.messages)] if services.cold_cuts.is_kept else b""
     if session is None:
+        if services.cold_cuts.is_kept and (session := find_session(services, call, planned, is_asked=True)) is not None:
+            await services.cold_cuts.note_time(session, plan.hashes[-1], previous, shares=False)
         return
     if call.idle_seconds is not None and answered.prompt_tokens and answered.cached_tokens is not None:
         share, name = answered.cached_tokens / answered.prompt_tokens, call.view.name
         services.lifetimes.learn(session.tenant, name.base_url, name.model, call.idle_seconds, share)
-    plan = planned.plan
-    previous = plan.hashes[find_previous(plan.conversation.messages)]
     await services.cold_cuts.note_time(session, plan.hashes[-1], previous, shares=plan.window.is_long)
 
 

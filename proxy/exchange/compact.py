@@ -26,7 +26,15 @@ from trimtab.proxy.exchange.attempt import (
     Refused,
     add_key,
 )
-from trimtab.proxy.exchange.cold import find_previous, heed_cold_cache, heed_wish, name_cache
+from trimtab.proxy.exchange.cold import (
+    PlanAgain,
+    find_previous,
+    heed_cold_cache,
+    heed_keep,
+    heed_wish,
+    may_be_marked,
+    name_cache,
+)
 from trimtab.proxy.exchange.route import Route, find_help
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.exchange.session import name_session, tells_compaction
@@ -76,13 +84,10 @@ async def compact(
                 call = await _clean(services, call)
                 planned, size_bytes = await _plan(services, call, phases)
                 call = settle(call, planned.original, name_session(services, arrival, route.target.model, planned))
-                if services.cold_cuts.is_kept:
+                marks, wished = services.cold_cuts, services.config.compaction.command or route.compact_now is not None
+                if marks.is_kept or route.keep or wished or marks.wishes.pending:
                     again = partial(_plan, services, phases=phases)
-                    call, planned = await heed_cold_cache(services, call, planned, again, reply)
-                wishes = services.cold_cuts.wishes
-                if route.compact_now is not None or services.config.compaction.command or wishes.pending:
-                    again = partial(_plan, services, phases=phases)
-                    call, planned = await heed_wish(services, call, planned, again)
+                    call, planned = await _heed_marks(services, call, planned, again, reply)
                 unpaired = await _find_unpaired(services, call, request, planned)
                 if unpaired is None:
                     attempt = await _carry_out_first(services, call, planned, reply, phases, size_bytes=size_bytes)
@@ -98,6 +103,20 @@ async def compact(
     return attempt if attempt.seconds else structs.replace(attempt, seconds=phases.seconds)
 
 
+async def _heed_marks(
+    services: Services, call: Call, planned: Planned, again: PlanAgain, reply: Reply
+) -> tuple[Call, Planned]:
+    """The call and plan with what is marked on the session, and what is wished now. Raises as `_plan`."""
+    route, marks = call.route, services.cold_cuts
+    if route.keep or may_be_marked(services, call, planned):
+        call, planned = await heed_keep(services, call, planned, again)
+    if marks.is_kept:
+        call, planned = await heed_cold_cache(services, call, planned, again, reply)
+    if route.compact_now is not None or services.config.compaction.command or marks.wishes.pending:
+        call, planned = await heed_wish(services, call, planned, again)
+    return call, planned
+
+
 async def prepare_call(services: Services, arrival: Arrival, route: Route, request: Request, lane: Lane) -> Call:
     settings, name = route.settings, route.name
     compactor = await services.compactors.get(settings, name.model, arrival.tenant.id)
@@ -111,6 +130,8 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
         view = ModelView.of(services.config, settings, name, facts, route.upstream)
         route.views[:] = [view]
     cold = services.cold_cuts.recall(arrival.tenant.id, name_cache(name)) if services.cold_cuts.is_used else {}
+    kept = services.cold_cuts.kept
+    keeps = kept.recall(arrival.tenant.id, name_cache(name)) if kept.has_any else ()
     return Call(
         arrival,
         route,
@@ -120,6 +141,7 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
         lane,
         Ledger(),
         cold=cold,
+        keeps=keeps,
         tells_compaction=tells_compaction(arrival),
     )
 
@@ -267,9 +289,8 @@ async def _plan(services: Services, call: Call, phases: Phases) -> tuple[Planned
 
 
 def plan_call(call: Call) -> Callable[..., Planned]:
-    return partial(
-        call.compactor.plan, call.request, call.view.policy, cold=call.cold, tells_compaction=call.tells_compaction
-    )
+    known = partial(call.compactor.plan, cold=call.cold, keeps=call.keeps, tells_compaction=call.tells_compaction)
+    return partial(known, call.request, call.view.policy)
 
 
 async def _weigh(services: Services, call: Call) -> int:

@@ -22,7 +22,13 @@ from trimtab.proxy.config.secrets import find_in_name
 from trimtab.proxy.exchange.arrival import MAX_CHARS, MAX_UPSTREAMS, Arrival, tell_upstream
 from trimtab.proxy.http.client import origin_form, target_url
 from trimtab.proxy.http.credentials import keep_credentials
-from trimtab.proxy.http.errors import PathNotAllowedError, UnknownCompactError, UnknownModeError, UnknownProfileError
+from trimtab.proxy.http.errors import (
+    PathNotAllowedError,
+    UnknownCompactError,
+    UnknownKeepError,
+    UnknownModeError,
+    UnknownProfileError,
+)
 from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.models.model_policy import ModelView, name_model
 from trimtab.proxy.models.records import ModelName
@@ -36,6 +42,9 @@ _BETAS = re.compile(rb'"(?:anthropic_beta|betas)"\s{0,8}:\s{0,8}(\[[^\]]{0,1000}
 _CLAUDE = ("claude", "sonnet", "opus")
 MAX_WORDS_CHARS = 500
 """Of what the summary of a cut that was asked for is to heed. Chosen: some sentences."""
+MAX_KEPT_NAMES = 16
+"""Chosen: a request has no more news than that."""
+_NAME = re.compile(r"[^\s,]{1,200}")
 THINKING: Addition = "thinking"
 """What the provider is told of a changed transcript."""
 OwnHeaders = CIMultiDict[str] | CIMultiDictProxy[str]
@@ -84,6 +93,7 @@ class Route:
     may_ask_million: whether the request's own words may ask for a window of a million tokens.
     compact_now: set if the client asks for a cut now: what the summary is to heed, may be empty.
     views: the view of the model for the last request on this route; none before. It is made again if its facts change.
+    keep: names of messages that the client wants kept, as in its header.
     """
 
     target: Target
@@ -100,6 +110,7 @@ class Route:
     may_ask_million: bool
     compact_now: str | None = None
     views: list[ModelView] = field(default_factory=list, repr=False, compare=False)
+    keep: tuple[str, ...] = ()
 
 
 def choose_route(
@@ -152,6 +163,7 @@ def _choose(config: Config, arrival: Arrival, headers: OwnHeaders, model: str, c
         asked=(arrival.tenant.id, upstream.base_url, model),
         may_ask_million=settings.context_window == "auto" and (_is_claude(model) or model.endswith("]")),
         compact_now=_read_compact(overrides.getall("x-trimtab-compact", ())),
+        keep=_read_keep(overrides.getall("x-trimtab-keep", ())),
     )
 
 
@@ -236,6 +248,18 @@ def _read_compact(wanted: Iterable[str]) -> str | None:
         message = f"x-trimtab-compact must be `now`, or `now` and up to {MAX_WORDS_CHARS} characters for the summary"
         raise UnknownCompactError(message)
     return words.strip()
+
+
+def _read_keep(wanted: Iterable[str]) -> tuple[str, ...]:
+    """The names in the header, each once; none without it. Raises UnknownKeepError."""
+    names = tuple(dict.fromkeys(name.strip() for value in wanted for name in value.split(",")))
+    if len(names) > MAX_KEPT_NAMES or not all(map(_NAME.fullmatch, names)):
+        message = (
+            f"x-trimtab-keep must be last, or up to {MAX_KEPT_NAMES} places in the list of messages (0 is the first, -1"
+            " the last) or ids of tool calls, with commas between them"
+        )
+        raise UnknownKeepError(message)
+    return names
 
 
 def _lower_mode(configured: str, wanted: str | None) -> str:

@@ -191,6 +191,12 @@ class UnknownCompactError(ProxyError, status=400, code="unknown_compact"):
     param = "x-trimtab-compact"
 
 
+class UnknownKeepError(ProxyError, status=400, code="unknown_keep"):
+    """The request names what is to be kept in a form that does not exist."""
+
+    param = "x-trimtab-keep"
+
+
 class UnknownModeError(ProxyError, status=400, code="unknown_mode"):
     """The request names a mode that does not exist."""
 

@@ -1,8 +1,8 @@
-"""The cuts that were made because an upstream's cache was cold: kept like summaries, and replayed by every replica.
+"""Marks on a session: cuts that were made because an upstream's cache was cold, and messages that a client wants kept.
 
-Law: a record's id and encryption are derived from the client's secret, and the first writer wins. A process that has
-served the previous request of a session knows all of its cold cuts, so it asks the store for nothing. A lost store
-costs one cache break.
+They are kept like summaries, and replayed by every replica. Law: a record's id and encryption are derived from the
+client's secret, and the first writer wins. A process that has served the previous request of a session knows all of its
+marks, so it asks the store for nothing. A lost store costs one cache break.
 """
 
 import time
@@ -38,8 +38,8 @@ class Session:
     model: str
     anchor: bytes
 
-    def name_cut(self, number: int) -> str:
-        return derive_record_id(self.secret, f"cold cut {number}", self.anchor.hex(), self.model)
+    def name_mark(self, what: str, number: int) -> str:
+        return derive_record_id(self.secret, f"{what} {number}", self.anchor.hex(), self.model)
 
     def name_time(self, prefix: bytes) -> str:
         return derive_record_id(self.secret, "forwarded", prefix.hex(), self.model)
@@ -53,25 +53,25 @@ class _Known:
     touched_at: float = 0.0
 
 
-class ColdCuts:
-    """The cold cuts of all sessions. `clock`: seconds since the epoch; processes that share a store share it.
+class Marks:
+    """The marks of one kind of all sessions. `clock`: seconds since the epoch; processes that share a store share it.
 
-    is_kept: the store survives this process. is_used: there may be cuts; without such a store only those that somebody
-    has asked for in this process.
+    what: names the kind in the ids of records.
+    is_kept: the store survives this process. is_used: there may be marks; without such a store only those that somebody
+    has asked for in this process. has_any: this process has known some.
     """
 
-    def __init__(self, store: SummaryStore, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: SummaryStore, clock: Callable[[], float], what: str) -> None:
         self.clock = clock
-        self._store = store
-        self.wishes = Wishes(store)
+        self._store, self._what = store, what
         self.is_kept = self.is_used = store.name != "memory"
+        self.has_any = False
         self._known: BytesLRU[tuple[str, str, bytes], _Known] = BytesLRU(
             MAX_BYTES, lambda _, known: HASH_BYTES * (len(known.cuts) + 2)
         )
         self._of_clients: BytesLRU[tuple[str, str], Mapping[bytes, ColdCut]] = BytesLRU(
             MAX_BYTES, lambda _, cuts: HASH_BYTES * len(cuts)
         )
-        self._forwarded: BytesLRU[tuple[str, str, bytes], float] = BytesLRU(MAX_BYTES, lambda *_: HASH_BYTES)
 
     def recall(self, tenant: str, model: str) -> Mapping[bytes, ColdCut]:
         """The cold cuts of a client that this process knows, by prefix: those of its newest sessions."""
@@ -90,7 +90,7 @@ class ColdCuts:
             known.touched_at = self.clock()
             await self._touch(session, known)
         while not is_followed and len(known.cuts) < MAX_CUTS:
-            record = await self._read(session, session.name_cut(len(known.cuts)))
+            record = await self._read(session, session.name_mark(self._what, len(known.cuts)))
             if not _note(record, known.cuts):
                 break
             known.touched_at = self.clock()
@@ -103,7 +103,7 @@ class ColdCuts:
         known = self._known.get((session.tenant, session.model, session.anchor)) or _Known()
         self.is_used = True
         while prefix not in known.cuts and len(known.cuts) < MAX_CUTS:
-            record_id = session.name_cut(len(known.cuts))
+            record_id = session.name_mark(self._what, len(known.cuts))
             record = await self._write(session, record_id, f"{prefix.hex()} {kind}")
             if not _note(record, known.cuts):
                 break
@@ -111,6 +111,44 @@ class ColdCuts:
         self._known[session.tenant, session.model, session.anchor] = known
         self._show(session, known.cuts)
         return known.cuts
+
+    async def _touch(self, session: Session, known: _Known) -> None:
+        """Read the records of a session, so that they stay; write those that were lost."""
+        for number, (prefix, kind) in enumerate(tuple(known.cuts.items())):
+            record_id = session.name_mark(self._what, number)
+            if await self._read(session, record_id) is None:
+                await self._write(session, record_id, f"{prefix.hex()} {kind}")
+
+    def _show(self, session: Session, cuts: Mapping[bytes, ColdCut]) -> None:
+        before = self.recall(session.tenant, session.model)
+        if cuts.keys() - before.keys():
+            newest = list({**before, **cuts}.items())[-MAX_CUTS * MAX_CUTS :]
+            self._of_clients[session.tenant, session.model] = dict(newest)
+            self.has_any = True
+
+    async def _read(self, session: Session, record_id: str) -> str | None:
+        sealed = await self._store.get(record_id)
+        opened = None if sealed is None else unseal(session.secret, record_id, sealed)
+        return None if opened is None else opened.text
+
+    async def _write(self, session: Session, record_id: str, text: str) -> str | None:
+        """Write a record unless there is one. Returns the one that is kept."""
+        sealed = await self._store.put(record_id, seal(session.secret, record_id, Summary(text, by_model=False)))
+        opened = None if sealed is None else unseal(session.secret, record_id, sealed)
+        return None if opened is None else opened.text
+
+
+class ColdCuts(Marks):
+    """The cold cuts of all sessions, and beside them when requests were forwarded.
+
+    kept: the messages that clients want kept: marks by the prefixes that these messages end. wishes: for cuts.
+    """
+
+    def __init__(self, store: SummaryStore, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(store, clock, "cold cut")
+        self.wishes = Wishes(store)
+        self.kept = Marks(store, clock, "kept")
+        self._forwarded: BytesLRU[tuple[str, str, bytes], float] = BytesLRU(MAX_BYTES, lambda *_: HASH_BYTES)
 
     def recall_time(self, session: Session, prefix: bytes) -> float | None:
         """When this process answered a request with this prefix; None if it has not, or has forgotten it."""
@@ -134,30 +172,6 @@ class ColdCuts:
         self._forwarded[session.tenant, session.model, prefix] = now
         if shares:
             await self._write(session, session.name_time(prefix), repr(now))
-
-    async def _touch(self, session: Session, known: _Known) -> None:
-        """Read the records of a session, so that they stay; write those that were lost."""
-        for number, (prefix, kind) in enumerate(tuple(known.cuts.items())):
-            record_id = session.name_cut(number)
-            if await self._read(session, record_id) is None:
-                await self._write(session, record_id, f"{prefix.hex()} {kind}")
-
-    def _show(self, session: Session, cuts: Mapping[bytes, ColdCut]) -> None:
-        before = self.recall(session.tenant, session.model)
-        if cuts.keys() - before.keys():
-            newest = list({**before, **cuts}.items())[-MAX_CUTS * MAX_CUTS :]
-            self._of_clients[session.tenant, session.model] = dict(newest)
-
-    async def _read(self, session: Session, record_id: str) -> str | None:
-        sealed = await self._store.get(record_id)
-        opened = None if sealed is None else unseal(session.secret, record_id, sealed)
-        return None if opened is None else opened.text
-
-    async def _write(self, session: Session, record_id: str, text: str) -> str | None:
-        """Write a record unless there is one. Returns the one that is kept."""
-        sealed = await self._store.put(record_id, seal(session.secret, record_id, Summary(text, by_model=False)))
-        opened = None if sealed is None else unseal(session.secret, record_id, sealed)
-        return None if opened is None else opened.text
 
 
 def _note(record: str | None, cuts: dict[bytes, ColdCut]) -> bool:

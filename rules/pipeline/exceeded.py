@@ -35,12 +35,20 @@ from trimtab.rules.treatment import Budget
 from trimtab.rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 from trimtab.rules.window.prune import drop_images
 from trimtab.rules.window.room import HEAD_STEPS, LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Cap, least_tokens
+from trimtab.rules.window.state import Window
 from trimtab.rules.window.sums import Sums
 
 TELLING = Telling(
     "message",
     "{what} did not fit the window even after everything else, and {was} shortened, {saved}; a marker says how much is"
     " missing{hidden}.",
+)
+
+
+KEEP = "keep"
+KEEP_TELLING = Telling(
+    "message",
+    "{what} that {was} to be kept did not fit: such messages get half of what a prompt may have, and the newest stay.",
 )
 
 
@@ -97,6 +105,17 @@ def shorten_newest(
         if shorter.tokens < conversation.messages[cap.at].tokens:
             new[cap.at] = shorter
     return replace_messages(conversation, new, "exceeded", f"{len(new)} messages that did not fit the window")
+
+
+def note_lost(fitted: Outcome, window: Window) -> Outcome:
+    """The outcome, with a decision about what the client wants kept and for which there was no room."""
+    messages, lost = fitted.conversation.messages, window.cut.lost if window.cut else 0
+    number = lost + sum(messages[cap.at].keep for cap in window.caps)
+    if not number:
+        return fitted
+    reason, tokens = f"{number} messages or steps that are to be kept did not fit", fitted.conversation.tokens
+    decision = Decision(KEEP, reason, tokens, tokens, number, 0)
+    return Outcome(fitted.conversation, (*fitted.decisions, decision), (*fitted.changed, ()))
 
 
 def _find_places(messages: Sequence[Message], caps: Iterable[Cap], policy: Policy) -> dict[int, Place]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from trimtab.rules.conversation import Conversation, CountTokens, Message, Outcome, Role, count_asked, count_leading
-from trimtab.rules.pipeline.exceeded import shorten_newest
+from trimtab.rules.pipeline.exceeded import note_lost, shorten_newest
 from trimtab.rules.pipeline.pins import fit_pins
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.pipeline.transcript_state import NO_COLD, Replayed, States, TranscriptState, name_state, take_state
@@ -132,6 +132,7 @@ def _decide(
         caps, recalled = fit_pins(caps, recalled, paired.conversation.messages) if recalled else (caps, recalled)
         whole = state.memory.drop(paired.conversation, window.memory_stop).conversation
         fitted = shorten_newest(limited.conversation, whole, caps, policy=policy, work=work)
+    fitted = note_lost(fitted, window) if window.caps or (window.cuts and window.cuts[-1].lost) else fitted
     messages, head = fitted.conversation.messages, replayed.head
     state.asked = request_again(messages, state.hashes, window, state.asked)
     return Plan(

@@ -158,7 +158,7 @@ class Plan:
         without, pruned = set(window.without_images), set(window.pruned)
         for index in range(cut.at if cut else 0, len(messages)):
             message = messages[index]
-            is_pruned = index in pruned and message.role is Role.TOOL and not message.loads
+            is_pruned = index in pruned and message.role is Role.TOOL and not (message.keep or message.loads)
             if index not in head:
                 saved_tokens = saving_tokens(message) if index in without else 0
                 tokens += min(message.tokens, PLACEHOLDER_TOKENS) if is_pruned else message.tokens - saved_tokens

@@ -101,7 +101,7 @@ class Memory:
 
 def strip_message(message: Message, tags: Sequence[str], work: Work) -> Message:
     """The message without its retrieved memory; the same one if it holds none. Raises LargeWorkError."""
-    if message.has_fixed_texts or not any(find_memory(text, tags) for text in message.texts):
+    if message.has_fixed_texts or message.keep or not any(find_memory(text, tags) for text in message.texts):
         return message
     return shorten_once(
         message, None, f"memory {' '.join(tags)}", work, partial(_work_out, message.texts, tags, work.count)
@@ -212,7 +212,11 @@ def _sum(messages: Sequence[Message]) -> int:
 
 def _truncate(leading: Sequence[Message], share: int, fixed_tokens: int, work: Work) -> tuple[Message, ...]:
     """The messages within the share, as far as they have texts that may be shortened. Raises LargeWorkError."""
-    free = [message for message in leading if message.texts and not (message.has_fixed_texts or message.keeps_before)]
+    free = [
+        message
+        for message in leading
+        if message.texts and not (message.has_fixed_texts or message.keeps_before or message.keep)
+    ]
     bound_tokens = fixed_tokens + _sum(leading) - _sum(free)
     if bound_tokens + _sum(free) <= share:
         return tuple(leading)

@@ -29,6 +29,7 @@ TELLINGS = {
     "truncate_system": shortening.SYSTEM_TELLING,
     TRUNCATE_USERS: shortening.USERS_TELLING,
     "exceeded": exceeded.TELLING,
+    exceeded.KEEP: exceeded.KEEP_TELLING,
     "prune": prune.TELLING,
     "dedupe": dedupe.TELLING,
     "images": prune.IMAGES_TELLING,
@@ -254,9 +255,13 @@ def _list_kept(plan: Plan, cut: Cut, removed: set[int]) -> Iterator[tuple[str, s
     if systems:
         yield f"{say_number(len(systems), 'system message')} from there", _list_elements(plan, systems)
     if cut.kept_steps:
-        steps = [at for step in cut.kept_steps for at in range(*step)]
-        number = say_number(len(cut.kept_steps), "repeated call")
-        yield f"{number} with their results", _list_elements(plan, steps)
+        messages, steps = plan.conversation.messages, [at for step in cut.kept_steps for at in range(*step)]
+        if wanted := [at for at in steps if messages[at].keep]:
+            yield f"{say_number(len(wanted), 'message')} that the client wants kept", _list_elements(plan, wanted)
+        calls = [step for step in cut.kept_steps if not any(messages[at].keep for at in range(*step))]
+        if calls:
+            places = [at for step in calls for at in range(*step)]
+            yield f"{say_number(len(calls), 'repeated call')} with their results", _list_elements(plan, places)
 
 
 def _tell_when(plan: Plan, cut: Cut) -> str:

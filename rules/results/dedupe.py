@@ -113,8 +113,10 @@ class View:
 
 
 def _is_kept(result: Compared, policy: Policy) -> bool:
-    """Whether a result is exempt, or its tool's results are not deduplicated. Pointers may still refer to it."""
+    """Whether a result stays: exempt, to be kept, or of a tool whose are not deduplicated. Pointers may refer to it."""
     message, call = result.message, result.call
+    if message.keep:
+        return True
     treatment = policy.find_treatment(call.name if call is not None else message.name or "")
     return not treatment.dedupe or Result(message, call, treatment).is_exempt
 

@@ -159,7 +159,8 @@ class Edits:
         self._edited[: self._leading] = messages[: self._leading]
         self._edited += new
         self.size_bytes += sum(map(weigh_message, new))
-        places = [place for place in find_results(messages, policy, start) if not place.treatment.is_exempt]
+        found = find_results(messages, policy, start)
+        places = [place for place in found if not (place.treatment.is_exempt or messages[place.at].keep)]
         for changes in self._changes:
             for place in changes.editor.wants(self._edited, places):
                 before = self._edited[place.at]

@@ -69,7 +69,7 @@ class LongMessages:
 def may_shorten(message: Message, policy: Policy) -> bool:
     """Whether a message after the leading ones may be over the policy's limit. A quick test, by its whole size."""
     limit = policy.max_message_tokens
-    if limit is None or message.tokens <= limit or message.has_fixed_texts:
+    if limit is None or message.tokens <= limit or message.has_fixed_texts or message.keep:
         return False
     if message.role is Role.SYSTEM:
         return policy.preserve_system is PreserveSystem.LEADING

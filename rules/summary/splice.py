@@ -235,13 +235,20 @@ def _join(base: Message, texts: Sequence[str], kept: Sequence[Message], count: C
 def _take_turns(
     speaker: Role, parts: Sequence[list[_Placed]], acknowledgement: Message, *, goes_on: bool, count: CountTokens
 ) -> list[list[_Placed]]:
-    """The kept steps, if there are any, and the tail, each with the line of the other side that it needs.
+    """The kept steps, if there are any, and the tail, each with the lines of the other side that it needs.
 
-    Calls and their results are no turn: after kept steps, a tail that begins with the user needs a line, too.
+    Results are the user's side: after kept calls, a tail that begins with the user needs a line, too.
     """
-    bridged = [_bridge(speaker, parts[0], acknowledgement, goes_on=goes_on, count=count)]
-    bridged += [_bridge(Role.USER, part, acknowledgement, goes_on=goes_on, count=count) for part in parts[1:]]
-    return bridged
+    if len(parts) == 1:
+        return [_bridge(speaker, parts[0], acknowledgement, goes_on=goes_on, count=count)]
+    kept, tail = parts
+    bridged: list[_Placed] = []
+    for placed in kept:
+        bridged += _bridge(speaker, [placed], acknowledgement, goes_on=goes_on, count=count)
+        said = placed[0].speaker
+        if said in {Role.USER, Role.TOOL, Role.ASSISTANT}:
+            speaker, goes_on = (Role.ASSISTANT if said is Role.ASSISTANT else Role.USER), True
+    return [bridged, _bridge(speaker, tail, acknowledgement, goes_on=goes_on, count=count)]
 
 
 def _part(

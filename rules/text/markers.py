@@ -16,6 +16,8 @@ TABLE = f"{START}table]"
 keys, once) and `rows` (the values of each object, in that order). Nothing is missing."""
 POINTER = f"{START}same as the tool result "
 """Begins a marker that stands for a repeated tool result; `mark_same` and `mark_near` write it."""
+KEEP = f"{START}keep]"
+"""Written by a client, on a line of its own in a message: trimtab is to keep this message. It stays in the text."""
 NO_RESULT = "aborted"
 """The result of a tool call for which the client sent none. The call may or may not have run: look before you repeat
 it. Source: the wording of Codex, which models know."""
@@ -68,6 +70,14 @@ CORRECTIONS_TITLE = "User corrections and requests, oldest first"
 """What the user corrected or ruled in the removed messages: the user's own sentences, perhaps shortened."""
 ECHOES_TITLE = "Lines from the removed messages about what follows"
 """Within a quotation: lines that share a rare word with the messages after the cut, and who wrote them."""
+
+
+def asks_to_keep(text: str, *, at_ends: bool) -> bool:
+    """Whether a text has the marker KEEP on a line of its own; with `at_ends`, as its first or last line."""
+    if KEEP not in text:
+        return False
+    lines = text.strip().splitlines()
+    return any(line.strip() == KEEP for line in (lines[:1] + lines[-1:] if at_ends else lines))
 
 
 def mark_coverage(users: int, assistants: int, *, has_unverified: bool) -> str:

@@ -384,7 +384,7 @@ class Cuts:
         tokens += (LOOP_TOKENS if unfit else 0) + sum([sums.between(*step) for step in loops])
         if sums.reminders.places and not keeps_least:
             tokens += self._fit_reminders(at)[1]
-        if sums.loaded.steps and loads:
+        if loads:
             tokens += sum(sums.between(*step) - sums.pruned(*step) for step in self._find_loaded(at, loops))
         return Cut(
             kind,
@@ -408,14 +408,19 @@ class Cuts:
         systems = sorted([*sums.fixed[: bisect_left(sums.fixed, at)], *sums.reminders.list(oldest, at)])
         opening = self.opening
         opening = -1 if keeps_least or opening >= at else opening
-        kept = tuple(sums.users[rank] for rank in ranks if sums.users[rank] != opening)
         loops = [] if keeps_least else self.divide_loops(at)[0]
         bare = self._find_loaded(at, loops) if cut.loads else []
+        steps = sorted((*loops, *bare))
+        stays = {start for start, _ in steps}.union(systems, (opening, sums.task), range(self._room.leading))
+        words = [sums.users[rank] for rank in ranks]
         return replace(
             cut,
-            kept=kept,
+            kept=tuple([word for word in words if word not in stays]),
+            tokens=cut.tokens
+            - sum(sums.between(word, word + 1) for word in words if word in stays and word != opening),
             kept_systems=tuple(systems),
-            kept_steps=tuple(sorted((*loops, *bare))),
+            kept_steps=tuple(steps),
+            lost=len(set(sums.loaded.list_marked(at)) - stays),
             bare_steps=tuple(bare),
             opening=opening,
             made_at=sums.number,
@@ -427,20 +432,21 @@ class Cuts:
         return reminders.fit(at, self.marks.low // 4) if reminders.places else (at, 0)
 
     def _find_loaded(self, at: int, loops: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The steps before `at` that loaded tools, as far as they may stay, without those that stay whole as `loops`.
+        """The steps before `at` that the client wants kept or that loaded tools, without those in `loops`.
 
-        They get a quarter of the size at which a cut must be made, and those of tools that were called up to half of
-        it, the newest calls first. Low water is no measure: without them, later calls are refused. Only the searches
-        stay, and the other results are pruned.
+        They get a quarter of the size at which a cut must be made; those that the client wants kept, and those of tools
+        that were called, up to half of it, the newest first. Low water is no measure: without them, later calls are
+        refused. Only what is kept, or the searches stay, and the other results are pruned.
         """
-        if not self._sums.loaded.steps:
-            return []
         sums, steps, spent = self._sums, list[tuple[int, int]](), 0
-        for start, is_called in sums.loaded.list():
+        if not (sums.loaded.steps or sums.loaded.marked):
+            return steps
+        for start, is_wanted in sums.loaded.list(at):
             stop = sums.find_stop(start)
             tokens = sums.between(start, stop) - sums.pruned(start, stop)
-            most = self.marks.due // (2 if is_called else 4)
-            if self._room.leading <= start and stop <= at and spent + tokens <= most:
+            most = self.marks.due // (2 if is_wanted else 4)
+            is_there = self._room.leading <= start and stop <= at and start not in {sums.task, self.opening}
+            if is_there and spent + tokens <= most:
                 steps.append((start, stop))
                 spent += tokens
         return [step for step in sorted(steps) if step not in loops]

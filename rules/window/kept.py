@@ -1,5 +1,7 @@
 """What stays verbatim of the part that a cut removes: searches that loaded tools, reminders, and results of loops.
 
+And what the client wants kept.
+
 Law: append-only; a function of the messages added so far. Each question costs at most O(log n) for each message that is
 kept.
 """
@@ -12,7 +14,8 @@ from itertools import chain, islice
 from trimtab.rules.conversation import Message
 
 MAX_NAMES = 64
-"""Number of tools whose steps are kept, those first that were called last. Chosen: bounds the work of each decision."""
+"""Number of tools whose steps are kept, those first that were called last, and of steps that the client wants kept, the
+newest. Chosen: bounds the work of each decision."""
 NAME_BYTES = 150
 """Memory of one name: an entry of a dictionary, and its text. An estimate for CPython, rounded up."""
 DIGEST_BYTES = 150
@@ -30,19 +33,24 @@ class Loaded:
     """The steps that loaded tools by a search, by the tools' names: the newest step of each.
 
     The model can call these tools only while the search is in the transcript.
+
+    marked: the steps with messages that the client wants kept, oldest first.
     """
 
-    __slots__ = ("_called", "steps")
+    __slots__ = ("_called", "marked", "steps")
 
     def __init__(self) -> None:
+        self.marked = array("q")
         self.steps: dict[str, int] = {}  # the newest step last
         self._called: dict[str, None] = {}  # those of them that were called since then, the newest call last
 
     @property
     def size_bytes(self) -> int:
-        return NAME_BYTES * (len(self.steps) + len(self._called))
+        return NAME_BYTES * (len(self.steps) + len(self._called)) + 8 * len(self.marked)
 
     def add(self, step: int, message: Message) -> None:
+        if message.keep and self.marked[-1:] != array("q", (step,)):
+            self.marked.append(step)
         for name in message.loads:
             self.steps.pop(name, None)
             self.steps[name] = step
@@ -51,11 +59,18 @@ class Loaded:
                 self._called.pop(call.name, None)
                 self._called[call.name] = None
 
-    def list(self) -> Iterator[tuple[int, bool]]:
-        """The steps, each once, and whether a tool of theirs was called: those first, and the newest first."""
+    def list_marked(self, at: int) -> "array[int]":
+        """The steps before `at` with messages that the client wants kept, oldest first."""
+        return self.marked[: bisect_left(self.marked, at)]
+
+    def list(self, at: int) -> Iterator[tuple[int, bool]]:
+        """The steps that the client wants kept before `at`, then those with tools that were called, then the others.
+
+        The newest of each come first, and each step once, with whether it is one of the first two kinds.
+        """
         others = (name for name in reversed(self.steps) if name not in self._called)
         names = islice(chain(reversed(self._called), others), MAX_NAMES)
-        found = dict[int, bool]()
+        found = dict.fromkeys(reversed(self.list_marked(at)[-MAX_NAMES:]), True)
         for name in names:
             found.setdefault(self.steps[name], name in self._called)
         return iter(found.items())

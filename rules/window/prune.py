@@ -2,8 +2,8 @@
 
 Laws: a placeholder is a function of its result, and of whether its call is repeated although it is too long to keep. It
 names the result's size as the client sent it, before tidying and truncation. A result that is not longer than its
-placeholder stays, and so does one that has loaded tools. A result that is written as text keeps its header if it is
-short.
+placeholder stays, and so does one that has loaded tools or is to be kept. A result that is written as text keeps its
+header if it is short.
 
 A marker is a function of its image alone and takes the image's place; nothing else of the message changes. The oldest
 images go first: they cost most and are read least. Those of the task statement, of the newest step and of the last user
@@ -36,7 +36,7 @@ IMAGES_TELLING = Telling(
 
 def saving_tokens(message: Message) -> int:
     """Tokens saved if markers replace the images of a message."""
-    if not message.media or message.role not in _SPEAKERS:
+    if not message.media or message.keep or message.role not in _SPEAKERS:
         return 0
     return sum(part.saving_tokens for part in message.media)
 
@@ -122,8 +122,8 @@ def prune_tool_results(
 
 
 def is_prunable(message: Message) -> bool:
-    """Whether this is a tool result that is longer than its placeholder, and no tool was loaded by it."""
-    return message.role is Role.TOOL and message.tokens > PLACEHOLDER_TOKENS and not message.loads
+    """Whether this is a tool result that is longer than its placeholder, and nothing says that it must stay."""
+    return message.role is Role.TOOL and message.tokens > PLACEHOLDER_TOKENS and not (message.keep or message.loads)
 
 
 def _prune(message: Message, count: CountTokens, *, is_again: bool) -> Message:

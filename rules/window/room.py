@@ -36,6 +36,7 @@ class _Part(NamedTuple):
     least_tokens: int
     bare_tokens: int
     is_result: bool
+    is_kept: bool
 
 
 def least_tokens(message: Message) -> int:
@@ -72,7 +73,7 @@ class OpenStep:
         if is_result or (message.role is Role.USER and not is_task):
             least = least_tokens(message)
             bare = bare_tokens(message) if message.media else least
-            part = _Part(self._seen, message.tokens, least, bare, is_result)
+            part = _Part(self._seen, message.tokens, least, bare, is_result, message.keep)
             self._parts.append(part)
             self._spares.append(self._spares[-1] + part.tokens - least)
             self._savings.append(self._savings[-1] + least - bare)
@@ -110,13 +111,14 @@ class OpenStep:
         """Caps for the messages from `start` on, oldest first, that together remove `excess` tokens.
 
         None if these messages cannot lose that many. Results are shortened first, the largest most; user messages only
-        if that is not enough. With `of_images`, images are removed as well, oldest first.
+        if that is not enough, and last what the client wants kept. With `of_images`, images are removed as well, oldest
+        first.
         """
         everything = [part for part in self._parts if part.at >= start]
         if of_images:
             return _drop_images(everything, excess)
-        results = [part for part in everything if part.is_result]
-        for parts in (results, everything):
+        free = [part for part in everything if not part.is_kept]
+        for parts in ([part for part in free if part.is_result], free, everything):
             if sum(part.tokens - part.least_tokens for part in parts) >= excess:
                 return _level(parts, excess)
         return None

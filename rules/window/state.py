@@ -48,9 +48,10 @@ class Cut(msgspec.Struct, frozen=True):
     opening: index of the client's own summary of an earlier session, if it stays; -1 if not.
     kept_systems: indexes of the system messages that stay: the newest of equal ones, as far as they fit.
     kept_steps: the steps [start, stop) that stay, oldest first: calls that were repeated because their results were
-        removed each time, and searches that loaded tools.
-    bare_steps: those of them of which only the search stays: the other results are pruned.
-    loads: whether these searches stay.
+        removed each time, searches that loaded tools, and messages that the client wants kept.
+    bare_steps: those of them of which only the search, or what the client wants kept, stays: other results are pruned.
+    loads: whether these stay.
+    lost: number of messages that the client wants kept and for which there was no room.
     unfit: the newest step that was repeated for the same reason and does not fit; the summary says so; -1 for none.
     tokens: the cost of everything that then lies between the head and message `at`.
     prune_stop, images, memory_stop, users_stop: what was pruned, removed, dropped and short before this cut was made;
@@ -79,6 +80,7 @@ class Cut(msgspec.Struct, frozen=True):
     unfit: int = -1
     loads: bool = True
     bare_steps: tuple[tuple[int, int], ...] = ()
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)

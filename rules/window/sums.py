@@ -246,9 +246,9 @@ class Sums:
             self.users.append(index)
             self._user_sums.append(self._user_sums[-1] + message.tokens - saving)
         self._full.append(self._full[-1] + tokens)
-        bare = tokens - saving if stays or message.loads else min(tokens, PLACEHOLDER_TOKENS)
+        bare = tokens - saving if stays or message.keep or message.loads else min(tokens, PLACEHOLDER_TOKENS)
         self._pruned.append(self._pruned[-1] + bare)
-        if message.loads or message.tool_calls:
+        if message.keep or message.loads or message.tool_calls:
             self.loaded.add(self.find_start(index), message)
         kept_tokens = self._keep_system(message, index) if role is Role.SYSTEM and index >= self._leading else 0
         self._systems.append(self._systems[-1] + kept_tokens)

@@ -31,6 +31,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from trimtab.proxy.wire.transcript.beginnings import Beginning, Decoded
 from trimtab.rules.conversation import WRITTEN_ROLES, Message, Origin, Role, whole_elements
+from trimtab.rules.text.markers import KEEP, asks_to_keep
 
 OBJECT_BYTES = 150
 """Memory of a message, a text, a part or a call, in bytes, in addition to its characters. An estimate."""
@@ -99,7 +100,10 @@ class KnownView:
         for raw, known in zip(raws, found, strict=True):
             messages = new.get(raw) if known is None else known
             if messages is None:
-                messages = new[raw] = self._elements[number, raw] = decode(raw)
+                messages = decode(raw)
+                if _KEEP in raw:
+                    messages = tuple(map(_heed_keep, messages))
+                new[raw] = self._elements[number, raw] = messages
             decoded.append(messages)
         return decoded
 
@@ -118,6 +122,16 @@ class KnownView:
         if known is None or known[0] is not first:
             known = self._first = first, count_first(first)
         return known[1]
+
+
+_KEEP = KEEP.encode()
+
+
+def _heed_keep(message: Message) -> Message:
+    """The message, with whether it asks to be kept. Of what tools and the model say, only the ends can ask that."""
+    at_ends = message.role in {Role.TOOL, Role.ASSISTANT}
+    keep = any(asks_to_keep(text, at_ends=at_ends) for text in message.texts)
+    return message if keep is message.keep else replace(message, keep=keep)
 
 
 class Known:

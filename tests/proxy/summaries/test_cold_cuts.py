@@ -95,7 +95,7 @@ async def test_the_time_of_an_answer_is_known_to_other_processes_if_it_is_shared
 async def test_a_record_that_says_nothing_is_ignored(text: str) -> None:
     """It is neither a cut nor a time."""
     cuts = ColdCuts(CountedStore())
-    await cuts._write(SESSION, SESSION.name_cut(0), text)
+    await cuts._write(SESSION, SESSION.name_mark("cold cut", 0), text)
     await cuts._write(SESSION, SESSION.name_time(FIRST), text)
     assert await cuts.read(SESSION, is_followed=False) == {}
     assert await cuts.find_time(SESSION, FIRST) is None

@@ -31,9 +31,9 @@ def test_steps_whose_tools_were_called_come_first() -> None:
         [*_search(0, "a", "b")[1:], *_search(1, "c")[1:], assistant(None, call("1", "a")), *_search(2, "c")[1:]]
     ):
         loaded.add(step, message)
-    assert list(loaded.list()) == [(0, True), (3, False)]
+    assert list(loaded.list(9)) == [(0, True), (3, False)]
     loaded.add(4, assistant(None, call("2", "c"), call("3", "unknown")))
-    assert list(loaded.list()) == [(3, True), (0, True)]
+    assert list(loaded.list(9)) == [(3, True), (0, True)]
 
 
 def test_a_cut_keeps_the_search_that_loaded_tools() -> None:

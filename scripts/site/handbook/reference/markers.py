@@ -119,6 +119,10 @@ SECTIONS: dict[str, dict[str, str]] = {
         "ECHOES_TITLE": "The heading, within a quotation, of lines that share a rare word with the messages after the"
         " cut. Each line says who wrote it.",
     },
+    "From clients": {
+        "KEEP": "The only marker that clients write: on a line of its own in a message, it asks trimtab to keep the"
+        " message. [More](../guides/compact-now.md#what-must-stay)",
+    },
 }
 """The explanation of each text, by section and by the name in rules/text/markers.py."""
 SAMPLES: dict[str, tuple[Any, ...]] = {
@@ -151,7 +155,17 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "what": ("lines 40-159",),
 }
 """Values by the name of the parameter, or by function and parameter. A variadic parameter may have several."""
-NO_TEXT = {"ASK_PART", "MEMBER", "POINTER", "READ_LINES", "READ_PART", "START", "strip_markers", "tells_omission"}
+NO_TEXT = {
+    "ASK_PART",
+    "asks_to_keep",
+    "MEMBER",
+    "POINTER",
+    "READ_LINES",
+    "READ_PART",
+    "START",
+    "strip_markers",
+    "tells_omission",
+}
 """Names of the module that are only parts of texts, or that recognise texts."""
 
 
