@@ -3,7 +3,8 @@
 Each client runs in a separate process, through a relay that keeps what it sends.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,35 @@ async def test_overflow_is_not_seen(drive, client_program, dialect, upstream, st
     for (kind, model), answer in zip(models.items(), answers, strict=True):
         check_session(dialect, answer, tap.bodies_for(kind), model)
         assert 1 <= len([item for item in model.refused if not item.asks_for_summary]) <= 3
+
+
+RECALL = Call("trimtab_recall", {"query": "part 3", "range": [1, 40]})
+
+
+def ask_beside(turns: Sequence[Turn]) -> Iterator[Turn]:
+    """The turns of a model that also asks for what was cut: before some turns, and beside the calls of others."""
+    for number, turn in enumerate(turns):
+        if turn.calls and number % 3 == 0:
+            yield Turn("I look it up. ", (RECALL,), thought="I have forgotten something.")
+        yield replace(turn, calls=(*turn.calls, RECALL)) if turn.calls and number % 3 == 1 else turn
+
+
+@EACH_OF_ONE_FORM
+async def test_recall_is_not_seen(drive, upstream, start_tapped, log):
+    """The model's calls of the tool are answered; the client gets the same calls and the same last text."""
+    models, turns = play(upstream), (*TURNS[:9], TURNS[-1])
+    for model in models.values():
+        model.turns = tuple(ask_beside(turns))
+    tap = await start_tapped(*SMALL, "defaults.recall=tool")
+    answers = await drive(tap.url, *(f"{kind}={kind}" for kind in models))
+    for (kind, model), answer in zip(models.items(), answers, strict=True):
+        assert (answer["error"], answer.get("text")) == (None, TURNS[-1].text)
+        assert answer["parts"] == list(range(27))
+        assert model.invalid == []
+        assert len(tap.bodies_for(kind)) == len(turns)
+        assert any(b"trimtab_recall(" in sent.body and b"Message " in sent.body for sent in model.accepted)
+        assert all(b"I look it up" in body for body in tap.bodies_for(kind)[2:])
+    assert not [line for line in log.lines if line["event"] == "fail_open"]
 
 
 @HOLDING
