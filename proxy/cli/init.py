@@ -7,7 +7,7 @@ the name of a variable with one. The file holds what was chosen, and the most us
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,16 @@ import click
 import orjson
 import uvloop
 
-from trimtab.proxy.catalogue.providers import is_local
+from trimtab.proxy.catalogue.prices import PriceList, PriceSource, find_listed
+from trimtab.proxy.catalogue.providers import find_host, is_local, load_catalogue
+from trimtab.proxy.catalogue.windows import find_window
+from trimtab.proxy.cli.doctor.checks import Answer, Finding, ask_upstream
 from trimtab.proxy.cli.options import give_up, list_exports, wrong_use
-from trimtab.proxy.cli.probe import FoundModel, Probe, probe
+from trimtab.proxy.cli.tables import mask
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.network.urls import OPENAI_HOST
-from trimtab.proxy.config.schema import Config
+from trimtab.proxy.config.schema import Config, UpstreamConfig
+from trimtab.proxy.http.client import UpstreamClient
 
 DEFAULT_URL = f"https://{OPENAI_HOST}/v1"
 DEFAULT_FILE = Path("trimtab.yaml")
@@ -31,6 +35,8 @@ KEY_VARIABLES = {"anthropic": "ANTHROPIC_API_KEY", "azure": "AZURE_OPENAI_API_KE
 MAX_UNKNOWN = 5
 """How many models without a known window are written. Chosen: an example for the others."""
 DEFAULT_ECONOMY = "balanced"
+MAX_SHOWN = 12
+"""How many models are shown at most. Chosen: they fit on a screen with the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,82 @@ class Choices:
     own_key: str = ""
     economy: str = DEFAULT_ECONOMY
     mode: str = "enforce"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """A model that the upstream lists. `window_from`: upstream or catalogue; empty if `window_tokens` is None."""
+
+    name: str
+    window_tokens: int | None
+    window_from: str
+    prices: PriceList
+
+    def describe(self) -> str:
+        """Its window and prices, in words."""
+        window = "window not known"
+        if self.window_tokens is not None:
+            window = f"window {self.window_tokens:,} (from the {self.window_from})"
+        if self.prices.source == PriceSource.LOCAL:
+            return f"{window}; tokens cost time only"
+        if not self.prices.is_in_dollars:
+            return f"{window}; prices not known"
+        tier = self.prices.at(0)
+        return f"{window}; ${tier.input:g} in, ${tier.cached_input:g} cached, ${tier.output:g} out per million"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What was found.
+
+    models: all that it lists, those with a known window first. is_catalogued: whether the catalogue knows the provider.
+    """
+
+    finding: Finding
+    models: tuple[FoundModel, ...]
+    is_catalogued: bool = False
+
+    @property
+    def unknown(self) -> tuple[FoundModel, ...]:
+        return () if self.is_catalogued else tuple(model for model in self.models if model.window_tokens is None)
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether it answered at all, even if it refused the key."""
+        return bool(self.models) or self.finding.level != "error" or "the key" in self.finding.found
+
+    def describe(self) -> Iterator[str]:
+        """What was found, line by line. Names that a server invents hold no control characters here."""
+        found, advice = self.finding.found, self.finding.advice
+        yield f"{self.finding.subject}: {found}"
+        if advice and self.finding.level != "ok":
+            yield f"  what to do: {advice}"
+        for model in self.models[:MAX_SHOWN]:
+            yield f"  {mask(model.name)}: {model.describe()}"
+        if self.models[MAX_SHOWN:]:
+            yield f"  and {len(self.models) - MAX_SHOWN} more"
+
+
+async def probe(upstream: UpstreamConfig, key: str | None) -> Probe:
+    """Ask the upstream what `trimtab doctor` asks it, with this key if there is one."""
+    client = UpstreamClient()
+    try:
+        answer = await ask_upstream(client, upstream, key)
+    finally:
+        await client.close()
+    load_catalogue((upstream.base_url,))
+    names = dict.fromkeys((*answer.names, *answer.windows.by_model))
+    found = (_find_model(upstream.base_url, name, answer) for name in names)
+    models = tuple(sorted(found, key=lambda model: model.window_tokens is None))
+    is_catalogued = not is_local(upstream.base_url) and find_host(upstream.base_url) is not None
+    return Probe(answer.finding, models, is_catalogued)
+
+
+def _find_model(base_url: str, name: str, answer: Answer) -> FoundModel:
+    told = answer.windows.find(name)
+    window = told or find_window(base_url, name)
+    window_from = "upstream" if told else "catalogue" if window else ""
+    return FoundModel(name, window, window_from, find_listed(base_url, name))
 
 
 @click.command()

@@ -130,16 +130,10 @@ def read_models(body: bytes) -> Windows:
     return _read_list(body, (*_SERVED, _TRAINED))
 
 
-def read_list(body: bytes) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Read the names in a list of models, also of those without a window, and whom it names as their owners.
-
-    Local servers name themselves as owners.
-    """
-    entries = find_entries(try_decode(body))
-    names = (find_name(entry) for entry in entries)
-    owners = (entry.get("owned_by") for entry in entries)
-    told = tuple(name for name in names if name is not None)
-    return told, frozenset(owner for owner in owners if isinstance(owner, str))
+def read_list(body: bytes) -> tuple[str, ...]:
+    """Read the names in a list of models, also of those without a window."""
+    names = map(find_name, find_entries(try_decode(body)))
+    return tuple(name for name in names if name is not None)
 
 
 def read_props(body: bytes) -> Windows:

@@ -55,8 +55,6 @@ def newest_steps(messages: Sequence[Message]) -> Iterator[Step]:
 
 def _pair(message: Message, results: Sequence[Message]) -> tuple[Answered, ...]:
     """The message's calls with their results; `results` has the newest first."""
-    if not message.tool_calls:
-        return ()
     if len(message.tool_calls) == len(results) == 1 and results[0].answers == message.tool_calls[0].id:
         return (Answered(message.tool_calls[0], results[0]),)
     calls = OpenCalls()
@@ -185,7 +183,7 @@ def find_deeds(call: ToolCall) -> dict[str, Deed]:
 
 
 def _shell_deed(segment: str, path: str) -> Deed:
-    words = segment.split(None, 2)
+    words = segment.split()
     before = segment[: segment.find(path)].rstrip()
     if before.endswith(">") and not before.endswith("2>"):
         return Deed.WRITTEN
@@ -199,10 +197,5 @@ def only_reads(call: ToolCall) -> bool:
     command = find_command(call)
     if command is None:
         return set(find_deeds(call).values()) == {Deed.READ}
-    segments = [words for segment in split_command(command) if (words := segment.split(None, 2))]
+    segments = [words for segment in split_command(command) if (words := segment.split())]
     return all(words[0] in _READERS and words[1:2] != ["-i"] for words in segments)
-
-
-def is_command(call: ToolCall) -> bool:
-    """Whether a call runs a command line."""
-    return find_command(call) is not None

@@ -98,11 +98,10 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an upstream answered when it was asked for its models. `owners`: whom the list names as their owners."""
+    """What an upstream answered when it was asked for its models."""
 
     finding: Finding
     names: tuple[str, ...] = ()
-    owners: frozenset[str] = frozenset()
     windows: Windows = field(default_factory=lambda: Windows({}, None))
 
 
@@ -147,9 +146,9 @@ async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, head
         return Answer(Finding(subject, "error", found, advice.replace("upstream.", f"{path}.") or where))
     except (aiohttp.ClientError, OSError):
         return Answer(Finding(subject, "error", "broke off its answer", where))
-    names, owners = await asyncio.to_thread(read_list, body) if answer.status == 200 else ((), frozenset())
+    names = await asyncio.to_thread(read_list, body) if answer.status == 200 else ()
     finding = _judge(upstream, answer.status, len(names), path, shows_key=bool(headers) or upstream.shown == "key")
-    return Answer(finding, names, owners, await discover(client, upstream, headers))
+    return Answer(finding, names, await discover(client, upstream, headers))
 
 
 def _judge(upstream: UpstreamConfig, status: int, listed: int, path: str, *, shows_key: bool) -> Finding:

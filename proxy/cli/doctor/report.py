@@ -16,7 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from trimtab.proxy.catalogue.prices import PriceList, PriceSource, PriceTier, describe_catalogue
-from trimtab.proxy.catalogue.providers import is_local
 from trimtab.proxy.cli.doctor.checks import (
     MAIN_UPSTREAM,
     Answer,
@@ -36,7 +35,7 @@ from trimtab.proxy.cli.options import config_option, prints_table, set_option, t
 from trimtab.proxy.cli.tables import mask, print_fitting
 from trimtab.proxy.compaction.pool import HEURISTIC, Compactors
 from trimtab.proxy.config.load import load_file
-from trimtab.proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW, PolicyConfig
+from trimtab.proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.http.tenancy import Tenancy, Tenant
@@ -186,7 +185,7 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
         await client.close()
     system = (check_workers(config), check_open_files(config))
     findings = [*(answer.finding for answer in answers), listening, stored, *system, counting]
-    findings += [check_prices(config, ((one.model, one.prices) for one in described))]
+    findings += [check_prices((one.model, one.prices) for one in described)]
     findings += [*find_bare_credentials(config), *find_readable_keys(config), *find_unknown_names()]
     findings += [*_judge_windows(described), *_judge_slots(config, answers), *fallen, *heard.findings]
     return Report(tuple(findings), tuple(described), unlisted)
@@ -307,28 +306,14 @@ def list_rows(model: str, prices: ModelPrices) -> list[tuple[str, ...]]:
     ]
 
 
-def check_prices(config: Config, models: Iterable[tuple[str, ModelPrices | None]]) -> Finding:
-    """What each part of the configuration says about prices, and the models for which they are not known."""
-    parts = {"the main upstream": PolicyConfig(), "defaults": config.defaults}
-    parts |= {entry.match: config.over_defaults(entry) for entry in config.models}
-    parts |= {f"profile {name}": config.over_defaults(profile) for name, profile in config.profiles.items()}
-    told = {name: _find_source(config, policy) for name, policy in parts.items()}
-    usual = told.pop("the main upstream")
-    found = "; ".join(
-        [f"the main upstream: {usual}", *(f"{name}: {how}" for name, how in told.items() if how != usual)]
-    )
+def check_prices(models: Iterable[tuple[str, ModelPrices | None]]) -> Finding:
+    """The catalogue, and the models whose prices nobody knows."""
+    found = f"from {describe_catalogue()}"
     unknown = [model for model, prices in models if prices is not None and prices.source == PriceSource.DEFAULT]
     if not unknown:
         return Finding("prices", "ok", found)
     found += f"; unknown for {_list_models(unknown)}"
     return Finding("prices", "warning", found, "the usual ratios are assumed; set prices for these models")
-
-
-def _find_source(config: Config, policy: PolicyConfig) -> str:
-    upstream = config.upstream_for(policy.upstream)
-    if config.prices_for(policy, upstream) != "auto":
-        return "configured"
-    return "by time, as of a local server" if is_local(upstream.base_url) else f"from {describe_catalogue()}"
 
 
 @click.command()

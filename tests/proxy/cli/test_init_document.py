@@ -5,8 +5,7 @@ import re
 import pytest
 
 from trimtab.proxy.catalogue.prices import LOCAL
-from trimtab.proxy.cli.init import Choices, write_document
-from trimtab.proxy.cli.probe import FoundModel
+from trimtab.proxy.cli.init import Choices, FoundModel, write_document
 from trimtab.proxy.config.load import load_config
 
 ENVIRONMENT = {"OPENAI_API_KEY": "k", "ALICE_KEY": "a", "ADMIN_TOKEN": "t", "MY_KEY": "PLANTED"}

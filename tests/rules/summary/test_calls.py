@@ -36,6 +36,12 @@ def test_calls_with_one_id_get_their_results_in_order() -> None:
     assert [each.result and each.result.text for each in only.calls] == ["of a", "of b"]
 
 
+def test_a_result_of_another_call_is_of_none() -> None:
+    """Even if there is only one of each."""
+    (only,) = newest_steps([assistant(None, call("1")), result("2", "of another")])
+    assert only.calls[0].result is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "members"),
     [
@@ -107,7 +113,9 @@ def test_a_url_is_not_a_file() -> None:
         ('{"command": ["bash", "-lc", "cd a && make"]}', "cd a && make"),
         ('{"command": ["/bin/sh.exe", "-c", "make"]}', "make"),
         ('{"command": ["git", "commit", "-m", "two words"]}', "git commit -m two words"),
+        ('{"command": ["cat", "a b"]}', "cat a b"),
         ('{"command": ["cd a", "make"]}', "cd a\nmake"),
+        ('{"command": "' + "x" * (ARGUMENTS_CHARS - 15) + '"}', "x" * (ARGUMENTS_CHARS - 15)),
         ('{"commands": ["make", "make test"]}', "make\nmake test"),
         ('{"commands": ["make", "test"]}', "make test"),
     ],

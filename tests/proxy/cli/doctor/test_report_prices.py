@@ -7,40 +7,23 @@ from rich.console import Console
 
 from trimtab.proxy.catalogue.prices import DEFAULT, LOCAL, describe_catalogue, find_listed
 from trimtab.proxy.cli.doctor.report import ModelPrices, check_prices, list_rows, make_table
-from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.schema import Config
 
 OPENAI = "https://api.openai.com/v1"
 TIERED = ModelPrices.of(find_listed("https://api.anthropic.com/v1", "claude-sonnet-4-5"))
 
 
-def _load(text: str) -> Config:
-    return load_config(text, environment={})
-
-
-def test_it_says_where_prices_come_from() -> None:
-    """Each part of the configuration is named if it differs from the main upstream. The catalogue has a date."""
-    catalogue = f"from {describe_catalogue()}"
-    assert re.fullmatch(r"from genai-prices [\d.]+ of \d{4}-\d\d-\d\d or later", catalogue)
-    assert check_prices(_load(""), ()).found == f"the main upstream: {catalogue}"
-    text = (
-        "{upstreams: {own: {base_url: 'http://10.0.0.1/v1'}},"
-        " models: [{match: 'a*', prices: {output: 9}}, {match: b, mode: off}, {match: c, upstream: own}],"
-        " profiles: {p: {prices: {input: 2}}}}"
-    )
-    found = check_prices(_load(text), ())
-    assert found.level == "ok"
-    assert found.found == (
-        f"the main upstream: {catalogue}; a*: configured; c: by time, as of a local server; profile p: configured"
-    )
+def test_the_catalogue_is_named_with_its_date() -> None:
+    found = check_prices([("c", TIERED)])
+    assert (found.level, found.found) == ("ok", f"from {describe_catalogue()}")
+    assert re.fullmatch(r"from genai-prices [\d.]+ of \d{4}-\d\d-\d\d or later", found.found)
 
 
 def test_models_without_known_prices_are_named() -> None:
     """The usual ratios are assumed for them."""
     models = [("a", ModelPrices.of(DEFAULT)), ("b", ModelPrices.of(LOCAL)), ("c", TIERED), ("d", None)]
-    found = check_prices(_load(""), models)
+    found = check_prices(models)
     assert (found.level, found.found.rpartition("; ")[2]) == ("warning", "unknown for a")
-    many = check_prices(_load(""), [(f"m{number}", models[0][1]) for number in range(6)])
+    many = check_prices([(f"m{number}", models[0][1]) for number in range(6)])
     assert many.found.endswith("m4 and others")
 
 

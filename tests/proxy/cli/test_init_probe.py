@@ -6,18 +6,17 @@ from upstreams.recording import FakeUpstream
 
 from trimtab.proxy.catalogue.prices import DEFAULT, LOCAL, find_listed
 from trimtab.proxy.cli.doctor.checks import Finding
-from trimtab.proxy.cli.probe import FoundModel, Probe, name_server, probe
+from trimtab.proxy.cli.init import FoundModel, Probe, probe
 from trimtab.proxy.config.schema import UpstreamConfig
 
 
-async def test_models_windows_and_the_kind_of_server_are_found(upstream: FakeUpstream) -> None:
+async def test_models_and_windows_are_found(upstream: FakeUpstream) -> None:
     """The key goes to the upstream, and nowhere else."""
-    entries = [{"id": "odd\x1bname"}, {"id": "qwen3", "owned_by": "vllm", "max_model_len": 32768}]
+    entries = [{"id": "odd\x1bname"}, {"id": "qwen3", "max_model_len": 32768}]
     upstream.models = orjson.dumps({"data": entries})
     found = await probe(UpstreamConfig(base_url=upstream.url), "sk-PLANTED")
 
     assert found.is_reachable
-    assert found.server == f"vLLM at {upstream.url}"
     assert [(model.name, model.window_tokens) for model in found.models] == [("qwen3", 32768), ("odd\x1bname", None)]
     assert [model.name for model in found.unknown] == ["odd\x1bname"]
     lines = list(found.describe())
@@ -45,22 +44,7 @@ async def test_a_server_that_does_not_run_is_not_reachable() -> None:
 )
 def test_a_server_that_wants_another_key_is_reachable(level, words: str, *, is_reachable: bool) -> None:
     """Only its list of models is missing."""
-    assert Probe(Finding("upstream", level, words), "s", ()).is_reachable is is_reachable
-
-
-@pytest.mark.parametrize(
-    ("url", "owners", "name"),
-    [
-        ("https://api.openai.com/v1", (), "OpenAI"),
-        ("https://ours.openai.azure.com/openai/v1", (), "Azure OpenAI"),
-        ("http://localhost:8080/v1", ("llamacpp",), "llama.cpp at http://localhost:8080/v1"),
-        ("http://localhost:8080/v1", ("me",), "A server at http://localhost:8080/v1"),
-        ("https://gate.example.com/v1", ("vllm",), "https://gate.example.com/v1"),
-    ],
-)
-def test_servers_are_named(url: str, owners: tuple[str, ...], name: str) -> None:
-    """A public host is known by its name; a local one by what its list says."""
-    assert name_server(UpstreamConfig(base_url=url), frozenset(owners)) == name
+    assert Probe(Finding("upstream", level, words), ()).is_reachable is is_reachable
 
 
 def test_prices_are_told_in_dollars_or_not_at_all() -> None:
@@ -74,6 +58,6 @@ def test_prices_are_told_in_dollars_or_not_at_all() -> None:
 def test_a_long_list_is_cut_and_a_catalogues_gaps_are_no_questions() -> None:
     """Embedding models of a provider have no window that matters."""
     models = tuple(FoundModel(f"m{number}", None, "", DEFAULT) for number in range(20))
-    found = Probe(Finding("upstream", "ok", "answers"), "s", models, is_catalogued=True)
+    found = Probe(Finding("upstream", "ok", "answers"), models, is_catalogued=True)
     assert list(found.describe())[-1] == "  and 8 more"
     assert found.unknown == ()
