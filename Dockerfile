@@ -1,13 +1,24 @@
-# Build the wheels where a compiler and the network are at hand; run from a slim image with neither.
-FROM python:3.13-slim AS build
+# Build where a compiler and the network are at hand; run from a slim image with neither. The base is pinned by its tag:
+# for bytes that never change, build with --build-arg BASE=python:3.13-slim-trixie@sha256:..., the digest that you trust.
+ARG BASE=python:3.13-slim-trixie
+FROM ${BASE} AS build
 WORKDIR /source
+COPY deploy/requirements.lock ./
+RUN python -m venv /opt/trimtab && /opt/trimtab/bin/pip install --no-cache-dir --require-hashes -r requirements.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 COPY proxy proxy
 COPY rules rules
-RUN python -m venv /opt/trimtab && /opt/trimtab/bin/pip install --no-cache-dir '.[otel,redis]'
+RUN /opt/trimtab/bin/pip install --no-cache-dir --no-deps .
 
-FROM python:3.13-slim
+FROM ${BASE}
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="trimtab" \
+  org.opencontainers.image.description="A proxy that keeps long LLM sessions inside the context window" \
+  org.opencontainers.image.licenses="MIT" \
+  org.opencontainers.image.version="${VERSION}" \
+  org.opencontainers.image.revision="${REVISION}"
 RUN groupadd --system --gid 10001 trimtab && useradd --system --create-home --uid 10001 --gid 10001 trimtab
 COPY --from=build /opt/trimtab /opt/trimtab
 ENV PATH=/opt/trimtab/bin:$PATH PYTHONUNBUFFERED=1
@@ -21,7 +32,7 @@ USER 10001:10001
 RUN mkdir -p -m 0700 /home/trimtab/.local/share/trimtab
 VOLUME /home/trimtab/.local/share/trimtab
 EXPOSE 8790
-# The same as `trimtab healthcheck`, started faster: it asks where TRIMTAB_LISTEN, or `listen` of TRIMTAB_CONFIG, says.
-HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["python", "-m", "trimtab.proxy.cli.healthcheck"]
+# The same as `trimtab healthcheck`, without a start of Python: bash itself asks the port in TRIMTAB_LISTEN.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["bash", "-c", "[ -n \"$TRIMTAB_LISTEN\" ] || exec python -m trimtab.proxy.cli.healthcheck; exec 3<>/dev/tcp/127.0.0.1/${TRIMTAB_LISTEN##*:} && printf 'GET /trimtab/ready HTTP/1.0\\r\\nHost: localhost\\r\\n\\r\\n' >&3 && read -r _ status _ <&3 && [ \"$status\" = 200 ] && echo ready"]
 ENTRYPOINT ["trimtab"]
 CMD ["serve"]

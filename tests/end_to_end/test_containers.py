@@ -4,7 +4,6 @@ import asyncio
 import re
 import shlex
 import signal
-import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
@@ -49,9 +48,10 @@ def image_environment() -> dict[str, str]:
 
 
 def health_command() -> list[str]:
-    """The image's health check, run by this Python."""
-    program, *arguments = orjson.loads(find("HEALTHCHECK").partition("CMD ")[2])
-    return [sys.executable, *arguments] if program == "python" else [sys.executable, "-m", "trimtab", *arguments]
+    """The image's health check. Its shell starts no Python."""
+    command: list[str] = orjson.loads(find("HEALTHCHECK").partition("CMD ")[2])
+    assert command[0] == "bash"
+    return command
 
 
 async def run(command: list[str], **environment: str) -> tuple[int, str]:
@@ -92,6 +92,11 @@ async def test_the_images_health_check_follows_the_configured_port(start_proxy) 
     nowhere = {"HTTP_PROXY": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}
     for host in ("127.0.0.1", "0.0.0.0", "localhost"):
         assert await run(health_command(), TRIMTAB_LISTEN=f"{host}:{port}", **nowhere) == (0, "ready\n")
+
+
+async def test_the_images_health_check_fails_if_the_proxy_does_not_answer(upstream) -> None:
+    """Nobody listens, or another program does, which knows no such page."""
+    assert (await run(health_command(), TRIMTAB_LISTEN="127.0.0.1:9"))[0] != 0
 
 
 async def test_the_health_check_reads_the_same_configuration(start_proxy, tmp_path) -> None:

@@ -4,8 +4,10 @@ Law: standard error only, and only if it is a terminal on which the log is text.
 """
 
 import asyncio
+import os
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,6 +66,7 @@ class Screen:
         tell_upstreams(config, log)
         warn_of_recording(config, log)
         self.greet(config, url, pages_url)
+        tell_systemd()
 
     @asynccontextmanager
     async def showing(self, metrics: Metrics, log: Any) -> AsyncIterator[None]:
@@ -79,6 +82,18 @@ class Screen:
             await tasks.close()
             await _show(metrics, self.line)
             self.line.end()
+
+
+def tell_systemd() -> None:
+    """Tell systemd that requests are accepted, if it has started this process as `Type=notify`.
+
+    Source: sd_notify(3). A name that begins with @ is one of Linux' abstract sockets.
+    """
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+            told.connect(f"\0{address[1:]}" if address.startswith("@") else address)
+            told.send(b"READY=1")
 
 
 def warn_of_risks(config: Config, log: Any) -> None:

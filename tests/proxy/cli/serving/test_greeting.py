@@ -1,7 +1,10 @@
 """What `trimtab serve` prints on a terminal. The live line is tested end to end, on a real one."""
 
 import asyncio
+import os
+import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from support.model_learning import ListLog
@@ -121,3 +124,22 @@ async def test_between_two_states_of_the_live_line_is_a_pause(monkeypatch: pytes
     again = _Counting()
     async for _ in _show(again, 3):
         await asyncio.wait_for(again.twice.wait(), 30)
+
+
+@pytest.mark.parametrize("is_abstract", [False, True])
+def test_systemd_is_told_when_requests_are_accepted(
+    is_abstract: bool,  # noqa: FBT001
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the socket that it names: a file, or an abstract one. Without systemd nothing is told."""
+    name = f"@trimtab-{os.getpid()}" if is_abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(f"\0{name[1:]}" if is_abstract else name)
+        systemd.settimeout(5)
+        monkeypatch.setenv("NOTIFY_SOCKET", name)
+        Screen().announce(load_config(environment={}), "http://p", "http://p", ListLog())
+        assert systemd.recv(64) == b"READY=1"
+    Screen().announce(load_config(environment={}), "http://p", "http://p", ListLog())  # systemd has gone
+    monkeypatch.delenv("NOTIFY_SOCKET")
+    Screen().announce(load_config(environment={}), "http://p", "http://p", ListLog())
