@@ -22,7 +22,7 @@ Answers = list[dict[str, Any]]
 Drive = Callable[..., Awaitable[Answers]]
 
 KEY = "sk-of-the-client"
-PARTS = 72
+PARTS = 48
 TURNS = (
     *(
         Turn(
