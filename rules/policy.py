@@ -255,6 +255,15 @@ class Policy:
             limit = min(limit, max(int(EXACT_SHARE * (self.context_window - added_tokens)), 0))
         return limit if self.ceiling_tokens is None else min(limit, self.ceiling_tokens)
 
+    def describe_limit(self, request_max_tokens: int | None = None) -> str:
+        """In words, what a prompt may have of the window, and why it is not more."""
+        limit = self.model_limit_tokens(request_max_tokens)
+        free = f"{self.context_window - limit:,} of the window's {self.context_window:,} tokens stay free"
+        why = "completion_reserve, at most a quarter of the window"
+        if limit < self.model_limit_tokens():
+            why = f"the request's max_tokens is {request_max_tokens:,}, rounded up, at most half of the window"
+        return f"limit: {limit:,} tokens; {free} for the completion ({why})"
+
 
 class Limits(NamedTuple):
     """The limits of one request. Each is the result of the `Policy` method of that name with `_tokens` appended."""

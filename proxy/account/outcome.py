@@ -9,7 +9,7 @@ figure needs no other place.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import msgspec
 
@@ -72,11 +72,8 @@ class Answered(msgspec.Struct, frozen=True):
 NOTHING_ANSWERED = Answered()
 
 
-class Prompt(NamedTuple):
-    """A prompt in the sums: the tokens as the client sent it, and as forwarded, both as trimtab counts them."""
-
-    original: int
-    sent: int
+Prompt = tuple[int, int]
+"""A prompt in the sums: the tokens as the client sent it, and as forwarded, both as trimtab counts them."""
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -219,8 +216,8 @@ class Outcome(msgspec.Struct, frozen=True):
         if self.bill is None:
             return None
         if not self.has_prompt:
-            return Prompt(self.bill.without.prompt, self.bill.tokens.prompt)
-        return Prompt(self.original_tokens, self.sent_tokens + (self.recall_prompt_tokens or 0))
+            return self.bill.without.prompt, self.bill.tokens.prompt
+        return self.original_tokens, self.sent_tokens + (self.recall_prompt_tokens or 0)
 
     @property
     def has_failed(self) -> bool:

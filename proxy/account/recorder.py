@@ -58,6 +58,7 @@ class Recorder:
         self._guard = fail_open(self, "", "tell")
         self._is_due = False
         self._told_paths: set[str] = set()
+        self._halved: set[str] = set()
         self._lock = threading.Lock()
 
     def record(self, outcome: Outcome) -> None:
@@ -130,6 +131,8 @@ class Recorder:
                 (self._log.warning if failed else self._log.info)("request", **write_line(outcome))
                 if outcome.is_uncompacted:
                     self._tell_not_compacted(outcome)
+                if outcome.max_tokens and outcome.max_tokens >= outcome.limit_tokens > 0:
+                    self._tell_halved(outcome)
 
     def _record_client(self, outcome: Outcome, counted: Prompt | None) -> None:
         self.metrics.client_requests[outcome.client, outcome.outcome] += 1
@@ -142,8 +145,9 @@ class Recorder:
     def _record_prompt(self, outcome: Outcome, counted: Prompt, observed: _Observed) -> None:
         metrics, label, sent = self.metrics, outcome.label, outcome.sent_tokens
         metrics.answered[label, outcome.outcome] += 1
-        metrics.prompt_tokens[label, "original"] += counted.original
-        metrics.prompt_tokens[label, "sent"] += counted.sent
+        original_tokens, sent_tokens = counted
+        metrics.prompt_tokens[label, "original"] += original_tokens
+        metrics.prompt_tokens[label, "sent"] += sent_tokens
         if not outcome.has_prompt:
             return
         metrics.record_sections(label, "original", outcome.original_sections)
@@ -175,6 +179,19 @@ class Recorder:
             self._told_paths.add(outcome.path)
             meaning = "trimtab does not compact requests at this path, so a prompt may become too long for its model"
             self._log.warning("not_compacted", path=outcome.path, endpoint=outcome.endpoint, meaning=meaning)
+
+    def _tell_halved(self, outcome: Outcome) -> None:
+        """Warn, once for each model, that a client asks for so long a completion that it halves the window."""
+        if outcome.label not in self._halved and len(self._halved) < MAX_TOLD_PATHS:
+            self._halved.add(outcome.label)
+            meaning = (
+                "the client asks for a completion of max_tokens, so half of the window stays free for it; a smaller"
+                " max_tokens of the client (Claude Code: CLAUDE_CODE_MAX_OUTPUT_TOKENS) leaves more to the prompt"
+            )
+            limit, asked = outcome.limit_tokens, outcome.max_tokens
+            self._log.warning(
+                "window_halved", model=outcome.label, limit_tokens=limit, max_tokens=asked, meaning=meaning
+            )
 
 
 class Phases:

@@ -44,7 +44,8 @@ def show(compaction: Compaction, shown: Shown, place: str, view: ModelView) -> N
     story = compaction.tell()
     if shown.sentences:
         _print_sentences(story, place)
-        click.echo(f"{place}{view.settings.describe_cut()}", err=True)
+        limit = compaction.planned.policy.describe_limit(compaction.request.max_tokens)
+        click.echo(f"{place}{view.settings.describe_cut()}; {limit}", err=True)
     if shown.json:
         click.echo(_write_json(story, compaction.compacted), err=True)
     if shown.diff:

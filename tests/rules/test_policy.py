@@ -121,3 +121,14 @@ def test_what_the_upstream_adds_is_taken_off_once() -> None:
     assert (plain.hard_limit_tokens(), plain.fitting_tokens()) == (16_000, 16_000)
     assert (adding.hard_limit_tokens(2000), adding.fitting_tokens(2000)) == (14_000, 14_000)
     assert (adding.hard_limit_tokens(), adding.fitting_tokens()) == (15_500, 15_500)
+
+
+def test_the_limit_is_told_with_its_reason() -> None:
+    """At most half of the window is kept free for a completion, however long a client asks for."""
+    policy = Policy(context_window=32_000, completion_reserve=8192)
+    reserve = "limit: 24,000 tokens; 8,000 of the window's 32,000 tokens stay free for the completion ("
+    assert policy.describe_limit() == f"{reserve}completion_reserve, at most a quarter of the window)"
+    assert policy.describe_limit(100) == policy.describe_limit()
+    half = "limit: 16,000 tokens; 16,000 of the window's 32,000 tokens stay free for the completion ("
+    why = "the request's max_tokens is 32,000, rounded up, at most half of the window)"
+    assert policy.describe_limit(32_000) == half + why

@@ -55,6 +55,10 @@ SPARE = ("written", "prompts above", "unit", "entry", "from", "counted by", "rat
 STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
+LONG_COMPLETION = 32_000
+"""The completion that clients of long answers ask for. Source: max_tokens of Claude Code 2.1."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelPrices:
     """What a model's tokens cost.
@@ -192,12 +196,20 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
 
 
 def _judge_windows(models: Iterable[ModelFinding]) -> list[Finding]:
-    unknown = [model.model for model in models if model.window_from == "default"]
-    if not unknown:
-        return []
-    found = f"unknown for {_list_models(unknown)}"
-    advice = f"{DEFAULT_CONTEXT_WINDOW:,} tokens are assumed; set context_window for these models"
-    return [Finding("windows", "warning", found, advice)]
+    listed = tuple(models)
+    unknown = [model.model for model in listed if model.window_from == "default"]
+    small = [model.model for model in listed if model.window_tokens < 2 * LONG_COMPLETION]
+    findings = []
+    if unknown:
+        advice = f"{DEFAULT_CONTEXT_WINDOW:,} tokens are assumed; set context_window for these models"
+        findings.append(Finding("windows", "warning", f"unknown for {_list_models(unknown)}", advice))
+    if small:
+        found = (
+            f"{_list_models(small)}: a client that asks for {LONG_COMPLETION:,} tokens, as Claude Code does, leaves"
+            " half of the window to the prompt; a smaller max_tokens (CLAUDE_CODE_MAX_OUTPUT_TOKENS) leaves more"
+        )
+        findings.append(Finding("reserve", "ok", found))
+    return findings
 
 
 def _judge_slots(config: Config, answers: Iterable[Answer]) -> list[Finding]:

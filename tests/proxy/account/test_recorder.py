@@ -301,6 +301,14 @@ def test_a_prompt_that_was_not_counted_counts_as_the_upstream_reports_it() -> No
     assert _outcome(recall_prompt_tokens=70).counted == (1000, 508 + 70)
 
 
+def test_a_client_that_halves_the_window_is_told_once_for_each_model(recorder: Recorder, log: _Log) -> None:
+    """Claude Code asks for 32,000 tokens, whatever the window is."""
+    for fields in ({"max_tokens": 2000}, {"max_tokens": 32_000}, {"max_tokens": 1999, "label": "n"}, {"label": "o"}):
+        recorder.record(_outcome(**fields))
+    told = [line for line in log.lines if line["event"] == "window_halved"]
+    assert [(line["model"], line["limit_tokens"], line["max_tokens"]) for line in told] == [("m*", 2000, 2000)]
+
+
 def test_paths_that_are_not_compacted_are_told_once_and_up_to_a_bound(recorder: Recorder, log: _Log) -> None:
     """A client may invent paths."""
     for number in [*range(MAX_TOLD_PATHS + 5), 0]:

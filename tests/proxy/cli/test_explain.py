@@ -145,6 +145,14 @@ def test_each_line_of_several_requests_is_told_apart() -> None:
     assert [bool(orjson.loads(line)["changes"]) for line in written] == [False, True]
 
 
+def test_a_long_completion_is_told_as_the_reason_of_a_low_limit() -> None:
+    """Claude Code asks for 32,000 tokens, whatever the window is."""
+    body = CHAT.write(_session(1), []) | {"max_tokens": 32_000}
+    last = _explain(body, CHAT, "--explain").splitlines()[-1]
+    assert "limit: 2,000 tokens; 2,000 of the window's 4,000 tokens stay free" in last
+    assert "the request's max_tokens is 32,000, rounded up, at most half of the window" in last
+
+
 def test_what_is_no_rule_of_the_plan_is_told_once() -> None:
     """The name of the rule stands before it either way."""
     tools = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("bash", "web")]
