@@ -108,7 +108,7 @@ class PreviousRequests:
             systems += 1
         outside = hash((tools, *_list_fingerprints(original[:systems])))
         fingerprints = (tools, *_list_fingerprints(forwarded.messages))
-        known, found = self._find(client, hashes)
+        key, found = self._find(client, hashes, outside)
         before = found if found is not None and found.outside == outside else None
         is_changed = is_changed or (before is not None and before.is_changed)
         cache, sent_at = Cache() if before is None else before.cache, self.clock() - age_seconds
@@ -121,23 +121,39 @@ class PreviousRequests:
             pause_seconds = max(sent_at - last.sent_at, 0.0)
             is_ours = continues and before is not None
             prefix = Prefix(now.tokens, last.tokens, kept_tokens, pause_seconds, continues, is_ours)
-        if found is not None and continues and known != hashes[-1]:
-            self._requests[client, known] = replace(found, fingerprints=())
+        if found is not None and continues and key[1] != hashes[-1] and found.outside == outside:
+            self._requests[key] = replace(found, fingerprints=())
         return self._keep(client, hashes, now, before, prefix)
 
     def learn(self, seen: Seen, cache: Cache) -> None:
         """Note how the upstream's cache has treated the session up to this request."""
         if cache != seen.now.cache:
-            self._requests[seen.key] = replace(seen.now, cache=cache)
+            kept = self._requests.get(seen.key)
+            is_there = kept is None or kept.outside == seen.now.outside
+            self._requests[seen.key if is_there else _set_apart(seen.key, seen.now.outside)] = replace(
+                seen.now, cache=cache
+            )
 
-    def _find(self, client: str, hashes: Sequence[bytes]) -> tuple[bytes, Request | None]:
-        """The longest known request that a transcript goes on with, and its hash."""
-        shortest = max(len(hashes) - 1 - MAX_NEW_MESSAGES, 0)
+    def _find(self, client: str, hashes: Sequence[bytes], outside: int) -> tuple[_Key, Request | None]:
+        """The longest known request that a transcript goes on with, and its key.
+
+        Sessions may differ in their tools only, side by side. So of the same transcript the one with the same tools
+        and instructions is taken; another one if there is none, because a client may change them within a session.
+        """
+        shortest, other = max(len(hashes) - 1 - MAX_NEW_MESSAGES, 0), None
         for known in hashes[:shortest:-1]:
-            found = self._requests.get((client, known))
-            if found is not None:
-                return known, found
-        return b"", None
+            key = client, known
+            found = self._requests.get(key)
+            if found is None:
+                continue
+            if found.outside == outside:
+                return key, found
+            other = other or (key, found)
+            own_key = _set_apart(key, outside)
+            own = self._requests.get(own_key)
+            if own is not None:
+                return own_key, own
+        return other or ((client, b""), None)
 
     def _find_newest(self, client: str, hashes: Sequence[bytes]) -> Request | None:
         """The newest request with the same first message; another branch may go on with it, so it stays."""
@@ -150,10 +166,18 @@ class PreviousRequests:
         self, client: str, hashes: Sequence[bytes], now: Request, before: Request | None, prefix: Prefix | None
     ) -> Seen:
         key, first = (client, hashes[-1]), _find_first(hashes)
+        other = self._requests.get(key)
+        if other is not None and other.outside != now.outside:
+            self._requests[_set_apart(key, other.outside)] = other
         self._requests[key] = now
         if first is not None:
             self._newest[client, first] = hashes[-1]
         return Seen(key, now, before, prefix)
+
+
+def _set_apart(key: _Key, outside: int) -> _Key:
+    """The key of a request while one with the same transcript, and other tools or instructions, has its own."""
+    return f"{key[0]} {outside}", key[1]
 
 
 def _find_first(hashes: Sequence[bytes]) -> bytes | None:

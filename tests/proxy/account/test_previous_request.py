@@ -84,6 +84,21 @@ def test_changed_tools_break_all_of_it() -> None:
     assert observe(previous, session(4), tools=b"[{}]") == 0.0
 
 
+def test_sessions_that_differ_in_their_tools_only_do_not_mix() -> None:
+    """Each goes on with its own request, whose turn ever it is; and what is learned of the cache stays with its own."""
+    previous, caches = PreviousRequests(), {b"[1]": Cache(hit_share=0.1), b"[2]": Cache(hit_share=0.2)}
+    for number in (3, 4, 5):
+        seen = {tools: see(previous, session(number), tools=tools) for tools in caches}
+        for tools, one in seen.items():
+            if number > 3:
+                assert one.before is not None
+                assert one.before.cache == caches[tools]
+                assert one.prefix is not None
+                assert one.prefix.kept_tokens == one.prefix.previous_tokens
+                assert one.prefix.is_ours
+            previous.learn(one, caches[tools])
+
+
 def test_parallel_branches_do_not_mix() -> None:
     """Each branch continues its own last request."""
     previous = PreviousRequests()
