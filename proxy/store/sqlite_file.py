@@ -70,6 +70,10 @@ class ForeignFileError(sqlite3.DatabaseError):
     """An intact database of another program or another version."""
 
 
+class DamagedError(sqlite3.DatabaseError):
+    """A file that SQLite can open, but whose pages are damaged."""
+
+
 class SqliteFile:
     """A connection to the file of a form, opened at the first use. `prepare` runs after each opening."""
 
@@ -84,19 +88,17 @@ class SqliteFile:
     def use(self, work: Work[T]) -> T:
         """Do some work on the file. If the file is damaged, do it on a new one.
 
-        Raises sqlite3.Error or OSError if no file can be opened, or if one that is attached is damaged.
+        A sound file is opened again, because the damage is in another one, which `prepare` attaches. Raises
+        sqlite3.Error or OSError if no file can be opened, or if that one stays damaged.
         """
         try:
             return work(self._connect())
         except _FAULTS as error:
-            if not _is_broken(error):
+            if not is_broken(error):
                 raise
-            fault = error
         with _alone(self._path):
             self.close()
-            if _identify(self._path) == self._identity:
-                if _is_sound(self._path):
-                    raise fault  # the damage is in another file, which `prepare` has attached
+            if _identify(self._path) == self._identity and not _is_sound(self._path):
                 self._set_aside()
         return work(self._connect())
 
@@ -207,8 +209,11 @@ def _is_sound(path: Path) -> bool:
     return False
 
 
-def _is_broken(error: sqlite3.DatabaseError | UnicodeDecodeError) -> bool:
-    return isinstance(error, UnicodeDecodeError) or getattr(error, "sqlite_errorcode", 0) & 0xFF in _BROKEN
+def is_broken(error: sqlite3.DatabaseError | UnicodeDecodeError) -> bool:
+    """Whether the error says that a file is damaged."""
+    if isinstance(error, UnicodeDecodeError | DamagedError):
+        return True
+    return getattr(error, "sqlite_errorcode", 0) & PRIMARY_CODE in _BROKEN
 
 
 class SqliteThread:

@@ -5,6 +5,7 @@ place cannot be written, what waits stays here, within a bound.
 """
 
 import asyncio
+import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +19,7 @@ from trimtab.proxy.account.history import table, texts
 from trimtab.proxy.account.history.table import FORM, Bounds, Erased, Row
 from trimtab.proxy.account.history.texts import Packed
 from trimtab.proxy.account.outcome import Outcome
-from trimtab.proxy.store.sqlite_file import SqliteFile, SqliteThread, Work
+from trimtab.proxy.store.sqlite_file import SqliteFile, SqliteThread, Work, is_broken
 from trimtab.proxy.store.store import StoreError
 from trimtab.proxy.tasks import Tasks, see_through
 
@@ -61,6 +62,7 @@ class Places:
 
     texts: a file, or `:memory:`. log: the replicas' log, if they share one; then all else are its copies.
     worker: the number of this process among `workers`.
+    is_shared: whether the file's rows are also those of other programs, beside these workers.
     """
 
     files: Sequence[Path] = ()
@@ -69,6 +71,7 @@ class Places:
     worker: int = 1
     workers: int = 1
     bounds: Bounds = field(default_factory=Bounds)
+    is_shared: bool = False
 
 
 class _InMemory(SqliteFile):
@@ -78,8 +81,16 @@ class _InMemory(SqliteFile):
         super().__init__(Path(), prepare, None, FORM)
 
     def use(self, work: Work[T]) -> T:
-        """Do some work. If the texts are damaged, there is no file to be set aside."""
-        return work(self._connect())
+        """Do some work. If the texts are damaged, they begin again, and the rows stay."""
+        try:
+            return work(self._connect())
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            if not is_broken(error):
+                raise
+        connection = self._connect()
+        connection.execute("DETACH private")
+        self._prepare(connection)
+        return work(connection)
 
     def _connect(self) -> Any:
         if self._connection is None:
@@ -196,11 +207,11 @@ class History:
             self._order(texts.erase_texts)
 
     def clear(self) -> None:
-        """Forget everything, and end all streams."""
+        """Forget everything, and end all streams. What others share stays: the rows of a file, a log of replicas."""
         self.streams.close()
         self._rows.clear()
         self._drop_texts()
-        self._order(table.clear)
+        self._order(texts.erase_texts if self.places.is_shared else table.clear)
 
     async def flush(self) -> None:
         """Write the rows that wait. If that fails, they stay. None is lost if the caller leaves."""
@@ -281,7 +292,8 @@ class History:
             self._on_fault(log.name)
         if rows:
             await self._use(partial(table.add, rows=rows, bounds=self._bounds))
-        await self._copy(log)
+        if self.is_on:
+            await self._copy(log)
 
     async def _copy(self, log: "SharedLog") -> None:
         """Copy what the log has and the table has not."""

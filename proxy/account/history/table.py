@@ -484,5 +484,5 @@ def _erase(connection: sqlite3.Connection, order: Erased) -> tuple[bool, list[st
 
 def clear(connection: sqlite3.Connection) -> None:
     with connection:
-        for table in ("events", "minutes", "private.texts"):
+        for table in ("events", "minutes", "position", "private.texts"):  # a log is copied from its beginning again
             connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names

@@ -9,10 +9,12 @@ import sqlite3
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import msgspec
 
 from trimtab.proxy.account.outcome import OutcomeText
+from trimtab.proxy.store.sqlite_file import DamagedError, is_broken
 from trimtab.rules.pipeline.changes import Change
 
 ENTRY_BYTES = 1000
@@ -56,11 +58,26 @@ def unpack_text(pack: bytes) -> OutcomeText:
 
 
 def attach(connection: sqlite3.Connection, place: str) -> None:
-    """Attach the database of texts, a file or `:memory:`, as `private`."""
+    """Attach the database of texts, a file or `:memory:`, as `private`. A new one takes the place of a damaged file."""
+    try:
+        _attach(connection, place)
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        if not is_broken(error):
+            raise
+        with suppress(sqlite3.Error):
+            connection.execute("DETACH private")
+        for suffix in ("", "-wal", "-shm"):
+            Path(place + suffix).unlink(missing_ok=True)
+        _attach(connection, place)
+
+
+def _attach(connection: sqlite3.Connection, place: str) -> None:
     if place != ":memory:":
         with suppress(FileExistsError):
             os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     connection.execute("ATTACH ? AS private", (place,))
+    if connection.execute("PRAGMA private.quick_check(1)").fetchone() != ("ok",):  # it is new, or small, mostly
+        raise DamagedError
     connection.execute("PRAGMA private.journal_mode = WAL")
     connection.execute("PRAGMA private.synchronous = OFF")  # nobody reads it after the processes
     for statement in _TABLES.split(";"):

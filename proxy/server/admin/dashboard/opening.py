@@ -1,7 +1,7 @@
 """Opens and changes the dashboard's data with the configuration.
 
-Law: what is switched off keeps nothing. The table is where summaries are: in memory, in a file beside theirs, or in a
-copy of the log on their server. Workers share one file in any case.
+Law: what is switched off keeps nothing, and erases nothing of other processes. The table is where summaries are: in
+memory, in a file beside theirs, or in a copy of the log on their server. Workers share one file in any case.
 """
 
 import shutil
@@ -71,7 +71,7 @@ def _find_places(config: Config, worker: Worker | None) -> Places:
         from trimtab.proxy.account.history.shared import SharedLog  # noqa: PLC0415  an optional package
 
         log = SharedLog(config.store, ttl_seconds=ttl_seconds)
-    return Places(shared, texts, log, number, workers, bounds)
+    return Places(shared, texts, log, number, workers, bounds, is_shared=scheme == "sqlite")
 
 
 def adopt_dashboard(past: History, config: Config) -> None:

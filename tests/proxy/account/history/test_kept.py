@@ -125,12 +125,20 @@ async def test_what_comes_after_the_end_starts_nothing(history):
     assert history._tasks.is_idle
 
 
-async def test_damaged_texts_are_a_fault_of_the_store(tmp_path):
-    place = tmp_path / "texts"
+@pytest.mark.parametrize("is_in_use", [False, True])
+@pytest.mark.parametrize("has_file", [False, True])
+async def test_damaged_texts_begin_again(is_in_use, has_file, tmp_path, log):
+    """The rows stay, wherever they are."""
+    place, files = tmp_path / "texts", [tmp_path / "events"] if has_file else []
+    history = History(keeps_text=True, places=Places(files, str(place)), log=log, on_fault=pytest.fail)
+    if is_in_use:
+        history.add(make_event("1", session="s"))
+        assert await write_texts(history, "1") == ["1"]
+        await history.read(lambda connection: connection.execute("PRAGMA private.wal_checkpoint(TRUNCATE)").fetchall())
     place.write_bytes(b"x" * 8192)
-    history = History(places=Places(texts=str(place)))
-    with pytest.raises(StoreError):
-        await names(history)
+    history.add(make_event("2", session="s"))
+    assert await write_texts(history, "2") == ["2"]
+    assert await names(history) == (["1", "2"] if is_in_use else ["2"])
     await history.close()
 
 
@@ -284,6 +292,35 @@ async def test_what_is_switched_off_keeps_nothing(is_cleared, history):
         history.keep_text(keeps_text=False)
         assert await names(history) == ["1", "2"]
     assert await history.read(partial(find_text, request_id="1")) is None
+
+
+async def test_who_switches_off_leaves_the_rows_of_others(tmp_path, log):
+    """They share a file of the store. The texts are only its own."""
+    one, other = (History(keeps_text=True, places=Places([tmp_path / "a"], is_shared=True), log=log) for _ in range(2))
+    other.add(make_event("1", session="s"))
+    assert await names(other) == ["1"]
+    one.add(make_event("2", session="s"))
+    assert await write_texts(one, "2") == ["2"]
+    one.add(make_event("3"))
+    one.clear()
+    assert await names(other) == ["1", "2"]
+    assert await one.read(partial(find_text, request_id="2")) is None
+    for each in (one, other):
+        await each.close()
+
+
+async def test_who_switches_off_forgets_its_copy_of_the_log_of_replicas(redis_url, log):
+    """The log is theirs. It is copied again when the dashboard is on again."""
+    one, other = (History(places=Places(log=SharedLog(redis_url, ttl_seconds=60)), log=log) for _ in range(2))
+    one.add(make_event("1"))
+    assert await names(one) == await names(other) == ["1"]
+    one.is_on = False
+    one.clear()
+    assert (await names(one), await names(other)) == ([], ["1"])
+    one.is_on = True
+    assert await names(one) == ["1"]
+    for each in (one, other):
+        await each.close()
 
 
 async def test_text_that_is_not_wanted_any_more_is_not_kept(history):
