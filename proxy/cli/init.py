@@ -20,7 +20,7 @@ from trimtab.proxy.catalogue.prices import PriceList, PriceSource, find_listed
 from trimtab.proxy.catalogue.providers import find_host, is_local, load_catalogue
 from trimtab.proxy.catalogue.windows import find_window
 from trimtab.proxy.cli.doctor.checks import Answer, Finding, ask_upstream
-from trimtab.proxy.cli.options import give_up, list_exports, wrong_use
+from trimtab.proxy.cli.options import give_up, list_exports, read_key, wrong_use
 from trimtab.proxy.cli.tables import mask
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.network.urls import OPENAI_HOST
@@ -196,7 +196,7 @@ def init(**given: Any) -> None:
     name = _choose_variable(config, options)
     if options.own_key and not name:
         give_up("--own-key needs the name of a variable: --key-from-env NAME")
-    found = _look(config, os.environ.get(name, ""))
+    found = _look(config, read_key(name))
     for line in found.describe():
         click.echo(line, err=True)
     if not (found.is_reachable or options.yes or options.confirm("Write the file anyway?", default=False)):
@@ -223,13 +223,12 @@ def _choose_variable(config: Config, options: Options) -> str:
     return name if name.isidentifier() else ""
 
 
-def _look(config: Config, key: str) -> Probe:
-    usable = key if key.isascii() and key.isprintable() and key.strip() else None
+def _look(config: Config, key: str | None) -> Probe:
     with wrong_use():
         upstream = load_config(settings=(f"upstream.base_url={config.upstream.base_url}",)).upstream
     click.echo(f"Asking {upstream.base_url} for its models ...", err=True)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(probe(upstream, usable))
+        return runner.run(probe(upstream, key))
 
 
 def _write(config: Config, found: Probe, name: str, options: Options) -> str:

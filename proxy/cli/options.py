@@ -1,5 +1,6 @@
 """Shared by several commands: options, the exit after wrong use, and the reading of request bodies."""
 
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -134,6 +135,20 @@ async def open_shared(config: Config, *, in_memory: str, at_fault: str) -> Async
         await store.close()
     if failures:
         raise StoppedError(at_fault)
+
+
+def read_key(variable: str, option: str = "") -> str | None:
+    """The key in an environment variable; None if it holds none that a header can carry.
+
+    Raises click.BadParameter instead of None if an option names the variable.
+    """
+    key = os.environ.get(variable, "").strip()
+    if key and key.isascii() and key.isprintable():
+        return key
+    if option:
+        message = f"the environment variable {variable} holds no key"
+        raise click.BadParameter(message, param_hint=option)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

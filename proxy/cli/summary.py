@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from trimtab.proxy.cli.options import StoppedError, config_option, open_shared, set_option, wrong_use
+from trimtab.proxy.cli.options import StoppedError, config_option, open_shared, read_key, set_option, wrong_use
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.http.tenancy import Tenancy
@@ -93,11 +93,8 @@ def summary(
     ID is in the header x-trimtab-summary of the answer, in the log, on the dashboard and in `trimtab inspect`. Only the
     credential of the client that caused the summary can decrypt it. Give the same --config and --set as to `serve`.
     """
-    variables = KEY_VARIABLES if key_from_env is None else (key_from_env,)
-    keys = [key for name in variables if (key := os.environ.get(name, "").strip())]
-    if key_from_env is not None and not keys:
-        message = "this environment variable holds no key"
-        raise click.BadParameter(message, param_hint="--key-from-env")
+    variables, option = (KEY_VARIABLES, "") if key_from_env is None else ((key_from_env,), "--key-from-env")
+    keys = [key for name in variables if (key := read_key(name, option))]
     secret = tuple((name, os.environ.get(variable, "")) for name, variable in hidden)
     if not all(value for _, value in secret):
         message = "one of these environment variables is not set"

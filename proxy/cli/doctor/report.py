@@ -1,7 +1,6 @@
 """`trimtab doctor`: whether this configuration will work here, and what to do if it will not."""
 
 import asyncio
-import os
 import sys
 import time
 from collections.abc import Iterable
@@ -31,7 +30,7 @@ from trimtab.proxy.cli.doctor.checks import (
     find_readable_keys,
     find_unknown_names,
 )
-from trimtab.proxy.cli.options import config_option, prints_table, set_option, table_option, wrong_use
+from trimtab.proxy.cli.options import config_option, prints_table, read_key, set_option, table_option, wrong_use
 from trimtab.proxy.cli.tables import mask, print_fitting
 from trimtab.proxy.compaction.pool import HEURISTIC, Compactors
 from trimtab.proxy.config.load import load_file
@@ -351,10 +350,7 @@ def doctor(
     It checks the upstreams, the models' context windows and prices, how tokens are counted, the listen address, the
     store, the number of processes and the limit of open files. The status is 1 if something will fail, else 0.
     """
-    key = os.environ.get(key_from_env, "") if key_from_env is not None else None
-    if key is not None and not (key.isascii() and key.isprintable() and key.strip()):
-        message = "this environment variable holds no key"
-        raise click.BadParameter(message, param_hint="--key-from-env")
+    key = None if key_from_env is None else read_key(key_from_env, "--key-from-env")
     with wrong_use(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         config = load_file(config_path, settings)
         report = runner.run(examine(config, models, key))

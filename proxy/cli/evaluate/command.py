@@ -5,7 +5,6 @@ the command still prints what was spent.
 """
 
 import asyncio
-import os
 import signal
 import sys
 import threading
@@ -32,6 +31,7 @@ from trimtab.proxy.cli.options import (
     file_argument,
     give_up,
     prints_table,
+    read_key,
     set_option,
     table_option,
     wrong_use,
@@ -143,15 +143,9 @@ def _read_arms(text: str) -> tuple[str, ...]:
 
 def _find_key(config: Config, variable: str | None) -> str | None:
     """The user's key, for upstreams that get a client's key; None if there is none. Raises click.BadParameter."""
-    if variable is None and config.upstream.api_key is not None:
-        return None
-    key = os.environ.get(variable or KEY_VARIABLE, "").strip()
-    if key and key.isascii() and key.isprintable():
-        return key
-    if variable is None and not key:
-        return None
-    message = f"the environment variable {variable or KEY_VARIABLE} holds no key"
-    raise click.BadParameter(message, param_hint="--api-key-env")
+    if variable is not None:
+        return read_key(variable, "--api-key-env")
+    return read_key(KEY_VARIABLE) if config.upstream.api_key is None else None
 
 
 def _evaluate(config: Config, options: Options, data: bytes, spent: Tokens) -> Result:

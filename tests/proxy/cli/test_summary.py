@@ -132,7 +132,7 @@ async def test_a_digest_is_told_as_one(cause, store) -> None:
     ("arguments", "status", "told"),
     [
         (("not an id",), 2, "64 hexadecimal digits"),
-        (("0" * 64, "--key-from-env", "ABSENT"), 2, "this environment variable holds no key"),
+        (("0" * 64, "--key-from-env", "ABSENT"), 2, "the environment variable ABSENT holds no key"),
         (("0" * 64, "--header", "nothing"), 2, "write NAME=VALUE"),
         (("0" * 64, "--header-from-env", "x-acme-token=ABSENT"), 2, "is not set"),
         (("0" * 64, "--set", "store=memory"), 1, "in the running proxy only"),
