@@ -203,11 +203,9 @@ def _judge_windows(models: Iterable[ModelFinding]) -> list[Finding]:
         advice = f"{DEFAULT_CONTEXT_WINDOW:,} tokens are assumed; set context_window for these models"
         findings.append(Finding("windows", "warning", f"unknown for {_list_models(unknown)}", advice))
     if small:
-        found = (
-            f"{_list_models(small)}: a client that asks for {LONG_COMPLETION:,} tokens, as Claude Code does, leaves"
-            " half of the window to the prompt; a smaller max_tokens (CLAUDE_CODE_MAX_OUTPUT_TOKENS) leaves more"
-        )
-        findings.append(Finding("reserve", "ok", found))
+        found = f"half of the window of {_list_models(small)}, if a client asks for {LONG_COMPLETION:,} tokens"
+        advice = "lower CLAUDE_CODE_MAX_OUTPUT_TOKENS, or the client's max_tokens"
+        findings.append(Finding("reserve", "ok", found, advice))
     return findings
 
 
