@@ -27,10 +27,8 @@ from trimtab.proxy.compaction.tokenizers.optional import find_engine
 from trimtab.proxy.config.policies.policy import PolicyConfig
 from trimtab.proxy.wire.transcript.beginnings import Beginnings
 from trimtab.rules.conversation import CountTokens
-from trimtab.rules.tokens.families import O200K, Costs, find_family
-
-HEURISTIC = "heuristic"
-
+from trimtab.rules.tokens.families import HEURISTIC, O200K, SILENT, Costs, Reading, find_family, read_costs
+from trimtab.rules.tokens.scripts import weigh
 
 CACHES_BYTES = ALL_BYTES + len(VOCABULARIES) * (MEMO_BYTES + LARGE_MEMO_BYTES)
 """The usual bound of all caches."""
@@ -99,22 +97,24 @@ class Compactors:
         """Whether `get` need not wait for a vocabulary."""
         return self._is_loaded(_choose_counting(settings.count, model)[0])
 
-    async def get(self, settings: PolicyConfig, model: str, tenant_id: str = "") -> Compactor:
+    async def get(
+        self, settings: PolicyConfig, model: str, tenant_id: str = "", reading: Reading = SILENT
+    ) -> Compactor:
         """As `choose`, for the event loop: a vocabulary is loaded in a thread."""
-        counting = _choose_counting(settings.count, model)
+        counting = _choose_counting(settings.count, model, reading)
         made = self._hold(tenant_id).made.get(counting)
         if made is not None:
             return made
         if self._is_loaded(counting[0]):
-            return self.choose(settings, model, tenant_id)
-        return await asyncio.to_thread(self.choose, settings, model, tenant_id)
+            return self.choose(settings, model, tenant_id, reading)
+        return await asyncio.to_thread(self.choose, settings, model, tenant_id, reading)
 
-    def choose(self, settings: PolicyConfig, model: str, tenant_id: str = "") -> Compactor:
-        """The tenant's compactor for a model, counting as the policy says.
+    def choose(self, settings: PolicyConfig, model: str, tenant_id: str = "", reading: Reading = SILENT) -> Compactor:
+        """The tenant's compactor for a model, counting as the policy and the model's server say.
 
         May load a vocabulary, which takes about 0.2 s.
         """
-        counting = vocabulary, costs = _choose_counting(settings.count, model)
+        counting = vocabulary, costs = _choose_counting(settings.count, model, reading)
         holder = self._hold(tenant_id)
         made = holder.made.get(counting)
         if made is not None:
@@ -124,7 +124,8 @@ class Compactors:
                 self._load(vocabulary)
         found = self._load(vocabulary)
         with self._holders_lock:
-            compactor = Compactor(holder.count_by(found), costs, caches=holder.caches, number=len(holder.made))
+            count = weigh(holder.count_by(found), costs.weights)
+            compactor = Compactor(count, costs, caches=holder.caches, number=len(holder.made))
             return holder.made.setdefault(counting, compactor)
 
     def find_beginnings(self, tenant_id: str) -> Beginnings:
@@ -192,7 +193,8 @@ def load_compactor(model: str, *, vocabulary: str = "auto") -> Compactor:
     )
 
 
-def _choose_counting(count: str, model: str) -> tuple[str, Costs]:
+def _choose_counting(count: str, model: str, reading: Reading = SILENT) -> tuple[str, Costs]:
     """The vocabulary and the costs of a model; `count` is the configured way of counting."""
     family = find_family(model)
-    return family.vocabulary if count == "auto" else count, family.costs
+    vocabulary = family.vocabulary if count == "auto" else count
+    return vocabulary, family.costs if reading is SILENT else read_costs(model, vocabulary, reading)

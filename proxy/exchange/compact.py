@@ -119,10 +119,10 @@ async def _heed_marks(
 
 async def prepare_call(services: Services, arrival: Arrival, route: Route, request: Request, lane: Lane) -> Call:
     settings, name = route.settings, route.name
-    compactor = await services.compactors.get(settings, name.model, arrival.tenant.id)
     facts = await services.models.look_up(
         name, services.recorder.metrics.label_model(route.target.model, route.target.match)
     )
+    compactor = await services.compactors.get(settings, name.model, arrival.tenant.id, facts.reading)
     if settings.context_window == "auto":
         services.models.seek_windows(route.upstream, route.credentials, arrival.tenant.id)
     view = route.views[0] if route.views else None

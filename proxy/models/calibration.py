@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from statistics import median
 
-from trimtab.proxy.models.records import ANY_RATIO, MAX_RATIO, Bounds
+from trimtab.proxy.models.records import ANY_RATIO, MAX_RATIO, Bounds, clamp
 
 MIN_SAMPLE_TOKENS = 500
 """Reports on smaller requests are ignored. Chosen: in a small request, the frame of the messages weighs too much."""
@@ -163,9 +163,3 @@ class Calibration:
             self._cut.append(reported)
         else:
             self._cut.clear()
-
-
-def clamp(ratio: float, ratios: Bounds = ANY_RATIO) -> float:
-    """Limit a ratio to its bounds, and round it to four digits, so that all processes have exactly the same value."""
-    least, largest = ratios
-    return round(min(max(ratio, least), largest), 4)

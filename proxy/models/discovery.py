@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -20,7 +21,9 @@ from trimtab.proxy.http.client import UpstreamClient, read_bounded, target_url
 from trimtab.proxy.http.errors import ProxyError
 from trimtab.proxy.http.headers import Headers, request_headers
 from trimtab.proxy.lru import BytesLRU
+from trimtab.proxy.models.tokenizer import ask_reading
 from trimtab.proxy.wire.json.decode import try_decode
+from trimtab.rules.tokens.families import SILENT, Reading
 
 TIMEOUT_SECONDS = 5.0
 """For all questions to one upstream together. Chosen: local servers answer far sooner, and no request waits for it."""
@@ -97,6 +100,8 @@ _MODELS = "models/"
 """Gemini's own list has names of that form. Requests may leave it out."""
 _OTHERS = ("/props", "/api/v0/models", "/api/v1/models", "/api/ps")
 """Asked after /v1/models, in this order: llama.cpp; LM Studio, older and newer builds; Ollama's loaded models."""
+_WITH_TOKENIZER = ("vllm", "sglang")
+"""Owners in the lists of servers that have /tokenize, beside llama.cpp."""
 _PROPS: _Rank = (("default_generation_settings", "n_ctx"),)
 
 
@@ -107,11 +112,13 @@ class Windows:
     by_model: by the model's name.
     every: the window for any other name; None if there is none. llama.cpp serves its only model under every name.
     slots: how many requests the server works on at once; None if it does not say. Only llama.cpp says it.
+    reading: how a server with one model reads prompts; SILENT of any other.
     """
 
     by_model: Mapping[str, int]
     every: int | None
     slots: int | None = None
+    reading: Reading = SILENT
 
     @property
     def told_any(self) -> bool:
@@ -137,11 +144,12 @@ def read_list(body: bytes) -> tuple[str, ...]:
 
 
 def read_props(body: bytes) -> Windows:
-    """Read the window and the number of slots in the answer of llama.cpp's /props."""
+    """Read the window, the number of slots, and whether tools are left out, in the answer of llama.cpp's /props."""
     told = try_decode(body)
     slots = next(iter(_find(told, ("total_slots",))), None)
-    # `type`: bool is a subclass of int
-    return Windows({}, _read_window(told, (_PROPS,)), slots if type(slots) is int and slots > 0 else None)
+    slots = slots if type(slots) is int and slots > 0 else None  # `type`: bool is a subclass of int
+    drops_tools = _find(told, ("chat_template_caps", "supports_tools")) == [False]
+    return Windows({}, _read_window(told, (_PROPS,)), slots, Reading(drops_tools) if drops_tools else SILENT)
 
 
 def ask_for_models(upstream: UpstreamConfig, headers: Headers) -> tuple[URL, CIMultiDict[str]]:
@@ -158,7 +166,12 @@ def ask_for_models(upstream: UpstreamConfig, headers: Headers) -> tuple[URL, CIM
 
 
 async def discover(
-    client: UpstreamClient, upstream: UpstreamConfig, headers: Headers, *, timeout_seconds: float = TIMEOUT_SECONDS
+    client: UpstreamClient,
+    upstream: UpstreamConfig,
+    headers: Headers,
+    known: Windows | None = None,
+    *,
+    timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Windows:
     """Ask the upstream for its models' windows. Returns none if it reports none or fails. Never raises.
 
@@ -167,33 +180,76 @@ async def discover(
     is asked for /v1/models only. Ollama's /api/show is not asked: for a model that is not loaded, it reports the window
     of the training, and the model will run with another one.
 
+    A server with one model is then asked to count the samples of scripts.py, unless it has done so for `known`, the
+    answer before this one.
+
     headers: as for `ask_for_models`.
     """
+    _, asked = ask_for_models(upstream, headers)
+    found, listed = await _find_windows(client, upstream, headers, timeout_seconds)
+    if not found.told_any:
+        return await asyncio.to_thread(read_models, listed)
+    only = None if upstream.provider else await asyncio.to_thread(_find_only, listed)
+    if only is None:
+        return found
+    if known is not None and known.reading.samples and known.by_model == found.by_model:
+        return replace(found, reading=replace(known.reading, drops_tools=found.reading.drops_tools))
+    asked["Content-Type"] = "application/json"
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_seconds):
+            post = partial(_post, client, upstream, asked)
+            return replace(found, reading=await ask_reading(post, only, found.reading))
+    return found
+
+
+async def _find_windows(
+    client: UpstreamClient, upstream: UpstreamConfig, headers: Headers, timeout_seconds: float
+) -> tuple[Windows, bytes]:
+    """What the upstream says of itself in time, and its list of models."""
     url, asked = ask_for_models(upstream, headers)
-    root = upstream.base_url.removesuffix("/v1")
-    others = () if upstream.provider else tuple(URL(root + path, encoded=True) for path in _OTHERS)
-    listed = b""
+    others = () if upstream.provider else tuple(_place(upstream, path) for path in _OTHERS)
+    listed, found = b"", Windows({}, None)
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_seconds):
             for place in (url, *others):
-                answer = await _get(client, upstream, place, asked)
+                answer = await _ask(client, upstream, place, asked)
                 listed = listed or answer
-                windows = await asyncio.to_thread(_read_served, answer)
-                if windows.by_model and windows.every is not None and others:
-                    props = await _get(client, upstream, others[0], asked)
-                    return replace(windows, slots=read_props(props).slots)
-                if windows.told_any:
-                    return windows
-    return await asyncio.to_thread(read_models, listed)
+                found = await asyncio.to_thread(_read_served, answer)
+                if found.told_any:
+                    break
+            if found.by_model and found.every is not None and others:
+                props = read_props(await _ask(client, upstream, others[0], asked))
+                found = replace(found, slots=props.slots, reading=props.reading)
+    return found, listed
 
 
-async def _get(client: UpstreamClient, upstream: UpstreamConfig, url: URL, headers: CIMultiDict[str]) -> bytes:
+def _place(upstream: UpstreamConfig, path: str) -> URL:
+    return URL(upstream.base_url.removesuffix("/v1") + path, encoded=True)
+
+
+async def _post(
+    client: UpstreamClient, upstream: UpstreamConfig, headers: CIMultiDict[str], path: str, body: bytes
+) -> bytes:
+    return await _ask(client, upstream, _place(upstream, path), headers, body)
+
+
+async def _ask(
+    client: UpstreamClient, upstream: UpstreamConfig, url: URL, headers: CIMultiDict[str], body: bytes | None = None
+) -> bytes:
     """The body of the answer; empty if the question failed or the answer is too long."""
     with suppress(ProxyError, aiohttp.ClientError, OSError):  # OSError: a timeout of the connection
-        async with client.send("GET", url, headers, None, upstream) as response:
+        async with client.send("POST" if body else "GET", url, headers, body, upstream) as response:
             if response.status == 200:
                 return await read_bounded(response, MAX_ANSWER_BYTES) or b""
     return b""
+
+
+def _find_only(listed: bytes) -> str | None:
+    """The name of the only model, apart from adapters, of a server that has a tokenizer to ask; None of any other."""
+    models = [entry for entry in find_entries(try_decode(listed)) if not entry.get("parent")]
+    if len(models) != 1 or not (_is_llama(models[0]) or models[0].get("owned_by") in _WITH_TOKENIZER):
+        return None
+    return find_name(models[0])
 
 
 def _read_served(body: bytes) -> Windows:
@@ -297,9 +353,12 @@ class Told:
         self._of_tenants: BytesLRU[tuple[str, str], _Upstream] = BytesLRU(MAX_TOLD_BYTES, _weigh)
         self._asking: set[tuple[str, str]] = set()
 
-    def find(self, base_url: str, model: str, tenant: str) -> int | None:
+    def find(self, base_url: str, model: str, tenant: str) -> tuple[int | None, Reading]:
         windows = self._find(base_url, tenant)
-        return windows.find(model) if windows else None
+        if windows is None:
+            return None, SILENT
+        window_tokens = windows.find(model)
+        return window_tokens, SILENT if window_tokens is None else windows.reading
 
     def find_slots(self, base_url: str, tenant: str) -> int | None:
         windows = self._find(base_url, tenant)
@@ -346,7 +405,7 @@ class Told:
         if tenant and not anybody.has_told:
             known = self._of_tenants.get((upstream.base_url, tenant)) or _Upstream()
         try:
-            found = await discover(self._client, upstream, headers)
+            found = await discover(self._client, upstream, headers, known.windows)
         finally:
             known.is_being_asked = False
             self._asking.discard((upstream.base_url, tenant))

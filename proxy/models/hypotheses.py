@@ -20,6 +20,7 @@ import msgspec
 
 from trimtab.proxy.models.calibration import KEPT_SHARE
 from trimtab.proxy.models.records import MAX_CLAIMS, MAX_REFUTED, Claim, Facts, Record
+from trimtab.rules.tokens.families import SILENT
 
 FIRST_TEST = 32
 """The first test of a guess is this request among those that it cuts. Chosen: a wrong guess ends soon, and a right one
@@ -74,6 +75,8 @@ def combine(own: Facts, of_all: Facts) -> Facts:
     """The facts for a client's requests: what it learned itself, completed by what counts for all."""
     if of_all.window_tokens is not None and own.window_tokens is None:
         own = replace(own, window_tokens=of_all.window_tokens)
+    if own.reading == SILENT != of_all.reading:
+        own = replace(own, reading=of_all.reading, ratio=own.ratio if own.has_ratio else of_all.ratio)
     if of_all.learned_tokens is not None and own.learned_tokens is None and not own.has_outgrown(of_all.learned_tokens):
         own = replace(own, learned_tokens=of_all.learned_tokens, refuted=of_all.refuted)
     if own.added_tokens is None:

@@ -17,10 +17,10 @@ from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.models.calibration import Calibration
 from trimtab.proxy.models.hypotheses import is_test_due
 from trimtab.proxy.models.lessons import Lesson, find_changes
-from trimtab.proxy.models.records import Facts, ModelName, Record, Records, recall
+from trimtab.proxy.models.records import Facts, ModelName, Record, Records, expect_ratio, recall
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.metrics import Metrics
-from trimtab.rules.tokens.families import find_family
+from trimtab.rules.tokens.families import SILENT, Reading
 
 REFRESH_SECONDS = 10.0
 """Age after which a request has the store read again. Chosen: the delay with which a process learns from another."""
@@ -32,8 +32,8 @@ MAX_WRITES = 3
 """Attempts at one change, if other processes write records of the same model meanwhile. Chosen: more are rarely needed,
 and the next report or refusal brings the change again."""
 
-FindWindow = Callable[[ModelName], int | None]
-"""The window in tokens that the upstream reported for a model; None if it reported none."""
+FindTold = Callable[[ModelName], tuple[int | None, Reading]]
+"""What the upstream said of a model: its window in tokens, None if it reported none; and how it reads prompts."""
 FindChanges = Callable[[Record], dict[str, Any]]
 """The fields to change in a record, given the record; empty for no change."""
 
@@ -50,7 +50,7 @@ class Model:
     is_vouched: the upstream has answered a request for this model with success, so its name is not invented.
     is_taught: a lesson changed `known`, and no record has it yet.
     generation: number of records that the store has, as far as this process knows.
-    discovered: the window that the upstream reported, as last taken into `known`.
+    discovered: what the upstream said, as last taken into `known`.
     cut_requests: requests that were cut because of something learned, since the last test.
     most_answered: the longest answered prompt, in the model's tokens.
     label: its name in logs and metrics.
@@ -66,7 +66,7 @@ class Model:
     is_vouched: bool = False
     is_taught: bool = False
     generation: int = 0
-    discovered: int | None = None
+    discovered: tuple[int | None, Reading] | None = None
     cut_requests: int = 0
     most_answered: int = 0
     calibration: Calibration = field(default_factory=Calibration)
@@ -121,7 +121,11 @@ class Model:
         """Use a record from now on. Returns the values that changed."""
         before = self.known
         # The record may be from a process that has not asked for the window.
-        self.known = msgspec.structs.replace(record, window_tokens=record.window_tokens or before.window_tokens)
+        known = msgspec.structs.replace(record, window_tokens=record.window_tokens or before.window_tokens)
+        if record.reading == SILENT != before.reading:
+            ratio = expect_ratio(self.name, before.reading)
+            known = msgspec.structs.replace(known, reading=before.reading, ratio=ratio, calibrated=False)
+        self.known = known
         self.generation = generation
         self.calibration.restart(is_calibrated=record.calibrated)
         self.is_taught = False
@@ -142,14 +146,14 @@ class Kept:
     def __init__(
         self,
         records: Records,
-        find_window: FindWindow,
+        find_told: FindTold,
         tasks: Tasks,
         metrics: Metrics,
         log: Any,
         clock: Callable[[], float],
     ) -> None:
         self._records = records
-        self._find_window = find_window
+        self._find_told = find_told
         self._tasks = tasks
         self._metrics = metrics
         self._log = log
@@ -173,8 +177,9 @@ class Kept:
         return model
 
     def begin(self, name: ModelName) -> Record:
-        """The record to start with: the family's ratio, and the window that the upstream reported."""
-        return Record(find_family(name.model).ratio, self._find_window(name))
+        """The record to start with: the expected ratio, and what the upstream says of itself."""
+        window_tokens, reading = self._find_told(name)
+        return Record(expect_ratio(name, reading), window_tokens, reading=reading)
 
     def vouch_for(self, model: Model) -> None:
         """Note that the upstream has answered a request for this model: what is learned of it may be written now."""
@@ -199,20 +204,27 @@ class Kept:
         return (model for model in models if model.read_at is not None)
 
     async def take_window(self, model: Model) -> None:
-        """Take over the window that discovery found, and write it if the model is vouched.
+        """Take over the window and the reading that discovery found, and write them if the model is vouched.
 
-        Each reported window is taken over once. If the record differs later, another process has asked more recently.
+        What is reported is taken over once. If the record differs later, another process has asked more recently.
         """
-        found = self._find_window(model.name)
-        if found is None or found == model.discovered:
+        found, reading = told = self._find_told(model.name)
+        if (found is None and reading == SILENT) or told == model.discovered:
             return
+        changes: dict[str, Any] = {} if found is None else {"window_tokens": found}
+        if reading not in {SILENT, model.known.reading}:
+            changes["reading"] = reading
+            if reading.samples != model.known.reading.samples:  # another count: what was learned is void
+                changes |= {"ratio": expect_ratio(model.name, reading), "calibrated": False, "ratio_source": ""}
+                model.calibration = Calibration()
+        known = msgspec.structs.replace(model.known, **changes)
         if not model.is_vouched:
-            model.known = msgspec.structs.replace(model.known, window_tokens=found)
+            model.known = known
             return
-        if found != model.known.window_tokens or not model.generation:
-            await self.write(model, window_tokens=found)
-        if found == model.known.window_tokens:  # else another process's record won: try again after the next read
-            model.discovered = found
+        if known != model.known or not model.generation:
+            await self.write(model, **changes)
+        if known == model.known:  # else another process's record won: try again after the next read
+            model.discovered = told
 
     async def write(self, model: Model, **changes: Any) -> None:
         """Write a change as the next record. If another process was faster, its record is adopted instead."""

@@ -6,9 +6,9 @@ Law: pure. The second attempt of a request always has a lower limit than the pro
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trimtab.proxy.models.calibration import MIN_SAMPLE_TOKENS, clamp
+from trimtab.proxy.models.calibration import MIN_SAMPLE_TOKENS
 from trimtab.proxy.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
-from trimtab.proxy.models.records import ANY_RATIO, MAX_REFUTED, Bounds, Record, Source, recall
+from trimtab.proxy.models.records import ANY_RATIO, MAX_REFUTED, Bounds, Record, Source, clamp, recall
 from trimtab.proxy.wire.overflow.classify import Overflow
 from trimtab.proxy.wire.overflow.wordings import Kind
 from trimtab.rules.policy import Policy

@@ -10,7 +10,7 @@ from trimtab.proxy.catalogue.prices import PriceList, find_price_list
 from trimtab.proxy.config.policies.policy import PolicyConfig
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.http.tenancy import Tenant
-from trimtab.proxy.models.records import Facts, ModelName, complete, name_for
+from trimtab.proxy.models.records import Facts, ModelName, complete, expect_ratio, name_for
 from trimtab.rules.policy import Policy
 from trimtab.rules.tokens.families import find_family
 
@@ -77,18 +77,22 @@ class ModelView:
         return self.policy.context_window < self.believed_tokens or self.policy.added_tokens is not None
 
     def forget(self, config: Config) -> Self:
-        facts = self.facts.forget(find_family(self.name.model).ratio)
+        facts = self.facts.forget(self._expected_ratio)
         return self.of(config, self.settings, self.name, facts)
 
     def doubt(self, config: Config) -> Self:
         """The view for a test: without anything learned, except a ratio that the client's own answers confirm."""
-        facts = self.facts.doubt(find_family(self.name.model).ratio)
+        facts = self.facts.doubt(self._expected_ratio)
         return self.of(config, self.settings, self.name, facts)
 
     def trust_family(self, config: Config) -> Self:
-        """The view with the ratio of the model's family instead of the learned one."""
-        facts = replace(self.facts, ratio=find_family(self.name.model).ratio)
+        """The view with the ratio of the model's tokenizer or family instead of the learned one."""
+        facts = replace(self.facts, ratio=self._expected_ratio)
         return self.of(config, self.settings, self.name, facts)
+
+    @property
+    def _expected_ratio(self) -> float:
+        return expect_ratio(self.name, self.facts.reading)
 
     @property
     def window_from(self) -> str:

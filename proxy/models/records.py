@@ -16,7 +16,7 @@ import msgspec
 from trimtab.proxy.catalogue.windows import find_window
 from trimtab.proxy.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
 from trimtab.proxy.store.store import SummaryStore
-from trimtab.rules.tokens.families import GENERIC, find_family
+from trimtab.rules.tokens.families import GENERIC, SILENT, Reading, find_family
 
 Bounds = tuple[float, float]
 """Smallest and largest allowed value."""
@@ -115,6 +115,7 @@ class Record(msgspec.Struct, frozen=True):
     window_source, window_at, ratio_source, ratio_at: how and when the window and the ratio were learned.
     forgotten: how often an operator had the model forgotten. A record with a smaller number than the record of all is
         out of date and is ignored.
+    reading: how the server reads prompts, as it says itself.
     claims: only in the record of all.
     """
 
@@ -132,6 +133,7 @@ class Record(msgspec.Struct, frozen=True):
     ratio_source: Source = ""
     ratio_at: float = 0.0
     forgotten: int = 0
+    reading: Reading = SILENT
     claims: Annotated[tuple[Claim, ...], msgspec.Meta(max_length=MAX_CLAIMS)] = ()
 
 
@@ -153,6 +155,7 @@ class Facts:
     learned_tokens: int | None = None
     added_tokens: int | None = None
     refuted: tuple[int, ...] = ()
+    reading: Reading = SILENT
     has_ratio: bool = field(default=False, compare=False)
     is_calibrated: bool = field(default=False, compare=False)
     answered_tokens: int = field(default=0, compare=False)
@@ -229,6 +232,7 @@ def recall(record: Record) -> Facts:
         learned_tokens=record.learned_tokens,
         added_tokens=record.added_tokens,
         refuted=record.refuted,
+        reading=record.reading,
         has_ratio=record.calibrated or bool(record.ratio_source),
         is_calibrated=record.calibrated,
         answered_tokens=record.answered_tokens,
@@ -256,6 +260,19 @@ def complete(name: ModelName, facts: Facts) -> Facts:
 def find_ratios(model: str) -> Bounds:
     """The bounds of a model's ratio: narrower if its family is known."""
     return ANY_RATIO if find_family(model) is GENERIC else KNOWN_RATIO
+
+
+def clamp(ratio: float, ratios: Bounds = ANY_RATIO) -> float:
+    """Limit a ratio to its bounds, and round it to four digits, so that all processes have exactly the same value."""
+    least, largest = ratios
+    return round(min(max(ratio, least), largest), 4)
+
+
+def expect_ratio(name: ModelName, reading: Reading) -> float:
+    """The ratio of a model of which nothing is learned: as its server's tokenizer shows it, else that of its family."""
+    family = find_family(name.model)
+    told = reading.find_ratio(family.vocabulary if name.vocabulary == "auto" else name.vocabulary)
+    return family.ratio if told is None else clamp(told, find_ratios(name.model))
 
 
 class Records:

@@ -29,6 +29,7 @@ from trimtab.proxy.models.records import (
     ModelName,
     Records,
     complete,
+    expect_ratio,
     find_ratios,
     list_learned,
     recall,
@@ -36,7 +37,7 @@ from trimtab.proxy.models.records import (
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.metrics import Metrics
-from trimtab.rules.tokens.families import find_family
+from trimtab.rules.tokens.families import Reading
 
 READ_SECONDS = 2.0
 """How long a request waits for the store, at most. Chosen: the time limit of the SQLite store."""
@@ -62,7 +63,7 @@ class Models:
         self.read_seconds = READ_SECONDS
         self._told = Told(client, clock)
         self._tasks = Tasks(lambda error: log.error("models_fault", error=type(error).__name__))
-        self._kept = Kept(Records(store), self._find_window, self._tasks, metrics, log, clock)
+        self._kept = Kept(Records(store), self._find_told, self._tasks, metrics, log, clock)
         self._metrics = metrics
         self._log = log
         self._clock = clock
@@ -101,7 +102,7 @@ class Models:
             for one in (of_all, model):
                 one.read_at = one.read_at or self._clock()  # requests wait only once for a store that hangs
 
-    def _find_window(self, name: ModelName) -> int | None:
+    def _find_told(self, name: ModelName) -> tuple[int | None, Reading]:
         return self._told.find(name.base_url, name.model, name.tenant)
 
     def find_slots(self, name: ModelName) -> int | None:
@@ -131,7 +132,7 @@ class Models:
         if model is None or report.counted_tokens < MIN_SAMPLE_TOKENS:
             return
         calibration = model.calibration
-        calibration.add(report, model.known.ratio, find_family(name.model).ratio)
+        calibration.add(report, model.known.ratio, expect_ratio(name, model.known.reading))
         if calibration.stays_off(is_calibrated=model.known.calibrated) and not model.warned:
             model.warned = True
             self._log.warning(
@@ -173,7 +174,7 @@ class Models:
         model.most_answered = max(model.most_answered, tokens)
         changes = contradict(model.known, of_all.known, tokens)
         if is_test:
-            changes |= doubt_ratio(model.known, of_all.known, find_family(name.model).ratio)
+            changes |= doubt_ratio(model.known, of_all.known, expect_ratio(name, model.known.reading))
         if changes:
             model.writing = self._tasks.start(self._kept.write(model, **changes))
             self._change_of_all(name, partial(retract, name.key_id))

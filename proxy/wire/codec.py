@@ -152,8 +152,7 @@ class Counting:
 
 
 TOOLS_FACTOR = 16
-"""Tools count this many times their bytes as work. Fitted on hostile tools: rendering them takes as long as counting a
-text of this many times their length."""
+"""Tools count this many times their bytes as work. Fitted on hostile tools, which take so long to render."""
 SHAPE = Shape()
 
 
@@ -273,10 +272,11 @@ class Codec(Answers):
         if found:
             before = [message for each in found for message in each]
             messages, origins = (*before, *messages), (OUTSIDE,) * len(before) + origins
-        tokens = fixed.format_tokens + fixed.tools_tokens
+        unspoken = counting.costs.unspoken_tokens if messages and messages[0].role is not Role.SYSTEM else 0
+        tokens = fixed.format_tokens + fixed.tools_tokens + unspoken
         if fixed.has_functions and messages:
-            count_first = partial(count_shared_frame, count=counting.count, costs=counting.costs)
-            tokens += known.count_first(messages[0], count_first)
+            frame = partial(count_shared_frame, count=counting.count, costs=counting.costs)
+            tokens += known.count_first(messages[0], frame)
         return Conversation(messages, max(tokens, 0), origins, shape, continues)
 
     def uncounted_bytes(self, request: Request, counting: Counting) -> int:

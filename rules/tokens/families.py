@@ -4,15 +4,17 @@ Law: one table of globs on the model's name; the first match wins. The figures c
 `usage` of real APIs. Calibration corrects them by what a model's own `usage` reports.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from trimtab.rules.tokens.media import AreaCost, ImageCost, PatchCost, TileCost
+from trimtab.rules.tokens.scripts import EVEN, Weights, fit_weights
 
 GPT_4O_IMAGES = TileCost(85, 170)
 O200K = "o200k_base"
 CL100K = "cl100k_base"
+HEURISTIC = "heuristic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,10 @@ class Costs:
     nested_comments: the TypeScript has descriptions inside objects.
     tools_tokens: once if the request has any tool.
     call_tokens: for each tool call.
+    frame_tokens: for each message, above the usual frame.
+    unspoken_tokens: a system message that the server adds if the request begins with none.
+    drops_tools: the server leaves tools out of the prompt.
+    weights: of kinds of text in which the model's vocabulary differs most from ours.
     """
 
     priming_tokens: int = 3
@@ -33,6 +39,36 @@ class Costs:
     tools_tokens: int = 0
     call_tokens: int = 4
     images: ImageCost = GPT_4O_IMAGES
+    frame_tokens: int = 0
+    unspoken_tokens: int = 0
+    drops_tools: bool = False
+    weights: Weights = EVEN
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a server reads prompts, as it says itself.
+
+    drops_tools: its chat template leaves tools out.
+    samples: the tokens of each of the SAMPLES of scripts.py; empty if the server does not say.
+    priming, frame, unspoken: the tokens of a prompt outside its messages, of a message outside its text, and of what
+        the server says before a prompt that begins with no system message; only with `samples`.
+    """
+
+    drops_tools: bool = False
+    samples: tuple[int, ...] = ()
+    priming: int = 0
+    frame: float = 0.0
+    unspoken: int = 0
+
+    def find_ratio(self, vocabulary: str) -> float | None:
+        """The server's tokens for one of the vocabulary's; None if it did not say."""
+        ours = SAMPLE_TOKENS.get(vocabulary)
+        return round(fit_weights(self.samples, ours)[0], 4) if self.samples and ours else None
+
+
+SILENT = Reading()
+"""Of a server that says nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +144,10 @@ FAMILIES: tuple[tuple[str, Family], ...] = (
 """First match wins. The ratios were measured with the models' own vocabularies on English, code, JSON and logs, and are
 means weighted by what agents send."""
 
+SAMPLE_TOKENS = {O200K: (194, 126, 148), CL100K: (193, 125, 227), HEURISTIC: (232, 80, 123)}
+"""Tokens of the SAMPLES of scripts.py in our vocabularies. Counted."""
+_USUAL_FRAME = 4  # as messages.py counts it
+
 MODEL_CHARS = 200
 """Longest part of a model name that is matched. Chosen: longer than any real name; bounds the cost of the globs."""
 
@@ -121,3 +161,19 @@ def find_family(model: str) -> Family:
 @lru_cache(1024)  # a miss costs 14 us; names are cut to MODEL_CHARS, so the cache holds 1 MB at most
 def _match_family(name: str) -> Family:
     return next((family for glob, family in FAMILIES if fnmatchcase(name, glob)), GENERIC)
+
+
+@lru_cache(1024)
+def read_costs(model: str, vocabulary: str, reading: Reading) -> Costs:
+    """What a model's requests cost beside their texts, at a server that reads them so."""
+    costs = replace(find_family(model).costs, drops_tools=reading.drops_tools)
+    ratio, ours = reading.find_ratio(vocabulary), SAMPLE_TOKENS.get(vocabulary)
+    if ratio is None or ours is None:
+        return costs
+    return replace(
+        costs,
+        priming_tokens=round(reading.priming / ratio),
+        frame_tokens=round(reading.frame / ratio) - _USUAL_FRAME,
+        unspoken_tokens=round(reading.unspoken / ratio),
+        weights=fit_weights(reading.samples, ours)[1],
+    )

@@ -70,7 +70,7 @@ def count_message(
     message: Message, count: CountTokens, costs: Costs = GENERIC.costs, extra_texts: Iterable[str] = ()
 ) -> int:
     """Prompt tokens of one message. `extra_texts`: texts outside its content, such as reasoning."""
-    tokens = MESSAGE_TOKENS + ROLE_TOKENS
+    tokens = MESSAGE_TOKENS + ROLE_TOKENS + costs.frame_tokens
     tokens += sum(count(text) for text in message.texts)
     tokens += sum(count(text) for text in extra_texts)
     is_legacy_result = message.role is Role.TOOL and message.answers is None
@@ -109,6 +109,8 @@ def count_format(around: Surroundings, count: CountTokens, costs: Costs) -> int:
 
 
 def count_tools(around: Surroundings, count: CountTokens, costs: Costs) -> int:
+    if costs.drops_tools:
+        return 0
     tokens = sum(count(text) + OTHER_TOOL_TOKENS for text in around.others)
     if around.functions or around.others:
         tokens += costs.tools_tokens
@@ -130,7 +132,7 @@ def count_shared_frame(first: Message, count: CountTokens, costs: Costs) -> int:
 
     The model reads the functions in the same frame, after a line break.
     """
-    if first.role is not Role.SYSTEM or not costs.reads_typescript or costs.is_reasoning:
+    if costs.drops_tools or first.role is not Role.SYSTEM or not costs.reads_typescript or costs.is_reasoning:
         return 0
     tail = first.texts[0][-TAIL_CHARS:] if first.texts else ""
     with_break = count(tail + "\n") - count(tail) if tail and not tail.endswith("\n") else 0

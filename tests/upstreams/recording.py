@@ -45,7 +45,9 @@ class Recorded:
 
     @property
     def asks_for_windows(self) -> bool:
-        """Whether trimtab asks for context windows: without a User-Agent, which test clients always send."""
+        """Whether trimtab asks for windows and counts: without a User-Agent, which test clients always send."""
+        if self.path.endswith(("/tokenize", "/apply-template")):
+            return True
         return self.method == "GET" and not self.header("User-Agent") and self.header("Accept") == ["application/json"]
 
     @property

@@ -32,7 +32,7 @@ from trimtab.proxy.cli.doctor.checks import (
 )
 from trimtab.proxy.cli.options import config_option, prints_table, read_key, set_option, table_option, wrong_use
 from trimtab.proxy.cli.tables import mask, print_fitting
-from trimtab.proxy.compaction.pool import HEURISTIC, Compactors
+from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW
 from trimtab.proxy.config.schema import Config, UpstreamConfig
@@ -40,10 +40,10 @@ from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.http.tenancy import Tenancy, Tenant
 from trimtab.proxy.models.hypotheses import combine
 from trimtab.proxy.models.model_policy import ModelView, name_model
-from trimtab.proxy.models.records import ModelName, Record, Records, complete, list_learned, recall
+from trimtab.proxy.models.records import ModelName, Record, Records, complete, expect_ratio, list_learned, recall
 from trimtab.proxy.store.opening import find_key_file, open_store
 from trimtab.proxy.store.store import SummaryStore
-from trimtab.rules.tokens.families import Family, find_family
+from trimtab.rules.tokens.families import HEURISTIC, SILENT, Family, Reading, find_family
 
 MAX_LISTED = 20
 """How many models the report lists at most that only upstreams name. Chosen: a table that fits on a screen."""
@@ -85,7 +85,7 @@ class ModelFinding:
     mode: enforce, observe or off; with the share of sessions that is only observed.
     window_from: configured, learned, discovered, store, catalogue or default.
     token_ratio: the model's own tokens for one token of `vocabulary`.
-    ratio_from: calibrated, exact, expected or characters.
+    ratio_from: calibrated, tokenizer (of the server), exact, expected or characters.
     learned: what was learned about the model; first for this client, then for all.
     prices: what its tokens cost.
     """
@@ -190,7 +190,13 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
     findings = [*(answer.finding for answer in answers), listening, stored, *system, counting]
     findings += [check_prices((one.model, one.prices) for one in described)]
     findings += [*find_bare_credentials(config), *find_readable_keys(config), *find_unknown_names()]
-    findings += [*_judge_windows(described), *_judge_slots(config, answers), *fallen, *heard.findings]
+    findings += [
+        *_judge_windows(described),
+        *_judge_slots(config, answers),
+        *_judge_templates(answers),
+        *fallen,
+        *heard.findings,
+    ]
     return Report(tuple(findings), tuple(described), unlisted)
 
 
@@ -215,6 +221,13 @@ def _judge_slots(config: Config, answers: Iterable[Answer]) -> list[Finding]:
         return []
     advice = "cuts get digests, no summaries of a model; start llama.cpp with --parallel 2, or set summary.when"
     return [Finding("slots", "warning", "a server works on one request at a time", advice)]
+
+
+def _judge_templates(answers: Iterable[Answer]) -> list[Finding]:
+    if not any(answer.windows.reading.drops_tools for answer in answers):
+        return []
+    found = "a server's chat template leaves out tools: the model never sees them, and they are not counted"
+    return [Finding("template", "warning", found, "start llama.cpp with a template or a model that supports tools")]
 
 
 def _list_models(names: list[str]) -> str:
@@ -269,10 +282,13 @@ async def _describe(
 ) -> ModelFinding:
     settings, family, (store, tenant) = config.policy_for(model), find_family(model), kept
     name = name_model(config, settings, model, tenant)
-    own, of_all = await _read_records(store, name, family.ratio)
+    windows = answers[_tell_apart(config.upstream_for(settings.upstream))].windows
+    told = windows.find(model)
+    reading = SILENT if told is None else windows.reading
+    own, of_all = await _read_records(store, name, expect_ratio(name, reading))
     known = combine(recall(own), recall(of_all))
-    told = answers[_tell_apart(config.upstream_for(settings.upstream))].windows.find(model)
-    facts = await asyncio.to_thread(complete, name, replace(known, window_tokens=told or known.window_tokens))
+    facts = replace(known, window_tokens=told or known.window_tokens, reading=reading if told else known.reading)
+    facts = await asyncio.to_thread(complete, name, facts)
     view = await asyncio.to_thread(ModelView.of, config, settings, name, facts)
     vocabulary = compactors.name_vocabulary(settings, model)
     return ModelFinding(
@@ -283,7 +299,7 @@ async def _describe(
         "store" if view.window_from == "discovered" and told is None else view.window_from,
         vocabulary,
         known.ratio,
-        "calibrated" if own.calibrated or of_all.calibrated else _name_accuracy(family, vocabulary),
+        "calibrated" if own.calibrated or of_all.calibrated else _name_accuracy(family, vocabulary, facts.reading),
         tuple(
             item.describe(time.time())
             for item in (*list_learned(own, for_all=False), *list_learned(of_all, for_all=True))
@@ -292,7 +308,9 @@ async def _describe(
     )
 
 
-def _name_accuracy(family: Family, vocabulary: str) -> str:
+def _name_accuracy(family: Family, vocabulary: str, reading: Reading) -> str:
+    if reading.samples:
+        return "tokenizer"
     if vocabulary == HEURISTIC:
         return "characters"
     # Only OpenAI's models read tools as TypeScript, and so only they are counted exactly.

@@ -2,7 +2,9 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
+import orjson
 import pytest
 from support.model_learning import ListLog
 
@@ -11,6 +13,9 @@ from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.compaction.tokenizers.exact import VocabularyError, count_by_heuristic, load_encoding
 from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.wire.dialects import DEFAULT
+from trimtab.rules.policy import Policy
+from trimtab.rules.tokens.families import SAMPLE_TOKENS, Reading
 
 AUTO = PolicyConfig()
 
@@ -148,3 +153,20 @@ async def test_each_tenant_has_compactors_of_its_own(compactors: Compactors) -> 
     assert await compactors.get(AUTO, "gpt-4o", "one") is one
     assert compactors.choose(AUTO, "gpt-4", "two") is await compactors.get(AUTO, "gpt-4", "two")
     assert compactors.choose(AUTO, "gpt-4o") not in (one, two)
+
+
+TOOL = {"type": "function", "function": {"name": "f", "description": "word " * 50, "parameters": {}}}
+
+
+@pytest.mark.parametrize(("role", "unspoken"), [("user", 20), ("system", 0)])
+def test_what_the_server_says_of_its_template_is_counted(role: str, unspoken: int) -> None:
+    """Tools that it leaves out cost nothing; what it says before a prompt without a system message costs its tokens."""
+    body = orjson.dumps({"model": "m", "messages": [{"role": role, "content": "Hello"}], "tools": [TOOL]})
+    told = Reading(drops_tools=True, samples=SAMPLE_TOKENS["o200k_base"], priming=3, frame=4.0, unspoken=20)
+    tokens = []
+    for reading in (Reading(), replace(told, drops_tools=False), told):
+        compactor = Compactors(ListLog()).choose(AUTO, "m", reading=reading)
+        tokens.append(compactor.plan(DEFAULT.read(body, None), Policy()).original.tokens)
+    plain, added, dropped = tokens
+    assert added == plain + unspoken
+    assert dropped == 3 + 4 + 1 + unspoken

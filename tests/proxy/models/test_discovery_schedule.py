@@ -8,6 +8,7 @@ from support.model_learning import NAME, Clock
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.models.discovery import FIRST_RETRY_SECONDS, MAX_ASKING, REDISCOVER_SECONDS, Told, Windows
+from trimtab.rules.tokens.families import SILENT
 
 UPSTREAM = UpstreamConfig(base_url=NAME.base_url)
 NOTHING = Windows({}, None)
@@ -68,7 +69,7 @@ async def test_what_was_told_stays_if_nothing_is_told_later(told: Told, clock: C
         await told.ask(UPSTREAM, [], "")
         clock.seconds += REDISCOVER_SECONDS + 1
 
-    assert told.find(NAME.base_url, NAME.model, "") == 8192
+    assert told.find(NAME.base_url, NAME.model, "") == (8192, SILENT)
     assert told.list_models() == [(NAME.base_url, NAME.model)]
 
 
@@ -98,7 +99,8 @@ async def test_what_one_client_is_told_counts_for_that_client(told: Told, answer
         assert told.take_turn(UPSTREAM, tenant)
         await told.ask(UPSTREAM, CREDENTIAL, tenant)
 
-    assert [told.find(name.base_url, name.model, name.tenant) for name in (mine, other, NAME)] == [4096, 2048, None]
+    found = [told.find(name.base_url, name.model, name.tenant) for name in (mine, other, NAME)]
+    assert found == [(4096, SILENT), (2048, SILENT), (None, SILENT)]
     assert told.list_models() == []
 
 

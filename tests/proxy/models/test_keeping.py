@@ -7,11 +7,13 @@ import pytest
 from support.model_learning import NAME, NOW, Clock, Process, Start, run_processes
 
 from trimtab.proxy.models.calibration import WARM_UP_SAMPLES
+from trimtab.proxy.models.discovery import Windows, _Upstream
 from trimtab.proxy.models.hypotheses import FIRST_TEST
 from trimtab.proxy.models.keeping import REFRESH_SECONDS
 from trimtab.proxy.models.lessons import Lesson
 from trimtab.proxy.models.records import Record, Records
 from trimtab.proxy.store.memory import MemoryStore
+from trimtab.rules.tokens.families import SAMPLE_TOKENS, SILENT, Reading
 
 MINE, OTHER = replace(NAME, tenant="mine", key_id="one"), replace(NAME, tenant="other", key_id="two")
 LESSON = Lesson(window_tokens=8192, ratio=1.5)
@@ -165,3 +167,46 @@ async def test_a_lesson_has_a_time_and_a_source(start: Start) -> None:
         {"window_tokens": 8192, "source": "refused prompt", "age_seconds": 7, "counts_for": "one client"},
         {"token_ratio": 1.5, "source": "refused prompt", "age_seconds": 7, "counts_for": "one client"},
     ]
+
+
+def _say(process: Process, reading: Reading) -> None:
+    """The upstream of a process says how it reads prompts."""
+    told = Windows({NAME.model: 8192}, None, reading=reading)
+    process.models._told._upstreams[NAME.base_url] = _Upstream(told, has_told=True)
+
+
+TWICE = Reading(samples=tuple(2 * tokens for tokens in SAMPLE_TOKENS["o200k_base"]), priming=4, frame=8.0)
+
+
+async def test_what_a_server_counts_itself_is_the_first_ratio_in_every_process(start: Start, clock: Clock) -> None:
+    """It is no lesson, so no request tests it. A process whose server is silent reads it in the store."""
+    first, second = start(), start()
+    _say(first, TWICE)
+    for process in (first, second):
+        known = await process.look_up(MINE)
+        assert (known.ratio, known.reading, known.has_ratio) == (2.0, TWICE, False)
+
+
+async def test_a_ratio_that_was_learned_by_another_count_ends_with_it(start: Start, clock: Clock) -> None:
+    """Later answers correct the server's own count, and nothing changes while the server says the same."""
+    process = start()
+    await process.look_up(MINE)
+    assert await process.feed([1.4] * WARM_UP_SAMPLES, MINE) == 1.4
+    _say(process, TWICE)
+    for expected in (2.0, 2.2):
+        clock.seconds += REFRESH_SECONDS + 1
+        assert (await process.look_up(MINE)).ratio == expected
+        assert await process.feed([2.2] * WARM_UP_SAMPLES, MINE) == 2.2
+    _say(process, SILENT)
+    clock.seconds += REFRESH_SECONDS + 1
+    assert (await process.look_up(MINE)).reading == TWICE
+
+
+async def test_whether_tools_are_left_out_changes_no_ratio(start: Start, clock: Clock) -> None:
+    process = start()
+    await process.look_up(MINE)
+    await process.feed([1.4] * WARM_UP_SAMPLES, MINE)
+    _say(process, Reading(drops_tools=True))
+    clock.seconds += REFRESH_SECONDS + 1
+    known = await process.look_up(MINE)
+    assert (known.ratio, known.reading.drops_tools) == (1.4, True)

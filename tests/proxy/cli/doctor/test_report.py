@@ -6,6 +6,7 @@ import re
 import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -141,6 +142,15 @@ async def test_a_server_with_one_slot_is_told_of(upstream, slots: int, when: str
     upstream.models = orjson.dumps(told | {"data": [told]})
     report = await _examine(upstream, f"defaults.summary.when={when}")
     assert ("slots" in {finding.subject for finding in report.findings}) is is_told
+
+
+@pytest.mark.parametrize("caps", [{"supports_tools": False}, {"supports_tools": True}, {}, None])
+async def test_a_template_that_leaves_out_tools_is_told_of(upstream, caps: Any) -> None:
+    told = {"owned_by": "llamacpp", "id": "m", "meta": {"n_ctx": 8000}, "chat_template_caps": caps}
+    upstream.models = orjson.dumps(told | {"data": [told]})
+    report = await _examine(upstream)
+    is_told = "template" in {finding.subject for finding in report.findings}
+    assert is_told is (caps == {"supports_tools": False})
 
 
 async def test_what_an_upstream_says_moves_no_cursor(upstream) -> None:

@@ -23,6 +23,8 @@ ALLOWED = {
     ("proxy/config/assembly/checks.py", "tools"): "a key of the configuration",
     ("proxy/config/values.py", "chat/completions"): "an address that users paste into the configuration",
     ("proxy/config/policies/sections.py", "messages"): "the name of a dialect",
+    ("proxy/models/tokenizer.py", "messages"): "what a server's template is asked for",
+    ("proxy/models/tokenizer.py", "content"): "the same",
     ("proxy/summaries/summariser.py", "max_tokens"): "the refused name by which a model that thinks is known",
     ("proxy/cli/evaluate/rehearsal.py", "messages"): "the file that a user has recorded is a request of this dialect",
     ("proxy/cli/evaluate/rehearsal.py", "response_format"): "the same",

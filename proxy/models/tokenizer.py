@@ -1,0 +1,74 @@
+"""Asks a server's own tokenizer how it counts: the samples of scripts.py, and what its chat template adds.
+
+Law: what a server answers is bounded, and never raises. A server that does not count all samples has said nothing.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from trimtab.proxy.wire.json.decode import try_decode
+from trimtab.rules.tokens.families import Reading
+from trimtab.rules.tokens.scripts import SAMPLES
+
+Post = Callable[[str, bytes], Awaitable[bytes]]
+"""Sends a body to a path of the server. Returns the answer's body; empty if it failed."""
+TOKENIZE, TEMPLATE = "/tokenize", "/apply-template"
+"""Source: the documentation of llama.cpp's server, of vLLM (/tokenize only, which takes messages, too) and of SGLang
+(/tokenize, texts only)."""
+_MOST_TOKENS = 8
+"""Most tokens for one byte of a sample. Chosen: no vocabulary has more than one; more is no answer."""
+_MOST_ADDED = 512
+"""Most tokens that a chat template may add. Chosen: above Llama's date and Qwen's preamble; more is no template's."""
+_WORD = "a"
+_SHORT = [{"role": "user", "content": _WORD}]
+_LED = [{"role": "system", "content": _WORD}, *_SHORT]
+_LONG = [*_LED, {"role": "assistant", "content": _WORD}, *_SHORT]
+
+
+async def ask_reading(post: Post, model: str, told: Reading) -> Reading:
+    """How the server reads prompts, given what is known of that; as it was if its tokenizer does not say."""
+    samples = []
+    for sample in SAMPLES:
+        tokens = await _count_text(post, model, sample)
+        if not 0 < tokens <= _MOST_TOKENS * len(sample.encode()):
+            return told
+        samples.append(tokens)
+    word = await _count_text(post, model, _WORD)
+    short, led, long = [await _count_messages(post, model, messages) for messages in (_SHORT, _LED, _LONG)]
+    frame = (long - led) / 2 - word
+    priming = round(led - 2 * (frame + word))
+    unspoken = round(short - priming - frame - word)
+    # A template may refuse system messages, or not be there: then the usual frame counts.
+    if not (word > 0 and 0 < led < long and min(frame, priming, unspoken) >= 0 and max(long, short) <= _MOST_ADDED):
+        return replace(told, samples=tuple(samples), priming=_USUAL[0], frame=_USUAL[1], unspoken=0)
+    return replace(told, samples=tuple(samples), priming=priming, frame=frame, unspoken=unspoken)
+
+
+_USUAL = 3, 4.0
+"""Priming and frame of most templates, as messages.py counts them."""
+
+
+async def _count_text(post: Post, model: str, text: str, *, is_prompt: bool = False) -> int:
+    """A text's tokens; 0 if the server does not say. `is_prompt`: with what stands around a whole prompt."""
+    # llama.cpp reads `content` and `add_special`; vLLM and SGLang `model`, `prompt` and `add_special_tokens`.
+    asked = {"model": model, "content": text, "prompt": text, "add_special": is_prompt, "add_special_tokens": is_prompt}
+    return _read_count(await post(TOKENIZE, orjson.dumps(asked)))
+
+
+async def _count_messages(post: Post, model: str, messages: list[dict[str, str]]) -> int:
+    """The tokens of a prompt of these messages; 0 if the server does not say."""
+    asked = orjson.dumps({"model": model, "messages": messages, "add_generation_prompt": True})
+    written = try_decode(await post(TEMPLATE, asked))
+    prompt = written.get("prompt") if isinstance(written, dict) else None
+    if isinstance(prompt, str):
+        return await _count_text(post, model, prompt, is_prompt=True)
+    return _read_count(await post(TOKENIZE, asked))
+
+
+def _read_count(body: bytes) -> int:
+    answer: Any = try_decode(body)
+    tokens = answer.get("tokens") if isinstance(answer, dict) else None
+    return len(tokens) if isinstance(tokens, list) else 0
