@@ -17,9 +17,8 @@ import uvloop
 from rich.console import Console
 from rich.progress import Progress
 
-from trimtab.proxy.cli.evaluate.asking import Asker, AskError, Calls, PatientClient, Tokens
+from trimtab.proxy.cli.evaluate.asking import Asker, AskError, Calls, Examiner, PatientClient, Tokens
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion
-from trimtab.proxy.cli.evaluate.protocol import Examiner
 from trimtab.proxy.cli.evaluate.rehearsal import NAMES, NoSessionError, Written, read_session, write_summaries
 from trimtab.proxy.cli.evaluate.report import Result, add_up, print_price, tell_tokens
 from trimtab.proxy.cli.evaluate.setup import CacheError, Options, Setup, find_view, keep_questions, name_set, prepare

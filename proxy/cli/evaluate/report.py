@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from trimtab.proxy.catalogue.prices import PriceList, PriceSource
-from trimtab.proxy.cli.evaluate.asking import Tokens
+from trimtab.proxy.cli.evaluate.asking import ArmResult, Tokens
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion
-from trimtab.proxy.cli.evaluate.protocol import ArmResult
 from trimtab.proxy.cli.tables import print_fitting, safe
 
 MILLION = 1_000_000

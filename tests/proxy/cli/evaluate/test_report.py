@@ -8,9 +8,8 @@ import pytest
 from rich.console import Console
 
 from trimtab.proxy.catalogue.prices import DEFAULT, LOCAL, PriceList, PriceSource, find_listed
-from trimtab.proxy.cli.evaluate.asking import Tokens
+from trimtab.proxy.cli.evaluate.asking import Answered, ArmResult, Tokens
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion
-from trimtab.proxy.cli.evaluate.protocol import Answered, ArmResult
 from trimtab.proxy.cli.evaluate.report import Item, Result, print_price
 
 SECRET = ExamQuestion("Which \x1b[2Jport?", "8443", "port 8443", 0.5)

@@ -10,9 +10,19 @@ from upstreams.examinee import Examinee, read_text, write_question
 from upstreams.recording import FakeUpstream, Recorded, completion
 from upstreams.scripted import refuse
 
-from trimtab.proxy.cli.evaluate.asking import Asker, Calls, FatalError, PatientClient, Server, Tokens
+from trimtab.proxy.cli.evaluate.asking import (
+    Answered,
+    ArmResult,
+    Asker,
+    Calls,
+    Examiner,
+    FatalError,
+    PatientClient,
+    Server,
+    Tokens,
+    run_all,
+)
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion, Part, find_removed, split_removed
-from trimtab.proxy.cli.evaluate.protocol import Answered, ArmResult, Examiner, run_all
 from trimtab.proxy.cli.evaluate.rehearsal import Arm, Rehearsal, make_arm
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import target_url
