@@ -28,7 +28,7 @@ async def _send(port: int, request: bytes, *, reads: bool = True) -> bytes:
     writer.write(request)
     said = b""
     try:
-        async with asyncio.timeout(5 if reads else 0.2):
+        async with asyncio.timeout(30 if reads else 0.2):
             said = await reader.read()
     except (TimeoutError, ConnectionError):
         assert not reads

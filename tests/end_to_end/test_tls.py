@@ -74,7 +74,7 @@ def blocking_server(tls: ssl.SSLContext | None) -> Iterator[str]:
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        thread.join(5)
+        thread.join(30)
 
 
 async def _ask(upstream: UpstreamConfig) -> int:

@@ -78,7 +78,7 @@ def run_configured(name: str, text: str, directory: Path) -> Iterator[int]:
         yield port
     finally:
         process.terminate()  # not kill(): nginx would not end its worker process
-        process.wait(10)
+        process.wait(30)
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:

@@ -136,7 +136,7 @@ def test_systemd_is_told_when_requests_are_accepted(
     name = f"@trimtab-{os.getpid()}" if is_abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(f"\0{name[1:]}" if is_abstract else name)
-        systemd.settimeout(5)
+        systemd.settimeout(30)
         monkeypatch.setenv("NOTIFY_SOCKET", name)
         Screen().announce(load_config(environment={}), "http://p", "http://p", ListLog())
         assert systemd.recv(64) == b"READY=1"

@@ -59,7 +59,7 @@ async def test_a_kept_connection_that_is_reset_is_no_fault():
         connection = upstream.writers[0].get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         upstream.writers[0].transport.abort()
-        await asyncio.wait({closed}, timeout=5)
+        await asyncio.wait({closed}, timeout=30)
         assert closed.done()
         del closed, response
         (await session.get(upstream.url)).close()  # the dead connection is found, and dropped
