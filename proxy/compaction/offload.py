@@ -171,8 +171,10 @@ class Workers:
         Raises BusyError.
         """
         if size_bytes <= INLINE_BYTES:
-            with suppress(LargeWorkError):
+            try:
                 return work(max_chars=INLINE_BYTES)
+            except LargeWorkError:
+                size_bytes = INLINE_BYTES + 1  # at least
         *smaller, (_, largest) = self._find(size_bytes)
         for most_bytes, pool in smaller:
             with suppress(LargeWorkError):

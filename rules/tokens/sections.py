@@ -71,7 +71,8 @@ def count_sections(conversation: Conversation, find: FindMarks) -> Sections:
     for message in [
         one
         for one in messages[leading:]
-        if (role := one.role) is not _TOOL and (role is not _ASSISTANT or (one.texts and _may_have_marks(one)))
+        if (role := one.role) is not _TOOL
+        and (role is not _ASSISTANT or (one.texts and one.texts[0].startswith(INTRODUCTION)))
     ]:
         marks = find_in_message(message, find)
         memory += marks.memory
