@@ -1,5 +1,7 @@
 """Every page of the dashboard, in a real browser, with the content security policy that trimtab sends."""
 
+from dataclasses import replace
+
 import pytest
 from browser.browsing import write_dollars
 from browser.examples import CHANGES, HOSTILE
@@ -332,4 +334,36 @@ async def test_a_run_of_removed_messages_is_one_row(stub, open_tab) -> None:
     await rows.first.locator("summary").focus()
     await page.keyboard.press("Enter")
     await expect(rows).to_have_count(86)
+    assert await tab.check_axe() == []
+
+
+async def read_column(page, name: str) -> list[str]:
+    """The cells of a column of the table of sessions."""
+    heads = [text.split()[0] for text in await page.locator("thead th").all_inner_texts()]
+    return await page.locator(f"tbody tr > :nth-child({heads.index(name) + 1})").all_inner_texts()
+
+
+async def test_sessions_can_be_searched_filtered_sorted_and_paged(stub, open_tab) -> None:
+    """A head sorts, and sorts the other way if it is chosen again. What is chosen stays when a request comes."""
+    first = stub.sessions[0]
+    stub.sessions += [replace(first, id=f"{number:016x}", client="zoe", requests=1, turns=[]) for number in range(60)]
+    tab = await open_tab(stub.url)
+    page = await tab.visit("#/sessions")
+    assert len(await read_column(page, "Client")) == 50
+    await page.get_by_role("button", name="Next page").click()
+    assert len(await read_column(page, "Client")) == len(stub.sessions) - 50
+    await page.locator("select[data-key='filter client']").select_option("ben")
+    assert set(await read_column(page, "Client")) == {"ben"}
+    await page.locator("select[data-key='filter client']").select_option("")
+    await page.get_by_role("searchbox").fill("QWEN")
+    assert await read_column(page, "Model") == ["qwen3-coder-30b"]
+    await page.get_by_role("searchbox").fill("nothing like that")
+    assert "None of 64 sessions is like that." in await page.inner_text("main")
+    await page.get_by_role("searchbox").fill("")
+    requests = page.get_by_role("button", name="Requests")
+    for direction, is_reversed in (("descending", True), ("ascending", False)):
+        await requests.click()
+        assert await page.locator(f"th[aria-sort={direction}]").count() == 1
+        numbers = [int(text) for text in await read_column(page, "Requests")]
+        assert numbers == sorted(numbers, reverse=is_reversed)
     assert await tab.check_axe() == []

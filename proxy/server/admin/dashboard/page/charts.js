@@ -4,6 +4,7 @@ import { el, responsive, svg } from "./dom.js";
 import { change, exact, percent, short, tokens } from "./format.js";
 
 const MARGIN = { top: 14, right: 12, bottom: 24, left: 52 };
+const CHAR_WIDTH = 6.6; // of a text of the axes
 const point = (value) => Math.round(value * 10) / 10;
 
 /** Round steps from the least to the greatest value, 0 always among them. */
@@ -42,7 +43,9 @@ export const yAxis = (steps, y, left, right, write) =>
   ]);
 
 /** Texts below the x axis, as many as have room. */
-export function xAxis(number, x, y, write, room = 90) {
+export function xAxis(number, x, y, write, least = 60) {
+  // The first text begins at its place and the others are centred, so each needs half as much again.
+  const room = Math.max(least, 1.5 * CHAR_WIDTH * Math.max(write(0).length, write(number - 1).length) + 8);
   const width = Math.abs(x(number - 1) - x(0)) || 1;
   const every = Math.max(1, Math.ceil(number / Math.max(1, Math.floor(width / room))));
   return Array.from({ length: Math.ceil(number / every) }, (_, index) => index * every).map((index) =>

@@ -83,7 +83,7 @@ export function table(caption, heads, rows, { key = caption, hideCaption = false
         "thead",
         {},
         el("tr", {}, heads.map((head) =>
-          el("th", { scope: "col", class: head.number ? "number" : null, title: head.title },
+          el("th", { scope: "col", class: head.number ? "number" : null, title: head.title, "aria-sort": head.sorted },
             head.hidden ? el("span", { class: "unseen" }, head.text) : head.text))),
       ),
       el("tbody", {}, rows.map((row) => el("tr", {}, row.map(cell)))),

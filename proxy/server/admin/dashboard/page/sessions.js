@@ -2,15 +2,102 @@
 
 import { sectionBars, sectionRows, smallBar } from "./charts.js";
 import { ApiError, compact, erase, read } from "./api.js";
-import { el, section, table } from "./dom.js";
+import { el, replace, section, table } from "./dom.js";
 import { count, exact, money, plural, share, time, tokens } from "./format.js";
 import { emptyState, saved, shortId } from "./requests.js";
 import { drawWindow, findCuts, isSquashed, nameKind, windowLegend } from "./window_picture.js";
 
-const LIMIT = 200;
+const LIMIT = 500; // the most that one answer has
+const PAGE = 50;
 
 export const sessionLink = (id) =>
   el("a", { href: `#/sessions/${encodeURIComponent(id)}`, "data-key": `session ${id}`, title: id }, shortId(id));
+
+const net = (one) => (typeof one.cost_usd === "number" && typeof one.without_usd === "number" ? one.without_usd - one.cost_usd : null);
+
+/** The columns: [key, head, the cell, what it is sorted by]. */
+const COLUMNS = [
+  ["session", { text: "Session" }, (one) => sessionLink(one.id), (one) => one.id],
+  ["first", { text: "First request" }, (one) => time(one.first_at), (one) => one.first_at],
+  ["last", { text: "Last request" }, (one) => time(one.last_at), (one) => one.last_at],
+  ["model", { text: "Model" }, (one) => one.model, (one) => one.model],
+  ["client", { text: "Client" }, (one) => one.client || el("span", { class: "quiet" }, "no name"), (one) => one.client],
+  ["outcome", { text: "Outcome", title: "of the newest request" }, (one) => one.last_outcome, (one) => one.last_outcome],
+  ["requests", { text: "Requests", number: true }, (one) => count(one.requests), (one) => one.requests],
+  ["original", { text: "Original", number: true, title: "prompt tokens of the newest request as the client sent it" }, (one) => tokens(one.original_tokens), (one) => one.original_tokens],
+  ["sent", { text: "Sent", number: true, title: "prompt tokens of the newest request as forwarded" }, (one) => tokens(one.sent_tokens), (one) => one.sent_tokens],
+  ["part", { text: "Part sent", hidden: true }, (one) => smallBar(one.original_tokens, one.sent_tokens), null],
+  ["limit", { text: "Limit", number: true }, (one) => tokens(one.limit_tokens), (one) => one.limit_tokens],
+  ["moves", { text: "Moves", number: true, title: "how often the cut has moved" }, (one) => count(one.cuts), (one) => one.cuts],
+  ["cost", { text: "Cost", number: true }, (one) => money(one.cost_usd), (one) => one.cost_usd],
+  ["saved", { text: "Saved", number: true, title: "what it would have cost without trimtab, minus its cost and that of its summaries" }, saved, net],
+];
+const FILTERS = [["model", "Model", (one) => one.model], ["client", "Client", (one) => one.client || "no name"], ["outcome", "Outcome", (one) => one.last_outcome]];
+const sought = { words: "", model: "", client: "", outcome: "", by: "last", isUp: false, page: 0 }; // stays if the page is drawn again
+
+function choose(found) {
+  const words = sought.words.toLowerCase().split(/\s+/).filter(Boolean);
+  const by = COLUMNS.find(([key]) => key === sought.by)[3];
+  const order = (one, other) => {
+    const [first, second] = [by(one), by(other)];
+    if (first === second) return 0;
+    if (first === null || first === undefined) return 1; // what is not known is last, either way
+    if (second === null || second === undefined) return -1;
+    return (first < second) === sought.isUp ? -1 : 1;
+  };
+  return found
+    .filter((one) => FILTERS.every(([key, , of]) => !sought[key] || of(one) === sought[key]))
+    .filter((one) => {
+      const text = [one.id, one.model, one.client, one.last_outcome].join(" ").toLowerCase();
+      return words.every((word) => text.includes(word));
+    })
+    .sort(order);
+}
+
+/** The table of one page of the sessions that were chosen, and the way to the others. */
+function listSessions(found, box) {
+  const again = (change) => { Object.assign(sought, { page: 0 }, change); listSessions(found, box); };
+  const rows = choose(found);
+  const pages = Math.max(1, Math.ceil(rows.length / PAGE));
+  sought.page = Math.min(sought.page, pages - 1);
+  const heads = COLUMNS.map(([key, head, , by]) => {
+    if (!by) return head;
+    const isHere = sought.by === key;
+    const mark = isHere ? (sought.isUp ? " \u2191" : " \u2193") : "";
+    const sort = () => again({ by: key, isUp: isHere ? !sought.isUp : !head.number && key !== "last" && key !== "first" });
+    return { ...head, sorted: isHere ? (sought.isUp ? "ascending" : "descending") : null,
+      text: el("button", { type: "button", class: "sort", "data-key": `sort ${key}`, click: sort }, head.text, mark) };
+  });
+  const shown = rows.slice(sought.page * PAGE, (sought.page + 1) * PAGE).map((one) => COLUMNS.map(([, , cell]) => cell(one)));
+  const of = found.length < LIMIT ? plural(found.length, "session") : `the newest ${exact(LIMIT)} sessions`;
+  const step = (text, page) =>
+    el("button", { type: "button", "data-key": `page ${text}`, disabled: page < 0 || page >= pages, click: () => again({ page }) }, text);
+  replace(
+    box,
+    rows.length
+      ? table(`${exact(rows.length)} of ${of}; tokens are those of the newest request`, heads, shown, { key: "sessions" })
+      : el("p", { class: "empty" }, `None of ${of} is like that.`),
+    pages > 1
+      ? el("p", { class: "buttons" }, step("Previous page", sought.page - 1), el("span", { class: "quiet" }, `Page ${exact(sought.page + 1)} of ${exact(pages)}`), step("Next page", sought.page + 1))
+      : null,
+  );
+}
+
+function choices(found, box) {
+  const change = (key) => (event) => { Object.assign(sought, { [key]: event.target.value, page: 0 }); listSessions(found, box); };
+  const values = (of, key) => [...new Set([...found.map(of), sought[key]])].filter(Boolean).sort();
+  return el(
+    "p",
+    { class: "choices" },
+    el("label", {}, "Search ", el("input", { type: "search", value: sought.words, "data-key": "search sessions", input: change("words") })),
+    FILTERS.map(([key, title, of]) => el("label", {}, `${title} `, el(
+      "select",
+      { "data-key": `filter ${key}`, change: change(key) },
+      el("option", { value: "" }, "all"),
+      values(of, key).map((value) => el("option", { value, selected: sought[key] === value }, value)),
+    ))),
+  );
+}
 
 export const sessions = () => ({
   title: "Sessions",
@@ -18,24 +105,12 @@ export const sessions = () => ({
   listens: (name) => (name === "request" ? "reload" : null),
   show: ({ sessions: found }) => {
     if (!found.length) return [emptyState()];
-    const heads = [
-      { text: "Session" }, { text: "Last request" }, { text: "Model" }, { text: "Client" },
-      { text: "Requests", number: true }, { text: "Messages", number: true },
-      { text: "Original", number: true, title: "prompt tokens of the newest request as the client sent it" },
-      { text: "Sent", number: true, title: "prompt tokens of the newest request as forwarded" }, { text: "Part sent", hidden: true },
-      { text: "Limit", number: true }, { text: "Cuts", number: true }, { text: "Cost", number: true },
-      { text: "Saved", number: true, title: "what it would have cost without trimtab, minus its cost and that of its summaries" },
-    ];
-    const rows = found.map((one) => [
-      sessionLink(one.id), time(one.last_at), one.model, one.client || el("span", { class: "quiet" }, "no name"),
-      count(one.requests), count(one.messages), tokens(one.original_tokens), tokens(one.sent_tokens),
-      smallBar(one.original_tokens, one.sent_tokens), tokens(one.limit_tokens), count(one.cuts), money(one.cost_usd),
-      saved(one),
-    ]);
-    const text = found.length < LIMIT ? plural(found.length, "session") : `The newest ${exact(LIMIT)} sessions`;
+    const box = el("div", {});
+    listSessions(found, box);
     return [
       el("p", { class: "lead" }, "A session is one conversation. It has the name of a hash of its beginning."),
-      table(`${text}, newest first; tokens are those of the newest request`, heads, rows, { key: "sessions" }),
+      choices(found, box),
+      box,
     ];
   },
 });
