@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 from msgspec import structs
+from support.events import ANSWERED
 from support.journeys import ARRIVAL, DECISIONS, TARGET, read
 
 from trimtab.proxy.account.outcome import Answered, Outcome
@@ -57,15 +58,16 @@ def _make(finished: Finished, error: ProxyError | None = None, *, is_over: bool 
 
 
 def test_the_outcome_says_what_was_sent() -> None:
-    """It has the tokens before and after, the decisions, and all times."""
+    """It has the tokens before and after, the decisions, and all times. What nothing is paid for saves nothing."""
     outcome = _make(_finish())
 
     assert (outcome.request_id, outcome.model, outcome.match) == (ARRIVAL.request_id, TARGET.shown_model, TARGET.match)
     assert (outcome.status, outcome.outcome, outcome.has_prompt) == (200, "compacted", True)
     assert (outcome.original_tokens, outcome.sent_tokens, outcome.limit_tokens) == (1000, 508, 2000)
-    assert outcome.planned == outcome.counted_decisions == DECISIONS
+    assert (outcome.planned, outcome.bill, outcome.counted_decisions) == (DECISIONS, None, ())
+    assert structs.replace(outcome, bill=ANSWERED).counted_decisions == DECISIONS
     assert (outcome.upstream_seconds, outcome.phase_seconds) == (2.5, (("plan", 0.1),))
-    assert (outcome.retry, outcome.is_refused, outcome.error) == ("", False, "")
+    assert (outcome.retry, outcome.error) == ("", "")
 
 
 def test_a_request_that_never_left_sent_nothing() -> None:
@@ -121,9 +123,8 @@ def test_a_second_attempt_ends_in_one_way(
 def test_a_refusal_stands_only_once_that_is_known() -> None:
     """If the client leaves while the second attempt is planned, it was not refused."""
     opening = Opening(400, overflow=OVERFLOW)
-    for is_hopeless, told in ((False, ("", False)), (True, ("hopeless", True))):
-        outcome = _make(_finish(400, opening=opening, is_hopeless=is_hopeless))
-        assert (outcome.retry, outcome.is_refused) == told
+    for is_hopeless, told in ((False, ""), (True, "hopeless")):
+        assert _make(_finish(400, opening=opening, is_hopeless=is_hopeless)).retry == told
 
 
 def test_what_nobody_expects_is_no_success() -> None:
