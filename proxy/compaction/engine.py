@@ -17,6 +17,7 @@ from trimtab.proxy.compaction.compactor import (
     help_cache,
 )
 from trimtab.proxy.lru import BytesLRU
+from trimtab.proxy.recall.tool import add_answers, declare, name_outcome
 from trimtab.proxy.wire.codec import Request, Unsent
 from trimtab.proxy.wire.content.cache_help import NO_HELP, CacheHelp
 from trimtab.rules.conversation import Conversation, Outcome
@@ -43,6 +44,8 @@ class Variant:
     cold: the cuts at a cold cache that are known, by prefix.
     mode: enforce, observe or off.
     refuses_unpaired: a request whose calls and results are not paired is refused.
+    declares: it gets the tool of recall; `declares_alone`: also without other tools.
+    found: what that has found, each with the message behind which it stands.
     """
 
     compactor: Compactor
@@ -52,6 +55,9 @@ class Variant:
     cache: CacheHelp = NO_HELP
     mode: str = "enforce"
     refuses_unpaired: bool = False
+    declares: bool = False
+    declares_alone: bool = False
+    found: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,7 @@ class Compaction:
         """The value of the metrics' label, as far as compaction decides it."""
         if self.is_refused or not self.is_enforced:
             return "refused" if self.is_refused else self.variant.mode
-        return "compacted" if self.compacted.decisions else "unchanged"
+        return name_outcome(self.compacted.decisions)
 
     def tell(self) -> Story:
         outcome = Outcome(self.compacted.forwarded, self.compacted.decisions)
@@ -128,8 +134,13 @@ def compact(
     choose: takes cuts back, and gives the last one its text. find_begun: as for `Compactor.clean`.
     """
     compactor, is_enforced = variant.compactor, variant.mode == "enforce"
-    request = compactor.clean(replace(request, cache=variant.cache), variant.unsent, find_begun)
+    request = replace(request, cache=variant.cache)
+    if variant.declares:
+        request = declare(request, compactor.count, find_begun, without_tools=variant.declares_alone)
+    request = compactor.clean(request, variant.unsent, find_begun)
     planned = compactor.plan(request, variant.policy, cold=variant.cold)
+    if variant.found:
+        planned = replace(planned, plan=add_answers(planned.plan, variant.found[::-1], compactor.count))
     plan, original = planned.plan, planned.original
     if variant.refuses_unpaired and not original.continues and find_unpaired(original.messages) is not None:
         refused = replace(compactor.leave_alone(planned), sent_tokens=0)

@@ -42,11 +42,10 @@ from trimtab.proxy.exchange.summary import choose_text, find_text, name_summary
 from trimtab.proxy.http.errors import NO_THREAD_LEFT, ContextExceededError, OverloadedError, UnpairedToolCallsError
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.models.model_policy import ModelView
-from trimtab.proxy.recall.tool import RECALL_TOOL, add_answers, declare, find_answers, find_head
+from trimtab.proxy.recall.tool import add_answers, declare, find_answers, find_head, name_outcome
 from trimtab.proxy.telemetry.ledger import Ledger
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.rules.conversation import Conversation, Decision
-from trimtab.rules.pipeline.recall import RECALL
 from trimtab.rules.policy import Policy
 from trimtab.rules.prefix import place_session
 from trimtab.rules.results.pairing import describe_unpaired, find_unpaired
@@ -61,8 +60,6 @@ _OTHER_PART = re.compile(rb'"type"\s*+:\s*+"(?!(?:text|function)")')
 """Matches a content part that is not text."""
 OUTCOME = "cache_help"
 """The outcome of a request to which nothing else was done."""
-_ADDED = frozenset({RECALL, RECALL_TOOL})
-"""Decisions that only add; a request without others has the outcome RECALL."""
 WOULD_REFUSE = "mode enforce would refuse this request"
 
 
@@ -328,8 +325,7 @@ async def carry_out(
     call.ledger.note(call.attempt, compacted.limit_tokens, compacted.decisions)
     if mode != "enforce":
         return Prepared(mode, call, chosen, compacted, seconds=phases.seconds)
-    rules = {decision.rule for decision in compacted.decisions}
-    outcome = "unchanged" if not rules else RECALL if rules <= _ADDED else "compacted"
+    outcome = name_outcome(compacted.decisions)
     summary = None if chosen.text is None else name_summary(chosen, compacted)
     return Prepared(outcome, call, chosen, compacted, compacted.pieces, summary=summary, seconds=phases.seconds)
 

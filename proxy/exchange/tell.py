@@ -301,6 +301,7 @@ def _describe_circumstances(compactors: Compactors, call: Call, attempt: Attempt
         is_test=isinstance(attempt, Prepared) and attempt.is_test,
         attempt=call.attempt,
         cache_adds=tuple(sorted(call.request.cache.adds)),
+        found=() if plan is None or settings.recall != "tool" else tuple((pin.at, pin.line) for pin in plan.recalled),
     )
 
 

@@ -5,7 +5,7 @@ not get it, nor one for several answers or for one that is fetched later, nor on
 All other bytes stay.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,10 +20,17 @@ from trimtab.proxy.wire.transcript.body import UndecodableError, find_elements, 
 from trimtab.rules.conversation import CountTokens, Decision, Role, count_leading
 from trimtab.rules.pipeline.pins import Pin
 from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.pipeline.recall import RECALL
 
 RECALL_TOOL = "recall_tool"
 """Name of the decision."""
 _NAME = f'"{NAME}"'.encode()
+
+
+def name_outcome(decisions: Iterable[Decision]) -> str:
+    """What was done to a request, by the decisions about it: RECALL if all of them only add what is fetched back."""
+    rules = {decision.rule for decision in decisions}
+    return "unchanged" if not rules else RECALL if rules <= {RECALL, RECALL_TOOL} else "compacted"
 
 
 class Place(NamedTuple):

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 from end_to_end.test_recall import CUTS, FACT, QUESTION, make_talk, step
 from support.client import post, wait_until
+from support.command_line import run_trimtab
 from support.dialects.spoken.all_dialects import each_dialect
 from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect, read_sse
@@ -158,6 +159,25 @@ def find_ids(answer: bytes, *, stream: bool) -> list[str]:
 
     walk(read_sse(answer) if stream else orjson.loads(answer))
     return list(found)
+
+
+@each_dialect
+async def test_a_recording_is_replayed_to_the_byte(dialect, client, upstream, start_proxy, tmp_path):
+    """With the tool's declaration, and what was found beside the client's calls."""
+    proxy = await start_proxy(*TOOL, f"record.dir={tmp_path}/recordings")
+    script(upstream, dialect, Turn("", (Call("run", {"n": 1}), ASK)), FOUND)
+    session = [*make_talk(), QUESTION]
+    answer = await ask(client, proxy, dialect, write(dialect, session, stream=False))
+    (name,) = find_ids(answer, stream=False)
+    call = {"id": name, "type": "function", "function": {"name": "run", "arguments": "{}"}}
+    session += [{"role": "assistant", "content": None, "tool_calls": [call]}]
+    session += [{"role": "tool", "tool_call_id": name, "content": "ran"}]
+    await ask(client, proxy, dialect, write(dialect, session, stream=False))
+    assert FACT in dialect.read_results(upstream.chats[-1].json)[-1]
+    await proxy.services.recordings.settle()
+    replayed = await asyncio.to_thread(run_trimtab, "replay", str(tmp_path / "recordings"), "--check")
+    assert replayed.exit_code == 0, replayed.output
+    assert '"requests": 2' in replayed.output
 
 
 @each_dialect

@@ -124,6 +124,7 @@ class Circumstances:
     is_test: it was planned as if nothing had been learned.
     attempt: 1 for the first request to the upstream, 2 for the second.
     cache_adds: what the upstream takes for its prompt cache, by the names of the decisions.
+    found: what recall had found beside the client's own calls, each with the message behind which it stands.
     """
 
     config: Mapping[str, Any]
@@ -145,6 +146,7 @@ class Circumstances:
     is_test: bool = False
     attempt: int = 1
     cache_adds: tuple[str, ...] = ()
+    found: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

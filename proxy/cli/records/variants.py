@@ -21,6 +21,7 @@ from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.models.model_policy import ModelView, name_model
 from trimtab.proxy.models.records import Facts
+from trimtab.proxy.recall.tool import RECALL_TOOL
 from trimtab.proxy.telemetry.metrics import OTHER
 from trimtab.proxy.wire.codec import Request, Unsent
 from trimtab.proxy.wire.content.cache_help import FIELDS, CacheHelp, find_key
@@ -117,6 +118,9 @@ class RecordedVariants:
             _read_cold(told),
             CacheHelp(adds, key),
             recording.event.mode or "enforce",
+            declares=any(decision.rule == RECALL_TOOL for decision in told.cleaned),
+            declares_alone=True,  # as it was declared
+            found=told.found,
         )
         paid = Paid(told.prices, find_lifetime_seconds(told.upstream_url, model))
         return PaidVariant(variant, paid, recording.event.label)
@@ -171,6 +175,8 @@ class ConfiguredVariants:
             {} if circumstances is None else _read_cold(circumstances),
             mode="observe" if mode == "enforce" and settings.observe_share == 1 else mode,
             refuses_unpaired=settings.pairing == "refuse",
+            declares=settings.recall == "tool" and mode == "enforce",
+            declares_alone=settings.recall_without_tools,
         )
         label = (matched.match if matched else model or OTHER) if recording is None else recording.event.label
         return PaidVariant(variant, known[1], label)

@@ -6,8 +6,9 @@ from support.builders import assistant, call, conversation, count, result, user
 from support.dialects.spoken.all_dialects import each_dialect
 from support.policies import POLICY
 
-from trimtab.proxy.recall.tool import RECALL_TOOL, add_answers, append, declare, find_answers
+from trimtab.proxy.recall.tool import RECALL_TOOL, add_answers, append, declare, find_answers, name_outcome
 from trimtab.proxy.wire.dialects import name_codec
+from trimtab.rules.conversation import Decision
 from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.make_plan import plan
 
@@ -84,6 +85,33 @@ def test_what_was_found_stands_behind_its_result():
     other = conversation(user("Mend that."), *talk.messages[1:])  # some models begin with the same ids again
     planned = plan(other, POLICY, count=count)
     assert find_answers(planned, kept.get) == []
+
+
+def test_what_was_found_in_several_turns_stands_in_each():
+    """Behind the last result of each, the newest first."""
+    turns = [
+        (assistant(None, call(f"a{at}"), call(f"b{at}")), result(f"a{at}", "x"), result(f"b{at}", "y"))
+        for at in range(3)
+    ]
+    planned = plan(conversation(user("Mend it."), *(each for turn in turns for each in turn)), POLICY, count=count)
+    kept = {(planned.hashes[1 + 3 * at], f"b{at}"): f"found {at}" for at in range(3)}
+    assert find_answers(planned, kept.get) == [(9, "found 2"), (6, "found 1"), (3, "found 0")]
+    assert find_answers(planned, {(planned.hashes[1], "a0"): "found"}.get) == [(2, "found")]
+
+
+@pytest.mark.parametrize(
+    ("rules", "outcome"),
+    [
+        ((), "unchanged"),
+        ((RECALL_TOOL,), "recall"),
+        (("recall",), "recall"),
+        ((RECALL_TOOL, "recall"), "recall"),
+        ((RECALL_TOOL, "prune"), "compacted"),
+        (("prune",), "compacted"),
+    ],
+)
+def test_the_outcome_is_named_by_what_was_done(rules, outcome):
+    assert name_outcome([Decision(rule, "", 0, 0, 0, 0) for rule in rules]) == outcome
 
 
 def test_of_what_was_found_the_newest_stands_that_fits():
