@@ -39,14 +39,14 @@ class Price(NamedTuple):
 
 
 LIMITS = {
-    "small": Price(63, 162, 1020),
-    "small, responses": Price(66, 170, 1150),
-    "small, messages": Price(66, 170, 1070),
-    "known": Price(67, 203, 1550),
-    "known, responses": Price(69, 214, 1610),
-    "known, messages": Price(70, 215, 1590),
-    "cut": Price(104, 430, 2470),
-    "stream": Price(67, 265, 2130),
+    "small": Price(63, 164, 1045),
+    "small, responses": Price(66, 172, 1175),
+    "small, messages": Price(66, 172, 1095),
+    "known": Price(69, 218, 1600),
+    "known, responses": Price(71, 230, 1660),
+    "known, messages": Price(72, 229, 1640),
+    "cut": Price(105, 435, 2500),
+    "stream": Price(67, 270, 2160),
     "chunk": Price(0, 4, 43),
 }
 """small: 8 known messages that need nothing. known: 404 KB that need nothing, and were sent before. cut: two new
