@@ -23,7 +23,7 @@ async def take(folder: Path) -> None:
         one = stub.sessions[0]
         browser = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         views = {
-            "overview": ("#/", 770),
+            "overview": ("#/", 1060),
             "session": (f"#/sessions/{one.id}", 800),
             "request": (f"#/requests/{one.turns[-1]['request_id']}", 720),
         }

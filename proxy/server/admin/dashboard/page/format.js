@@ -91,7 +91,7 @@ export function timeText(at, { seconds = true } = {}) {
   return date(at).toDateString() === new Date().toDateString() ? text : `${day.format(date(at))}, ${text}`;
 }
 
-export const time = (at) =>
-  el("time", { datetime: date(at).toISOString(), title: full.format(date(at)) }, timeText(at));
+export const time = (at, options) =>
+  el("time", { datetime: date(at).toISOString(), title: full.format(date(at)) }, timeText(at, options));
 
 export const plural = (value, one, many = `${one}s`) => `${exact(value)} ${value === 1 ? one : many}`;

@@ -1,6 +1,6 @@
 // The list of sessions, and the page of one.
 
-import { sectionBars, sectionRows, smallBar } from "./charts.js";
+import { sectionBars, sectionRows } from "./charts.js";
 import { ApiError, compact, erase, read } from "./api.js";
 import { el, replace, section, table } from "./dom.js";
 import { count, exact, money, plural, share, time, tokens } from "./format.js";
@@ -18,16 +18,14 @@ const net = (one) => (typeof one.cost_usd === "number" && typeof one.without_usd
 /** The columns: [key, head, the cell, what it is sorted by]. */
 const COLUMNS = [
   ["session", { text: "Session" }, (one) => sessionLink(one.id), (one) => one.id],
-  ["first", { text: "First request" }, (one) => time(one.first_at), (one) => one.first_at],
-  ["last", { text: "Last request" }, (one) => time(one.last_at), (one) => one.last_at],
+  ["first", { text: "First request" }, (one) => time(one.first_at, { seconds: false }), (one) => one.first_at],
+  ["last", { text: "Last request" }, (one) => time(one.last_at, { seconds: false }), (one) => one.last_at],
   ["model", { text: "Model" }, (one) => one.model, (one) => one.model],
   ["client", { text: "Client" }, (one) => one.client || el("span", { class: "quiet" }, "no name"), (one) => one.client],
   ["outcome", { text: "Outcome", title: "of the newest request" }, (one) => one.last_outcome, (one) => one.last_outcome],
   ["requests", { text: "Requests", number: true }, (one) => count(one.requests), (one) => one.requests],
   ["original", { text: "Original", number: true, title: "prompt tokens of the newest request as the client sent it" }, (one) => tokens(one.original_tokens), (one) => one.original_tokens],
   ["sent", { text: "Sent", number: true, title: "prompt tokens of the newest request as forwarded" }, (one) => tokens(one.sent_tokens), (one) => one.sent_tokens],
-  ["part", { text: "Part sent", hidden: true }, (one) => smallBar(one.original_tokens, one.sent_tokens), null],
-  ["limit", { text: "Limit", number: true }, (one) => tokens(one.limit_tokens), (one) => one.limit_tokens],
   ["moves", { text: "Moves", number: true, title: "how often the cut has moved" }, (one) => count(one.cuts), (one) => one.cuts],
   ["cost", { text: "Cost", number: true }, (one) => money(one.cost_usd), (one) => one.cost_usd],
   ["saved", { text: "Saved", number: true, title: "what it would have cost without trimtab, minus its cost and that of its summaries" }, saved, net],
@@ -61,7 +59,6 @@ function listSessions(found, box) {
   const pages = Math.max(1, Math.ceil(rows.length / PAGE));
   sought.page = Math.min(sought.page, pages - 1);
   const heads = COLUMNS.map(([key, head, , by]) => {
-    if (!by) return head;
     const isHere = sought.by === key;
     const mark = isHere ? (sought.isUp ? " \u2191" : " \u2193") : "";
     const sort = () => again({ by: key, isUp: isHere ? !sought.isUp : !head.number && key !== "last" && key !== "first" });
