@@ -163,3 +163,20 @@ def test_a_marked_result_is_neither_truncated_nor_a_pointer() -> None:
     result = Compactor(make_policy(max_tool_result_tokens=200), vocabulary="heuristic").compact(chat)
 
     assert (result.messages, result.decisions) == (chat, ())
+
+
+@pytest.mark.parametrize("kind", MARKED)
+def test_a_model_summary_stands_beside_it_and_who_has_seen_nothing_sends_the_same(kind: str) -> None:
+    policy = make_policy(context_window=8000, keep_user_tokens=0, overflow_strategy="summarize")
+    chat, notes = _make_chat(MARKED[kind]), dict[str, str]()
+
+    def make() -> Compactor:
+        return Compactor(policy, vocabulary="heuristic", summarise=lambda asked: f"Note {asked.key}.", summaries=notes)
+
+    old = make()
+    results = [old.compact(chat[:stop]) for stop in range(9, len(chat) + 1) if chat[stop - 1]["role"] == "tool"]
+
+    assert notes
+    assert "summarise" in {decision.rule for decision in results[-1].decisions}
+    assert all(map(_holds, results[2:]))
+    assert make().compact(chat[: -2 if chat[-1]["role"] == "user" else None]).messages == results[-1].messages

@@ -36,6 +36,35 @@ def test_steps_whose_tools_were_called_come_first() -> None:
     assert list(loaded.list(9)) == [(3, True), (0, True)]
 
 
+def test_steps_that_the_client_wants_kept_come_before_all_others() -> None:
+    """Those before the cut, the newest first and each once; and a cut keeps them, with only what is wanted of them."""
+    loaded = Loaded()
+    loaded.add(2, replace(user("Heed this."), keep=True))
+    for message in _search(0, "a")[1:]:
+        loaded.add(3, message)
+    for text in ("one", "two"):
+        loaded.add(5, replace(result(text, text), keep=True))
+
+    assert list(loaded.list(9)) == [(5, True), (2, True), (3, False)]
+    assert list(loaded.list(5)) == [(2, True), (3, False)]
+    assert loaded.size_bytes > Loaded().size_bytes
+
+
+def test_a_cut_keeps_what_the_client_wants_and_counts_what_it_must_give_up() -> None:
+    steps = [[assistant("I look.", call(f"c{n}", "read")), result(f"c{n}", fill(f"out {n} ", 150))] for n in range(60)]
+    few, many = (
+        [[one, replace(two, keep=at in marked)] for at, (one, two) in enumerate(steps)]
+        for marked in ({1}, {*range(30)})
+    )
+    for session, is_lost in ((few, False), (many, True)):
+        cut = fold([user("Start."), *(message for step in session for message in step)], POLICY, limit=4000).cut
+
+        assert cut is not None
+        assert bool(cut.lost) is is_lost
+        assert cut.kept_steps
+        assert set(cut.kept_steps) == set(cut.bare_steps)
+
+
 def test_a_cut_keeps_the_search_that_loaded_tools() -> None:
     """Whether they were called or not, and however old it is. Its result is never pruned."""
     messages = [system(), user("task"), *_search(0, "a", "b")]
