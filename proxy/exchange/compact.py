@@ -282,7 +282,9 @@ async def _plan(services: Services, call: Call, phases: Phases) -> tuple[Planned
             # `run_bounded`, because known messages may still need much work if their state was evicted.
             work = plan_call(call)
             planned = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
-    return await heed_kept(services, call, planned), size_bytes
+    if call.route.settings.recall == "tool" or services.changed_sessions.total_bytes:
+        planned = await heed_kept(services, call, planned)
+    return planned, size_bytes
 
 
 def plan_call(call: Call) -> Callable[..., Planned]:
@@ -325,7 +327,9 @@ async def carry_out(
     call.ledger.note(call.attempt, compacted.limit_tokens, compacted.decisions)
     if mode != "enforce":
         return Prepared(mode, call, chosen, compacted, seconds=phases.seconds)
-    outcome = name_outcome(compacted.decisions)
+    outcome = "compacted" if compacted.decisions else "unchanged"
+    if call.route.settings.recall != "off":
+        outcome = name_outcome(compacted.decisions)
     summary = None if chosen.text is None else name_summary(chosen, compacted)
     return Prepared(outcome, call, chosen, compacted, compacted.pieces, summary=summary, seconds=phases.seconds)
 
