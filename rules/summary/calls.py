@@ -187,7 +187,7 @@ def _shell_deed(segment: str, path: str) -> Deed:
     before = segment[: segment.find(path)].rstrip()
     if before.endswith(">") and not before.endswith("2>"):
         return Deed.WRITTEN
-    if words[0] == "sed" and len(words) > 1 and words[1].startswith("-i"):
+    if words[0] == "sed" and words[1].startswith("-i"):  # there is a second word: the path
         return Deed.EDITED
     return _DEEDS.get(words[0], Deed.NAMED)
 
