@@ -145,10 +145,11 @@ async def running(upstream: FakeUpstream, start_proxy, monkeypatch: pytest.Monke
     return await start_proxy()
 
 
-async def trace(proxy: Proxy, send: Callable[[], Awaitable[Any]], *, times: int = 5) -> Price:
+async def trace(proxy: Proxy, send: Callable[[], Awaitable[Any]], *, times: int = 12) -> Price:
     """What a request costs, from the socket to its outcome in log, metrics and books, with warm caches.
 
-    The least of some times: a timer may be due in the midst of one, or an answer may come in two pieces.
+    The least of many times: a timer may be due in the midst of one, or an answer may come in two pieces. On a busy
+    machine, five times were not enough.
     """
     prices, lifecycle = list[Price](), proxy.services.lifecycle
     for _ in range(times):
