@@ -197,4 +197,4 @@ def _choose_counting(count: str, model: str, reading: Reading = SILENT) -> tuple
     """The vocabulary and the costs of a model; `count` is the configured way of counting."""
     family = find_family(model)
     vocabulary = family.vocabulary if count == "auto" else count
-    return vocabulary, family.costs if reading is SILENT else read_costs(model, vocabulary, reading)
+    return vocabulary, family.costs if reading == SILENT else read_costs(model, vocabulary, reading)

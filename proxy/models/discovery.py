@@ -193,7 +193,7 @@ async def discover(
     if only is None:
         return found
     if known is not None and known.reading.samples and known.by_model == found.by_model:
-        return replace(found, reading=replace(known.reading, drops_tools=found.reading.drops_tools))
+        return replace(found, reading=known.reading._replace(drops_tools=found.reading.drops_tools))
     asked["Content-Type"] = "application/json"
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_seconds):

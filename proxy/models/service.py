@@ -37,7 +37,7 @@ from trimtab.proxy.models.records import (
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.metrics import Metrics
-from trimtab.rules.tokens.families import Reading
+from trimtab.rules.tokens.families import Reading, find_family
 
 READ_SECONDS = 2.0
 """How long a request waits for the store, at most. Chosen: the time limit of the SQLite store."""
@@ -132,7 +132,9 @@ class Models:
         if model is None or report.counted_tokens < MIN_SAMPLE_TOKENS:
             return
         calibration = model.calibration
-        calibration.add(report, model.known.ratio, expect_ratio(name, model.known.reading))
+        reading = model.known.reading
+        expected = expect_ratio(name, reading) if reading.samples else find_family(name.model).ratio
+        calibration.add(report, model.known.ratio, expected)
         if calibration.stays_off(is_calibrated=model.known.calibrated) and not model.warned:
             model.warned = True
             self._log.warning(

@@ -4,7 +4,6 @@ Law: what a server answers is bounded, and never raises. A server that does not 
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -43,8 +42,8 @@ async def ask_reading(post: Post, model: str, told: Reading) -> Reading:
     unspoken = round(short - priming - frame - word)
     # A template may refuse system messages, or not be there: then the usual frame counts.
     if not (word > 0 and 0 < led < long and min(frame, priming, unspoken) >= 0 and max(long, short) <= _MOST_ADDED):
-        return replace(told, samples=tuple(samples), priming=_USUAL[0], frame=_USUAL[1], unspoken=0)
-    return replace(told, samples=tuple(samples), priming=priming, frame=frame, unspoken=unspoken)
+        return told._replace(samples=tuple(samples), priming=_USUAL[0], frame=_USUAL[1], unspoken=0)
+    return told._replace(samples=tuple(samples), priming=priming, frame=frame, unspoken=unspoken)
 
 
 _USUAL = 3, 4.0

@@ -117,7 +117,8 @@ class SummaryCalls:
         """Note that this model gave no summary in any attempt. Only the first such failure is logged, as a warning."""
         if model not in self._failing:
             self._failing.add(model)
-            self._log.warning("summaries_fail", model=model, reason=reason)
+            meaning = "cuts get digests, and the model is asked again after pauses that double; see summary.model"
+            self._log.warning("summaries_fail", model=model, reason=reason, meaning=meaning)
 
     def note_fallen(self, session: str, model: str, reason: str) -> None:
         """Note that a session has a digest although a model's summary was wanted."""

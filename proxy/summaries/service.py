@@ -27,6 +27,9 @@ from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
 PAUSE_SECONDS = 15.0
 """Pause after a failed summary, in which no model is asked. Each further failure doubles it. Chosen: about one call."""
 MAX_PAUSE_SECONDS = 600.0  # chosen: an outage costs one call in ten minutes
+MAX_REJECTED_SECONDS = 4 * 3600.0
+"""The same if what the model wrote was rejected. Chosen: it will hardly learn to write notes, but servers change models
+now and then."""
 WAIT_SLACK_SECONDS = 5.0
 """Time added to a summary's own timeout when waiting for another process. Chosen: covers its start and the store."""
 POLL_SECONDS = 0.2
@@ -281,7 +284,8 @@ def _lengthen(pause: _Pause | None, error: NoSummaryError) -> _Pause:
     seconds, is_busy = PAUSE_SECONDS * 2 ** min(failures - 1, 10), isinstance(error, BusyError)
     if isinstance(error, BusyError) and error.seconds is not None:
         seconds, failures = error.seconds, 0
-    return _Pause(failures, time.monotonic() + min(seconds, MAX_PAUSE_SECONDS), is_busy, error.result)
+    most_seconds = MAX_REJECTED_SECONDS if error.result == "rejected" else MAX_PAUSE_SECONDS
+    return _Pause(failures, time.monotonic() + min(seconds, most_seconds), is_busy, error.result)
 
 
 class Fallen:

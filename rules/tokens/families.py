@@ -7,6 +7,7 @@ Law: one table of globs on the model's name; the first match wins. The figures c
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from typing import NamedTuple
 
 from trimtab.rules.tokens.media import AreaCost, ImageCost, PatchCost, TileCost
 from trimtab.rules.tokens.scripts import EVEN, Weights, fit_weights
@@ -45,8 +46,7 @@ class Costs:
     weights: Weights = EVEN
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """How a server reads prompts, as it says itself.
 
     drops_tools: its chat template leaves tools out.

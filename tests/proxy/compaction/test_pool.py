@@ -2,7 +2,6 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import orjson
 import pytest
@@ -164,7 +163,7 @@ def test_what_the_server_says_of_its_template_is_counted(role: str, unspoken: in
     body = orjson.dumps({"model": "m", "messages": [{"role": role, "content": "Hello"}], "tools": [TOOL]})
     told = Reading(drops_tools=True, samples=SAMPLE_TOKENS["o200k_base"], priming=3, frame=4.0, unspoken=20)
     tokens = []
-    for reading in (Reading(), replace(told, drops_tools=False), told):
+    for reading in (Reading(), told._replace(drops_tools=False), told):
         compactor = Compactors(ListLog()).choose(AUTO, "m", reading=reading)
         tokens.append(compactor.plan(DEFAULT.read(body, None), Policy()).original.tokens)
     plain, added, dropped = tokens

@@ -1,7 +1,6 @@
 """A server's own tokenizer is asked how it counts."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -83,7 +82,7 @@ async def test_a_template_that_adds_what_none_does_is_not_believed(prompt: Any) 
     def server(path: str, body: Json) -> Any:
         return prompt if path == TEMPLATE else llama(path, {"content": "", **body})
 
-    assert replace(await ask(server), samples=()) == Reading(priming=3, frame=4.0)
+    assert (await ask(server))._replace(samples=()) == Reading(priming=3, frame=4.0)
 
 
 LISTED = {"object": "list", "data": [{"id": "m", "owned_by": "vllm", "max_model_len": 8192}]}

@@ -84,6 +84,7 @@ def test_each_model_is_warned_of_by_itself(calls: SummaryCalls, log: ListLog) ->
         ("summaries_work_again", "a"),
     ]
     assert log.warned == ["summaries_fail"] * 2
+    assert "summary.model" in log.lines[0]["meaning"]
 
 
 @pytest.mark.parametrize(("result", "number"), [("written", 0), ("empty", 0), ("rejected", 1)])

@@ -1,6 +1,7 @@
 """Summaries: one call for one summary, however many callers ask, and pauses after failures."""
 
 import asyncio
+import time
 from unittest.mock import Mock
 
 import aiohttp
@@ -11,6 +12,9 @@ from upstreams.recording import hold_summaries
 
 from trimtab.proxy.config.policies.sections import SummaryConfig
 from trimtab.proxy.summaries import service
+from trimtab.proxy.summaries.answers import NoNoteError
+from trimtab.proxy.summaries.calls import NoSummaryError
+from trimtab.proxy.summaries.service import MAX_PAUSE_SECONDS, MAX_REJECTED_SECONDS, _lengthen
 from trimtab.proxy.summaries.summariser import Summariser
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
@@ -239,5 +243,20 @@ async def test_failures_are_warned_of_once_and_their_end_is_told(client, upstrea
     told = [line for line in log.lines if line["event"].startswith("summaries_")]
     assert [line["event"] for line in told] == ["summaries_fail", "summaries_work_again", "summaries_fail"]
     assert [event for event in log.warned if event.startswith("summaries_")] == ["summaries_fail", "summaries_fail"]
-    assert told[0] == {"event": "summaries_fail", "model": "m", "reason": "status 401"}
+    assert (told[0]["model"], told[0]["reason"]) == ("m", "status 401")
     assert sum(line["event"] == "summary" and line["result"] == "refused" for line in log.lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [(NoSummaryError("status 500"), MAX_PAUSE_SECONDS), (NoNoteError("short", was_cut=False), MAX_REJECTED_SECONDS)],
+)
+def test_a_model_that_fails_again_and_again_is_asked_ever_more_rarely(error: NoSummaryError, seconds: float) -> None:
+    """Each pause is twice as long as the one before, up to a bound: a larger one if it writes no notes."""
+    pauses, pause, now = [], None, time.monotonic()
+    for _ in range(20):
+        pause = _lengthen(pause, error)
+        pauses.append(round(pause.until - now))
+    assert pauses[:4] == [15, 30, 60, 120]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == seconds
