@@ -184,10 +184,11 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What the metrics counted of this request.
+    """What was counted of this request.
 
-    original, sent: whether `trimtab_prompt_tokens_total` got the event's original_tokens and sent_tokens, under the
-        event's label. decisions: those whose savings were counted, of the plan that was sent.
+    original: whether its prompt was counted. sent: whether `trimtab_prompt_tokens_total` got the original_tokens and
+        sent_tokens of the event, under the event's label: the prompt was sent, and not refused. decisions: those whose
+        savings were counted, of the plan that was sent.
     """
 
     original: bool = False

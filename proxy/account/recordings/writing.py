@@ -248,7 +248,7 @@ def _make_recording(served: Served) -> Recording:
         circumstances=None if served.describe is None else served.describe(),
         summary=None if done is None else _make_summary(done),
         story=() if done is None else _make_story(done),
-        counted=Counted(outcome.has_prompt, bool(outcome.sent_tokens), outcome.counted_decisions),
+        counted=Counted(outcome.has_prompt, bool(outcome.sent_tokens and outcome.counted), outcome.counted_decisions),
         bill=outcome.bill,
     )
     hidden = find_hidden(served.config, served.find_shown())

@@ -128,9 +128,8 @@ class Figures:
         more.answered += event.status == SUCCESS_STATUS
         more.refused += event.error == TOO_LONG
         more.retried += bool(event.retry)
-        sections = (counted.original, event.original_sections), (counted.sent, event.sent_sections)
-        for stage, (is_counted, tokens) in zip(STAGES, sections, strict=True):
-            if is_counted and any(tokens):
+        for stage, tokens in zip(STAGES, (event.original_sections, event.sent_sections), strict=True):
+            if counted.sent and any(tokens):  # what failed or was refused saves nothing
                 metrics.prompt_tokens[label, stage] += sum(tokens)
                 metrics.record_sections(label, stage, Sections(*tokens))
         metrics.record_decisions(label, counted.decisions)
