@@ -101,14 +101,15 @@ def find_session(services: Services, call: Call, planned: Planned, *, is_asked: 
 def may_be_marked(services: Services, call: Call, planned: Planned) -> bool:
     """Whether another process may have marked a message of the session that is to be kept.
 
-    If this process has served the session's previous request, it knows of all. What is not shortened needs no mark.
+    If this process has heeded them for the session's previous request, it knows of all. What is not shortened needs no
+    mark, so it teaches nothing of them.
     """
-    plan, cold_cuts = planned.plan, services.cold_cuts
-    if not (cold_cuts.is_kept and plan.decisions):
+    plan, marks = planned.plan, services.cold_cuts.kept
+    if not (marks.is_kept and (plan.decisions or plan.window.changes_sent)):
         return False
     session = find_session(services, call, planned, is_asked=True)
     previous = plan.hashes[find_previous(plan.conversation.messages)]
-    return session is None or cold_cuts.recall_time(session, previous) is None
+    return session is None or not marks.follow(session, previous, plan.hashes[-1])
 
 
 async def heed_cold_cache(
@@ -303,6 +304,7 @@ async def heed_keep(services: Services, call: Call, planned: Planned, plan_again
     if may_be_marked(services, call, planned):
         for session in sessions:
             known.update(await marks.read(session, is_followed=False))
+            marks.note_heeded(session, plan.hashes[-1])
     places = find_places(planned.original, names)
     if places and sessions and not call.request.codec.is_count:
         hashes = await _hash(services, call, planned.original)
@@ -350,19 +352,14 @@ def find_places(original: Conversation, names: Sequence[str]) -> list[int]:
 
 
 async def remember(services: Services, attempt: Attempt, answered: Answered) -> None:
-    """Note the time of this answer for the session's next request, whichever process gets it.
-
-    If the upstream's cache is not used, it only tells this process that it has served the session.
-    """
+    """Note the time of this answer for the session's next request, whichever process gets it."""
     if not isinstance(attempt, Prepared) or attempt.body is None:
         return
     call, planned = attempt.call, attempt.chosen.planned
     plan, session = planned.plan, find_session(services, call, planned)
-    previous = plan.hashes[find_previous(plan.conversation.messages)] if services.cold_cuts.is_kept else b""
     if session is None:
-        if services.cold_cuts.is_kept and (session := find_session(services, call, planned, is_asked=True)) is not None:
-            await services.cold_cuts.note_time(session, plan.hashes[-1], previous, shares=False)
         return
+    previous = plan.hashes[find_previous(plan.conversation.messages)]
     if call.idle_seconds is not None and answered.prompt_tokens and answered.cached_tokens is not None:
         share, name = answered.cached_tokens / answered.prompt_tokens, call.view.name
         services.lifetimes.learn(session.tenant, name.base_url, name.model, call.idle_seconds, share)

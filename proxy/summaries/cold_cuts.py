@@ -2,7 +2,7 @@
 
 They are kept like summaries, and replayed by every replica. Law: a record's id and encryption are derived from the
 client's secret, and the first writer wins. A process that has served the previous request of a session knows all of its
-marks, so it asks the store for nothing. A lost store costs one cache break.
+marks if it had to know them for that, so it asks the store for nothing. A lost store costs one cache break.
 """
 
 import time
@@ -72,10 +72,22 @@ class Marks:
         self._of_clients: BytesLRU[tuple[str, str], Mapping[bytes, ColdCut]] = BytesLRU(
             MAX_BYTES, lambda _, cuts: HASH_BYTES * len(cuts)
         )
+        self._heeded: BytesLRU[tuple[str, str, bytes], bool] = BytesLRU(MAX_BYTES, lambda *_: HASH_BYTES)
 
     def recall(self, tenant: str, model: str) -> Mapping[bytes, ColdCut]:
         """The cold cuts of a client that this process knows, by prefix: those of its newest sessions."""
         return self._of_clients.get((tenant, model)) or {}
+
+    def follow(self, session: Session, previous: bytes, here: bytes) -> bool:
+        """Whether all marks are known: they were heeded for the previous request. Then they are for this one, too."""
+        if (session.tenant, session.model, previous) not in self._heeded:
+            return False
+        self.note_heeded(session, here)
+        return True
+
+    def note_heeded(self, session: Session, here: bytes) -> None:
+        """Note that all marks are heeded for a request."""
+        self._heeded[session.tenant, session.model, here] = True
 
     async def read(self, session: Session, *, is_followed: bool) -> Mapping[bytes, ColdCut]:
         """The cold cuts of a session.
