@@ -26,6 +26,9 @@ UNCLOSED = "[unclosed"
 """The unit for a `[` without its `]`. `fnmatch` would match it literally, which is hardly meant."""
 NEVER = "(?!)"
 """What `fnmatch.translate` writes for a class without a character, and for nothing else."""
+HASHED = "sha256:"
+"""What a hash of a key begins with, in the place of the key. `trimtab keys` writes them."""
+is_hash = re.compile(f"{HASHED}[0-9a-f]{{64}}").fullmatch
 _WILD = re.compile(r"\[!?.[^]]*\]|[*?\[]")
 
 
@@ -150,6 +153,7 @@ def _has_valid_port(url: str) -> bool:
 
 def _check_own_key(key: str) -> str:
     require(key, "must not be empty")  # or a variable that is set to an empty text would let everyone in
+    require(not key.startswith(HASHED) or is_hash(key), f"must have 64 digits after {HASHED}")
     return key
 
 

@@ -19,7 +19,7 @@ from math import isfinite
 from multidict import CIMultiDict
 
 from trimtab.proxy.config.schema import UpstreamConfig
-from trimtab.proxy.config.sections.clients import HASHED
+from trimtab.proxy.config.values import HASHED
 from trimtab.proxy.http.credentials import IDENTITY_NAMES, KnownNames, drop_credentials, is_credential, plain
 from trimtab.proxy.telemetry.ledger import Entry, UsedSummary
 from trimtab.rules.tokens.sections import Sections

@@ -14,7 +14,7 @@ from tempfile import NamedTemporaryFile
 import click
 
 from trimtab.proxy.cli.options import StoppedError, give_up, wrong_use
-from trimtab.proxy.config.sections.clients import HASHED
+from trimtab.proxy.config.values import HASHED
 
 ID_CHARS = 8
 """Of a hash, to name a key. Chosen: a file has a few keys."""

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, TypeAd
 from pydantic_core import PydanticCustomError
 
 from trimtab.proxy.config.policies.sections import Section
-from trimtab.proxy.config.values import LATE, OptionalName, OwnKey, refused, require
+from trimtab.proxy.config.values import HASHED, LATE, OptionalName, OwnKey, is_hash, refused, require
 from trimtab.proxy.config.words import LACKING, Wanted
 
 MAX_NAME_CHARS = 30
@@ -26,13 +26,10 @@ MAX_KEY_FILE_BYTES = 8192
 """Largest key. Chosen: no server accepts a longer header, so no client could send a longer key."""
 MAX_KEYS_BYTES = 128 * MAX_KEY_FILE_BYTES
 """Largest key file. Chosen: far more keys than one client has, their hashes and their dates."""
-HASHED = "sha256:"
-"""What a hash of a key begins with, in the place of the key. `trimtab keys` writes them."""
 _EXPIRES = "expires="
 _KEY_PREFIX = "sk-"
 """Providers' keys begin with it. Source: OpenAI's, Anthropic's and many others'."""
 _ONE_WORD = re.compile("[!-~]+")
-_HASH = re.compile(f"{HASHED}[0-9a-f]{{64}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +152,7 @@ def _read_line(line: str) -> tuple[str, str]:
     is_key = len(key) <= MAX_KEY_FILE_BYTES and _ONE_WORD.fullmatch(key)
     is_end = not more or (len(more) == 1 and more[0].startswith(_EXPIRES))
     require(is_key and is_end, "key_file must contain one key a line: one word of printable ASCII")
-    require(not key.startswith(HASHED) or _HASH.fullmatch(key), f"key_file must have 64 digits after {HASHED}")
+    require(not key.startswith(HASHED) or is_hash(key), f"key_file must have 64 digits after {HASHED}")
     try:
         return key, date.fromisoformat(more[0].removeprefix(_EXPIRES)).isoformat() if more else ""
     except ValueError:

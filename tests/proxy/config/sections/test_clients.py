@@ -117,6 +117,15 @@ def test_a_key_file_without_one_key_is_a_problem(tmp_path: Path, content: bytes 
     assert find_problems(f"client_keys:\n  alice:\n    key_file: {file}\n") == [f"client_keys (line 2): {words}"]
 
 
+@pytest.mark.parametrize("setting", ["client_keys: ['{}']", "client_keys: {{a: '{}'}}", "admin_token: '{}'"])
+@pytest.mark.parametrize("key", ["sha256:", "sha256:planted", f"sha256:{'AB' * 32}"])
+def test_a_key_that_looks_like_a_hash_and_is_none_is_a_problem(setting: str, key: str) -> None:
+    """Nobody could send it."""
+    (problem,) = find_problems(setting.format(key))
+    assert "must have 64 digits after sha256:" in problem
+    assert find_problems(setting.format(f"sha256:{'ab' * 32}")) == []
+
+
 def test_a_folder_or_a_name_that_no_file_can_have_is_a_problem(tmp_path: Path) -> None:
     """Both are told like a file that does not exist."""
     for path, reason in ((str(tmp_path), "is a directory"), ('"\\0"', "no file can have this name")):
