@@ -5,12 +5,14 @@ other processes have spent is read from the store of statistics. While that is o
 spends counts. Without a budget in the configuration, nothing here runs.
 """
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from trimtab.proxy.account.statistics.books import Books, Place, Sums, name_day
+from trimtab.proxy.account.statistics.books import Books, Place, Sums, go_back, name_day
 from trimtab.proxy.catalogue.prices import NANODOLLARS
 from trimtab.proxy.config.sections.clients import Budget
 from trimtab.proxy.store.store import StoreError
@@ -23,6 +25,17 @@ _LIMITS = (
     ("dollars_per_day", "dollars a day"),
     ("dollars_per_month", "dollars a month"),
 )
+_Days = defaultdict[str, dict[str, "_Sum"]]
+"""By client and day."""
+
+
+class _Sum(NamedTuple):
+    tokens: int = 0
+    nanodollars: int = 0
+
+    def add(self, sums: Sums) -> "_Sum":
+        tokens = sums.sent_tokens + sums.completion_tokens + sums.summary_tokens
+        return _Sum(self.tokens + tokens, self.nanodollars + sums.cost_nanodollars)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +64,9 @@ class Budgets:
 
     def __init__(self, books: Books, log: Any, budgets: Mapping[str, Budget] | None = None) -> None:
         self._books, self._log = books, log
-        self._days: dict[tuple[str, str], Sums] = {}
+        self._days: _Days = defaultdict(dict)
+        self._newest: list[tuple[Place, Sums]] | None = None  # what is booked while the store's rows are added up
+        self._month = ""  # the month that was read as a whole
         self._minutes: dict[str, tuple[int, int]] = {}
         self._told: dict[tuple[str, str], datetime] = {}
         self.budgets: Mapping[str, Budget] = {}
@@ -59,33 +74,40 @@ class Budgets:
 
     def adopt(self, budgets: Mapping[str, Budget]) -> None:
         """Heed these budgets from now on. What other processes have spent is known after the next writing."""
-        self.budgets = budgets
+        self.budgets, self._month = budgets, ""
         self._books.on_booked = self._note if budgets else None
         self._books.after_writing = self.refresh if budgets else None
 
     async def refresh(self) -> None:
-        """Read what all processes have spent in this month."""
-        if not self.budgets:
+        """Read what all processes have spent in this month. Once it is known, what they spend today and yesterday."""
+        if not self.budgets or self._books.is_out:  # what waits to be written may be in the store, or not
             return
-        first_day = f"{name_day(self._books.clock())[:7]}-01"
+        today = name_day(self._books.clock())
+        month, budgets = f"{today[:7]}-01", self.budgets
+        first_day = month if month != self._month else max(month, go_back(today, 1))
         try:
             rows = await self._books.read_rows(first_day)
         except StoreError:  # its fault is counted and logged by the writing
             return
-        days: dict[tuple[str, str], Sums] = {}
-        for place, sums in rows:
-            if place.client in self.budgets:
-                days[place.client, place.day] = days.get((place.client, place.day), Sums()) + sums
-        self._days = days
+        newest: list[tuple[Place, Sums]] = []
+        self._newest = newest
+        days = await asyncio.to_thread(_add_up, rows, budgets.keys())  # of many clients and models
+        for place, sums in newest:
+            _add(days, place, sums)
+        for client, spent in self._days.items():
+            days[client].update({day: one for day, one in spent.items() if month <= day < first_day})
+        self._days, self._newest = days, None
+        self._month = month if budgets is self.budgets else ""
 
     def _note(self, place: Place, sums: Sums) -> None:
         if place.client not in self.budgets:
             return
-        key = (place.client, place.day)
-        self._days[key] = self._days.get(key, Sums()) + sums
+        _add(self._days, place, sums)
+        if self._newest is not None:
+            self._newest.append((place, sums))
         minute = int(self._books.clock() // MINUTE_SECONDS)
         known, tokens = self._minutes.get(place.client, (minute, 0))
-        self._minutes[place.client] = (minute, (tokens if known == minute else 0) + _count_tokens([sums]))
+        self._minutes[place.client] = (minute, (tokens if known == minute else 0) + _Sum().add(sums).tokens)
 
     def check(self, client: str) -> Spent | None:
         """The budget that a client has spent; None if it has none, or something of each is left.
@@ -115,20 +137,30 @@ class Budgets:
 
     def _measure(self, client: str, now: datetime) -> dict[str, float]:
         day, minute = now.date().isoformat(), int(now.timestamp() // MINUTE_SECONDS)
-        today = self._days.get((client, day), Sums())
-        month = [sums for (name, one), sums in self._days.items() if name == client and one[:7] == day[:7]]
+        days = self._days.get(client, {})
+        today = days.get(day, _Sum())
+        month = [spent for one, spent in days.items() if one[:7] == day[:7]]
         known, tokens = self._minutes.get(client, (minute, 0))
         return {
             "tokens_per_minute": tokens if known == minute else 0,
-            "tokens_per_day": _count_tokens([today]),
-            "tokens_per_month": _count_tokens(month),
-            "dollars_per_day": today.cost_nanodollars / NANODOLLARS,
-            "dollars_per_month": sum(sums.cost_nanodollars for sums in month) / NANODOLLARS,
+            "tokens_per_day": today.tokens,
+            "tokens_per_month": sum(spent.tokens for spent in month),
+            "dollars_per_day": today.nanodollars / NANODOLLARS,
+            "dollars_per_month": sum(spent.nanodollars for spent in month) / NANODOLLARS,
         }
 
 
-def _count_tokens(sums: Iterable[Sums]) -> int:
-    return sum(one.sent_tokens + one.completion_tokens + one.summary_tokens for one in sums)
+def _add(days: _Days, place: Place, sums: Sums) -> None:
+    spent = days[place.client]
+    spent[place.day] = spent.get(place.day, _Sum()).add(sums)
+
+
+def _add_up(rows: Iterable[tuple[Place, Sums]], clients: Collection[str]) -> _Days:
+    days: _Days = defaultdict(dict)
+    for place, sums in rows:
+        if place.client in clients:
+            _add(days, place, sums)
+    return days
 
 
 def _tell(limit: float, name: str, now: datetime, *, refuses: bool) -> Spent:

@@ -228,7 +228,7 @@ class Books:
     """The sums of this process. `clock` is the time of day. Start it in a running loop, and close it at the end.
 
     on_error: called with the store's name for each failed write. history: is told of summaries, if there is one.
-    on_booked: is told of all that is booked. after_writing: is called after each writing.
+    on_booked: is told of all that is booked. after_writing: is called after each writing. is_out: the last one failed.
     """
 
     def __init__(
@@ -246,6 +246,7 @@ class Books:
         self.history: History | None = None
         self.on_booked: Callable[[Place, Sums], None] | None = None
         self.after_writing: Callable[[], Awaitable[None]] | None = None
+        self.is_out = False
         self._metrics = metrics
         self._on_error = on_error
         self._log = log
@@ -254,7 +255,6 @@ class Books:
         self._batch: Batch | None = None
         self._number = 0
         self._writer = secrets.token_hex(8)
-        self._is_out = False
         self._writing = asyncio.Lock()
         self._tasks = Tasks(self._note_fault)
 
@@ -306,12 +306,12 @@ class Books:
             async with self._writing:
                 while (batch := self._take()) is not None:
                     await self.store.add(batch)
-                    self._batch, self._is_out = None, False
+                    self._batch, self.is_out = None, False
         except StoreError as error:
             self._on_error(self.store.name)
-            if not self._is_out and self._log is not None:
+            if not self.is_out and self._log is not None:
                 self._log.warning("statistics_unwritten", store=self.store.name, reason=error.fault)
-            self._is_out = True
+            self.is_out = True
 
     async def read(self, days: int) -> Sums:
         """The sums of the last days, today included, in UTC; those of this process up to now. Raises StoreError."""

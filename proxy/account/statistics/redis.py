@@ -3,6 +3,8 @@
 Law: a batch is added by one script, so it counts as a whole, or not at all. All keys share a hash tag for that.
 """
 
+import asyncio
+from collections.abc import Mapping
 from datetime import date
 from functools import partial
 from typing import Any
@@ -74,16 +76,22 @@ class RedisStatistics:
             day = go_back(today, back)
             figures = await self._server.ask(partial(self._server.commands.hgetall, day_key(day)))
             try:
-                for field, amount in sorted(figures.items()):
-                    model, client, name = orjson.loads(field)
-                    place = Place.read(day, model, client)
-                    rows[place] = rows.get(place, Sums()) + Sums.read({name: int(amount)})
+                rows |= await asyncio.to_thread(_read_day, day, figures)
             except (TypeError, ValueError) as error:
                 raise StoreError(self.name, "a figure in it is not one of trimtab's") from error
         return rows
 
     async def close(self) -> None:
         await self._server.close()
+
+
+def _read_day(day: str, figures: Mapping[bytes, bytes]) -> dict[Place, Sums]:
+    rows: dict[Place, Sums] = {}
+    for field, amount in sorted(figures.items()):
+        model, client, name = orjson.loads(field)
+        place = Place.read(day, model, client)
+        rows[place] = rows.get(place, Sums()) + Sums.read({name: int(amount)})
+    return rows
 
 
 def _count_days(earlier: str, later: str) -> int:

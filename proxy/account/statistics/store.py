@@ -55,14 +55,18 @@ class SqliteStatistics:
         """The sums of these days; none if there is no file yet. Raises StoreError."""
         if not self._path.exists():
             return {}
-        rows = await self._thread.use(lambda connection: connection.execute(_READ, (first_day, today)).fetchall())
         try:
-            return {Place.read(*row[:3]): Sums.read(dict(zip(NAMES, row[3:], strict=True))) for row in rows}
+            return await self._thread.use(partial(_read, days=(first_day, today)))
         except ValueError as error:
             raise StoreError(self.name, str(error)) from error
 
     async def close(self) -> None:
         await self._thread.close()
+
+
+def _read(connection: sqlite3.Connection, days: tuple[str, str]) -> dict[Place, Sums]:
+    rows = connection.execute(_READ, days)
+    return {Place.read(*row[:3]): Sums.read(dict(zip(NAMES, row[3:], strict=True))) for row in rows}
 
 
 def _add(connection: sqlite3.Connection, batch: Batch) -> None:

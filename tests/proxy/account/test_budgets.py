@@ -1,5 +1,6 @@
 """Budgets of clients: what is spent, what it costs them, and when it is new."""
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from trimtab.proxy.account.budgets import Budgets
 from trimtab.proxy.account.statistics.books import Batch, Books, MemoryStatistics, Place, Sums
 from trimtab.proxy.config.sections.clients import Budget
 from trimtab.proxy.server.reload import adopt
+from trimtab.proxy.store.store import StoreError
 from trimtab.proxy.telemetry.metrics import Metrics
 
 NOON = 1_798_632_000.0
@@ -105,6 +107,59 @@ async def test_processes_share_what_is_spent_through_the_store(log) -> None:
     budgets.adopt({"alice": Budget(tokens_per_month=161)})
     await budgets.refresh()
     assert budgets.check("alice") is None
+
+
+class _Slow(MemoryStatistics):
+    """Something is booked while it is read; then it takes no batch."""
+
+    def __init__(self, during: Callable[[], None]) -> None:
+        super().__init__()
+        self.during, self.is_broken, self.first_days = during, False, []
+
+    async def add(self, batch: Batch) -> None:
+        if self.is_broken:
+            raise StoreError(self.name, "broken")
+        await super().add(batch)
+
+    async def read(self, first_day: str, today: str) -> dict[Place, Sums]:
+        self.first_days.append(first_day)
+        asyncio.get_running_loop().call_soon(self.during)  # as soon as something waits
+        return await super().read(first_day, today)
+
+
+async def test_what_is_spent_while_the_store_is_read_or_out_counts(log) -> None:
+    """What was tried to be written is neither lost nor counted twice."""
+    store = _Slow(lambda: spend(books))
+    budgets, books, _ = make(log, store, tokens_per_month=400)
+    spend(books)
+    await budgets.refresh()
+    await books.flush()
+    store.is_broken = True
+    spend(books)
+    await books.flush()
+    store.during = lambda: None
+    await budgets.refresh()
+    assert budgets.check("alice") is None
+    spend(books)
+    assert budgets.check("alice") is not None
+
+
+async def test_days_that_are_over_are_read_once(log) -> None:
+    """And again for a client that gets a budget later. Nothing of them is forgotten."""
+    store = _Slow(lambda: None)
+    await store.add(Batch("other", 1, "2026-12-30", {Place("2026-12-03", "m", "alice"): Sums(sent_tokens=60)}))
+    await store.add(Batch("other", 2, "2026-12-30", {Place("2026-12-03", "m", "bob"): Sums(sent_tokens=60)}))
+    budgets, _, clock = make(log, store, tokens_per_month=60)
+    for _ in range(2):
+        await budgets.refresh()
+        assert budgets.check("alice") is not None
+    budgets.adopt({"bob": Budget(tokens_per_month=60)})
+    await budgets.refresh()
+    assert budgets.check("bob") is not None
+    assert store.first_days == ["2026-12-01", "2026-12-29", "2026-12-01"]
+    clock.now += 3 * 86_400
+    await budgets.refresh()
+    assert budgets.check("bob") is None
 
 
 async def test_without_budgets_nothing_runs(log) -> None:
