@@ -407,7 +407,8 @@ async def heed_kept(services: Services, call: Call, planned: Planned) -> Planned
         tenant, plan, texts = call.arrival.tenant, planned.plan, services.found_texts
         head, previous = find_head(plan), plan.hashes[find_previous(plan.conversation.messages)]
         await texts.read(tenant.id, tenant.secret, head, here=plan.hashes[-1], previous=previous)
-        found = find_answers(plan, partial(texts.find, tenant.id, head)) if texts.total_bytes else []
+        known = texts.list(tenant.id, head)
+        found = find_answers(plan, known.get) if known else []
         if found:
             work = partial(add_answers, plan, found, call.compactor.count)
             size_bytes = sum(len(text) for _, text in found)

@@ -19,6 +19,9 @@ TOKENIZE, TEMPLATE = "/tokenize", "/apply-template"
 (/tokenize, texts only)."""
 _MOST_TOKENS = 8
 """Most tokens for one byte of a sample. Chosen: no vocabulary has more than one; more is no answer."""
+_LEAST_TOKENS = 1 / 16
+"""Least tokens for one byte of a sample. Chosen: the largest vocabularies have three times as many. Fewer are no count
+of this text (a list within a list), and would make every frame look huge."""
 _MOST_ADDED = 512
 """Most tokens that a chat template may add. Chosen: above Llama's date and Qwen's preamble; more is no template's."""
 _WORD = "a"
@@ -32,7 +35,7 @@ async def ask_reading(post: Post, model: str, told: Reading) -> Reading:
     samples = []
     for sample in SAMPLES:
         tokens = await _count_text(post, model, sample)
-        if not 0 < tokens <= _MOST_TOKENS * len(sample.encode()):
+        if not _LEAST_TOKENS <= tokens / len(sample.encode()) <= _MOST_TOKENS:
             return told
         samples.append(tokens)
     word = await _count_text(post, model, _WORD)

@@ -5,6 +5,7 @@ the client's secret, into a store that survives this process, before the client 
 a text never changes. One that is lost is missing from then on; the client's transcript is whole without it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -46,10 +47,10 @@ class FoundTexts:
     def total_bytes(self) -> int:
         return self._sessions.total_bytes
 
-    def find(self, tenant: str, head: bytes, place: Place) -> str | None:
-        """The text at a place, as far as this process knows it."""
+    def list(self, tenant: str, head: bytes) -> Mapping[Place, str]:
+        """The texts of a client's sessions that begin so, as far as this process knows them."""
         session = self._sessions.get((tenant, head))
-        return None if session is None else session.texts.get(place)
+        return {} if session is None else session.texts
 
     async def read(self, tenant: str, secret: bytes, head: bytes, *, here: bytes, previous: bytes) -> None:
         """Read what other processes have found, unless this one has served the session's previous request."""

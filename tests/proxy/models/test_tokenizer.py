@@ -70,7 +70,11 @@ async def test_without_a_template_to_ask_the_usual_frame_counts() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [b"", b"[", [], {}, {"tokens": 7}, {"tokens": []}, {"count": 9}, {"tokens": [0] * 100_000}, {"prompt": "x"}],
+    [
+        *(b"", b"[", [], {}, {"tokens": 7}, {"tokens": []}, {"count": 9}, {"tokens": [0] * 100_000}, {"prompt": "x"}),
+        {"tokens": [list(range(200))]},
+        {"tokens": [0] * 20},
+    ],
 )
 async def test_a_server_without_a_usable_tokenizer_has_said_nothing(answer: Any) -> None:
     told = Reading(drops_tools=True)

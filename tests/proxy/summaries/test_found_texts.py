@@ -29,7 +29,7 @@ async def read(
 ) -> str | None:
     """The text that a request sends for a place."""
     await texts.read(owner.get("tenant", "t"), owner.get("secret", ONE), HEAD, here=here, previous=previous)
-    return texts.find(owner.get("tenant", "t"), HEAD, place)
+    return texts.list(owner.get("tenant", "t"), HEAD).get(place)
 
 
 async def test_another_process_reads_what_was_found() -> None:
