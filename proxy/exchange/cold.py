@@ -308,7 +308,7 @@ async def heed_keep(services: Services, call: Call, planned: Planned, plan_again
     places = find_places(planned.original, names)
     if places and sessions and not call.request.codec.is_count:
         hashes = await _hash(services, call, planned.original)
-        for at in places:
+        for at in (at for at in places if any(hashes[at + 1])):  # the beginning of every session has zeros
             known.update(await marks.add(sessions[-1], hashes[at + 1], ColdCut.NOW))
         number = sum(hashes[at + 1] in known for at in places)
         _note_decision(call, planned, KEEP, f"{number} of {len(places)} messages are marked to be kept")

@@ -152,3 +152,17 @@ async def test_no_client_marks_the_messages_of_another(client, upstream, start_p
 
     assert not _holds((await _ask(client, proxy, upstream, bodies[-1], Authorization="Bearer sk-other"))[0])
     assert _holds((await _ask(client, proxy, upstream, bodies[-1], Authorization="Bearer sk-one"))[0])
+
+
+async def test_a_mark_never_means_a_message_of_another_session(client, upstream, start_proxy) -> None:
+    """Nor the instructions, which have no name of their own: no mark is made for them, and that is told."""
+    sections = "defaults.sections={system: 0.1}"
+    proxy = await start_proxy(*SETTINGS, sections, "defaults.truncate_system=true")
+    one, other = _make_bodies()[5], _make_bodies()[4]
+    for body, word in ((one, "first"), (other, "second")):
+        body["messages"].insert(0, {"role": "system", "content": f"Heed the {word} rule.\n\n" * 900})
+    before, _ = await _ask(client, proxy, upstream, other)
+    _, decisions = await _ask(client, proxy, upstream, one, **{"x-trimtab-keep": "0"})
+    assert "keep" in decisions
+    assert (await _ask(client, proxy, upstream, other))[0] == before
+    assert len(before[0]["content"]) < len(other["messages"][0]["content"])
