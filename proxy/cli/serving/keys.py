@@ -38,6 +38,9 @@ def keys(action: str, file: Path, key_id: str | None, *, expires: str | None) ->
     made. `revoke` removes the key with this ID. A running proxy heeds the file after a reload.
     """
     with wrong_use():
+        if expires is not None and action != "add":
+            message = "only add takes --expires"
+            raise click.UsageError(message)
         if action == "add":
             if key_id is not None:
                 message = "add takes no ID: it makes one"
@@ -58,6 +61,9 @@ def _add(file: Path, expires: str | None) -> None:
     except ValueError:
         message = "must be a date, such as 2027-01-31"
         raise click.BadParameter(message, param_hint="--expires") from None
+    if end and end.partition("=")[2] <= _today():
+        message = f"{expires} is not in the future: the key would be refused from the beginning"
+        raise click.BadParameter(message, param_hint="--expires")
     key = f"{PREFIX}{secrets.token_hex(KEY_BYTES)}"
     digest = sha256(key.encode()).hexdigest()
     _write(file, [*_read(file, may_lack=True), f"# {digest[:ID_CHARS]} made {_today()}", f"{HASHED}{digest}{end}"])
@@ -109,11 +115,13 @@ def _read(file: Path, *, may_lack: bool = False) -> list[str]:
 
 
 def _write(file: Path, lines: list[str]) -> None:
-    """Replace the file. A new one can be read by its owner only; an old one keeps its rights."""
+    """Replace the file. A new one can be read by its owner only; an old one keeps its owner and rights."""
     try:
         with NamedTemporaryFile("w", dir=file.parent, prefix=f".{file.name}.", delete=False) as written:
             written.write("\n".join((*lines, "")))
         if file.exists():
+            found = file.stat()
+            os.chown(written.name, found.st_uid, found.st_gid)
             shutil.copymode(file, written.name)
         Path(written.name).replace(file)
     except OSError as error:

@@ -49,7 +49,7 @@ class ClientConfig(Section):
 
     key: OwnKey | None = Field(None, repr=False)
     key_file: OptionalName = None
-    expires: Annotated[date | None, Wanted("a day, such as 2027-01-31, or null")] = None
+    expires: Annotated[date | None, Wanted("a day, such as 2027-01-31")] = None
     max_concurrent_requests: int | None = Field(None, ge=1)
     tokens_per_minute: int | None = Field(None, ge=1)
     tokens_per_day: int | None = Field(None, ge=1)

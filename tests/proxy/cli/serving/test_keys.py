@@ -1,10 +1,12 @@
 """`trimtab keys`: keys of a client are made, listed and revoked; the file has their hashes only."""
 
+import os
 import re
 import stat
 from hashlib import sha256
 from pathlib import Path
 
+import pytest
 from support.command_line import run_trimtab
 
 from trimtab.proxy.config.load import load_config
@@ -52,6 +54,19 @@ def test_a_revoked_key_admits_nobody(tmp_path: Path) -> None:
     assert run_trimtab("keys", "list", str(file)).output == ""
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_file_that_root_changes_stays_that_of_its_user(tmp_path: Path) -> None:
+    """Or the proxy could not read it any more, would keep its old configuration, and admit who was revoked."""
+    file = tmp_path / "alice"
+    key = make(file)
+    os.chown(file, 10001, 10002)
+    make(file)
+    name = sha256(key.encode()).hexdigest()[:8]
+    assert run_trimtab("keys", "revoke", str(file), name).exit_code == 0
+    found = file.stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (10001, 10002, 0o600)
+
+
 def test_keys_that_stand_in_the_file_themselves_are_listed_by_hash(tmp_path: Path) -> None:
     file = tmp_path / "alice"
     file.write_text("PLANTED-KEY expires=2020-01-31\n")
@@ -68,6 +83,8 @@ def test_wrong_use_says_what_to_do(tmp_path: Path) -> None:
         (("revoke", str(file), "01234567"), 1, "no such file"),
         (("add", str(file), "01234567"), 2, "takes no ID"),
         (("add", str(file), "--expires", "soon"), 2, "2027-01-31"),
+        (("add", str(file), "--expires", "2020-01-31"), 2, "is not in the future"),
+        (("list", str(file), "--expires", "2999-01-31"), 2, "only add takes --expires"),
         (("add", str(tmp_path / "no" / "folder")), 1, "cannot be written"),
     ):
         done = run_trimtab("keys", *arguments)

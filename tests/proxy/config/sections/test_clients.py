@@ -126,6 +126,11 @@ def test_a_key_that_looks_like_a_hash_and_is_none_is_a_problem(setting: str, key
     assert find_problems(setting.format(f"sha256:{'ab' * 32}")) == []
 
 
+def test_a_day_that_is_none_is_a_problem() -> None:
+    problems = find_problems("client_keys: {a: {key: one, expires: soon}}")
+    assert problems == ["client_keys.*.expires (line 1): must be a day, such as 2027-01-31, or null"]
+
+
 def test_a_folder_or_a_name_that_no_file_can_have_is_a_problem(tmp_path: Path) -> None:
     """Both are told like a file that does not exist."""
     for path, reason in ((str(tmp_path), "is a directory"), ('"\\0"', "no file can have this name")):
