@@ -101,15 +101,25 @@ def find_session(services: Services, call: Call, planned: Planned, *, is_asked: 
 def may_be_marked(services: Services, call: Call, planned: Planned) -> bool:
     """Whether another process may have marked a message of the session that is to be kept.
 
-    If this process has heeded them for the session's previous request, it knows of all. What is not shortened needs no
-    mark, so it teaches nothing of them.
+    If this process has heeded them for the session's previous request, and answered that, it knows of all. What is not
+    shortened needs no mark, so it teaches nothing of them.
     """
     plan, marks = planned.plan, services.cold_cuts.kept
     if not (marks.is_kept and (plan.decisions or plan.window.changes_sent)):
         return False
+    session, previous = find_answered(services, call, planned)
+    return session is None or previous is None or not marks.follow(session, previous, plan.hashes[-1])
+
+
+def find_answered(services: Services, call: Call, planned: Planned) -> tuple[Session | None, bytes | None]:
+    """The session, and its previous request; None for one that this process has not answered.
+
+    To have planned a request is not enough: its tokens may have been counted here, and another process has answered it.
+    """
     session = find_session(services, call, planned, is_asked=True)
-    previous = plan.hashes[find_previous(plan.conversation.messages)]
-    return session is None or not marks.follow(session, previous, plan.hashes[-1])
+    previous = planned.plan.hashes[find_previous(planned.plan.conversation.messages)]
+    is_answered = session is not None and services.cold_cuts.recall_time(session, previous) is not None
+    return session, previous if is_answered else None
 
 
 async def heed_cold_cache(
@@ -352,14 +362,19 @@ def find_places(original: Conversation, names: Sequence[str]) -> list[int]:
 
 
 async def remember(services: Services, attempt: Attempt, answered: Answered) -> None:
-    """Note the time of this answer for the session's next request, whichever process gets it."""
+    """Note the time of this answer for the session's next request, whichever process gets it.
+
+    If the upstream's cache is not used, it only tells this process that it has served the session.
+    """
     if not isinstance(attempt, Prepared) or attempt.body is None:
         return
     call, planned = attempt.call, attempt.chosen.planned
     plan, session = planned.plan, find_session(services, call, planned)
+    previous = plan.hashes[find_previous(plan.conversation.messages)] if services.cold_cuts.is_kept else b""
     if session is None:
+        if services.cold_cuts.is_kept and (session := find_session(services, call, planned, is_asked=True)) is not None:
+            await services.cold_cuts.note_time(session, plan.hashes[-1], previous, shares=False)
         return
-    previous = plan.hashes[find_previous(plan.conversation.messages)]
     if call.idle_seconds is not None and answered.prompt_tokens and answered.cached_tokens is not None:
         share, name = answered.cached_tokens / answered.prompt_tokens, call.view.name
         services.lifetimes.learn(session.tenant, name.base_url, name.model, call.idle_seconds, share)

@@ -28,7 +28,7 @@ from trimtab.proxy.exchange.attempt import (
 )
 from trimtab.proxy.exchange.cold import (
     PlanAgain,
-    find_previous,
+    find_answered,
     heed_cold_cache,
     heed_keep,
     heed_wish,
@@ -405,7 +405,7 @@ async def heed_kept(services: Services, call: Call, planned: Planned) -> Planned
     """
     if call.route.settings.recall == "tool" and call.route.target.mode == "enforce":
         tenant, plan, texts = call.arrival.tenant, planned.plan, services.found_texts
-        head, previous = find_head(plan), plan.hashes[find_previous(plan.conversation.messages)]
+        head, (_, previous) = find_head(plan), find_answered(services, call, planned)
         await texts.read(tenant.id, tenant.secret, head, here=plan.hashes[-1], previous=previous)
         known = texts.list(tenant.id, head)
         found = find_answers(plan, known.get) if known else []

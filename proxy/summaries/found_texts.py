@@ -52,19 +52,23 @@ class FoundTexts:
         session = self._sessions.get((tenant, head))
         return {} if session is None else session.texts
 
-    async def read(self, tenant: str, secret: bytes, head: bytes, *, here: bytes, previous: bytes) -> None:
-        """Read what other processes have found, unless this one has served the session's previous request."""
+    async def read(self, tenant: str, secret: bytes, head: bytes, *, here: bytes, previous: bytes | None) -> None:
+        """Read what other processes have found, unless this one knows it since the session's previous request.
+
+        previous: None if another process may have answered that.
+        """
         if not self._is_kept:
             return
         session = self._sessions.get((tenant, head)) or _Session()
         number = session.read
-        while previous not in session.seen and number < MAX_TEXTS:
+        while (previous is None or previous not in session.seen) and number < MAX_TEXTS:
             name = _name(secret, head, number)
             if not _note(session, _open(secret, name, await self._store.get(name))):
                 break
             number += 1
         session.read = max(session.read, number)
-        session.seen[previous] = None
+        if previous is not None:
+            session.seen[previous] = None
         self._hold(tenant, head, session, here)
 
     async def keep(self, tenant: str, secret: bytes, head: bytes, place: Place, text: str) -> None:

@@ -101,6 +101,16 @@ async def test_a_replica_that_shortened_nothing_before_heeds_it(client, upstream
     assert "digest" in decisions
 
 
+async def test_a_replica_that_only_counted_a_request_heeds_it(client, upstream, start_proxy, tmp_path) -> None:
+    """Another one has answered that request, with the mark."""
+    store, bodies = f"store=sqlite:///{tmp_path}/s.sqlite3", _make_bodies("messages")
+    one, other = [await start_proxy(*SETTINGS, store) for _ in range(2)]
+    for body in bodies[3:6]:
+        await post(client, f"{other.url}/v1/messages/count_tokens", body)
+    await _ask(client, one, upstream, bodies[5], "messages", **{"x-trimtab-keep": "last"})
+    assert _holds((await _ask(client, other, upstream, bodies[6], "messages"))[0])
+
+
 async def test_messages_are_named_by_place_or_by_call(client, upstream, start_proxy) -> None:
     for name in ("12", "-1", "c5", "last", "c5, nothing"):
         proxy, bodies = await start_proxy(*SETTINGS), _make_bodies()

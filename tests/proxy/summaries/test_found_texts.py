@@ -25,7 +25,7 @@ class Shared(MemoryStore):
 
 
 async def read(
-    texts: FoundTexts, place: Place, *, here: bytes = b"2", previous: bytes = b"1", **owner: Any
+    texts: FoundTexts, place: Place, *, here: bytes = b"2", previous: bytes | None = b"1", **owner: Any
 ) -> str | None:
     """The text that a request sends for a place."""
     await texts.read(owner.get("tenant", "t"), owner.get("secret", ONE), HEAD, here=here, previous=previous)
@@ -54,6 +54,18 @@ async def test_a_process_asks_only_if_another_may_have_served_the_session() -> N
     await texts.keep("t", ONE, HEAD, later, "later")
     assert await read(other, later, previous=b"3", here=b"4") is None
     assert await read(other, later, previous=b"x", here=b"4") == "later"
+
+
+async def test_it_asks_again_for_a_request_that_it_has_only_planned() -> None:
+    """Its tokens were counted here, and another process has answered it."""
+    store, later = Shared(), Place(b"3", "c3")
+    texts, other = FoundTexts(store), FoundTexts(store)
+    await read(other, FIRST, previous=None, here=b"3")
+    await texts.keep("t", ONE, HEAD, later, "later")
+    assert await read(other, later, previous=None, here=b"4") == "later"
+    store.asked = 0
+    assert await read(other, later, previous=b"4", here=b"5") == "later"
+    assert store.asked == 0
 
 
 async def test_the_first_writer_wins() -> None:
