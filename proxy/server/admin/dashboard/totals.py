@@ -13,7 +13,6 @@ _NOT_BY_MODEL = ("fail_opens", "in_flight")
 SUMMARIES: Mapping[str, tuple[str, ...]] = {
     "summaries": ("made", "prefetched"),
     "summaries_reused": ("hit", "joined"),
-    "summaries_failed": ("rejected", "failed"),
     "digests": ("digest",),
 }
 """The results that each number of summaries adds up. Source: docs/reference/metrics.md."""
@@ -50,6 +49,7 @@ def read_clients(samples: Samples) -> list[Json]:
 
 def _read(samples: Samples, **of: str) -> Json:
     count = samples.count
+    calls = count("summary_seconds_count", **of)
     cached_tokens, reported = count("cached_prompt_tokens_total", **of), count("cache_reported_tokens_total", **of)
     return {
         "requests": count("requests_total", **of),
@@ -64,7 +64,8 @@ def _read(samples: Samples, **of: str) -> Json:
         "written_tokens": count("cache_write_tokens_total", **of),
         "summary_prompt_tokens": count("summary_tokens_total", kind="prompt", **of),
         "summary_completion_tokens": count("summary_tokens_total", kind="completion", **of),
-        "summary_calls": count("summary_seconds_count", **of),
+        "summary_calls": calls,
+        "summaries_failed": calls - count("summary_seconds_count", result="written", **of),
         **_read_money(samples, **of),
         "prefix_kept": samples.mean("prefix_kept_ratio", **of),
         "cached_share": cached_tokens / reported if reported else None,

@@ -15,6 +15,8 @@ def make_samples() -> Samples:
     results = ("made", "prefetched", "hit", "hit", "hit", "joined", "rejected", "failed", "failed", "digest")
     for result in results:
         metrics.summaries["a", result] += 1
+    for result in ("written", "written", "rejected", "timed_out", "rejected", "refused"):
+        metrics.summary_seconds.observe(("a", result), 1.0)
     for kind in ("prune", "prune", "summarise"):
         metrics.cuts["a", kind] += 1
     metrics.prefix_kept.observe("a", 0.5)
@@ -42,8 +44,13 @@ def test_totals_add_up_all_models():
 def test_only_what_was_written_counts_as_a_summary():
     """What was found in the store, refused, or replaced by a digest has its own number."""
     totals = read_totals(make_samples())
-    names = ("summaries", "summaries_reused", "summaries_failed", "digests")
-    assert [totals[name] for name in names] == [2, 4, 3, 1]
+    assert [totals[name] for name in ("summaries", "summaries_reused", "digests")] == [2, 4, 1]
+
+
+def test_of_the_calls_for_summaries_those_failed_that_wrote_none():
+    """A cut for which no try gave a summary is no call more. So never more calls have failed than there were."""
+    totals = read_totals(make_samples())
+    assert (totals["summary_calls"], totals["summaries_failed"]) == (6, 4)
 
 
 def test_cuts_are_told_by_kind_because_a_request_may_have_two():
