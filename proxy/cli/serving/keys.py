@@ -117,8 +117,8 @@ def _read(file: Path, *, may_lack: bool = False) -> list[str]:
 def _write(file: Path, lines: list[str]) -> None:
     """Replace the file. A new one can be read by its owner only; an old one keeps its owner and rights."""
     try:
-        with NamedTemporaryFile("w", dir=file.parent, prefix=f".{file.name}.", delete=False) as written:
-            written.write("\n".join((*lines, "")))
+        with NamedTemporaryFile("wb", dir=file.parent, prefix=f".{file.name}.", delete=False) as written:
+            written.write("\n".join((*lines, "")).encode())
         if file.exists():
             found = file.stat()
             os.chown(written.name, found.st_uid, found.st_gid)

@@ -5,6 +5,7 @@ Law: a check is skipped if one of its own keys is wrong by itself; all other che
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 from trimtab.proxy.config.assembly.validation import show
 from trimtab.proxy.config.document import Path, Problem, is_within, name_path
@@ -12,7 +13,7 @@ from trimtab.proxy.config.network.forward_proxies import is_loopback
 from trimtab.proxy.config.policies.policy import PolicyConfig
 from trimtab.proxy.config.schema import MIN_MEMORY_BYTES, Config, UpstreamConfig
 from trimtab.proxy.config.sections.clients import ClientConfig
-from trimtab.proxy.config.values import covers, split_address
+from trimtab.proxy.config.values import HASHED, covers, is_hash, split_address
 
 WHOLE = 1.0
 """The share that is the whole room."""
@@ -69,11 +70,12 @@ def _check_clients(config: Config) -> Iterator[Problem]:
     seen: set[str] = set()
     for name, client in config.client_keys.items():
         own = client.known_keys if isinstance(client, ClientConfig) else {client: ""}
+        hashes = [key if is_hash(key) else f"{HASHED}{sha256(key.encode()).hexdigest()}" for key in own]
         if name in keys:
             yield Problem(("client_keys", name), "has a key as its name; write NAME: KEY")
-        if not seen.isdisjoint(own):
+        if not seen.isdisjoint(hashes):
             yield Problem(("client_keys", name), "has the same key as another client; each needs a key of its own")
-        seen.update(own)
+        seen.update(hashes)
 
 
 def _check_workers(config: Config, wrong: set[Path]) -> Iterator[Problem]:

@@ -1,6 +1,7 @@
 """`client_keys`: a list of keys, or names with keys, key files and limits."""
 
 import stat
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,8 @@ def test_two_clients_never_have_one_key(tmp_path: Path) -> None:
     same = "has the same key as another client; each needs a key of its own"
     text = f"client_keys:\n  a: {PLANTED}\n  b: {{key_file: {tmp_path / 'key'}}}\n  c: {PLANTED}\n"
     assert find_problems(text) == [f"client_keys (line 3): {same}", f"client_keys (line 4): {same}"]
+    text += f"  d: sha256:{sha256(PLANTED.encode()).hexdigest()}\n"
+    assert find_problems(text)[-1] == f"client_keys (line 5): {same}"
     exchanged = f"client_keys:\n  {PLANTED}: team\n  team: {PLANTED}\n"
     assert find_problems(exchanged) == [
         f"client_keys (line {line}): has a key as its name; write NAME: KEY" for line in (2, 3)
