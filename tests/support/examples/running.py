@@ -53,9 +53,12 @@ async def run_block(block: Block, upstream: str, folder: Path) -> str | None:
 
 
 def find_missing(expected: str, ended: Ended) -> str | None:
-    """The printed text, if it does not contain the expected words in order; else None. `...` stands for any text."""
+    """The printed text, if it does not contain the expected words in order; else None. `...` stands for any text.
+
+    The last of the words ends a line.
+    """
     parts = [r"\s+".join(map(re.escape, part.split())) for part in expected.split("...")]
     printed = f"{ended.out}\n{ended.err}"
-    if re.search(r".*?".join(parts), printed, re.DOTALL):
+    if re.search(r".*?".join(parts) + r"\s*$", printed, re.DOTALL | re.MULTILINE):
         return None
     return f"it did not print what the page says, but:\n{printed}"
