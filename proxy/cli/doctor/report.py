@@ -188,7 +188,8 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
         await client.close()
     system = (check_workers(config), check_open_files(config))
     findings = [*(answer.finding for answer in answers), listening, stored, *system, counting]
-    findings += [check_prices((one.model, one.prices) for one in described)]
+    prices = [(one.model, one.prices) for one in described]
+    findings += [check_prices(prices), *check_budgets(config, prices)]
     findings += [*find_bare_credentials(config), *find_readable_keys(config), *find_unknown_names()]
     findings += [
         *_judge_windows(described),
@@ -207,9 +208,9 @@ def _judge_windows(models: Iterable[ModelFinding]) -> list[Finding]:
     findings = []
     if unknown:
         advice = f"{DEFAULT_CONTEXT_WINDOW:,} tokens are assumed; set context_window for these models"
-        findings.append(Finding("windows", "warning", f"unknown for {_list_models(unknown)}", advice))
+        findings.append(Finding("windows", "warning", f"unknown for {_list_names(unknown)}", advice))
     if small:
-        found = f"half of the window of {_list_models(small)}, if a client asks for {LONG_COMPLETION:,} tokens"
+        found = f"half of the window of {_list_names(small)}, if a client asks for {LONG_COMPLETION:,} tokens"
         advice = "lower CLAUDE_CODE_MAX_OUTPUT_TOKENS, or the client's max_tokens"
         findings.append(Finding("reserve", "ok", found, advice))
     return findings
@@ -230,7 +231,7 @@ def _judge_templates(answers: Iterable[Answer]) -> list[Finding]:
     return [Finding("template", "warning", found, "start llama.cpp with a template or a model that supports tools")]
 
 
-def _list_models(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     return f"{', '.join(names[:MAX_NAMED])}{' and others' if names[MAX_NAMED:] else ''}"
 
 
@@ -339,8 +340,19 @@ def check_prices(models: Iterable[tuple[str, ModelPrices | None]]) -> Finding:
     unknown = [model for model, prices in models if prices is not None and prices.source == PriceSource.DEFAULT]
     if not unknown:
         return Finding("prices", "ok", found)
-    found += f"; unknown for {_list_models(unknown)}"
+    found += f"; unknown for {_list_names(unknown)}"
     return Finding("prices", "warning", found, "the usual ratios are assumed; set prices for these models")
+
+
+def check_budgets(config: Config, models: Iterable[tuple[str, ModelPrices | None]]) -> list[Finding]:
+    """Budgets in dollars, if there are models of which no request spends any."""
+    budgets = config.clients.budgets.items()
+    clients = [name for name, budget in budgets if budget.dollars_per_day or budget.dollars_per_month]
+    free = [model for model, prices in models if prices is not None and prices.unit != "usd"]
+    if not clients or not free:
+        return []
+    found = f"{_list_names(clients)}: in dollars, of which requests to {_list_names(free)} spend none"
+    return [Finding("budgets", "warning", found, "set prices with unit: usd for these models, or budgets in tokens")]
 
 
 @click.command()

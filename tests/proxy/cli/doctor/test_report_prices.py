@@ -6,7 +6,8 @@ import re
 from rich.console import Console
 
 from trimtab.proxy.catalogue.prices import DEFAULT, LOCAL, describe_catalogue, find_listed
-from trimtab.proxy.cli.doctor.report import ModelPrices, check_prices, list_rows, make_table
+from trimtab.proxy.cli.doctor.report import ModelPrices, check_budgets, check_prices, list_rows, make_table
+from trimtab.proxy.config.load import load_config
 
 OPENAI = "https://api.openai.com/v1"
 TIERED = ModelPrices.of(find_listed("https://api.anthropic.com/v1", "claude-sonnet-4-5"))
@@ -25,6 +26,18 @@ def test_models_without_known_prices_are_named() -> None:
     assert (found.level, found.found.rpartition("; ")[2]) == ("warning", "unknown for a")
     many = check_prices([(f"m{number}", models[0][1]) for number in range(6)])
     assert many.found.endswith("m4 and others")
+
+
+def test_a_budget_in_dollars_needs_prices_in_dollars() -> None:
+    """Else it looks like a limit and is none. A budget in tokens needs no prices."""
+    clients = "{a: {key: x, dollars_per_day: 5}, b: {key: y, tokens_per_day: 5}, c: {key: z, dollars_per_month: 5}}"
+    config = load_config(settings=[f"client_keys={clients}"], environment={})
+    models = [("m", ModelPrices.of(DEFAULT)), ("l", ModelPrices.of(LOCAL)), ("c", TIERED), ("d", None)]
+    (found,) = check_budgets(config, models)
+    assert (found.level, found.found) == ("warning", "a, c: in dollars, of which requests to m, l spend none")
+    assert check_budgets(config, [("c", TIERED)]) == []
+    tokens = load_config(settings=["client_keys={b: {key: y, tokens_per_day: 5}}"], environment={})
+    assert check_budgets(tokens, models) == []
 
 
 def test_every_tier_has_a_row() -> None:
