@@ -36,6 +36,7 @@ from trimtab.proxy.exchange.attempt import CHANGED, Attempt, Call, Prepared, Rea
 from trimtab.proxy.exchange.cold import find_lifetime, prepare_cold, remember
 from trimtab.proxy.exchange.route import Route
 from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.exchange.summary import write_meanwhile
 from trimtab.proxy.http.client import Sending
 from trimtab.proxy.http.tenancy import Tenant
 from trimtab.proxy.models.calibration import IN_FULL_SHARE, MIN_SAMPLE_TOKENS
@@ -358,6 +359,9 @@ async def _learn(services: Services, ready: Ready, attempt: Attempt, tap: SafeTa
         bill = draw_bill(services, route, attempt, answered, observed)
     keep(Learned(answered, observed, bill, model))
     guarded.phase = "observe"
+    if answered.ends_turn and isinstance(attempt, Prepared) and attempt.chosen.later is not None:
+        with guarded:
+            write_meanwhile(services, attempt)
     if services.cold_cuts.is_kept:
         with guarded:
             prepare_cold(services, attempt, answered)

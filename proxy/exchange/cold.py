@@ -297,7 +297,7 @@ async def _ask(services: Services, call: Call, planned: Planned, reply: Reply) -
     if (
         wanted is None
         or summariser.settings.wait_seconds == 0
-        or summariser.when == "never"
+        or not summariser.waits
         or services.sliding.slides(summariser.client_id, planned.plan)
     ):
         return False

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from trimtab.proxy.account.budgets import Budgets
 from trimtab.proxy.account.history.kept import History
@@ -34,6 +35,8 @@ from trimtab.proxy.telemetry.spans import NO_SPANS, Spans
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.content.cache_help import Addition
 
+QUIET_SECONDS = 3.0
+"""Without a request for so long, the user reads or writes. Chosen: clients ask for titles and the like at once."""
 CHANGED_BYTES = 1024 * 1024
 """Chosen: some thousand sessions. One that is forgotten costs one refused request, which its client never sees."""
 
@@ -48,7 +51,8 @@ class Lifecycle:
     idle: set while it serves none.
     by_client: the requests in flight of each client that has a name, by that name.
     reset_clients: resets every client's connection, so that no interrupted answer looks complete.
-    background: work that pages have asked for; it ends with the proxy.
+    background: work that pages have asked for, and `meanwhile`; it ends with the proxy.
+    meanwhile: what is done while no request comes.
     """
 
     def __init__(self) -> None:
@@ -59,6 +63,22 @@ class Lifecycle:
         self.by_client: dict[str, set[Reply]] = {}
         self.idle = asyncio.Event()
         self.idle.set()
+        self.meanwhile: asyncio.Task[None] | None = None
+
+    def do_meanwhile(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do this while no request comes; it begins QUIET_SECONDS after the last one, and the next one cancels it."""
+        self.give_up()
+        self.meanwhile = self.background.start(self._wait_for_quiet(work))
+
+    def give_up(self) -> None:
+        if self.meanwhile is not None:
+            self.meanwhile.cancel()
+            self.meanwhile = None
+
+    async def _wait_for_quiet(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        await self.idle.wait()
+        await asyncio.sleep(QUIET_SECONDS)
+        await work()
 
     def serving(
         self, show: Callable[[int], None], reply: Reply, client: str, end: Callable[[], None] = lambda: None
@@ -94,6 +114,8 @@ class _Serving:
     def __enter__(self) -> None:
         lifecycle = self._lifecycle
         lifecycle.in_flight += 1
+        if lifecycle.meanwhile is not None:
+            lifecycle.give_up()
         if self._client:
             lifecycle.by_client.setdefault(self._client, set()).add(self._reply)
         lifecycle.idle.clear()

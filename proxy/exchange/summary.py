@@ -19,7 +19,7 @@ from trimtab.proxy.compaction.compactor import Compacted, Planned
 from trimtab.proxy.compaction.offload import weigh_known
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.exchange.arrival import Caller
-from trimtab.proxy.exchange.attempt import Call, Chosen, add_key
+from trimtab.proxy.exchange.attempt import Call, Chosen, Prepared, add_key
 from trimtab.proxy.exchange.early_answer import wait_aloud
 from trimtab.proxy.exchange.route import place
 from trimtab.proxy.exchange.services import Services
@@ -76,7 +76,7 @@ def _tell_digest(services: Services, call: Call, summariser: Summariser, chosen:
     fallen = services.summaries.fallen
     if text.by_model:
         fallen.recover(call.session)
-    if text.by_model or not plan.request.asks_model or summariser.when == "never":
+    if text.by_model or not plan.request.asks_model or not summariser.waits:
         return chosen
     slides = services.sliding.slides(summariser.client_id, plan)
     reason = SLIDING if slides else services.summaries.tell_failure(summariser)
@@ -107,14 +107,36 @@ def name_summary(chosen: Chosen, compacted: Compacted) -> UsedSummary | None:
 
 def write_ahead(services: Services, call: Call, chosen: Chosen, compacted: Compacted) -> None:
     """Start to write the summary of the next cut in the background."""
+    task = _prepare_ahead(services, call, chosen, compacted, "background")
+    if task is not None and services.summaries.prefetch(task):
+        services.sliding.note(task.summariser.client_id, task.request)
+
+
+def write_meanwhile(services: Services, attempt: Prepared) -> None:
+    """Have the summary of the next cut written while no request comes, if it is asked for at such times.
+
+    It is asked for behind the session's own prompt, or not at all: another prompt would take that out of the cache.
+    """
+    task = _prepare_ahead(services, attempt.call, attempt.chosen, attempt.compacted, "idle")
+    if task is None or task.inline is None:
+        return
+
+    async def write() -> None:
+        if await services.summaries.write_meanwhile(task):
+            services.sliding.note(task.summariser.client_id, task.request)
+
+    services.lifecycle.do_meanwhile(write)
+
+
+def _prepare_ahead(services: Services, call: Call, chosen: Chosen, compacted: Compacted, when: str) -> Task | None:
+    """The task of writing the summary of the next cut; None if there is none, or not at this time."""
     later, summariser = chosen.later, chosen.summariser
-    if later is None or summariser is None or summariser.when != "background":
-        return
+    if later is None or summariser is None or summariser.when != when:
+        return None
     if services.sliding.slides(summariser.client_id, chosen.planned.plan):
-        return
+        return None
     inline = _write_inline(call, summariser, later, chosen.planned, compacted)
-    if services.summaries.prefetch(make_task(call, summariser, later, chosen.planned, inline)):
-        services.sliding.note(summariser.client_id, later)
+    return make_task(call, summariser, later, chosen.planned, inline)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +206,7 @@ class _Choice:
         if (caller := self.call.arrival.caller) is not None and caller.summary != "ask":
             return False
         summaries = self.services.summaries
-        if self.summariser.when == "never":
+        if not self.summariser.waits:
             return False
         is_paused = summaries.is_paused(self.summariser) and not summaries.is_under_way(wanted, self.summariser)
         return wanted.asks_model and (not is_paused or summaries.is_busy(self.summariser))

@@ -120,6 +120,18 @@ class Summaries:
         _ = self._start(summary_id, task, "prefetched")
         return True
 
+    async def write_meanwhile(self, task: Task) -> bool:
+        """Have a model write a summary; return whether it did. If the caller is cancelled, the call is given up."""
+        summary_id = task.summariser.name_summary(task.request.key)
+        if summary_id in self._under_way or self.is_paused(task.summariser):
+            return False
+        running = self._start(summary_id, task, "prefetched")
+        try:
+            await asyncio.wait({running})
+        finally:
+            running.cancel()  # without effect on a call that has ended
+        return running.result() is not None
+
     def is_paused(self, summariser: Summariser) -> bool:
         """Whether earlier failures forbid asking any model for this client's summaries just now."""
         now = time.monotonic()

@@ -123,11 +123,16 @@ class Summariser:
         return self.name_summary("")
 
     @property
-    def when(self) -> Literal["background", "needed", "never"]:
+    def when(self) -> Literal["background", "idle", "needed", "never"]:
         """When this model is asked (see `SummaryConfig.when`)."""
         if self.settings.when != "auto":
             return self.settings.when
-        return "never" if self.takes_only_slot else "background"
+        return "idle" if self.takes_only_slot else "background"
+
+    @property
+    def waits(self) -> bool:
+        """Whether a request may wait for a summary of this model."""
+        return self.when in {"background", "needed"}
 
     @property
     def patience_seconds(self) -> float:
@@ -202,6 +207,7 @@ class _Asking:
         self._calls = calls
         self._timeout = timeout
         self._forms = _order_forms(task)
+        self._is_inline_only = None not in self._forms
         self._input_tokens = task.summariser.window_tokens - (task.apart.tokens if task.apart else 0)
         self._prompt_tokens = 0
         self._waits = 0
@@ -249,6 +255,8 @@ class _Asking:
         if not isinstance(error, RefusedError) or error.is_final:
             return False
         if not self._change_form():
+            if self._is_inline_only:
+                return False
             self._halve()
         return True
 
@@ -414,4 +422,7 @@ def _order_forms(task: Task) -> list[Inline | None]:
     """The forms to try, best first; None is the transcript form."""
     if task.inline is None:
         return [None]
-    return [None, task.inline] if task.summariser.settings.request == "transcript" else [task.inline, None]
+    if task.summariser.settings.request == "transcript":
+        return [None, task.inline]
+    # A transcript would take the session's prompt out of the cache of the only slot.
+    return [task.inline] if task.summariser.takes_only_slot else [task.inline, None]

@@ -220,7 +220,7 @@ def _judge_slots(config: Config, answers: Iterable[Answer]) -> list[Finding]:
     slots = {answer.windows.slots for answer in answers} - {None}
     if 1 not in slots or config.defaults.summary.when != "auto":
         return []
-    advice = "cuts get digests, no summaries of a model; start llama.cpp with --parallel 2, or set summary.when"
+    advice = "summaries are written only while no request comes, else cuts get digests; --parallel 2 adds a slot"
     return [Finding("slots", "warning", "a server works on one request at a time", advice)]
 
 

@@ -281,7 +281,7 @@ class SummaryConfig(Section):
     model: SummaryModels = None
     upstream: OptionalName = None
     request: Literal["auto", "inline", "transcript"] = "auto"
-    when: Literal["auto", "background", "needed", "never"] = "auto"
+    when: Literal["auto", "background", "idle", "needed", "never"] = "auto"
     max_tokens: AutoTokens = "auto"
     instructions: str | None = Field(None, min_length=1, max_length=4000)
     wait_seconds: float | None = Field(None, ge=0)
