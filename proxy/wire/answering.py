@@ -154,15 +154,13 @@ class Answers:
         reason = body[:MAX_REASON_BYTES].decode("utf-8", "replace").strip() or "no reason given"
         return self.write_error(ErrorText(f"status {status}: {reason}", str(status), self.error_type), as_event=True)
 
-    read_whole: Callable[[bytes], Completion]
-    """The completion in a response. Raises UndecodableError or one of DECODE_ERRORS."""
     join: Callable[[list[bytes]], Completion]
-    """The same of the events of a stream."""
+    """The completion in the events of a stream, or in a whole response. Raises UndecodableError or DECODE_ERRORS."""
 
     def read_completion(self, answer: bytes) -> Completion:
         """The completion in the response to a question, streamed or not. Raises UndecodableError."""
         try:
             events = read_events(answer)
-            return self.read_whole(answer) if events is None else self.join(events)
+            return self.join([answer] if events is None else events)
         except DECODE_ERRORS as error:
             raise UndecodableError(type(error).__name__) from error

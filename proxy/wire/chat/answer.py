@@ -191,58 +191,40 @@ class _Said(msgspec.Struct):
     tool_calls: list[msgspec.Raw] | None = None
 
 
-class _Whole(msgspec.Struct):
-    message: _Said = msgspec.field(default_factory=_Said)
+_SILENCE = _Said()
+
+
+class _Spoken(msgspec.Struct):
+    index: int = 0
+    message: _Said | None = None
+    delta: _Said | None = None
     finish_reason: str | None = None
 
 
 class _Completion(msgspec.Struct):
-    choices: list[_Whole]
-    usage: msgspec.Raw = NULL
-
-
-class _ChunkChoice(msgspec.Struct):
-    index: int = 0
-    delta: _Said = msgspec.field(default_factory=_Said)
-    finish_reason: str | None = None
-
-
-class _Chunk(msgspec.Struct):
-    choices: list[_ChunkChoice] | None = None
+    choices: list[_Spoken] | None = None
     usage: msgspec.Raw = NULL
     error: msgspec.Raw = NULL
 
 
-def read_whole(answer: bytes) -> Completion:
-    """The completion in a response. Raises one of DECODE_ERRORS."""
-    return _tell(msgspec.json.decode(answer, type=_Completion))
-
-
-def _tell(decoded: _Completion) -> Completion:
-    choice = decoded.choices[0] if decoded.choices else _Whole()
-    return Completion(
-        _read_text(choice.message),
-        try_usage(decoded.usage) or Usage(),
-        calls_tool=bool(choice.message.tool_calls),
-        was_cut=choice.finish_reason == "length",
-        was_filtered=choice.finish_reason == "content_filter",
-    )
-
-
-def _read_text(said: _Said) -> str:
-    content = said.content
-    return content if isinstance(content, str) else "".join(part.text or "" for part in content or ())
+_decode_completion = msgspec.json.Decoder(_Completion).decode
 
 
 def join(events: list[bytes]) -> Completion:
-    """The first choice of a stream. Raises UndecodableError for an error, or without an answer."""
-    chunks = [msgspec.json.decode(data, type=_Chunk) for data in events]
-    if any(chunk.error != NULL for chunk in chunks) or not any(chunk.choices for chunk in chunks):
-        message = "no completion in the stream"
+    """The first choice. Raises UndecodableError for an error, or without an answer."""
+    answers = [_decode_completion(data) for data in events]
+    if any(answer.error != NULL for answer in answers) or all(answer.choices is None for answer in answers):
+        message = "no completion"
         raise UndecodableError(message)
-    pieces = [piece for chunk in chunks for piece in chunk.choices or () if piece.index == 0]
-    calls = [call for piece in pieces for call in piece.delta.tool_calls or ()]
-    text = "".join(_read_text(piece.delta) for piece in pieces)
-    finish = next((piece.finish_reason for piece in reversed(pieces) if piece.finish_reason), None)
-    usage = next((chunk.usage for chunk in reversed(chunks) if chunk.usage != NULL), NULL)
-    return _tell(_Completion([_Whole(_Said(text, calls), finish)], usage))
+    first = [choice for answer in answers for choice in answer.choices or () if choice.index == 0]
+    said = [choice.message or choice.delta or _SILENCE for choice in first]
+    contents = [one.content or () for one in said]
+    reason = next((choice.finish_reason for choice in reversed(first) if choice.finish_reason), None)
+    usage = next((answer.usage for answer in reversed(answers) if answer.usage != NULL), NULL)
+    return Completion(
+        "".join(part if isinstance(part, str) else part.text or "" for content in contents for part in content),
+        try_usage(usage) or Usage(),
+        calls_tool=any(one.tool_calls for one in said),
+        was_cut=reason == "length",
+        was_filtered=reason == "content_filter",
+    )

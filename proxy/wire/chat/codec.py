@@ -38,7 +38,6 @@ class ChatCodec(Codec):
     is_part_of_answer = staticmethod(answer.is_part_of_answer)
     read_empty_answer = staticmethod(answer.read_empty_answer)
     write_answer = staticmethod(answer.write_answer)
-    read_whole = staticmethod(answer.read_whole)
     join = staticmethod(answer.join)
 
     limits = refusable_limits = ("max_tokens", "max_completion_tokens")  # models that think accept only the second one

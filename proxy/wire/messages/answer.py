@@ -199,64 +199,48 @@ def _write_event(name: bytes, data: bytes) -> bytes:
 class _Written(msgspec.Struct):
     type: str | None = None
     text: str | None = None
-
-
-class _Completion(msgspec.Struct):
-    content: list[_Written]
-    stop_reason: str | None = None
-    usage: msgspec.Raw = NULL
-
-
-class _WrittenPart(msgspec.Struct):
-    type: str | None = None
-    text: str | None = None
     stop_reason: str | None = None
 
 
 class _Event(msgspec.Struct):
+    """An event, or a whole response, which has a `content`."""
+
     type: str | None = None
     index: int = 0
     content_block: _Written | None = None
-    delta: _WrittenPart | None = None
+    delta: _Written | None = None
+    content: list[_Written] | None = None
+    stop_reason: str | None = None
     message: msgspec.Raw = NULL
     usage: msgspec.Raw = NULL
 
 
-def read_whole(answer: bytes) -> Completion:
-    """The completion in a response. Raises one of DECODE_ERRORS."""
-    decoded = msgspec.json.decode(answer, type=_Completion)
-    return _tell(decoded, try_usage(decoded.usage))
-
-
-def _tell(decoded: _Completion, usage: Usage | None) -> Completion:
-    return Completion(
-        "".join(block.text or "" for block in decoded.content if block.type == "text"),
-        usage or Usage(),
-        calls_tool=any(block.type == "tool_use" for block in decoded.content),
-        was_cut=decoded.stop_reason in {"max_tokens", "model_context_window_exceeded"},
-        was_filtered=decoded.stop_reason == "refusal",
-    )
+_decode_written = msgspec.json.Decoder(_Event).decode
 
 
 def join(events: list[bytes]) -> Completion:
-    """The completion in a stream. Raises UndecodableError without a beginning, or for an error."""
-    decoded = [msgspec.json.decode(data, type=_Event) for data in events]
+    """The completion. Raises UndecodableError without a beginning, or for an error."""
     blocks: dict[int, _Written] = {}
-    stop_reason, usage, is_begun = None, None, False
-    for event in decoded:
-        if event.type == "error":
-            is_begun = False
-            break
-        is_begun |= event.type == "message_start"
-        usage = try_inner_usage(event.message, usage)
-        usage = try_usage(event.usage, usage)
+    reason, usage, is_begun, has_failed = None, None, False, False
+    for event in map(_decode_written, events):
+        has_failed |= event.type == "error"
+        is_begun |= event.type == "message_start" or event.content is not None
+        usage = try_usage(event.usage, try_inner_usage(event.message, usage))
+        blocks |= enumerate(event.content or ())
         if event.content_block is not None:
             blocks[event.index] = event.content_block
         if event.delta is not None:
-            stop_reason = event.delta.stop_reason or stop_reason
+            reason = event.delta.stop_reason or reason
             block = blocks.setdefault(event.index, _Written("text"))
             block.text = (block.text or "") + (event.delta.text or "")
-    if not is_begun:
-        message = "no completion in the stream"
+        reason = event.stop_reason or reason
+    if has_failed or not is_begun:
+        message = "no completion"
         raise UndecodableError(message)
-    return _tell(_Completion([*blocks.values()], stop_reason), usage)
+    return Completion(
+        "".join(block.text or "" for block in blocks.values() if block.type == "text"),
+        usage or Usage(),
+        calls_tool=any(block.type == "tool_use" for block in blocks.values()),
+        was_cut=reason in {"max_tokens", EXCEEDED},
+        was_filtered=reason == "refusal",
+    )

@@ -56,7 +56,6 @@ class MessagesCodec(Codec):
     write_error_body = staticmethod(answer.write_error_body)
     write_failure = staticmethod(answer.write_failure)
     write_answer = staticmethod(answer.write_answer)
-    read_whole = staticmethod(answer.read_whole)
     join = staticmethod(answer.join)
 
     limits = ("max_tokens",)

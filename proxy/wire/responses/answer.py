@@ -216,57 +216,50 @@ class _Details(msgspec.Struct):
 
 
 class _Completion(msgspec.Struct):
-    output: list[_SaidItem]
-    incomplete_details: _Details | None = None
-    usage: msgspec.Raw = NULL
-
-
-class _Event(msgspec.Struct):
-    type: str | None = None
-    response: msgspec.Raw = NULL
-    item: msgspec.Raw = NULL
-    delta: Any = None
-
-
-class _Ended(msgspec.Struct):
-    """The response at the end of a stream. Its items may be missing: ChatGPT's own backend sends them once, as done."""
+    """A response. At the end of a stream it may lack its items: ChatGPT's own backend sends them once, as done."""
 
     output: list[_SaidItem] | None = None
     incomplete_details: _Details | None = None
     usage: msgspec.Raw = NULL
 
 
-def read_whole(answer: bytes) -> Completion:
-    """The completion in a response. Raises one of DECODE_ERRORS."""
-    return _tell(msgspec.json.decode(answer, type=_Completion))
+class _Event(msgspec.Struct):
+    """An event, or a whole response, which has an `output`."""
+
+    type: str | None = None
+    response: msgspec.Raw = NULL
+    item: msgspec.Raw = NULL
+    delta: Any = None
+    output: msgspec.Raw = NULL
 
 
-def _tell(decoded: _Completion) -> Completion:
-    reason = decoded.incomplete_details.reason if decoded.incomplete_details else None
-    spoken = (item.content or () for item in decoded.output if item.type == "message")
-    return Completion(
-        "".join(part.text or "" for parts in spoken for part in parts),
-        try_usage(decoded.usage) or Usage(),
-        calls_tool=any(item.type in RESULT_TYPES for item in decoded.output),
-        was_cut=reason == "max_output_tokens",
-        was_filtered=reason == "content_filter",
-    )
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_completion = msgspec.json.Decoder(_Completion).decode
 
 
 def join(events: list[bytes]) -> Completion:
-    """The response at the end of a stream. Raises UndecodableError if there is none, or for an error."""
-    decoded = [msgspec.json.decode(data, type=_Event) for data in events]
-    ended = next((event.response for event in reversed(decoded) if event.type in _SUMMED), None)
-    if ended is None:
-        message = "no response in the stream"
+    """The response, whole or at the end of a stream. Raises UndecodableError if there is none, or for an error."""
+    decoded = [_decode_event(data) for data in events]
+    ends = [event.response for event in decoded if event.type in _SUMMED]
+    ends += [msgspec.Raw(data) for data, event in zip(events, decoded, strict=True) if event.output != NULL]
+    if not ends:
+        message = "no response"
         raise UndecodableError(message)
-    response, output = msgspec.json.decode(ended, type=_Ended), list[_SaidItem]()
-    for event in decoded if not response.output else ():
+    response = _decode_completion(ends[-1])
+    output = response.output or []
+    for event in decoded if not output else ():
         if event.type == _DONE:
             with suppress(*DECODE_ERRORS):
                 output.append(msgspec.json.decode(event.item, type=_SaidItem))
-    output = response.output or output
     if not output:
         text = "".join(event.delta for event in decoded if event.type == _TEXT and isinstance(event.delta, str))
         output = [_SaidItem("message", [_SaidPart(text)])]
-    return _tell(_Completion(output, response.incomplete_details, response.usage))
+    reason = response.incomplete_details.reason if response.incomplete_details else None
+    spoken = (item.content or () for item in output if item.type == "message")
+    return Completion(
+        "".join(part.text or "" for parts in spoken for part in parts),
+        try_usage(response.usage) or Usage(),
+        calls_tool=any(item.type in RESULT_TYPES for item in output),
+        was_cut=reason == "max_output_tokens",
+        was_filtered=reason == "content_filter",
+    )

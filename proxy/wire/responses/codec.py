@@ -50,7 +50,6 @@ class ResponsesCodec(Codec):
     read_empty_answer = staticmethod(answer.read_empty_answer)
     write_failure = staticmethod(answer.write_failure)
     write_answer = staticmethod(answer.write_answer)
-    read_whole = staticmethod(answer.read_whole)
     join = staticmethod(answer.join)
 
     limits = refusable_limits = ("max_output_tokens",)

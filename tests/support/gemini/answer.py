@@ -102,10 +102,6 @@ def write_answer(status: int, body: bytes) -> bytes | None:
     return write_event(body) if status == 200 or (isinstance(answer, dict) and "error" in answer) else None
 
 
-def read_whole(answer: bytes) -> Completion:
-    return join([answer])
-
-
 def join(events: list[bytes]) -> Completion:
     """The first candidate. Raises UndecodableError without one."""
     answers = [_decode(data) for data in events]

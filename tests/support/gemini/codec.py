@@ -257,7 +257,6 @@ class GeminiCodec(Codec):
     read_empty_answer = staticmethod(answer.read_empty_answer)
     describe_error = staticmethod(answer.describe_error)
     write_answer = staticmethod(answer.write_answer)
-    read_whole = staticmethod(answer.read_whole)
     join = staticmethod(answer.join)
 
     limits = refusable_limits = ("maxOutputTokens",)
