@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
-from typing import TypeVar
+from typing import Any
 
 from trimtab.proxy.config.assembly.draft import Draft
 from trimtab.proxy.config.assembly.environment import find_similar, is_unknown, read_variables
@@ -16,8 +16,6 @@ from trimtab.proxy.config.document import ConfigError, Document, Problem
 from trimtab.proxy.config.network.forward_proxies import UnusableProxyError
 from trimtab.proxy.config.policies.policy import PolicyConfig
 from trimtab.proxy.config.schema import Config
-
-P = TypeVar("P", bound=PolicyConfig)
 
 _PERCENTAGE = re.compile("[1-9][0-9]?|100")
 
@@ -135,17 +133,13 @@ def _read_percentage(text: str | None, problems: list[Problem]) -> float | None:
 def _override_waters(config: Config, high_water: float) -> Config:
     # Each low water keeps its ratio to the high water.
 
-    def override(policy: P) -> P:
+    def override(policy: PolicyConfig) -> dict[str, Any]:
         full = config.over_defaults(policy)
         # Without a number for both there is no ratio: the policy then uses that of the fitted waters.
         high, low = full.high_water, full.low_water
-        low_water = "auto" if high == "auto" or low == "auto" else low / high * high_water
-        return policy.model_copy(update={"high_water": high_water, "low_water": low_water})
-
-    return config.model_copy(
-        update={
-            "defaults": override(config.defaults),
-            "models": tuple(map(override, config.models)),
-            "profiles": {name: override(profile) for name, profile in config.profiles.items()},
+        return {
+            "high_water": high_water,
+            "low_water": "auto" if high == "auto" or low == "auto" else low / high * high_water,
         }
-    )
+
+    return config.change_policies(override)

@@ -4,11 +4,11 @@ Law: frozen, and every key has a default. config/load.py reads the file. A limit
 worker gets its part.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from math import ceil
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator
 
@@ -138,6 +138,16 @@ class Config(Section):
     def over_defaults(self, patch: PolicyConfig | None) -> PolicyConfig:
         """The defaults, with the keys that the patch sets; the same object each time."""
         return self.defaults if patch is None else overlay(self.defaults, patch)
+
+    def change_policies(self, find_keys: Callable[[PolicyConfig], dict[str, Any]]) -> Self:
+        """The configuration with other keys in the defaults, and in each entry of `models` and each profile."""
+
+        def change(policy: PolicyConfig) -> PolicyConfig:
+            return policy.model_copy(update=find_keys(policy))
+
+        profiles = {name: change(profile) for name, profile in self.profiles.items()}
+        models = tuple(map(change, self.models))
+        return self.model_copy(update={"defaults": change(self.defaults), "models": models, "profiles": profiles})
 
     def policy_for(self, model: str) -> PolicyConfig:
         """The policy of a model if the request names no profile: that of the first match, else the defaults."""

@@ -4,6 +4,7 @@ Law: a message says what the value must be. It never repeats a value that may co
 """
 
 import re
+from collections.abc import Callable
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache
 from itertools import takewhile
@@ -186,59 +187,28 @@ def _check_address(address: str) -> str:
     return address
 
 
-def _is_number(text: str | int) -> bool:
-    digits = str(text)
+def _is_number(digits: str) -> bool:
     return len(digits) <= MAX_DIGITS and digits.isascii() and digits.isdecimal()
 
 
-def _check_window(window: object) -> object:
-    if window == "auto":
-        return window
-    if isinstance(window, bool) or not isinstance(window, int | str) or not _is_number(window):
-        raise refused()
-    require(int(window) >= MIN_CONTEXT_WINDOW, f"must be auto, or at least {MIN_CONTEXT_WINDOW} tokens")
-    return int(window)
+def _auto_or(kind: type[int] | type[float], is_right: Callable[[float], bool], words: str = "") -> BeforeValidator:
+    """Takes `auto`, or a number, which may be a text. `words`: the message for one that is not right."""
 
+    def check(value: object) -> object:
+        if value == "auto":
+            return value
+        types = (int, str) if kind is int else (int, float, str)
+        if isinstance(value, bool) or not isinstance(value, types) or (kind is int and not _is_number(str(value))):
+            raise refused()
+        try:
+            number = kind(value)
+        except ValueError:
+            raise refused() from None
+        if not is_right(number):
+            raise ValueError(words) if words else refused()
+        return number
 
-def _check_workers(workers: object) -> object:
-    if workers == "auto":
-        return workers
-    if isinstance(workers, bool) or not isinstance(workers, int | str) or not _is_number(workers):
-        raise refused()
-    if not 1 <= int(workers) <= MAX_WORKERS:
-        raise refused()
-    return int(workers)
-
-
-def _check_share(share: object) -> object:
-    if share == "auto":
-        return share
-    if isinstance(share, bool) or not isinstance(share, int | float | str):
-        raise refused()
-    try:
-        number = float(share)
-    except ValueError:
-        raise refused() from None
-    if not 0 <= number <= 1:
-        raise refused()
-    return number
-
-
-def _check_water(share: object) -> object:
-    water = _check_share(share)
-    if water == 0:
-        raise refused()
-    return water
-
-
-def _check_tokens(tokens: object) -> object:
-    if tokens == "auto":
-        return tokens
-    if isinstance(tokens, bool) or not isinstance(tokens, int | str) or not _is_number(tokens):
-        raise refused()
-    if int(tokens) < MIN_SUMMARY_TOKENS:
-        raise refused()
-    return int(tokens)
+    return BeforeValidator(check)
 
 
 def _check_glob(glob: str) -> str:
@@ -327,27 +297,27 @@ Address = Annotated[
 ]
 ContextWindow = Annotated[
     Literal["auto"] | Annotated[int, Field(ge=MIN_CONTEXT_WINDOW)],
-    BeforeValidator(_check_window),
+    _auto_or(int, MIN_CONTEXT_WINDOW.__le__, f"must be auto, or at least {MIN_CONTEXT_WINDOW} tokens"),
     Wanted("auto, or a whole number of tokens"),
 ]
 WorkerCount = Annotated[
     Literal["auto"] | Annotated[int, Field(ge=1, le=MAX_WORKERS)],
-    BeforeValidator(_check_workers),
+    _auto_or(int, lambda workers: 1 <= workers <= MAX_WORKERS),
     Wanted(f"auto, or a whole number from 1 to {MAX_WORKERS}"),
 ]
 AutoShare = Annotated[
     Literal["auto"] | Annotated[float, Field(ge=0, le=1)],
-    BeforeValidator(_check_share),
+    _auto_or(float, lambda share: 0 <= share <= 1),
     Wanted("auto, or a number from 0 to 1"),
 ]
 AutoWater = Annotated[
     Literal["auto"] | Annotated[float, Field(gt=0, le=1)],
-    BeforeValidator(_check_water),
+    _auto_or(float, lambda water: 0 < water <= 1),
     Wanted("auto, or a number above 0 and at most 1"),
 ]
 AutoTokens = Annotated[
     Literal["auto"] | Annotated[int, Field(ge=MIN_SUMMARY_TOKENS)],
-    BeforeValidator(_check_tokens),
+    _auto_or(int, MIN_SUMMARY_TOKENS.__le__),
     Wanted(f"auto, or a whole number of tokens, at least {MIN_SUMMARY_TOKENS}"),
 ]
 NameGlob = Annotated[str, AfterValidator(_check_name_glob), GLOB]

@@ -158,7 +158,7 @@ def _prepare(kind: str, options: Options) -> Replay:
         give_up(f"{message} (key record)", WRONG_USE)
     configure_log("error")
     compactors = Compactors(get_log())
-    configs = _load_settings(options) if options.curve else _load_configs(kind, options)
+    configs = _load_configs(kind, options)
     configured = {name: ConfiguredVariants(compactors, config) for name, config in configs.items()}
     first = {RECORDINGS: ["recorded"], LOG: ["log"]}.get(kind, []) if options.against is None else []
     needed = Needed() if options.curve else None
@@ -166,6 +166,8 @@ def _prepare(kind: str, options: Options) -> Replay:
 
 
 def _load_configs(kind: str, options: Options) -> dict[str, Config]:
+    if options.curve:
+        return list_settings(load_file(options.config_path, options.settings, is_online=False))
     configs: dict[str, Config] = {}
     if options.against is not None:
         configs[str(options.against)] = load_file(options.against, (), is_online=False)
@@ -173,11 +175,6 @@ def _load_configs(kind: str, options: Options) -> dict[str, Config]:
         name = ", ".join((*([str(options.config_path)] if options.config_path else []), *options.settings))
         configs[name or "defaults"] = load_file(options.config_path, options.settings, is_online=False)
     return configs
-
-
-def _load_settings(options: Options) -> dict[str, Config]:
-    config = load_file(options.config_path, options.settings, is_online=False)
-    return {one.name: one.lay_over(config) for one in list_settings()}
 
 
 def _read(replaying: Replay, kind: str, path: Path, options: Options) -> None:

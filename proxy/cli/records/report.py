@@ -4,16 +4,13 @@ Law: names are stable, because scripts read them; docs/reference/replay.md lists
 person's own configuration with a few keys replaced.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from trimtab.proxy.cli.records.costs import INPUT_TOKENS, NOTHING, SLIDING, TRIMTAB
 from trimtab.proxy.cli.records.run import Places, Replay
 from trimtab.proxy.cli.records.sums import SUMMARIES, VariantSums
-from trimtab.proxy.config.policies.policy import PolicyConfig
 from trimtab.proxy.config.schema import Config
 from trimtab.rules.economy import Economy
 
@@ -34,7 +31,6 @@ REPLACED = (
 """Said of requests with `***` in a body."""
 THRESHOLDS = (0.2, 0.4, 0.6, 0.8)
 """Values of high_water. Chosen: from a cut that comes very early to one shortly before the window is full."""
-P = TypeVar("P", bound=PolicyConfig)
 CURVE_NOTES = (
     "cost: with the summaries, as a share of what the requests cost unchanged",
     (
@@ -135,33 +131,17 @@ def _describe_places(places: Places) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting: its name, and the keys of a policy that make it."""
+def list_settings(config: Config) -> dict[str, Config]:
+    """A configuration with each economy, the one that keeps most first; then with each threshold, the latest first."""
 
-    name: str
-    keys: Mapping[str, Any]
+    def lay_over(**keys: Any) -> Config:
+        free = {"high_water": "auto", "low_water": "auto", "compact_at_tokens": None}
+        return config.change_policies(lambda _: free | keys)
 
-    def lay_over(self, config: Config) -> Config:
-        def override(policy: P) -> P:
-            return policy.model_copy(update=dict(self.keys))
-
-        return config.model_copy(
-            update={
-                "defaults": override(config.defaults),
-                "models": tuple(map(override, config.models)),
-                "profiles": {name: override(profile) for name, profile in config.profiles.items()},
-            }
-        )
-
-
-def list_settings() -> Iterator[Setting]:
-    """The economies, the one that keeps most first; then the thresholds, the latest first."""
-    free = {"high_water": "auto", "low_water": "auto", "compact_at_tokens": None}
-    for economy in (Economy.CAREFUL, Economy.BALANCED, Economy.FRUGAL):
-        yield Setting(economy.value, {**free, "economy": economy, "cut": "when_it_pays"})
-    for share in reversed(THRESHOLDS):
-        yield Setting(f"high_water {share:g}", {**free, "high_water": share, "cut": "at_threshold"})
+    economies = (Economy.CAREFUL, Economy.BALANCED, Economy.FRUGAL)
+    found = {economy.value: lay_over(economy=economy, cut="when_it_pays") for economy in economies}
+    thresholds = reversed(THRESHOLDS)
+    return found | {f"high_water {share:g}": lay_over(high_water=share, cut="at_threshold") for share in thresholds}
 
 
 def list_points(replay: Replay, kind: str, path: Path) -> dict[str, Any]:

@@ -38,6 +38,12 @@ from trimtab.rules.treatment import Budget, Truncation
 CutRule = Literal["auto", "at_threshold", "when_it_pays"]
 DEFAULT_CONTEXT_WINDOW = DEFAULT_WINDOW
 """The context window of a model about which nothing is known."""
+_TAKEN_AS_THEY_ARE = (
+    "completion_reserve", "overflow_strategy", "on_exceeded", "protect_turns", "truncation", "dedupe", "keep_images",
+    "instruction_files", "preserve_system", "truncate_system", "keep_recent_steps", "max_turns", "max_message_tokens",
+    "truncate_users", "pin_instruction", "compact_at_tokens",
+)  # fmt: skip
+"""The keys that the rules have by the same name."""
 
 
 class PolicyConfig(ControlConfig):
@@ -97,32 +103,28 @@ class PolicyConfig(ControlConfig):
         high_water, low_water = self._find_waters(budgets)
         max_tokens = self.summary.max_tokens
         policy = Policy(
+            **{name: getattr(self, name) for name in _TAKEN_AS_THEY_ARE},
             context_window=window,
-            completion_reserve=self.completion_reserve,
             high_water=high_water,
             low_water=low_water,
-            overflow_strategy=self.overflow_strategy,
-            on_exceeded=self.on_exceeded,
             # Not divided by the ratio: a ratio that is learned later would change results that were already forwarded.
             result_budget=Budget(self.max_tool_result_tokens, self.max_tool_result_bytes),
-            protect_turns=self.protect_turns,
             keep_user_tokens=round(self.keep_user_tokens / token_ratio),
             summary_max_tokens=round((budgets.summary_tokens if max_tokens == "auto" else max_tokens) / token_ratio),
             summary_min_steps=self.summary.min_steps,
             summary_role=self.summary.role,
             prices=prices,
             token_ratio=token_ratio,
-            truncation=self.truncation,
             tidying=self.tidy.to_tidying(),
-            dedupe=self.dedupe,
             risk_share=budgets.risk_share,
             cuts_at_threshold=self._cuts_at_threshold,
             anchor_share=budgets.anchor_share if self.anchors == "auto" else self.anchors,
-            keep_images=self.keep_images,
-            instruction_files=self.instruction_files,
+            sections=None if self.sections is None else self.sections.to_shares(),
+            memory_tags=self.memory.tags,
+            recalls=self.recall == "inject",
         )
         rules = (tool.to_rule(glob, policy.treatment, self.tidy) for glob, tool in self.tools.items())
-        return self._limit_messages(replace(policy, tools=tuple(rules)))
+        return replace(policy, tools=tuple(rules))
 
     @property
     def _cuts_at_threshold(self) -> bool:
@@ -139,23 +141,6 @@ class PolicyConfig(ControlConfig):
             return f"cut: at_threshold: {reached}"
         also = f", and {reached}" if marks else ""
         return f"cut: when_it_pays: once what a cut saves is worth its price ({self.economy}){also}"
-
-    def _limit_messages(self, policy: Policy) -> Policy:
-        """The policy with the keys about messages that are not tool results."""
-        return replace(
-            policy,
-            preserve_system=self.preserve_system,
-            sections=None if self.sections is None else self.sections.to_shares(),
-            truncate_system=self.truncate_system,
-            keep_recent_steps=self.keep_recent_steps,
-            max_turns=self.max_turns,
-            max_message_tokens=self.max_message_tokens,
-            truncate_users=self.truncate_users,
-            memory_tags=self.memory.tags,
-            pin_instruction=self.pin_instruction,
-            compact_at_tokens=self.compact_at_tokens,
-            recalls=self.recall == "inject",
-        )
 
     def _find_waters(self, budgets: Budgets) -> tuple[float, float]:
         ratio = budgets.low_water / budgets.high_water
