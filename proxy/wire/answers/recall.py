@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from trimtab.proxy.wire.answers.sse import MAX_EVENT_BYTES
+from trimtab.proxy.wire.answers.sse import MAX_EVENT_BYTES, write_event
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any
 
 NAME = "trimtab_recall"
@@ -242,8 +242,7 @@ def split_events(events: bytes) -> Iterator[bytes]:
 
 
 def _encode(event: dict[str, Any], *, named: bool) -> bytes:
-    name = b"event: %b\n" % str(event.get("type")).encode() if named else b""
-    return name + b"data: " + msgspec.json.encode(event) + b"\n\n"
+    return write_event(msgspec.json.encode(event), str(event.get("type")).encode() if named else b"")
 
 
 def _decode(raw: bytes) -> tuple[bytes, dict[str, Any] | None]:

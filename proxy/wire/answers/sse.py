@@ -13,9 +13,10 @@ MAX_FIRST_EVENT_BYTES = 64 * 1024
 """A longer first event is not an error, so the stream is held no longer. Chosen: errors are far shorter."""
 
 
-def write_event(data: bytes) -> bytes:
+def write_event(data: bytes, name: bytes = b"") -> bytes:
     """JSON as one event. Line breaks are dropped: JSON may have them only between its values."""
-    return b"data: " + data.translate(None, b"\r\n") + b"\n\n"
+    head = b"event: %b\n" % name if name else b""
+    return head + b"data: " + data.translate(None, b"\r\n") + b"\n\n"
 
 
 _STREAM = re.compile(rb"\s*(?:data|event|id|retry)?:")

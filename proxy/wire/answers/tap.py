@@ -11,8 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 import msgspec
 
 from trimtab.proxy.wire.answers.sse import EventReader
-from trimtab.proxy.wire.answers.usage import Usage
-from trimtab.proxy.wire.answers.usage_scan import UsageScan
+from trimtab.proxy.wire.answers.usage import Usage, UsageScan
 from trimtab.rules.conversation import CountTokens
 
 MAX_HELD_BYTES = 256 * 1024

@@ -6,7 +6,8 @@ from operator import attrgetter
 import msgspec
 import orjson
 
-from trimtab.proxy.wire.chat import answer, message, recall, request, thinking
+from trimtab.proxy.wire.chat import answer, message, recall, request
+from trimtab.proxy.wire.chat.request import drop_thinking, is_bound
 from trimtab.proxy.wire.codec import Codec, Request
 from trimtab.proxy.wire.parameters import CACHE_KEY
 from trimtab.rules.conversation import Conversation, Message
@@ -31,7 +32,7 @@ class ChatCodec(Codec):
     one_answer = recall.ONE_ANSWER
     sifter = recall.ChatSifter
     list_called = staticmethod(request.list_called)
-    adapt = staticmethod(thinking.leave_out_thinking)
+    adapt = staticmethod(request.leave_out_thinking)
 
     read_answer = staticmethod(answer.read_answer)
     is_end = staticmethod(answer.is_end)
@@ -47,14 +48,13 @@ class ChatCodec(Codec):
     of_session = request.OF_SESSION
     prescribes_form = staticmethod(request.prescribes_form)
     forces_call = staticmethod(request.forces_call)
-    read_thinking = staticmethod(thinking.read_thinking)
+    read_thinking = staticmethod(request.read_thinking)
 
     def write_behind(
         self, request: Request, prefix: Conversation, asked: Message, members: dict[str, msgspec.Raw], *, is_apart: bool
     ) -> Iterable[bytes]:
         elements = super().write_behind(request, prefix, asked, members, is_apart=is_apart)
-        is_bound = request.breaks_past and thinking.is_bound(request, prefix)
-        return map(thinking.drop_thinking, elements) if is_bound else elements
+        return map(drop_thinking, elements) if request.breaks_past and is_bound(request, prefix) else elements
 
 
 CHAT = ChatCodec()

@@ -31,7 +31,7 @@ from trimtab.proxy.wire.content.schemas import (
     read_format,
     write_compact,
 )
-from trimtab.proxy.wire.content.server_tools import find_referenced, find_served
+from trimtab.proxy.wire.content.tool_lists import find_referenced, find_served
 from trimtab.proxy.wire.json.decode import decode_items, decode_member, decode_members, read_id, read_members, write_id
 from trimtab.rules.conversation import CountTokens, Message, Role, ToolCall
 from trimtab.rules.prefix import digest_message

@@ -11,6 +11,7 @@ import msgspec
 import orjson
 
 from trimtab.proxy.wire.answering import NULL, PROMPT_TOO_LONG, Completion, ErrorText, try_inner_usage, try_usage
+from trimtab.proxy.wire.answers.sse import write_event
 from trimtab.proxy.wire.answers.tap import Piece
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.codec import UndecodableError
@@ -171,7 +172,7 @@ def write_error_body(described: dict[str, Any]) -> bytes:
 
 
 def write_failure(described: dict[str, Any]) -> bytes:
-    return _write_event(b"error", write_error_body(described))
+    return write_event(write_error_body(described), b"error")
 
 
 def _describe_excess(error: ErrorText) -> str:
@@ -187,13 +188,8 @@ def write_answer(status: int, body: bytes) -> bytes | None:
     members = members if isinstance(members, dict) else {}
     if status == 200:
         started = orjson.dumps({"type": "message_start", "message": orjson.Fragment(body)}) if members else body
-        return _write_event(b"message_start", started) + _write_event(b"message_stop", b'{"type":"message_stop"}')
-    return _write_event(b"error", body) if isinstance(members.get("error"), dict) else None
-
-
-def _write_event(name: bytes, data: bytes) -> bytes:
-    """JSON as a named event. Line breaks are dropped: JSON may have them only between its values."""
-    return b"event: %b\ndata: %b\n\n" % (name, data.translate(None, b"\r\n"))
+        return write_event(started, b"message_start") + write_event(b'{"type":"message_stop"}', b"message_stop")
+    return write_event(body, b"error") if isinstance(members.get("error"), dict) else None
 
 
 class _Written(msgspec.Struct):

@@ -59,7 +59,7 @@ def split_blocks(raw: bytes, content: msgspec.Raw) -> list[Block]:
     """The blocks of an element's content, which may be repaired. Raises one of DECODE_ERRORS."""
     # A repair keeps all offsets, so a block that was decoded from the mended text is at the same place in the own one.
     text, at = bytes(content), 0
-    own = text if text in raw else read_content(raw)
+    own = text if text in raw else find_content(raw)
     blocks: list[Block] = []
     for clean in map(bytes, decode_items(content)):
         at = text.find(clean, at) + len(clean)
@@ -82,7 +82,7 @@ def split_parts(raw: bytes, content: msgspec.Raw) -> list[Part]:
     return parts
 
 
-def read_content(raw: bytes) -> bytes:
+def find_content(raw: bytes) -> bytes:
     """The value of an element's member `content`, in the client's own bytes. Raises one of DECODE_ERRORS."""
     content = bytes(read_members(raw).get("content", b"null"))
     at = raw.find(content)

@@ -10,8 +10,8 @@ import msgspec
 from trimtab.proxy.wire.codec import Codec, Request
 from trimtab.proxy.wire.json.spans import Span
 from trimtab.proxy.wire.members import take_off_outside
-from trimtab.proxy.wire.messages import answer, binding, cache, message, recall, request, system
-from trimtab.proxy.wire.messages.write import USER_SIDE, shares_element, write_element
+from trimtab.proxy.wire.messages import answer, binding, cache, message, recall, request
+from trimtab.proxy.wire.messages.message import USER_SIDE, shares_element, write_element
 from trimtab.proxy.wire.transcript.elements import WriteElement
 from trimtab.rules.conversation import Conversation, Message
 
@@ -41,7 +41,7 @@ class MessagesCodec(Codec):
     list_tools = staticmethod(request.list_tools)
     recall_tool = recall.TOOL
     sifter = recall.MessagesSifter
-    clean = staticmethod(system.clean_request)
+    clean = staticmethod(request.clean_request)
     adapt = staticmethod(binding.bind_thinking)
     help_cache = staticmethod(cache.help_cache)
 

@@ -192,8 +192,9 @@ def write_failure(described: dict[str, Any]) -> bytes:
 
 def _write_events(events: Iterable[dict[str, Any]]) -> bytes:
     return b"".join(
-        b"event: %b\n" % event["type"].encode()
-        + write_event(msgspec.json.encode({"type": event["type"], "sequence_number": number, **event}))
+        write_event(
+            msgspec.json.encode({"type": event["type"], "sequence_number": number, **event}), event["type"].encode()
+        )
         for number, event in enumerate(events)
     )
 

@@ -13,7 +13,7 @@ from trimtab.proxy.wire.content.cache_help import CACHE_MARKERS
 from trimtab.proxy.wire.content.media import PartCost, count_json, count_part
 from trimtab.proxy.wire.content.parts import has_uncounted, read_content, read_media, write_canonical
 from trimtab.proxy.wire.content.schemas import decode_or_none, write_compact
-from trimtab.proxy.wire.content.server_tools import find_declared
+from trimtab.proxy.wire.content.tool_lists import find_declared
 from trimtab.proxy.wire.responses.results import read_call, read_output
 from trimtab.proxy.wire.responses.units import COMPACTIONS, REFERENCE, Kind, ServedItems, read_type, tell_kind
 from trimtab.rules.conversation import CountTokens, Media, Message, Role, ToolCall

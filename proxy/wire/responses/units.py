@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from trimtab.proxy.wire.content.schemas import decode_or_none
-from trimtab.proxy.wire.content.server_tools import find_callers
+from trimtab.proxy.wire.content.tool_lists import find_callers
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, mend, read_id
 from trimtab.rules.conversation import NOT_SERVED, Served
 

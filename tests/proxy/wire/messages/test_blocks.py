@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.odd_json import dump, odd_objects
 
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS
-from trimtab.proxy.wire.messages.blocks import read_content, split_blocks, split_parts, strip_markers
+from trimtab.proxy.wire.messages.blocks import find_content, split_blocks, split_parts, strip_markers
 
 MARKER = b'"cache_control":{"type":"ephemeral"}'
 TEXT = b'{ "type":"text", "text" :"a \\"cache_control\\":{} b"}'
@@ -21,7 +21,7 @@ def _element(*blocks: bytes, separator: bytes = b",") -> bytes:
 
 
 def _content(raw: bytes) -> msgspec.Raw:
-    return msgspec.Raw(read_content(raw))
+    return msgspec.Raw(find_content(raw))
 
 
 @given(st.lists(st.sampled_from([TEXT, RESULT, IMAGE, b"1", b"[]"]), max_size=6), st.sampled_from([b",", b" ,\n "]))

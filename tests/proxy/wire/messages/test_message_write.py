@@ -7,8 +7,7 @@ import orjson
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.codec import Counting
-from trimtab.proxy.wire.messages.message import decode_element
-from trimtab.proxy.wire.messages.write import shares_element, write_element
+from trimtab.proxy.wire.messages.message import decode_element, shares_element, write_element
 from trimtab.proxy.wire.transcript.elements import Placed
 from trimtab.rules.conversation import Message, Origin, Role
 
