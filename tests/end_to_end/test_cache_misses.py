@@ -9,7 +9,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
 from support.client import SMALL, post, settle
 from support.dialects.spoken.all_dialects import each_dialect
 from support.dialects.spoken.dialect import Dialect, Wire
@@ -107,11 +106,6 @@ TRANSCRIPTS = list(requests_of(SESSION))
 TOOLS = SESSION["tools"]
 
 
-def _edit(messages: list[Wire], at: int) -> list[Wire]:
-    """The transcript with another text in one message."""
-    return [*messages[:at], {**messages[at], "content": "Changed: " + messages[at]["content"]}, *messages[at + 1 :]]
-
-
 @each_dialect
 @each_form
 async def test_a_session_that_only_grows_misses_once_at_its_beginning(dialect, stream, talk):
@@ -135,55 +129,6 @@ async def test_a_session_that_only_grows_misses_once_at_its_beginning(dialect, s
 
 @each_dialect
 @each_form
-async def test_a_changed_beginning_is_the_clients_prefix(dialect, stream, talk):
-    """Another instruction, another tool, or a rewritten message: trimtab changed nothing."""
-    session = await talk(dialect, stream=stream)
-    other = [*TOOLS, {"type": "function", "function": {**TOOLS[0]["function"], "name": "other"}}]
-    begin = TRANSCRIPTS[9]
-    await session.ask(begin, TOOLS)
-    lines = [
-        await session.ask(_edit(begin, 0), TOOLS),
-        await session.ask(TRANSCRIPTS[10], other),
-        await session.ask(_edit(TRANSCRIPTS[11], 3), other),
-    ]
-
-    assert [line.get("cache_miss") for line in lines] == ["prefix"] * 3
-    assert (await session.count("trimtab_cache_misses_total", "cause"))["prefix"] == 3
-
-
-@each_dialect
-@each_form
-async def test_after_a_long_pause_a_forgotten_prompt_has_expired(dialect, stream, talk):
-    """If the upstream still has it, nothing was missed."""
-    session = await talk(dialect, stream=stream)
-    await session.ask(TRANSCRIPTS[8], TOOLS)
-    session.clock.seconds += LIFETIME_SECONDS
-    kept = await session.ask(TRANSCRIPTS[9], TOOLS)
-    session.clock.seconds += LIFETIME_SECONDS
-    session.forget()
-    lost = await session.ask(TRANSCRIPTS[10], TOOLS)
-
-    assert (kept.get("cache_miss"), lost.get("cache_miss")) == (None, "expired")
-    assert lost["prefix_kept"] > 0.8
-    assert await session.count("trimtab_cache_misses_total", "cause") == {"cold": 1.0, "expired": 1.0}
-
-
-@each_dialect
-@each_form
-async def test_a_prompt_that_is_forgotten_in_time_is_unexplained(dialect, stream, talk):
-    """Prefix kept is high, so trimtab and the client are not to blame."""
-    session = await talk(dialect, stream=stream)
-    await session.ask(TRANSCRIPTS[8], TOOLS)
-    session.forget()
-    line = await session.ask(TRANSCRIPTS[9], TOOLS)
-
-    assert line.get("cache_miss") == "unknown"
-    assert line["prefix_kept"] > 0.8
-    assert line["cached_tokens"] < 100
-
-
-@each_dialect
-@each_form
 @pytest.mark.parametrize("strategy", ["prune", "summarize"])
 async def test_trimtabs_own_cuts_are_blamed_on_it(strategy, dialect, stream, talk):
     """A cut misses the cache once; the requests between two cuts read from it."""
@@ -198,35 +143,3 @@ async def test_trimtabs_own_cuts_are_blamed_on_it(strategy, dialect, stream, tal
     assert set(causes) == {None, "cut"}
     assert {line.get("cache_miss") for line in moved} == {"cut"}
     assert causes["cut"] < len(session.lines) / 3
-
-
-@each_dialect
-async def test_a_cut_after_a_long_pause_costs_no_cache_that_was_there(dialect, talk):
-    """The cache had expired, so the cut is not to blame."""
-    long = make_session(40, result_words=200)
-    session = await talk(dialect, *SMALL, "defaults.overflow_strategy=prune")
-    for messages in list(requests_of(long))[8:]:  # before, the prompt is too short to be cached
-        session.clock.seconds += LIFETIME_SECONDS
-        session.forget()
-        await session.ask(messages, long["tools"])
-
-    assert min(line["prefix_kept"] for line in session.lines[1:]) < 0.6
-    assert {line.get("cache_miss") for line in session.lines[1:]} == {"expired"}
-
-
-@each_dialect
-async def test_a_silent_upstream_is_blamed_for_nothing(dialect, talk, upstream):
-    """Not reported is not zero."""
-
-    async def answer(recorded, _):
-        body = recorded.dialect.write_answer("All good.", prompt_tokens=9000, completion_tokens=3)
-        for name in (b"cache_creation_input_tokens", b"cache_read_input_tokens", b"cached_tokens"):
-            body = body.replace(name, b"not_" + name)
-        return web.Response(body=body, content_type="application/json")
-
-    session = await talk(dialect)
-    upstream.answer = answer
-    for messages in TRANSCRIPTS[7:10]:
-        line = await session.ask(messages, TOOLS)
-        assert {"cached_tokens", "written_tokens", "fresh_tokens", "cache_miss"} & line.keys() == set()
-    assert await session.count("trimtab_cache_misses_total", "cause") == {}

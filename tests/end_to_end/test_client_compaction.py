@@ -9,7 +9,7 @@ from support.client import post, settle
 from support.dialects.to_messages import to_messages
 from support.dialects.to_responses import to_responses
 
-from trimtab.rules.text.client_summaries import AFTER_CONVERSATION, IN_SYSTEM, IN_USER
+from trimtab.rules.text.client_summaries import AFTER_CONVERSATION, IN_USER
 
 Wire = dict[str, Any]
 
@@ -23,8 +23,6 @@ SETTINGS = (
 )
 """The limit is 15,904 tokens in each dialect, and high water is at about 12,000."""
 WORDS = "the harbour pilot sounded nine metres of water at low tide near the north quay and wrote it down"
-OWN_WORDS = "Summarise the conversation so far, and then go on with the harbour."
-COMMANDS = ("/compact", "<command-name>/compact</command-name>\n<command-message>compact</command-message>")
 
 
 def to_chat(session: Wire) -> Wire:
@@ -102,18 +100,6 @@ async def test_each_clients_request_passes_byte_for_byte(form, dialect, client, 
 
 
 @each_dialect
-@pytest.mark.parametrize("form", IN_SYSTEM, ids=lambda form: f"{form.client}: {form.sample[:20]}")
-async def test_the_system_prompt_of_a_summariser_tells_too(form, dialect, client, upstream, start_proxy) -> None:
-    """Some clients replace their system prompt and repeat the conversation."""
-    proxy = await start_proxy(*SETTINGS)
-    path, body = write(dialect, make_session(7, *OVER_HIGH_WATER, say("Write it."), system=f"{form.sample} More."))
-
-    await post(client, proxy.url + path, body)
-
-    assert [recorded.body for recorded in upstream.requests] == [body]
-
-
-@each_dialect
 @pytest.mark.parametrize("form", AFTER_CONVERSATION, ids=lambda form: f"{form.client}: {form.sample[:20]}")
 async def test_a_conversation_written_as_one_text_passes(form, dialect, client, upstream, start_proxy) -> None:
     """Pi and opencode write the whole conversation into one message, and the request after it."""
@@ -125,48 +111,6 @@ async def test_a_conversation_written_as_one_text_passes(form, dialect, client, 
 
     assert [recorded.body for recorded in upstream.requests] == [body]
     assert answer.headers["x-trimtab-outcome"] == "unchanged;compaction=client"
-
-
-@each_dialect
-@pytest.mark.parametrize("text", [OWN_WORDS, *COMMANDS])
-async def test_a_users_own_words_are_an_ordinary_request(text, dialect, client, upstream, start_proxy) -> None:
-    """The same session with them is cut. A client's own marker is a text like any other."""
-    proxy = await start_proxy(*SETTINGS)
-    path, body = write(dialect, make_session(7, *OVER_HIGH_WATER, say(text)))
-
-    answer, _ = await post(client, proxy.url + path, body)
-    await settle(proxy)
-
-    assert answer.headers["x-trimtab-outcome"] == "compacted"
-    forwarded = upstream.chats[0].body
-    assert len(forwarded) < len(body)
-    assert orjson.dumps(text)[1:-1] in forwarded
-
-
-@each_dialect
-async def test_a_marker_in_the_transcript_changes_nothing(dialect, client, upstream, start_proxy) -> None:
-    """A client's command stays where it is, byte for byte."""
-    proxy = await start_proxy(*SETTINGS)
-    path, body = write(dialect, make_session(0, say(COMMANDS[1]), say(COMMANDS[0])))
-
-    answer, _ = await post(client, proxy.url + path, body)
-
-    assert [recorded.body for recorded in upstream.requests] == [body]
-    assert answer.headers["x-trimtab-outcome"] == "unchanged"
-
-
-@each_dialect
-async def test_what_does_not_fit_the_window_is_compacted(dialect, client, upstream, start_proxy) -> None:
-    """The upstream would refuse it, and the client would get no summary at all."""
-    proxy = await start_proxy(*SETTINGS)
-    path, body = write(dialect, make_session(7, *read_files(90, *[80] * 10), ASK))
-
-    answer, _ = await post(client, proxy.url + path, body)
-
-    assert answer.headers["x-trimtab-outcome"] == "compacted"
-    forwarded = upstream.chats[0].body
-    assert len(forwarded) < len(body)
-    assert orjson.dumps(IN_USER[0].sample)[1:-1] in forwarded
 
 
 @each_dialect
@@ -190,24 +134,6 @@ async def test_after_a_cut_it_goes_like_any_request(said, rule, dialect, client,
     assert rule in answer.headers["x-trimtab-decisions"]
     assert asked[: len(elements)] == elements
     assert asked[-1] == orjson.loads(asking)[member][-1]
-
-
-@each_dialect
-async def test_the_session_goes_on_as_if_the_client_had_not_asked(dialect, client, upstream, start_proxy) -> None:
-    """A client whose compaction was stopped sends its session without the request."""
-    proxy = await start_proxy(*SETTINGS)
-    session = make_session(7)
-    path, before = write(dialect, {**session, "messages": [*session["messages"], say("Go on.")]})
-    _, asking = write(dialect, {**session, "messages": [*session["messages"], ASK]})
-    _, after = write(dialect, {**session, "messages": [*session["messages"], say("Go on."), *read_files(8, 60)]})
-    for body in (before, asking, after, before, after):
-        await post(client, proxy.url + path, body)
-        await settle(proxy)
-
-    first, asked, second, first_again, second_again = (recorded.body for recorded in upstream.chats)
-    assert asked == asking
-    assert (first, second) == (first_again, second_again)
-    assert len(second) < len(after)
 
 
 TOLD = "Another language model started to solve this problem and produced a summary of its thinking process. Key: K-17."

@@ -307,16 +307,6 @@ async def test_log_lines_and_metrics_go_by_name(client, start_proxy, log) -> Non
     assert not [key for key in ("key-a", "key-b", "key-c") if key in f"{page}{log.lines}"]
 
 
-async def test_clients_of_a_list_have_no_name(client, start_proxy, log) -> None:
-    """Their log lines have no field `client`, and no series is made for them."""
-    proxy = await start_proxy("client_keys=[key-a, key-b]")
-    assert (await post(client, proxy.url + "/v1/chat/completions", CHAT, **ALICE))[0].status == 200
-
-    assert "client" not in log.lines[-1]
-    assert _count(proxy, "trimtab_client_requests_total") == 0
-    assert _count(proxy, "trimtab_requests_total", status="200") == 1
-
-
 async def test_a_name_of_any_printable_characters_is_one_label(client, start_proxy) -> None:
     """Quotes and backslashes in it do not break the page of metrics."""
     names = ['Zoë "z" \\ {x="y"}', "team 7, CI", "🚢"]

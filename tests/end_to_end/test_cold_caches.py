@@ -203,20 +203,6 @@ async def test_a_cut_that_pays_for_its_summary_waits_for_it(client, upstream, se
     assert SILENT_AT + 1 not in moves
 
 
-@pytest.mark.parametrize("setting", ["prices.output=100", "defaults.summary.wait_seconds=0"])
-async def test_a_cut_that_does_not_pay_or_may_not_wait_is_not_made(
-    setting, client, upstream, serve, clock, tmp_path
-) -> None:
-    """The session is forwarded as if its cache had never been cold."""
-    settings = (*ASKS, setting)
-    sent = []
-    for name, silent_at in (("busy", -1), ("silent", SILENT_AT)):
-        async with serve(f"store=sqlite:///{tmp_path}/{name}.sqlite3", *settings) as proxy:
-            await play(client, clock, lambda _, proxy=proxy: _give(proxy), silent_at=silent_at)
-        sent.append(take(upstream))
-    assert sent[0] == sent[1]
-
-
 async def test_if_no_model_writes_the_summary_nothing_is_cut(client, upstream, serve, clock, log, tmp_path) -> None:
     """No digest is made for a cold cache, and the request goes out as it would have."""
     plain = upstream.answer
@@ -232,65 +218,6 @@ async def test_if_no_model_writes_the_summary_nothing_is_cut(client, upstream, s
     assert upstream.summaries
     assert find_cold(log) == []
     assert SILENT_AT not in find_moves(take(upstream))
-
-
-async def test_a_policy_that_asks_no_model_gets_a_digest_here_too(
-    client, upstream, serve, clock, log, tmp_path
-) -> None:
-    """With `prune`, so has every cut for which pruning frees too little. The next request begins with it."""
-    async with serve(f"store=sqlite:///{tmp_path}/a.sqlite3", "defaults.overflow_strategy=prune") as proxy:
-        for number, body in enumerate(bodies()):
-            clock.now += SILENCE_SECONDS if number == SILENT_AT else 10
-            for message in body["messages"]:  # the model says what its tools would
-                if message["role"] == "assistant":
-                    message["content"] = "harbour quay " * 80
-                elif message["role"] == "tool":
-                    message["content"] = "done"
-            await ask(client, proxy, body)
-    assert not upstream.summaries
-    assert find_cold(log) == [SILENT_AT]
-    line = [line for line in log.lines if "decisions" in line][SILENT_AT]
-    assert [told["rule"] for told in line["decisions"]] == ["cold_cache", "digest"]
-    moves = find_moves(take(upstream))
-    assert SILENT_AT in moves
-    assert SILENT_AT + 1 not in moves
-
-
-async def _give(proxy: Proxy) -> Proxy:
-    return proxy
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [
-        "store=memory",
-        "upstream.cache=off",
-        "upstream.cache_seconds=0",
-        "upstream.cache_seconds=500",
-        "upstream.cache_seconds=auto",
-    ],
-)
-async def test_what_is_not_surely_cold_is_not_cut(setting, client, upstream, serve, clock, tmp_path) -> None:
-    """Without a store, if it is off, if the cache lives longer, and at a server of one's own."""
-    busy = await play_alone(client, clock, upstream, serve, f"store=sqlite:///{tmp_path}/a.sqlite3", silent_at=-1)
-    async with serve(f"store=sqlite:///{tmp_path}/b.sqlite3", setting) as proxy:
-
-        async def same(_: int) -> Proxy:
-            return proxy
-
-        await play(client, clock, same)
-    assert take(upstream) == busy
-
-
-async def test_mode_observe_forwards_the_same_and_says_nothing(client, upstream, serve, clock, log, tmp_path) -> None:
-    """No record is written either."""
-    async with serve(f"store=sqlite:///{tmp_path}/a.sqlite3", "defaults.mode=observe") as proxy:
-        for number, body in enumerate(bodies()):
-            clock.now += SILENCE_SECONDS if number == SILENT_AT else 10
-            await ask(client, proxy, body)
-        assert not proxy.services.cold_cuts._forwarded.items()
-    assert [orjson.loads(body) for body in take(upstream)] == bodies()
-    assert not find_cold(log)
 
 
 async def test_another_client_with_the_same_transcript_sees_nothing_of_it(

@@ -203,27 +203,6 @@ async def test_a_tunnel_without_tls_serves_no_other_request(raw, forward, start)
     assert len(absolute) == 2
 
 
-async def test_the_proxy_that_is_configured_wins(client, upstream, forward, start) -> None:
-    """It overrides the environment and NO_PROXY, even for loopback. `direct` overrides the environment too."""
-    nowhere = {"HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "*"}
-    proxy = await start(nowhere, f"upstream.base_url={upstream.url}", f"upstream.proxy=http://{forward.address}")
-    assert (await post(client, proxy.url + "/v1/chat/completions", CHAT))[0].status == 200
-    assert forward.targets == [b"POST " + upstream.url.encode() + b"/chat/completions"]
-
-    local = upstream.url.replace("127.0.0.1", "127.0.0.1.nip.test")
-    direct = await start({"HTTP_PROXY": "http://127.0.0.1:9"}, f"upstream.base_url={local}", "upstream.proxy=direct")
-    response, answer = await post(client, direct.url + "/v1/chat/completions", CHAT)
-    assert (response.status, b"127.0.0.1:9" in answer, b"name" in answer) == (502, False, True)
-
-
-async def test_an_upstream_on_this_machine_is_reached_directly(client, upstream, start) -> None:
-    """A proxy from the environment is not used for it."""
-    environment = {"HTTP_PROXY": "http://127.0.0.1:9", "ALL_PROXY": "socks5://127.0.0.1:9"}
-    proxy = await start(environment, f"upstream.base_url={upstream.url}")
-
-    assert (await post(client, proxy.url + "/v1/chat/completions", CHAT))[0].status == 200
-
-
 async def _refuse(start: Start, client: aiohttp.ClientSession, *settings: str) -> tuple[int, str]:
     """The status and the message with which a chat is refused."""
     proxy = await start({}, *settings)
@@ -248,29 +227,6 @@ async def test_a_proxy_that_wants_a_password_is_named(key, scheme, client, raw, 
     assert "PLANTED" not in said
 
 
-@pytest.mark.parametrize(
-    ("answer", "sentence"),
-    [
-        (b"HTTP/1.1 403 Forbidden\r\n\r\n", "answered 403"),
-        (b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", "answered 502"),
-        (b"", "closed the connection"),
-        (b"garbage\r\n\r\n", "is not HTTP"),
-    ],
-)
-async def test_a_proxy_that_opens_no_tunnel_is_named(answer, sentence, client, raw, forward, start) -> None:
-    """The error gives the proxy's answer, and the setting that names the proxy."""
-    forward.answer = answer
-    base_url = far(raw.url).replace("http", "https")
-    status, said = await _refuse(
-        start, client, f"upstream.base_url={base_url}", f"upstream.proxy=http://{forward.address}"
-    )
-
-    assert status == 502
-    assert f"the proxy {forward.address} (upstream.proxy)" in said
-    assert sentence in said
-    assert "Error" not in said
-
-
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_a_proxy_that_hangs_is_named(scheme, client, raw, forward, start) -> None:
     """It may hang before it opens a tunnel, or instead of its own response."""
@@ -284,22 +240,6 @@ async def test_a_proxy_that_hangs_is_named(scheme, client, raw, forward, start) 
     assert status == 504
     assert forward.address in said
     assert "timeout_seconds" in said
-
-
-@pytest.mark.parametrize("scheme", ["http", "https"])
-@pytest.mark.parametrize(
-    ("address", "sentence"), [("127.0.0.1:9", "refuses connections"), ("proxy.invalid:3128", "name cannot be resolved")]
-)
-async def test_a_proxy_that_is_not_there_is_named(address, sentence, scheme, client, start) -> None:
-    """The error names the proxy's address, not the upstream's."""
-    status, said = await _refuse(
-        start, client, f"upstream.base_url={scheme}://upstream.test/v1", f"upstream.proxy=http://u:PLANTED@{address}"
-    )
-
-    assert status == 502
-    assert f"the proxy {address} (upstream.proxy)" in said
-    assert sentence in said
-    assert "PLANTED" not in said
 
 
 async def test_the_doctor_asks_through_the_proxy_and_says_so(upstream, forward) -> None:
@@ -323,24 +263,6 @@ async def test_the_doctor_asks_through_the_proxy_and_says_so(upstream, forward) 
     assert forward.heads
 
 
-@pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_the_doctor_names_a_proxy_that_hangs(scheme, forward, monkeypatch) -> None:
-    """The doctor waits less than the connect timeout, and says what to check."""
-    forward.silent = True
-    monkeypatch.setattr("trimtab.proxy.cli.doctor.checks.TIMEOUT_SECONDS", 0.2)
-    environment = {"ALL_PROXY": f"http://u:PLANTED@{forward.address}"}
-    config = load_config(settings=(f"upstream.base_url={scheme}://upstream.test/v1",), environment=environment)
-    client = UpstreamClient()
-    try:
-        finding = (await ask_upstream(client, config.upstream, None)).finding
-    finally:
-        await client.close()
-
-    assert finding.found == f"does not answer within 0.2 seconds; through the proxy {forward.address} (ALL_PROXY)"
-    assert finding.advice is not None
-    assert "ALL_PROXY" in finding.advice
-
-
 async def test_the_log_says_which_proxy_is_used(client, upstream, forward, monkeypatch) -> None:
     """The line comes at the start, without the password. A process reads the proxy from its own environment."""
     monkeypatch.setenv("http_proxy", f"http://u:PLANTED@{forward.address}")
@@ -351,40 +273,6 @@ async def test_the_log_says_which_proxy_is_used(client, upstream, forward, monke
     told = {key: line[key] for key in ("upstream", "proxy", "named_by")}
     assert told == {"upstream": far(upstream.url), "proxy": f"http://{forward.address}", "named_by": "http_proxy"}
     assert "PLANTED" not in str(line)
-
-
-@pytest.mark.parametrize("status", [b"201 Created\r\nContent-Length: 0", b"204 No Content", b"299 Odd"])
-async def test_any_2xx_is_a_tunnel(status, raw, forward, start) -> None:
-    """A length in such an answer has no meaning (RFC 9110 section 9.3.6)."""
-    raw.answer = ACCEPTED
-    forward.established = b"HTTP/1.1 " + status + b"\r\n\r\n"
-    proxy = await start({}, f"upstream.base_url={far(raw.url)}", f"upstream.proxy=http://{forward.address}")
-    reader, writer = await asyncio.open_connection("127.0.0.1", URL(proxy.url).port)
-    writer.write(SOCKET)
-    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
-    writer.close()
-
-    assert head.startswith(b"HTTP/1.1 101 "), head
-
-
-async def test_an_upstream_that_hangs_behind_its_tunnel_is_named(client, forward, start) -> None:
-    """The proxy worked, so the message does not tell the reader to check it."""
-    async with run_forward_proxy() as silent:  # accepts the tunnel's bytes but never answers
-        silent.silent = True
-        port = silent.address.rpartition(":")[2]
-        status, said = await _refuse(
-            start,
-            client,
-            f"upstream.base_url=https://upstream.test:{port}/v1",
-            f"upstream.proxy=http://{forward.address}",
-            "upstream.connect_timeout_seconds=0.3",
-        )
-
-    assert status == 504
-    assert said == (
-        f"upstream.test:{port} did not finish the TLS handshake through the proxy {forward.address} (upstream.proxy)"
-        " within 0.3 seconds; check upstream.base_url, or raise upstream.connect_timeout_seconds"
-    )
 
 
 @pytest.mark.parametrize(("status", "may_be"), [(401, False), (403, True), (404, False), (502, True), (503, True)])

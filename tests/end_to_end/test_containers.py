@@ -99,42 +99,6 @@ async def test_the_images_health_check_fails_if_the_proxy_does_not_answer(upstre
     assert (await run(health_command(), TRIMTAB_LISTEN="127.0.0.1:9"))[0] != 0
 
 
-async def test_the_health_check_reads_the_same_configuration(start_proxy, tmp_path) -> None:
-    """It reads file, environment and options as `serve` does, but only the listener's address in the file."""
-    file = tmp_path / "trimtab.yaml"
-    port = (await start_proxy()).url.rpartition(":")[2]
-    file.write_text("listen: 127.0.0.1:${PORT}\nupstream: {api_key: '${NOT_SET}', ca_file: /nowhere}\nnope: 1")
-    assert await check("--config", str(file), PORT=port) == (0, "ready\n")
-    assert await check(TRIMTAB_CONFIG=str(file), PORT=port) == (0, "ready\n")
-    assert await check("--config", str(file), PORT="9", TRIMTAB_LISTEN=f"127.0.0.1:{port}") == (0, "ready\n")
-    assert (await check("--set", f"listen=127.0.0.1:{port}", TRIMTAB_LISTEN="127.0.0.1:9"))[0] == 0
-    assert (await check("--listen", f"127.0.0.1:{port}", "--set", "listen=127.0.0.1:9"))[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("--listen", "127.0.0.1:9"), "http://127.0.0.1:9/trimtab/ready does not answer: connection refused; "),
-        (("--listen", "127.0.0.1:0"), "port 0"),
-        (("--listen", "nonsense"), "listen: 'nonsense' must be HOST:PORT"),
-        (("--config", "/no-such-file"), "cannot be read"),
-    ],
-)
-async def test_who_is_not_well_ends_with_1(arguments, sentence) -> None:
-    """The message gives the reason. Docker reserves the status 2."""
-    status, said = await check(*arguments)
-    assert status == 1
-    assert said.startswith("trimtab: ")
-    assert sentence in said
-
-
-async def test_another_program_is_not_taken_for_trimtab(upstream) -> None:
-    """The other program answers every request with success."""
-    status, said = await check("--listen", upstream.url.removeprefix("http://").removesuffix("/v1"))
-    assert status == 1
-    assert "is not answered by trimtab" in said
-
-
 def test_the_health_command_of_the_docker_guide_is_valid() -> None:
     """Its address can be parsed; nothing needs to listen there."""
     said = DOCKER_GUIDE.read_text(encoding="utf-8")

@@ -5,7 +5,6 @@ from typing import Any
 import orjson
 from support.client import SMALL, post
 from support.dialects.spoken.all_dialects import each_dialect
-from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect
 from support.sessions import make_session
 from upstreams.recording import FakeUpstream
@@ -52,28 +51,6 @@ async def test_observing_one_glob_leaves_that_model_s_bytes_and_not_its_neighbou
 
 
 @each_dialect
-async def test_a_session_stays_on_its_side_as_it_grows(
-    dialect: Dialect, client, upstream: FakeUpstream, start_proxy
-) -> None:
-    """Two replicas agree at each length, and each side's bytes are what its outcome says."""
-    replicas = [await start_proxy(*PRUNES, "defaults.observe_share=0.5") for _ in range(2)]
-    sides = set()
-    for number in range(6):
-        session, outcomes = _make_session(f"Task {number}."), set()
-        for steps in (2, 30, 40):
-            grown = session | {"messages": session["messages"][: 2 * steps]}
-            body = orjson.dumps(_write(dialect, grown))
-            for proxy in replicas:
-                answer, _ = await post(client, proxy.url + dialect.path, body)
-                outcome = answer.headers["x-trimtab-outcome"]
-                assert (upstream.requests[-1].body == body) is (outcome in {"observe", "unchanged"})
-                outcomes.add("observe" if outcome == "observe" else "enforce")
-        assert len(outcomes) == 1
-        sides |= outcomes
-    assert sides == {"observe", "enforce"}
-
-
-@each_dialect
 async def test_an_unpaired_request_is_refused_in_the_dialect_s_own_form(
     dialect: Dialect, client, upstream: FakeUpstream, start_proxy, log
 ) -> None:
@@ -115,41 +92,6 @@ async def test_a_refusal_counts_elements_as_the_client_sent_them(client, start_p
     assert "1 call has no result (input[2])" in orjson.loads(said)["error"]["message"]
     held = {"model": "m", "input": items, "previous_response_id": "resp_1"}
     assert (await post(client, f"{proxy.url}/v1/responses", held))[0].status == 200
-
-
-async def test_high_water_is_told_once_it_is_reached(client, start_proxy) -> None:
-    """A refused request is above it, too."""
-    proxy = await start_proxy(*PRUNES, "defaults.on_exceeded=error")
-    told = []
-    session = make_session(40)
-    for steps in (1, 10, 20, 30, 40):
-        body = _write(CHAT, session | {"messages": session["messages"][: 2 * steps]})
-        answer, _ = await post(client, f"{proxy.url}/v1/chat/completions", body)
-        told.append("high_water=?1" in answer.headers["x-trimtab-tokens"])
-    assert told == sorted(told)
-    assert set(told) == {False, True}
-    long = {"model": "m", "messages": [{"role": "user", "content": "word " * 9000}]}
-    answer, _ = await post(client, f"{proxy.url}/v1/chat/completions", long)
-    assert (answer.status, answer.headers["x-trimtab-tokens"].split(", ")[-1]) == (400, "high_water=?1")
-
-
-async def test_high_water_is_told_of_the_next_cut_and_not_of_a_task_statement_that_is_shortened(
-    client, start_proxy
-) -> None:
-    """The statement is over the limit, but what is sent of it is below high water until the conversation has grown."""
-    proxy = await start_proxy(*PRUNES)
-    messages = [{"role": "user", "content": "word " * 9000}]
-    told, rules = [], []
-    for number in range(8):
-        answer, _ = await post(client, f"{proxy.url}/v1/chat/completions", {"model": "m", "messages": messages})
-        assert answer.status == 200
-        told.append(answer.headers["x-trimtab-tokens"].endswith(", high_water=?1"))
-        rules.append([item.partition(";")[0] for item in answer.headers["x-trimtab-decisions"].split(", ")])
-        more = f"Thanks {number}." + " more" * 300
-        messages += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": more}]
-    assert all(names[0] == "exceeded" for names in rules)
-    assert [names[1:] for names in rules[1:]] == [["digest"] if is_near else [] for is_near in told[:-1]]
-    assert set(told) == {False, True}
 
 
 def _is_result(element: Wire) -> bool:

@@ -8,10 +8,9 @@ from support.client import SMALL, post, settle
 from support.dialects.spoken.dialect import Wire
 from support.gemini.codec import GEMINI
 from support.gemini.spoken import SPOKEN
-from upstreams.recording import FakeUpstream, Recorded, completion, write_note
+from upstreams.recording import FakeUpstream, Recorded, write_note
 
-from trimtab.proxy.wire.dialects import CODECS, by_ending
-from trimtab.rules.text.markers import NO_RESULT
+from trimtab.proxy.wire.dialects import CODECS
 
 DIALECTS = (*CODECS, GEMINI)
 LONG = "".join(f"line {number}: nothing of note in here\n" for number in range(900))
@@ -98,28 +97,6 @@ async def test_of_several_results_in_one_item_only_the_long_one_is_changed(start
     assert received.endswith(sent[sent.rindex(b'"role"', 0, stop) :])
 
 
-async def test_a_call_without_a_result_gets_one_in_the_item_of_the_others(start_proxy, client, upstream):
-    """Calls in separate items form one turn, and all results follow them. A result without a call is removed."""
-    contents = step(1, "a.txt", "b.txt")
-    contents[-1]["parts"][1] = {"text": "Look again."}
-    early = {"role": "user", "parts": [{"text": "Begin."}, answer_to("unknown", "?")]}
-    await ask(await start_proxy(codecs=DIALECTS), client, body(early, *contents))
-
-    received = upstream.chats[-1].json["contents"]
-    assert received[:3] == [words("Mend the build."), words("Begin."), contents[0]]
-    assert list_results(received[3:]) == [("c1-0", "a.txt"), ("c1-1", NO_RESULT), (None, "Look again.")]
-    assert len(received) == 4
-
-
-async def test_a_result_of_an_unknown_call_right_behind_an_open_one_answers_it(start_proxy, client, upstream):
-    """The result gets the id of the only call without one, and stays where it was."""
-    contents = step(1, "a.txt", "b.txt")
-    contents[-1]["parts"][1] = answer_to("unknown", "b.txt")
-    await ask(await start_proxy(codecs=DIALECTS), client, body(*contents))
-
-    assert list_results(upstream.chats[-1].json["contents"][2:]) == [("c1-0", "a.txt"), ("c1-1", "b.txt")]
-
-
 @pytest.mark.parametrize("role", ["auto", "user", "system", "assistant", "pair"])
 async def test_a_summary_is_asked_in_the_dialect_and_takes_the_place_of_what_was_cut(
     role, start_proxy, client, upstream
@@ -148,26 +125,6 @@ async def test_a_summary_is_asked_in_the_dialect_and_takes_the_place_of_what_was
     assert SPOKEN.check_request(b"", upstream.chats[-1].body) == []
 
 
-async def test_an_upstream_of_its_own_is_asked_for_summaries_in_chat_completions(start_proxy, client, upstream):
-    """The client's dialect does not matter: most servers speak chat completions."""
-
-    async def answer_both(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
-        if recorded.path == "/v1/chat/completions":
-            return completion(write_note("SUMMARY in chat."))
-        return await answer_gemini(recorded, request)
-
-    upstream.answer = answer_both
-    other = (f"upstreams.other.base_url={upstream.url}", "defaults.summary.upstream=other")
-    proxy = await start_proxy(*SMALL, "defaults.context_window=4000", *other, codecs=DIALECTS)
-    steps = [item for number in range(30) for item in step(number, f"{number} " + "word " * 300)]
-    for stop in range(6, len(steps) + 1, 2):
-        await ask(proxy, client, body(*steps[:stop]))
-        await settle(proxy)
-
-    assert {question.path for question in upstream.summaries} == {"/v1/chat/completions"}
-    assert b"SUMMARY in chat." in upstream.chats[-1].body
-
-
 async def test_what_was_refused_for_its_length_is_sent_again_shorter(start_proxy, client, upstream, log):
     """The refusal is parsed in the dialect's own form."""
 
@@ -185,38 +142,3 @@ async def test_what_was_refused_for_its_length_is_sent_again_shorter(start_proxy
     first, second = upstream.chats[-2:]
     assert len(second.body) < WINDOW < len(first.body)
     assert log.lines[-1]["outcome"] == "compacted"
-
-
-async def test_an_error_of_the_proxys_own_is_written_in_the_dialect(start_proxy, client, upstream):
-    """A request that cannot fit is refused in the form that clients of this dialect know."""
-    proxy = await start_proxy(*SMALL, "defaults.on_exceeded=error", codecs=DIALECTS)
-    answer = await ask(proxy, client, body(words("word " * 9000)))
-
-    error = (await answer.json())["error"]
-    assert (answer.status, error["status"]) == (400, "INVALID_ARGUMENT")
-    assert "maximum context length" in error["message"]
-    assert upstream.chats == []
-
-
-async def test_what_is_no_request_of_the_dialect_is_left_to_the_upstream(start_proxy, client, upstream, log):
-    """It is forwarded unchanged."""
-    await ask(await start_proxy(codecs=DIALECTS), client, b'{"contents":[{"parts":5}]}')
-
-    assert upstream.chats[-1].body == b'{"contents":[{"parts":5}]}'
-    assert log.lines[-1]["outcome"] == "undecodable"
-
-
-async def test_a_dialect_that_nobody_registered_is_no_business_of_ours(start_proxy, client, upstream, log):
-    """Its requests are passed through like requests on any other path."""
-    sent = body(*step(1, LONG))
-    await ask(await start_proxy(*SMALL), client, sent)
-
-    assert upstream.chats[-1].body == sent
-    line = next(line for line in log.lines if "outcome" in line)
-    assert (line["endpoint"], line["outcome"]) == ("other", "passed")
-
-
-def test_two_dialects_cannot_claim_one_path() -> None:
-    """Otherwise the meaning of a request would depend on their order."""
-    with pytest.raises(ValueError, match="claimed by gemini and by gemini"):
-        by_ending((GEMINI, GEMINI))

@@ -121,17 +121,6 @@ async def test_if_no_tool_is_left_strict_upstreams_take_the_request(dialect, sta
 
 
 @dialects
-@pytest.mark.parametrize("mode", ["observe", "off"])
-async def test_other_modes_send_every_tool(dialect, mode, start_proxy, client, upstream):
-    """Mode `observe` tells what would be saved."""
-    proxy = await start_proxy(*DROPS, f"mode={mode}")
-    body = write(dialect)
-    answer, _ = await post(client, proxy.url + PATHS[dialect], body)
-    assert upstream.chats[-1].body == body
-    assert ("drop_tools" in answer.headers.get("x-trimtab-decisions", "")) is (mode == "observe")
-
-
-@dialects
 async def test_a_second_attempt_has_no_dropped_tools(dialect, start_proxy, client, upstream):
     """The upstream refuses the first for its length; the second one is shorter, without the dropped tools too."""
     plain = upstream.answer
@@ -171,16 +160,3 @@ async def test_a_summary_is_asked_for_without_dropped_tools(dialect, start_proxy
     assert upstream.summaries
     for one in (*upstream.summaries, *upstream.chats):
         assert not [name for name in name_tools(one.json) if name.startswith("mcp__")]
-
-
-async def test_a_refusal_tells_what_was_saved(start_proxy, client):
-    """The size of the original has the dropped tools, and the words name the rule."""
-    proxy = await start_proxy(
-        *DROPS, "defaults.context_window=2000", "defaults.completion_reserve=100", "defaults.on_exceeded=error"
-    )
-    body = write("chat", {"role": "user", "content": "word " * 5000})
-    answer, told = await post(client, proxy.url + PATHS["chat"], body)
-    assert answer.status == 400
-    assert "drop_tools saved" in orjson.loads(told)["error"]["message"]
-    tokens = read_tokens(answer)
-    assert tokens["original"] > 5000

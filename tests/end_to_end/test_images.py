@@ -8,7 +8,7 @@ import orjson
 import pytest
 from support.client import post
 from support.dialects.spoken.all_dialects import each_dialect
-from support.dialects.spoken.dialect import Dialect, Wire, list_texts
+from support.dialects.spoken.dialect import Dialect, Wire
 
 WINDOW, RESERVE = 16_000, 2_000
 LINE = "[trimtab: image/png 1280x800, 1 kB, removed; get it again if needed]"
@@ -69,18 +69,3 @@ async def test_screenshots_fit_the_window(as_user, dialect, client, upstream, st
             assert len(received) == len(original)
         assert dialect.check_request(orjson.dumps(body), sent.body) == []
     assert {"images", "summarise"} <= seen or {"images", "digest"} <= seen
-
-
-@each_dialect
-async def test_a_number_of_images_is_kept(dialect, client, upstream, start_proxy):
-    """Removed images stay removed, so until the next removal two bodies differ only at their ends."""
-    proxy = await start_proxy("defaults.keep_images=2")
-    messages: list[dict[str, Any]] = [{"role": "user", "content": "Fill in the form."}]
-    numbers = []
-    for number in range(8):
-        messages += make_step(number, as_user=False)
-        await post(client, proxy.url + dialect.path, dialect.write(messages, model="gpt-4o"))
-        numbers.append(count_images(dialect, upstream.chats[-1].json))
-    assert numbers == [1, 2, 3, 2, 3, 2, 3, 2]
-    first = dialect.read(upstream.chats[-1].json)[2]
-    assert (first["role"], first["tool_call_id"], list_texts(first)) == ("tool", "c0", [LINE])

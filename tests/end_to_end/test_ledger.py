@@ -23,7 +23,6 @@ from trimtab.rules.tokens.sections import Sections
 
 MEMORY = f"<relevant_context>{'The harbour is closed on Sundays. ' * 40}</relevant_context>"
 DIGEST = "defaults.summary.wait_seconds=0"
-TOKENS = ("original", "sent", "limit")
 REQUESTS_PER_SESSION = 6
 """Chosen: the recorded sessions are replayed whole elsewhere; here each request is checked by itself."""
 
@@ -168,24 +167,6 @@ async def test_the_decisions_of_a_refused_attempt_are_told(
         saved = sum(one["saved"] for name, one in second if name == rule)
         counted = count_metric(proxy, "tokens_saved_total", rule=rule)
         assert counted - count_metric(proxy, "tokens_added_total", rule=rule) == saved
-
-
-@each_dialect
-async def test_a_second_attempt_that_could_not_be_made_is_told(dialect, client, upstream, start_proxy, log) -> None:
-    """The client gets the upstream's refusal. The ledger has the plan that did not suffice."""
-    upstream.answer = Small(dialect, 4000, 1000)
-    settings = ("defaults.context_window=128000", "defaults.max_tool_result_tokens=200", "defaults.on_exceeded=error")
-    proxy = await start_proxy(*settings, DIGEST)
-    messages = make_transcript(20)
-    messages[0]["content"] = "Be careful. " * 4000
-    answer, _ = await post(client, proxy.url + dialect.path, dialect.write(messages))
-    check_ledger(answer.headers, await find_line(log, answer))
-    decisions = read_items(answer.headers["x-trimtab-decisions"])
-
-    assert answer.status == upstream.answer.refusal.status
-    assert {one["attempt"] for _, one in decisions} == {1, 2}
-    assert count_metric(proxy, "overflow_retries_total", result="hopeless") == 1
-    assert count_metric(proxy, "tokens_saved_total") == 0
 
 
 @each_dialect

@@ -1,6 +1,5 @@
 """Loops end: through the running proxy in each dialect, with upstreams that are strict."""
 
-from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -13,7 +12,6 @@ from support.dialects.to_responses import to_responses
 from upstreams.scripted import refuse
 
 Wire = dict[str, Any]
-Write = Callable[[list[Wire]], tuple[str, Wire]]
 
 SETTINGS = (
     "defaults.context_window=8000",
@@ -132,33 +130,6 @@ async def play(
         messages += read_file(step, f"log_{step}.md", 12)
         await settle(proxy)
     return moves, {one.partition(";")[0] for one in rules}
-
-
-@pytest.mark.parametrize(("dialect", "soft"), [("chat", 300), ("responses", 2600), ("messages", 6000), ("chat", 6000)])
-async def test_a_soft_limit_near_or_under_the_head_cuts_rarely(dialect, soft, client, upstream, start_proxy):
-    """The head has about 2,200 tokens. All requests pass, and the cut does not move at every step."""
-    proxy = await start_proxy(*SETTINGS, "defaults.context_window=32000", f"defaults.compact_at_tokens={soft}")
-    head = [{"role": "system", "content": write_file("rules.md", 80)}, BEGUN[1]]
-    moves, _ = await play(proxy, client, upstream, dialect, head=head)
-    assert moves <= 10
-    assert moves or soft < 6000
-
-
-@each_dialect
-@pytest.mark.parametrize("on_exceeded", ["error", "truncate"])
-async def test_a_window_smaller_than_the_head_is_refused_with_reasons(
-    dialect, on_exceeded, client, upstream, start_proxy
-):
-    """One request, one refusal that says what would have to shrink; the upstream is asked for nothing."""
-    path, convert, _ = WRITERS[dialect]
-    proxy = await start_proxy(*SETTINGS, f"defaults.on_exceeded={on_exceeded}")
-    head = [{"role": "system", "content": write_file("rules.md", 400)}, BEGUN[1]]
-    messages = [*head, *(message for step in range(12) for message in read_file(step, f"log_{step}.md", 12))]
-    response, answer = await post(client, proxy.url + path, orjson.dumps(convert(messages)))
-    assert response.status == 400
-    assert b"To fit, shorten the system messages at the beginning by" in answer
-    assert orjson.loads(answer)["error"]["context_cost"]["excess_tokens"] > 4000
-    assert upstream.requests == []
 
 
 @each_dialect

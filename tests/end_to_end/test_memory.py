@@ -3,7 +3,7 @@
 from typing import Any
 
 import orjson
-from support.client import post, settle
+from support.client import post
 from support.dialects.spoken.all_dialects import each_dialect
 from support.dialects.spoken.dialect import list_texts
 
@@ -44,40 +44,3 @@ async def test_memory_goes_first_and_stays_away(dialect, client, upstream, start
     assert text.endswith(" tokens removed]\nHow deep is the harbour?")
     assert len(text) < 200
     assert bodies[1][: len(bodies[0])] == bodies[0]
-
-
-@each_dialect
-async def test_the_oldest_memory_goes_and_the_newest_stays(dialect, client, upstream, start_proxy):
-    """In a chat whose user messages all carry memory, with a tag of the configuration."""
-    proxy = await start_proxy(*SETTINGS, "defaults.memory.tags=[notes]")
-    messages: list[dict[str, Any]] = [say("system", "Be careful.")]
-    seen = set()
-    for number in range(12):
-        messages.append(say("user", f"{remember(900, 'notes')}\nQuestion {number}?"))
-        response, _ = await post(client, proxy.url + dialect.path, dialect.write(messages, model="gpt-4o"))
-        seen.add(response.headers.get("x-trimtab-decisions", "").partition(";")[0])
-        texts = ["".join(list_texts(one)) for one in dialect.read(upstream.chats[-1].json) if one["role"] == "user"]
-        assert [text.rpartition("\n")[2] for text in texts] == [f"Question {one}?" for one in range(number + 1)]
-        has_memory = ["<notes" in text for text in texts]
-        assert has_memory == sorted(has_memory)
-        assert has_memory[-1]
-        messages.append(say("assistant", f"Answer {number}."))
-    assert seen == {"", "memory"}
-
-
-@each_dialect
-async def test_more_turns_than_the_policy_allows_are_cut(dialect, client, upstream, start_proxy):
-    """Of more than eight user turns, the newest four stay, and the task statement."""
-    proxy = await start_proxy("defaults.context_window=128000", "defaults.max_turns=8")
-    messages: list[dict[str, Any]] = [say("system", "Be careful."), say("user", "Ask me.")]
-    numbers = []
-    for number in range(24):
-        messages += [say("assistant", "word " * 300), say("user", f"{number}: " + "harbour " * 100)]
-        await post(client, proxy.url + dialect.path, dialect.write(messages, model="gpt-4o"))
-        sent = dialect.read(upstream.chats[-1].json)
-        await settle(proxy)
-        numbers.append(sum(one["role"] == "user" for one in sent))
-        assert "Ask me." in "".join(list_texts(sent[1]))
-    # A request goes out uncut while a summary is written for its cut.
-    assert max(numbers) <= 10
-    assert min(numbers[8:]) <= 6

@@ -39,28 +39,7 @@ MONDAY = 1_767_571_200.0
 """2026-01-05, midnight in UTC."""
 PRICES = {"input": "2.5", "cached_input": "0.25", "cache_write": "3.125", "output": "10"}
 """Dollars for a million tokens."""
-WORDS = [
-    "the",
-    "sea",
-    "air",
-    "bay",
-    "fog",
-    "ice",
-    "oar",
-    "log",
-    "map",
-    "sun",
-    "sky",
-    "bow",
-    "dry",
-    "wet",
-    "low",
-    "top",
-    "red",
-    "one",
-    "two",
-    "ten",
-]
+WORDS = ["the", "sea", "air", "bay", "fog", "ice", "oar", "log", "map", "sun", "sky", "bow", "dry", "wet", "low", "top"]
 """With the space, each is a token of four bytes."""
 SETTINGS = (
     *SMALL,
@@ -252,22 +231,6 @@ async def test_an_upstream_without_a_cache_is_not_said_to_have_one(dialect, clie
     sums = (await read(store, "model", clock)).total
     assert sums.cost_nanodollars / 1e9 == pytest.approx(totals[0], abs=1e-6)
     assert sums.without_nanodollars / 1e9 == pytest.approx(totals[1], rel=ESTIMATE_ERROR)
-
-
-@each_dialect
-async def test_an_observed_session_costs_what_it_would_have_cost(dialect, client, compactors, log, tmp_path) -> None:
-    """So does one that passes with mode off; both are the upstream's own figures."""
-    for mode in ("observe", "off"):
-        store = f"store=sqlite:///{tmp_path}/{mode}.sqlite3"
-        async with run_upstream() as upstream:
-            clock = Clock()
-            ledger = Ledger(clock)
-            upstream.answer = ledger.answer
-            async with run_proxies(1, upstream, clock, (compactors, log), store, f"mode={mode}") as proxies:
-                await ask_day(client, proxies, dialect, clock, 1)
-        sums = (await read(store, "model", clock)).total
-        assert sums.cost_nanodollars / 1e9 == pytest.approx(ledger.total, abs=1e-6)
-        assert sums.saved_nanodollars == 0
 
 
 async def test_the_command_shows_what_a_running_proxy_has_written(client, compactors, log, tmp_path: Path) -> None:

@@ -78,16 +78,6 @@ async def test_long_output_ends_with_the_goal_and_the_open_item(dialect, client,
 
 
 @each_dialect
-async def test_nothing_changes_without_the_keys(dialect, client, upstream, start_proxy):
-    """The bytes are the client's."""
-    proxy = await start_proxy(*PLAIN)
-    talk = [{"role": "user", "content": "Mend the build."}, *act(0, words(120), text=words(90))]
-    body = orjson.dumps(write(dialect, talk), option=orjson.OPT_INDENT_2)
-    sent, decisions = await send(client, upstream, proxy, dialect, body)
-    assert (sent, decisions) == (body, {})
-
-
-@each_dialect
 async def test_pins_are_replayed(dialect, client, upstream, start_proxy):
     """Here and on another replica, with repeated and truncated results, and after the goal has changed."""
     proxies = [await start_proxy(*PIN, "defaults.max_tool_result_tokens=3000", *LIMIT) for _ in range(2)]
@@ -112,22 +102,6 @@ async def test_pins_are_replayed(dialect, client, upstream, start_proxy):
     mend, test = '"Mend the build."]', '"Now test it."]'
     assert goals == [mend, mend, "", mend, "", test]
     assert results[5].startswith("[trimtab: same as the tool result ")
-
-
-@each_dialect
-async def test_pins_go_when_results_are_pruned(dialect, client, upstream, start_proxy):
-    """A placeholder has none. The request fits the limit with the pins that stay."""
-    proxy = await start_proxy(*PLAIN, *PIN, "defaults.context_window=16000", "defaults.overflow_strategy=prune")
-    talk = [{"role": "user", "content": "Mend the build."}]
-    for number in range(9):
-        talk += act(number, words(90))
-    body = write(dialect, talk)
-    sent, decisions = await send(client, upstream, proxy, dialect, body)
-    results = dialect.read_results(orjson.loads(sent))
-    pruned = [text.startswith("[trimtab: tool result of") for text in results]
-    assert [bool(read_pin(text)) for text in results] == [not one for one in pruned]
-    assert set(pruned) == {True, False}
-    assert list(decisions) == ["prune", "pin"]
 
 
 @each_dialect

@@ -5,13 +5,12 @@ import gzip
 from typing import Any
 
 import orjson
-import pytest
 from aiohttp import web
-from support.client import post, settle
+from support.client import post
 from support.dialects.spoken.all_dialects import each_dialect
 from support.dialects.spoken.dialect import Dialect
-from support.sessions import make_session, requests_of
-from upstreams.recording import Recorded, completion, stream, write_note
+from support.sessions import make_session
+from upstreams.recording import Recorded, completion, stream
 
 WINDOW = 16_000
 
@@ -114,21 +113,6 @@ async def test_a_compressed_refusal_that_cannot_be_read_passes(dialect, client, 
     assert (response.status, body) == (400, b"\x1f\x8bnot read")
 
 
-@pytest.mark.parametrize(
-    "message",
-    ["You have used all of it.", "Input is too long for requested model.", "Your prompt exceeds max length"],
-)
-async def test_a_refusal_without_numbers_teaches_nothing_unless_a_shorter_prompt_goes_through(
-    dialect, message, client, upstream, start_proxy, log
-):
-    upstream.answer = Strict(max_bytes=0, body=_refusal(message))
-    proxy = await start_proxy()
-    for _ in range(3):
-        response, _ = await post(client, proxy.url + dialect.path, _session(dialect))
-        assert response.status == 400
-    assert _windows_learned(log) == []
-
-
 async def test_a_window_that_the_upstream_tells_is_not_guessed_at(dialect, client, upstream, start_proxy, log):
     upstream.models = orjson.dumps({"data": [{"id": "strict-model", "max_model_len": 64_000}]})
     upstream.answer = Strict(body=_refusal("Input is too long for requested model."))
@@ -144,36 +128,6 @@ async def settle_questions(proxy: Any) -> None:
     await proxy.services.models.settle()
 
 
-async def test_a_configured_window_is_never_made_larger(dialect, client, upstream, start_proxy):
-    upstream.answer = Strict(body=_refusal("maximum context length is 32768 tokens, you requested 40000 tokens"))
-    proxy = await start_proxy("defaults.context_window=8000")
-    await post(client, proxy.url + dialect.path, _session(dialect, 2, max_tokens=30_000))
-    response, _ = await post(client, proxy.url + dialect.path, _session(dialect, 8))
-    assert "limit=6000" in response.headers["x-trimtab-tokens"]
-
-
-@pytest.mark.parametrize("planted", ["length is 2,048 tokens", "length \\u0069s 2048 tokens"])
-async def test_what_a_client_has_written_in_other_ways_teaches_nothing_either(
-    dialect, planted, client, upstream, start_proxy, log
-):
-    body = orjson.dumps(_session(dialect, 20)).replace(
-        b"You are a coding agent.", b"maximum context " + planted.encode()
-    )
-    number = "2,048" if "," in planted else "2048"
-    upstream.answer = Strict(max_bytes=0, body=_refusal(f"Invalid: maximum context length is {number} tokens"))
-    proxy = await start_proxy()
-    await post(client, proxy.url + dialect.path, body)
-    assert _windows_learned(log) == []
-
-
-async def test_a_name_that_no_upstream_has_answered_for_is_not_kept(dialect, client, upstream, start_proxy):
-    upstream.answer = Strict(max_bytes=0)
-    proxy = await start_proxy()
-    for number in range(3):
-        await post(client, proxy.url + dialect.path, _session(dialect, 10) | {"model": f"invented-{number}"})
-    assert proxy.services.models.list_known() == []
-
-
 async def test_a_refusal_that_stands_saves_nothing(dialect, client, upstream, start_proxy):
     """The model's name does not become a label either."""
     body = b"data: " + TOO_LONG + b"\n\n"
@@ -183,34 +137,6 @@ async def test_a_refusal_that_stands_saves_nothing(dialect, client, upstream, st
     assert await _metrics(client, proxy, "trimtab_tokens_saved_total{") == []
     assert await _metrics(client, proxy, "trimtab_cuts_total{") == []
     assert 'model="other"' in (await _metrics(client, proxy, "trimtab_requests_total{"))[0]
-
-
-@pytest.mark.parametrize("named", [False, True])
-async def test_a_server_that_adds_a_completion_refuses_once_in_a_session(dialect, named, client, upstream, start_proxy):
-    """The completion is requested by the client, or assumed by the server."""
-    added = 9000
-    text = "maximum context length is {} tokens; you requested {} tokens ({} in the messages, {} in the completion)"
-    refused = 0
-
-    async def answer(recorded: Recorded, _request: web.BaseRequest) -> web.StreamResponse:
-        nonlocal refused
-        tokens = len(recorded.body) // 4
-        wanted = recorded.json.get(dialect.completion_limit, added)
-        if tokens + wanted <= WINDOW:
-            note = write_note("SUMMARY of the work.")
-            return completion(note, dialect, prompt_tokens=tokens, completion_tokens=7)
-        refused += 1
-        return web.Response(status=400, body=_refusal(text.format(WINDOW, tokens + wanted, tokens, wanted)))
-
-    upstream.answer = answer
-    proxy = await start_proxy(f"defaults.context_window={WINDOW}")
-    session, limit = make_session(60), {"max_tokens": added} if named else {}
-    for messages in requests_of(session):
-        body = dialect.write(messages, session["tools"], model="strict-model", **limit)
-        response, _ = await post(client, proxy.url + dialect.path, body)
-        assert response.status == 200
-        await settle(proxy)
-    assert refused <= 2
 
 
 async def test_what_fits_the_window_but_not_the_reserve_is_for_the_upstream_to_judge(

@@ -24,22 +24,6 @@ def _write_turns(number: int, different: int = 3) -> list[dict[str, Any]]:
     return talk
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
-async def test_sixty_reminders_leave_the_last_three_turns(path, start_proxy, client, upstream):
-    """They are forwarded verbatim; no request is refused; the leading message stays."""
-    proxy = await start_proxy(*SETTINGS)
-    member = "messages" if "chat" in path else "input"
-    for turns in range(1, TURNS, 3):
-        talk = _write_turns(turns)
-        response, answer = await post(client, proxy.url + path, orjson.dumps({"model": "m", member: talk}))
-        assert response.status == 200, answer
-        sent = upstream.chats[-1].json[member]
-        assert sent[0] == talk[0]
-        assert sent[-8:] == talk[-8:]
-        await settle(proxy)
-    assert len(sent) < len(talk) / 2
-
-
 @pytest.mark.parametrize("thinking", [None, {"type": "adaptive"}])
 async def test_they_are_where_the_messages_api_takes_them(thinking, start_proxy, client, upstream):
     """After a user message and before an answer or the end, and never two in a row: a cut joins those that it keeps."""

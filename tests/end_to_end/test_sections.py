@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
-from support.client import post, settle
+from support.client import post
 from support.dialects.spoken.all_dialects import each_dialect
 from support.dialects.spoken.dialect import list_texts
 from upstreams.recording import error
@@ -136,49 +136,3 @@ async def test_a_soft_limit_holds_for_a_single_large_request(dialect, writes, cl
     assert response.status == 200
     assert find_tokens(response, "original") > 10_000
     assert find_tokens(response) <= 5000
-
-
-@each_dialect
-async def test_memory_over_its_share_is_dropped(dialect, client, upstream, start_proxy):
-    """Far below high water. Half of the share stays, the newest."""
-    proxy = await start_proxy("defaults.context_window=40000", "defaults.sections={memory: 0.02}")
-    block = "<relevant_context>" + "harbour " * 200 + "</relevant_context>"
-    messages = [say("system", "Be careful.")]
-    for number in range(8):
-        messages += [say("user", f"{block}\nQuestion {number}?"), say("assistant", "Yes.")]
-    messages.append(say("user", "And now?"))
-    response, _ = await post(client, proxy.url + dialect.path, dialect.write(messages, model="gpt-4o"))
-    assert find_rules(response) == ["memory"]
-    limit = find_tokens(response, "limit")
-    assert find_section(response, "memory") <= limit * 0.02 < find_section(response, "memory", "original")
-
-
-@each_dialect
-async def test_shares_together_are_a_soft_limit_and_cap_the_summary(dialect, client, upstream, start_proxy):
-    """Shares of less than the whole limit keep a session below their sum. Names that are carried over are extra."""
-    shares = "{system: 0.05, summary: 0.05, memory: 0.05, recent: 0.2, current: 0.05}"
-    proxy = await start_proxy("defaults.context_window=20000", f"defaults.sections={shares}", "defaults.anchors=0")
-    messages, cut = work(40, 60), 0
-    for stop in range(4, len(messages) + 1, 2):
-        response, _ = await post(client, proxy.url + dialect.path, dialect.write(messages[:stop], model="gpt-4o"))
-        limit = find_tokens(response, "limit")
-        assert find_tokens(response) <= limit * 0.4
-        assert find_section(response, "summary") <= limit * 0.05
-        cut += "summarise" in find_rules(response)
-        await settle(proxy)
-    assert cut
-
-
-@each_dialect
-async def test_the_newest_steps_stay(dialect, client, upstream, start_proxy):
-    """As many as `keep_recent_steps` says, whenever something is removed."""
-    proxy = await start_proxy(
-        *WINDOW, "defaults.keep_recent_steps=5", "defaults.overflow_strategy=prune", "defaults.protect_turns=0"
-    )
-    messages, acted = work(40, 90), False
-    for stop in range(14, len(messages) + 1, 2):
-        response, _ = await post(client, proxy.url + dialect.path, dialect.write(messages[:stop], model="gpt-4o"))
-        results = dialect.read_results(upstream.chats[-1].json)
-        assert all("line" in text for text in results[-5:])
-        acted = acted or bool(find_rules(response))
-    assert acted

@@ -8,10 +8,8 @@ from typing import Any
 import orjson
 import pytest
 from support.client import post
-from support.dialects.spoken.all_dialects import DIALECTS, each_dialect
-from support.dialects.spoken.chat import CHAT
+from support.dialects.spoken.all_dialects import each_dialect
 from support.dialects.spoken.dialect import Dialect
-from support.dialects.spoken.messages import MESSAGES
 from support.ids import make_uuid
 from upstreams.recording import completion
 
@@ -74,20 +72,6 @@ async def test_colours_and_repetitions_go(dialect, client, upstream, start_proxy
 
 
 @each_dialect
-async def test_each_can_be_switched_off(dialect, client, upstream, start_proxy):
-    """The bytes are then unchanged."""
-    proxy = await start_proxy("defaults.tidy=false", "defaults.dedupe=false")
-    run = ("run", {}, log())
-    body = orjson.dumps(talk(dialect, run, run), option=orjson.OPT_INDENT_2)
-    await send(client, upstream, proxy, dialect, body)
-    assert upstream.chats[-1].body == body
-
-    proxy = await start_proxy("defaults.tidy={ansi: false}", "defaults.dedupe=false")
-    await send(client, upstream, proxy, dialect, body)
-    assert upstream.chats[-1].body == body
-
-
-@each_dialect
 @pytest.mark.parametrize("exclude", ["true", "['*AGENTS.md']"])
 async def test_what_is_excluded_goes_out_as_it_came(dialect, exclude, client, upstream, start_proxy):
     """Coloured, long and repeated results are unchanged, if excluded by tool or by an argument of the call."""
@@ -117,73 +101,6 @@ async def test_the_window_holds_whatever_is_excluded(dialect, client, upstream, 
     assert rules == "prune"
     assert results[0].startswith("[trimtab: tool result of")
     assert results[-1].startswith("\x1b")
-
-
-@each_dialect
-async def test_a_tool_has_a_budget_of_its_own(dialect, client, upstream, start_proxy, compactors):
-    """The first glob that matches applies. The policy fills in what it does not set."""
-    tools = "{'gr?p': {max_tool_result_tokens: 200, tidy: false}, '*': {max_tool_result_tokens: 600}}"
-    proxy = await start_proxy(f"defaults.tools={tools}", "defaults.truncation=head_tail")
-    results, rules = await send(
-        client, upstream, proxy, dialect, talk(dialect, ("grep", {}, log()), ("find", {}, log()))
-    )
-    count = proxy.services.compactors.choose(proxy.services.config.defaults, "m").count
-    assert rules == "tidy truncate"
-    assert [count(text) <= limit for text, limit in zip(results, (200, 600), strict=True)] == [True, True]
-    assert count(results[1]) > 400
-    assert "\x1b" in results[0]
-    assert "\x1b" not in results[1]
-
-
-@pytest.mark.parametrize(
-    ("dialect", "end", "more"),
-    [
-        *(pytest.param(one, "exit code: 2", {}, id=f"{one}-text") for one in DIALECTS),
-        *((CHAT, "", more) for more in ({"is_error": True}, {"isError": True}, {"status": "error"})),
-        (MESSAGES, "", {"is_error": True}),
-    ],
-)
-async def test_an_error_has_twice_the_budget(dialect, end, more, *, client, upstream, start_proxy):
-    """The client marks the error in one of the usual ways, or the text shows it."""
-    proxy = await start_proxy("defaults.max_tool_result_tokens=500", "defaults.truncation=head_tail")
-    text = plain(log(120))
-    well, _ = await send(client, upstream, proxy, dialect, talk(dialect, ("run", {}, text)))
-    body = talk(dialect, ("run", {}, text + end))
-    last = body[dialect.transcript][-1]
-    (last["content"][-1] if dialect is MESSAGES else last).update(more)
-    failed, _ = await send(client, upstream, proxy, dialect, body)
-    assert 1.7 < len(failed[0]) / len(well[0]) < 2.3
-
-
-@each_dialect
-async def test_profiles_and_models_have_tools_of_their_own(dialect, client, upstream, start_proxy):
-    """The `tools` of an entry replace those of the defaults."""
-    proxy = await start_proxy(
-        "defaults.tools={'run': {exclude: true}}",
-        "profiles={tight: {tools: {'run': {max_tool_result_tokens: 100}}}}",
-        "models=[{match: 'tiny*', tidy: {tables: false}, tools: {}}]",
-    )
-    body = talk(dialect, ("run", {}, text := log()))
-    assert await send(client, upstream, proxy, dialect, body) == ([text], "")
-    assert await send(client, upstream, proxy, dialect, body | {"model": "tiny-1"}) == ([plain(text)], "tidy")
-    results, rules = await send(client, upstream, proxy, dialect, body, **{"x-trimtab-profile": "tight"})
-    assert (len(results[0]) < len(text) / 4, rules) == (True, "tidy truncate")
-
-
-@each_dialect
-async def test_the_next_request_has_the_same_prefix(dialect, client, upstream, start_proxy):
-    """Edited results are edited in the same way again, byte for byte, here and on another replica."""
-    first, long = log(), "".join(f"{make_uuid()} {make_uuid()}\n" for _ in range(300))
-    turns = [("run", {}, first), ("run", {}, long), ("run", {}, first), ("run", {}, log()), ("run", {}, log() + first)]
-    proxies = [await start_proxy(), await start_proxy()]
-    for stop in range(1, len(turns) + 1):
-        body = talk(dialect, *turns[:stop])
-        for proxy in proxies:
-            await send(client, upstream, proxy, dialect, body)
-    bodies = [chat.body for chat in upstream.chats]
-    for earlier, later in zip(bodies[::2], bodies[2::2], strict=False):
-        assert later.startswith(earlier.removesuffix(b"]}"))
-    assert bodies[::2] == bodies[1::2]
 
 
 @each_dialect

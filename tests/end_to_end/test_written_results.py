@@ -1,6 +1,5 @@
 """Tool results that a client writes as text, through the running proxy in each dialect."""
 
-import aiohttp
 import orjson
 import pytest
 from hypothesis import given, settings
@@ -90,37 +89,6 @@ async def test_thirty_results_fit_the_limit(dialect, role, layout, start_proxy, 
     assert any(result(29) in text for _, text in sent)
 
 
-@dialects
-async def test_a_long_result_keeps_its_header(dialect, start_proxy, client, upstream):
-    """It is truncated like any other result, and nothing else changes."""
-    proxy = await start_proxy("defaults.context_window=100000", "defaults.max_tool_result_tokens=200")
-    said = [say("user", "Mend the build."), say("assistant", "I read."), say("user", result(1) * 3)]
-    body = write(dialect, said)
-    answer, _ = await post(client, proxy.url + PATHS[dialect], body)
-
-    assert "truncate" in answer.headers["x-trimtab-decisions"]
-    sent = upstream.chats[-1].body
-    role, text = read_texts(dialect, sent)[-1]
-    assert (role, text.startswith("[tool: read_file]\nfile 1\n"), "[trimtab: " in text) == ("user", True, True)
-    assert len(text) < len(result(1)) * 2
-    assert sent.partition(b"[tool:")[0] == body.partition(b"[tool:")[0]
-
-
-@dialects
-async def test_a_persons_short_words_stay(dialect, start_proxy, client, upstream):
-    """Words that only look like a result are never long enough to be changed."""
-    proxy = await start_proxy(*WINDOW)
-    said = [
-        *lay_out("behind answers", "user"),
-        say("assistant", "Hm."),
-        say("user", "[tool: broken] why?"),
-        say("assistant", "So."),
-    ]
-    said += [say("user", "Go on.")]
-    await post(client, proxy.url + PATHS[dialect], write(dialect, said))
-    assert ("user", "[tool: broken] why?") in read_texts(dialect, upstream.chats[-1].body)
-
-
 KINDS = st.sampled_from(["user", "assistant", "result", "system", "written system"])
 
 
@@ -153,12 +121,3 @@ def test_a_grown_transcript_repeats_what_was_sent(dialect: str, kinds: list[str]
             assert forwarded.messages[: len(before[1])] == before[1]
         before = (decided, forwarded.messages)
         assert all(message.role is not Role.TOOL or message.is_written for message in forwarded.messages)
-
-
-async def test_a_request_under_the_limit_is_the_clients_own(start_proxy, client: aiohttp.ClientSession, upstream):
-    """Recognising changes no byte."""
-    proxy = await start_proxy("defaults.context_window=100000")
-    body = write("chat", lay_out("behind answers", "system"))
-    answer, _ = await post(client, proxy.url + PATHS["chat"], body)
-    assert upstream.chats[-1].body == body
-    assert "x-trimtab-decisions" not in answer.headers
