@@ -177,6 +177,12 @@ class Account:
         self.held_bytes += size_bytes if is_there else 0
         return is_there
 
+    def take(self, size_bytes: int) -> bool:
+        """Take bytes for what is no body, until the account is closed or shrinks. Returns whether they were taken."""
+        is_there = self.memory.try_take(self.tenant, size_bytes)
+        self.held_bytes += size_bytes if is_there else 0
+        return is_there
+
     def working(self, body_bytes: int, work_bytes: int, *, wait_seconds: float) -> "Working":
         """A block with memory for work on a body. Entering it returns False if the memory was not free in time.
 

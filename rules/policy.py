@@ -6,7 +6,6 @@ Law: plain values, already validated. `high_water` and `low_water` are shares of
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -302,10 +301,17 @@ def find_limits(policy: Policy, request_max_tokens: int | None) -> Limits:
     return known[1]
 
 
-@lru_cache(maxsize=256)
+_NAMES: dict[int, tuple[Policy, bytes]] = {}
+
+
 def name_policy(policy: Policy) -> bytes:
-    """A SHA-256 (32 bytes) that is equal for equal policies and differs for different ones."""
-    return sha256(repr(policy).encode()).digest()
+    """A SHA-256 (32 bytes) that is equal for equal policies and differs for different ones. Cached as limits are."""
+    known = _NAMES.get(id(policy))
+    if known is None or known[0] is not policy:
+        if len(_NAMES) >= MAX_LIMITS:
+            _NAMES.clear()
+        known = _NAMES[id(policy)] = policy, sha256(repr(policy).encode()).digest()
+    return known[1]
 
 
 def _round_up(tokens: int) -> int:

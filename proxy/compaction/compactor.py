@@ -15,7 +15,7 @@ from trimtab.proxy.telemetry.ledger import Entry
 from trimtab.proxy.wire.codec import Adapted, Counting, Request, Unsent
 from trimtab.proxy.wire.content.cache_help import Addition
 from trimtab.proxy.wire.parameters import Question
-from trimtab.proxy.wire.transcript.beginnings import Begun
+from trimtab.proxy.wire.transcript.beginnings import Beginning, Begun
 from trimtab.rules.conversation import Conversation, CountTokens, Decision
 from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.exceeded import LimitExceededError
@@ -34,6 +34,7 @@ from trimtab.rules.tokens.sections import (
     Part,
     Parts,
     Sections,
+    count_messages,
     count_parts,
     count_sections,
     list_parts,
@@ -377,7 +378,7 @@ class Compactor:
         )
         if request.keeps_messages:
             planned = planned.keep_messages()
-        sections = count_sections(planned.original, self._find_marks(policy.memory_tags, max_chars))
+        sections = self._count_prompt(request.beginning, planned.original, policy.memory_tags, max_chars)
         return Planned(request, planned.original, policy, planned, sections)
 
     def apply(self, planned: Planned, summary: Summary | None, *, max_chars: int | None = None) -> Compacted:
@@ -417,6 +418,17 @@ class Compactor:
         """The result of `apply` for an empty plan."""
         sections = planned.sections.scale(planned.policy.token_ratio)
         return _describe(planned, (planned.request.body,), planned.original, (), sections, sections)
+
+    def _count_prompt(
+        self, beginning: Beginning | None, original: Conversation, tags: tuple[str, ...], max_chars: int | None
+    ) -> Sections:
+        """The sections of the client's prompt. Of a long one, only what is new since the request before is read."""
+        find = self._find_marks(tags, max_chars)
+        if beginning is None:
+            return count_sections(original, find)
+        known = beginning.counted.get((self._number, tags))
+        counted = beginning.counted[self._number, tags] = count_messages(original.messages, find, known)
+        return counted.add_up(original)
 
     def _find_marks(self, tags: tuple[str, ...], max_chars: int | None = None) -> FindMarks:
         if max_chars is None and tags in self._finds:

@@ -68,13 +68,22 @@ class SafeTap:
         return self.tap
 
     def feed(self, chunk: bytes, arrived_at: float) -> None:
-        self._use(lambda tap: tap.feed(chunk, arrived_at), None)
+        tap, self.tap = self.tap, None
+        if tap is not None:
+            with self._guard:
+                tap.feed(chunk, arrived_at)
+                self.tap = tap
 
     def has_ended(self) -> bool:
         return self._use(_HAS_ENDED, default=False)
 
     def finish(self, *, is_cut: bool) -> bool:
-        return self._use(lambda tap: _finish(tap, is_cut=is_cut), not is_cut)
+        tap, self.tap, is_whole = self.tap, None, not is_cut
+        if tap is not None:
+            with self._guard:
+                tap.finish(is_cut=is_cut)
+                is_whole, self.tap = not tap.is_cut, tap
+        return is_whole
 
     def find_uncounted_chars(self) -> int:
         """The characters of the text that trimtab must count; 0 if the upstream has reported their tokens."""
@@ -94,11 +103,6 @@ class SafeTap:
 
 
 _HAS_ENDED: Callable[[Tap], bool] = attrgetter("has_ended")
-
-
-def _finish(tap: Tap, *, is_cut: bool) -> bool:
-    tap.finish(is_cut=is_cut)
-    return not tap.is_cut
 
 
 def _find_uncounted_chars(tap: Tap) -> int:
@@ -163,8 +167,9 @@ async def observe(
     sent = compacted.forwarded if is_enforced else planned.original
     if is_answered:
         _note_answer(services, attempt, answered)
-    cleaned = () if is_enforced else call.request.cleaned  # the original has what was taken out
-    tokens = sent.tokens + sum(one.saved_tokens for one in cleaned)
+    tokens = sent.tokens
+    if not is_enforced and call.request.cleaned:  # the original has what was taken out
+        tokens += sum(one.saved_tokens for one in call.request.cleaned)
     is_long = tokens >= MIN_SAMPLE_TOKENS
     if answered.prompt_tokens and is_long and is_text_only(sent) and _is_counted(call, sent):
         believed_tokens, cached_tokens = call.view.believed_tokens, answered.cached_tokens or 0
@@ -437,5 +442,5 @@ def _make_case(attempt: Prepared, seen: Seen | None, answered: Answered, prefix_
 
 def _find_share(original: Conversation, before: Request) -> float:
     """The share of the client's prompt that the previous request of its session had, too."""
-    new_tokens = sum(message.tokens for message in original.messages[before.messages :])
+    new_tokens = sum([message.tokens for message in original.messages[before.messages :]])
     return 1 - new_tokens / max(original.tokens, 1)

@@ -310,24 +310,26 @@ async def heed_keep(services: Services, call: Call, planned: Planned, plan_again
     plan, marks, names = planned.plan, services.cold_cuts.kept, call.route.keep
     if call.route.target.mode != "enforce" or planned.original.continues or plan.is_client_compaction:
         return call, planned
-    sessions, known = _list_sessions(call, planned), set(call.keeps)
+    sessions, found, here = _list_sessions(call, planned), set[bytes](), plan.hashes[-1]
     if may_be_marked(services, call, planned):
         for session in sessions:
-            known.update(await marks.read(session, is_followed=False))
-            marks.note_heeded(session, plan.hashes[-1])
+            found.update(await marks.read(session, is_followed=False))
+            marks.note_heeded(session, here, found)
     places = find_places(planned.original, names)
     if places and sessions and not call.request.codec.is_count:
         hashes = await _hash(services, call, planned.original)
         for at in (at for at in places if any(hashes[at + 1])):  # the beginning of every session has zeros
-            known.update(await marks.add(sessions[-1], hashes[at + 1], ColdCut.NOW))
+            found.update(await marks.add(sessions[-1], hashes[at + 1], ColdCut.NOW))
+        marks.note_added(sessions[-1], here, found)
+        known = found.union(call.keeps)
         number = sum(hashes[at + 1] in known for at in places)
         _note_decision(call, planned, KEEP, f"{number} of {len(places)} messages are marked to be kept")
     elif names:
         _note_decision(
             call, planned, KEEP, "nothing is marked to be kept: no such message, or the conversation has just begun"
         )
-    if known != set(call.keeps):
-        call = structs.replace(call, keeps=frozenset(known))
+    if not found.issubset(call.keeps):
+        call = structs.replace(call, keeps=frozenset(found.union(call.keeps)))
         planned, _ = await plan_again(call)
     return call, planned
 

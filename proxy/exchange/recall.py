@@ -43,6 +43,8 @@ MAX_TOKENS = 2000
 """The most that one call returns. Chosen: half of the default limit of a tool result."""
 ROOM_SHARE = 0.5
 """What the calls of one round may use of what is left of the window. Chosen: the next round must fit, too."""
+STEP_BYTES = 16 * 1024
+"""Memory for what is kept of an answer is taken in such steps. Chosen: most answers take one."""
 TOO_MANY = "[trimtab: too many calls at once; this one was not answered]"
 _NAME = NAME.encode()
 T = TypeVar("T")
@@ -77,6 +79,8 @@ class Talk:
         self._learned = NOTHING_LEARNED
         self._rounds = 0
         self._is_kept = False  # what was found beside the client's calls
+        self._account = services.uploads.find_account(ready.reply.request)
+        self._taken_bytes = 0
 
     async def converse(
         self, answer: aiohttp.ClientResponse, held: bytes, send: Callable[[Attempt], Sending]
@@ -109,6 +113,19 @@ class Talk:
             if tap is not None and answer.status == 200:
                 await self._learn(tap)
             self._rounds += 1
+            if self._account is not None:
+                self._account.shrink(self._account.held_bytes - self._taken_bytes)
+                self._taken_bytes = 0
+
+    def _has_room(self, size_bytes: int) -> bool:
+        """Whether there is memory for so many bytes of an answer; it is taken until the answer was passed on."""
+        missing_bytes = size_bytes - self._taken_bytes
+        if self._account is None or missing_bytes <= 0:
+            return True
+        step_bytes = max(missing_bytes, STEP_BYTES)
+        is_there = self._account.take(step_bytes)
+        self._taken_bytes += step_bytes if is_there else 0
+        return is_there
 
     async def _relay(self, answer: aiohttp.ClientResponse, held: bytes, tap: SafeTap | None) -> web.StreamResponse:
         ready = self._ready
@@ -160,6 +177,8 @@ class Talk:
             if tap is not None:
                 tap.feed(chunk, time.monotonic())
             passed, is_read = self._sifter.held + chunk, False
+            if not self._has_room(self._sifter.kept_bytes + len(chunk)):
+                self._sifter.most_bytes = 0
             with guard:
                 size = self._sifter.weigh(chunk)
                 feed = partial(self._sifter.feed, chunk)
@@ -183,7 +202,7 @@ class Talk:
         self, answer: aiohttp.ClientResponse, held: bytes, tap: SafeTap | None
     ) -> tuple[web.StreamResponse, Round | None]:
         try:
-            body, is_whole = await _read_whole(answer, held)
+            body, is_whole = await _read_whole(answer, held, self._has_room)
         except asyncio.CancelledError:  # the client has left
             if tap is not None:
                 tap.finish(is_cut=True)
@@ -311,13 +330,15 @@ async def _read_text(answer: aiohttp.ClientResponse, held: bytes) -> AsyncIterat
         raise aiohttp.ClientPayloadError
 
 
-async def _read_whole(answer: aiohttp.ClientResponse, held: bytes) -> tuple[bytes, bool]:
+async def _read_whole(
+    answer: aiohttp.ClientResponse, held: bytes, has_room: Callable[[int], bool]
+) -> tuple[bytes, bool]:
     """The body, and whether it is whole. The next read of one that is not goes on, or raises its error again."""
     body = bytearray()
     try:
         async for chunk in _read(answer, held):
             body += chunk
-            if len(body) > MAX_ROUND_BYTES:
+            if len(body) > MAX_ROUND_BYTES or not has_room(len(body)):
                 return bytes(body), False
     except _FAULTS:
         return bytes(body), False

@@ -83,6 +83,8 @@ def tells_compaction(arrival: Arrival) -> bool | None:
 def _read_headers(arrival: Arrival, names: Sequence[str]) -> list[str]:
     """The ids in headers, with their names, in the order of the configuration; of a side call, also that it is one."""
     named = arrival.named
+    if named.keys().isdisjoint(names):
+        return []
     told = [f"{name}={named[name]}" for name in names if named.get(name)]
     if told and named.get(CLASS, "").strip().lower() == "auxiliary":
         told.append(f"{CLASS}=auxiliary")

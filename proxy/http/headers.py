@@ -1,17 +1,15 @@
 """Headers: which are forwarded in each direction, which the proxy adds, and what those of keys and waiting times say.
 
 Law: the client's credential goes only to upstreams that are configured to get it. Hop-by-hop headers are never
-forwarded; everything else passes unchanged. Every configured key is compared, in constant time, and none is ever
-written anywhere. A waiting time that cannot be read counts as absent.
+forwarded; everything else passes unchanged. A client's key is compared by its hash, so the time says nothing of it.
+None is ever written anywhere. A waiting time that cannot be read counts as absent.
 """
 
 import binascii
-import hmac
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
 from hashlib import sha256
 from itertools import islice
 from math import isfinite
@@ -267,12 +265,13 @@ def find_key(keys: tuple[str, ...], headers: Headers, *, takes_basic: bool = Fal
 
     takes_basic: the key may be the password of basic authentication, which browsers ask people for.
 
-    A configured key may be a hash of the key; what is sent is hashed, so the hash itself admits nobody. The time taken
-    does not depend on which key matches, nor on how much of a wrong key is right.
+    A configured key may be a hash of the key; what is sent is hashed, so the hash itself admits nobody. Only hashes are
+    compared, so the time taken says nothing of how much of a wrong key is right.
     """
     shown = [_hash(value) for value in islice(_find_shown(headers, takes_basic=takes_basic), MAX_SHOWN)]
-    matches = [sum(hmac.compare_digest(known, value) for value in shown) > 0 for known in _hash_all(keys)]
-    return next((key for key, is_shown in zip(keys, matches, strict=True) if is_shown), None)
+    places = _place_hashes(keys)
+    found = [places[value] for value in shown if value in places]
+    return keys[min(found)] if found else None
 
 
 def _find_shown(headers: Headers, *, takes_basic: bool) -> Iterable[str]:
@@ -297,9 +296,29 @@ def _read_password(encoded: str) -> Iterable[str]:
         yield password
 
 
-@lru_cache(maxsize=4)
-def _hash_all(keys: tuple[str, ...]) -> tuple[bytes, ...]:
-    return tuple(bytes.fromhex(key.removeprefix(HASHED)) if key.startswith(HASHED) else _hash(key) for key in keys)
+_MAX_PLACES = 4
+"""Chosen: a process has one set of keys, and for a moment the one before it."""
+_PLACES: dict[int, tuple[tuple[str, ...], dict[bytes, int]]] = {}
+
+
+def _place_hashes(keys: tuple[str, ...]) -> dict[bytes, int]:
+    """The place of each key by its hash; of equal ones, the first.
+
+    Kept by the identity of `keys`: to hash a tuple of many keys takes longer than all else.
+    """
+    known = _PLACES.get(id(keys))
+    if known is not None and known[0] is keys:
+        return known[1]
+    places = {_read_hash(keys[at]): at for at in range(len(keys) - 1, -1, -1)}
+    if len(keys) > 1:  # the token of the pages is one key, in a new tuple each time
+        if len(_PLACES) >= _MAX_PLACES:
+            _PLACES.clear()
+        _PLACES[id(keys)] = keys, places
+    return places
+
+
+def _read_hash(key: str) -> bytes:
+    return bytes.fromhex(key.removeprefix(HASHED)) if key.startswith(HASHED) else _hash(key)
 
 
 def _hash(key: str) -> bytes:

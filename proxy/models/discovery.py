@@ -380,8 +380,9 @@ class Told:
         tenant: whose credential would be sent; empty for none. The credential is used only if the upstream has reported
             no window without one.
         """
-        anybody = self._upstreams.setdefault(upstream.base_url, _Upstream())
-        known = anybody
+        known = anybody = self._upstreams.get(upstream.base_url) or self._upstreams.setdefault(
+            upstream.base_url, _Upstream()
+        )
         if tenant and not anybody.has_told:
             if len(self._asking) >= MAX_ASKING:
                 return False

@@ -6,7 +6,7 @@ marks if it had to know them for that, so it asks the store for nothing. A lost 
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from trimtab.proxy.lru import BytesLRU
@@ -72,55 +72,78 @@ class Marks:
         self._of_clients: BytesLRU[tuple[str, str], Mapping[bytes, ColdCut]] = BytesLRU(
             MAX_BYTES, lambda _, cuts: HASH_BYTES * len(cuts)
         )
-        self._heeded: BytesLRU[tuple[str, str, bytes], bool] = BytesLRU(MAX_BYTES, lambda *_: HASH_BYTES)
+        self._heeded: BytesLRU[tuple[str, str, bytes], frozenset[bytes]] = BytesLRU(
+            MAX_BYTES, lambda _, heeded: HASH_BYTES * (len(heeded) + 1)
+        )
 
     def recall(self, tenant: str, model: str) -> Mapping[bytes, ColdCut]:
         """The cold cuts of a client that this process knows, by prefix: those of its newest sessions."""
         return self._of_clients.get((tenant, model)) or {}
 
     def follow(self, session: Session, previous: bytes, here: bytes) -> bool:
-        """Whether all marks are known: they were heeded for the previous request. Then they are for this one, too."""
-        if (session.tenant, session.model, previous) not in self._heeded:
+        """Whether all marks are known: they were heeded for the previous request. Then they are for this one, too.
+
+        Not if memory has lost one of them since: other sessions of the client, and other clients, have marks as well.
+        """
+        heeded = self._heeded.get((session.tenant, session.model, previous))
+        if heeded is None or not heeded <= self.recall(session.tenant, session.model).keys():
             return False
-        self.note_heeded(session, here)
+        self.note_heeded(session, here, heeded)
         return True
 
-    def note_heeded(self, session: Session, here: bytes) -> None:
-        """Note that all marks are heeded for a request."""
-        self._heeded[session.tenant, session.model, here] = True
+    def note_heeded(self, session: Session, here: bytes, prefixes: Iterable[bytes]) -> None:
+        """Note that all marks of the session, which have these prefixes, are heeded for a request."""
+        self._heeded[session.tenant, session.model, here] = frozenset(prefixes)
+
+    def note_added(self, session: Session, here: bytes, prefixes: Iterable[bytes]) -> None:
+        """Note that a request has made marks itself; it still heeds all if it did before."""
+        heeded = self._heeded.get((session.tenant, session.model, here))
+        if heeded is not None:
+            self.note_heeded(session, here, heeded.union(prefixes))
 
     async def read(self, session: Session, *, is_followed: bool) -> Mapping[bytes, ColdCut]:
         """The cold cuts of a session.
 
         is_followed: this process has served the session's previous request. Then nobody else can have made a cut since.
         """
-        key = session.tenant, session.model, session.anchor
-        known = self._known.get(key)
+        known = self._known.get((session.tenant, session.model, session.anchor))
         if known is None:
             known, is_followed = _Known(), False
         if known.cuts and abs(self.clock() - known.touched_at) > TOUCH_SECONDS:
             known.touched_at = self.clock()
             await self._touch(session, known)
-        while not is_followed and len(known.cuts) < MAX_CUTS:
-            record = await self._read(session, session.name_mark(self._what, len(known.cuts)))
+        number = len(known.cuts)
+        while not is_followed and number < MAX_CUTS:
+            record = await self._read(session, session.name_mark(self._what, number))
             if not _note(record, known.cuts):
                 break
             known.touched_at = self.clock()
-        self._known[key] = known
-        self._show(session, known.cuts)
-        return known.cuts
+            number += 1
+        return self._hold(session, known)
 
     async def add(self, session: Session, prefix: bytes, kind: ColdCut) -> Mapping[bytes, ColdCut]:
         """Make a cold cut. Returns all cuts of the session; another process may have written some of them."""
         known = self._known.get((session.tenant, session.model, session.anchor)) or _Known()
         self.is_used = True
-        while prefix not in known.cuts and len(known.cuts) < MAX_CUTS:
-            record_id = session.name_mark(self._what, len(known.cuts))
+        number = len(known.cuts)
+        while prefix not in known.cuts and number < MAX_CUTS:
+            record_id = session.name_mark(self._what, number)
             record = await self._write(session, record_id, f"{prefix.hex()} {kind}")
             if not _note(record, known.cuts):
                 break
+            number += 1
         known.touched_at = self.clock()
-        self._known[session.tenant, session.model, session.anchor] = known
+        return self._hold(session, known)
+
+    def _hold(self, session: Session, known: _Known) -> Mapping[bytes, ColdCut]:
+        """Keep what is known of a session, and return its cuts.
+
+        Two first requests read at once, each for itself. The records have one order, so the one with more has them all.
+        """
+        key = session.tenant, session.model, session.anchor
+        other = self._known.get(key)
+        known = known if other is None or len(known.cuts) >= len(other.cuts) else other
+        self._known[key] = known
         self._show(session, known.cuts)
         return known.cuts
 
@@ -187,12 +210,11 @@ class ColdCuts(Marks):
 
 
 def _note(record: str | None, cuts: dict[bytes, ColdCut]) -> bool:
-    """Add what a record says to the cuts; return whether it says anything new."""
+    """Add what a record says to the cuts; return whether it says anything; another request may know it already."""
     prefix, _, kind = (record or "").partition(" ")
     try:
         chain, cold = bytes.fromhex(prefix), ColdCut(kind)
     except ValueError:
         return False
-    is_new = chain not in cuts
     cuts.setdefault(chain, cold)
-    return is_new
+    return True

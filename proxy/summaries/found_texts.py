@@ -88,6 +88,10 @@ class FoundTexts:
         self._hold(tenant, head, session, place.before)
 
     def _hold(self, tenant: str, head: bytes, session: _Session, here: bytes) -> None:
+        other = self._sessions.get((tenant, head))
+        if other is not None and other is not session:  # two first requests have read at once, each for itself
+            session.texts, session.seen = {**session.texts, **other.texts}, {**session.seen, **other.seen}
+            session.read = max(session.read, other.read)
         session.seen[here] = None
         for held in (session.seen, session.texts):
             while len(held) > _KEPT:

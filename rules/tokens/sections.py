@@ -60,27 +60,52 @@ def scale_parts(parts: Iterable[int], ratio: float) -> list[int]:
     return [stop - start for start, stop in pairwise(round(ratio * total) for total in accumulate(parts, initial=0))]
 
 
+class Counted(NamedTuple):
+    """What was counted of some messages, for a transcript that begins with the same ones.
+
+    leading: the number of system messages at the beginning. memory, summary, current: tokens of these sections.
+    """
+
+    messages: tuple[Message, ...]
+    leading: int
+    memory: int
+    summary: int
+    current: int
+
+    def add_up(self, conversation: Conversation) -> Sections:
+        """The sections of a transcript with these messages."""
+        system = conversation.fixed_tokens
+        for message in self.messages[: self.leading]:
+            system += message.tokens
+        recent = conversation.tokens - system - self.memory - self.summary - self.current
+        return Sections(system, self.summary, self.memory, recent, self.current)
+
+
 def count_sections(conversation: Conversation, find: FindMarks) -> Sections:
-    messages = conversation.messages
-    leading = count_systems(messages)
-    system = conversation.fixed_tokens
-    for message in messages[:leading]:
-        system += message.tokens
+    return count_messages(conversation.messages, find).add_up(conversation)
+
+
+def count_messages(messages: tuple[Message, ...], find: FindMarks, known: Counted | None = None) -> Counted:
+    """What `count_sections` must know of the messages. `known` saves time: what was counted of the first ones."""
     memory = summary = current = 0
+    if known is not None and known.leading < len(known.messages) and messages[: len(known.messages)] == known.messages:
+        _, leading, memory, summary, current = known
+        start = len(known.messages)
+    else:
+        start = leading = count_systems(messages)
     # Most messages of a long transcript are the assistant's and results, so these are left out first.
     for message in [
         one
-        for one in messages[leading:]
+        for one in messages[start:]
         if (role := one.role) is not _TOOL
         and (role is not _ASSISTANT or (one.texts and one.texts[0].startswith(INTRODUCTION)))
     ]:
-        marks = find_in_message(message, find)
+        marks = _find_in_texts(message, find)
         memory += marks.memory
         summary += marks.summary
-        if message.role is _USER and not _is_ours(message):
+        if message.role is _USER and (message.raw or not _is_ours(message)):
             current = message.tokens - marks.memory - marks.summary
-    recent = conversation.tokens - system - memory - summary - current
-    return Sections(system, summary, memory, recent, current)
+    return Counted(messages, leading, memory, summary, current)
 
 
 def count_systems(messages: Sequence[Message]) -> int:
@@ -116,8 +141,10 @@ def _may_have_marks(message: Message) -> bool:
 
 def find_in_message(message: Message, find: FindMarks) -> Marks:
     """The marks of a message behind the leading system messages; together at most the message's tokens."""
-    if not _may_have_marks(message):
-        return NO_MARKS
+    return _find_in_texts(message, find) if _may_have_marks(message) else NO_MARKS
+
+
+def _find_in_texts(message: Message, find: FindMarks) -> Marks:
     memory = summary = 0
     for text in message.texts:
         is_plain = len(text) < SHORT_CHARS and "</" not in text and "[" not in text  # as most texts are

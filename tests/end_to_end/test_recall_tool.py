@@ -209,6 +209,30 @@ async def test_an_answer_without_a_call_passes_byte_for_byte(dialect, stream, cl
 
 
 @each_dialect
+@each_form
+async def test_an_answer_for_which_there_is_no_memory_passes_as_it_is(dialect, stream, client, upstream, start_proxy):
+    """What was taken for an answer is given back with its end."""
+    proxy = await start_proxy(*TOOL)
+    memory, taken = proxy.services.memory, list[int]()
+    long = Turn("It is long. " * 5000, (ASK,))
+    body = write(dialect, [*make_talk(), QUESTION], stream=stream)
+    script(upstream, dialect, long, FOUND, long)
+    assert not calls_recall(dialect, await ask(client, proxy, dialect, body))
+    answer = upstream.answer
+
+    async def starve(recorded: Any, request: Any) -> Any:
+        taken.append(memory.left_bytes)
+        memory.add(-memory.left_bytes)
+        return await answer(recorded, request)
+
+    upstream.answer = starve
+    assert calls_recall(dialect, await ask(client, proxy, dialect, body))
+    await proxy.services.lifecycle.idle.wait()
+    assert not memory._held
+    assert len(taken) == 1
+
+
+@each_dialect
 async def test_who_does_not_get_the_tool(dialect, client, upstream, start_proxy):
     """A request without tools, and one that forces a call; their bytes stay. Off, nothing is declared."""
     proxy, off = await start_proxy(*TOOL), await start_proxy(*CUTS)

@@ -98,12 +98,14 @@ class Sifter:
     is_over: this round's answer has ended in calls of ours, so that the client does not get its end.
     is_beside: it has ended in such calls and in the client's own.
     is_full: it is too long to be said again; what comes still passes without our calls.
+    most_bytes: of an answer that is said again.
     rounds: how many answers were sifted before this one.
     """
 
     def __init__(self) -> None:
         self.is_last = self.is_over = self.is_beside = self.is_full = False
         self.rounds = 0
+        self.most_bytes = MAX_ROUND_BYTES
         self._rest = b""
         self._passed: list[bytes] = []  # the events of this round that were not read
         self._bytes = 0
@@ -152,6 +154,11 @@ class Sifter:
         return 0 if _BYTES not in self._rest + chunk else self._bytes + len(chunk)
 
     @property
+    def kept_bytes(self) -> int:
+        """The bytes of this round that are kept."""
+        return 0 if self._is_blind else self._bytes + len(self._rest)
+
+    @property
     def said_bytes(self) -> int:
         """The bytes that `end` and `finish_round` may have to write."""
         return self._bytes if self._is_reading else 0
@@ -165,7 +172,7 @@ class Sifter:
         end = max((found.end() for found in _END.finditer(self._rest, start)), default=0)
         ready = self._rest[:end]
         self._bytes += end
-        self.is_full = self._bytes > MAX_ROUND_BYTES
+        self.is_full = self._bytes > self.most_bytes
         if self.is_full and not self._is_reading:
             return self.go_blind()
         self._rest = self._rest[end:]
@@ -180,7 +187,7 @@ class Sifter:
 
     def go_blind(self) -> bytes:
         """The rest of the answer passes unread, with what is returned."""
-        held, self._rest, self._held_raw, self._is_blind = self.held, b"", b"", True
+        held, self._rest, self._held_raw, self._passed, self._is_blind = self.held, b"", b"", [], True
         return held
 
     def end(self) -> tuple[bytes, Round | None]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from trimtab.proxy.wire.json.spans import Array, Span
 from trimtab.proxy.wire.transcript.elements import Written
 from trimtab.rules.conversation import Message, Origin
+from trimtab.rules.tokens.sections import Counted
 
 MIN_BYTES = 16 * 1024
 """A shorter body is always read whole. Chosen: that takes about 20 microseconds."""
@@ -73,6 +74,7 @@ class Beginning:
     decoded: for each way of counting, the messages of the first elements.
     written: what was last forwarded in place of the transcript.
     noted: what was looked for in the elements, by the function that has looked.
+    counted: what the sections of its messages are added up from, by who has counted; also of an earlier body.
     is_grown: the body continues an earlier one, or most of its elements were known. So later ones may continue it.
     """
 
@@ -84,6 +86,7 @@ class Beginning:
     written: Written | None = None
     is_grown: bool = False
     noted: dict[Callable[[bytes], Any], Noted] = field(default_factory=dict)
+    counted: dict[tuple[int, tuple[str, ...]], Counted] = field(default_factory=dict)
 
     @property
     def size_bytes(self) -> int:

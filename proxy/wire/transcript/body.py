@@ -145,6 +145,7 @@ def _read_on(form: Form[B], body: bytes, begun: Begun) -> Split[B] | None:
         earlier.written and earlier.written.within(begun.number),
         is_grown=True,
         noted={look: noted.first(begun.number) for look, noted in earlier.noted.items()},
+        counted={**earlier.counted},
     )
     return Split(members, beginning.raws, beginning)
 

@@ -1,12 +1,15 @@
 """Which headers are forwarded."""
 
+import sys
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from hashlib import sha256
 
 import pytest
 from multidict import CIMultiDict
 
 from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.config.values import HASHED
 from trimtab.proxy.http.headers import (
     MAX_SHOWN,
     MAX_TOLD_ENTRIES,
@@ -205,6 +208,40 @@ KEYS = ("key-one", "key-two")
 def test_a_key_is_found_wherever_a_client_may_show_it(headers: list[tuple[str, str]], key: str | None) -> None:
     """Only whole keys, only there. Of several, the first in the configuration counts."""
     assert find_key(KEYS, headers) == key
+
+
+def test_ten_thousand_keys_cost_no_more_than_two() -> None:
+    """The keys are not walked, not even to find out that they are the same as before."""
+
+    class Key(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            raise AssertionError
+
+    keys = tuple(Key(f"key-{number}") for number in range(10_000))
+    assert find_key(keys, [("api-key", "key-9999")]) is keys[-1]
+
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        found = find_key(keys, [("api-key", "wrong"), ("x-api-key", "key-9999")])
+    finally:
+        sys.setprofile(None)
+    assert found is keys[-1]
+    assert calls < 100
+
+
+def test_of_equal_keys_the_first_counts() -> None:
+    """Also if one of them is written as its hash."""
+    keys = ("other", f"{HASHED}{sha256(b'same').hexdigest()}", "same")
+
+    assert find_key(keys, [("api-key", "same")]) == keys[1]
 
 
 def test_only_the_first_credentials_are_looked_at() -> None:

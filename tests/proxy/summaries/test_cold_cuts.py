@@ -1,10 +1,12 @@
 """The store's records of cuts at a cold cache. The clock is the test's."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
 from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.summaries import cold_cuts
 from trimtab.proxy.summaries.cold_cuts import MAX_CUTS, TOUCH_SECONDS, ColdCuts, Session
 from trimtab.rules.window.state import ColdCut
 
@@ -104,3 +106,59 @@ async def test_a_record_that_says_nothing_is_ignored(text: str) -> None:
 async def test_a_store_in_memory_keeps_nothing() -> None:
     """The name of the store decides."""
     assert not ColdCuts(MemoryStore(ttl_seconds=1.0)).is_kept
+
+
+class SlowStore(CountedStore):
+    """A store of its own process: others get a turn before it answers."""
+
+    name = "shared"
+
+    async def get(self, summary_id: str) -> bytes | None:
+        await asyncio.sleep(0)
+        return await super().get(summary_id)
+
+    async def put(self, summary_id: str, text: bytes) -> bytes:
+        await asyncio.sleep(0)
+        return await super().put(summary_id, text)
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["unknown", "known"])
+async def test_two_requests_of_a_session_at_once_lose_nothing(*, is_known: bool) -> None:
+    """Each makes a mark of its own; both marks are in the store, and both are known, in the order of the store."""
+    store = SlowStore()
+    cuts = ColdCuts(store)
+    if is_known:
+        await cuts.add(SESSION, bytes([9]) * 32, ColdCut.CUT)
+    await asyncio.gather(cuts.add(SESSION, FIRST, ColdCut.CUT), cuts.add(SESSION, SECOND, ColdCut.CUT))
+    expected = await ColdCuts(store).read(SESSION, is_followed=False)
+    assert {FIRST, SECOND} <= expected.keys()
+    assert list(await cuts.read(SESSION, is_followed=True)) == list(expected)
+    left, right = await asyncio.gather(*(ColdCuts(store).read(SESSION, is_followed=False) for _ in range(2)))
+    assert left == right == expected
+
+
+async def test_a_session_whose_marks_left_the_memory_does_not_count_as_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other clients have had marks since; the next request reads its own again."""
+    monkeypatch.setattr(cold_cuts, "MAX_BYTES", 4000)
+    marks = ColdCuts(SlowStore()).kept
+    marks.note_heeded(SESSION, FIRST, await marks.add(SESSION, FIRST, ColdCut.NOW))
+    assert marks.follow(SESSION, FIRST, FIRST)
+    for number in range(20):
+        other = replace(SESSION, tenant=f"tenant {number}")
+        await marks.add(other, SECOND, ColdCut.NOW)
+    assert not marks.recall(SESSION.tenant, SESSION.model)
+    assert not marks.follow(SESSION, FIRST, SECOND)
+    assert FIRST in await marks.read(SESSION, is_followed=False)
+    assert FIRST in marks.recall(SESSION.tenant, SESSION.model)
+
+
+async def test_a_request_heeds_the_marks_that_it_makes() -> None:
+    """If it heeded all before; else it does not know them all."""
+    marks = ColdCuts(SlowStore()).kept
+    marks.note_added(SESSION, FIRST, [FIRST])
+    assert not marks.follow(SESSION, FIRST, SECOND)
+    marks.note_heeded(SESSION, FIRST, [])
+    marks.note_added(SESSION, FIRST, await marks.add(SESSION, FIRST, ColdCut.NOW))
+    assert marks.follow(SESSION, FIRST, SECOND)
+    marks._of_clients.pop((SESSION.tenant, SESSION.model))
+    assert not marks.follow(SESSION, SECOND, SECOND)

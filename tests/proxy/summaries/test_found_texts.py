@@ -1,5 +1,6 @@
 """What was found beside the client's calls: every process that shares a store sends the same."""
 
+import asyncio
 from typing import Any
 
 from trimtab.proxy.recall.tool import Place
@@ -113,3 +114,32 @@ async def test_a_damaged_record_is_no_text() -> None:
     assert await read(texts, FIRST) is None
     await texts.keep("t", ONE, HEAD, FIRST, "again")
     assert await read(texts, FIRST) == "again"
+
+
+class Slow(Shared):
+    """Others get a turn before it answers."""
+
+    async def get(self, summary_id: str) -> bytes | None:
+        await asyncio.sleep(0)
+        return await super().get(summary_id)
+
+    async def put(self, summary_id: str, text: bytes) -> bytes:
+        await asyncio.sleep(0)
+        return await super().put(summary_id, text)
+
+
+async def test_two_first_requests_of_a_session_at_once_lose_nothing() -> None:
+    """Each finds a text; this process knows both, and which requests it has served."""
+    texts, later = FoundTexts(Slow()), Place(b"2", "c2")
+    await asyncio.gather(texts.keep("t", ONE, HEAD, FIRST, "first"), texts.keep("t", ONE, HEAD, later, "later"))
+    assert texts.list("t", HEAD) == {FIRST: "first", later: "later"}
+    held = texts._sessions.get(("t", HEAD))
+    assert held is not None
+    assert held.seen.keys() == {FIRST.before, later.before}
+
+
+async def test_a_text_that_others_know_already_stays() -> None:
+    """Without a shared store, too."""
+    texts = FoundTexts(MemoryStore())
+    await asyncio.gather(*(texts.keep("t", ONE, HEAD, FIRST, text) for text in ("first", "second")))
+    assert texts.list("t", HEAD) == {FIRST: "first"}

@@ -30,6 +30,7 @@ from trimtab.rules.tokens.sections import (
     NO_MARKS,
     Marks,
     Sections,
+    count_messages,
     count_sections,
     find_current,
     find_marks,
@@ -48,6 +49,20 @@ CLIENTS = (
 def sections_of(talk: Conversation) -> Sections:
     """The sections by the default memory tags."""
     return count_sections(talk, FIND)
+
+
+@given(transcripts(), st.sets(st.integers(0, 9)), st.integers(0, 9), st.booleans())
+def test_what_was_counted_of_the_first_messages_changes_nothing(messages, marked, number, is_other) -> None:
+    """Whether they are those that the transcript begins with, or others."""
+    texts = (BLOCK, f"{INTRODUCTION}\nWork.\n{SUMMARY_END}", CLIENTS)
+    said = tuple(
+        replace(message, texts=(*message.texts, texts[index % 3])) if index in marked else message
+        for index, message in enumerate(messages)
+    )
+    earlier = said[:number]
+    if is_other and earlier:
+        earlier = (replace(earlier[0], tokens=earlier[0].tokens + 1), *earlier[1:])
+    assert count_messages(said, FIND, count_messages(earlier, FIND)) == count_messages(said, FIND)
 
 
 @given(transcripts(), st.integers(0, 200), st.floats(0.05, 20), st.sets(st.integers(0, 9)))

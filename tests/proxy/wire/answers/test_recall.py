@@ -11,7 +11,6 @@ from upstreams.speech import messages, responses
 from upstreams.speech.spent import Said, Spent, write_event
 
 from trimtab.proxy.compaction.offload import INLINE_BYTES
-from trimtab.proxy.wire.answers import recall
 from trimtab.proxy.wire.answers.recall import MAX_ASKED, MAX_ROUND_BYTES, NAME, Asked, mend_arguments, read_asked
 from trimtab.proxy.wire.dialects import CODECS
 
@@ -60,16 +59,27 @@ def test_a_very_long_answer_is_not_kept(dialect):
     assert sifter.end() == (b"", None)
 
 
+@each_dialect
+def test_an_answer_that_is_not_kept_takes_no_memory(dialect):
+    sifter, event = dialect.codec.sifter(), dialect.write_event("x" * 1000)
+    sifter.feed(event)
+    assert sifter.kept_bytes == len(event)
+    sifter.most_bytes = 0
+    assert sifter.feed(event) == event
+    assert sifter.kept_bytes == 0
+    assert not sifter._passed
+
+
 ASK = Call(NAME, {"query": "a"})
 
 
 @each_dialect
-def test_a_very_long_answer_that_continues_another_goes_on_as_the_same(dialect, monkeypatch):
+def test_a_very_long_answer_that_continues_another_goes_on_as_the_same(dialect):
     """It is not kept, so it is the last one; its calls of ours are not shown, and it has an end of its own."""
     sifter = dialect.codec.sifter()
     first = sifter.feed(say(dialect, Turn("Look. ", (ASK,))))
     assert sifter.end()[1] is not None
-    monkeypatch.setattr(recall, "MAX_ROUND_BYTES", 4500 if dialect is RESPONSES else 2500)
+    sifter.most_bytes = 4500 if dialect is RESPONSES else 2500
     long = say(dialect, Turn("It is long. " * 200, (ASK,)))
     passed = b"".join(sifter.feed(long[at : at + 200]) for at in range(0, len(long), 200))
     left, said = sifter.end()
