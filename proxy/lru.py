@@ -38,7 +38,6 @@ class _Bound:
         self.lock = threading.Lock()
 
     def keep(self) -> None:
-        """Drop entries until the bounds hold. The caller holds the lock."""
         slack_bytes = 0 if len(self.filled) == 1 else self.max_bytes // SLACK
         if self.tells_unused and self.unused_bytes > self.max_unused_bytes:
             self._keep_unused(self.max_unused_bytes - self.max_unused_bytes // UNUSED_SLACK)
@@ -84,11 +83,9 @@ class BytesLRU(Generic[K, V]):
         self._is_closed = False
 
     def share(self) -> Self:
-        """A new, empty mapping within the same bound."""
         return type(self)(self._bound.max_bytes, self._size, is_used=self._is_used, bound=self._bound)
 
     def close(self) -> None:
-        """Drop all entries, and keep no new ones."""
         with self._lock:
             self._is_closed = True
             self.shrink(0)
@@ -128,7 +125,6 @@ class BytesLRU(Generic[K, V]):
         return entry[0]
 
     def pop(self, key: K) -> V | None:
-        """Remove and return the value; None if there is none."""
         return self.pop_first((key,))
 
     def pop_first(self, keys: Iterable[K]) -> V | None:
@@ -146,7 +142,6 @@ class BytesLRU(Generic[K, V]):
             return [(key, value) for entries in (self._unused, self._entries) for key, (value, _) in entries.items()]
 
     def find_missing(self, keys: Iterable[K]) -> list[K]:
-        """The keys that have no value."""
         entries, unused = self._entries, self._unused
         with self._lock:
             return [key for key in keys if key not in entries and key not in unused]

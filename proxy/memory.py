@@ -159,8 +159,6 @@ class Memory:
 
 @dataclass(slots=True)
 class Account:
-    """The memory that one request has taken: `held_bytes`."""
-
     memory: Memory
     tenant: str
     held_bytes: int = field(default=0)
@@ -191,11 +189,9 @@ class Account:
         return Working(self, body_bytes, work_bytes, wait_seconds)
 
     def close(self) -> None:
-        """Give everything back: the request is answered or abandoned."""
         self.shrink(0)
 
     def shrink(self, most_bytes: int) -> None:
-        """Give back what exceeds `most_bytes`."""
         given_bytes = max(self.held_bytes - most_bytes, 0)
         if given_bytes:
             self.held_bytes -= given_bytes
@@ -215,7 +211,6 @@ class Working:
         self._wait_seconds = wait_seconds
 
     async def __aenter__(self) -> bool:
-        """Take the memory; False if it was not free in time."""
         account = self._account
         is_there = await account.memory.take(account.tenant, self._work_bytes, wait_seconds=self._wait_seconds)
         account.held_bytes += self._work_bytes if is_there else 0

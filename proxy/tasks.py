@@ -20,7 +20,6 @@ class Tasks:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no task is running."""
         return all(task.done() for task in self._started)
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -31,12 +30,10 @@ class Tasks:
         return task
 
     async def settle(self) -> None:
-        """Wait until no task is running, including tasks that start during the wait."""
         while self._started:
             await asyncio.wait(self._started)
 
     async def close(self) -> None:
-        """Cancel all running tasks, and wait until they have ended."""
         for task in self._started:
             task.cancel()
         await self.settle()

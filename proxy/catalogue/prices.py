@@ -156,7 +156,6 @@ def find_newest_check(comments: Iterable[str | None]) -> date | None:
 
 
 def _read_date(written: str) -> date | None:
-    """A date in the form 2026-11-03; None if there is no such day."""
     try:
         return date.fromisoformat(written)
     except ValueError:
@@ -169,7 +168,6 @@ def _list_comments(provider: "Provider") -> list[str | None]:
 
 @lru_cache(64)
 def read_prices(prices: PricesConfig) -> PriceList:
-    """The prices of a configuration."""
     cache_write = prices.input if prices.cache_write is None else prices.cache_write
     tier = PriceTier(0, prices.input, prices.cached_input, cache_write, prices.output)
     return PriceList((tier,), PriceSource.CONFIGURED, is_in_dollars=prices.unit == "usd")
@@ -238,7 +236,6 @@ def _at(price: "_Price", above_tokens: int) -> float | None:
 
 
 def to_dollars(nanodollars: int | None) -> float | None:
-    """An amount in dollars, as people and JSON are shown it; None if it is not known."""
     return None if nanodollars is None else nanodollars / NANODOLLARS
 
 

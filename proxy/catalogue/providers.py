@@ -33,7 +33,6 @@ def load_catalogue(base_urls: tuple[str, ...]) -> None:
 
 
 def is_ready(base_url: str) -> bool:
-    """Whether the catalogue can answer for this upstream without being loaded first."""
     return is_local(base_url) or load_providers.cache_info().currsize > 0
 
 

@@ -27,12 +27,10 @@ class Refusals(Generic[T]):
         self._kept: OrderedDict[Asked, tuple[frozenset[T], float]] = OrderedDict()
 
     def find(self, asked: Asked, now: float = 0.0) -> frozenset[T]:
-        """What was refused. `now`: a clock's seconds."""
         refused, until = self._kept.get(asked, (frozenset[T](), 0.0))
         return refused if now < until else frozenset()
 
     def keep(self, asked: Asked, refused: frozenset[T], now: float = 0.0) -> None:
-        """Note what was refused, in addition to what is known."""
         known = self.find(asked, now)
         until = self._kept[asked][1] if known else now + self._seconds
         self._kept[asked] = known | refused, until

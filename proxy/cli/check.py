@@ -36,7 +36,6 @@ def check(file: Path, settings: tuple[str, ...]) -> None:
 
 
 def _describe_cuts(config: Config) -> Iterator[str]:
-    """Which rule of cuts holds: in general, and for the models and profiles for which another one does."""
     general = config.defaults.describe_cut()
     yield general
     named: list[tuple[str, PolicyConfig]] = [(f"models: {model.match}", model) for model in config.models]

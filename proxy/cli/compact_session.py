@@ -42,7 +42,6 @@ def compact_session(session: str, *, words: str, config_path: Path | None, setti
 
 
 async def wish(config: Config, session: str, words: str) -> None:
-    """Make the wish. Raises StoppedError, also for a session that is not known; ConfigError for an unusable store."""
     fault = "the store cannot be opened, read or written, or has too many wishes; trimtab doctor says more"
     async with open_shared(
         config,

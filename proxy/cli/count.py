@@ -45,7 +45,6 @@ class Tally:
 
     @classmethod
     def of(cls, request: Request, model: str, config: Config, compactors: Compactors) -> "Tally":
-        """Count a request as `model` would, whatever model the request names."""
         family, settings = find_family(model), config.policy_for(model)
         counted = compactors.choose(settings, model).count_sections(request, settings.memory.tags)
         sections, parts = counted[0].scale(family.ratio), counted[1].scale(family.ratio)

@@ -26,8 +26,6 @@ _STYLES = {"---": "bold", "+++": "bold", "===": "bold", "@@": "cyan", "-": "red"
 
 
 class Shown(NamedTuple):
-    """What to print of each story."""
-
     sentences: bool
     json: bool
     diff: bool

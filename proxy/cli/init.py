@@ -80,7 +80,6 @@ class FoundModel:
     prices: PriceList
 
     def describe(self) -> str:
-        """Its window and prices, in words."""
         window = "window not known"
         if self.window_tokens is not None:
             window = f"window {self.window_tokens:,} (from the {self.window_from})"
@@ -300,7 +299,6 @@ upstream:
 
 
 def write_document(choices: Choices, unknown: Sequence[FoundModel] = ()) -> str:
-    """The text of the file, in YAML. `unknown`: models without a known window."""
     key = "# api_key: ${OPENAI_API_KEY}   # if it is set, trimtab sends it instead of the clients' keys"
     if choices.own_key:
         key = f"api_key: ${{{choices.own_key}}}   # sent instead of the clients' keys"

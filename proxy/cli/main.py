@@ -38,8 +38,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 
 
 class _Commands(Mapping[str, click.Command]):
-    """The commands by name, each imported when it is asked for."""
-
     def __getitem__(self, name: str) -> click.Command:
         module = COMMANDS[name][0]
         # What a module makes lives as long as the process. To search it for garbage, 30 times while it is made, takes a

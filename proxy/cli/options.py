@@ -71,17 +71,14 @@ log_format_option = click.option(
 
 
 def prints_table(*, as_table: bool | None) -> bool:
-    """Whether to print a table; None: on a terminal."""
     return sys.stdout.isatty() if as_table is None else as_table
 
 
 def usual_recordings() -> Path:
-    """Where `trimtab record` writes if no folder is named."""
     return data_directory() / "recordings"
 
 
 def list_exports(config: Config, url: str) -> list[str]:
-    """The shell's lines that send clients to a proxy at `url`, by the dialects of its upstreams."""
     upstreams = [config.upstream, *(config.upstreams[name] for name in config.list_reachable() if name is not None)]
     providers = {upstream.provider for upstream in upstreams}
     hosts = {read_host(upstream.base_url) for upstream in upstreams if upstream.provider is None}

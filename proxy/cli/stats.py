@@ -63,8 +63,6 @@ def stats(*, since: str, by: str, as_json: bool, config_path: Path | None, setti
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """The sums of some days, by the names of a group, and all together."""
-
     first_day: str
     last_day: str
     by: str

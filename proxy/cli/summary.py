@@ -129,7 +129,6 @@ async def find_summary(config: Config, summary_id: str, keys: Sequence[str], hea
 
 
 def _list_secrets(config: Config, keys: Sequence[str], headers: Sequence[Pair]) -> Iterator[bytes]:
-    """The secrets of all tenants that a client with these keys and headers may be."""
     tenancy = Tenancy(config.tenant, _read_own_key(config), config.clients.keys, config.clients.names)
     for key in keys:
         for name, form in KEY_FORMS:

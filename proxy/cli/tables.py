@@ -21,7 +21,6 @@ FOLDED_CHARS = 12
 
 
 def make_console(width_chars: int = WIDE_CHARS) -> Console:
-    """The console to print to; at least so wide if it is no terminal."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = max(console.width, width_chars)
@@ -29,7 +28,6 @@ def make_console(width_chars: int = WIDE_CHARS) -> Console:
 
 
 def add_figures(table: Table, names: Iterable[str]) -> None:
-    """Add columns of figures, which are not broken."""
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
 

@@ -63,7 +63,6 @@ ALL_BYTES = (
 
 
 def make_known() -> Known:
-    """Make an empty memory for codecs."""
     return Known(*_make_memos(1.0))
 
 

@@ -415,7 +415,6 @@ class Compactor:
         return replace(compacted, headers=adapted.headers, untold=encoded) if adapted.headers else compacted
 
     def leave_alone(self, planned: Planned) -> Compacted:
-        """The result of `apply` for an empty plan."""
         sections = planned.sections.scale(planned.policy.token_ratio)
         return _describe(planned, (planned.request.body,), planned.original, (), sections, sections)
 
@@ -446,7 +445,6 @@ class Compactor:
         return work
 
     def count_sections(self, request: Request, memory_tags: tuple[str, ...] = MEMORY_TAGS) -> tuple[Sections, Parts]:
-        """Tokens of the request by section, and by speaker and kind. Raises UndecodableError."""
         format_tokens = request.codec.count_format(request, self._counting)
         conversation, find = request.codec.decode(request, self._counting), self._find_marks(memory_tags)
         return count_sections(conversation, find), count_parts(conversation, find, format_tokens=format_tokens)

@@ -87,7 +87,6 @@ class Compaction:
 
     @property
     def request(self) -> Request:
-        """The request without what must not be sent."""
         return self.planned.request
 
     @property

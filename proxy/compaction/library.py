@@ -163,7 +163,6 @@ class Compactor:
         return self._carry_out(request, messages)
 
     def _carry_out(self, request: Request, messages: list[Any]) -> Result:
-        """Compact a request with the texts that are there. Raises UndecodableError and LimitExceededError."""
         compaction = engine.compact(request, self._variant, self._choose)
         if compaction.refusal is not None:
             raise compaction.refusal
@@ -202,7 +201,6 @@ class Compactor:
         return None if wanted.base is None else self._texts.get(wanted.base)
 
     def _ask(self, plan: Plan) -> SummaryRequest | None:
-        """The question for the text of a plan's cut; None if it has one, or gets none."""
         wanted, policy, count = plan.request, self._variant.policy, self._variant.compactor.count
         if wanted is None or not wanted.asks_model or wanted.key in self._unanswered:
             return None

@@ -69,7 +69,6 @@ class FairPool:
 
     @property
     def waiting(self) -> int:
-        """Number of pieces of work that wait for a thread."""
         return len(self._queue)
 
     async def run(self, lane: Lane, work: Callable[[], T]) -> T:
@@ -115,7 +114,6 @@ class FairPool:
 
 
 async def _wait(turn: asyncio.Future[None], lane: Lane) -> None:
-    """Wait for the lane's turn. Raises BusyError."""
     if turn.done():
         return
     loop = asyncio.get_running_loop()
@@ -151,8 +149,6 @@ Chosen: all threads share one interpreter, so more threads would not be faster a
 
 
 class Workers:
-    """The threads of a proxy, by size of work."""
-
     def __init__(self, tiers: Sequence[Tier] = TIERS) -> None:
         self.pools = tuple(
             (tier.most_bytes, FairPool(tier.name, tier.threads, threads_per_lane=tier.threads_per_tenant))
@@ -160,7 +156,6 @@ class Workers:
         )
 
     async def run(self, lane: Lane, work: Callable[[], T], *, size_bytes: int) -> T:
-        """Run the work in the pool for its size, and return its result. Raises BusyError."""
         if size_bytes <= INLINE_BYTES:
             return work()
         return await self._find(size_bytes)[0][1].run(lane, work)

@@ -46,8 +46,6 @@ class _Vocabulary:
 
 
 class _Holder:
-    """One tenant's caches, and the compactors and counters that use them."""
-
     def __init__(self, caches: Caches) -> None:
         self.caches = caches
         self.memos: dict[str, CountMemos] = {}
@@ -94,7 +92,6 @@ class Compactors:
             self._load(O200K)
 
     def is_ready(self, settings: PolicyConfig, model: str) -> bool:
-        """Whether `get` need not wait for a vocabulary."""
         return self._is_loaded(_choose_counting(settings.count, model)[0])
 
     async def get(
@@ -129,7 +126,6 @@ class Compactors:
             return holder.made.setdefault(counting, compactor)
 
     def find_beginnings(self, tenant_id: str) -> Beginnings:
-        """The newest bodies of a tenant."""
         return self._hold(tenant_id).caches.beginnings
 
     def _hold(self, tenant_id: str) -> _Holder:
@@ -159,7 +155,6 @@ class Compactors:
         return vocabulary == HEURISTIC or vocabulary in self._vocabularies or vocabulary in self._stand_ins
 
     def _find_vocabulary(self, vocabulary: str) -> _Vocabulary | None:
-        """The vocabulary or its fallback, if loaded."""
         return self._vocabularies.get(self._stand_ins.get(vocabulary, vocabulary))
 
     def _load(self, vocabulary: str) -> _Vocabulary | None:

@@ -88,7 +88,6 @@ class Document:
 
     @classmethod
     def parse(cls, text: str) -> "Document":
-        """Read a YAML text. An empty one gives None. Raises ConfigError if it cannot be read."""
         try:
             reader = _Reader(PlainLoader(text))
             node = reader.loader.get_single_node()
@@ -164,7 +163,6 @@ class _Reader:
     count: int = 0
 
     def read(self, node: yaml.Node, path: Path) -> Any:
-        """The data of a node. Raises what the loader raises."""
         if isinstance(node, yaml.ScalarNode):
             return self._read_scalar(node)
         if node.tag != f"tag:yaml.org,2002:{'map' if isinstance(node, yaml.MappingNode) else 'seq'}":

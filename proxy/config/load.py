@@ -42,7 +42,6 @@ def load_file(
 def load_address(
     file: FilePath | None, settings: Sequence[str] = (), *, environment: Mapping[str, str] | None = None
 ) -> str:
-    """The address that `load_file`'s configuration listens on. Other keys may be wrong. Raises ConfigError."""
     environment = os.environ if environment is None else environment
     document = Document.parse(_read_text(file))
     written = document.data if isinstance(document.data, dict) else {}
@@ -107,7 +106,6 @@ def load_config(
 
 
 def find_route_fault(config: Config) -> str | None:
-    """Why `serve` cannot use the proxies of the process's environment; None if it can."""
     try:
         config.routed_by(os.environ)
     except UnusableProxyError as error:

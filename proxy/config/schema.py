@@ -136,7 +136,6 @@ class Config(Section):
         return path
 
     def over_defaults(self, patch: PolicyConfig | None) -> PolicyConfig:
-        """The defaults, with the keys that the patch sets; the same object each time."""
         return self.defaults if patch is None else overlay(self.defaults, patch)
 
     def change_policies(self, find_keys: Callable[[PolicyConfig], dict[str, Any]]) -> Self:
@@ -181,7 +180,6 @@ class Config(Section):
         return "; ".join([general, *(f"{name}: {mode}" for name, mode in told.items() if mode != general)])
 
     def upstream_for(self, name: str | None) -> UpstreamConfig:
-        """The upstream with this name in `upstreams`; None is the main upstream."""
         return self.upstream if name is None else self.upstreams[name]
 
     def discovered_upstreams(self) -> tuple[UpstreamConfig, ...]:
@@ -208,13 +206,11 @@ class Config(Section):
         return any(policy.upstream is not None for policy in (self.defaults, *self.models))
 
     def list_reachable(self) -> tuple[str | None, ...]:
-        """The names of the upstreams that requests can reach, the main one (None) first."""
         profiles = self.profiles.values() if self.allow_header_override else ()
         policies = (self.defaults, *map(self.over_defaults, (*self.models, *profiles)))
         return tuple(dict.fromkeys((None, *(policy.upstream for policy in policies))))
 
     def routed_by(self, environment: Mapping[str, str]) -> Self:
-        """The configuration with the proxies of the environment. Raises UnusableProxyError."""
         upstreams = {name: upstream.routed_by(environment) for name, upstream in self.upstreams.items()}
         return self.model_copy(update={"upstream": self.upstream.routed_by(environment), "upstreams": upstreams})
 
@@ -227,7 +223,6 @@ class Config(Section):
 
     @property
     def clients(self) -> Clients:
-        """The keys, names and limits of `client_keys`; the same object each time."""
         return _read_clients(Same(self.client_keys))
 
     def open_addresses(self) -> dict[str, str]:

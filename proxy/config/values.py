@@ -107,7 +107,6 @@ def refused() -> PydanticCustomError:
 
 
 def require(is_so: object, words: str) -> None:
-    """Raise ValueError with the message `words`, unless `is_so`."""
     if not is_so:
         raise ValueError(words)
 
@@ -171,7 +170,6 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def site_url(host: str, port: int) -> str:
-    """The URL of a server, with brackets around an IPv6 host."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -225,7 +223,6 @@ def _check_name_glob(glob: str) -> str:
 
 
 def read_switch(value: object) -> object:
-    """The boolean that a text means (`on`, `no`, ...); any other value unchanged."""
     if not isinstance(value, str):
         return value
     try:

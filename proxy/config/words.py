@@ -56,12 +56,10 @@ class Slot:
 
     @property
     def variants(self) -> "tuple[Slot, ...]":
-        """A slot for each type that the value may have: those of a union, else this one."""
         return tuple(map(Slot.of, get_args(self.kind))) if _is_union(self.kind) else (self,)
 
     @property
     def section(self) -> type[BaseModel] | None:
-        """The model, if the value may be a section."""
         kinds = (slot.kind for slot in self.variants)
         return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
@@ -73,12 +71,10 @@ class Slot:
 
     @property
     def is_mapping(self) -> bool:
-        """Whether the value may be a mapping with names of the user's choice."""
         return self.names is not None
 
     @property
     def text(self) -> "Slot | None":
-        """The slot of the text, if the value may be one."""
         return next((slot for slot in self.variants if slot.kind is str), None)
 
     @property
@@ -86,7 +82,6 @@ class Slot:
         return self.section is not None or self.is_mapping or get_origin(self.kind) in {tuple, list}
 
     def enter(self, step: Step) -> "Slot | None":
-        """The slot at a key or index of the value; None if there is no such key."""
         if _is_union(self.kind):
             return next((inner for slot in self.variants if (inner := slot.enter(step))), None)
         if self.section is not None:

@@ -36,7 +36,6 @@ class Lookup:
     _archive: Archive | None = None
 
     def _removed(self) -> Iterator[int]:
-        """The messages that the model does not have, or only in part."""
         whole = [message for message in self.forwarded.messages if message.saved_tokens <= 0]
         same, raws = {id(message) for message in whole}, {message.raw for message in whole if message.raw}
         for at, message in enumerate(self.original.messages):

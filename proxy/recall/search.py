@@ -27,7 +27,6 @@ class Archive:
         self._db.close()
 
     def add(self, passages: Sequence[str]) -> None:
-        """Add passages behind the others."""
         rows = ((number, _clean(text)) for number, text in enumerate(passages, self._number + 1))
         self._db.execute("BEGIN")
         self._db.executemany("INSERT INTO passages(rowid, text) VALUES (?, ?)", rows)

@@ -89,14 +89,12 @@ def _splice_tool(request: Request, *, without_tools: bool) -> bytes:
 
 
 def _gets_one_answer(request: Request) -> bool:
-    """Whether the answer comes here, and alone. Raises one of DECODE_ERRORS."""
     lone = request.codec.one_answer
     members = read_outside(request.body, request.beginning) if lone else {}
     return all(bytes(members[key]) in values for key, values in lone.items() if key in members)
 
 
 def append(codec: Codec, body: bytes, elements: Sequence[bytes]) -> bytes:
-    """The body with more elements at the end of its transcript. Raises UndecodableError."""
     request = codec.read(body)
     end = find_elements(codec.form, body, request.raws).stop - 1
     comma = b"," if request.raws else b""

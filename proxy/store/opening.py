@@ -20,12 +20,10 @@ FILE_NAME = "summaries.sqlite3"
 
 
 def data_directory() -> Path:
-    """The folder for the user's stores and keys, unless the configuration names another one."""
     return Path(platformdirs.user_data_dir("trimtab", appauthor=False))
 
 
 def find_key_file(config: Config) -> Path | None:
-    """The file with the key for clients without a credential, beside the store; None for a store in memory."""
     if config.store == "memory":
         return None
     scheme, _, path = config.store.partition(":///")

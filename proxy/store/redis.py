@@ -110,7 +110,6 @@ class RedisStore:
         await self.run(_RELEASE, [lease_key(summary_id)], [lease])
 
     async def close(self) -> None:
-        """Wait for the operations in progress, and close the connections."""
         await self._tasks.settle()
         await self.ask(self._client.close)
 

@@ -210,7 +210,6 @@ def _is_sound(path: Path) -> bool:
 
 
 def is_broken(error: sqlite3.DatabaseError | UnicodeDecodeError) -> bool:
-    """Whether the error says that a file is damaged."""
     if isinstance(error, UnicodeDecodeError | DamagedError):
         return True
     return getattr(error, "sqlite_errorcode", 0) & PRIMARY_CODE in _BROKEN

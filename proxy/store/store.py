@@ -17,7 +17,6 @@ class StoreError(Exception):
 
 
 def describe_fault(error: Exception) -> str:
-    """The operating system's text for an error, without the name of a file or server."""
     if isinstance(error, TimeoutError):
         return "it does not answer in time"
     number = error.errno if isinstance(error, OSError) else None

@@ -64,7 +64,6 @@ NULL = msgspec.Raw(b"null")
 
 
 def try_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
-    """As `read_usage`; `before` if the usage is malformed."""
     with suppress(*DECODE_ERRORS):
         return read_usage(raw, before)
     return before
@@ -114,7 +113,6 @@ class Answers:
         )
 
     def hold_first_event(self, *, keeps_all: bool) -> FirstEvent:
-        """A buffer that holds a stream back until it is clear whether it is a completion; see FirstEvent."""
         return FirstEvent(
             self.is_part_of_answer, keeps_all=keeps_all, is_greeting=self.is_greeting, is_ping=self.is_ping
         )
@@ -127,12 +125,10 @@ class Answers:
         return read_overflow(status, body) if status != 200 else self.read_empty_answer(body)
 
     def write_error(self, error: ErrorText, *, as_event: bool) -> bytes:
-        """An error as the body of a response, or as what ends a stream."""
         described = self.describe_error(error)
         return self.write_failure(described) if as_event else self.write_error_body(described)
 
     def describe_error(self, error: ErrorText, /) -> dict[str, Any]:
-        """The members of an error object."""
         param = self.transcript if error.code == PROMPT_TOO_LONG else error.param
         return {"message": error.message, "type": error.type, "param": param, "code": error.code, **error.more}
 

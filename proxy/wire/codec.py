@@ -295,7 +295,6 @@ class Codec(Answers):
         return known.count_fixed(request.fixed[self.counted_fixed], partial(self.count_fixed, counting))
 
     def count_fixed(self, counting: Counting, raws: tuple[bytes, ...]) -> FixedTokens:
-        """The tokens of those members outside the transcript that `counted_fixed` names."""
         around, count, costs = read_fixed(raws, self.read_surroundings), counting.count, counting.costs
         return FixedTokens(
             count_format(around, count, costs), count_tools(around, count, costs), has_functions=bool(around.functions)
@@ -316,7 +315,6 @@ class Codec(Answers):
         return ()
 
     def list_called(self, _: Request, transcript: Conversation, /) -> frozenset[str]:
-        """The tools that a transcript calls or has loaded."""
         return find_used(transcript.messages)
 
     recall_tool = b""
@@ -417,7 +415,6 @@ class Codec(Answers):
     """
 
     def ask(self, question: Question, prompt: str) -> bytes:
-        """The body of a request that contains only `prompt`."""
         asked = orjson.Fragment(self.encode_message(_make_message(prompt)))
         members = {"model": question.model, self.transcript: [asked], **self.keep_nothing(question)}
         return orjson.dumps({**members, **self.write_parameters(question, None)})
@@ -492,7 +489,6 @@ class Codec(Answers):
         return list_forms(question, self.refusable_limits, self.refusable)
 
     def find_refused(self, question: Question, answer: bytes) -> str | None:
-        """The form of a parameter of a question that an error names as refused; None if it names none."""
         return find_refused(question, self.list_parameters(question), answer, self.limits)
 
 

@@ -74,7 +74,6 @@ def find_codec(codecs: Mapping[str, Codec], path: str, named: Mapping[str, str] 
 
 
 def find_dialect(codecs: Mapping[str, Codec], name: str) -> Codec | None:
-    """The codec of a dialect's requests for completions; None if the dialect is not among `codecs`."""
     return next((codec for codec in codecs.values() if codec.name == name and not codec.is_count), None)
 
 

@@ -52,7 +52,6 @@ def make_form(
 
 
 def take_off_outside(conversation: Conversation) -> Conversation:
-    """The conversation without the messages that are in no element."""
     number = sum(1 for _ in takewhile(lambda origin: origin == OUTSIDE, conversation.origins))
     if not number:
         return conversation

@@ -95,7 +95,6 @@ def list_forms(question: Question, limits: Sequence[str], more: Iterable[str] = 
 
 
 def find_refused(question: Question, forms: Sequence[str], answer: bytes, limits: Sequence[str]) -> str | None:
-    """The first of a question's forms that an error names, in whatever form it is written; None if it names none."""
     by_name = {form.partition("=")[0]: form for form in forms}
     names = _match(tuple({**by_name, **dict.fromkeys(limits)}))
     for found in chain.from_iterable(map(names.finditer, _find_texts(answer))):
@@ -108,7 +107,6 @@ def find_refused(question: Question, forms: Sequence[str], answer: bytes, limits
 
 
 def _find_limit(question: Question, limits: Sequence[str]) -> list[str]:
-    """The name under which the limit is sent; none if each was refused."""
     ordered = reversed(limits) if question.is_reasoning else limits
     return [name for name in ordered if name not in question.refused][:1]
 

@@ -98,13 +98,11 @@ def binds_thinking(model: str) -> bool:
 
 
 def find_deployment(target: str) -> str:
-    """The deployment that a request target names, which stands for a model; the empty string if it names none."""
     found = _DEPLOYMENT.search(target.partition("?")[0])
     return unquote(found[2]) if found else ""
 
 
 def replace_deployment(target: str, model: str) -> str:
-    """The target with another deployment; unchanged if it names none."""
     path, mark, query = target.partition("?")
     return _DEPLOYMENT.sub(lambda found: found[1] + quote(model, safe=""), path, count=1) + mark + query
 
@@ -119,8 +117,6 @@ def find_listed(path: str) -> str:
 
 
 class _Named(msgspec.Struct):
-    """The member of a body that names the model; it may have any type."""
-
     model: msgspec.Raw = msgspec.Raw(b"")
 
 
@@ -134,7 +130,6 @@ def read_model(body: bytes) -> str:
 
 
 def peek_model(beginning: bytes) -> str:
-    """The model that the beginning of a JSON body names; the empty string if it names none."""
     found = _NAMED.search(beginning)
     return found[1].decode("utf-8", "replace") if found else ""
 

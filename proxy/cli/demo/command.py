@@ -188,7 +188,6 @@ def _write_table(replay: Replay, refused: int) -> Table:
 
 
 def share_cached(cost: Cost) -> float:
-    """The share of the prompt tokens that were cached, from 0 to 1."""
     return cost.cached_tokens / max(cost.prompt_tokens, 1)
 
 

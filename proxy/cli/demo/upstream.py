@@ -52,7 +52,6 @@ class PromptCache:
         self._seen: set[bytes] = set()
 
     def read(self, body: bytes, window_tokens: float = inf) -> Cost:
-        """A prompt's tokens, and how many are cached. Caches it if it fits the window. Raises UndecodableError."""
         request = CHAT.read(body)
         conversation = CHAT.decode(request, self._counting)
         sizes = [conversation.fixed_tokens, *(message.tokens for message in conversation.messages)]
@@ -143,7 +142,6 @@ def _write_note(messages: list[_Json]) -> _Json:
 
 
 def _write_stream(answer: _Json, usage: _Json) -> str:
-    """The answer as server-sent events; the usage is in the last one before `[DONE]`."""
     text, calls = answer["content"], answer.get("tool_calls", ())
     deltas: list[_Json] = [{"content": text[start : start + PIECE_CHARS]} for start in range(0, len(text), PIECE_CHARS)]
     deltas += [{"tool_calls": [{"index": index, **call}]} for index, call in enumerate(calls)]

@@ -81,7 +81,6 @@ class Heard:
     store_fault: str | None = None
 
     def info(self, event: str, **fields: Any) -> None:
-        """Keep the name of the engine; other events are not needed."""
         if event == "engine":
             self.engines[fields["vocabulary"]] = fields["engine"]
 
@@ -98,8 +97,6 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an upstream answered when it was asked for its models."""
-
     finding: Finding
     names: tuple[str, ...] = ()
     windows: Windows = field(default_factory=lambda: Windows({}, None))
@@ -351,7 +348,6 @@ async def check_sessions(config: Config) -> list[Finding]:
 
 
 def _read_metrics(config: Config) -> str:
-    """The metrics page; empty if it cannot be read."""
     listen = config.metrics_listen or config.listen
     headers = {"Authorization": f"Bearer {config.admin_token}"} if config.admin_token else {}
     try:

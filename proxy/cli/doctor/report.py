@@ -104,8 +104,6 @@ class ModelFinding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All findings. `unlisted` is the number of models that are left out."""
-
     findings: tuple[Finding, ...]
     models: tuple[ModelFinding, ...]
     unlisted: int = 0
@@ -319,7 +317,6 @@ def _name_accuracy(family: Family, vocabulary: str, reading: Reading) -> str:
 
 
 def make_table() -> Table:
-    """An empty table of prices; `list_rows` makes its rows."""
     return Table("model", "prices from", "entry", "unit", "prompts above", "input", "cached", "written", "output")
 
 

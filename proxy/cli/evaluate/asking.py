@@ -64,8 +64,6 @@ class FatalError(AskError):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A model at an upstream, with the credential headers to send."""
-
     upstream: UpstreamConfig
     url: URL
     model: str
@@ -104,8 +102,6 @@ def find_pause(status: int, headers: Mapping[str, str], attempt: int) -> float |
 
 @dataclass(slots=True)
 class Tokens:
-    """A number of calls, and the tokens of all of them together."""
-
     calls: int = 0
     prompt: int = 0
     completion: int = 0
@@ -143,13 +139,10 @@ class Asker:
         self._question = Question(server.model, 0, temperature=0.0)
 
     async def ask(self, prompt: str, *, max_tokens: int) -> str:
-        """The model's answer to a prompt alone. Raises AskError."""
         tokens = self._calls.count(prompt)
         return await self._ask(lambda question: DEFAULT.ask(question, prompt), tokens, max_tokens)
 
     async def ask_behind(self, request: Request, before: Conversation, prompt: str, *, max_tokens: int) -> str:
-        """The model's answer to a prompt after a conversation, which replaces the request's own. Raises AskError."""
-
         def write(question: Question) -> bytes:
             body = DEFAULT.ask_behind(request, before, question, prompt)
             if body is None:
@@ -179,7 +172,6 @@ class Asker:
         raise AskError(message)
 
     def _record(self, completion: Completion, prompt_tokens: int) -> None:
-        """Add what a call has cost, as the upstream reports it; we count what it does not report."""
         usage = completion.usage
         self._calls.spent.add(
             prompt_tokens if usage.prompt_tokens is None else usage.prompt_tokens,
@@ -269,7 +261,6 @@ class ArmResult:
 
     @property
     def problems(self) -> list[str]:
-        """Why the arm was not asked, or why answers have no grade. Each reason once."""
         found = (self.problem, *(one.problem for one in self.answered))
         return list(dict.fromkeys(problem for problem in found if problem is not None))
 
@@ -290,7 +281,6 @@ class Examiner:
     on_step: Callable[[], None]
 
     async def make_questions(self, parts: Sequence[Part]) -> list[ExamQuestion]:
-        """The questions about all parts, oldest part first. A part may yield no question. Raises FatalError."""
         found = await run_all(self._make(part) for part in parts)
         return [question for questions in found for question in questions]
 
@@ -328,7 +318,6 @@ class Examiner:
             return Answered(question, problem=str(error))
 
     async def _examine_one(self, request: Request, arm: Arm, question: ExamQuestion) -> Answered:
-        """One answer with its grade. Raises TooLongError and FatalError."""
         prompt = exam.put_question(question)
         try:
             written = await self.asker.ask_behind(request, arm.conversation, prompt, max_tokens=exam.ANSWER_TOKENS)

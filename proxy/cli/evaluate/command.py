@@ -132,7 +132,6 @@ def evaluate(
 
 
 def _read_arms(text: str) -> tuple[str, ...]:
-    """The names of arms in the order in which the user wants them. Raises click.BadParameter."""
     arms = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not arms or not set(arms) <= set(NAMES):
         message = f"it must be one or more of {','.join(NAMES)}, separated by commas"
@@ -141,7 +140,6 @@ def _read_arms(text: str) -> tuple[str, ...]:
 
 
 def _find_key(config: Config, variable: str | None) -> str | None:
-    """The user's key, for upstreams that get a client's key; None if there is none. Raises click.BadParameter."""
     if variable is not None:
         return read_key(variable, "--api-key-env")
     return read_key(KEY_VARIABLE) if config.upstream.api_key is None else None
@@ -166,7 +164,6 @@ def _evaluate(config: Config, options: Options, data: bytes, spent: Tokens) -> R
 
 
 def _check(setup: Setup) -> None:
-    """Raises StoppedError if compaction removes nothing that could be asked about."""
     if setup.parts:
         return
     policy = setup.view.policy
@@ -178,7 +175,6 @@ def _check(setup: Setup) -> None:
 
 
 def _ask_to_go_on(*, is_agreed: bool) -> None:
-    """Raises StoppedError unless the user agrees."""
     if is_agreed:
         return
     if not sys.stdin.isatty():
@@ -190,8 +186,6 @@ def _ask_to_go_on(*, is_agreed: bool) -> None:
 
 
 class _Calls(SummaryCalls):
-    """Calls for summaries. Their tokens are added to what was spent."""
-
     def __init__(self, spent: Tokens) -> None:
         super().__init__(Metrics(), get_log())
         self._spent = spent
@@ -211,7 +205,6 @@ async def _until_interrupted(work: Coroutine[object, object, Result]) -> Result:
 
 
 async def _run(setup: Setup, spent: Tokens, on_step: Callable[[], None]) -> Result:
-    """Run the protocol. Raises AskError, StoppedError, CacheError and LimitExceededError."""
     options, model = setup.options, setup.model
     client, gate = PatientClient(), asyncio.Semaphore(options.concurrency)
     calls = Calls(client, setup.rehearsal.variant.compactor.count, gate, spent, options.timeout)
@@ -244,7 +237,6 @@ async def _run(setup: Setup, spent: Tokens, on_step: Callable[[], None]) -> Resu
 
 
 async def _make_questions(setup: Setup, examiner: Examiner) -> tuple[ExamQuestion, ...]:
-    """Make questions; write them to the file that the user named, if any. Raises AskError, StoppedError, CacheError."""
     questions, options = tuple(await examiner.make_questions(setup.parts)), setup.options
     if not questions:
         message = (

@@ -178,7 +178,6 @@ def split_removed(
 
 
 def _take(stretch: Sequence[int], sizes: Sequence[int], max_tokens: int) -> list[int]:
-    """Indexes of the first messages that fit; at least one."""
     taken: list[int] = []
     for index in stretch:
         max_tokens -= sizes[index]
@@ -253,7 +252,6 @@ def put_question(question: ExamQuestion) -> str:
 
 
 def read_answer(written: str) -> str:
-    """A model's answer without its thinking, cut at MAX_ANSWER_CHARS."""
     return drop_thinking(written)[:MAX_ANSWER_CHARS]
 
 

@@ -100,7 +100,6 @@ def _is_request(data: bytes) -> bool:
 
 
 def _read_request(body: bytes, model: str | None) -> Request:
-    """The request in a line, without members that prescribe the form of an answer."""
     try:
         members = _decode_members(body)
     except DECODE_ERRORS:
@@ -137,7 +136,6 @@ class Rehearsal:
     wanted: tuple[Wanted, ...]
 
     def apply(self, texts: Mapping[str, Summary]) -> Compacted:
-        """What is forwarded in the end with these texts; a digest replaces a missing one. Raises LimitExceededError."""
         compaction = compact(self.session.request, self.variant, partial(_choose, texts))
         if compaction.refusal is not None:
             raise compaction.refusal
@@ -149,7 +147,6 @@ def _choose(texts: Mapping[str, Summary], plan: Plan) -> Text:
 
 
 def rehearse(session: Session, variant: Variant) -> Rehearsal:
-    """Compact every request of a session. Raises UndecodableError, LimitExceededError."""
     first_seen: dict[str, tuple[Request, int]] = {}
     wanted: dict[str, Wanted] = {}
     last: Compaction | None = None
@@ -168,8 +165,6 @@ def rehearse(session: Session, variant: Variant) -> Rehearsal:
 
 @dataclass(slots=True)
 class Written:
-    """The texts of a session's cuts by key, and why models failed to write some of them."""
-
     texts: dict[str, Summary] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 

@@ -43,12 +43,10 @@ def add_up(items: Iterable[Item]) -> Tokens:
 
 
 def weigh(tokens: Tokens, prices: PriceList) -> int:
-    """The cost in units of one uncached prompt token."""
     return round(tokens.prompt + tokens.completion * prices.to_ratios().output)
 
 
 def find_dollars(items: Iterable[Item]) -> float | None:
-    """US dollars for the items at list prices, without any prompt cache; None if a price is not known."""
     dollars = [_find_price(item) for item in items if item.tokens.calls]
     known = [price for price in dollars if price is not None]
     return sum(known) if len(known) == len(dollars) else None
@@ -84,12 +82,10 @@ class Result:
     spent: Tokens
 
     def write_json(self, *, details: bool) -> bytes:
-        """Everything as one line of JSON; questions and answers only with `details`."""
         told = {**asdict(self), "arms": [_describe(arm, details=details) for arm in self.arms]}
         return orjson.dumps(told)
 
     def print_table(self, console: Console, *, details: bool) -> None:
-        """Print a row for each arm; with `details` also each question with its answers."""
         title = (
             f"{self.questions} questions about {self.removed_messages} removed messages, window {self.window_tokens:,}"
         )

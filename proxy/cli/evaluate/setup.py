@@ -105,7 +105,6 @@ class Setup:
 
     @property
     def summaries(self) -> list[Wanted]:
-        """The texts that a model is asked for; none without the arm `trimtab`."""
         return (
             [one for one in self.rehearsal.wanted if one.request.asks_model] if "trimtab" in self.options.arms else []
         )
@@ -192,7 +191,6 @@ async def find_view(config: Config, model: str, window_tokens: int | None, key: 
 
 
 def prepare(config: Config, options: Options, view: ModelView, session: Session, variant: Variant) -> Setup:
-    """Replay the session and find what is removed; seconds for a long one. Raises UndecodableError, CacheError."""
     rehearsal = rehearse(session, variant)
     window_tokens = max(view.facts.window_tokens or 0, view.policy.context_window)
     model = view.name.model
@@ -222,12 +220,10 @@ def name_set(session_sha256: str, model: str, questions: int) -> str:
 
 
 def read_questions(path: Path, name: str) -> list[ExamQuestion]:
-    """The questions of a set; empty if there is no such file or set. Raises CacheError."""
     return _read(path).sets.get(name, [])
 
 
 def keep_questions(path: Path, name: str, questions: Sequence[ExamQuestion]) -> None:
-    """Write a set to the file. The file's other sets stay. Raises CacheError."""
     kept = _read(path)
     kept.sets[name] = list(questions)
     try:

@@ -29,7 +29,6 @@ class Paid:
 
     @property
     def unit(self) -> str:
-        """The unit of `weigh`."""
         return USD if self.prices.is_in_dollars else INPUT_TOKENS
 
     def weigh(self, tokens: Tokens) -> float:

@@ -54,8 +54,6 @@ class _Entry(msgspec.Struct):
 
 
 class Line(msgspec.Struct):
-    """A line of the log: those members that a replay needs."""
-
     event: str
     timestamp: str = ""
     worker: int = 0
@@ -108,7 +106,6 @@ class LogReader:
     _names: dict[int, Metrics] = field(default_factory=dict)
 
     def read(self, text: bytes) -> RequestFigures | SummaryFigures | None:
-        """What a line tells; None for an event that tells no figures. Raises ValueError if it is no line of a log."""
         line = _read_line(text)
         if line.event == "listening":
             self._names.clear()

@@ -49,7 +49,6 @@ class Tally:
     kept: int = 0
 
     def share_kept(self) -> float | None:
-        """Kept divided by needed; None if nothing was needed."""
         return self.kept / self.needed if self.needed else None
 
 

@@ -28,8 +28,6 @@ class Point:
 
 @dataclass(slots=True)
 class Series:
-    """The points so far."""
-
     points: list[Point] = field(default_factory=list)
     _number: int = 0
     _stride: int = 1
@@ -49,7 +47,6 @@ class Series:
 
 
 def draw(series: Series, file: Path) -> None:
-    """Write a picture of the course. Raises StoppedError."""
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
     except ImportError as error:

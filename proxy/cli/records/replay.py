@@ -41,8 +41,6 @@ _REFRESHES = 4
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of the command; see their help."""
-
     config_path: Path | None
     against: Path | None
     settings: tuple[str, ...]
@@ -140,7 +138,6 @@ def _run(path: Path, options: Options, done: list[Replay]) -> dict[str, Any]:
 
 
 def find_kind(path: Path) -> str:
-    """What is at a path: recordings, a log, or bodies."""
     if path.is_dir():
         return RECORDINGS
     if not path.is_file():  # it is read twice, and a pipe can be read only once
@@ -152,7 +149,6 @@ def find_kind(path: Path) -> str:
 
 
 def _prepare(kind: str, options: Options) -> Replay:
-    """The replay before its first request. Raises ConfigError."""
     if kind == LOG and (options.config_path is not None or options.settings or options.curve):
         message = "a log holds no messages, so another configuration cannot be replayed from it; record requests"
         give_up(f"{message} (key record)", WRONG_USE)

@@ -87,7 +87,6 @@ def has_unassigned(variant: dict[str, Any]) -> bool:
 
 
 def list_notes(replay: Replay, kind: str, variants: list[dict[str, Any]]) -> list[str]:
-    """Sentences about what is estimated or cannot be known."""
     if kind == "log":
         return list(LOG_NOTES)
     notes = [

@@ -289,7 +289,6 @@ def _list(decisions: Sequence[Decision]) -> str:
 
 
 def _read_lines(file: Path, advance: Advance) -> Iterator[tuple[str, bytes]]:
-    """The lines of a file that are not empty, each with its name."""
     with file.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
             if line.strip():

@@ -115,7 +115,6 @@ def describe_event(event: Outcome) -> dict[str, Any]:
 
 
 def show_list(events: Iterable[Outcome], console: Console | None = None) -> None:
-    """Print a line for each request, the newest first."""
     table = Table(box=None, pad_edge=False)
     for name in ("id", "time (UTC)", "model", "session", "outcome"):
         table.add_column(name, no_wrap=name != "model")

@@ -53,12 +53,10 @@ class RequestFigures:
 
     @property
     def original_tokens(self) -> int:
-        """The prompt as the client sent it; 0 if it is not counted."""
         return sum(self.event.original_sections) if self.counted.original else 0
 
     @property
     def sent_tokens(self) -> int:
-        """The prompt as forwarded; 0 if nothing was sent, or if it is not counted."""
         return sum(self.event.sent_sections) if self.counted.sent else 0
 
 
@@ -79,7 +77,6 @@ class SummaryFigures:
 
 
 def read_summary_figures(recording: Recording) -> SummaryFigures | None:
-    """What the metrics counted of a recorded call for a summary; None if the recording is that of a request."""
     call = recording.call
     if call is None:
         return None
@@ -114,8 +111,6 @@ class _More:
 
 
 class Figures:
-    """The sums of requests by model."""
-
     def __init__(self) -> None:
         self._metrics = Metrics()
         self._more: dict[str, _More] = {}
@@ -155,7 +150,6 @@ class Figures:
         return self._more.setdefault(label, _More())
 
     def describe(self) -> list[dict[str, Any]]:
-        """The figures of each model as JSON, those with the longest prompts first."""
         samples = Samples.of(self._metrics.collect())
         models = [_describe(label, more, samples) for label, more in self._more.items()]
         return sorted(models, key=lambda model: (-model["original_tokens"], model["name"]))
@@ -198,7 +192,6 @@ def _describe(label: str, more: _More, samples: Samples) -> dict[str, Any]:
 
 
 def add_up(models: list[dict[str, Any]]) -> dict[str, Any]:
-    """The sum of the figures of several models, in the same form, without a name."""
     total: dict[str, Any] = {}
     for model in models:
         for name, value in model.items():
@@ -234,7 +227,6 @@ class SessionSums:
     _cuts: set[tuple[int, int]] = field(default_factory=set)
 
     def note_cut(self, compaction: Compaction) -> bool:
-        """Note the cut of a request; return whether it is a new one."""
         window = compaction.planned.plan.window
         cut = (window.cut.at if window.cut is not None else 0, window.prune_stop)
         is_new = any(cut) and cut not in self._cuts

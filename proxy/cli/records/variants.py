@@ -53,7 +53,6 @@ def remember(compactors: Compactors, request: Request) -> None:
 def compact_again(
     compactors: Compactors, request: Request, variant: Variant, choose: Callable[[Plan], Text] = Text
 ) -> Compaction:
-    """Compact a request that was read here. Raises UndecodableError."""
     return compact(request, variant, choose, compactors.find_beginnings("").find)
 
 
@@ -86,14 +85,11 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class RecordedVariants:
-    """Requests are compacted as they were when they were recorded."""
-
     compactors: Compactors
     texts: Texts = field(default_factory=Texts)
     _policies: dict[Policy, Policy] = field(default_factory=dict)
 
     def read(self, recording: Recording) -> tuple[Request, Circumstances] | None:
-        """The client's request; None if it was not planned, or if its body is not recorded. Raises UndecodableError."""
         told, circumstances, body = recording.request, recording.circumstances, recording.received_body
         if told is None or told.is_count or circumstances is None or body is None:
             return None
@@ -102,7 +98,6 @@ class RecordedVariants:
     def compact(
         self, recording: Recording, request: Request, circumstances: Circumstances
     ) -> tuple[PaidVariant, Compaction]:
-        """Compact a request as it was compacted. Raises UndecodableError."""
         chosen = self.choose(recording, circumstances, request.model)
         choose_text = self.choose_text(recording, circumstances)
         return chosen, compact_again(self.compactors, request, chosen.variant, choose_text)
@@ -151,8 +146,6 @@ def _read_cold(circumstances: Circumstances) -> dict[bytes, ColdCut]:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredVariants:
-    """Requests are compacted as a configuration says."""
-
     compactors: Compactors
     config: Config
     _views: dict[object, tuple[ModelView, Paid]] = field(default_factory=dict)

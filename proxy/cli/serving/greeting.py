@@ -44,7 +44,6 @@ class Screen:
     line: LiveLine | None = None
 
     def of(self, worker: int) -> "Screen":
-        """The screen of a worker. Only one of them shows the live line."""
         return self if worker == DRAWER else replace(self, line=None)
 
     def greet(self, config: Config, url: str, pages_url: str) -> None:

@@ -40,8 +40,6 @@ class Start:
 
 
 class WorkerLog:
-    """A log that adds the worker's number to each line."""
-
     def __init__(self, log: Any, worker: int) -> None:
         levels = (partial(getattr(log, level), worker=worker) for level in LEVELS)
         self.debug, self.info, self.warning, self.error = levels
@@ -90,7 +88,6 @@ class _Told:
         return True
 
     def drain_seconds(self) -> float:
-        """Longest time that a worker may take to stop, in seconds."""
         return self.config.limits.shutdown_delay_seconds + self.config.limits.drain_seconds
 
     def tell_ready(self, ground: Ground) -> None:

@@ -146,7 +146,6 @@ def split_text(text: str) -> Iterator[str]:
 
 
 def _find_boundary(text: str, start: int, stop: int) -> int:
-    """The last boundary in (start, stop]; 0 if there is none."""
     for found in reversed(list(_BOUNDARY.finditer(text, start, stop + 1))):
         at = found.end()
         if not (_is_numeral(text[at - 1]) or _is_numeral(text[at])):

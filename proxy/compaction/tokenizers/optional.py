@@ -52,7 +52,6 @@ SELF_TEST: tuple[tuple[str, dict[str, int]], ...] = (
 
 
 def find_engine(vocabulary: str, log: Any) -> CountTokens | None:
-    """The counter of the first installed engine that agrees with tiktoken; None if there is none."""
     for name, load in _ENGINES:
         try:
             count = load(vocabulary)

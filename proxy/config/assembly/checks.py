@@ -21,8 +21,6 @@ WHOLE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Policy:
-    """A policy of the configuration: `own` is what it sets itself, `full` is that over the defaults."""
-
     path: Path
     own: PolicyConfig
     full: PolicyConfig

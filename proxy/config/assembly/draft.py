@@ -61,7 +61,6 @@ class Draft:
         section[path[-1]] = self._fill(text if is_text else self._read_value(text, path), path, environment)
 
     def lay_over(self, setting: str) -> None:
-        """Write `dotted.key=value` into the data. The value is YAML, or else text."""
         dotted, equals, text = setting.partition("=")
         if not equals or not all(dotted.split(".")) or has_half_characters(dotted):
             self.problems.append(Problem((), f"{dotted!r}: a setting must be dotted.key=value"))
@@ -74,7 +73,6 @@ class Draft:
         section[path[-1]] = self._read_value(text, path)
 
     def finish(self) -> Config:
-        """The configuration. Raises ConfigError with every problem, including those found earlier."""
         validated = validate(self.data, Config)
         config = validated.model
         # An unset variable leaves an empty text. Report the variable, not the empty text as well.

@@ -70,7 +70,6 @@ def is_unknown(name: str) -> bool:
 
 
 def find_similar(name: str) -> str | None:
-    """The known name that is most like this one; None if none is."""
     known = [*SHORT_NAMES, *OPTIONS, *_list_names(Slot.of(Config), PREFIX)]
     rests = [known_name.removeprefix(PREFIX) for known_name in known]  # all names have the prefix in common
     rest = name.removeprefix(PREFIX).upper()
@@ -89,7 +88,6 @@ def _check_use(path: Path, text: str, found: Mapping[Path, Variable]) -> None:
 
 
 def _find_key(name: str, data: Mapping[str, Any]) -> tuple[Path, Slot]:
-    """The path that a name means, and its slot. Raises _UnknownNameError."""
     path: Path = ()
     slot, inner = Slot.of(Config), cast("object", data)
     parts = SHORT_NAMES.get(name) or name.removeprefix(PREFIX).split(SEPARATOR)

@@ -42,7 +42,6 @@ class Validated(Generic[M]):
 
 
 def validate(data: Any, model: type[M]) -> Validated[M]:
-    """Validate the data without changing it."""
     problems: dict[Problem, None] = {}
     wrong: set[Path] = set()
     for _ in range(MAX_ROUNDS):

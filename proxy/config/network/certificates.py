@@ -43,7 +43,6 @@ def find_trust_fault(environment: Mapping[str, str]) -> str | None:
 
 
 def check_certificate(file: str) -> str:
-    """Return the file itself. Raises CertificateFileError if it contains no certificate."""
     if _CERTIFICATE_MARK not in _read(file):
         message = "contains no certificate in PEM form"
         raise CertificateFileError(message)

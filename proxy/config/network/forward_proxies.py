@@ -92,7 +92,6 @@ def _read(environment: Mapping[str, str], name: str) -> tuple[str, str] | None:
 
 
 def read_proxy(address: str, told_by: str) -> ForwardProxy:
-    """The proxy of a URL, `http://[USER:PASSWORD@]HOST[:PORT]`. Raises UnusableProxyError."""
     behind_host = re.split("[/?#]", address.partition("://")[2], maxsplit=1)[1:]
     if "@" in "".join(behind_host):  # what looks like the host is a part of the password
         raise UnusableProxyError(_ENCODE)

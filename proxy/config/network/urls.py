@@ -29,7 +29,6 @@ def read_host(url: str) -> str:
 
 @lru_cache(maxsize=64)
 def find_provider(url: str) -> Provider | None:
-    """The provider of a URL's host; None if it is no host of these."""
     name = f".{read_host(url)}"
     for provider, hosts in _HOSTS.items():
         if name.endswith(tuple(f".{known}" for known in hosts)):
@@ -56,7 +55,6 @@ def find_passwords(url: str) -> Iterator[str]:
 
 
 def list_passwords(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The credentials in the variables that name a forward proxy, or headers for the collector of traces."""
     found: list[str] = []
     for name in PROXY_VARIABLES:
         for spelt in (name, name.upper()):

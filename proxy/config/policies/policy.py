@@ -85,12 +85,10 @@ class PolicyConfig(ControlConfig):
     count: Literal["auto", "o200k_base", "cl100k_base", "heuristic"] = "auto"
 
     def find_window(self, found_tokens: int | None = None) -> int:
-        """The configured context window; else the one that was found; else the default."""
         window = self.context_window
         return (found_tokens or DEFAULT_CONTEXT_WINDOW) if window == "auto" else window
 
     def window_for(self, headers: Iterable[tuple[str, str]], endpoint: str) -> int | None:
-        """The configured window of a request by its headers and its endpoint; None if only `context_window` holds."""
         return next((one.tokens for one in self.context_windows if one.matches(headers, endpoint)), None)
 
     def to_policy(self, prices: Prices, *, token_ratio: float = 1.0, window_tokens: int | None = None) -> Policy:
@@ -131,7 +129,6 @@ class PolicyConfig(ControlConfig):
         return self.cut == "at_threshold" or (self.cut == "auto" and self.high_water != "auto")
 
     def describe_cut(self) -> str:
-        """In words, when a request is cut that need not be cut yet."""
         marks = [] if self.compact_at_tokens is None else [f"{self.compact_at_tokens:,} tokens (compact_at_tokens)"]
         if self._cuts_at_threshold:
             share = "" if self.high_water == "auto" else f", {self.high_water:.0%} of the room"

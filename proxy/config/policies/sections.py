@@ -43,8 +43,6 @@ Texts = dict[str, dict[str, str | dict[str, Any]]]
 
 
 class Description(NamedTuple):
-    """What an operator reads about a key. `examples`: values that a file may have."""
-
     text: str
     examples: tuple[Any, ...] = ()
 
@@ -142,7 +140,6 @@ class TidyConfig(Section):
         return otherwise.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
 
     def to_tidying(self) -> Tidying | None:
-        """The value that the rules need; None if all switches are off."""
         switches = self.model_dump()
         return Tidying(**switches) if any(switches.values()) else None
 
@@ -292,5 +289,4 @@ class SummaryConfig(Section):
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models to ask, in order; empty for the model of the request."""
         return (self.model,) if isinstance(self.model, str) else self.model or ()

@@ -82,7 +82,6 @@ class ClientConfig(Section):
         return self
 
     def divide(self, workers: int) -> Self:
-        """The client with the part of its limits that one of several workers has; at least one request."""
         whole = {name: getattr(self, name) for name in ("max_concurrent_requests", "tokens_per_minute")}
         parts = {name: ceil(limit / workers) for name, limit in whole.items() if limit is not None}
         return self.model_copy(update=parts) if parts else self
@@ -147,7 +146,6 @@ def _read_keys(key_file: str) -> dict[str, str]:
 
 
 def _read_line(line: str) -> tuple[str, str]:
-    """A key, or its hash, and its day, in a line of a key file."""
     key, *more = line.split()
     is_key = len(key) <= MAX_KEY_FILE_BYTES and _ONE_WORD.fullmatch(key)
     is_end = not more or (len(more) == 1 and more[0].startswith(_EXPIRES))

@@ -164,7 +164,6 @@ class Sifter:
         return self._bytes if self._is_reading else 0
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take the next bytes of a stream; returns those for the client."""
         if self._is_blind:
             return chunk
         start = max(len(self._rest) - 2, 0)
@@ -182,7 +181,6 @@ class Sifter:
 
     @property
     def held(self) -> bytes:
-        """What the client has not got yet of the bytes so far."""
         return self._held_raw + self._rest
 
     def go_blind(self) -> bytes:
@@ -239,7 +237,6 @@ def _read(events: bytes) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
 
 
 def split_events(events: bytes) -> Iterator[bytes]:
-    """Each event with the blank line that ends it."""
     start = 0
     for found in _END.finditer(events):
         yield events[start : found.end()]

@@ -58,7 +58,6 @@ class EventReader:
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take the next bytes; returns the data of each event that is complete now."""
         # Strategy: C splits whole events of one line each at once, else the lines of a chunk; only a line that has not
         # ended is kept between chunks. An event is the `data:` lines up to a blank one; names, ids and comments are
         # passed over. Source: the HTML standard, section 9.2.6. It lets a bare CR end a line; no server is known to.
@@ -158,7 +157,6 @@ class FirstEvent:
         self.is_done = True
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take the next bytes; returns those that may pass."""
         # Strategy: read on line by line from where the last chunk ended, and move two marks through `held`: `_read`,
         # up to where lines were looked at, and `passed`, up to where bytes may leave. Greetings stay at the beginning
         # of `held`, because an error may still follow them, and then the client must get neither.
@@ -181,7 +179,6 @@ class FirstEvent:
         return free
 
     def _release(self, stop: int) -> bytes:
-        """Take the bytes after the greetings and before `stop` out of `held`."""
         if self._keeps_all:
             return b""
         free = bytes(self.held[self._greeted : stop])

@@ -113,7 +113,6 @@ class Tap:
         self._reasoning_chars = 0
 
     def feed(self, chunk: bytes, arrived_at: float = 0.0) -> None:
-        """Take the next bytes of the body, and the time at which they arrived."""
         if self._events is not None:
             self.unread.append((chunk, arrived_at))
             self.room -= len(chunk)
@@ -182,7 +181,6 @@ class Tap:
         self.room = self._most_unread_bytes if self.first_chars else -1
 
     def _read_chunk(self, chunk: bytes, arrived_at: float, *, skips: bool) -> None:
-        """Read bytes of a stream, and note their time if there is text in them."""
         before = self._sample.chars
         self._seek_call(chunk)
         self._read_events(self._skip(chunk) if skips else chunk)

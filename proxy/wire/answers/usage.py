@@ -319,7 +319,6 @@ class UsageScan:
         self._rest = b""
 
     def _scan(self, text: bytes, start: int, stop: int) -> None:
-        """Follow the nesting through a part of the text."""
         # Strategy: let C do the work. Strings are deleted, so that only brackets and the sought keys are left, one byte
         # each; these bytes are read as +1, -1 and 0, and their running sum is the depth at each of them. A usage is the
         # answer's own only at depth 1 (or 2, in the event's `response`); deeper ones are quoted by somebody.

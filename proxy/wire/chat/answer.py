@@ -112,7 +112,6 @@ def _read_odd_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Se
 
 
 def _read_usages(answer: _Answer | _Event, usage: Usage | None) -> Usage | None:
-    """The usage so far with that of a response or of one event, without that of its choices."""
     if answer.type == "message_start":
         usage = try_inner_usage(answer.message, usage)
     if answer.usage != NULL:

@@ -133,7 +133,6 @@ def decode_element(counting: Counting, raw: bytes) -> tuple[Message]:
 
 
 def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
-    """One message of a chat request with its token count. Raises UndecodableError or one of DECODE_ERRORS."""
     members = read_members(raw)
     wire_role = decode_member(members.get("role"))
     if not isinstance(wire_role, str):

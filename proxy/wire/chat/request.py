@@ -103,7 +103,6 @@ def list_called(request: Request, transcript: Conversation) -> frozenset[str]:
 
 
 def _find_legacy_call(message: Message) -> Iterator[str]:
-    """The function that a message of the assistant calls in the legacy form."""
     if message.role is Role.ASSISTANT and not message.tool_calls and b'"function_call"' in message.raw:
         called = as_schema(decode_or_none(read_members(message.raw).get("function_call"))).get("name")
         yield from [called] if isinstance(called, str) else []

@@ -43,7 +43,6 @@ def find_markers_within(raw: bytes) -> dict[str, msgspec.Raw]:
 
 
 def unmark(part: bytes) -> bytes:
-    """A content part without cache markers; its own bytes if it has none."""
     if not find_markers(part):
         return part
     members = read_members(part)
@@ -231,7 +230,6 @@ def replace_element(pieces: tuple[bytes, ...], old: bytes, new: bytes, *, is_lat
 
 
 def find_key(body: bytes) -> str:
-    """The key that `add_key` has added to a body; empty if it has none."""
     found = _ADDED_KEY.match(body)
     return "" if found is None else found[1].decode()
 

@@ -145,7 +145,6 @@ def _count_image(part: Any, costs: Costs) -> PartCost:
 
 
 def read_image_size(data: str) -> Size | None:
-    """The size of an image, read from its base64; None if its first bytes do not contain it."""
     try:
         size = read_size(b64decode(data[:HEAD_CHARS]))
         return size or read_size(b64decode(data[: min(len(data), JPEG_HEAD_CHARS) // 4 * 4]))

@@ -78,7 +78,6 @@ def read_media(part: bytes, before: str, count: CountTokens, costs: Costs) -> Me
 
 
 def read_text(part: bytes, types: AbstractSet[str] = TEXT_PARTS) -> str | None:
-    """The text of a text part of one of these types; None for any other part."""
     if part[:1] != b"{":
         return None
     members = decode_members(part)
@@ -164,7 +163,6 @@ def replace_texts(content: bytes, texts: Iterator[str], types: AbstractSet[str] 
 
 
 def replace_text(part: bytes, text: str) -> bytes:
-    """A text part with another text; its other members keep their bytes."""
     members = decode_members(part)
     members["text"] = msgspec.Raw(orjson.dumps(text))
     return msgspec.json.encode(members)

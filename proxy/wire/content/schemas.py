@@ -56,7 +56,6 @@ def _is_title(key: str, value: Any) -> bool:
 
 
 def decode_or_none(raw: msgspec.Raw | None) -> Any:
-    """The value of a member; None if it is absent or cannot be decoded."""
     if raw is None:
         return None
     try:

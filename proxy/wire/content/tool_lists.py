@@ -131,8 +131,6 @@ class ToolList:
 
 
 class ToolName(NamedTuple):
-    """The name of a declared tool; `namespace` is empty if it stands in none."""
-
     namespace: str
     name: str
 
@@ -290,7 +288,6 @@ def _read(raw: bytes, shift: int = 0, namespace: str = "") -> Iterator[_Tool]:
 
 
 def _read_name(members: dict[str, msgspec.Raw]) -> str:
-    """The name of a declaration; empty if it has none. Clients of chat completions nest it."""
     for key in ("function", "custom"):
         nested = decode_member(members.get(key))
         if isinstance(nested, dict) and isinstance(nested.get("name"), str):
@@ -336,7 +333,6 @@ def _move_markers(raw: bytes, tools: Sequence[_Tool], gone: frozenset[int]) -> I
 
 
 def _find_names(raw: bytes) -> Iterator[str]:
-    """The values of the members `name` and `tool_name` in a piece of JSON, at any depth."""
     try:
         yield from _walk(decode_any(raw)) if raw else ()
     except DECODE_ERRORS:

@@ -76,7 +76,6 @@ def describe_no_json(text: bytes) -> str:
 
 
 def try_decode(text: bytes) -> Any:
-    """The value of a JSON text; None if it cannot be decoded."""
     try:
         return msgspec.json.decode(text)
     except DECODE_ERRORS:
@@ -84,7 +83,6 @@ def try_decode(text: bytes) -> Any:
 
 
 def decode_member(raw: msgspec.Raw | None) -> Any:
-    """The value of an object's member, decoded by `decode_any`; None if the member is absent."""
     return None if raw is None else decode_any(bytes(raw))
 
 
@@ -144,7 +142,6 @@ def read_members(raw: bytes) -> dict[str, msgspec.Raw]:
 
 
 def read_id(value: Any) -> str:
-    """An id by its decoded value; empty if it is neither a text nor a number."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -153,5 +150,4 @@ def read_id(value: Any) -> str:
 
 
 def write_id(value: Any) -> bytes:
-    """The JSON of an id that is a number; empty for any other."""
     return msgspec.json.encode(value) if isinstance(value, int | float) and read_id(value) else b""

@@ -199,7 +199,6 @@ def _skip(body: bytes, at: int, what: re.Pattern[bytes] = _SPACE) -> int:
 
 
 def end_value(body: bytes, at: int) -> int:
-    """The offset after the value that begins at `at`."""
     if body[at] == ord('"'):
         return close_string(body, at + 1)
     if body[at] not in b"[{":
@@ -235,7 +234,6 @@ def find_cuts(text: bytes, spans: Sequence[Span], gone: Sequence[int]) -> Iterat
 
 
 def splice(text: bytes, edits: Iterable[Edit]) -> bytes:
-    """The text with each range replaced. The ranges do not overlap."""
     pieces: list[bytes] = []
     stop = 0
     for span, new in sorted(edits):

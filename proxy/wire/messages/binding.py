@@ -98,7 +98,6 @@ def _read(value: bytes) -> dict[str, Any]:
 
 
 def drop_thinking(raw: bytes) -> bytes:
-    """An element without its blocks of thinking; the same bytes if it has none. Raises one of DECODE_ERRORS."""
     if b"thinking" not in raw:
         return raw
     members = read_members(raw)

@@ -47,7 +47,6 @@ class Part(NamedTuple):
 
     @property
     def content(self) -> bytes:
-        """The blocks as an array, in the client's own bytes."""
         return b"[" + b",".join([block.raw for block in self.blocks]) + b"]"
 
     @property
@@ -83,7 +82,6 @@ def split_parts(raw: bytes, content: msgspec.Raw) -> list[Part]:
 
 
 def find_content(raw: bytes) -> bytes:
-    """The value of an element's member `content`, in the client's own bytes. Raises one of DECODE_ERRORS."""
     content = bytes(read_members(raw).get("content", b"null"))
     at = raw.find(content)
     at = mend(raw).find(content) if at < 0 else at

@@ -71,7 +71,6 @@ _NO_PARAMETERS = ("cache_control", "type")
 def count_said(
     message: Message, thinking: Sequence[Mapping[str, msgspec.Raw]], count: CountTokens, costs: Costs
 ) -> int:
-    """Prompt tokens of a message. `thinking`: the members of its blocks of thinking."""
     if message.tool_calls:
         message = replace(message, tool_calls=tuple(map(as_counted, message.tool_calls)))
     return count_message(message, count, costs) + sum(_count_thinking(block, count) for block in thinking)
@@ -177,7 +176,6 @@ _NULL = msgspec.Raw(b"null")
 
 
 def decode_element(counting: Counting, marked: bytes) -> tuple[Message, ...]:
-    """The messages of one element, with their token counts. Raises UndecodableError or one of DECODE_ERRORS."""
     raw = strip_markers(marked)
     members = read_members(raw)
     wire_role = decode_member(members.get("role"))
@@ -276,7 +274,6 @@ def _read_call(members: dict[str, msgspec.Raw]) -> ToolCall:
 
 
 def _read_media(part: bytes, before: str, counting: Counting) -> Media:
-    """A block that is not text, with its token count and the line that may replace it. `before`: the text before it."""
     line = write_line(part, before)
     cost = count_block(part, counting.count, counting.costs)
     return Media(part, cost.tokens, line, counting.count(line) if line else 0, guessed_tokens=cost.guessed)

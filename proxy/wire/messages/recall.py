@@ -108,7 +108,6 @@ def _join(block: dict[str, Any], delta: dict[str, Any]) -> None:
 
 
 def _finish(block: dict[str, Any]) -> dict[str, Any]:
-    """A block as a transcript has it."""
     if not isinstance(block.get("input"), str):
         return block
     return {**block, "input": read_object(block["input"].encode("utf-8", "replace")) or {}}

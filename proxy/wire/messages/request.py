@@ -89,7 +89,6 @@ def decode_marked_system(counting: Counting, marked: bytes) -> tuple[Message, ..
 
 
 def _continues(request: Request) -> bool:
-    """Whether the upstream holds the messages before these. Raises one of DECODE_ERRORS."""
     thread = request.fixed[-1]
     return b"continue" in thread and as_schema(decode_member(msgspec.Raw(thread))).get("type") == "continue"
 
@@ -101,7 +100,6 @@ def look_at(request: Request, messages: tuple[Message, ...]) -> tuple[tuple[Mess
 
 
 def knows_members(members: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether each member of a body is counted, or is known to cost no tokens. Raises one of DECODE_ERRORS."""
     unknown = members.keys() - COUNTED - WITHOUT_TOKENS
     return not unknown or (unknown == {"context_management"} and _only_clears_thinking(members[unknown.pop()]))
 
@@ -114,12 +112,10 @@ def _only_clears_thinking(management: msgspec.Raw) -> bool:
 
 
 def write_system(after: Conversation) -> bytes | None:
-    """The value of `system` with shortened texts; None if no rule has changed it."""
     return write_outside(after, lambda raw: bytes(read_members(b'{"content":%b}' % raw)["content"]))
 
 
 def find_system_edit(request: Request, after: Conversation, array: Span) -> Edit | None:
-    """The new value of `system`; None if no rule has changed it. Raises UndecodableError if its place is not found."""
     value = write_system(after)
     return None if value is None else find_edit(request.body, b'"system"', array, value)
 
@@ -210,7 +206,6 @@ def _find_lines(body: bytes, place: Span) -> list[Span]:
 
 
 def _find_in_block(block: bytes) -> Span | None:
-    """The line in the text of a block. Raises one of DECODE_ERRORS."""
     place = find_member(block, b'"text"') if block[:1] == b"{" else None
     line = None if place is None else _find_line(block[place.start : place.stop])
     return None if place is None or line is None else _move(line, place.start)

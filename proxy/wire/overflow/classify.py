@@ -145,7 +145,6 @@ def _classify(text: str, *, has_code: bool) -> Kind | None:
 
 
 def _find_texts(answer: dict[str, Any], members: dict[str, Any]) -> Iterator[str]:
-    """The texts of an error, the most specific first."""
     metadata = members.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None  # OpenRouter: the text of the provider
     keys = ("message", "msg", "error", "detail")

@@ -41,7 +41,6 @@ class Wording(NamedTuple):
 
     @property
     def kind(self) -> Kind | None:
-        """What was too long; None if such a text is not about an overflow."""
         return Kind(self.section) if self.section in set(Kind) else None
 
 

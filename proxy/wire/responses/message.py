@@ -168,7 +168,6 @@ def _begin_members(message: Message) -> dict[str, msgspec.Raw]:
 
 
 def find_call_types(messages: Sequence[Message]) -> dict[str, str]:
-    """The type of each call that a client answers, by its id."""
     found: dict[str, str] = {}
     for message in messages:
         for _, members in _read_items(message.raw) if message.tool_calls and message.raw else ():

@@ -156,7 +156,6 @@ class ResponsesSifter(Sifter):
 
 
 def _goes(output: list[Any], at: int) -> bool:
-    """Whether an item is a call of ours, or the reasoning before one."""
     item, following = output[at], output[at + 1 : at + 2]
     is_reasoning = isinstance(item, dict) and item.get("type") == "reasoning"
     return _is_ours(item) or (is_reasoning and any(map(_is_ours, following)))

@@ -176,7 +176,6 @@ def _lacks_calls(messages: Sequence[Message]) -> bool:
 
 
 def write_instructions(after: Conversation) -> bytes | None:
-    """The instructions with shortened texts; None if no rule has changed them."""
     return write_outside(after, lambda raw: bytes(read_members(raw)["content"]))
 
 

@@ -83,7 +83,6 @@ def read_answered_id(item_type: str, members: dict[str, msgspec.Raw]) -> str:
 
 
 def _find_id(members: dict[str, msgspec.Raw], keys: Sequence[str]) -> Any:
-    """The first of these members that is an id; None if none is."""
     found = (decode_or_none(members.get(key)) for key in keys)
     return next((one for one in found if isinstance(one, str) or read_id(one)), None)
 
@@ -118,13 +117,11 @@ def _read_screenshot(output: bytes, count: CountTokens, costs: Costs) -> Output:
 
 
 def _as_image(screenshot: bytes) -> bytes:
-    """A screenshot as an image part, which is counted by its size."""
     members = decode_or_none(msgspec.Raw(screenshot))
     return msgspec.json.encode({**members, "type": "input_image"} if isinstance(members, dict) else members)
 
 
 def _read_chunks(output: msgspec.Raw | None) -> list[dict[str, Any]] | None:
-    """The chunks of a shell's output; None if it has another form."""
     chunks = decode_or_none(output)
     if not isinstance(chunks, list) or not all(map(_is_chunk, chunks)):
         return None
@@ -142,7 +139,6 @@ def _has_failed(outcome: Any) -> bool:
 
 
 def write_result(message: Message, members: dict[str, msgspec.Raw], item_type: str) -> dict[str, msgspec.Raw]:
-    """The members of an edited result with its new texts and media. Raises one of DECODE_ERRORS."""
     output = members.get("output")
     rename(message, members, "approval_request_id" if item_type == _APPROVAL else "call_id")
     if item_type == _APPROVAL:

@@ -194,7 +194,6 @@ class Said:
 
 
 def _count_sealed(members: dict[str, msgspec.Raw]) -> int:
-    """Tokens of encrypted reasoning, by the length of its base64 text."""
     sealed = decode_or_none(members.get("encrypted_content"))
     return max(len(sealed) * 3 // 4 - SEALED_FRAME_BYTES, 0) // BYTES_PER_TOKEN if isinstance(sealed, str) else 0
 

@@ -83,7 +83,6 @@ _decode_head = msgspec.json.Decoder(_Head).decode
 
 
 def read_head(raw: bytes) -> tuple[str | None, Any]:
-    """The type and the role of an item; empty if it is not an object."""
     try:
         head = _decode_head(raw)
     except DECODE_ERRORS:
@@ -95,7 +94,6 @@ def read_head(raw: bytes) -> tuple[str | None, Any]:
 
 
 def read_type(value: Any) -> str | None:
-    """The type of an item by its decoded `type`; empty if that is no string."""
     return value if isinstance(value, str) or value is None else ""
 
 
