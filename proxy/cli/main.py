@@ -23,7 +23,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "init": ("init", "Write a configuration file, after a look at the server."),
     "inspect": ("records.inspect", "Show what trimtab did to a request."),
     "keys": ("serving.keys", "Make, list and revoke the keys in FILE, the key_file of a client."),
-    "record": ("serving.record", "Run the proxy, and record every request."),
+    "record": ("serving.serve", "Run the proxy, and record every request."),
     "replay": (
         "records.replay",
         "Replay recorded requests: what trimtab has saved, and what another configuration would save.",

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
-from trimtab.proxy.config.assembly.draft import Draft
-from trimtab.proxy.config.assembly.environment import find_similar, is_unknown, read_variables
+from trimtab.proxy.config.assembly.draft import Draft, find_similar, is_unknown, read_variables
 from trimtab.proxy.config.document import ConfigError, Document, Problem
 from trimtab.proxy.config.network.forward_proxies import UnusableProxyError
 from trimtab.proxy.config.policies.policy import PolicyConfig
@@ -82,7 +81,7 @@ def load_config(
     """Validate a YAML text, with `dotted.key=value` settings over it. Raises ConfigError with every problem.
 
     `environment` (by default that of the process) replaces ${NAME} and may set each key by a variable
-    (assembly/environment.py). If `is_online`, it also names proxies (network/forward_proxies.py). Settings win over the
+    (assembly/draft.py). If `is_online`, it also names proxies (network/forward_proxies.py). Settings win over the
     environment, and the environment wins over the file.
     """
     environment = os.environ if environment is None else environment

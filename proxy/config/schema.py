@@ -1,7 +1,7 @@
 """The keys of the configuration: type, default and description of each; and which policy a request gets.
 
 Law: frozen, and every key has a default. config/load.py reads the file. A limit holds for all workers together; each
-worker gets its part.
+worker gets its part. No text of a message is kept or sent anywhere unless a key here says so.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,13 +17,6 @@ from trimtab.proxy.config.policies.policy import ModelConfig, PolicyConfig, Same
 from trimtab.proxy.config.policies.sections import AutoPrices, Section, inner
 from trimtab.proxy.config.policies.sections import PricesConfig as PricesConfig  # noqa: PLC0414 - for the shell
 from trimtab.proxy.config.sections.clients import ClientKeys, Clients, divide_clients
-from trimtab.proxy.config.sections.observability import (
-    DashboardConfig,
-    LogConfig,
-    RecordConfig,
-    SessionsConfig,
-    TracingConfig,
-)
 from trimtab.proxy.config.sections.upstream import NamedUpstreams
 from trimtab.proxy.config.sections.upstream import UpstreamConfig as UpstreamConfig  # noqa: PLC0414 - for the shell
 from trimtab.proxy.config.values import (
@@ -34,11 +27,67 @@ from trimtab.proxy.config.values import (
     RootedPath,
     Store,
     Tenant,
+    Url,
     WorkerCount,
     require,
     split_address,
 )
 from trimtab.proxy.config.words import Wanted
+
+HeaderName = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"),
+    AfterValidator(str.lower),
+    Wanted("the name of a header"),
+]
+FieldPath = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,60}(\.[A-Za-z0-9_-]{1,60})?$"), Wanted("NAME or NAME.NAME")]
+MIN_RECORD_BYTES = 1024 * 1024
+"""Chosen: less could not hold one request of a long session."""
+
+
+class DashboardConfig(Section):
+    """The page at /trimtab/ and its data."""
+
+    enabled: bool = True
+    keep_text: bool = False
+
+
+class RecordConfig(Section):
+    """Recordings of requests, for trimtab inspect and trimtab replay."""
+
+    dir: Annotated[str, Field(min_length=1), Wanted("the path of a folder")]
+    keep: Annotated[int, Field(ge=1)] | None = 10_000
+    max_bytes: int = Field(1_073_741_824, ge=MIN_RECORD_BYTES)
+
+
+class LogConfig(Section):
+    """The log on standard error."""
+
+    format: Literal["auto", "json", "text"] = "auto"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class SessionsConfig(Section):
+    """Where clients say to which session a request belongs, for the dashboard, recordings and what sessions cost."""
+
+    headers: tuple[HeaderName, ...] = (
+        "x-claude-code-session-id",
+        "x-claude-code-agent-id",
+        "x-claude-code-parent-agent-id",
+        "session-id",
+        "session_id",
+        "x-session-id",
+        "x-session-affinity",
+    )
+    fields: tuple[FieldPath, ...] = ("prompt_cache_key", "metadata.user_id", "conversation")
+
+
+class TracingConfig(Section):
+    """Traces by OpenTelemetry; they need the extra otel."""
+
+    otlp_endpoint: Url | None = None
+    service_name: str = Field("trimtab", min_length=1, max_length=100)
+
 
 MIN_MEMORY_BYTES = 512 * 1024 * 1024
 """The least memory of one process.

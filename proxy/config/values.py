@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from trimtab.proxy.config.network.certificates import check_authorities, check_certificate
 from trimtab.proxy.config.network.forward_proxies import DIRECT, SETTING, read_proxy
-from trimtab.proxy.config.network.store_servers import SCHEMES, has_several, read_servers
+from trimtab.proxy.config.network.urls import SCHEMES, has_several, read_servers
 from trimtab.proxy.config.words import Wanted
 from trimtab.rules.treatment import MAX_NAME_CHARS
 

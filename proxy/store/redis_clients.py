@@ -16,7 +16,7 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import SentinelConnectionPool
 from redis.backoff import NoBackoff
 
-from trimtab.proxy.config.network.store_servers import StoreServers, read_servers
+from trimtab.proxy.config.network.urls import StoreServers, read_servers
 
 CONNECT_SECONDS = 1.0
 OPERATION_SECONDS = 1.0

@@ -37,8 +37,7 @@ from trimtab.proxy.account.recordings.format import (
 from trimtab.proxy.account.redact import Hidden, find_hidden, redact_body, redact_value
 from trimtab.proxy.account.statistics.books import Books
 from trimtab.proxy.catalogue.prices import price
-from trimtab.proxy.config.schema import Config
-from trimtab.proxy.config.sections.observability import RecordConfig
+from trimtab.proxy.config.schema import Config, RecordConfig
 from trimtab.proxy.http.credentials import is_credential, plain
 from trimtab.proxy.memory import KEPT_FACTOR, MAX_RECORDINGS_BYTES, bound_recordings
 from trimtab.proxy.summaries.calls import SummaryCall

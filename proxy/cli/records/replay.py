@@ -17,10 +17,9 @@ from trimtab.proxy.cli.options import WRONG_USE, dialect_option, give_up, prints
 from trimtab.proxy.cli.records.inputs import is_log
 from trimtab.proxy.cli.records.needed import Needed
 from trimtab.proxy.cli.records.picture import draw
-from trimtab.proxy.cli.records.report import describe, list_points, list_settings
+from trimtab.proxy.cli.records.report import describe, list_points, list_settings, print_curve, print_report
 from trimtab.proxy.cli.records.run import Advance, Replay
 from trimtab.proxy.cli.records.sums import VariantSums
-from trimtab.proxy.cli.records.table import print_curve, print_report
 from trimtab.proxy.cli.records.variants import ConfiguredVariants
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file

@@ -1,18 +1,153 @@
 """The data of a configuration while the environment and settings change it, until it is validated.
 
 Law: every problem says what set its value: a line of the file, or a variable. Settings have no place.
+The name of a variable alone decides its key: TRIMTAB_DEFAULTS__HIGH_WATER sets defaults.high_water. A name that nobody
+can have meant for a key is no problem: Kubernetes sets TRIMTAB_PORT and others for a service that is called trimtab.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from difflib import get_close_matches
+from typing import Any, cast
 
-from trimtab.proxy.config.assembly.checks import find_conflicts
-from trimtab.proxy.config.assembly.environment import Variable, read_variables
-from trimtab.proxy.config.assembly.validation import validate
-from trimtab.proxy.config.document import ConfigError, Document, Path, Place, Problem, has_half_characters
+from trimtab.proxy.config.assembly.validation import find_conflicts, validate
+from trimtab.proxy.config.document import ConfigError, Document, Path, Place, Problem, has_half_characters, name_path
 from trimtab.proxy.config.schema import Config
+from trimtab.proxy.config.words import Slot, list_keys
+
+PREFIX = "TRIMTAB_"
+SEPARATOR = "__"
+"""Between the parts of a key's path. Chosen: keys have single underscores."""
+SHORT_NAMES: Mapping[str, Path] = {"TRIMTAB_UPSTREAM": ("upstream", "base_url"), "TRIMTAB_LISTEN": ("listen",)}
+"""Variables that are named otherwise than the key that they set."""
+OPTIONS = ("TRIMTAB_CONFIG", "TRIMTAB_LOG_LEVEL", "TRIMTAB_LOG_FORMAT", "TRIMTAB_AUTOCOMPACT_PCT")
+"""Variables that set no key: those of the commands' options, and the percentage of load.py."""
+MIN_LIKENESS = 0.75
+"""The least likeness of a name that is suggested, as difflib measures it. Chosen: one wrong letter in a short name is
+above it, and the names that Kubernetes gives are below it."""
+NEVER_EMPTY = frozenset({"api_key", "client_keys", "admin_token"})
+"""Keys for which an empty variable is a problem: without it, everyone would be let in, or another key be sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable that sets the key at a path. `slot`: what is allowed there."""
+
+    name: str
+    path: Path
+    slot: Slot
+    text: str
+
+
+class _UnknownNameError(Exception):
+    """The name leads to no key; the message says why, to follow the name."""
+
+
+def read_variables(environment: Mapping[str, str], data: Mapping[str, Any]) -> tuple[list[Variable], list[Problem]]:
+    """The variables that set a key, outer keys first, and the problems of their names. An empty variable sets nothing.
+
+    `data`: that of the file. A name of the user's choice is found in it whatever its case.
+    """
+    problems: list[Problem] = []
+    found: dict[Path, Variable] = {}
+    for name, text in sorted(environment.items()):
+        if not name.startswith(PREFIX) or name in OPTIONS or is_unknown(name):
+            continue
+        try:
+            path, slot = _find_key(name, data)
+            _check_use(path, text, found)
+        except _UnknownNameError as error:
+            problems.append(Problem((), f"{name_path((name,))}: {error}"))
+            continue
+        if text:
+            found[path] = Variable(name, path, slot, text)
+    return sorted(found.values(), key=lambda variable: len(variable.path)), problems
+
+
+def is_unknown(name: str) -> bool:
+    """Whether a name that begins like a variable of ours sets nothing, and is no key misspelt either."""
+    if name in SHORT_NAMES or name in OPTIONS or not name.startswith(PREFIX) or SEPARATOR in name:
+        return False
+    return name.removeprefix(PREFIX).lower() not in list_keys(Config)
+
+
+def find_similar(name: str) -> str | None:
+    known = [*SHORT_NAMES, *OPTIONS, *_list_names(Slot.of(Config), PREFIX)]
+    rests = [known_name.removeprefix(PREFIX) for known_name in known]  # all names have the prefix in common
+    rest = name.removeprefix(PREFIX).upper()
+    inner = [known_name for known_name in rests if known_name.endswith(f"{SEPARATOR}{rest}")]
+    near = inner or get_close_matches(rest, rests, n=1, cutoff=MIN_LIKENESS)
+    return f"{PREFIX}{near[0]}" if near else None
+
+
+def _check_use(path: Path, text: str, found: Mapping[Path, Variable]) -> None:
+    if not text and {path[0], path[-1]} & NEVER_EMPTY:
+        words = "is empty; for no key, write null or unset it"
+        raise _UnknownNameError(words)
+    if text and path in found:
+        words = f"sets the same key as {name_path((found[path].name,))}; unset one of the two"
+        raise _UnknownNameError(words)
+
+
+def _find_key(name: str, data: Mapping[str, Any]) -> tuple[Path, Slot]:
+    path: Path = ()
+    slot, inner = Slot.of(Config), cast("object", data)
+    parts = SHORT_NAMES.get(name) or name.removeprefix(PREFIX).split(SEPARATOR)
+    told = PREFIX.removesuffix("_")
+    for part in map(str, parts):
+        joint = SEPARATOR if path else "_"
+        if slot.section is not None:
+            key = next((key for key in list_keys(slot.section) if key == part.lower()), None)
+            if key is None:
+                near = get_close_matches(part.lower(), list_keys(slot.section) if path else (), n=1)
+                raise _UnknownNameError(_deny(f"{told}{joint}{near[0].upper()}" if near else find_similar(name)))
+        elif slot.is_mapping:
+            key = _find_name(part, inner)
+        else:
+            words = f"{name_path(path)} has no keys of its own; set it as a whole, as YAML in {name_path((told,))}"
+            raise _UnknownNameError(words)
+        slot = slot.enter(key) or slot
+        path, told = (*path, key), f"{told}{joint}{part}"
+        inner = inner.get(key) if isinstance(inner, dict) else None
+    return path, slot
+
+
+def _deny(near: str | None) -> str:
+    return f"names no key; did you mean {near}?" if near else "names no key of the configuration"
+
+
+def _find_name(part: str, written: object) -> str:
+    """The name of the user's choice that a part means: one of the file, else the part, in lower case if it is capitals.
+
+    Raises _UnknownNameError.
+    """
+    if not part or has_half_characters(part):
+        words = "has a part that is no name"
+        raise _UnknownNameError(words)
+    # A shell cannot set a variable whose name has a hyphen.
+    alike = [key for key in written if _fold(key) == _fold(part)] if isinstance(written, dict) else []
+    if part in alike:
+        return part
+    if len(alike) > 1:
+        words = f"may mean {' or '.join(name_path((key,)) for key in alike)}; write the name as the file does"
+        raise _UnknownNameError(words)
+    return alike[0] if alike else part.lower() if part == part.upper() else part
+
+
+def _fold(name: str) -> str:
+    return name.lower().replace("-", "_")
+
+
+def _list_names(slot: Slot, prefix: str) -> Iterator[str]:
+    """The names of all variables whose key is not inside a mapping with names of the user's choice."""
+    for key in list_keys(slot.section) if slot.section else ():
+        name = f"{prefix}{key.upper()}"
+        yield name
+        inner = slot.enter(key)
+        if inner is not None:
+            yield from _list_names(inner, f"{name}{SEPARATOR}")
+
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 """A variable of the environment in a text, with its default if it has one."""

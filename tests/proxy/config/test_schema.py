@@ -17,7 +17,11 @@ from trimtab.proxy.config.schema import (
     MIN_MEMORY_BYTES,
     CompactionConfig,
     Config,
+    DashboardConfig,
     LimitsConfig,
+    LogConfig,
+    RecordConfig,
+    TracingConfig,
     UpstreamConfig,
 )
 
@@ -244,3 +248,15 @@ def test_a_path_is_whole_and_plain(path: str) -> None:
     """A pattern, a query or dot segments would claim other paths than it seems."""
     with pytest.raises(ValidationError):
         CompactionConfig(paths={path: "chat"})
+
+
+def test_by_default_no_text_is_kept_or_sent():
+    assert not DashboardConfig().keep_text
+    assert TracingConfig().otlp_endpoint is None
+    assert (LogConfig().format, LogConfig().level) == ("auto", "info")
+
+
+@pytest.mark.parametrize("wrong", [{"keep": 0}, {"max_bytes": 10}, {"dri": "x"}])
+def test_wrong_limits_of_recordings_are_refused(wrong):
+    with pytest.raises(ValidationError):
+        RecordConfig.model_validate({"dir": "x", **wrong})

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from handbook.reference.examples import find_example
 from handbook.tables import code, plain, write_table
-from trimtab.proxy.config.assembly.environment import SHORT_NAMES
+from trimtab.proxy.config.assembly.draft import SHORT_NAMES
 from trimtab.proxy.config.policies.sections import Description, describe
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.config.words import Slot

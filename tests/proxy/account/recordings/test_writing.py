@@ -10,7 +10,7 @@ from trimtab.proxy.account.recordings import writing
 from trimtab.proxy.account.recordings.folder import list_files
 from trimtab.proxy.account.recordings.writing import Draft, Recordings, measure_recordings
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.sections.observability import RecordConfig
+from trimtab.proxy.config.schema import RecordConfig
 from trimtab.proxy.telemetry.metrics import Metrics
 
 

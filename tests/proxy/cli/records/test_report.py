@@ -1,17 +1,31 @@
 """The result of a replay as JSON."""
 
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
+from rich.console import Console
 from support.recordings import make_figures
+from support.sessions import make_session, requests_of
 
-from trimtab.proxy.cli.records.report import compare, describe, has_unassigned, sum_cost
+from trimtab.proxy.cli.records.report import (
+    FIGURE_CHARS,
+    MODEL_CHARS,
+    _make_models,
+    compare,
+    describe,
+    has_unassigned,
+    print_report,
+    sum_cost,
+)
 from trimtab.proxy.cli.records.run import Replay
 from trimtab.proxy.cli.records.sums import VariantSums
 from trimtab.proxy.cli.records.variants import ConfiguredVariants
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_config
+from trimtab.rules.conversation import Decision
 from trimtab.rules.tokens.sections import Sections
 
 
@@ -77,3 +91,115 @@ def test_the_report_says_that_recorded_sessions_are_without_summaries() -> None:
     assert has_unassigned({"name": "recorded", **side})
     assert not has_unassigned({"name": "new.yaml", **side})
     assert not has_unassigned({"name": "recorded", **side, "models": [{"costs": {"usd": {"summaries": 0.0}}}]})
+
+
+def _print(report: dict[str, object]) -> str:
+    console = Console(file=StringIO(), width=300, no_color=True)
+    print_report(report, console)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_each_figure_of_two_sides_is_shown(compactors: Compactors, tmp_path: Path) -> None:
+    """Models, rules, sessions, what changes, what could not be read, and what a reader must know."""
+    file, session = tmp_path / "bodies.jsonl", make_session(40)
+    bodies = [{"model": "gpt-4o", "messages": messages} for messages in requests_of(session)]
+    file.write_bytes(b"\n".join(map(orjson.dumps, bodies)) + b"\n[]\n")
+    configs = {
+        f"[{window}]": load_config(settings=(f"defaults.context_window={window}",), environment={}, is_online=False)
+        for window in (8000, 16_000)
+    }
+    ways = {name: ConfiguredVariants(compactors, config) for name, config in configs.items()}
+    replay = Replay(compactors, [VariantSums(name) for name in ways], ways)
+    replay.read_bodies(file, lambda _: None, dialect=None, model=None, turns=False)
+    report = describe(replay, "bodies", file)
+    printed = _print(report)
+
+    model = report["sides"][0]["models"][0]
+    assert f"{model['original_tokens']:,}" in printed
+    assert f"{model['sent_tokens']:,}" in printed
+    assert f"{model['saved_tokens']['digest']:,}" in printed
+    assert "1 sessions, 1 of them over the window" in printed
+    assert "what changes from [8000] to [16000]" in printed
+    assert "1 could not be read:\n  line 42: not a request" in printed
+    assert all(f"- {note}" in printed for note in report["notes"])
+
+
+EVIL = "\x1b]0;pwn\x07\x9b2J [b]x[/b]"
+
+
+def test_no_text_of_a_recording_controls_the_terminal(compactors: Compactors) -> None:
+    """Labels of sessions, names of models and rules, and reasons are those of whoever wrote the recording."""
+    decision = Decision(EVIL, EVIL, 9, 5, 1, 0)
+    sides = [VariantSums(f"{number} {EVIL}") for number in range(2)]
+    told = make_figures(EVIL, "chat", 200, "compacted", Sections(9), Sections(5), 5, (decision,))
+    replay = Replay(compactors, sides)
+    for side in sides:
+        for at in range(2):
+            side.add(told, None, None, session=EVIL, at=at)
+    replay.unreadable.add(EVIL, EVIL)
+    replay.differing.add(EVIL, EVIL)
+    report = describe(replay, "recordings", Path(EVIL))
+    report["notes"].append(EVIL)
+    printed = _print(report)
+    assert not [char for char in printed if not char.isprintable() and char != "\n"]
+    assert "\\x1b]0;pwn\\x07\\x9b2J [b]x[/b]" in printed
+
+
+def test_a_log_shows_what_is_known_and_a_dash_for_the_rest(compactors: Compactors) -> None:
+    side = VariantSums("log")
+    side.add(make_figures("m", "chat", 200, "unchanged", Sections(9), Sections(9), 5), None, None, session="", at=0)
+    replay = Replay(compactors, [side])
+    replay.not_replayed = 3
+    for number in range(25):
+        replay.unreadable.add(f"line {number}", "broken")
+    printed = _print(describe(replay, "log", Path("x")))
+    assert "over the limit" in printed
+    assert "over the window" not in printed
+    assert "and 5 more" in printed
+    assert "3 requests were not planned again" in printed
+    assert " - " in printed
+
+
+@pytest.mark.parametrize("width", [40, 80, 110, 150])
+def test_no_figure_is_cut_on_a_narrow_terminal(width: int) -> None:
+    """What is too wide makes longer lines, and many models make several tables."""
+    costs = {"trimtab": 1.05, "summaries": 0.18, "nothing": 1234.92, "sliding": 5678.3}
+    model = {
+        "name": "a-model-with-a-long-name-2026", "requests": 4610, "original_tokens": 14_610_123,
+        "sent_tokens": 4_610_456, "cuts": {"prune": 70, "digest": 6}, "moved_cuts": 11, "summaries": 1234,
+        "prefix_kept": 0.913, "sessions_over_window": 12, "costs": {"usd": costs}, "booked_usd": 1.2,
+        "booked_summaries_usd": 0.37, "booked_without_usd": 7.21, "saved_tokens": {"prune": 9_876_543},
+        "added_tokens": {},
+    }  # fmt: skip
+    session = {
+        "name": "0123456789ab" * 3, "requests": 4321, "longest_tokens": 1_234_567, "over_window": 8765, "refused": 5,
+        "unit": "usd", "costs": {**costs, "trimtab": 2345.67},
+    }  # fmt: skip
+    sessions = {"number": 1, "over_window": 1, "longest": [session], "dearest": []}
+    models = [{**model, "name": name} for name in (model["name"], "b", "c", "d", "e")]
+    side = {"name": "recorded", "models": models, "total": model, "sessions": sessions}
+    places = {"number": 0, "places": []}
+    report = {
+        "input": {"requests": 3, "path": "x", "kind": "recordings"}, "sides": [side], "changes": [], "notes": [],
+        "unreadable": places, "differing": places, "not_replayed": 0,
+    }  # fmt: skip
+    console = Console(file=StringIO(), width=width, force_terminal=True, no_color=True)
+    print_report(report, console)
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "…" not in printed
+    for figure in ("14,610,123", "4,610,456", "$1,234.92 (0.00)", "$1.57", "$7.21", "91.3%"):
+        assert printed.count(f" {figure} │") == len(models)
+    assert " 76 │" in printed
+    assert " 11 │" in printed
+    assert all(f" {figure} │" in printed for figure in ("9,876,543", "1,234,567", "$2,345.85"))
+    assert "cost (part)" in printed
+
+
+@pytest.mark.parametrize(("columns", "tables"), [(0, 5), (1, 5), (2, 3), (4, 2), (5, 1), (9, 1)])
+def test_a_table_has_as_many_models_as_the_terminal_is_wide(columns: int, tables: int) -> None:
+    """At least one."""
+    side = {"name": "new", "models": [{"name": name} for name in "abcde"], "total": {}}
+    found = list(_make_models(side, "log", FIGURE_CHARS + columns * MODEL_CHARS + MODEL_CHARS - 1))
+    assert len(found) == tables
+    names = [str(column.header) for table in found for column in table.columns[1:]]
+    assert names == [*"abcde"]

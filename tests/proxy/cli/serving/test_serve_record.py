@@ -7,7 +7,7 @@ from support.command_line import run_trimtab
 
 from trimtab.proxy.cli.options import usual_recordings
 from trimtab.proxy.cli.serving import serve as serving
-from trimtab.proxy.cli.serving.record import record
+from trimtab.proxy.cli.serving.serve import record
 
 pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
 

@@ -14,7 +14,7 @@ from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect
 from support.sessions import read_rows, recorded_files
 
-from trimtab.proxy.cli import explain
+from trimtab.proxy.cli import compact
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.wire.dialects import read_request
 from trimtab.rules.conversation import Outcome
@@ -190,7 +190,7 @@ def test_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     def open_screen(**_: object) -> Console:
         return Console(file=screen, force_terminal=True, width=60, highlight=False, color_system="standard")
 
-    monkeypatch.setattr(explain, "Console", open_screen)
+    monkeypatch.setattr(compact, "Console", open_screen)
     _explain(CHAT.write(_session(12)), CHAT, "--explain", "--diff")
     shown = screen.getvalue()
     assert "\x1b[31m-xyzzy bash 0\x1b[0m" in shown
