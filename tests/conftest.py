@@ -45,7 +45,7 @@ settings.register_profile(
 )
 settings.load_profile("trimtab")
 
-pytest_plugins = ["support.slow_tests", "support.first_cases"]
+pytest_plugins = ["support.slow_tests", "support.first_cases", "support.processes"]
 
 StartProxy = Callable[..., Awaitable[Proxy]]
 

@@ -198,7 +198,7 @@ async def test_a_pause_does_not_displace_a_summary_that_is_being_written(client,
 
     async def answer(recorded, request):
         if recorded.asks_for_summary and fails:
-            return aiohttp.web.Response(status=503)
+            return aiohttp.web.Response(status=401)
         if recorded.asks_for_summary:
             await release.wait()
         return await plain(recorded, request)

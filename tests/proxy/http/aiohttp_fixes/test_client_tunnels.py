@@ -84,7 +84,13 @@ async def test_an_upstream_that_is_silent_in_a_tunnel_is_told_apart_from_a_proxy
 
 
 async def test_an_upstream_without_tls_is_no_fault_of_the_proxy() -> None:
-    """The tunnel was open."""
-    async with run_forward_proxy() as proxy, listen(_answer) as address:
+    """The tunnel was open. The upstream refuses what is no request line."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    async with run_forward_proxy() as proxy, listen(refuse) as address:
         with pytest.raises((aiohttp.ClientConnectorError, ssl.SSLError)):
             await _ask(f"https://{address}/x", proxy)
