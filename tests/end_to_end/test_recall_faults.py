@@ -164,25 +164,6 @@ async def test_a_round_whose_client_leaves_is_booked(dialect, has_begun, client,
     assert told["completion_tokens"] >= (40 if has_begun else 7)
 
 
-async def test_an_error_in_a_later_round_goes_on_as_the_same_response(client, upstream, start_proxy):
-    """Responses: the same id, and the numbers of its events go on. Clients refuse a stream that changes them."""
-    proxy = await start_proxy(*TOOL)
-    script(upstream, RESPONSES, Turn("Hm. ", (ASK,)))
-    speak = upstream.answer
-
-    async def answer(recorded: Any, request: Any) -> Any:
-        if len(upstream.chats) == 2:
-            return scripted.error(429, message="slow down", type="rate_limit_error", code=None)
-        return await speak(recorded, request)
-
-    upstream.answer = answer
-    stream = await ask(client, proxy, RESPONSES, write(RESPONSES, [*make_talk(), QUESTION], stream=True))
-    events = read_sse(stream)
-    assert b"slow down" in stream
-    assert [event["sequence_number"] for event in events] == list(range(len(events)))
-    assert len({event["response"]["id"] for event in events if "response" in event}) == 1
-
-
 @each_dialect
 async def test_the_outcome_says_what_was_done(dialect, client, upstream, start_proxy, log):
     """Nothing was compacted if only the tool was declared. Its tokens are in the bill."""

@@ -260,35 +260,35 @@ async def test_the_declaration_stays_from_request_to_request(dialect, client, up
     assert second.startswith(first.removesuffix(b"]}"))
 
 
-@each_dialect
-@each_form
-async def test_a_round_that_is_refused_ends_the_answer(dialect, stream, client, upstream, start_proxy):
-    """The client sees the upstream's own error; in a stream that was begun, as an event."""
-    proxy = await start_proxy(*TOOL)
-    script(upstream, dialect, Turn("Hm. ", (ASK,)))
-    speak = upstream.answer
-
-    async def answer(recorded: Any, request: Any) -> Any:
-        if len(upstream.chats) == 2:
-            return scripted.error(429, message="slow down", type="rate_limit_error", code=None)
-        return await speak(recorded, request)
-
-    upstream.answer = answer
-    body = write(dialect, [*make_talk(), QUESTION], stream=stream)
-    response, told = await post(client, proxy.url + dialect.path, body)
-    assert response.status == (200 if stream else 429)
-    assert b"slow down" in told
-
-
-def interrupt(upstream: Any, in_second: Any) -> None:
+def interrupt(upstream: Any, in_second: Any, dialect: Any = CHAT) -> None:
     """Let the model ask in its first answer; `in_second` writes the second one."""
-    script(upstream, CHAT, Turn("Hm. ", (ASK,)))
+    script(upstream, dialect, Turn("Hm. ", (ASK,)))
     speak = upstream.answer
 
     async def answer(recorded: Any, request: Any) -> Any:
         return await (in_second(request) if len(upstream.chats) == 2 else speak(recorded, request))
 
     upstream.answer = answer
+
+
+@each_dialect
+@each_form
+async def test_a_round_that_is_refused_ends_the_answer(dialect, stream, client, upstream, start_proxy):
+    """The client sees the upstream's own error; in a stream that was begun, as an event of the same response."""
+
+    async def refuse(_: Any) -> Any:
+        return scripted.error(429, message="slow down", type="rate_limit_error", code=None)
+
+    proxy = await start_proxy(*TOOL)
+    interrupt(upstream, refuse, dialect)
+    body = write(dialect, [*make_talk(), QUESTION], stream=stream)
+    response, told = await post(client, proxy.url + dialect.path, body)
+    assert response.status == (200 if stream else 429)
+    assert b"slow down" in told
+    if stream and dialect is RESPONSES:  # clients refuse a stream whose id or numbers change
+        events = read_sse(told)
+        assert [event["sequence_number"] for event in events] == list(range(len(events)))
+        assert len({event["response"]["id"] for event in events if "response" in event}) == 1
 
 
 async def test_a_round_that_breaks_off_never_looks_complete(client, upstream, start_proxy, log):
