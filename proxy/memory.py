@@ -5,7 +5,8 @@ takes the last. Memory that is given back goes to waiting requests in the order 
 """
 
 import asyncio
-from dataclasses import dataclass, field
+
+import msgspec
 
 WORK_FACTOR = 8
 """The most memory that work on a body takes, as a multiple of its bytes.
@@ -157,11 +158,10 @@ class Memory:
         return True
 
 
-@dataclass(slots=True)
-class Account:
+class Account(msgspec.Struct):
     memory: Memory
     tenant: str
-    held_bytes: int = field(default=0)
+    held_bytes: int = 0
 
     def hold(self, size_bytes: int) -> bool:
         """Take bytes until the account is closed. Returns whether they were taken.

@@ -106,8 +106,9 @@ class PreviousRequests:
         systems = 0  # the hashes leave them out
         while systems < len(original) and original[systems].role is Role.SYSTEM:
             systems += 1
-        outside = hash((tools, *_list_fingerprints(original[:systems])))
         fingerprints = (tools, *_list_fingerprints(forwarded.messages))
+        is_same = forwarded.messages is original
+        outside = hash(fingerprints[: systems + 1] if is_same else (tools, *_list_fingerprints(original[:systems])))
         key, found = self._find(client, hashes, outside)
         before = found if found is not None and found.outside == outside else None
         is_changed = is_changed or (before is not None and before.is_changed)

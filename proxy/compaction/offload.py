@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+import msgspec
+
 from trimtab.proxy.compaction.fair_queue import FairQueue
 from trimtab.rules.results.work import LargeWorkError
 
@@ -52,8 +54,7 @@ class BoundedWork(Protocol[T_co]):
     def __call__(self, *, max_chars: int | None) -> T_co: ...
 
 
-@dataclass(slots=True)
-class Lane:
+class Lane(msgspec.Struct):
     """The queue of one request's work: `name` is its tenant's; it may still wait `left_seconds` in all."""
 
     name: str

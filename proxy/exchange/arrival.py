@@ -19,7 +19,7 @@ from multidict import CIMultiDict
 
 from trimtab.proxy.account.outcome import ID_BYTES
 from trimtab.proxy.account.redact import MIN_SECRET_CHARS
-from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.http.client import origin_form
 from trimtab.proxy.http.credentials import COOKIE, GUESSABLE_NAMES, Shown, find_shown
 from trimtab.proxy.http.headers import Headers, request_headers, split_headers
@@ -116,8 +116,7 @@ class Arrival(msgspec.Struct, frozen=True):
         return tell_name(name, found), bool(own) or any(secret in name for secret in found)
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(msgspec.Struct, eq=False):
     """A parsed head, kept for the next request of its connection, which mostly differs in Content-Length only.
 
     After any other difference, even of one byte, the head is parsed again. A head never outlives its connection and is
@@ -127,6 +126,7 @@ class Head:
     length_at, further_at: index of Content-Length in `raw` and in `end_to_end`; -1 if it is absent.
     named: the first header of each name, in lower case.
     forwarded: headers for each upstream, made once. routes: the route of each model, chosen once.
+    admitted_by: the configuration by which a request with this head is not of another site's page; None before.
     """
 
     raw: RawHeaders
@@ -142,8 +142,9 @@ class Head:
     length_at: int
     further_at: int
     named: Mapping[str, str]
-    forwarded: list[tuple[UpstreamConfig, CIMultiDict[str]]] = field(default_factory=list)
-    routes: dict[str, object] = field(default_factory=dict)
+    forwarded: list[tuple[UpstreamConfig, CIMultiDict[str]]] = msgspec.field(default_factory=list)
+    routes: dict[str, object] = msgspec.field(default_factory=dict)
+    admitted_by: Config | None = None
 
     def continues(self, request: web.BaseRequest, tenancy: Tenancy) -> bool:
         """Whether the request has this head, except for Content-Length."""

@@ -69,23 +69,23 @@ async def read_opening(
     The head of a stream is passed on at once, with the headers from `write_headers`. An answer with a Content-Length is
     not begun, because a second attempt's answer would have another length.
     """
-    status, no_opening = answer.status, Opening(answer.status)
+    status, kind = answer.status, answer.content_type
     reader = read_along(answer.headers) if "Content-Encoding" in answer.headers else None
-    if status == 200 and answer.content_type == "text/event-stream":
+    if status == 200 and kind == "text/event-stream":
         if reader is not None:
             return await _open_coded_stream(answer, codec, reader)
         if reply.response is None and answer.content_length is None:
             await begin_answer(reply, answer, write_headers())
         first = await _read_first_event(answer, reply, codec)
         return Opening(status, bytes(first.held), codec.read_refusal(200, first.data) if first.data else None)
-    if status == 200 and answer.content_type == "application/json":
+    if status == 200 and kind == "application/json":
         if (answer.content_length or 0) > MAX_EMPTY_ANSWER_BYTES:
-            return no_opening
+            return Opening(status)
         held, is_whole = await _read_short(answer, MAX_EMPTY_ANSWER_BYTES)
     elif status in REFUSAL_STATUSES:
         held, is_whole = await _read_short(answer, MAX_REFUSAL_BYTES)
     else:
-        return no_opening
+        return Opening(status)
     text = held if reader is None else reader.feed(held)
     is_judged = is_whole and (text or status != 200)
     return Opening(status, held, codec.read_refusal(status, text) if is_judged else None, text)

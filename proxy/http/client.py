@@ -172,17 +172,17 @@ class UpstreamClient:
             if headers.get("Content-Length") != str(size_bytes):
                 headers["Content-Length"] = str(size_bytes)  # keeps the position of the client's header
             if size_bytes > WHOLE_BYTES:
-                sending.body = _hand_over(pieces, sending.sent)
+                sending.body = _hand_over(pieces, sending)
         return sending
 
 
 class Sending:
     """The context manager of `UpstreamClient.send`. It is a class because a generator costs three times as much.
 
-    sent: the whole request is on its way; not known if its body still arrives, or if it goes through a forward proxy.
+    is_sent: the whole request is on its way; not known if its body still arrives, or if it goes through a proxy.
     """
 
-    __slots__ = ("_headers", "_known", "_method", "_response", "_session", "_url", "body", "sent")
+    __slots__ = ("_headers", "_known", "_method", "_response", "_session", "_url", "body", "is_sent")
 
     def __init__(
         self, session: aiohttp.ClientSession, known: _Known, method: str, url: URL, headers: CIMultiDict[str]
@@ -194,12 +194,15 @@ class Sending:
         self._headers = headers
         self._response: aiohttp.ClientResponse | None = None
         self.body: Body | None = None
-        self.sent = asyncio.Event()
+        self.is_sent = False
 
     @property
     def is_unanswered(self) -> bool:
         """Whether the upstream has got the whole request, and its response has not begun."""
-        return self.sent.is_set() and self._response is None
+        return self.is_sent and self._response is None
+
+    def note_sent(self) -> None:
+        self.is_sent = True
 
     async def __aenter__(self) -> aiohttp.ClientResponse:
         upstream, settings, proxy = self._known
@@ -209,7 +212,7 @@ class Sending:
         is_tunnelled = False
         try:
             if proxy is None and isinstance(body, tuple) and self._method == "POST" and not asks_upgrade:
-                response = await send_plainly(self._session, url, headers, body, settings, self.sent.set)
+                response = await send_plainly(self._session, url, headers, body, settings, self.note_sent)
             else:
                 how = _choose_arguments(url, headers, settings, proxy)
                 is_tunnelled = "server_hostname" in how
@@ -278,10 +281,10 @@ def _check_head(response: aiohttp.ClientResponse, url: URL, *, asks_upgrade: boo
         raise UpstreamInvalidError(message)
 
 
-async def _hand_over(pieces: Iterable[bytes], sent: asyncio.Event) -> AsyncIterator[memoryview]:
-    """The bytes in pieces of at most PIECE_BYTES, not copied. `sent` is set when all were taken."""
+async def _hand_over(pieces: Iterable[bytes], sending: Sending) -> AsyncIterator[memoryview]:
+    """The bytes in pieces of at most PIECE_BYTES, not copied. `sending` is told when all were taken."""
     for piece in pieces:
         view = memoryview(piece)
         for start in range(0, len(view), PIECE_BYTES):
             yield view[start : start + PIECE_BYTES]
-    sent.set()
+    sending.note_sent()

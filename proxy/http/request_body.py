@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 
+import msgspec
 from aiohttp import HttpVersion10, HttpVersion11, web
 from multidict import CIMultiDict
 
@@ -49,8 +50,7 @@ def check_framing(request: web.BaseRequest) -> None:
     raise BadFramingError(message)
 
 
-@dataclass(slots=True)
-class _Upload:
+class _Upload(msgspec.Struct):
     account: Account | None = None
     held_bytes: int = 0
 
@@ -122,8 +122,7 @@ class Uploads:
                 upload.account.close()
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedBody:
+class ReceivedBody(msgspec.Struct, frozen=True):
     """A request body as received and decompressed.
 
     wire: the client's bytes; only the first pieces if the body is too large to be read whole.

@@ -29,12 +29,6 @@ from trimtab.proxy.http.errors import (
 from trimtab.proxy.http.headers import KEY_HEADER, Headers, find_key
 
 
-def admit(config: Config, request: web.BaseRequest, headers: Headers) -> None:
-    """Admit a request for an upstream by its head. Raises SiteNotAllowedError, UnauthorizedError."""
-    admit_site(config, request, of_pages=False)
-    admit_client(config, headers)
-
-
 def admit_client(config: Config, headers: Headers) -> None:
     """Admit a client that sends one of `client_keys`, or any client if none are set. Raises UnauthorizedError."""
     if config.client_keys is None:

@@ -252,6 +252,7 @@ class _Reader:
         self._parser = make_parser()
         self._body: StreamReader = EMPTY_PAYLOAD
         self._body_bytes: int | None = 0
+        self._is_open = False  # bytes of the body are still to come
         self._last_bytes = b""
         self._fed_bytes = 0
         self._rest = b""
@@ -286,7 +287,7 @@ class _Reader:
         return found, False, b""
 
     def _find_stop(self, data: bytes, start: int) -> int:
-        if self._body_bytes is not None and not self._body.is_eof():
+        if self._body_bytes is not None and self._is_open:
             return min(start + self._body_bytes - self._body.total_bytes, len(data))
         if start == 0 and self._last_bytes:
             across = (self._last_bytes[-3:] + data[:3]).find(_END)
@@ -297,12 +298,13 @@ class _Reader:
 
     def _feed(self, piece: bytes) -> _Read | None:
         """Let aiohttp parse a piece; None if nothing more can be read of this connection."""
-        was_open, was_chunked = not self._body.is_eof(), self._body_bytes is None
-        self._last_bytes = piece[-4:] if len(piece) >= len(_END) else (self._last_bytes + piece)[-4:]
-        self._fed_bytes += len(piece)
+        was_open, was_chunked, size_bytes = self._is_open, self._body_bytes is None, len(piece)
+        self._last_bytes = piece[-4:] if size_bytes >= len(_END) else (self._last_bytes + piece)[-4:]
+        self._fed_bytes += size_bytes
         try:
             read: Any = self._parser.feed_data(piece)
-            self._check_sizes(was_open=was_open)
+            if self._fed_bytes > MAX_HEAD_BYTES:
+                self._check_sizes(was_open=was_open)
         except HttpProcessingError as error:
             self._is_over = True
             if not self._body.is_eof():
@@ -310,7 +312,8 @@ class _Reader:
                 self._body.set_exception(BadFramingError(message))
             raise error from None
         messages, is_upgraded, rest = read
-        if was_open and self._body.is_eof():
+        self._is_open = was_open and not self._body.is_eof()
+        if was_open and not self._is_open:
             self._fed_bytes = 0
             if was_chunked and not messages and (is_upgraded or self._last_bytes == _END):
                 self._parser = self._make_parser()
@@ -320,12 +323,11 @@ class _Reader:
         for message, body in messages:
             self._body, self._fed_bytes = body, 0
             self._body_bytes = None if message.chunked else int(message.headers.get("Content-Length", "0"))
+            self._is_open = not body.is_eof()
         return messages, is_upgraded, rest
 
     def _check_sizes(self, *, was_open: bool) -> None:
-        """Raises LineTooLong if a head, or the framing of a chunked body, is too large."""
-        if self._fed_bytes <= MAX_HEAD_BYTES:
-            return
+        """Raises LineTooLong if a head, or the framing of a chunked body, is too large; only a longer one can be."""
         allowed_bytes = MAX_HEAD_BYTES
         if was_open:
             allowed_bytes += MAX_BYTES_PER_BODY_BYTE * self._body.total_bytes

@@ -33,7 +33,7 @@ from trimtab.proxy.http.errors import (
 from trimtab.proxy.http.headers import read_headers
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.http.request_body import check_framing
-from trimtab.proxy.server.access import admit, admit_site
+from trimtab.proxy.server.access import admit_client, admit_site
 from trimtab.proxy.server.admin.pages import (
     API,
     OPEN_PAGES,
@@ -160,7 +160,12 @@ def _admit(services: Services, request: web.BaseRequest, arrival: Arrival) -> Ar
     if request.method == "TRACE" and services.config.upstream.shown == "key":
         message = "TRACE would make the upstream reveal this proxy's own key; use another method"
         raise MethodNotAllowedError(message)
-    admit(services.config, request, arrival.headers)
+    head, config = arrival.head, services.config
+    if head is None or head.admitted_by is not config:  # else the same head came before, on this connection
+        admit_site(config, request, of_pages=False)
+    if head is not None:
+        head.admitted_by = config
+    admit_client(config, arrival.headers)
     client = arrival.tenant.client_name
     if client and services.lifecycle.count_of(client) > services.config.clients.limits.get(client, inf):
         message = "too many requests of this client at once (its max_concurrent_requests in client_keys); try again"

@@ -8,7 +8,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -202,11 +201,14 @@ class JsonLines:
 
     def flush(self) -> None:
         """Write the waiting lines. A closed stream must not fail a request, so its errors are ignored."""
-        with self._lock, suppress(OSError, ValueError):
+        with self._lock:
             lines, self._waiting = self._waiting, []
-            for piece in _gather(lines):
-                self._stream.write(piece)
-                self._stream.flush()
+            try:
+                for piece in _gather(lines) if len(lines) > 1 else lines:
+                    self._stream.write(piece)
+                    self._stream.flush()
+            except (OSError, ValueError):
+                return
 
 
 class _Together:

@@ -64,9 +64,10 @@ NULL = msgspec.Raw(b"null")
 
 
 def try_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
-    with suppress(*DECODE_ERRORS):
+    try:
         return read_usage(raw, before)
-    return before
+    except DECODE_ERRORS:
+        return before
 
 
 class _Counted(msgspec.Struct):

@@ -29,9 +29,9 @@ whole."""
 SAMPLE_BYTES = 1024
 """Part of each MAX_UNREAD_BYTES that is read to estimate the rest, about four events. Chosen: estimates within 10 %
 (tests/proxy/wire/answers/test_tap.py)."""
-LAST_CHUNKS = 8
-"""The last chunks are read one by one. Chosen: after its text a stream has a finish event, its usage and [DONE], mostly
-in one chunk each."""
+LAST_CHUNKS = 5
+"""The last chunks are read one by one. Chosen: after its text a stream has a finish event, its usage and [DONE], or the
+ends of a text, a part, an item and the answer, mostly in one chunk each."""
 PIECE_BYTES = 128
 """Memory of a piece of text, in bytes, in addition to its characters. An estimate."""
 MAX_PIECE_CHARS = 16 * 1024

@@ -229,6 +229,7 @@ def _as_result(message: Message) -> Message:
     return replace(result, header=header, texts=(rest, *others))
 
 
+_NOTHING = Decoded()
 FindUnits = Callable[[Sequence[bytes], int], Iterable[tuple[int, int]]]
 """Finds the units from the element with this index on, where a unit begins: the half-open range of each, in order.
 
@@ -251,7 +252,7 @@ def decode_units(
     decode: decodes the JSON of a unit; its elements are separated by commas. Its errors are raised.
     find_units: None if each element is a unit.
     """
-    recalled = recall(raws, beginning, known, find_units)
+    recalled = _NOTHING if beginning is None else recall(raws, beginning, known, find_units)
     start = recalled.elements
     if start == len(raws):
         return recalled
@@ -273,7 +274,7 @@ def recall(
     raws: Sequence[bytes], beginning: Beginning | None, known: KnownView, find_units: FindUnits | None = None
 ) -> Decoded:
     """What was decoded of the first elements for an earlier body, without a last unit that may have grown."""
-    recalled = Decoded() if beginning is None else beginning.decoded.get(known.number, Decoded())
+    recalled = _NOTHING if beginning is None else beginning.decoded.get(known.number, _NOTHING)
     if recalled.elements > len(raws):
         recalled = recalled.first(len(raws))
     messages, origins = recalled
@@ -294,8 +295,10 @@ def _place(
 ) -> tuple[Origin, ...]:
     """The position of each message. The tuple is shared if every element is one message."""
     number = len(earlier) + len(units)
-    if units[-1][1] == number and set(map(len, found)) == {1} and earlier == whole_elements(len(earlier)):
-        return whole_elements(number)
+    if units[-1][1] == number and set(map(len, found)) == {1}:
+        whole = whole_elements(number)
+        if not earlier or earlier == whole[: len(earlier)]:
+            return whole
     return earlier + tuple(
         [Origin(*unit, part) for unit, messages in zip(units, found, strict=True) for part in range(len(messages))]
     )
