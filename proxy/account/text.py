@@ -1,26 +1,67 @@
-"""Writes the text of a request for the dashboard: what became of each message.
+"""Writes the text of a request for the dashboard: what became of each message, and what its session is called.
 
-Law: only if the user asked for it, in a thread, after the client has its answer.
+Law: text only if the user asked for it, in a thread, after the client has its answer. What a client's headers call a
+session stays in memory, too.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from trimtab.proxy.account.history.kept import History, Text
-from trimtab.proxy.account.history.texts import Packed, pack_text
+from trimtab.proxy.account.history.texts import Packed, Title, pack_text
 from trimtab.proxy.account.outcome import OutcomeText
 from trimtab.proxy.account.recorder import Recorder, fail_open
 from trimtab.proxy.account.recordings.format import CarriedOut, Served
 from trimtab.proxy.account.redact import Hidden, find_hidden, redact_text
 from trimtab.proxy.memory import KEPT_FACTOR
+from trimtab.rules.conversation import Message, Role
 from trimtab.rules.pipeline.changes import Change, Fate
+from trimtab.rules.pipeline.pins import read_words
 from trimtab.rules.pipeline.story import tell_story
+from trimtab.rules.summary.quoting import quote_line
 
 MAX_MESSAGE_CHARS = 64 * 1024
 """The most that is kept of a message's text before, and after. Chosen: more than a person reads."""
 MAX_TEXT_CHARS = 4 * 1024 * 1024
 """The most that is kept of a request. Chosen: a long session, whole."""
+TITLE_CHARS = 100
+"""Of a title. Chosen: a line of a table."""
+READ_MESSAGES, READ_TEXTS, READ_CHARS = 8, 16, 16 * 1024
+"""User messages that may hold the first words of a user, texts of each, and characters of each. Chosen: clients put
+their own text in front, some thousand characters in one or two messages."""
+
+
+def tell_title(recorder: Recorder, history: History, served: Served) -> None:
+    """Have it written what the session of a request is called; once."""
+    done, outcome = served.carried_out, served.outcome
+    if done is not None:
+        size_bytes = KEPT_FACTOR * len(served.request.body) if served.request is not None and history.keeps_text else 0
+        messages = done.plan.original.messages if history.keeps_text else ()
+        write = partial(_write_title, recorder, served, messages)
+        history.add_text(Text("", outcome.session, outcome.at, size_bytes, write))
+
+
+def _write_title(recorder: Recorder, served: Served, messages: Sequence[Message]) -> Title | None:
+    with fail_open(recorder, served.outcome.request_id, "tell"):
+        hidden = find_hidden(served.config, served.find_shown())
+        names = dict.fromkeys(served.config.sessions.headers)
+        values = dict.fromkeys(value for name, value in served.headers if name.lower() in names)
+        header = redact_text(clean(" ".join(values)), hidden)
+        return Title(find_title(messages, hidden), quote_line(header, TITLE_CHARS))
+    return None
+
+
+def find_title(messages: Iterable[Message], hidden: Hidden) -> str:
+    """The beginning of what the user said first, as one line; empty if it has no words."""
+    users = (message for message in messages if message.role is Role.USER)
+    for message in islice(users, READ_MESSAGES):
+        texts = tuple([text[:READ_CHARS] for text in message.texts[:READ_TEXTS]])
+        words = read_words(replace(message, texts=texts), ())
+        if line := quote_line(redact_text(clean(words[:READ_CHARS]), hidden), TITLE_CHARS):
+            return line
+    return ""
 
 
 def tell_text(recorder: Recorder, history: History, served: Served) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from trimtab.proxy.account.history.table import list_sessions
+from trimtab.proxy.account.history.sessions import find_named
 from trimtab.proxy.account.session_names import NAME_CHARS
 from trimtab.proxy.cli.options import StoppedError, config_option, open_shared, set_option, wrong_use
 from trimtab.proxy.config.load import load_file
@@ -65,7 +65,7 @@ async def _is_known(config: Config, session: str) -> bool:
     faults: list[str] = []
     history = open_history(config, log=get_log(), on_fault=faults.append)
     try:
-        found = await history.read(partial(list_sessions, limit=1, name=session))
+        found = await history.read(partial(find_named, name=session))
     finally:
         await history.close()
-    return bool(found or faults)
+    return found is not None or bool(faults)

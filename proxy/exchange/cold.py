@@ -33,6 +33,7 @@ from trimtab.proxy.exchange.summary import choose_summariser, make_task, wait_fo
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.models.records import ModelName
 from trimtab.proxy.summaries.cold_cuts import ColdCuts, Session
+from trimtab.proxy.telemetry.ledger import COLD_CACHE, COMPACT_NOW, IS_CUT, TOO_SHORT, WAS_CUT
 from trimtab.proxy.wire.transcript.beginnings import find_all
 from trimtab.rules.conversation import Conversation, Decision, Message, Role, count_leading
 from trimtab.rules.pipeline.exceeded import KEEP
@@ -43,12 +44,6 @@ from trimtab.rules.summary.request import request_cold
 from trimtab.rules.window.economics import pays_cold
 from trimtab.rules.window.state import ColdCut
 
-COLD_CACHE = "cold_cache"
-"""The name of the decision in the ledger."""
-COMPACT_NOW = "compact_now"
-"""The name of the decision about a cut that somebody asks for."""
-WAS_CUT, IS_CUT = "a cut was asked for, and was made here before", "a cut was asked for"
-TOO_SHORT = "a cut was asked for, but the conversation is too short for one"
 _COMMAND = re.compile(rf"/compact(?:\s+(.{{1,{MAX_WORDS_CHARS}}}))?", re.DOTALL)
 
 ANCHOR_MESSAGES = 8

@@ -16,7 +16,7 @@ from trimtab.proxy.account.outcome import Cut, Outcome, Window, name_error, writ
 from trimtab.proxy.account.recorder import Recorder, fail_open
 from trimtab.proxy.account.recordings.format import CarriedOut, Circumstances, Served
 from trimtab.proxy.account.recordings.writing import record
-from trimtab.proxy.account.text import tell_text
+from trimtab.proxy.account.text import tell_text, tell_title
 from trimtab.proxy.catalogue.prices import PER_TOKEN
 from trimtab.proxy.compaction.compactor import Compacted
 from trimtab.proxy.compaction.pool import Compactors
@@ -85,6 +85,9 @@ def tell(services: Services, finished: Finished, error: ProxyError | None, *, is
             last_byte_at = finished.reply.last_byte_at
             seconds_ago = time.monotonic() - last_byte_at if last_byte_at else 0.0
             finished.trace.end(write_attributes(outcome), error=name_error(outcome), seconds_ago=seconds_ago)
+    if history is not None and outcome.session and outcome.session not in history.titled:
+        with fail_open(recorder, outcome.request_id, "tell"):
+            tell_title(recorder, history, make_served(services, finished, outcome))
     if history is not None and history.keeps_text:
         with fail_open(recorder, outcome.request_id, "tell"):
             tell_text(recorder, history, make_served(services, finished, outcome))

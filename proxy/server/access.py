@@ -31,15 +31,7 @@ from trimtab.proxy.http.headers import KEY_HEADER, Headers, find_key
 
 def admit_client(config: Config, headers: Headers) -> None:
     """Admit a client that sends one of `client_keys`, or any client if none are set. Raises UnauthorizedError."""
-    if config.client_keys is None:
-        return
-    clients = config.clients
-    key = find_key(clients.keys, headers)
-    end = clients.ends.get(key or "", "") if clients.ends else ""
-    if end and end <= name_day(time.time()):
-        message = f"this client's key ended on {end} (UTC); ask whoever runs this proxy for another one"
-        raise UnauthorizedError(message)
-    if key is None:
+    if config.client_keys is not None and _find_client_key(config, headers, takes_basic=False) is None:
         message = (
             "this proxy requires a key of its own: send one of its client_keys as Authorization: Bearer KEY, as"
             f" api-key, x-api-key or x-goog-api-key; or as {KEY_HEADER}, if Authorization is for the upstream"
@@ -47,19 +39,36 @@ def admit_client(config: Config, headers: Headers) -> None:
         raise UnauthorizedError(message)
 
 
-def admit_admin(config: Config, headers: Headers) -> None:
-    """Admit a request with `admin_token`, or any if there are neither a token nor `client_keys`.
+def _find_client_key(config: Config, headers: Headers, *, takes_basic: bool) -> str | None:
+    """The client's key that a request holds; None for none. Raises UnauthorizedError if it has ended."""
+    clients = config.clients
+    key = find_key(clients.keys, headers, takes_basic=takes_basic)
+    end = clients.ends.get(key or "", "") if clients.ends else ""
+    if end and end <= name_day(time.time()):
+        message = f"this client's key ended on {end} (UTC); ask whoever runs this proxy for another one"
+        raise (PageUnauthorizedError if takes_basic else UnauthorizedError)(message)
+    return key
 
-    The pages show what all clients did, so a client's key does not open them. The token may be the password of basic
-    authentication, so that browsers can send it. Raises PageUnauthorizedError, PagesClosedError.
+
+def admit_reader(config: Config, headers: Headers) -> str | None:
+    """Admit a reader of our pages: with `admin_token`, or anybody if there are neither a token nor `client_keys`.
+
+    Return the name of the client if it is a client's key, which opens that client's own sessions only; else None. A
+    token or key may be the password of basic authentication, so that browsers can send it. Raises UnauthorizedError,
+    PagesClosedError.
     """
-    if config.admin_token is None:
-        if config.client_keys is not None:
-            message = "this page shows what all clients did, so no client's key opens it: set admin_token and send it"
-            raise PagesClosedError(message + "; or set metrics_listen to an address that only you can reach")
-    elif find_key((config.admin_token,), headers, takes_basic=True) is None:
+    if config.admin_token is not None and find_key((config.admin_token,), headers, takes_basic=True) is not None:
+        return None
+    name = config.clients.names.get(_find_client_key(config, headers, takes_basic=True) or "")
+    if name is not None:
+        return name
+    if config.admin_token is not None:
         message = "this page requires admin_token: send it as Authorization: Bearer TOKEN, or as a browser's password"
         raise PageUnauthorizedError(message)
+    if config.client_keys is not None:
+        message = "this page shows what all clients did, so no client's key opens it: set admin_token and send it"
+        raise PagesClosedError(message + "; or set metrics_listen to an address that only you can reach")
+    return None
 
 
 CONTAINER_HOSTS = frozenset({"host.docker.internal", "host.containers.internal"})

@@ -23,6 +23,8 @@ class Session:
     requests: int
     window_tokens: int
     end: float
+    title: str = ""
+    header: str = ""
     turns: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -110,6 +112,9 @@ class Session:
             "reason": "",
             "worker": 1,
             "cut_moved": moved,
+            "cut_why": f"with about {sent:,} tokens it had reached high water ({self.high:,}), and a cut paid"
+            if moved
+            else "",
             "cut_tokens": sent - kept if moved else None,
             "cut_cost_usd": (sent - kept) * (fresh - cached) if moved else None,
             "story": _tell(self.cuts, original, sent),
@@ -145,6 +150,8 @@ class Session:
         same = {key: last[key] for key in ("model", "client", "messages", "original_tokens", "sent_tokens")}
         return {
             "id": self.id,
+            "title": self.title,
+            "header": self.header,
             "first_at": self.turns[0]["at"],
             "last_at": last["at"],
             "requests": len(self.turns),
@@ -246,8 +253,25 @@ CHANGES = [
 def make_sessions(now: float) -> list[Session]:
     """Some sessions, the newest first."""
     return [
-        Session("9c1f6a7be2d04c53", "gpt-5.1-codex", "ana", 148, 65_536, now - 4),
-        Session("41d0c5e977ab1f20", "gpt-5.1-codex", "ben", 61, 65_536, now - 190),
+        Session(
+            "9c1f6a7be2d04c53",
+            "gpt-5.1-codex",
+            "ana",
+            148,
+            65_536,
+            now - 4,
+            "Rewrite the parser of ports, and make all tests of the folder net pass",
+        ),
+        Session(
+            "41d0c5e977ab1f20",
+            "gpt-5.1-codex",
+            "ben",
+            61,
+            65_536,
+            now - 190,
+            "",
+            "019abc12-58f2-7c33-9d0e-2f1f6d1f0c11",
+        ),
         Session("b7e3a8d95c6f0214", "claude-sonnet-4-5", "ana", 34, 131_072, now - 1400),
         Session("0f52e6b1c8d97a34", "qwen3-coder-30b", "", 12, 32_768, now - 2300),
     ]
@@ -292,12 +316,12 @@ def sum_up(turns: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def make_timeline(now: float, turns: list[dict[str, Any]], minutes: int) -> dict[str, Any]:
-    """What the turns add up to in each of sixty steps."""
-    step = minutes
-    first = (now // step - 59) * step
+def make_timeline(now: float, turns: list[dict[str, Any]], query: dict[str, str]) -> dict[str, Any]:
+    """What the turns add up to in each of sixty steps, or in each day."""
+    steps, step = (int(query["days"]), 86400) if "days" in query else (60, int(query.get("minutes", "60")))
+    first = (now // step - steps + 1) * step
     buckets = []
-    for at in (first + index * step for index in range(60)):
+    for at in (first + index * step for index in range(steps)):
         inside = [turn for turn in turns if at <= turn["at"] < at + step]
         sums = _add(inside)
         parts = {

@@ -32,6 +32,7 @@ class Stub:
     """The server's state.
 
     now: the end of all sessions, in seconds since 1970. refuses: the status of every answer of the API, or 0.
+    closed: what is refused with 403.
     keeps_text: whether requests have text. changes: those of each request.
     deleted: the erased sessions, with query and header. compacted: what was asked to be cut, with the header.
     """
@@ -40,6 +41,7 @@ class Stub:
     sessions: list[Session]
     url: str = ""
     refuses: int = 0
+    closed: set[str] = field(default_factory=set)
     keeps_text: bool = True
     alarms: list[dict[str, str]] = field(default_factory=list)
     notes: list[dict[str, str]] = field(default_factory=list)
@@ -103,25 +105,39 @@ class Stub:
             case ["overview"]:
                 return self.overview()
             case ["timeline"]:
-                return make_timeline(self.now, self.turns, int(query.get("minutes", "60")))
+                return make_timeline(self.now, self.turns, query)
             case ["requests"]:
                 return self._list(query)
             case ["requests", wanted]:
                 found = next((turn for turn in self.turns if turn["request_id"] == wanted), None)
                 return found and {"event": found, "text": self._text(found)}
             case ["sessions", *names]:
-                return self._show_sessions(names)
+                return self._show_sessions(names, query)
         return None
 
-    def _show_sessions(self, names: list[str]) -> dict[str, Any] | None:
+    def _show_sessions(self, names: list[str], query: dict[str, str]) -> dict[str, Any] | None:
         if not names:
-            return {"sessions": [one.show() for one in self.sessions]}
+            return self._list_sessions(query)
         one = next((one for one in self.sessions if one.id == names[0]), None)
         return one and {"session": one.show(), "turns": one.turns[-500:], "more": len(one.turns) > 500}
 
+    def _list_sessions(self, query: dict[str, str]) -> dict[str, Any]:
+        shown = [one.show() for one in self.sessions]
+        columns = {"model": "model", "client": "client", "outcome": "last_outcome"}
+        choices = {name: sorted({one[key] for one in shown} - {""}) for name, key in columns.items()}
+        for name, key in columns.items():
+            shown = [one for one in shown if query.get(name, one[key]) == one[key]]
+        for word in query.get("words", "").lower().split():
+            shown = [one for one in shown if word in " ".join(map(str, one.values())).lower()]
+        key = {"last": "last_at", "requests": "requests", "session": "title"}[query.get("sort", "last")]
+        shown.sort(key=lambda one: one[key], reverse=query.get("order", "desc") == "desc")
+        limit = int(query["limit"])
+        start = limit * (int(query.get("page", "1")) - 1)
+        return {"sessions": shown[start : start + limit], "total": len(shown), "choices": choices}
+
     def _list(self, query: dict[str, str]) -> dict[str, Any]:
         found = self.turns
-        for key in ("outcome", "model", "session"):
+        for key in ("outcome", "model", "client", "session"):
             found = [turn for turn in found if query.get(key, turn[key]) == turn[key]]
         ids = [turn["request_id"] for turn in found]
         start = ids.index(query["before"]) + 1 if "before" in query else 0
@@ -138,9 +154,9 @@ class Stub:
 
 async def _answer_api(stub: Stub, request: web.Request) -> web.StreamResponse:
     parts = request.match_info["path"].split("/")
-    if stub.refuses:
+    if stub.refuses or parts[0] in stub.closed:
         told = {"error": {"message": "this page requires admin_token", "type": "authentication_error", "code": None}}
-        return web.json_response(told, status=stub.refuses)
+        return web.json_response(told, status=stub.refuses or 403)
     if parts == ["events"]:
         return await _send_events(stub, request)
     if request.method == "DELETE":

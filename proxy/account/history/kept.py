@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from trimtab.proxy.account.history import table, texts
 from trimtab.proxy.account.history.table import FORM, Bounds, Erased, Row
-from trimtab.proxy.account.history.texts import Packed
+from trimtab.proxy.account.history.texts import MAX_TITLES, Packed, Title
 from trimtab.proxy.account.outcome import Outcome
 from trimtab.proxy.store.sqlite_file import SqliteFile, SqliteThread, Work, is_broken
 from trimtab.proxy.store.store import StoreError
@@ -47,13 +47,16 @@ NOTES_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text to write. `size_bytes`: the memory that it holds on to until then. `write`: returns None if it failed."""
+    """A text to write. `size_bytes`: the memory that it holds on to until then. `write`: returns None if it failed.
+
+    request_id: empty for what the session is called.
+    """
 
     request_id: str
     session: str
     at: float
     size_bytes: int
-    write: Callable[[], Packed | None] = field(repr=False)
+    write: Callable[[], Packed | Title | None] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,7 @@ class History:
     """What this process and those that share its place did lately.
 
     is_on: whether anything is to be kept. keeps_text: whether it also wants the text of requests.
+    titled: the sessions of which it is known what they are called, or soon.
     notes: what people should know about this worker's figures; other workers show it.
     on_error: gets a fault in making a row or a text. on_fault: gets the name of a store that failed.
     """
@@ -143,6 +147,7 @@ class History:
         self.is_on, self.keeps_text = is_on, keeps_text
         self.places = places
         self.streams = Streams()
+        self.titled: set[str] = set()
         self.notes: Callable[[], bytes] | None = None
         self._bounds, self._log = places.bounds, log
         self._on_error, self._on_fault = on_error, on_fault
@@ -177,10 +182,16 @@ class History:
         most_bytes = self._bounds.text_bytes // 2
         if text.size_bytes > most_bytes:
             return
+        if not text.request_id:
+            if len(self.titled) >= MAX_TITLES:
+                self.titled.clear()
+            self.titled.add(text.session)
         self._texts.append(text)
         self._text_bytes += text.size_bytes
         while len(self._texts) > MAX_TEXTS_WAITING or self._text_bytes > most_bytes:
-            self._take_text()
+            dropped = self._take_text()
+            if not dropped.request_id:
+                self.titled.discard(dropped.session)
         self._wake()
 
     async def read(self, work: Work[T]) -> T:
@@ -197,11 +208,13 @@ class History:
             await self._use(partial(table.erase, session=session, at=at, text_only=True))
             await self.places.log.erase(Erased(session, at, text_only), entries)
         await self._use(partial(table.erase, session=session, at=at, text_only=text_only))
+        self.titled.discard(session)
         return is_known
 
     def keep_text(self, *, keeps_text: bool) -> None:
         """From now on keep text or not; if not, erase what is kept."""
         self.keeps_text = keeps_text
+        self.titled.clear()
         if not keeps_text:
             self._drop_texts()
             self._order(texts.erase_texts)
@@ -240,7 +253,10 @@ class History:
             while self._texts:
                 text = self._take_text()
                 packed = await asyncio.to_thread(text.write)
-                if packed is not None and self.keeps_text:
+                if isinstance(packed, Title):
+                    title = packed if self.keeps_text else packed._replace(text="")
+                    await self._try(partial(texts.keep_title, session=text.session, at=text.at, title=title))
+                elif packed is not None and self.keeps_text:
                     await self._keep(text, packed)
                 del text, packed  # else this frame would hold the transcript until the next text
 
@@ -319,6 +335,7 @@ class History:
 
     def _drop_texts(self) -> None:
         self._texts.clear()
+        self.titled.clear()
         self._text_bytes = 0
 
     async def _keep(self, text: Text, packed: Packed) -> None:

@@ -7,7 +7,6 @@ What belongs to the user's machine and never to the store (texts, and what was e
 `private`; see texts.py.
 """
 
-import math
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -287,6 +286,7 @@ class Query:
     session: str | None = None
     outcome: str | None = None
     model: str | None = None
+    client: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +298,7 @@ class Turn:
     cut_tokens: forwarded tokens that the move made different from the previous prompt.
         0 only if the whole previous prompt is still a prefix.
     cut_cost: what it cost that they were not read from the prompt cache, in nanodollars.
+    cut_from_tokens: about what would have been forwarded without the move; None if it is not known.
     """
 
     event: Outcome
@@ -306,6 +307,7 @@ class Turn:
     cut_moved: bool = False
     cut_tokens: int | None = None
     cut_cost: int | None = None
+    cut_from_tokens: int | None = None
 
 
 _READ = """
@@ -324,7 +326,7 @@ def list_requests(connection: sqlite3.Connection, query: Query) -> tuple[list[Tu
             return None
         wheres.append(" AND (at, request_id) < (?, ?)")
         values += before
-    for name, wanted in (("session", query.session), ("outcome", query.outcome)):
+    for name, wanted in (("session", query.session), ("outcome", query.outcome), ("client", query.client)):
         if wanted is not None:
             wheres.append(f" AND events.{name} = ?")
             values.append(wanted)
@@ -359,10 +361,11 @@ def _list(connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]) -> li
         with suppress(msgspec.MsgspecError, TypeError, ValueError):  # a row of another version, or a damaged one
             event, told = _decoder.decode(encoded), None if sentences is None else msgspec.json.decode(sentences)
             is_moved = bool(mark and session) and not _has_mark(connection, session, mark, at, request_id)
-            previous = _find_previous(connection, session, at, request_id) if is_moved else None
+            previous = find_previous(connection, session, at, request_id) if is_moved else None
             tokens = None if previous is None else measure_move(previous, event)
             cost = None if tokens is None or cache_price is None else round(tokens * cache_price)
-            listed.append(Turn(event, worker, told, is_moved, tokens, cost))
+            would_be = find_uncut_size(previous, event) if is_moved else None
+            listed.append(Turn(event, worker, told, is_moved, tokens, cost, would_be))
     return listed
 
 
@@ -385,61 +388,27 @@ def measure_move(previous: Outcome, event: Outcome) -> int | None:
     return None if tokens <= 0 < changed_tokens else max(tokens, 0)
 
 
+def find_uncut_size(previous: Outcome | None, event: Outcome) -> int | None:
+    """About what a request would have forwarded if its cut had not moved; None if it is not known."""
+    if previous is None:
+        return event.original_tokens or None
+    new_tokens = max(event.original_tokens - previous.original_tokens, 0)
+    return previous.sent_tokens + new_tokens if previous.sent_tokens else None
+
+
 def _has_mark(connection: sqlite3.Connection, session: str, mark: str, at: float, request_id: str) -> bool:
     """Whether an earlier request of the session had this mark."""
     statement = "SELECT 1 FROM events WHERE session = ? AND mark = ? AND (at, request_id) < (?, ?) LIMIT 1"
     return connection.execute(statement, (session, mark, at, request_id)).fetchone() is not None
 
 
-def _find_previous(connection: sqlite3.Connection, session: str, at: float, request_id: str) -> Outcome | None:
+def find_previous(connection: sqlite3.Connection, session: str, at: float, request_id: str) -> Outcome | None:
     row = connection.execute(
         "SELECT event FROM events WHERE session = ? AND (at, request_id) < (?, ?) AND event IS NOT NULL"
         " ORDER BY at DESC, request_id DESC LIMIT 1",
         (session, at, request_id),
     ).fetchone()
     return None if row is None else _decoder.decode(row[0])
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """A session: sums over its requests, and its newest one.
-
-    saved_tokens: what was not sent; negative if tokens were added. cuts: different newest cuts that it had.
-    cost, without_cost: in nanodollars, of the requests with a known price; None if there is none.
-    summary_cost: the same of the calls for its summaries, which `cost` does not have.
-    """
-
-    name: str
-    last: Outcome
-    first_at: float
-    requests: int
-    saved_tokens: int
-    cost: int | None
-    without_cost: int | None
-    summary_cost: int
-    cuts: int
-    has_text: bool
-
-
-_SESSIONS = """
-SELECT session, MIN(at) FILTER (WHERE event IS NOT NULL), COUNT(event),
-  SUM(original_tokens - sent_tokens), SUM(cost), SUM(without_cost),
-  SUM(summary_cost), COUNT(DISTINCT NULLIF(mark, '')),
-  EXISTS (SELECT 1 FROM private.texts WHERE texts.session = events.session)
-FROM events WHERE session {chosen} GROUP BY session HAVING COUNT(event)
-ORDER BY MAX(at) FILTER (WHERE event IS NOT NULL) DESC LIMIT ?"""
-
-
-def list_sessions(connection: sqlite3.Connection, limit: int, name: str | None = None) -> list[Session]:
-    """The sessions, the one with the newest request first; or only one of this name."""
-    chosen, values = ("!= ''", ()) if name is None else ("= ?", (name,))
-    found = []
-    for row in connection.execute(_SESSIONS.format(chosen=chosen), (*values, limit)).fetchall():
-        with suppress(msgspec.MsgspecError):
-            last = _find_previous(connection, row[0], math.inf, "")
-            if last is not None:
-                found.append(Session(row[0], last, *row[1:]))
-    return found
 
 
 def sum_steps(
@@ -475,6 +444,7 @@ def _erase(connection: sqlite3.Connection, order: Erased) -> tuple[bool, list[st
     session, at, text_only = order
     known = connection.execute("SELECT entry FROM events WHERE session = ? AND at <= ?", (session, at)).fetchall()
     had_text = connection.execute("DELETE FROM private.texts WHERE session = ?", (session,)).rowcount
+    connection.execute("DELETE FROM private.titles WHERE session = ?", (session,))
     connection.execute("DELETE FROM private.erased WHERE at < ?", (at - ERASED_SECONDS,))
     connection.execute("INSERT OR REPLACE INTO private.erased VALUES (?, ?, ?)", (session, text_only, at))
     if not text_only:
@@ -484,5 +454,11 @@ def _erase(connection: sqlite3.Connection, order: Erased) -> tuple[bool, list[st
 
 def clear(connection: sqlite3.Connection) -> None:
     with connection:
-        for table in ("events", "minutes", "position", "private.texts"):  # a log is copied from its beginning again
+        for table in (
+            "events",
+            "minutes",
+            "position",
+            "private.texts",
+            "private.titles",
+        ):  # a log is copied from its beginning again
             connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names

@@ -10,6 +10,7 @@ import zlib
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,10 +25,14 @@ CREATE TABLE IF NOT EXISTS private.texts (request_id TEXT PRIMARY KEY, session T
   pack BLOB NOT NULL, size_bytes INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS private.texts_by_session ON texts (session);
 CREATE INDEX IF NOT EXISTS private.texts_by_size ON texts (size_bytes);
+CREATE TABLE IF NOT EXISTS private.titles (session TEXT PRIMARY KEY, title TEXT NOT NULL, header TEXT NOT NULL,
+  folded TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS private.notes (worker INTEGER PRIMARY KEY, notes BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS private.erased (session TEXT NOT NULL, text_only INTEGER NOT NULL, at REAL NOT NULL,
   PRIMARY KEY (session, text_only));
 """
+MAX_TITLES = 10_000
+"""Sessions with a title; the oldest give way. Chosen: as many as there may be requests; they take some megabytes."""
 _encoder = msgspec.json.Encoder()
 _head_decoder, _change_decoder = msgspec.json.Decoder(OutcomeText), msgspec.json.Decoder(Change)
 
@@ -42,6 +47,13 @@ class Packed:
     @property
     def size_bytes(self) -> int:
         return ENTRY_BYTES + len(self.pack) + sum(map(len, self.sentences))
+
+
+class Title(NamedTuple):
+    """What a session is called: the beginning of its first user text, if texts are kept; and what headers call it."""
+
+    text: str
+    header: str
 
 
 def pack_text(text: OutcomeText) -> Packed:
@@ -103,6 +115,18 @@ def keep_text(
             total_bytes -= connection.execute(statement).fetchone()[0]
 
 
+def keep_title(connection: sqlite3.Connection, session: str, at: float, title: Title) -> None:
+    """Keep what a session is called, unless it was erased since the request that ended at this time."""
+    with connection:
+        connection.execute(
+            "INSERT OR REPLACE INTO private.titles SELECT ?, ?, ?, ?"
+            " WHERE NOT EXISTS (SELECT 1 FROM private.erased WHERE session = ? AND at >= ?)",
+            (session, *title, " ".join(title).casefold(), session, at),
+        )
+        newest = "SELECT MAX(rowid) FROM private.titles"
+        connection.execute(f"DELETE FROM private.titles WHERE rowid <= ({newest}) - ?", (MAX_TITLES,))  # noqa: S608 - our own
+
+
 def find_text(connection: sqlite3.Connection, request_id: str) -> bytes | None:
     """The packed text of a request; None if it is not kept."""
     row: tuple[bytes] | None = connection.execute(
@@ -112,7 +136,8 @@ def find_text(connection: sqlite3.Connection, request_id: str) -> bytes | None:
 
 
 def erase_texts(connection: sqlite3.Connection) -> None:
-    connection.execute("DELETE FROM private.texts")
+    for table in ("texts", "titles"):
+        connection.execute(f"DELETE FROM private.{table}")  # noqa: S608 - our own names
 
 
 def write_notes(connection: sqlite3.Connection, worker: int, notes: bytes) -> None:

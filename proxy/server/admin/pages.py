@@ -11,10 +11,10 @@ from aiohttp import web
 
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange.services import Services
-from trimtab.proxy.http.errors import NoSuchPageError, ProxyError
+from trimtab.proxy.http.errors import NoSuchPageError, PagesClosedError, ProxyError
 from trimtab.proxy.http.headers import Headers
-from trimtab.proxy.server.access import admit_admin
-from trimtab.proxy.server.admin.dashboard.api import answer_api
+from trimtab.proxy.server.access import admit_reader
+from trimtab.proxy.server.admin.dashboard.api import OTHERS_CLOSED, answer_api
 from trimtab.proxy.server.admin.dashboard.files import SAFE, UNSTORED, answer_file, find_file
 from trimtab.proxy.server.admin.models import write_models
 from trimtab.proxy.wire.codec import Codec
@@ -43,14 +43,16 @@ async def answer_page(
     of_pages: the request came in at `metrics_listen`. There, every page is open unless `admin_token` is set. Elsewhere
         only health and readiness are open.
     """
-    config, path = services.config, request.path
+    config, path, client = services.config, request.path, None
     try:
         if path not in OPEN_PAGES and not (of_pages and config.admin_token is None):
-            admit_admin(config, headers)
+            client = admit_reader(config, headers)
+        if client is not None and (path in CLOSED_PAGES or path == config.metrics_path):
+            raise PagesClosedError(OTHERS_CLOSED)
         if path == config.metrics_path and (of_pages or config.metrics_listen is None):
             return await show_metrics(services, headers)
         if config.dashboard.enabled and path not in PAGES and path != config.metrics_path:
-            answer = await _answer_dashboard(services, request)
+            answer = await _answer_dashboard(services, request, client)
             if answer is not None:
                 return answer
         return await _find_page(config, path)(services)
@@ -58,14 +60,16 @@ async def answer_page(
         return answer_page_error(error)
 
 
-async def _answer_dashboard(services: Services, request: web.BaseRequest) -> web.StreamResponse | None:
+async def _answer_dashboard(
+    services: Services, request: web.BaseRequest, client: str | None
+) -> web.StreamResponse | None:
     """The answer of the dashboard; None if it has no such page. Raises ProxyError."""
     path = request.path
     if path == ROOT:
         return web.Response(status=308, headers={**SAFE, "Location": "trimtab/"})  # relative: a proxy may add a path
     name = path.removeprefix(f"{ROOT}/")
     if name.startswith("api/"):
-        return await answer_api(services, request, name.removeprefix("api/"))
+        return await answer_api(services, request, name.removeprefix("api/"), client)
     file = find_file(name) if request.method in {"GET", "HEAD"} else None
     return None if file is None else answer_file(request, file)
 
@@ -142,5 +146,7 @@ PAGES: dict[str, Page] = {
 """Pages by path; the configuration names the path of the metrics page."""
 OPEN_PAGES = frozenset({"/trimtab/health", "/trimtab/ready"})
 """Open to load balancers, which have no key."""
+CLOSED_PAGES = PAGES.keys() - OPEN_PAGES
+"""Closed to a client's key."""
 UNBOUNDED_PAGES = OPEN_PAGES | {f"{API}events"}
 """Pages that do not count as pages in flight: they are tiny, or have a bound of their own."""

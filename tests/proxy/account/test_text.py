@@ -10,7 +10,10 @@ from support.sessions import make_session
 from trimtab.proxy.account import text as text_module
 from trimtab.proxy.account.history.table import find_request
 from trimtab.proxy.account.history.texts import find_text, unpack_text
-from trimtab.proxy.account.text import MAX_MESSAGE_CHARS, clean, crop
+from trimtab.proxy.account.redact import find_hidden
+from trimtab.proxy.account.text import MAX_MESSAGE_CHARS, TITLE_CHARS, clean, crop, find_title
+from trimtab.proxy.config.schema import Config
+from trimtab.rules.conversation import Message, Role
 from trimtab.rules.pipeline.changes import Change, Fate
 
 PLANTED = "PLANTED-TEXT"
@@ -123,3 +126,28 @@ def test_the_newest_changes_get_their_texts_first(monkeypatch):
     kept = list(text_module._crop(changes))
     assert [change.at for change in kept] == list(range(5))
     assert [change.before.count("x") for change in kept] == [0, 0, 200, 400, 400]
+
+
+def say(*texts: str, role: Role = Role.USER) -> Message:
+    return Message(role, texts)
+
+
+REMINDER = "<system-reminder>Today is Monday.</system-reminder>"
+
+
+@pytest.mark.parametrize(
+    ("messages", "title"),
+    [
+        ([], ""),
+        ([say("Be brief.", role=Role.SYSTEM), say("Mend\n the   parser.")], "Mend the parser."),
+        ([say(REMINDER, "Mend the parser.")], "Mend the parser."),
+        ([say("<environment_context>linux</environment_context>"), say("Mend it.")], "Mend it."),
+        ([say(REMINDER)] * 9 + [say("Mend it.")], ""),
+        ([say("x" * 500)], "x" * TITLE_CHARS + "…"),
+        ([say(f"Use {KEY} for it.")], "Use *** for it."),
+        ([say("a\x1b[31mb\ud800")], "ab?"),
+    ],
+)
+def test_a_title_is_the_first_words_of_the_user(messages, title):
+    """One line, without what clients put before, without keys, and without what controls a terminal."""
+    assert find_title(messages, find_hidden(Config(), [KEY])) == title

@@ -17,7 +17,7 @@ from yarl import URL
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.http.errors import PagesClosedError, SiteNotAllowedError, UnauthorizedError
-from trimtab.proxy.server.access import admit_admin, admit_client, admit_site
+from trimtab.proxy.server.access import admit_client, admit_reader, admit_site
 from trimtab.proxy.server.app import run_proxy
 
 KEYS = "client_keys=[key-one, key-two]"
@@ -272,9 +272,9 @@ async def test_a_request_of_many_credentials_is_no_clients(start_proxy):
 def test_without_keys_everybody_is_a_client():
     """That is the default, on loopback."""
     admit_client(Config(), [])
-    admit_admin(Config(), [])
+    admit_reader(Config(), [])
     with pytest.raises(PagesClosedError):
-        admit_admin(Config(client_keys=("a",)), [("authorization", "Bearer a")])
+        admit_reader(Config(client_keys=("a",)), [("authorization", "Bearer a")])
 
 
 def basic(password: str, user: str = "") -> dict[str, str]:

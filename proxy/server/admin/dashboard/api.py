@@ -1,7 +1,8 @@
 """The dashboard's data: each path below /trimtab/api/ and its answer.
 
-Law: a parameter with a value that it cannot have is an error that says what is allowed. Only DELETE changes anything,
-and only with a header that a page of another site cannot send.
+Law: a parameter with a value that it cannot have is an error that says what is allowed. Only DELETE and POST change
+anything, and only with a header that a page of another site cannot send. A client's key shows that client's own
+sessions and requests, and erases nothing.
 """
 
 import asyncio
@@ -16,15 +17,10 @@ import orjson
 from aiohttp import web
 
 from trimtab.proxy.account.alarms import RECENT_SECONDS, find_alarms, read_recent
-from trimtab.proxy.account.history.table import (
-    KEPT_STEPS,
-    Query,
-    find_request,
-    list_requests,
-    list_sessions,
-    sum_steps,
-)
+from trimtab.proxy.account.history.sessions import ORDERS, SessionQuery, find_named, list_choices, list_sessions
+from trimtab.proxy.account.history.table import KEPT_STEPS, Query, find_request, list_requests, sum_steps
 from trimtab.proxy.account.history.texts import find_text, read_notes
+from trimtab.proxy.account.statistics.books import KEPT_DAYS, go_back, name_day
 from trimtab.proxy.catalogue.prices import NANODOLLARS, PriceSource
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange.route import MAX_WORDS_CHARS
@@ -33,6 +29,7 @@ from trimtab.proxy.http.errors import (
     InvalidQueryError,
     MethodNotAllowedError,
     NoSuchPageError,
+    PagesClosedError,
     SiteNotAllowedError,
     WorkerSilentError,
 )
@@ -42,6 +39,7 @@ from trimtab.proxy.server.admin.dashboard.files import UNSTORED
 from trimtab.proxy.server.admin.dashboard.shapes import (
     Json,
     choose_step,
+    shape_days,
     shape_request,
     shape_session,
     shape_text,
@@ -59,37 +57,55 @@ MAX_LISTED = 500
 """Requests, or sessions, of one answer. Chosen: half a megabyte of JSON."""
 WEEK_DAYS = 7
 """Source: a week has seven days."""
+MAX_PAGES = 1_000_000
+"""Chosen: more than there can be."""
+OWN = frozenset({"sessions", "requests", "events"})
+"""What a client's key shows, as far as it is that client's."""
 WEEK_SECONDS = 1.0
 """Longest wait for the store. Chosen: a person waits so long for a page."""
 REQUEST, SESSION = "request", "session"
+OTHERS_CLOSED = (
+    "a client's key shows that client's own sessions and requests (/trimtab/#/sessions), and erases nothing;"
+    " all else needs admin_token"
+)
 OWN_HEADER = "x-trimtab-dashboard"
 """A page of another site cannot send it without being asked about it first (CORS), which is never answered."""
 
 
-async def answer_api(services: Services, request: web.BaseRequest, path: str) -> web.StreamResponse | None:
-    """Answer a path below /trimtab/api/; None if there is no such page. Raises ProxyError."""
+async def answer_api(
+    services: Services, request: web.BaseRequest, path: str, client: str | None = None
+) -> web.StreamResponse | None:
+    """Answer a path below /trimtab/api/; None if there is no such page. Raises ProxyError.
+
+    client: whose key it is; None for who may see and erase everything.
+    """
     try:
-        return await _answer(services, request, path)
+        return await _answer(services, request, path, client)
     except StoreError as error:
         message = f"the dashboard's events cannot be read or erased now; {error}; try again"
         raise WorkerSilentError(message) from error
 
 
-async def _answer(services: Services, request: web.BaseRequest, path: str) -> web.StreamResponse | None:
+async def _answer(
+    services: Services, request: web.BaseRequest, path: str, client: str | None
+) -> web.StreamResponse | None:
     name, _, one = path.partition("/")
+    if client is not None and (name not in OWN or request.method == "DELETE"):
+        raise PagesClosedError(OTHERS_CLOSED)
     if request.method == "DELETE" and name == "sessions" and one:
         return await _erase(services, request, one)
     if request.method == "POST" and name == "sessions" and one.endswith("/compact"):
-        return await _compact(services, request, one.removesuffix("/compact"))
+        return await _compact(services, request, one.removesuffix("/compact"), client)
     if request.method not in {"GET", "HEAD"}:
         message = "this page takes GET; only a session can be deleted (DELETE) or compacted (POST)"
         raise MethodNotAllowedError(message)
     if name == "events" and not one and request.method == "GET":
-        return await stream_events(services, request)
+        return await stream_events(services, request, client)
+    query = request.query if client is None else {**request.query, "client": client}
     if one and name in SINGLES:
-        return await _write(await SINGLES[name](services, one, request.query))
+        return await _write(await SINGLES[name](services, one, query))
     if not one and name in LISTS:
-        return await _write(await LISTS[name](services, request.query))
+        return await _write(await LISTS[name](services, query))
     return None
 
 
@@ -207,6 +223,8 @@ def write_notes(services: Services) -> bytes:
 
 
 async def _show_timeline(services: Services, query: Mapping[str, str]) -> Json:
+    if "days" in query:
+        return await _show_days(services, _read_number(query, "days", 30, KEPT_DAYS))
     minutes = _read_number(query, "minutes", 60, KEPT_STEPS)
     step_seconds = choose_step(minutes)
     stop = (int(time.time()) // step_seconds + 1) * step_seconds
@@ -215,8 +233,23 @@ async def _show_timeline(services: Services, query: Mapping[str, str]) -> Json:
     return await asyncio.to_thread(shape_timeline, sums, start, stop, step_seconds)
 
 
+async def _show_days(services: Services, days: int) -> Json:
+    """The sums of the last days in UTC, from the books; no buckets if no process knows them all."""
+    books = services.recorder.books
+    today = name_day(books.clock())
+    first_day = go_back(today, days - 1)
+    if services.past.places.workers > 1 and services.config.store == "memory":
+        return shape_days([], today, first_day)
+    try:
+        async with asyncio.timeout(WEEK_SECONDS):
+            rows = await books.read_rows(first_day)
+    except TimeoutError:
+        raise StoreError(books.store.name, "it does not answer") from None
+    return await asyncio.to_thread(shape_days, rows, first_day, today)
+
+
 async def _list_requests(services: Services, query: Mapping[str, str]) -> Json:
-    names = ("before", "session", "outcome", "model")
+    names = ("before", "session", "outcome", "model", "client")
     wanted = Query(_read_number(query, "limit", 50, MAX_LISTED), *(query.get(name) or None for name in names))
     found = await services.past.read(partial(list_requests, query=wanted))
     if found is None:
@@ -225,9 +258,9 @@ async def _list_requests(services: Services, query: Mapping[str, str]) -> Json:
     return {"requests": await asyncio.to_thread(lambda: [*map(shape_request, listed)]), "more": more}
 
 
-async def _show_request(services: Services, request_id: str, _: Mapping[str, str]) -> Json:
+async def _show_request(services: Services, request_id: str, query: Mapping[str, str]) -> Json:
     found = await services.past.read(partial(find_request, request_id=request_id))
-    if found is None:
+    if found is None or query.get("client", found.event.client) != found.event.client:
         raise _name_unknown(REQUEST)
     pack = await services.past.read(partial(find_text, request_id=request_id))
     text = None if pack is None else await asyncio.to_thread(shape_text, pack)
@@ -235,20 +268,39 @@ async def _show_request(services: Services, request_id: str, _: Mapping[str, str
 
 
 async def _list_sessions(services: Services, query: Mapping[str, str]) -> Json:
+    wanted, past = read_session_query(query), services.past
+    sessions, total = await past.read(partial(list_sessions, query=wanted))
+    choices = await past.read(partial(list_choices, client=query.get("client") or None))
+    shaped = await asyncio.to_thread(lambda: [*map(shape_session, sessions)])
+    return {"sessions": shaped, "total": total, "choices": choices}
+
+
+def read_session_query(query: Mapping[str, str]) -> SessionQuery:
+    """Which sessions a reader wants. Raises InvalidQueryError."""
     limit = _read_number(query, "limit", 50, MAX_LISTED)
-    sessions = await services.past.read(partial(list_sessions, limit=limit))
-    return {"sessions": await asyncio.to_thread(lambda: [*map(shape_session, sessions)])}
+    for name, allowed in (("sort", tuple(ORDERS)), ("order", ("asc", "desc"))):
+        if query.get(name, allowed[0]) not in allowed:
+            message = f"{name} must be one of {', '.join(allowed)}"
+            raise InvalidQueryError(message, name)
+    return SessionQuery(
+        limit,
+        limit * (_read_number(query, "page", 1, MAX_PAGES) - 1),
+        words=query.get("words", ""),
+        **{name: query.get(name) or None for name in ("model", "client", "outcome")},
+        order=query.get("sort", "last"),
+        ascends=query.get("order") == "asc",
+    )
 
 
 async def _show_session(services: Services, name: str, query: Mapping[str, str]) -> Json:
-    limit = _read_number(query, "limit", MAX_LISTED, MAX_LISTED)
-    sessions = await services.past.read(partial(list_sessions, limit=1, name=name))
-    found = await services.past.read(partial(list_requests, query=Query(limit, session=name)))
-    if not sessions or found is None:
+    limit, client = _read_number(query, "limit", MAX_LISTED, MAX_LISTED), query.get("client")
+    session = await services.past.read(partial(find_named, name=name, client=client))
+    found = await services.past.read(partial(list_requests, query=Query(limit, session=name, client=client)))
+    if session is None or found is None:
         raise _name_unknown(SESSION)
     listed, more = found
     turns = await asyncio.to_thread(lambda: [shape_request(one) for one in reversed(listed)])
-    return {"session": shape_session(sessions[0]), "turns": turns, "more": more}
+    return {"session": shape_session(session), "turns": turns, "more": more}
 
 
 async def _erase(services: Services, request: web.BaseRequest, name: str) -> web.Response:
@@ -261,13 +313,13 @@ async def _erase(services: Services, request: web.BaseRequest, name: str) -> web
     return web.Response(status=204, headers=UNSTORED)
 
 
-async def _compact(services: Services, request: web.BaseRequest, name: str) -> web.Response:
+async def _compact(services: Services, request: web.BaseRequest, name: str, client: str | None) -> web.Response:
     _require_own(request)
     words = request.query.get("words", "")
     if len(words) > MAX_WORDS_CHARS:
         message = f"words may have {MAX_WORDS_CHARS} characters"
         raise InvalidQueryError(message, "words")
-    if not await services.past.read(partial(list_sessions, limit=1, name=name)):
+    if await services.past.read(partial(find_named, name=name, client=client)) is None:
         raise _name_unknown(SESSION)
     if not await services.cold_cuts.wishes.make(name, words):
         message = "too many sessions are to be compacted; try again in an hour"

@@ -5,16 +5,20 @@ Law: figures and names that may be logged, and texts that are kept. Money is in 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from datetime import date
 from difflib import SequenceMatcher
 from io import BytesIO
 from typing import Any
 
 import orjson
 
-from trimtab.proxy.account.history.table import FIGURES, STEP_SECONDS, Session, Turn
+from trimtab.proxy.account.history.sessions import Session
+from trimtab.proxy.account.history.table import FIGURES, STEP_SECONDS, Turn
 from trimtab.proxy.account.history.texts import unpack_text
 from trimtab.proxy.account.outcome import Outcome, keep
+from trimtab.proxy.account.statistics.books import DAY_SECONDS, NO_CLIENT, Place, Sums
 from trimtab.proxy.catalogue.prices import to_dollars
+from trimtab.proxy.telemetry.ledger import COLD_CACHE, COMPACT_NOW, TOO_SHORT
 from trimtab.rules.pipeline.changes import Change
 from trimtab.rules.pipeline.story import tell_decision
 from trimtab.rules.tokens.sections import Sections
@@ -27,6 +31,8 @@ SPLIT_DEPTH = 2
 """Source: the changes of a request are the deepest long list: they stand in its text, and this in the answer."""
 MAX_PAIRS = 50_000
 """Pairs of equal lines that are compared. Chosen: such a diff takes some tenths of a second in the worst case."""
+NEAR_HIGH = 0.9
+"""Sizes are estimated, so high water is reached at this share of it. Chosen: the estimate lacks what was shortened."""
 MAX_BUCKETS = 120
 """Buckets of a timeline. Chosen: as many as a picture can show."""
 
@@ -67,8 +73,27 @@ def shape_request(turn: Turn) -> Json:
     shaped["cut_moved"], shaped["cut_tokens"] = turn.cut_moved, turn.cut_tokens
     shaped["cut_cost_usd"] = to_dollars(turn.cut_cost)
     shaped["worker"] = turn.worker
-    shaped["story"] = list(tell_briefly(event) if turn.sentences is None else turn.sentences)
+    why = shaped["cut_why"] = tell_why(event, turn.cut_from_tokens) if turn.cut_moved else ""
+    brief = [*([f"The cut moved: {why}."] if why else []), *tell_briefly(event)]
+    shaped["story"] = brief if turn.sentences is None else list(turn.sentences)
     return shaped
+
+
+def tell_why(event: Outcome, uncut_tokens: int | None) -> str:
+    """Why the cut has moved at a request, in words. `uncut_tokens`: about what would have been forwarded else."""
+    rules = {one.rule: one.reason for one in event.decisions}
+    if (asked := rules.get(COMPACT_NOW)) is not None and asked != TOO_SHORT:
+        return "somebody asked for it"
+    if (cold := rules.get(COLD_CACHE)) is not None:
+        return f"{cold}, so a cut broke no cache"
+    if event.retry:
+        return "the upstream refused the prompt as too long"
+    size, high = uncut_tokens or 0, 0 if event.window is None else event.window.high_tokens
+    if size > event.limit_tokens:
+        return f"about {size:,} tokens did not fit the limit of {event.limit_tokens:,}"
+    if size >= high * NEAR_HIGH:
+        return f"with about {size:,} tokens it had reached high water ({high:,}), and a cut paid"
+    return "a limit of the configuration was reached" if size else ""
 
 
 def shape_event(event: Outcome) -> Json:
@@ -91,6 +116,8 @@ def shape_session(session: Session) -> Json:
     has_summaries = cost is not None or session.summary_cost
     return {
         "id": session.name,
+        "title": session.title,
+        "header": session.header,
         "first_at": session.first_at,
         "last_at": last.at,
         "requests": session.requests,
@@ -131,6 +158,29 @@ def shape_timeline(sums: Iterable[StepSums], start: int, stop: int, step_seconds
             del shown["cached_tokens"], shown["fail_opens"]
             buckets[at][kind][name] = shown
     return {"step_seconds": step_seconds, "buckets": list(buckets.values())}
+
+
+def shape_days(rows: Iterable[tuple[Place, Sums]], first_day: str, last_day: str) -> Json:
+    """The timeline of some days in UTC, as the books have them. They know no requests that failed."""
+    kept: dict[tuple[int, str, str], Sums] = {}
+    for (day, model, client), sums in rows:
+        for kind, name in (("", ""), ("models", model), ("clients", client)):
+            if name != NO_CLIENT:
+                place = _find_start(day), kind, name
+                kept[place] = kept.get(place, Sums()) + sums
+    steps = [(*place, _pick_figures(sums)) for place, sums in kept.items()]
+    return shape_timeline(steps, _find_start(first_day), _find_start(last_day) + DAY_SECONDS, DAY_SECONDS)
+
+
+def _find_start(day: str) -> int:
+    """When a day begins, in seconds since 1970."""
+    return (date.fromisoformat(day) - date(1970, 1, 1)).days * DAY_SECONDS
+
+
+def _pick_figures(sums: Sums) -> list[int]:
+    priced = sums.requests - sums.unpriced_requests + sums.summaries - sums.unpriced_summaries
+    tokens = sums.original_tokens, sums.sent_tokens, sums.cached_tokens
+    return [sums.requests, *tokens, 0, 0, priced, sums.cost_nanodollars, sums.without_nanodollars]
 
 
 def _show_money(figures: Json) -> Json:

@@ -41,8 +41,11 @@ _HEADERS = {
 }
 
 
-async def stream_events(services: Services, request: web.BaseRequest) -> web.StreamResponse:
-    """Stream to a browser until it leaves or the proxy drains. Raises OverloadedError and StoreError."""
+async def stream_events(services: Services, request: web.BaseRequest, client: str | None = None) -> web.StreamResponse:
+    """Stream to a browser until it leaves or the proxy drains; of a client's key, that client's requests only.
+
+    Raises OverloadedError and StoreError.
+    """
     streams = services.past.streams
     if not services.lifecycle.ready or streams.readers >= MAX_STREAMS:
         message = "too many streams of the dashboard at once, or the proxy is about to stop; try again"
@@ -53,26 +56,32 @@ async def stream_events(services: Services, request: web.BaseRequest) -> web.Str
         ending = streams.ending
         _, seq, _ = await services.past.read(partial(list_after, seq=0, most=0))
         await response.prepare(request)
-        await _write_all(services, request, response, ending, seq)
+        await _write_all(services, request, response, ending, seq, client)
     finally:
         streams.readers -= 1
     return response
 
 
 async def _write_all(
-    services: Services, request: web.BaseRequest, response: web.StreamResponse, ending: asyncio.Event, seq: int
+    services: Services,
+    request: web.BaseRequest,
+    response: web.StreamResponse,
+    ending: asyncio.Event,
+    seq: int,
+    client: str | None,
 ) -> None:
     totals: Json | None = None
     totals_at = written_at = 0.0
     while not ending.is_set():
         now = time.monotonic()
         pieces: list[bytes] = []
-        if now - totals_at >= TOTALS_SECONDS:
+        if client is None and now - totals_at >= TOTALS_SECONDS:
             totals_at, before, totals = now, totals, await read_recent_totals(services)
             if totals != before:
                 pieces.append(_write_event("totals", orjson.dumps(totals)))
         with suppress(StoreError):
             listed, seq, is_lost = await services.past.read(partial(list_after, seq=seq, most=MAX_WAITING))
+            listed = [one for one in listed if client in {None, one.event.client}]
             pieces += await asyncio.to_thread(_write_requests, listed) if listed else []
             if is_lost:
                 pieces.append(_write_event("lost", b"{}"))

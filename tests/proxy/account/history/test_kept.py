@@ -11,9 +11,10 @@ from support.events import make_event, read_events
 
 from trimtab.proxy.account.history import kept
 from trimtab.proxy.account.history.kept import History, Places, Text
+from trimtab.proxy.account.history.sessions import find_named
 from trimtab.proxy.account.history.shared import SharedLog
-from trimtab.proxy.account.history.table import Bounds, list_sessions, sum_steps
-from trimtab.proxy.account.history.texts import find_text, pack_text, read_notes
+from trimtab.proxy.account.history.table import Bounds, sum_steps
+from trimtab.proxy.account.history.texts import Title, find_text, pack_text, read_notes
 from trimtab.proxy.account.outcome import OutcomeText
 from trimtab.proxy.store.store import StoreError
 from trimtab.proxy.tasks import Tasks
@@ -38,7 +39,7 @@ async def test_what_was_added_is_read_at_once(history):
     history.add_summary(1000.0, 5, "m", "", "s")
     history.add(make_event("2"))
     assert await names(history) == ["1", "2"]
-    (session,) = await history.read(partial(list_sessions, limit=5))
+    session = await history.read(partial(find_named, name="s"))
     assert session.summary_cost == 5
 
 
@@ -262,6 +263,30 @@ async def test_texts_that_wait_are_bounded_by_bytes_too(log):
 async def test_a_failed_text_is_not_kept_and_the_next_one_is(history):
     results = [None, pack_text(OutcomeText())]
     assert await write_texts(history, "ab", write=lambda: results.pop(0)) == ["b"]
+
+
+async def test_what_a_session_is_called_is_written_without_its_words_if_texts_are_not_kept(history):
+    """A title that gave way, or was erased, is to be written again."""
+    history.add(make_event(session="s"))
+    for keeps, found in ((True, Title("words", "header")), (False, Title("", "header"))):
+        history.keep_text(keeps_text=keeps)
+        history.add_text(Text("", "s", 1000.0, 1, lambda: Title("words", "header")))
+        assert history.titled == {"s"}
+        await history.settle()
+        session = await history.read(partial(find_named, name="s"))
+        assert Title(session.title, session.header) == found
+    await history.erase("s")
+    assert history.titled == set()
+
+
+async def test_a_title_that_gives_way_is_wanted_again(history, monkeypatch):
+    monkeypatch.setattr(kept, "MAX_TEXTS_WAITING", 2)
+    for name in "abc":
+        history.add_text(Text("", name, 1000.0, 1, lambda: Title("", "")))
+    assert history.titled == {"b", "c"}
+    monkeypatch.setattr(kept, "MAX_TITLES", 2)
+    history.add_text(Text("", "d", 1000.0, 1, lambda: Title("", "")))
+    assert history.titled == {"d"}
 
 
 async def test_a_session_is_erased_with_its_texts(history):

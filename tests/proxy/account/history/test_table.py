@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from support.events import make_event, make_window
 
 from trimtab.proxy.account.history import table
+from trimtab.proxy.account.history.sessions import SessionQuery, list_sessions
 from trimtab.proxy.account.history.table import (
     FIGURES,
     KEPT_STEPS,
@@ -26,7 +27,6 @@ from trimtab.proxy.account.history.table import (
     find_request,
     list_after,
     list_requests,
-    list_sessions,
     measure_move,
     name_mark,
     open_in_memory,
@@ -100,7 +100,7 @@ def test_a_request_is_kept_once(connection):
         keep(connection, make_event(session="s"))
         add(connection, [summary, summary._replace(at=1000.5)], BOUNDS)
     assert names(connection) == ["a"]
-    (session,) = list_sessions(connection, 5)
+    (session,) = list_sessions(connection, SessionQuery(5))[0]
     assert session.summary_cost == 10
     assert figures(connection)[16, "", ""]["requests"] == 1
 
@@ -112,9 +112,9 @@ def test_a_row_that_cannot_be_read_breaks_nothing(connection):
         connection.execute("UPDATE events SET event = ? WHERE request_id = ?", (broken, name))
     assert names(connection) == ["a"]
     assert find_request(connection, "b") is None
-    assert list_sessions(connection, 5) == []
+    assert list_sessions(connection, SessionQuery(5))[0] == []
     keep(connection, make_event("d", session="s", at=9.0))
-    assert [one.last.request_id for one in list_sessions(connection, 5)] == ["d"]
+    assert [one.last.request_id for one in list_sessions(connection, SessionQuery(5))[0]] == ["d"]
 
 
 def test_a_figure_beyond_all_bounds_breaks_no_sum(connection):
@@ -122,29 +122,9 @@ def test_a_figure_beyond_all_bounds_breaks_no_sum(connection):
     huge = 10**18
     for name in "abcdefghijklmnop":
         keep(connection, make_event(name, session="s", original_tokens=huge, sent_tokens=1, cost=huge, without_cost=1))
-    (session,) = list_sessions(connection, 5)
+    (session,) = list_sessions(connection, SessionQuery(5))[0]
     assert session.cost == 16 * MOST
     assert sum_steps(connection, 0, 6000, 60)
-
-
-def test_a_session_adds_up_its_requests(connection):
-    keep(
-        connection,
-        make_event("1", session="s", at=1.0, original_tokens=10, sent_tokens=10),
-        make_event("2", session="s", at=2.0, original_tokens=30, sent_tokens=12, cost=5, without_cost=9),
-        make_event(
-            "3", session="s", at=3.0, original_tokens=40, window=make_window(7), bill=None
-        ),  # refused: nothing counts
-        make_event("4", session="t", at=2.5),
-        make_event("5", at=9.0),  # of no session
-    )
-    add(connection, [Row.of_summary(0.5, 3, "m", "", "s", 1), Row.of_summary(5.0, 4, "m", "", "u", 1)], Bounds())
-    session, other = list_sessions(connection, 5)
-    assert (session.name, session.first_at, session.last.at, session.requests) == ("s", 1.0, 3.0, 3)
-    assert (session.saved_tokens, session.cost, session.without_cost, session.summary_cost) == (18, 5, 9, 3)
-    assert (session.cuts, session.has_text) == (1, False)
-    assert (other.name, other.cost) == ("t", None)
-    assert list_sessions(connection, 1) == list_sessions(connection, 5, "s") == [session]
 
 
 def test_a_cut_moves_once_although_the_client_goes_back(connection):
@@ -155,7 +135,7 @@ def test_a_cut_moves_once_although_the_client_goes_back(connection):
         keep(connection, event)
     listed, _ = list_requests(connection, Query(100))
     assert [one.cut_moved for one in reversed(listed)] == [False, True, False, True, True, False]
-    assert list_sessions(connection, 1)[0].cuts == 3
+    assert list_sessions(connection, SessionQuery())[0][0].cuts == 3
 
 
 def test_a_move_is_priced_by_what_a_token_costs_more(connection):
@@ -256,7 +236,7 @@ def test_erasing_a_session_leaves_the_others_and_the_minutes(connection):
     assert [one.sentences for one in list_requests(connection, Query(5))[0]] == [None, ["told"], None, ["told"]]
     assert erase(connection, "a", time.time(), text_only=False)[0]
     assert names(connection) == ["3", "1"]
-    assert [(one.name, one.has_text) for one in list_sessions(connection, 5)] == [("b", 0)]
+    assert [(one.name, one.has_text) for one in list_sessions(connection, SessionQuery(5))[0]] == [("b", 0)]
     assert figures(connection)[16, "", ""]["requests"] == 4
     assert not erase(connection, "a", time.time(), text_only=False)[0]
 
@@ -363,5 +343,5 @@ def test_a_page_of_a_full_table_takes_no_long(connection):
     started = time.process_time()
     list_requests(connection, Query(500))
     list_requests(connection, Query(500, session="3", outcome="none"))
-    list_sessions(connection, 500)
+    list_sessions(connection, SessionQuery(500))[0]
     assert time.process_time() - started < 2

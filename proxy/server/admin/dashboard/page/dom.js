@@ -39,7 +39,9 @@ export function replace(container, ...nodes) {
     if (open !== undefined) node.open = open;
     if (left) node.scrollLeft = left;
   }
-  if (key !== null) found.get(key)?.focus({ preventScroll: true });
+  const next = key === null ? null : found.get(key);
+  next?.focus({ preventScroll: true });
+  if (next && active.type === "search") next.setSelectionRange(active.selectionStart, active.selectionEnd);
 }
 
 const drawers = new WeakMap();
@@ -70,7 +72,7 @@ export function table(caption, heads, rows, { key = caption, hideCaption = false
   const cell = (value, index) => {
     const isNumber = heads[index].number;
     const tag = index === 0 ? "th" : "td";
-    return el(tag, { class: isNumber ? "number" : null, scope: index === 0 ? "row" : null }, value);
+    return el(tag, { class: isNumber ? "number" : heads[index].wide ? "wide" : null, scope: index === 0 ? "row" : null }, value);
   };
   const region = el(
     "div",

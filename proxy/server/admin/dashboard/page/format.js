@@ -7,6 +7,7 @@ const exactMoney = new Intl.NumberFormat("en-US", { style: "currency", currency:
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const shortClock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const utcDay = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
 const full = new Intl.DateTimeFormat("en-GB", { dateStyle: "full", timeStyle: "long" });
 
 export const NONE = "\u2013";
@@ -90,6 +91,9 @@ export function timeText(at, { seconds = true } = {}) {
   const text = (seconds ? clock : shortClock).format(date(at));
   return date(at).toDateString() === new Date().toDateString() ? text : `${day.format(date(at))}, ${text}`;
 }
+
+/** The day of a time, in UTC, as the books count days. */
+export const dayText = (at) => utcDay.format(date(at));
 
 export const time = (at, options) =>
   el("time", { datetime: date(at).toISOString(), title: full.format(date(at)) }, timeText(at, options));

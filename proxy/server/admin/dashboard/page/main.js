@@ -78,6 +78,10 @@ async function load({ isNew = false } = {}) {
   } catch (error) {
     if (mine.signal.aborted) return;
     if (!(error instanceof ApiError)) console.error(error);
+    if (page.isOverview && error.status === 403) { // a client's key shows sessions only
+      location.hash = "#/sessions";
+      return;
+    }
     showError(error);
   }
   asking = null;

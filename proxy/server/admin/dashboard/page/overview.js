@@ -4,12 +4,13 @@ import { legend, timeChart } from "./charts.js";
 import { read } from "./api.js";
 import { el, section, table } from "./dom.js";
 import {
-  axisDollars, axisTokens, count, dollars, exact, money, NONE, percent, plural, savedShare, share, time, timeText, tokens,
+  axisDollars, axisTokens, count, dayText, dollars, exact, money, NONE, percent, plural, savedShare, share, time, timeText, tokens,
 } from "./format.js";
 import { emptyState, requestTable } from "./requests.js";
 
 const NEWEST = 10;
-const PERIODS = [[15, "15 minutes"], [60, "1 hour"], [360, "6 hours"], [1440, "24 hours"]];
+const PERIODS = [[15, "15 minutes"], [60, "1 hour"], [360, "6 hours"], [1440, "24 hours"], [10_080, "7 days"], [43_200, "30 days"]];
+const DAY = 1440; // longer periods are sums of days in UTC, from the store
 const chosen = { minutes: 60, of: "" };
 
 export const overview = (actions) => ({
@@ -19,7 +20,7 @@ export const overview = (actions) => ({
   load: async (signal) => {
     const [all, timeline, newest] = await Promise.all([
       read("overview", {}, signal),
-      read("timeline", { minutes: chosen.minutes }, signal),
+      read("timeline", chosen.minutes > DAY ? { days: chosen.minutes / DAY } : { minutes: chosen.minutes }, signal),
       read("requests", { limit: NEWEST }, signal),
     ]);
     return { all, timeline, newest: newest.requests };
@@ -171,7 +172,7 @@ function overTime(data, actions) {
   return section(
     "Over time",
     el("p", { class: "choices" }, el("label", {}, "Last ", period), " ", el("label", {}, "of ", choice)),
-    el("div", { class: "pair" }, tokenChart(buckets, pick), moneyChart(buckets, pick)),
+    el("div", { class: "pair" }, tokenChart(buckets, pick, step), moneyChart(buckets, pick, step)),
     el("details", { "data-key": "time table" }, el("summary", {}, "The same as a table"), timeTable(buckets, pick, step)),
   );
 }
@@ -186,9 +187,10 @@ function picker(of) {
   };
 }
 
-const atOf = (buckets) => (index) => timeText(buckets[index].at, { seconds: false });
+const isDays = (step) => step >= DAY * 60;
+const atOf = (buckets, step) => (index) => (isDays(step) ? dayText(buckets[index].at) : timeText(buckets[index].at, { seconds: false }));
 
-function tokenChart(buckets, pick) {
+function tokenChart(buckets, pick, step) {
   const original = buckets.map((bucket) => pick(bucket).original_tokens);
   const sent = buckets.map((bucket) => pick(bucket).sent_tokens);
   const sum = (values) => exact(values.reduce((total, value) => total + value, 0));
@@ -203,7 +205,7 @@ function tokenChart(buckets, pick) {
         { name: "original", text: "original", kind: "bar", values: original },
         { name: "sent", text: "sent", kind: "bar", values: sent },
       ],
-      at: atOf(buckets),
+      at: atOf(buckets, step),
       write: axisTokens,
       writeLong: exact,
       label: `Prompt tokens over time: ${sum(original)} original, ${sum(sent)} sent`,
@@ -211,7 +213,7 @@ function tokenChart(buckets, pick) {
   );
 }
 
-function moneyChart(buckets, pick) {
+function moneyChart(buckets, pick, step) {
   const cost = buckets.map((bucket) => pick(bucket).cost_usd);
   const saved = buckets.map((bucket) => pick(bucket).saved_usd);
   const caption = el("figcaption", {}, "Money, in US dollars");
@@ -230,7 +232,7 @@ function moneyChart(buckets, pick) {
         { name: "saved", text: "saved", kind: "bar", values: saved.map((value) => value ?? null) },
         { name: "cost", text: "cost", kind: "line", values: cost.map((value) => value ?? null) },
       ],
-      at: atOf(buckets),
+      at: atOf(buckets, step),
       write: axisDollars,
       writeLong: dollars,
       label: `Money over time: cost ${add(cost)}, saved ${add(saved)}`,
@@ -247,12 +249,12 @@ function timeTable(buckets, pick, step) {
     .map((bucket) => [bucket.at, pick(bucket)])
     .filter(([, one]) => one.requests || one.cost_usd)
     .map(([at, one]) => [
-      time(at), count(one.requests), tokens(one.original_tokens), tokens(one.sent_tokens), money(one.cost_usd),
+      isDays(step) ? dayText(at) : time(at), count(one.requests), tokens(one.original_tokens), tokens(one.sent_tokens), money(one.cost_usd),
       money(one.saved_usd),
     ])
     .reverse();
   if (!rows.length) return el("p", { class: "empty" }, "No request in this period.");
-  return table(`In steps of ${plural(step, "second")}, without empty ones`, heads, rows, { key: "time" });
+  return table(`In steps of ${isDays(step) ? "one day in UTC, answered requests only" : plural(step, "second")}, without empty ones`, heads, rows, { key: "time" });
 }
 
 function byModel(models) {

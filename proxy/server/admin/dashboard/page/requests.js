@@ -64,11 +64,11 @@ export function requestTable(caption, found) {
   return table(caption, heads, rows, { key: "requests" });
 }
 
-const filter = { outcome: "", model: "" };
+const filter = { outcome: "", model: "", client: "" };
 
 export const requests = (actions) => {
   let wanted = PAGE;
-  let models = [];
+  let known = { model: [], client: [] };
   const choose = (name, values, text) =>
     el("label", {}, `${text} `, el(
       "select",
@@ -87,17 +87,19 @@ export const requests = (actions) => {
         all.push(...part.requests);
         more = part.more && part.requests.length > 0;
       }
-      if (!models.length) models = (await read("overview", {}, signal)).by_model.map((one) => one.name);
-      models = [...new Set([...models, filter.model, ...all.map((one) => one.model)])].filter(Boolean).sort();
+      if (!known.model.length) known = (await read("sessions", { limit: 1 }, signal)).choices;
+      for (const name of ["model", "client"]) {
+        known[name] = [...new Set([...known[name], filter[name], ...all.map((one) => one[name])])].filter(Boolean).sort();
+      }
       return { all, more };
     },
     listens: (name) => (name === "request" ? "reload" : null),
     show: ({ all, more }) => {
-      const isFiltered = filter.outcome || filter.model;
+      const isFiltered = filter.outcome || filter.model || filter.client;
       if (!all.length && !isFiltered) return [emptyState()];
       const older = el("button", { type: "button", "data-key": "older", click: () => { wanted = Math.min(wanted + PAGE * 2, MOST); actions.reload(); } }, "Show older requests");
       return [
-        el("p", { class: "choices" }, choose("outcome", OUTCOMES, "Outcome"), " ", choose("model", models, "Model")),
+        el("p", { class: "choices" }, choose("outcome", OUTCOMES, "Outcome"), " ", choose("model", known.model, "Model"), " ", choose("client", known.client, "Client")),
         all.length ? requestTable(`${plural(all.length, "request")}, newest first`, all) : el("p", { class: "empty" }, "No request of this kind is kept."),
         more && wanted < MOST ? el("p", {}, older) : null,
       ];

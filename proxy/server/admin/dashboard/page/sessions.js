@@ -3,111 +3,94 @@
 import { sectionBars, sectionRows } from "./charts.js";
 import { ApiError, compact, erase, read } from "./api.js";
 import { el, replace, section, table } from "./dom.js";
-import { count, exact, money, plural, share, time, tokens } from "./format.js";
+import { count, exact, money, NONE, plural, share, time, tokens } from "./format.js";
 import { emptyState, saved, shortId } from "./requests.js";
 import { drawWindow, findCuts, isSquashed, nameKind, windowLegend } from "./window_picture.js";
 
-const LIMIT = 500; // the most that one answer has
 const PAGE = 50;
+const TYPING = 250; // milliseconds without a key until a search begins
 
-export const sessionLink = (id) =>
-  el("a", { href: `#/sessions/${encodeURIComponent(id)}`, "data-key": `session ${id}`, title: id }, shortId(id));
+export const sessionLink = (id, text = shortId(id)) =>
+  el("a", { href: `#/sessions/${encodeURIComponent(id)}`, "data-key": `session ${id}`, title: id }, text);
 
-const net = (one) => (typeof one.cost_usd === "number" && typeof one.without_usd === "number" ? one.without_usd - one.cost_usd : null);
+/** What people call a session: its first words, if they are kept, else what the client calls it, else its hash. */
+const nameOf = (one) => one.title || (one.header ? `${one.client || one.model} ${one.header}` : shortId(one.id));
 
-/** The columns: [key, head, the cell, what it is sorted by]. */
+/** The columns: [key, head, the cell]. */
 const COLUMNS = [
-  ["session", { text: "Session" }, (one) => sessionLink(one.id), (one) => one.id],
-  ["first", { text: "First request" }, (one) => time(one.first_at, { seconds: false }), (one) => one.first_at],
-  ["last", { text: "Last request" }, (one) => time(one.last_at, { seconds: false }), (one) => one.last_at],
-  ["model", { text: "Model" }, (one) => one.model, (one) => one.model],
-  ["client", { text: "Client" }, (one) => one.client || el("span", { class: "quiet" }, "no name"), (one) => one.client],
-  ["outcome", { text: "Outcome", title: "of the newest request" }, (one) => one.last_outcome, (one) => one.last_outcome],
-  ["requests", { text: "Requests", number: true }, (one) => count(one.requests), (one) => one.requests],
-  ["original", { text: "Original", number: true, title: "prompt tokens of the newest request as the client sent it" }, (one) => tokens(one.original_tokens), (one) => one.original_tokens],
-  ["sent", { text: "Sent", number: true, title: "prompt tokens of the newest request as forwarded" }, (one) => tokens(one.sent_tokens), (one) => one.sent_tokens],
-  ["moves", { text: "Moves", number: true, title: "how often the cut has moved" }, (one) => count(one.cuts), (one) => one.cuts],
-  ["cost", { text: "Cost", number: true }, (one) => money(one.cost_usd), (one) => one.cost_usd],
-  ["saved", { text: "Saved", number: true, title: "what it would have cost without trimtab, minus its cost and that of its summaries" }, saved, net],
+  ["session", { text: "Session", wide: true }, (one) => sessionLink(one.id, nameOf(one))],
+  ["first", { text: "First request" }, (one) => time(one.first_at, { seconds: false })],
+  ["last", { text: "Last request" }, (one) => time(one.last_at, { seconds: false })],
+  ["model", { text: "Model" }, (one) => one.model],
+  ["client", { text: "Client" }, (one) => one.client || el("span", { class: "quiet" }, "no name")],
+  ["outcome", { text: "Outcome", title: "of the newest request" }, (one) => one.last_outcome],
+  ["requests", { text: "Requests", number: true }, (one) => count(one.requests)],
+  ["original", { text: "Original", number: true, title: "prompt tokens of the newest request as the client sent it" }, (one) => tokens(one.original_tokens)],
+  ["sent", { text: "Sent", number: true, title: "prompt tokens of the newest request as forwarded" }, (one) => tokens(one.sent_tokens)],
+  ["moves", { text: "Moves", number: true, title: "how often the cut has moved" }, (one) => count(one.cuts)],
+  ["cost", { text: "Cost", number: true }, (one) => money(one.cost_usd)],
+  ["saved", { text: "Saved", number: true, title: "what it would have cost without trimtab, minus its cost and that of its summaries" }, saved],
 ];
-const FILTERS = [["model", "Model", (one) => one.model], ["client", "Client", (one) => one.client || "no name"], ["outcome", "Outcome", (one) => one.last_outcome]];
-const sought = { words: "", model: "", client: "", outcome: "", by: "last", isUp: false, page: 0 }; // stays if the page is drawn again
+const FILTERS = [["model", "Model"], ["client", "Client"], ["outcome", "Outcome"]];
+const sought = { words: "", model: "", client: "", outcome: "", sort: "last", order: "desc", page: 1 }; // stays if the page is drawn again
+let typing = 0;
 
-function choose(found) {
-  const words = sought.words.toLowerCase().split(/\s+/).filter(Boolean);
-  const by = COLUMNS.find(([key]) => key === sought.by)[3];
-  const order = (one, other) => {
-    const [first, second] = [by(one), by(other)];
-    if (first === second) return 0;
-    if (first === null || first === undefined) return 1; // what is not known is last, either way
-    if (second === null || second === undefined) return -1;
-    return (first < second) === sought.isUp ? -1 : 1;
-  };
-  return found
-    .filter((one) => FILTERS.every(([key, , of]) => !sought[key] || of(one) === sought[key]))
-    .filter((one) => {
-      const text = [one.id, one.model, one.client, one.last_outcome].join(" ").toLowerCase();
-      return words.every((word) => text.includes(word));
-    })
-    .sort(order);
-}
-
-/** The table of one page of the sessions that were chosen, and the way to the others. */
-function listSessions(found, box) {
-  const again = (change) => { Object.assign(sought, { page: 0 }, change); listSessions(found, box); };
-  const rows = choose(found);
-  const pages = Math.max(1, Math.ceil(rows.length / PAGE));
-  sought.page = Math.min(sought.page, pages - 1);
-  const heads = COLUMNS.map(([key, head, , by]) => {
-    const isHere = sought.by === key;
-    const mark = isHere ? (sought.isUp ? " \u2191" : " \u2193") : "";
-    const sort = () => again({ by: key, isUp: isHere ? !sought.isUp : !head.number && key !== "last" && key !== "first" });
-    return { ...head, sorted: isHere ? (sought.isUp ? "ascending" : "descending") : null,
-      text: el("button", { type: "button", class: "sort", "data-key": `sort ${key}`, click: sort }, head.text, mark) };
+function listSessions({ sessions: found, total }, again) {
+  const pages = Math.max(1, Math.ceil(total / PAGE));
+  const heads = COLUMNS.map(([key, head]) => {
+    const isHere = sought.sort === key;
+    const isUp = sought.order === "asc";
+    const first = head.number || key === "last" || key === "first" ? "desc" : "asc";
+    const sort = () => again({ sort: key, order: isHere ? (isUp ? "desc" : "asc") : first });
+    return { ...head, sorted: isHere ? (isUp ? "ascending" : "descending") : null,
+      text: el("button", { type: "button", class: "sort", "data-key": `sort ${key}`, click: sort }, head.text, isHere ? (isUp ? " \u2191" : " \u2193") : "") };
   });
-  const shown = rows.slice(sought.page * PAGE, (sought.page + 1) * PAGE).map((one) => COLUMNS.map(([, , cell]) => cell(one)));
-  const of = found.length < LIMIT ? plural(found.length, "session") : `the newest ${exact(LIMIT)} sessions`;
   const step = (text, page) =>
-    el("button", { type: "button", "data-key": `page ${text}`, disabled: page < 0 || page >= pages, click: () => again({ page }) }, text);
-  replace(
-    box,
-    rows.length
-      ? table(`${exact(rows.length)} of ${of}; tokens are those of the newest request`, heads, shown, { key: "sessions" })
-      : el("p", { class: "empty" }, `None of ${of} is like that.`),
+    el("button", { type: "button", "data-key": `page ${text}`, disabled: page < 1 || page > pages, click: () => again({ page }) }, text);
+  return [
+    found.length
+      ? table(`${plural(total, "session")}; tokens are those of the newest request`, heads, found.map((one) => COLUMNS.map(([, , cell]) => cell(one))), { key: "sessions" })
+      : el("p", { class: "empty" }, "No session is like that."),
     pages > 1
-      ? el("p", { class: "buttons" }, step("Previous page", sought.page - 1), el("span", { class: "quiet" }, `Page ${exact(sought.page + 1)} of ${exact(pages)}`), step("Next page", sought.page + 1))
+      ? el("p", { class: "buttons" }, step("Previous page", sought.page - 1), el("span", { class: "quiet" }, `Page ${exact(sought.page)} of ${exact(pages)}`), step("Next page", sought.page + 1))
       : null,
-  );
+  ];
 }
 
-function choices(found, box) {
-  const change = (key) => (event) => { Object.assign(sought, { [key]: event.target.value, page: 0 }); listSessions(found, box); };
-  const values = (of, key) => [...new Set([...found.map(of), sought[key]])].filter(Boolean).sort();
+function choices(found, again) {
+  const type = (event) => {
+    clearTimeout(typing);
+    Object.assign(sought, { words: event.target.value, page: 1 });
+    typing = setTimeout(again, TYPING, {});
+  };
   return el(
     "p",
     { class: "choices" },
-    el("label", {}, "Search ", el("input", { type: "search", value: sought.words, "data-key": "search sessions", input: change("words") })),
-    FILTERS.map(([key, title, of]) => el("label", {}, `${title} `, el(
+    el("label", {}, "Search ", el("input", { type: "search", value: sought.words, "data-key": "search sessions", input: type })),
+    FILTERS.map(([key, title]) => el("label", {}, `${title} `, el(
       "select",
-      { "data-key": `filter ${key}`, change: change(key) },
+      { "data-key": `filter ${key}`, change: (event) => again({ [key]: event.target.value }) },
       el("option", { value: "" }, "all"),
-      values(of, key).map((value) => el("option", { value, selected: sought[key] === value }, value)),
+      [...new Set([...found[key], sought[key]])].filter(Boolean).sort().map((value) => el("option", { value, selected: sought[key] === value }, value)),
     ))),
   );
 }
 
-export const sessions = () => ({
+export const sessions = (actions) => ({
   title: "Sessions",
-  load: (signal) => read("sessions", { limit: LIMIT }, signal),
+  load: async (signal) => {
+    const found = await read("sessions", { limit: PAGE, ...sought }, signal);
+    sought.page = Math.min(sought.page, Math.max(1, Math.ceil(found.total / PAGE)));
+    return found;
+  },
   listens: (name) => (name === "request" ? "reload" : null),
-  show: ({ sessions: found }) => {
-    if (!found.length) return [emptyState()];
-    const box = el("div", {});
-    listSessions(found, box);
+  show: (found) => {
+    const again = (change) => { Object.assign(sought, { page: 1 }, change); actions.reload(); };
+    if (!found.total && !sought.words && FILTERS.every(([key]) => !sought[key])) return [emptyState()];
     return [
-      el("p", { class: "lead" }, "A session is one conversation. It has the name of a hash of its beginning."),
-      choices(found, box),
-      box,
+      el("p", { class: "lead" }, "A session is one conversation. It is called by its first words if texts are kept, else by what its client calls it, else by a hash of its beginning."),
+      choices(found.choices, again),
+      ...listSessions(found, again),
     ];
   },
 });
@@ -120,6 +103,7 @@ export const session = (id, actions) => ({
     const found = await read(`sessions/${encodeURIComponent(id)}`, {}, signal);
     return { ...found, summary: await readSummary(found, before, signal) };
   },
+  heading: (found) => found.session.title || null,
   listens: (name, event) => (name === "request" && event.session === id ? "reload" : null),
   missing: () => el("p", { class: "empty" }, "This session is not kept, or no longer: it was erased, newer ones took its place, or trimtab was started again. ", el("a", { href: "#/sessions" }, "All sessions")),
   show: ({ session: one, turns, more, summary }) => {
@@ -157,7 +141,7 @@ async function readSummary({ session: one, turns }, before, signal) {
 
 function tellSession(one) {
   return [
-    el("strong", {}, one.model), one.client ? `, client ${one.client}` : "", ", from ", time(one.first_at), " to ", time(one.last_at), ".",
+    el("strong", {}, one.model), one.client ? `, client ${one.client}` : "", ", from ", time(one.first_at), " to ", time(one.last_at), one.header ? `, which the client calls ${one.header}` : "", ".",
     one.digest_instead ? el("strong", {}, ` Digests instead of summaries: ${one.digest_instead}.`) : "",
   ];
 }
@@ -298,7 +282,7 @@ function cutTable(cuts, turns) {
   ];
   const rows = cuts.map((cut) => [
     el("a", { href: requestAddress(cut.turn), "data-key": `cut ${cut.turn.request_id}` }, exact(cut.number)),
-    time(cut.turn.at), nameKind(cut.kind), cut.decision?.reason ?? "", cut.cut ? exact(cut.cut.at) : "",
+    time(cut.turn.at), nameKind(cut.kind), cut.turn.cut_why || NONE, cut.cut ? exact(cut.cut.at) : "",
     tokens(cut.decision ? cut.decision.tokens_before - cut.decision.tokens_after : null),
     tokens(cut.turn.cut_tokens), money(cut.turn.cut_cost_usd),
   ]);

@@ -164,6 +164,117 @@ async def test_clients_have_names_and_unpriced_money_is_null(client, start_proxy
     assert overview["keeps_text"] is False
 
 
+@pytest.fixture
+async def shared(client, start_proxy):
+    """A proxy with a session of each of two clients, and what Bob's key shows of a path: the status and the answer."""
+    proxy = await start_proxy("client_keys={alice: key-a, bob: key-b}", "admin_token=boss", "dashboard.keep_text=true")
+    for key, text in (("key-a", "hello"), ("key-b", "hi")):
+        await post(client, f"{proxy.url}/v1/chat/completions", say(text), authorization=f"Bearer {key}")
+    await proxy.services.lifecycle.idle.wait()
+    listed = (await read(client, proxy, "requests", authorization="Bearer boss"))["requests"]
+
+    async def ask(path: str, method: str = "GET", key: str = "key-b"):
+        headers = {"authorization": f"Bearer {key}", "x-trimtab-dashboard": "1"}
+        async with client.request(method, f"{proxy.url}{path}", headers=headers) as response:
+            return response.status, await response.read()
+
+    return {one["client"]: one for one in listed}, ask
+
+
+def say(text: str) -> dict[str, object]:
+    return {"model": "m", "messages": [{"role": "user", "content": text}]}
+
+
+async def test_a_clients_key_shows_that_clients_own_sessions(shared):
+    """Also if it asks for those of others."""
+    mine, ask = shared
+    for name in ("sessions", "requests"):
+        for query in ("", "?client=alice", "?client=bob"):
+            status, answer = await ask(f"/trimtab/api/{name}{query}")
+            assert (status, [one["client"] for one in orjson.loads(answer)[name]]) == (200, ["bob"])
+    for path in (f"sessions/{mine['bob']['session']}", f"requests/{mine['bob']['request_id']}", "sessions?words=hi"):
+        assert (await ask(f"/trimtab/api/{path}"))[0] == 200
+    for name in (f"sessions/{mine['alice']['session']}", f"requests/{mine['alice']['request_id']}"):
+        for query in ("", "?client=alice"):
+            assert (await ask(f"/trimtab/api/{name}{query}"))[0] == 404
+    assert (await ask("/trimtab/"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/metrics", *(f"/trimtab/api/{one}" for one in ("overview", "timeline", "models", "curve"))]
+)
+async def test_what_all_clients_did_is_closed_to_a_clients_key(shared, path):
+    """The answer says which key opens it, and what this key shows."""
+    status, answer = await shared[1](path)
+    error = orjson.loads(answer)["error"]
+    assert (status, error["code"]) == (403, "pages_closed")
+    assert "admin_token" in error["message"]
+    assert "own sessions" in error["message"]
+    assert (await shared[1](path, key="boss"))[0] == 200
+
+
+async def test_erasing_needs_the_admin(shared):
+    """A client may have its own session cut, as with a header, and no other one."""
+    mine, ask = shared
+    own, other = (f"/trimtab/api/sessions/{mine[name]['session']}" for name in ("bob", "alice"))
+    for path in (own, f"{own}?text=only", other):
+        assert (await ask(path, "DELETE"))[0] == 403
+    assert (await ask(f"{own}/compact", "POST"))[0] == 204
+    assert (await ask(f"{other}/compact", "POST"))[0] == 404
+    assert (await ask(own, "DELETE", key="boss"))[0] == 204
+    assert (await ask(own))[0] == 404
+
+
+async def test_the_stream_of_a_clients_key_has_no_request_of_another(client, start_proxy):
+    proxy = await start_proxy("client_keys={alice: key-a, bob: key-b}")
+    url = f"{proxy.url}/trimtab/api/events"
+    async with client.get(url, headers={"authorization": "Bearer key-b"}) as response:
+        for key in ("key-a", "key-b"):
+            await post(client, f"{proxy.url}/v1/chat/completions", CHAT, authorization=f"Bearer {key}")
+        while (line := await response.content.readline()) != b"event: request\n":
+            assert line.strip() in {b"", b": still here"}  # and no totals
+        data = await response.content.readline()
+    assert orjson.loads(data.removeprefix(b"data: "))["client"] == "bob"
+
+
+async def test_sessions_are_called_by_their_first_words_only_if_texts_are_kept(client, start_proxy):
+    """Else by what the client calls them; what clients put before the user's words is left out."""
+    text = "<system-reminder>today is Monday</system-reminder>Mend the parser, please.\nIt is broken."
+    for keeps, title in (("true", "Mend the parser, please. It is broken."), ("false", "")):
+        proxy = await start_proxy(f"dashboard.keep_text={keeps}")
+        for content in (text, text):
+            await post(client, f"{proxy.url}/v1/chat/completions", say(content), **{"x-session-id": "0199-abc"})
+        await proxy.services.lifecycle.idle.wait()
+        await proxy.services.past.settle()
+        (session,) = (await read(client, proxy, "sessions"))["sessions"]
+        assert (session["title"], session["header"]) == (title, "0199-abc")
+
+
+async def test_the_books_tell_the_days(client, start_proxy, tmp_path):
+    """They survive a restart. Money is null without a price; the books know no failures."""
+    store = f"store=sqlite:///{tmp_path}/summaries.sqlite3"
+    for number, priced in ((1, PRICED), (2, PRICED)):
+        proxy = await start_proxy(store, priced)
+        await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
+        await proxy.services.lifecycle.idle.wait()
+        await proxy.services.recorder.books.flush()
+        told = await read(client, proxy, "timeline?days=30")
+        assert (told["step_seconds"], len(told["buckets"])) == (86400, 30)
+        assert [one["requests"] for one in told["buckets"]] == [0] * 29 + [number]
+        assert [one["cost_usd"] > 0 for one in told["buckets"][-1]["models"].values()] == [True]
+
+
+@pytest.mark.parametrize(("name", "allowed"), [("sort", "last"), ("order", "asc")])
+async def test_an_order_that_there_is_not_is_refused(name, allowed, client, start_proxy):
+    """The error says which there are."""
+    proxy = await start_proxy()
+    async with client.get(f"{proxy.url}/trimtab/api/sessions?{name}=at;DROP") as response:
+        assert response.status == 400
+        error = orjson.loads(await response.read())["error"]
+    assert (error["code"], error["param"]) == ("invalid_query", name)
+    assert allowed in error["message"]
+
+
 async def test_the_week_survives_a_restart_and_includes_the_newest_request(client, start_proxy, tmp_path):
     """The sums come from the store. Without a price there is no money."""
     store = f"store=sqlite:///{tmp_path}/summaries.sqlite3"
@@ -265,7 +376,9 @@ async def test_a_request_is_shown_with_its_sections_and_decisions(client, start_
     assert sum(event["original_sections"].values()) == event["original_tokens"]
     assert sum(event["sent_sections"].values()) == event["sent_tokens"]
     assert list(event["sent_sections"]) == ["system", "summary", "memory", "recent", "current"]
-    assert len(event["story"]) == len(event["decisions"]) > 0
+    assert event["story"][0] == f"The cut moved: {event['cut_why']}."
+    assert "did not fit the limit of 7,000" in event["cut_why"]
+    assert len(event["story"]) == 1 + len(event["decisions"]) > 1
     assert "cost" not in event
     assert "without_cost" not in event
 
@@ -280,11 +393,15 @@ async def test_an_unknown_thing_is_not_found(path, client, start_proxy):
         assert orjson.loads(await response.read())["error"]["code"] == "not_found"
 
 
-@pytest.mark.parametrize("path", ["timeline?minutes", "requests?limit", "sessions?limit", "sessions/s?limit"])
+MOST = {"timeline?minutes": 1440, "timeline?days": 366, "requests?limit": 500, "sessions?limit": 500}
+MOST |= {"sessions/s?limit": 500, "sessions?page": 10**6}
+
+
+@pytest.mark.parametrize("path", MOST)
 async def test_a_wrong_number_is_refused(path, client, start_proxy):
     """The error names the parameter, and the numbers that are allowed."""
     proxy = await start_proxy()
-    name, most = ("minutes", 1440) if path.endswith("minutes") else ("limit", 500)
+    name, most = path.partition("?")[2], MOST[path]
     proxy.services.past.add(make_event("1", session="s"))
     for value in ("abc", "", "0", "-1", "1.5", str(most + 1), "%D9%A3", "1" * 5000):
         async with client.get(f"{proxy.url}/trimtab/api/{path}={value}") as response:

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.events import make_event
 
-from trimtab.proxy.account.history.table import FIGURES, Session, Turn
+from trimtab.proxy.account.history.sessions import Session
+from trimtab.proxy.account.history.table import FIGURES, Turn
+from trimtab.proxy.account.outcome import Window
 from trimtab.proxy.server.admin.dashboard.shapes import (
     choose_step,
     diff_lines,
@@ -16,9 +18,10 @@ from trimtab.proxy.server.admin.dashboard.shapes import (
     shape_session,
     shape_timeline,
     tell_briefly,
+    tell_why,
     write_json,
 )
-from trimtab.proxy.telemetry.ledger import Entry
+from trimtab.proxy.telemetry.ledger import IS_CUT, TOO_SHORT, Entry
 
 
 def test_money_is_in_dollars_and_sections_have_names():
@@ -118,3 +121,27 @@ def test_a_hostile_pair_takes_no_long():
     lines = diff_lines("x\ny\n" * 8000, "y\nx\n" * 8000)
     assert time.process_time() - started < 5
     assert len(lines) == 32_000
+
+
+@pytest.mark.parametrize(
+    ("event", "uncut_tokens", "why"),
+    [
+        ({}, 1200, "about 1,200 tokens did not fit the limit of 1,000"),
+        ({}, 810, "with about 810 tokens it had reached high water (800), and a cut paid"),
+        ({}, 300, "a limit of the configuration was reached"),
+        ({}, None, ""),
+        ({"retry": "recovered"}, 300, "the upstream refused the prompt as too long"),
+        ({"decisions": (("compact_now", IS_CUT),)}, 1200, "somebody asked for it"),
+        ({"decisions": (("compact_now", TOO_SHORT),)}, 1200, "about 1,200 tokens did not fit the limit of 1,000"),
+        (
+            {"decisions": (("cold_cache", "the upstream's cache was cold after 400 s"),)},
+            300,
+            "the upstream's cache was cold after 400 s, so a cut broke no cache",
+        ),
+    ],
+)
+def test_why_a_cut_moved_is_told_in_words(event, uncut_tokens, why):
+    """What was asked for, and what the upstream did, comes before what the sizes say."""
+    decisions = tuple(Entry(rule, reason, 0, 0, 0, 0, 1, 1000) for rule, reason in event.pop("decisions", ()))
+    told = make_event(limit_tokens=1000, window=Window(800, 300), decisions=decisions, **event)
+    assert tell_why(told, uncut_tokens) == why

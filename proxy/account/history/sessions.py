@@ -1,0 +1,146 @@
+"""The sessions of the table of events: which ones, in which order, and how many.
+
+Law: bounded by the table. The names of columns are ours, and never those of a reader.
+"""
+
+import math
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from trimtab.proxy.account.history.table import find_previous
+from trimtab.proxy.account.outcome import Outcome
+
+ORDERS: Mapping[str, str] = {
+    "session": "COALESCE(folded, session)",
+    "first": "first_at",
+    "last": "last_at",
+    "model": "model",
+    "client": "client",
+    "outcome": "outcome",
+    "requests": "requests",
+    "original": "original_tokens",
+    "sent": "sent_tokens",
+    "moves": "cuts",
+    "cost": "cost + summary_cost",
+    "saved": "without_cost - cost - summary_cost",
+}
+"""What sessions are sorted by, and how SQL calls it."""
+CHOICES = ("model", "client", "outcome")
+MAX_CHOICES = 100
+"""Models, clients and outcomes to choose from. Chosen: a longer list is searched by words."""
+MAX_WORDS = 8
+"""Words that are searched for. Chosen: each is looked for in all sessions."""
+_WITH = """
+WITH last AS (
+  SELECT session, MAX(at) AS last_at, model, client, outcome, original_tokens, sent_tokens
+  FROM events WHERE event IS NOT NULL AND session {chosen} GROUP BY session),
+sums AS (
+  SELECT session, MIN(at) FILTER (WHERE event IS NOT NULL) AS first_at, COUNT(event) AS requests,
+    SUM(original_tokens - sent_tokens) AS saved, SUM(cost) AS cost, SUM(without_cost) AS without_cost,
+    SUM(summary_cost) AS summary_cost, COUNT(DISTINCT NULLIF(mark, '')) AS cuts
+  FROM events WHERE session {chosen} GROUP BY session)
+"""
+_FROM = " FROM last JOIN sums USING (session) LEFT JOIN private.titles USING (session)"
+_FOUND = """
+SELECT session, first_at, requests, saved, cost, without_cost, summary_cost, cuts,
+  EXISTS (SELECT 1 FROM private.texts WHERE texts.session = last.session), COALESCE(title, ''), COALESCE(header, '')"""
+_SEARCHED = "lower(session || ' ' || model || ' ' || client || ' ' || outcome) || ' ' || COALESCE(folded, '')"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session: sums over its requests, and its newest one.
+
+    saved_tokens: what was not sent; negative if tokens were added. cuts: different newest cuts that it had.
+    cost, without_cost: in nanodollars, of the requests with a known price; None if there is none.
+    summary_cost: the same of the calls for its summaries, which `cost` does not have.
+    title: the beginning of the first user text, if texts are kept; else empty. header: what the client calls it.
+    """
+
+    name: str
+    last: Outcome
+    first_at: float
+    requests: int
+    saved_tokens: int
+    cost: int | None
+    without_cost: int | None
+    summary_cost: int
+    cuts: int
+    has_text: bool
+    title: str = ""
+    header: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionQuery:
+    """Which sessions are wanted; None for any. `words`: each is in the title, or in a name that is shown.
+
+    order: a key of ORDERS. What is not known is last, in either direction.
+    """
+
+    limit: int = 1
+    offset: int = 0
+    name: str | None = None
+    words: str = ""
+    model: str | None = None
+    client: str | None = None
+    outcome: str | None = None
+    order: str = "last"
+    ascends: bool = False
+
+    def write_conditions(self) -> Iterator[tuple[str, str]]:
+        """Each condition in SQL, with its value."""
+        for column in CHOICES:
+            if (wanted := getattr(self, column)) is not None:
+                yield f"{column} = ?", wanted
+        for word in self.words.split()[:MAX_WORDS]:
+            yield f"instr({_SEARCHED}, ?)", word.casefold()
+
+
+def list_sessions(connection: sqlite3.Connection, query: SessionQuery) -> tuple[list[Session], int]:
+    """The sessions that are wanted, and how many there are on all pages."""
+    conditions = list(query.write_conditions())
+    wheres = f" WHERE {' AND '.join(condition for condition, _ in conditions)}" if conditions else ""
+    start, values = _choose(query)
+    values += [value for _, value in conditions]
+    order, way = ORDERS[query.order], "ASC" if query.ascends else "DESC"
+    ordered = f" ORDER BY {order} {way} NULLS LAST, last_at DESC, session LIMIT ? OFFSET ?"
+    rows = connection.execute(f"{start}{_FOUND}{_FROM}{wheres}{ordered}", (*values, query.limit, query.offset))
+    found = list(_read(connection, rows.fetchall()))
+    if len(found) < query.limit and not query.offset:
+        return found, len(found)
+    (total,) = connection.execute(f"{start}SELECT COUNT(*){_FROM}{wheres}", values).fetchone()
+    return found, total
+
+
+def find_named(connection: sqlite3.Connection, name: str, client: str | None = None) -> Session | None:
+    """The session of this name; None if it is not kept, or is another client's."""
+    return next(iter(list_sessions(connection, SessionQuery(name=name, client=client))[0]), None)
+
+
+def list_choices(connection: sqlite3.Connection, client: str | None = None) -> dict[str, list[str]]:
+    """The models, clients and outcomes of the newest requests of all sessions."""
+    start, values = _choose(SessionQuery())
+    own, values = ("", values) if client is None else (" WHERE client = ?", [*values, client])
+    rows = connection.execute(f"{start}SELECT DISTINCT model, client, outcome FROM last{own}", values).fetchall()  # noqa: S608 - our own names
+    columns = zip(*rows, strict=True) if rows else [()] * len(CHOICES)
+    return {name: sorted({*column} - {""})[:MAX_CHOICES] for name, column in zip(CHOICES, columns, strict=True)}
+
+
+def _choose(query: SessionQuery) -> tuple[str, list[Any]]:
+    if query.name is None:
+        return _WITH.format(chosen="!= ''"), []
+    return _WITH.format(chosen="= ?"), [query.name, query.name]
+
+
+def _read(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> Iterator[Session]:
+    for name, *rest in rows:
+        with suppress(msgspec.MsgspecError):
+            last = find_previous(connection, name, math.inf, "")
+            if last is not None:
+                yield Session(name, last, *rest)
