@@ -5,6 +5,7 @@ import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from random import Random
+from textwrap import wrap
 
 from support.golden import check_golden
 
@@ -118,12 +119,14 @@ def _show(text: str) -> str:
 
 
 def _tell(made: Iterator[tuple[str, str]]) -> dict[str, str]:
-    """The outcome of each text in each place; the places in which it stays are left out."""
+    """The outcome of each text in each place in which it does not stay; then the texts that stay everywhere."""
     told = {name: {where: _show(around(data)) for where, around in AROUND.items()} for name, data in made}
-    return {
+    lines = {
         name: "\n".join(f"{where}: {shown}" for where, shown in each.items() if shown != "stays")
         for name, each in told.items()
     }
+    staying = "; ".join(name for name, text in lines.items() if not text)
+    return {name: text for name, text in lines.items() if text} | {"stay everywhere": "\n".join(wrap(staying, 118))}
 
 
 def test_what_is_taken_for_a_file_is_as_it_was() -> None:

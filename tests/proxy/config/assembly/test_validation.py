@@ -37,8 +37,8 @@ def test_each_mistake_is_told_once_with_its_place_and_what_is_allowed(law: dict[
     for case in law["cases"]:
         told = _tell(case)
         if "WRITE_GOLDEN" in os.environ:
-            case["said"] = told
-        assert told == case["said"]
+            case["said"] = told if len(told) != 1 else told[0]
+        assert told == (case["said"] if isinstance(case["said"], list) else [case["said"]])
         for line in told:
             assert not FOREIGN.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", line)), line
             assert not re.search("planted|secret", line, re.IGNORECASE), line
