@@ -16,16 +16,8 @@ _USAGES: Sequence[Any] = (
     [],
 )
 _MODEL_KEYS = (
-    "id",
-    "key",
-    "parent",
-    "owned_by",
-    "context_length",
-    "max_model_len",
-    "context_window",
-    "meta",
-    "loaded_instances",
-)
+    "id", "key", "parent", "owned_by", "context_length", "max_model_len", "context_window", "meta", "loaded_instances",
+)  # fmt: skip
 _WINDOWS = (
     4096,
     1023,

@@ -32,17 +32,9 @@ _KEYS = (
 )  # fmt: skip
 _ROLES = ("user", "assistant", "tool", "system", "developer", "function", "critic", "")
 _MEMBERS = (
-    "model",
-    "stream",
-    "max_tokens",
-    "max_completion_tokens",
-    "tools",
-    "functions",
-    "tool_choice",
-    "response_format",
-    "n",
-    "user",
-)
+    "model", "stream", "max_tokens", "max_completion_tokens", "tools", "functions", "tool_choice", "response_format",
+    "n", "user",
+)  # fmt: skip
 _TOOL = {
     "type": "function",
     "function": {"name": "run", "description": "Runs.", "parameters": {"type": "object", "properties": {}}},

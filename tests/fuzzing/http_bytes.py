@@ -9,21 +9,9 @@ from fuzzing.overflow_targets import write_refusal
 from fuzzing.stream_events import write_messages_event, write_responses_event, write_stream
 
 _METHODS = (
-    b"POST",
-    b"POST",
-    b"POST",
-    b"POST",
-    b"GET",
-    b"HEAD",
-    b"PUT",
-    b"DELETE",
-    b"OPTIONS",
-    b"PATCH",
-    b"CONNECT",
-    b"TRACE",
-    b"BREW",
-    b"post",
-)
+    b"POST", b"POST", b"POST", b"POST", b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"CONNECT", b"TRACE",
+    b"BREW", b"post",
+)  # fmt: skip
 _PATHS = (
     b"/v1/chat/completions", b"/v1/chat/completions", b"/v1/chat/completions", b"/chat/completions",
     b"/v1/chat/completions?a=b&c", b"/v1/models", b"/v1/realtime", b"/", b"//", b"/%2e%2e/%00", b"/v1/../x", b"*",
@@ -56,26 +44,9 @@ _HEADERS = (
     b"Content-Length: 99999999999999999999", b"Range: bytes=0-", b"Keep-Alive: 1",
 )  # fmt: skip
 _STATUSES = (
-    b"200",
-    b"200",
-    b"200",
-    b"201",
-    b"204",
-    b"304",
-    b"302",
-    b"400",
-    b"401",
-    b"404",
-    b"413",
-    b"422",
-    b"429",
-    b"501",
-    b"503",
-    b"999",
-    b"100",
-    b"1",
-    b"x",
-)
+    b"200", b"200", b"200", b"201", b"204", b"304", b"302", b"400", b"401", b"404", b"413", b"422", b"429", b"501",
+    b"503", b"999", b"100", b"1", b"x",
+)  # fmt: skip
 _ANSWER_HEADERS = (
     b"Content-Type: application/json", b"Content-Type: text/event-stream",
     b"Content-Type: text/event-stream; charset=utf-8", b"Content-Type: ;;\xff", b"Content-Encoding: gzip",
@@ -137,16 +108,8 @@ def _write_body(path: bytes, choices: Choices) -> bytes:
 
 
 _HARMLESS = (
-    b"Content-Type",
-    b"Authorization",
-    b"Accept",
-    b"X-Trimtab",
-    b"x-trimtab",
-    b"X-A",
-    b"Cookie",
-    b"TE",
-    b"Expect: 100",
-)
+    b"Content-Type", b"Authorization", b"Accept", b"X-Trimtab", b"x-trimtab", b"X-A", b"Cookie", b"TE", b"Expect: 100",
+)  # fmt: skip
 
 
 def _chunk(body: bytes, choices: Choices) -> bytes:

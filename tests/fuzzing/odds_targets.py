@@ -29,18 +29,8 @@ _NAMES = (
     b"Accept-Encoding", b"X-Trimtab-Mode", b"x-api-key", b"Keep-Alive", b"Upgrade", b"\xff",
 )  # fmt: skip
 _HEADER_VALUES = (
-    b"X-A, close",
-    b"close",
-    b"Bearer sk-1",
-    b"Bearer",
-    b"",
-    b" ",
-    b"\xff\xfe",
-    b"Host",
-    b",,",
-    b"identity",
-    b"5",
-)
+    b"X-A, close", b"close", b"Bearer sk-1", b"Bearer", b"", b" ", b"\xff\xfe", b"Host", b",,", b"identity", b"5",
+)  # fmt: skip
 _RECORDS = (
     b'{"ratio":1.0}',
     b'{"ratio":1e999}',

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -22,10 +21,7 @@ from trimtab.proxy.wire.overflow.classify import Overflow
 from trimtab.proxy.wire.overflow.wordings import Kind
 from trimtab.rules.tokens.families import O200K
 
-RECORDED = Path(__file__).parents[3] / "shared" / "data" / "overflow_errors.jsonl"
 END = {"role": "assistant", "content": "It is mended."}
-SESSION_STEPS, SESSION_TOKENS = 320, 75_000
-"""Size of a long session that trimtab does not yet cut by itself."""
 WINDOW = 16_000
 """The window of the upstream that refuses. trimtab assumes 128,000."""
 WORDS = "This model's maximum context length is {limit} tokens. However, your messages resulted in {tokens} tokens."
@@ -131,62 +127,6 @@ async def test_a_whole_session_meets_one_refusal(client, upstream, start_proxy, 
     assert strict.refused == 1, strict.seen
     changes = [line for line in log.lines if line["event"] == "policy_changed"]
     assert [line["after"] for line in changes if line["cause"] == "window"] == [WINDOW]
-
-
-async def test_a_vocabulary_that_makes_more_tokens_is_learned_from_the_refusal(client, upstream, start_proxy):
-    """The upstream reports how many tokens it counted, so the next attempt fits."""
-    upstream.answer = strict = Strict(ratio=3.0, window=32_000, reports=False)
-    text = "prompt is too long: {} tokens > 32000 maximum"
-    strict.refuse = lambda tokens: (400, orjson.dumps({"error": text.format(tokens)}))
-    proxy = await start_proxy("defaults.context_window=32000")
-    for body in _requests(60):
-        response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
-        assert response.status == 200
-        await settle(proxy)
-    assert strict.refused == 1, strict.seen
-
-
-def _rows() -> list[dict[str, Any]]:
-    if not RECORDED.exists():
-        return []
-    rows = [orjson.loads(line) for line in RECORDED.read_bytes().splitlines()]
-    return [row for row in rows if row["status"] != 200 and row["confidence"] not in {"inferred", "partial"}]
-
-
-_HOPELESS = {
-    "openai (single string too long)",
-    "sglang (max_completion_tokens > context)",
-    "azure-openai (max_tokens counted)",
-    "together (TGI-era text)",
-}
-"""No shorter prompt would help: the completion alone takes the window, or one string is too long."""
-
-
-@pytest.mark.skipif(not RECORDED.exists(), reason="the recorded overflow errors are not here")
-@pytest.mark.parametrize("streams", [False, True])
-@pytest.mark.parametrize("row", _rows(), ids=lambda row: row["server"])
-async def test_every_recorded_refusal_is_recovered_from(row, streams, client, upstream, start_proxy):
-    """The upstream refuses everything above its own limit, in its own words and with its own numbers."""
-    window = row["limit"] if row["limit"] and row["limit"] < SESSION_TOKENS else 60_000
-
-    def refuse(tokens: int) -> tuple[int, bytes]:
-        if row["server"] in _HOPELESS:
-            return row["status"], row["body"].encode()
-        text = row["body"].replace(str(row["limit"]), str(window)).replace(str(row["requested"]), str(tokens))
-        return row["status"], text.encode()
-
-    upstream.answer = strict = Strict(refuse, window=window, as_event=streams and row["body"] != "")
-    proxy = await start_proxy()
-    body = _session(SESSION_STEPS) | {"stream": streams}
-    response, answer = await post(client, proxy.url + "/v1/chat/completions", body)
-    if row["server"] in _HOPELESS:
-        assert await _retries(client, proxy) == {"hopeless": 1.0}
-        return
-    # If the window was guessed, the question for a summary may be too long for the true one. Then it is asked again.
-    assert response.status == 200, (row["server"], strict.seen)
-    assert strict.refused in {1, 2}, (row["server"], strict.seen)
-    assert b"good." in answer
-    assert await _retries(client, proxy) == {"recovered": 1.0}
 
 
 FLAT = {

@@ -10,24 +10,8 @@ from hypothesis import strategies as st
 from trimtab.proxy.http.paths import is_allowed
 
 PIECES = [
-    "/",
-    "..",
-    ".",
-    "a",
-    "%2e",
-    "%2E%2e",
-    "%2f",
-    "%5c",
-    "\\",
-    ";x",
-    ";",
-    "%3b",
-    "%252e",
-    "%25",
-    "v1",
-    "//",
-    "%c0%ae",
-]
+    "/", "..", ".", "a", "%2e", "%2E%2e", "%2f", "%5c", "\\", ";x", ";", "%3b", "%252e", "%25", "v1", "//", "%c0%ae",
+]  # fmt: skip
 
 
 def _resolve(path: str, *, slashes: bool, parameters: bool) -> str:

@@ -10,8 +10,7 @@ from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
-from support.client import CHAT, SMALL, ask_raw, post, settle
-from support.sessions import make_session, requests_of
+from support.client import CHAT, ask_raw
 from yarl import URL
 
 from trimtab.proxy.config.load import load_config
@@ -151,26 +150,6 @@ async def test_what_opened_the_door_goes_upstream_only_as_the_clients_own_creden
         assert response.status == 200
     assert upstream.requests[-1].header("authorization") == ["Bearer key-one"]
     assert not [question for question in upstream.questions if "key-" in str(question.headers)]
-
-
-async def test_summaries_are_asked_without_the_key_of_ours(client, upstream, start_proxy):
-    """Their requests carry what the client's own would. Clients with separate keys do not share summaries."""
-    proxy = await start_proxy(KEYS, "upstream.api_key=ours", "prices.cached_input=1", *SMALL)
-    session = make_session(40)
-    asked = []
-    for key in ("key-one", "key-two", "key-one"):
-        for messages in requests_of(session):
-            headers = {"Authorization": "Bearer placeholder", "x-trimtab-key": key}
-            response, _ = await post(
-                client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": messages}, **headers
-            )
-            assert response.status == 200
-            await settle(proxy)
-        asked.append(len(upstream.summaries))
-    assert asked[1] == 2 * asked[0] > 0
-    assert asked[2] == asked[1]
-    assert upstream.summaries[0].header("authorization") == ["Bearer ours"]
-    assert "key-" not in str([recorded.headers for recorded in upstream.requests])
 
 
 async def test_the_admin_token_opens_our_pages_and_nothing_else(client, upstream, start_proxy):

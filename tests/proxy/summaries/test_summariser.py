@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from support.client import SMALL, post, settle
 from support.sessions import make_session, requests_of
-from upstreams.recording import completion, run_upstream, write_note
+from upstreams.recording import completion, write_note
 
 from trimtab.proxy.config.policies.policy import PolicyConfig
 from trimtab.proxy.summaries.summariser import MOST_PARTS, has_time
@@ -244,15 +244,6 @@ async def test_a_note_in_the_operators_own_form_is_accepted(answer, is_note, cli
         upstream.answer = plain
 
 
-async def test_a_question_behind_the_conversation_has_the_operators_words(client, upstream, start_proxy):
-    """The prefix before the question stays as it was forwarded."""
-    proxy = await start_proxy(*SMALL, *INLINE, OWN_WORDS)
-    await ask_session(client, proxy)
-    (asked,) = upstream.summaries
-    assert "tools" in asked.json
-    assert asked.json["messages"][-1]["content"].endswith("names every port.")
-
-
 async def test_refused_parameters_are_changed(client, upstream, start_proxy):
     """A model that accepts neither max_tokens nor temperature is asked without them."""
     plain = upstream.answer
@@ -281,24 +272,6 @@ async def test_refused_parameters_are_changed(client, upstream, start_proxy):
         (False, False),
     ]
     assert "SUMMARY at last." in upstream.requests[-1].json["messages"][1]["content"]
-
-
-async def test_summary_goes_to_its_own_upstream_with_that_ones_key(client, upstream, start_proxy):
-    """The client's credential reaches no other host. Another model may write the summary."""
-    async with run_upstream() as other:
-        proxy = await start_proxy(
-            *SETTINGS,
-            f"upstreams={{cheap: {{base_url: '{other.url}', api_key: other-key}}}}",
-            "defaults.summary.upstream=cheap",
-            "defaults.summary.model=small",
-        )
-        body = {"model": "m", "messages": make_session(40, result_words=200)["messages"][:-1]}
-        await post(client, proxy.url + "/v1/chat/completions", body)
-        assert upstream.summaries == []
-        assert other.summaries[0].header("authorization") == ["Bearer other-key"]
-        assert other.summaries[0].json["model"] == "small"
-        assert b"sk-test" not in other.summaries[0].body
-    assert "SUMMARY of the work so far." in upstream.chats[0].json["messages"][1]["content"]
 
 
 LONG = {"model": "m", "messages": make_session(40, result_words=200)["messages"][:-1]}
@@ -350,15 +323,6 @@ async def test_endless_thinking_is_not_asked_for_again_and_again(client, upstrea
     assert "on and on" not in text
     asked = [recorded.body for recorded in upstream.summaries]
     assert 2 <= len(asked) == len(set(asked))
-
-
-async def test_what_stands_beside_a_tool_call_is_no_summary(client, upstream, start_proxy):
-    """The text `Let me run the tests` does not say what has happened so far."""
-    calls = [{"id": "c", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}]
-    beside = {"role": "assistant", "content": "Let me run the tests now.", "tool_calls": calls}
-    _, text = await ask_with(lambda _: raw_completion(beside), client, upstream, start_proxy)
-    assert "Let me run" not in text
-    assert "earlier messages were removed" in text
 
 
 async def test_an_answer_is_read_as_generously_as_upstreams_write_it(client, upstream, start_proxy):
@@ -519,17 +483,6 @@ async def test_a_note_that_was_cut_off_late_is_taken(client, upstream, start_pro
     )
     assert "NOTE so far." in text
     assert len(upstream.summaries) == 1
-
-
-async def test_what_a_filter_stopped_is_no_note(client, upstream, start_proxy, log):
-    """Its length does not matter."""
-    await ask_with(
-        lambda _: raw_completion({"content": write_note("NOTE.")}, finish_reason="content_filter"),
-        client,
-        upstream,
-        start_proxy,
-    )
-    assert [(line["result"], line["reason"]) for line in call_lines(log)] == [("rejected", "refusal")]
 
 
 @pytest.mark.parametrize(

@@ -275,18 +275,8 @@ def test_the_laws_are_tried_on_every_rule() -> None:
         assert saved == conversation(*messages).tokens - outcome.conversation.tokens
         rules |= {rule for change in story.changes for rule in change.rules}
     wanted = {
-        "pairing",
-        "tidy",
-        "truncate",
-        "shorten",
-        "memory",
-        "exceeded",
-        "prune",
-        "dedupe",
-        "images",
-        "digest",
-        "pin",
-    }
+        "pairing", "tidy", "truncate", "shorten", "memory", "exceeded", "prune", "dedupe", "images", "digest", "pin",
+    }  # fmt: skip
     assert rules >= wanted, wanted - rules
 
 

@@ -29,17 +29,9 @@ FAILED = [
     "exit code: 1",
 ]
 WELL = [
-    "",
-    "ok",
-    '{"error": null, "ok": true}',
-    '{"error": ""}',
-    '{"errors": []}',
-    "Errors are told below.",
-    "Failed logins are counted.",
-    "# Error: how to",
-    "The user does it.",
-    "Todos have been modified successfully",
-]
+    "", "ok", '{"error": null, "ok": true}', '{"error": ""}', '{"errors": []}', "Errors are told below.",
+    "Failed logins are counted.", "# Error: how to", "The user does it.", "Todos have been modified successfully",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", [*REFUSED, *FAILED])

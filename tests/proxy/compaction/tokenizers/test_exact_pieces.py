@@ -25,18 +25,8 @@ READ_CHARS = 40_000
 """Characters that are read of each recorded tool output."""
 
 WORDS = (
-    "the",
-    "Quick",
-    "bROWN",
-    "iPhone",
-    "na\xefve",
-    "cafe\u0301",
-    "Gr\xf6\xdfe",
-    "ΑΒΓδ",
-    "\u017fs",
-    "\u0149",
-    "\u01c5",
-)
+    "the", "Quick", "bROWN", "iPhone", "na\xefve", "cafe\u0301", "Gr\xf6\xdfe", "ΑΒΓδ", "\u017fs", "\u0149", "\u01c5",
+)  # fmt: skip
 MORE_WORDS = ("Щука", "我喜欢猫", "ねこ", "고양이", "हिन्दी", "สวัสดี", "عربي", "א", "\u02b0", "\xaa", "\u0130i")
 NUMBERS = ("0", "7", "12", "131", "92", "1234", "3.14", "1e9", "0x1f", "20261122")
 NUMERALS = ("\xbd", "3\xbd", "\xb2", "\u2167", "\u0663\u0664", "\u3280", "\u3007", "\u24691")
@@ -55,22 +45,8 @@ SIGNS = (
 MORE_SIGNS = ("\u2013", "\u2019", "\u201c", "\xb4", "\U0001f600", "\x00", "\x1c", "\u200b", "\u0301")
 APOSTROPHES = ("'", "'s", "'S", "'t", "'LL", "'re", "'\u017f", "n't", "y'all'd've", "\u2019s", "''", "'x")
 BLANKS = (
-    " ",
-    "  ",
-    "\t",
-    "\n",
-    "\r\n",
-    "\n\n",
-    " \n",
-    "\n ",
-    "\n/",
-    "\xa0",
-    "\u3000",
-    "\u2028",
-    "\x0b",
-    "\x85",
-    "  \n\n ",
-)
+    " ", "  ", "\t", "\n", "\r\n", "\n\n", " \n", "\n ", "\n/", "\xa0", "\u3000", "\u2028", "\x0b", "\x85", "  \n\n ",
+)  # fmt: skip
 ATOMS = st.sampled_from((*WORDS, *MORE_WORDS, *NUMBERS, *NUMERALS, *SIGNS, *MORE_SIGNS, *APOSTROPHES, *BLANKS, *BLANKS))
 TEXTS = st.lists(ATOMS | st.text(max_size=3), max_size=400).map("".join)
 SHORT_TEXTS = st.lists(ATOMS | st.text(max_size=3), max_size=60).map("".join)

@@ -27,18 +27,9 @@ def _feed(whole: bytes, cuts: list[int]) -> tuple[bytes, FirstEvent]:
 def test_the_first_event_is_found_wherever_the_stream_is_cut(cuts, ends):
     """Comments and events without data pass; not a byte is lost."""
     lines = [
-        b": ping",
+        b": ping", b"", b"retry: 3000", b"", b"event: error", b"data: one", b"data:two", b"", b"data: [DONE]", b"",
         b"",
-        b"retry: 3000",
-        b"",
-        b"event: error",
-        b"data: one",
-        b"data:two",
-        b"",
-        b"data: [DONE]",
-        b"",
-        b"",
-    ]
+    ]  # fmt: skip
     whole = ends.join(lines)
     seen, first = _feed(whole, cuts)
     assert seen == whole

@@ -66,12 +66,6 @@ BODIES = [
 ]
 
 
-@pytest.mark.parametrize("body", BODIES)
-def test_usage_and_texts_are_found_in_every_form_of_stream(body: bytes) -> None:
-    """CRLF, no blank after the colon, comments, no [DONE], data over several lines, junk in between."""
-    assert _read(body) == (Usage(7, 3), TEXTS)
-
-
 @given(st.sampled_from(BODIES), st.lists(st.integers(0, 3000), max_size=30).map(sorted))
 def test_the_chunks_do_not_matter(body: bytes, cuts: list[int]) -> None:
     """The result is the same if the stream is cut within a character or a line end."""

@@ -1,9 +1,13 @@
-"""The dialect of chat completions stays in its folder."""
+"""The dialects of chat completions and of Messages stay in their folders."""
 
 import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+
+from trimtab.proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
 
 ROOT = Path(__file__).parents[4]
 OF_THE_DIALECT = ("proxy/wire/", "proxy/cli/demo/")
@@ -16,6 +20,14 @@ WIRE_NAMES = frozenset(
     }
 )  # fmt: skip
 """Names of members in a chat completion's request and answer."""
+MESSAGES_NAMES = frozenset(
+    {
+        "tool_use", "tool_result", "tool_use_id", "redacted_thinking", "input_schema", "stop_reason",
+        "content_block_delta", "message_start", "message_delta", "partial_json", "x-anthropic-billing-header",
+        "output_format", "max_tokens_to_sample", "server_tool_use",
+    }
+)  # fmt: skip
+"""Names that only the dialect of Messages has."""
 _PATH = re.compile(r"chat/completions")
 ALLOWED = {
     ("proxy/config/schema.py", "chat/completions"): "paths that a user need not name, and that our own pages keep off",
@@ -51,6 +63,12 @@ ALLOWED = {
     ("proxy/cli/records/inputs.py", "function_call"): "a file of requests of any dialect",
 }
 """What may be named elsewhere, and why."""
+ALLOWED_OF_MESSAGES = {
+    ("proxy/wire/content/tool_lists.py", "tool_use_id"): "servers that speak chat send blocks of this dialect",
+    ("proxy/wire/chat/answer.py", "message_start"): "the same: with an event of this dialect in a stream of chat",
+    ("proxy/wire/chat/message.py", "tool_use"): "the same: calls in a content are not read, and their results stay",
+    ("proxy/wire/content/tool_lists.py", "tool_use"): "the same: its input is the model's and loads no tool",
+}
 
 
 def _find_texts(path: Path) -> Iterator[str]:
@@ -65,27 +83,38 @@ def _find_texts(path: Path) -> Iterator[str]:
             yield from (ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign))
 
 
-def _find_names(path: Path) -> Iterator[str]:
+def _find_names(path: Path, names: frozenset[str]) -> Iterator[str]:
     for text in _find_texts(path):
-        if text.strip("\"'") in WIRE_NAMES:
+        if text.strip("\"'") in names:
             yield text.strip("\"'")
-        yield from _PATH.findall(text)
+        yield from _PATH.findall(text) if names is WIRE_NAMES else ()
 
 
-def test_no_file_outside_the_dialect_names_its_fields() -> None:
-    """Rules and proxy get everything about a chat completion through the codec, under its own names."""
+@pytest.mark.parametrize(
+    ("names", "own", "allowed"),
+    [(WIRE_NAMES, OF_THE_DIALECT, ALLOWED), (MESSAGES_NAMES, "proxy/wire/messages/", ALLOWED_OF_MESSAGES)],
+    ids=["chat", "messages"],
+)
+def test_no_file_outside_the_dialect_names_its_fields(names, own, allowed) -> None:
+    """Rules and proxy get everything about a request through the codec, under its own names."""
     modules = [path for package in ("proxy", "rules") for path in sorted((ROOT / package).rglob("*.py"))]
     found = {
         (path.relative_to(ROOT).as_posix(), name)
         for path in modules
-        if not path.relative_to(ROOT).as_posix().startswith(OF_THE_DIALECT)
-        for name in _find_names(path)
+        if not path.relative_to(ROOT).as_posix().startswith(own)
+        for name in _find_names(path, names)
     }
-    assert found == set(ALLOWED)
+    assert found == set(allowed)
 
 
-def test_the_dialect_itself_is_found_out() -> None:
-    """The test above can fail: in its own folder all of its names are found."""
-    modules = (ROOT / "proxy" / "wire" / "chat").glob("*.py")
-    found = {name for path in modules for name in _find_names(path)}
-    assert found >= {name for name in WIRE_NAMES if not name.startswith("chat.")}
+@pytest.mark.parametrize(("folder", "names"), [("chat", WIRE_NAMES), ("messages", MESSAGES_NAMES)])
+def test_the_dialect_itself_is_found_out(folder: str, names: frozenset[str]) -> None:
+    """The test above can fail: in its own folder most of its names are found."""
+    modules = (ROOT / "proxy" / "wire" / folder).glob("*.py")
+    found = {name for path in modules for name in _find_names(path, names)}
+    assert len(found) > len(names) / 2
+
+
+def test_counting_has_a_path_of_its_own() -> None:
+    assert (MESSAGES.ending, MESSAGES.is_count) == ("/messages", False)
+    assert (COUNT_TOKENS.ending, COUNT_TOKENS.is_count) == ("/messages/count_tokens", True)

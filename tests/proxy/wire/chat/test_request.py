@@ -152,33 +152,6 @@ def test_a_large_body_is_not_mended_where_that_would_take_too_long() -> None:
         CHAT.read(damaged, max_chars=len(damaged) - 1)
 
 
-def test_an_unchanged_conversation_is_the_body_itself(counting: Counting) -> None:
-    """If there is nothing to do, the same object is returned."""
-    request = CHAT.read(PRETTY)
-    conversation = CHAT.decode(request, counting)
-
-    assert CHAT.encode(request, conversation, conversation)[0] is PRETTY
-
-
-def test_an_equal_conversation_is_the_body_byte_for_byte(counting: Counting) -> None:
-    """Even if the conversation was built again from the same messages, two of them equal."""
-    request = CHAT.read(PRETTY)
-    conversation = CHAT.decode(request, counting)
-
-    assert b"".join(CHAT.encode(request, conversation, replace(conversation))) == PRETTY
-
-
-def test_only_the_edited_message_differs(counting: Counting) -> None:
-    """Keys, order, big integers, unknown keys, separators and everything around stay as the client wrote them."""
-    request = CHAT.read(PRETTY)
-    conversation = CHAT.decode(request, counting)
-    messages = list(conversation.messages)
-    messages[3] = _edit(messages[3], 'cut "short"\n')
-
-    encoded = b"".join(CHAT.encode(request, conversation, conversation.edit(messages)))
-    assert encoded == PRETTY.replace(b"a.txt\\nb.txt", b'cut \\"short\\"\\n')
-
-
 def test_made_and_dropped_messages_stand_in_their_places(counting: Counting) -> None:
     """A made message gets plain commas. Neighbours that stay neighbours keep the bytes between them."""
     request = CHAT.read(PRETTY)
@@ -196,18 +169,6 @@ def test_made_and_dropped_messages_stand_in_their_places(counting: Counting) -> 
     assert encoded == head + b",".join([SYSTEM, aborted, kept, aborted]) + b" ,\n  " + USER + tail
     after = replace(original, messages=(made, user), origins=(None, original.origins[1]))
     assert orjson.loads(b"".join(CHAT.encode(request, original, after)))["messages"][0]["role"] == "tool"
-
-
-def test_equal_messages_are_told_apart_by_their_places(counting: Counting) -> None:
-    """The same message twice, and once edited: each is written at its own position."""
-    same = b'{"role":"tool","tool_call_id":"1","content":"x"}'
-    body = b'{"messages":[' + same + b" , " + same + b"  ,  " + same + b"]}"
-    request = CHAT.read(body)
-    original = CHAT.decode(request, counting)
-    first, second, third = original.messages
-
-    encoded = b"".join(CHAT.encode(request, original, original.edit((first, _edit(second, "y"), third))))
-    assert encoded == b'{"messages":[' + same + b" , " + same.replace(b'"x"', b'"y"') + b"  ,  " + same + b"]}"
 
 
 def test_an_absent_content_is_added() -> None:
@@ -242,16 +203,6 @@ def test_a_message_of_ours_goes_out_with_its_media() -> None:
     """An image that the user sent stays an image in a message that a rule made."""
     made = Message(Role.USER, ("a",), media=(Media(IMAGE, 85),), edited=True)
     assert encode_message(made) == b'{"role":"user","content":[{"type":"text","text":"a"},' + IMAGE + b"]}"
-
-
-def test_a_message_seen_before_is_not_counted_again(counting: Counting) -> None:
-    """Only what is new in a longer request is decoded; the rest is the same object."""
-    first, longer = CHAT.read(_body(SYSTEM, USER)), CHAT.read(_body(SYSTEM, USER, RESULT))
-
-    assert CHAT.uncounted_bytes(longer, counting) == len(SYSTEM) + len(USER) + len(RESULT)
-    conversation = CHAT.decode(first, counting)
-    assert CHAT.uncounted_bytes(longer, counting) == len(RESULT)
-    assert all(map(lambda old, new: old is new, conversation.messages, CHAT.decode(longer, counting).messages))
 
 
 PRUNES = Policy(context_window=4_000, completion_reserve=0, overflow_strategy=OverflowStrategy.PRUNE)

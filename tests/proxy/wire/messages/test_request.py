@@ -10,7 +10,7 @@ from support.dialects.messages_checker import check_request
 from support.dialects.oddities import NotConvertibleError
 from support.dialects.to_messages import to_messages
 from support.odd_json import dump, odd_objects
-from support.sessions import make_session, read_rows, recorded_files
+from support.sessions import read_rows, recorded_files
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.compactor import Compactor
@@ -245,11 +245,3 @@ def test_compacted_recordings_are_valid() -> None:
             assert check_request(body, compacted.body, last_may_shrink=True) == [], session["id"]
             cuts += any(decision.rule == "digest" for decision in compacted.decisions)
     assert cuts > 0
-
-
-def test_a_long_session_is_valid_after_its_cuts() -> None:
-    body = orjson.dumps(to_messages(make_session(60), with_thinking=True, with_markers=True))
-    compactor = Compactor(count_by_heuristic)
-    compacted = compactor.apply(compactor.plan(MESSAGES.read(body), Policy(context_window=12_000)), None)
-    assert any(decision.rule == "digest" for decision in compacted.decisions)
-    assert check_request(body, compacted.body) == []

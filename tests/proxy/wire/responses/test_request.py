@@ -107,14 +107,6 @@ def test_items_become_messages(counting: Counting) -> None:
     assert not conversation.continues
 
 
-def test_only_the_edited_item_differs(counting: Counting) -> None:
-    """Keys, order, big integers, separators and everything around stay as the client wrote them."""
-    request = RESPONSES.read(PRETTY)
-    conversation = RESPONSES.decode(request, counting)
-    encoded = b"".join(RESPONSES.encode(request, conversation, _edit(conversation, 3, 'cut "short"\n')))
-    assert encoded == PRETTY.replace(b"a.txt\\nb.txt", b'cut \\"short\\"\\n')
-
-
 def test_made_and_dropped_messages_stand_in_their_places(counting: Counting) -> None:
     """A call whose result was dropped gets a result of its own kind."""
     request = RESPONSES.read(PRETTY)

@@ -5,17 +5,9 @@ import pytest
 from trimtab.rules.results.excerpt.scores import is_page, is_prose, score_prose
 
 TEXT = [
-    "# Title",
-    "",
-    "First line of a paragraph.",
-    "Second one.",
-    "Third one.",
-    "",
-    "Heading",
-    "-------",
-    "",
+    "# Title", "", "First line of a paragraph.", "Second one.", "Third one.", "", "Heading", "-------", "",
     "Another paragraph.",
-]
+]  # fmt: skip
 
 
 def test_headings_come_before_openings_and_those_before_the_rest() -> None:

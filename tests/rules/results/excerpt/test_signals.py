@@ -36,18 +36,10 @@ ERRORS = [
     "npm ERR! missing script: build",
 ]
 SUMMARIES = [
-    "3 passed, 1 failed in 0.2s",
-    "Ran 12 tests in 0.01s",
-    "exit status 2",
-    "Tests: 4 failed, 9 total",
-    "Found 3 errors",
-    "5 examples, 1 pending",
-    "OK (3 assertions)",
-    "added 200 packages in 3s",
-    "found 12 vulnerabilities",
-    "1 vulnerability",
-    "# pass 12",
-]
+    "3 passed, 1 failed in 0.2s", "Ran 12 tests in 0.01s", "exit status 2", "Tests: 4 failed, 9 total",
+    "Found 3 errors", "5 examples, 1 pending", "OK (3 assertions)", "added 200 packages in 3s",
+    "found 12 vulnerabilities", "1 vulnerability", "# pass 12",
+]  # fmt: skip
 PASSING = [
     "tests/test_error.py::test_failure PASSED",
     "ok 3 - reports an error",
