@@ -5,8 +5,6 @@ otherwise than an earlier one did, and from then on always; never before. What t
 dropped until the next one.
 """
 
-import base64
-import struct
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -18,7 +16,7 @@ from support.client import post, settle
 from support.dialects.agents import MESSAGES, NAME, Agent, Wire
 from support.dialects.messages_validity import blocks_of, check_body
 from upstreams.binding import BETA, MISMATCH, BindingModel
-from upstreams.recording import FakeUpstream, Recorded, error
+from upstreams.recording import Recorded, error
 from upstreams.scripted import Call, Turn
 from upstreams.speech.messages import refuse
 
@@ -55,13 +53,6 @@ def write_file(name: str, number: int) -> str:
     return "\n".join(f"{name}, line {line}: {WORDS}" for line in range(lines))
 
 
-def screenshot(number: int) -> Wire:
-    """An image of 1280 by 800 pixels."""
-    head = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + b"IHDR" + struct.pack(">II", 1280, 800)
-    data = base64.b64encode(head + number.to_bytes(976, "big")).decode()
-    return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
-
-
 @dataclass
 class Session:
     """A client's session. `sent`: the requests of it that the upstream got and accepted."""
@@ -85,7 +76,7 @@ class Session:
             self.sent.append(recorded)
         return answer
 
-    async def play(self, *, stream: bool = False, with_image: bool = False, **headers: str) -> None:
+    async def play(self, *, stream: bool = False, **headers: str) -> None:
         """One turn of the script."""
         turn = self.model.turns[self.model.played]
         self.agent.more["stream"] = stream
@@ -95,10 +86,6 @@ class Session:
         played = self.model.played
         if not calls:
             self.agent.say(f"Go on behind day {played}.")
-        elif with_image:
-            content = [{"type": "text", "text": f"screen {played}"}, screenshot(played)]
-            results = [{"type": "tool_result", "tool_use_id": one, "content": content} for one in calls]
-            self.agent.elements.append({"role": "user", "content": results})
         else:
             names = [str(call) for call in turn.calls]
             self.agent.answer({one: write_file(name, played) for one, name in zip(calls, names, strict=True)})
@@ -168,18 +155,6 @@ async def finish(session: Session, **how: Any) -> None:
         await session.play(**how)
 
 
-@pytest.mark.parametrize("thinking", [None, {"type": "adaptive"}, {"type": "enabled", "budget_tokens": 1024}])
-async def test_what_is_sent_the_same_from_the_first_request_on_needs_no_setting(thinking, open_session):
-    """Results are truncated, repeated ones become pointers and pins are added. The model has seen nothing else."""
-    session = await open_session(*LARGE, thinking=thinking)
-    await finish(session)
-
-    assert not any(session.check())
-    assert b"omitted" in session.sent[-1].body
-    assert b"[trimtab: " in session.sent[-1].body
-    assert all(one.json.get("thinking") == thinking for one in session.sent)
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("strategy", ["auto_compact", "summarize", "prune"])
 async def test_cuts_and_prunes(strategy, stream, open_session):
@@ -224,24 +199,6 @@ async def test_a_limit_that_is_tested_again(open_session):
     assert session.model.mismatched == []
 
 
-async def test_images_that_are_removed(open_session):
-    """The first removal changes what was sent before."""
-    session = await open_session(*LARGE, "defaults.keep_images=2")
-    for _ in range(6):
-        await session.play(with_image=True)
-    asked = session.check()
-    assert (asked[0], asked[-1]) == (False, True)
-    assert b"removed; get it again" in session.sent[-1].body
-
-
-async def test_a_window_that_nobody_told(open_session):
-    """The upstream refuses a prompt for its length. The shorter one asks at once, and so do all later ones."""
-    session = await open_session("defaults.completion_reserve=2000", window=WINDOW)
-    await finish(session)
-    assert session.check()[-1]
-    assert session.model.refused
-
-
 async def test_a_client_that_compacts_a_session_with_truncated_results(open_session):
     """Its request passes unchanged, but the model has given its answers behind truncated results."""
     session = await open_session(*LARGE)
@@ -256,24 +213,6 @@ async def test_a_client_that_compacts_a_session_with_truncated_results(open_sess
     assert session.model.asked[-1]
     assert session.model.mismatched == []
     assert session.sent[-1].json["messages"] == orjson.loads(before)["messages"]
-
-
-async def test_thinking_that_is_turned_off_after_a_cut(open_session):
-    """A request without thinking cannot have the setting: all thinking is left out. Later requests ask again."""
-    session = await open_session(*SMALL)
-    while not (session.model.asked and session.model.asked[-1]):
-        await session.play()
-    await session.play()
-    session.agent.more["thinking"] = {"type": "disabled"}
-    await session.play()
-    off = session.sent[-1].json
-    del session.agent.more["thinking"]
-    await session.play()
-
-    assert session.model.mismatched == []
-    assert all(block["type"] != "thinking" for message in off["messages"] for block in blocks_of(message))
-    assert off["thinking"] == {"type": "disabled"}
-    assert session.model.asked[-2:] == [False, True]
 
 
 async def test_the_clients_own_setting_and_its_refusal(open_session, client):
@@ -320,16 +259,6 @@ async def test_a_client_that_changes_its_own_transcript(result_tokens, refused, 
     assert response.status == 400
     assert MISMATCH in orjson.loads(answer)["error"]["message"]
     assert len(session.model.mismatched) == refused
-
-
-async def test_an_older_model_is_told_nothing(open_session, upstream: FakeUpstream):
-    """Its thinking is not bound."""
-    session = await open_session(*SMALL)
-    session.agent.more["model"] = "claude-sonnet-4-6"
-    session.model.binds = False
-    await finish(session)
-    assert not any(session.model.asked)
-    assert b"block_binding" not in b"".join(one.body for one in upstream.requests)
 
 
 async def test_an_upstream_that_does_not_know_the_setting(open_session):

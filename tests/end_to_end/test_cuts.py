@@ -122,27 +122,6 @@ async def test_a_client_that_never_reads_again_is_let_go(raw, start_proxy, monke
     writer.transport.abort()
 
 
-async def test_a_kept_connection_that_the_upstream_has_closed_is_not_used(raw, start_proxy):
-    """A POST is sent once, on a new connection, and the client sees no error."""
-
-    async def answer_and_close(_request: RawRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-        writer.close()
-
-    raw.answer = answer_and_close
-    proxy = await start_proxy(f"upstream.base_url={raw.url}", "defaults.context_window=8000")
-    reader, writer = await _open(proxy.url, b"")
-    kept = proxy.services.client._session.connector._conns
-    for number in range(1, 4):
-        writer.write(_request("/v1/files"))
-        assert (await asyncio.wait_for(reader.readuntil(b"{}"), 30)).startswith(b"HTTP/1.1 200 ")
-        assert len({item.connection for item in raw.requests}) == len(raw.requests) == number
-        async with asyncio.timeout(30):  # wait until the proxy sees the end
-            while any(protocol.is_connected() for queue in kept.values() for protocol, _ in queue):  # noqa: ASYNC110 - no event
-                await asyncio.sleep(0)
-    writer.close()
-
-
 @pytest.mark.parametrize(("method", "times"), [(b"POST", 1), (b"PATCH", 1), (b"GET", 2), (b"DELETE", 2)])
 async def test_what_may_have_been_done_is_never_asked_for_again(method, times, raw, start_proxy):
     """A kept connection is closed instead of an answer. Only an idempotent request is sent once more."""

@@ -12,7 +12,7 @@ from itertools import cycle
 import aiohttp
 import orjson
 import pytest
-from support.client import SMALL, ask_raw
+from support.client import SMALL
 from support.dialects.spoken.all_dialects import DIALECTS, each_dialect
 from support.dialects.spoken.chat import CHAT
 from support.leaks import Leaks, count_kept
@@ -20,7 +20,6 @@ from upstreams.faults import (
     CHUNKED,
     FAULTS,
     FULL,
-    PATIENCE_SECONDS,
     UNREACHABLE,
     Passed,
     answer_early,
@@ -32,7 +31,7 @@ from upstreams.faults import (
     write_long,
     write_short,
 )
-from upstreams.faulty import GOOD, OK, TEXT, Act, Connection, say
+from upstreams.faulty import GOOD, TEXT, Act, Connection
 
 NO_MODEL = ("defaults.overflow_strategy=prune",)
 """A cut without a model."""
@@ -136,38 +135,6 @@ async def test_an_upstream_that_does_not_listen_is_told_of(dialect, start_proxy)
         proxy = await start_proxy(*SMALL, *NO_MODEL, f"upstream.base_url={nobody}")
         for body in (write_short(dialect), write_long(dialect), write_long(dialect, stream=True)):
             await check_seen(UNREACHABLE, proxy, body, dialect)
-
-
-async def test_no_client_gets_an_answer_that_nobody_asked_for(raw, start_proxy):
-    """Bytes that the upstream sends on an idle connection are not taken for the response to the next request."""
-    said = asyncio.Event()
-
-    async def answer_twice(connection: Connection) -> None:
-        await connection.read_request()
-        await connection.say(GOOD)
-        await said.wait()
-        await connection.say(OK + b"Content-Length: 5\r\n\r\nSTALE")
-        await connection.stall()
-
-    raw.act = answer_twice
-    proxy = await start_proxy(*SMALL, f"upstream.base_url={raw.url}")
-    await check_seen(FULL, proxy, write_short(CHAT))
-    (kept,) = proxy.services.client._session.connector._conns.values()
-    ((idle, _),) = kept
-    said.set()
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not idle.should_close:  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0)
-    await check_seen(FULL, proxy, write_short(CHAT))
-    assert raw.accepted == 2
-
-
-async def test_a_client_of_http_1_0_can_tell_a_broken_answer(raw, start_proxy):
-    """HTTP/1.0 has no chunks, so only a reset shows that the response was not complete."""
-    raw.act = say(CHUNKED, b"5\r\ndata:\r\n")
-    proxy = await start_proxy(*SMALL, f"upstream.base_url={raw.url}")
-    with pytest.raises(ConnectionResetError):
-        await ask_raw(proxy.url, b"GET /v1/x HTTP/1.0\r\n\r\n")
 
 
 async def test_an_answer_to_half_of_a_large_body_reaches_the_client(raw, start_proxy):

@@ -19,8 +19,8 @@ from support.command_line import run_trimtab
 from support.recordings import plan_again
 from support.sessions import make_session
 
-from trimtab.proxy.account.recordings.folder import list_files, read_all
-from trimtab.proxy.account.recordings.format import CALL_ENDING, Recording
+from trimtab.proxy.account.recordings.folder import read_all
+from trimtab.proxy.account.recordings.format import Recording
 from trimtab.proxy.cli.records.run import find_difference
 
 CLIENTS = 12
@@ -94,20 +94,6 @@ async def test_the_recordings_of_an_hour_add_up_to_the_metrics(upstream, compact
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
     assert not [one for one in requests if b"sk-planted" in one.received_body]
-
-
-async def test_only_the_newest_are_kept_also_after_a_restart(upstream, tmp_path) -> None:
-    folder = tmp_path / "recordings"
-    arguments = ("--dir", str(folder), "--keep", "9", "--upstream", upstream.url, *settings_of(folder))
-    times: list[int] = []
-    for round_ in range(2):
-        async with serving(*arguments, command="record") as (process, url):
-            await asyncio.gather(*(play(url, CLIENTS * round_ + number) for number in range(3)))
-            await stop(process)
-        requests = [file for file in list_files(folder) if not file.path.name.endswith(CALL_ENDING)]
-        assert len(requests) == 9
-        assert not times or requests[0].milliseconds > max(times)
-        times = [file.milliseconds for file in requests]
 
 
 async def test_the_three_questions_are_answered_by_one_command_each(upstream, tmp_path) -> None:

@@ -131,19 +131,6 @@ async def test_an_invalid_file_changes_nothing_and_is_said(client, upstream, fil
         assert (await read_log(process, "reloaded"))[-1]["mode"] == "off"
 
 
-async def test_what_needs_a_restart_is_named_and_stays(client, upstream, file) -> None:
-    """These are the listener and the store. The log does not show the values, which may contain a password."""
-    _write(file, upstream)
-    async with serving("--config", str(file)) as (process, url):
-        text = f"store: redis://:PLANTED@127.0.0.1/0\nstore_ttl_seconds: 60\nupstream: {{base_url: {upstream.url}}}"
-        file.write_text(text + "\ntenant: header:x-team", encoding="utf-8")
-        process.send_signal(signal.SIGHUP)
-        lines = await read_log(process, *OUTCOMES)
-        assert [line.get("key") for line in lines] == ["store", "store_ttl_seconds", None]
-        assert "PLANTED" not in str(lines)
-        assert (await post(client, url + "/chat/completions", CHAT))[0].status == 200
-
-
 async def test_a_new_upstream_is_asked_for_its_windows(upstream, file) -> None:
     """The question runs in the background, as at the start."""
     asked = asyncio.Event()

@@ -1,7 +1,7 @@
 """A restarted proxy, and two replicas in turn, forward the same bytes as a single proxy."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -139,17 +139,3 @@ async def test_two_credentials_never_share_a_summary(kind, client, upstream, ser
             await ask(client, proxy, body, Authorization=credential)
     asked = [recorded.header("authorization") for recorded in upstream.summaries]
     assert asked == [["Bearer one"], ["Bearer two"], [""]]
-
-
-async def test_a_tenant_named_by_a_header_keeps_its_summaries_when_the_token_changes(
-    client, upstream, serve, tmp_path
-) -> None:
-    """Tokens of one tenant share summaries; another tenant does not. Without the header, the credential decides."""
-    body = bodies()[ONE_CUT]
-    settings = ("tenant=header:X-Team", f"store=sqlite:///{tmp_path}/s.sqlite3")
-    for team, credential in (("red", "Bearer 1"), ("red", "Bearer 2"), ("blue", "Bearer 2"), (None, "Bearer 2")):
-        async with AsyncExitStack() as stack:
-            proxy = await stack.enter_async_context(serve(*settings))
-            named = {"X-Team": team} if team else {}
-            await ask(client, proxy, body, Authorization=credential, **named)
-    assert len(upstream.summaries) == 3

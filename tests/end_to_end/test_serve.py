@@ -3,7 +3,6 @@
 import asyncio
 import re
 import signal
-import subprocess
 import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
@@ -85,26 +84,6 @@ async def refuses_connections(url: str) -> None:
                     await asyncio.sleep(0)
             except aiohttp.ClientConnectorError:
                 return
-
-
-async def test_port_in_use_is_said(upstream):
-    """If the port is taken, the program ends with status 1 and a message."""
-    address = upstream.url.removeprefix("http://").removesuffix("/v1")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "trimtab", "serve", "--listen", address, stderr=PIPE, env=own_environment()
-    )
-    _, said = await process.communicate()
-    assert process.returncode == 1
-    assert f"cannot listen on {address}: address already in use" in said.decode().lower()
-
-
-def test_wrong_configuration_is_said():
-    """Each error is on its own line, and the status is 2. Nothing has started."""
-    command = [sys.executable, "-m", "trimtab", "serve", "--set", "defaults.high_water=2", "--set", "nope=1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=own_environment())
-    assert done.returncode == 2
-    assert "defaults.high_water: 2" in done.stderr
-    assert "nope: unknown key" in done.stderr
 
 
 MALFORMED = (

@@ -22,7 +22,6 @@ from upstreams.forward_proxy import run_forward_proxy
 from upstreams.raw import run_raw_upstream
 from yarl import URL
 
-from trimtab.proxy.cli.doctor.checks import ask_upstream
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.http.errors import UpstreamUnreachableError
@@ -258,18 +257,6 @@ def test_a_server_without_tls_is_told(loop_factory) -> None:
 
     assert "does not speak TLS; check whether its URL should begin with http://" in said
     assert _makes_sense(said)
-
-
-async def test_the_doctor_says_the_same(authority) -> None:
-    """It gives the problem and what to set, with the key of the upstream that was asked."""
-    client = UpstreamClient()
-    with blocking_server(authority.serve("127.0.0.1")) as url:
-        finding = (await ask_upstream(client, UpstreamConfig(base_url=url), None, "upstreams.other")).finding
-    await client.close()
-
-    assert finding.level == "error"
-    assert "does not trust" in finding.found
-    assert finding.advice.startswith("set upstreams.other.ca_file (or SSL_CERT_FILE)")
 
 
 async def test_certificates_are_read_again_with_the_configuration(client, authority, tmp_path) -> None:

@@ -151,14 +151,3 @@ async def test_what_passes_shows_each_upstream_its_own_credential(shown, proxy, 
         assert len([request for request in one.requests if request.method == "POST"]) == 5
         assert asked.count("/v1/models") >= 3
         assert len([path for path in asked if path.startswith("/v1/models/")]) == 1
-
-
-async def test_a_key_is_shown_in_the_header_of_the_dialect(proxy, client, upstreams):
-    """On paths of the Messages API in both headers, because servers differ; else as a bearer token."""
-    near = upstreams[1]
-    for path, is_messages in (("/v1/messages", True), ("/v1/messages/batches", True), ("/v1/responses", False)):
-        near.requests.clear()
-        await (await client.post(proxy.url + path, json={"model": "near-m", "max_tokens": 5, "messages": []})).read()
-        request = next(request for request in near.requests if request.method == "POST")
-        assert request.header("authorization") == [f"Bearer {NEARS}"]
-        assert request.header("x-api-key") == ([NEARS] if is_messages else [])

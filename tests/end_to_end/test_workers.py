@@ -202,18 +202,6 @@ async def refuse(url: str) -> None:
                 continue
 
 
-async def test_a_second_signal_ends_all_at_once(upstream):
-    """Streams are reset, so they cannot be taken for complete."""
-    hold_streams(upstream)
-    async with serving(*TWO, "--upstream", upstream.url) as (process, url), asyncio.TaskGroup() as tasks:
-        streams = await begin_streams(url, tasks)
-        process.send_signal(signal.SIGTERM)
-        await read_log(process, "draining")
-        process.send_signal(signal.SIGINT)
-        assert await asyncio.wait_for(process.wait(), 30) == 130
-        assert not any([await stream for stream in streams])
-
-
 async def test_workers_end_with_their_supervisor(upstream):
     """They drain and leave no process behind."""
     release = hold_streams(upstream)

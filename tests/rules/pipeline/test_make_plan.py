@@ -33,7 +33,6 @@ from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.pipeline.make_plan import plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from trimtab.rules.results.work import Work
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.text.markers import SUMMARY_END
 from trimtab.rules.treatment import Budget
@@ -94,15 +93,6 @@ def test_no_wish_is_told_twice() -> None:
     assert len(cuts) >= 2
 
 
-def test_a_clients_own_request_for_a_summary_passes_as_it_is() -> None:
-    """The next request continues as if it had not been."""
-    ask = user("You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM.")
-    before = conversation(*session(17), ask)
-    planned, outcome = run(before)
-    assert (planned.is_client_compaction, planned.window.cut, planned.original) == (True, None, before)
-    assert outcome.conversation.messages == before.messages
-
-
 def test_the_text_of_a_summary_changes_nothing_else() -> None:
     """Sizes are reserved. So a short text and one that is far too long leave the same tail."""
     before = conversation(*session(60))
@@ -154,16 +144,6 @@ def test_what_is_forwarded_fits(
         assert _least(planned.conversation, planned.limit) > planned.limit
 
 
-@pytest.mark.parametrize("strategy", CUTTING)
-def test_a_long_session_always_fits(strategy: OverflowStrategy) -> None:
-    """The session has two hundred steps, and at each of them the request is within its limit."""
-    messages = session(200, result_tokens=120)
-    policy = replace(POLICY, overflow_strategy=strategy)
-    for stop in range(2, len(messages), 7):
-        planned, outcome = run(conversation(*messages[:stop], fixed_tokens=100), policy)
-        assert outcome.conversation.tokens <= planned.limit
-
-
 def _least(sent: Conversation, limit: int) -> int:
     """The least that is forwarded. It is more than the limit if a head leaves too little room for cuts."""
     messages = sent.messages
@@ -180,22 +160,6 @@ def _least(sent: Conversation, limit: int) -> int:
     return head + SUMMARY_FRAME_TOKENS + sum(messages[index].tokens for index in rest)
 
 
-def test_thresholds_do_not_rename_summaries() -> None:
-    """Another budget for results may move cuts. A cut that is still there asks for the same key."""
-    messages = session(60, result_tokens=120)
-    keys: list[dict[int, str]] = []
-    for budget in (100, 101, 102, 300):
-        found = {}
-        for stop in range(2, len(messages) + 1, 4):
-            planned, _ = run(conversation(*messages[:stop]), replace(POLICY, result_budget=Budget(budget)))
-            if planned.request and planned.window.cut:
-                found[planned.window.cut.at] = planned.request.key
-        keys.append(found)
-    shared = [(at, found[at], keys[0][at]) for found in keys[1:] for at in found.keys() & keys[0].keys()]
-    assert shared
-    assert all(left == right for _, left, right in shared)
-
-
 @pytest.mark.parametrize(("left", "right", "same"), [(1025, 2048, True), (1, 1, True), (1000, 1500, False)])
 def test_a_changing_maximum_moves_no_cut(left: int, right: int, same: bool) -> None:  # noqa: FBT001
     """Within a power of two, the request's own maximum only decides what may go out without a wait."""
@@ -204,16 +168,6 @@ def test_a_changing_maximum_moves_no_cut(left: int, right: int, same: bool) -> N
         for wanted in (left, right)
     ]
     assert (plans[0] == plans[1]) == same
-
-
-def test_a_timestamp_in_the_system_prompt_keeps_cut_and_key() -> None:
-    """Cut and key do not depend on the text of the system prompt, only on its rounded size."""
-    body = session(40)[1:]
-    morning, evening = (
-        plan(conversation(system(text), *body), POLICY, count=count) for text in ("9:00", "It is 21:00.")
-    )
-    assert morning.window == evening.window
-    assert morning.request == evening.request is not None
 
 
 def test_what_exceeds_may_be_truncated() -> None:
@@ -244,12 +198,6 @@ def test_what_fits_the_window_is_forwarded_though_it_exceeds_the_limit() -> None
     head = conversation(system(fill("head", 3100)), user("task"), user(fill("last", 2000)))
     _, outcome = run(head, replace(policy, on_exceeded=OnExceeded.TRUNCATE))
     assert 3000 < outcome.conversation.tokens <= 4000
-
-
-def test_a_memo_changes_nothing() -> None:
-    """Plans with and without a memo are equal."""
-    before = conversation(*session(20, result_tokens=600))
-    assert plan(before, POLICY, count=count, work=Work(count, {})) == plan(before, POLICY, count=count)
 
 
 def test_the_digest_of_a_cut_is_the_same_at_every_request() -> None:
