@@ -65,10 +65,20 @@ def _make_origins(number: int) -> tuple[Origin, ...]:
     return tuple(Origin(start, start + 1) for start in range(number))
 
 
+class Arguments(StrEnum):
+    """How the arguments of a call may be shortened: strings within their JSON, as a text, or not at all."""
+
+    JSON = "json"
+    TEXT = "text"
+    FIXED = "fixed"
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call of an assistant message. `arguments` is the model's own text; no rule ever shortens it.
+    """A tool call of an assistant message.
 
+    arguments: the model's own text. Only long strings in it are ever shortened, once they are stale (see
+        pipeline/arguments.py); `shortens` says whether the dialect allows that. JSON stays JSON of the same schema.
     id_json: the id as the client wrote it, if that was no string; empty otherwise.
     form: if the dialect has several forms of results, the one that answers this call.
     """
@@ -78,6 +88,7 @@ class ToolCall:
     arguments: str
     id_json: bytes = field(default=b"", compare=False)
     form: str = field(default="", compare=False)
+    shortens: Arguments = field(default=Arguments.JSON, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +146,7 @@ class Message:
       `answers_json`: the same as the call has it, for a result that a rule made; empty if that is a string. `form`: the
       form of the result, if the dialect has several.
     - `raw`: the client's own bytes, never altered; empty for a message that a rule made.
-    - `edited`: `texts` or `media` differ from `raw`.
+    - `edited`: `texts`, `media` or the arguments of calls differ from `raw`.
     - `digest`: the hash of what the client said (see prefix.py). Edits do not change it.
     - `tokens`: the present size. `saved_tokens`: how much larger the client's own message was.
     - `is_error`: the client marked this tool result as an error.

@@ -196,7 +196,7 @@ def _list_fingerprints(messages: Sequence[Message]) -> list[int]:
 
 def _name(message: Message) -> Hashable:
     """What an edited message is written from."""
-    return message.raw, message.role, message.texts, message.media
+    return message.raw, message.role, message.texts, message.media, message.tool_calls
 
 
 def _count_common(before: Fingerprints, now: Fingerprints, forwarded: Conversation) -> int:

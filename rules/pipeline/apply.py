@@ -4,6 +4,7 @@ Law: pure. Messages keep their indexes until the summary is spliced in, so the p
 """
 
 from trimtab.rules.conversation import Conversation, CountTokens, Decision, Outcome
+from trimtab.rules.pipeline.arguments import shorten_arguments
 from trimtab.rules.pipeline.exceeded import LimitExceededError, find_remainder
 from trimtab.rules.pipeline.pins import pin_results
 from trimtab.rules.pipeline.plan import Plan
@@ -72,7 +73,7 @@ def _carry_out(
 
 
 def _shorten_old(plan: Plan, policy: Policy, work: Work, state: TranscriptState | None) -> Outcome:
-    """Prune results, replace repeated ones, and remove images. No index changes."""
+    """Prune results, replace repeated ones, remove images, and shorten stale arguments. No index changes."""
     window, cut, count = plan.window, plan.window.cut, work.count
     current, decisions = plan.conversation, tuple[Decision, ...]()
     start = plan.leading if cut is None else max(cut.at, plan.leading)
@@ -94,6 +95,9 @@ def _shorten_old(plan: Plan, policy: Policy, work: Work, state: TranscriptState 
     if window.images.at or (cut is not None and cut.kept):
         without = remove_images(current, (index for index in window.without_images if index >= plan.leading))
         current, decisions = without.conversation, decisions + without.decisions
+    if stale := plan.stale_arguments:
+        brief = shorten_arguments(current, stale, None if state is None else state.arguments.made)
+        current, decisions = brief.conversation, decisions + brief.decisions
     return Outcome(current, decisions)
 
 

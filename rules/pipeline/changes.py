@@ -12,6 +12,7 @@ from enum import StrEnum
 from itertools import chain
 
 from trimtab.rules.conversation import Conversation, Media, Message, Origin, Outcome, Role, ToolCall
+from trimtab.rules.pipeline.arguments import ARGUMENTS
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.results.calls import OpenCalls
 from trimtab.rules.text.markers import INTRODUCTION
@@ -220,6 +221,8 @@ class _Traces:
             yield "prune" if at in self.pruned else "dedupe"
         if final.media and final.media != short.media:
             yield "images"
+        if final.tool_calls != short.tool_calls:
+            yield ARGUMENTS
 
 
 def match_origins(before: Sequence[Origin | None], after: Sequence[Origin | None]) -> dict[int, int]:

@@ -121,7 +121,6 @@ def _leave_alone(conversation: Conversation, limits: Limits, *, is_compaction: b
 def _decide(
     original: Conversation, paired: Outcome, replayed: Replayed, policy: Policy, state: TranscriptState, work: Work
 ) -> Plan:
-    """The plan of a transcript with paired calls; goes on from the transcript's state."""
     short, pins, window, limits = replayed.edited, replayed.pins, replayed.window, replayed.limits
     memories, users, stop = state.memory.bare, state.users.short, window.users_stop
     light = state.memory.drop(short.conversation, window.memory_stop) if memories else Outcome(short.conversation)
@@ -157,6 +156,7 @@ def _decide(
         cold=replayed.cold,
         memories=_list_before(memories, window.memory_stop, short.conversation) if memories else (),
         long_users=_list_before(users, stop, light.conversation) if users else (),
+        stale=tuple(state.arguments.stale),
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from trimtab.rules.conversation import Conversation, Decision, Message, Role, count_asked
+from trimtab.rules.pipeline.arguments import Stale
 from trimtab.rules.pipeline.pins import Pin
 from trimtab.rules.summary.request import SummaryRequest, request_summary
 from trimtab.rules.window.prune import PLACEHOLDER_TOKENS, saving_tokens
@@ -43,6 +44,7 @@ class Plan:
     is_client_compaction: the client asks for a summary of its own, and the request passes unchanged.
     memories: the messages whose retrieved memory is dropped, as they were with it, by index.
     long_users: the user messages over the limit that are short, as they were before, by index.
+    stale: calls with long arguments that may be shortened where results are pruned, as they became so.
     was_otherwise: what this plan leaves as it is has been sent otherwise in an earlier request of the session.
     cold: the cuts that were decided at a cold cache, by number of messages.
     pins: lines to append to results, oldest first; the results that are pruned or cut get none.
@@ -72,6 +74,7 @@ class Plan:
     recalled: tuple[Pin, ...] = ()
     memories: tuple[tuple[int, Message], ...] = ()
     long_users: tuple[tuple[int, Message], ...] = ()
+    stale: tuple[Stale, ...] = ()
     cold: Mapping[int, ColdCut] = field(default_factory=dict)
     changed: tuple[tuple[int, ...], ...] = field(default=(), compare=False)
     key: StateKey | None = field(default=None, compare=False)
@@ -149,6 +152,18 @@ class Plan:
         return tuple([pin for pin in stays if pin.at >= window.prune_stop or messages[pin.at].role is not Role.TOOL])
 
     @property
+    def stale_arguments(self) -> Mapping[int, Stale]:
+        """The calls that are forwarded with short arguments, by the index of their message."""
+        if not self.stale:
+            return {}
+        window, cut = self.window, self.window.cut
+        start = max(cut.at if cut else 0, self.leading)
+        stays = {at for step in window.spared for at in range(*step)}
+        bare = {at for step in (cut.bare_steps if cut else ()) for at in range(*step)}
+        pruned = {at for at in range(start, window.prune_stop) if at not in stays}
+        return {one.at: one for one in self.stale if {one.at, one.made_at} <= pruned or {one.at, one.made_at} <= bare}
+
+    @property
     def reserved_tokens(self) -> int:
         """The most tokens that would be forwarded: with a summary of its full reserved size."""
         messages, window, cut = self.conversation.messages, self.window, self.window.cut
@@ -162,6 +177,7 @@ class Plan:
             if index not in head:
                 saved_tokens = saving_tokens(message) if index in without else 0
                 tokens += min(message.tokens, PLACEHOLDER_TOKENS) if is_pruned else message.tokens - saved_tokens
+        tokens -= sum(stale.saved_tokens for stale in self.stale_arguments.values())
         return tokens + sum(pin.tokens for pin in (*self.forwarded_pins, *self.forwarded_recalled))
 
     def keep_messages(self) -> "Plan":

@@ -8,9 +8,11 @@ are bounded instead, so that a search takes some milliseconds.
 
 import re
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from trimtab.rules.conversation import Message, Role, Telling
+from trimtab.rules.pipeline.arguments import Stale
 from trimtab.rules.pipeline.pins import Pin, read_words
 from trimtab.rules.policy import Policy
 from trimtab.rules.results.calls import tells_failure
@@ -78,10 +80,21 @@ class Recalls:
         """Memory that this takes, in bytes, roughly: the passages, and the index, which is as large."""
         return sum(2 * len(each.text) + 200 for each in self._passages) + 1000 * len(self.pins)
 
-    def find(self, at: int, messages: Sequence[Message], window: Window, room: int, policy: Policy, work: Work) -> None:
+    def find(  # noqa: PLR0913 - what a request is decided by
+        self,
+        at: int,
+        messages: Sequence[Message],
+        window: Window,
+        room: int,
+        policy: Policy,
+        work: Work,
+        *,
+        stale: Sequence[Stale] = (),
+    ) -> None:
         """Look up what message `at` names; what is found stands behind it from now on.
 
-        messages: the client's own, with paired calls. window: before this message. room: in tokens.
+        messages: the client's own, with paired calls. window: before this message. room: in tokens. stale: calls that
+        are forwarded with short arguments where results are pruned.
         Raises LargeWorkError; then this object must not be used again.
         """
         most = min(int(ROOM_SHARE * room), MAX_TOKENS)
@@ -91,7 +104,7 @@ class Recalls:
         terms = list_terms(message, policy)
         if not terms:
             return
-        self._remove(messages, window, stop, work)
+        self._remove(messages, window, stop, work, {one.at for one in stale if one.made_at < window.prune_stop})
         floor = window.cut.at if window.cut else 0
         found = self._archive.search(terms, most=MAX_PASSAGES)
         said = _list_words(message.text)
@@ -114,12 +127,14 @@ class Recalls:
                 chosen.append(each)
         return chosen
 
-    def _remove(self, messages: Sequence[Message], window: Window, stop: int, work: Work) -> None:
+    def _remove(
+        self, messages: Sequence[Message], window: Window, stop: int, work: Work, short: AbstractSet[int]
+    ) -> None:
         """Make everything searchable that is not forwarded any more."""
         candidates = [*self._waiting, *range(self._stop, stop)]
         self._stop, self._waiting = max(self._stop, stop), []
         for at in candidates:
-            if _is_forwarded(messages, window, at):
+            if at not in short and _is_forwarded(messages, window, at):
                 self._waiting.append(at)
                 continue
             new = list(read_passages(at, messages[at]))

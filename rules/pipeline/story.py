@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trimtab.rules.conversation import Conversation, Decision, Outcome, count_leading
-from trimtab.rules.pipeline import exceeded, pins, recall, shortening
+from trimtab.rules.pipeline import arguments, exceeded, pins, recall, shortening
 from trimtab.rules.pipeline.changes import CUT_RULES, OUTSIDE, Change, Fate, list_elements, trace_changes
 from trimtab.rules.pipeline.plan import MEMORY, TRUNCATE_USERS, Plan
 from trimtab.rules.results import dedupe, long_messages, pairing
@@ -33,6 +33,7 @@ TELLINGS = {
     "prune": prune.TELLING,
     "dedupe": dedupe.TELLING,
     "images": prune.IMAGES_TELLING,
+    arguments.ARGUMENTS: arguments.TELLING,
     "summarise": splice.SUMMARY_TELLING,
     "digest": splice.DIGEST_TELLING,
     "pin": pins.TELLING,

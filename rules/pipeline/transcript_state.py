@@ -13,11 +13,12 @@ from types import MappingProxyType
 from typing import Protocol
 
 from trimtab.rules.conversation import Conversation, Message, Outcome, Role, count_leading
+from trimtab.rules.pipeline.arguments import LongArguments
 from trimtab.rules.pipeline.pins import Pin, Pinned, Pins
 from trimtab.rules.pipeline.plan import Plan, StateKey
 from trimtab.rules.pipeline.recall import Recalls, may_ask
 from trimtab.rules.pipeline.shortening import LongUsers, Memory, fit_head
-from trimtab.rules.policy import Limits, OnExceeded, Policy, name_policy
+from trimtab.rules.policy import Limits, OnExceeded, OverflowStrategy, Policy, name_policy
 from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.results.dedupe import View
 from trimtab.rules.results.edit import OBJECT_BYTES, Edits
@@ -42,6 +43,7 @@ run side by side often have the same text at the same place ("Go on.") and would
 HASH_BYTES = 120
 """Memory of one message: its hash as an object of 32 bytes in a list, and its entry in a plan. An
 estimate for CPython, rounded up."""
+PRUNING = frozenset({OverflowStrategy.AUTO_COMPACT, OverflowStrategy.PRUNE})
 NO_COLD: Mapping[bytes, ColdCut] = MappingProxyType({})
 NO_PINS: Mapping[int, Pin] = MappingProxyType({})
 
@@ -95,6 +97,7 @@ class TranscriptState:
     pruned: results that became placeholders.
     memory: the messages with retrieved memory.
     users: the user messages over the limit of a message.
+    arguments: the calls with long arguments that are stale.
     pinned: results with their pins. recalled: messages with what was looked up for them.
     asked: the last request for the summary of a cut.
     spliced: what stood for the cut part at last.
@@ -114,6 +117,7 @@ class TranscriptState:
     anchors: Anchors = field(default_factory=Anchors)
     memory: Memory = field(default_factory=Memory)
     users: LongUsers = field(default_factory=LongUsers)
+    arguments: LongArguments = field(default_factory=LongArguments)
     pinned: Pinned = field(default_factory=dict)
     recalled: Pinned = field(default_factory=dict)
     asked: Asked | None = None
@@ -129,6 +133,7 @@ class TranscriptState:
         """Memory that the state takes, in bytes, roughly. Messages held by two parts count twice."""
         size_bytes = HASH_BYTES * len(self.hashes) + OBJECT_BYTES * (len(self.pruned) + len(self.pinned))
         size_bytes += self.edits.size_bytes + self.anchors.size_bytes + self.memory.size_bytes + self.users.size_bytes
+        size_bytes += self.arguments.size_bytes
         for part in (self._fold, self._view, self._long, self._pins, self._recalls):
             size_bytes += 0 if part is None else part.size_bytes
         return size_bytes
@@ -191,6 +196,8 @@ class TranscriptState:
         bare = self.memory.strip(messages)
         if policy.truncate_users:
             self.users.extend(bare, self.leading, policy, work)
+        if not conversation.continues and policy.overflow_strategy in PRUNING:
+            self.arguments.extend(messages, self.leading, policy, work)
         shortens = policy.on_exceeded is OnExceeded.TRUNCATE
         soft_limit = policy.soft_limit_tokens(limits.limit)
         room = Room.measure(
@@ -234,7 +241,8 @@ class TranscriptState:
         added = {at: pins[at].tokens for at in new if at in pins} if pins else NO_TOKENS
         if recalled:
             added = {**added, **{at: recalled[at].tokens + added.get(at, 0) for at in new if at in recalled}}
-        return self._fold.extend(messages, self.memory.savings, added, cold, self.users.tokens).finish()
+        stale = self.arguments.tokens
+        return self._fold.extend(messages, self.memory.savings, added, cold, self.users.tokens, stale).finish()
 
     def _look_up(
         self, messages: Sequence[Message], find: Callable[[Sequence[Message]], Window], policy: Policy, work: Work
@@ -253,7 +261,8 @@ class TranscriptState:
             if may_ask(messages[at]):
                 find(messages[:at])
                 if self._fold is not None:
-                    recalls.find(at, messages, self._fold.window, self._fold.room.tokens, policy, work)
+                    window, room = self._fold.window, self._fold.room.tokens
+                    recalls.find(at, messages, window, room, policy, work, stale=self.arguments.stale)
 
     def dedupe(self, conversation: Conversation, start: int, policy: Policy, work: Work) -> Outcome:
         """Replace repeated results from `start` on; starts again if messages from there on have changed.

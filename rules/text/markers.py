@@ -30,6 +30,8 @@ READ_LINES = "call the tool again for these lines"
 """How to see lines of a tool result that have numbers."""
 READ_PART = "call the tool again for this part"
 """How to see another part of a tool result."""
+READ_FILE = "the file has this part"
+"""How to see another part of what a call has written to a file."""
 ASK_PART = "ask for this part"
 """How to see a part of a user message."""
 

@@ -79,19 +79,21 @@ class Fold:
         added_tokens: Mapping[int, int] = NO_TOKENS,
         cold: Mapping[int, ColdCut] = NOT_COLD,
         short_tokens: Mapping[int, int] = NO_TOKENS,
+        stale_tokens: Mapping[int, int] = NO_TOKENS,
     ) -> "Fold":
         """Add the messages of a transcript that are new; its first messages were added before.
 
         The messages are without their retrieved memory, which would add `memory_tokens` by their index; `added_tokens`
         is what is appended to them. `cold`: by number of messages, the requests that found the upstream's cache cold.
-        `short_tokens`: what long user messages cost when they are short.
+        `short_tokens`: what long user messages cost when they are short. `stale_tokens`: by the index of a result, what
+        pruning saves in the calls of its step.
         """
         if cold:
             self._heed_cold(cold)
         for index in range(self._sums.number, len(messages)):
             message, more = messages[index], added_tokens.get(index, 0)
             message = replace_fields(message, tokens=message.tokens + more) if more else message
-            self.add(message, memory_tokens.get(index, 0))
+            self.add(message, memory_tokens.get(index, 0), stale_tokens.get(index, 0))
             if index in short_tokens:
                 self._long[index] = short_tokens[index]
             if cold:
@@ -110,7 +112,7 @@ class Fold:
             if change := choose_cold(self._cuts, self.window, self._forwarded, kind, self._economics):
                 self._apply(change.after)
 
-    def add(self, message: Message, memory_tokens: int = 0) -> None:
+    def add(self, message: Message, memory_tokens: int = 0, stale_tokens: int = 0) -> None:
         """Add the next message and decide what follows from it; its memory costs `memory_tokens` on top."""
         shows_answer = self._sums.shows_answer(message)
         if shows_answer:
@@ -124,7 +126,7 @@ class Fold:
             self._economics.note_turn(self.window)
             self._begin_turn()
         self._looked = None
-        self._forwarded += self._sums.add(message, memory_tokens)
+        self._forwarded += self._sums.add(message, memory_tokens, stale_tokens)
         if message.tool_calls:
             self._sums.repeats.add(self._sums.find_start(self._sums.number - 1), message, self.window.was_just_removed)
         is_task = self.window.task != self._sums.task

@@ -201,7 +201,7 @@ class Sums:
         self._in_row = False  # whether the last messages are written results right behind an answer
         self._words = 0  # user and system messages and written results after the last answer
         self._full = _tokens(0)
-        self._pruned = _tokens(0)  # the same if every result is pruned and every image removed
+        self._pruned = _tokens(0)  # the same if every result is pruned, every image removed and stale arguments short
         self._systems = _tokens(0)
         self.fixed = _tokens()
         self._has_calls = False  # whether there were tool calls or results
@@ -214,10 +214,11 @@ class Sums:
         self.users = _tokens()
         self._user_sums = _tokens(0)
 
-    def add(self, message: Message, memory_tokens: int = 0) -> int:
+    def add(self, message: Message, memory_tokens: int = 0, stale_tokens: int = 0) -> int:
         """Add the next message; return what it costs after the head (only its memory if it belongs to the head).
 
-        `message` is without its retrieved memory, which would cost `memory_tokens` more.
+        `message` is without its retrieved memory, which would cost `memory_tokens` more. `stale_tokens`: what can be
+        saved in the arguments of its step's calls because of it.
         """
         index, role = self.number, message.role
         self.number += 1
@@ -247,7 +248,7 @@ class Sums:
             self._user_sums.append(self._user_sums[-1] + message.tokens - saving)
         self._full.append(self._full[-1] + tokens)
         bare = tokens - saving if stays or message.keep or message.loads else min(tokens, PLACEHOLDER_TOKENS)
-        self._pruned.append(self._pruned[-1] + bare)
+        self._pruned.append(self._pruned[-1] + bare - stale_tokens)
         if message.keep or message.loads or message.tool_calls:
             self.loaded.add(self.find_start(index), message)
         kept_tokens = self._keep_system(message, index) if role is Role.SYSTEM and index >= self._leading else 0
@@ -331,7 +332,7 @@ class Sums:
         return self._starts[rank] if rank < len(self._starts) else self.number
 
     def pruned(self, start: int, stop: int) -> int:
-        """Tokens that pruning saves in messages [start, stop)."""
+        """Tokens that pruning saves in messages [start, stop), whole steps."""
         return self.between(start, stop) - (self._pruned[stop] - self._pruned[start])
 
     def systems(self, start: int, stop: int) -> int:

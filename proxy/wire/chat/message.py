@@ -4,6 +4,7 @@ Law: a message that no rule touched keeps its bytes. In an edited message, the m
 Counting never raises: a value of an unexpected type is counted by its JSON.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,11 +21,11 @@ from trimtab.proxy.wire.content.parts import (
     read_media,
     rename,
     write_answered,
+    write_arguments,
     write_canonical,
     write_content,
 )
 from trimtab.proxy.wire.content.schemas import (
-    as_counted,
     as_list,
     decode_or_none,
     read_choice,
@@ -32,11 +33,19 @@ from trimtab.proxy.wire.content.schemas import (
     write_compact,
 )
 from trimtab.proxy.wire.content.tool_lists import find_referenced, find_served
-from trimtab.proxy.wire.json.decode import decode_items, decode_member, decode_members, read_id, read_members, write_id
-from trimtab.rules.conversation import CountTokens, Message, Role, ToolCall
+from trimtab.proxy.wire.json.decode import (
+    decode_any,
+    decode_items,
+    decode_member,
+    decode_members,
+    read_id,
+    read_members,
+    write_id,
+)
+from trimtab.rules.conversation import Arguments, CountTokens, Message, Role, ToolCall
 from trimtab.rules.prefix import digest_message
 from trimtab.rules.tokens.families import Costs
-from trimtab.rules.tokens.messages import LEGACY_CALL_TOKENS, Surroundings, count_message
+from trimtab.rules.tokens.messages import LEGACY_CALL_TOKENS, Surroundings, as_counted, count_message
 from trimtab.rules.tokens.tool_schemas import as_schema
 
 EXTRA_TEXT_KEYS = ("reasoning_content", "reasoning", "refusal")
@@ -122,10 +131,10 @@ _COUNTED = frozenset(
         *REASONING_KEYS, *ERROR_KEYS, *CACHE_MARKERS,
     }
 )  # fmt: skip
-_COUNTED_OF_PARTS = {
-    "content": frozenset({"type", "text", *CACHE_MARKERS}),
-    "tool_calls": frozenset({"id", "type", "function", "custom", "index", *CACHE_MARKERS}),
-}
+_OF_CALL = frozenset({"id", "type", "function", "custom", "index", *CACHE_MARKERS})
+_OF_FUNCTION = frozenset({"name", "arguments", "input"})
+"""The members of a call and of what it calls. Others may be signatures, as Gemini's, so the call stays as it is."""
+_COUNTED_OF_PARTS = {"content": frozenset({"type", "text", *CACHE_MARKERS}), "tool_calls": _OF_CALL}
 
 
 def decode_element(counting: Counting, raw: bytes) -> tuple[Message]:
@@ -209,7 +218,10 @@ def encode_message(message: Message) -> bytes:
         return message.raw
     message = message.as_said()
     members = read_members(message.raw) if message.raw else _begin_members(message)
-    members["content"] = msgspec.Raw(write_content(message, members.get("content")))
+    if not message.tool_calls or read_content(members.get("content"))[0] != message.texts:
+        members["content"] = msgspec.Raw(write_content(message, members.get("content")))
+    if message.tool_calls and "tool_calls" in members:
+        members["tool_calls"] = _write_calls(members["tool_calls"], message.tool_calls)
     rename(message, members, "tool_call_id")
     return msgspec.json.encode(members)
 
@@ -226,7 +238,10 @@ def _read_calls(members: dict[str, msgspec.Raw]) -> tuple[ToolCall, ...]:
     calls = decode_member(members["tool_calls"]) if "tool_calls" in members else None
     if not isinstance(calls, list):
         return ()
-    return tuple(_read_call(call) for call in calls if isinstance(call, dict))
+    # Such members may hold what a server has signed together with the calls.
+    is_bound = not members.keys().isdisjoint(REASONING_KEYS)
+    read = (_read_call(call) for call in calls if isinstance(call, dict))
+    return tuple(replace(call, shortens=Arguments.FIXED) if is_bound else call for call in read)
 
 
 def _read_call(call: dict[str, Any]) -> ToolCall:
@@ -234,8 +249,30 @@ def _read_call(call: dict[str, Any]) -> ToolCall:
     function = call.get("function") or call.get("custom")
     if not isinstance(function, dict):
         said = {name: value for name, value in call.items() if name not in CACHE_MARKERS}
-        return ToolCall(call_id, str(call.get("type") or ""), msgspec.json.encode(said).decode(), id_json)
+        whole = msgspec.json.encode(said).decode()
+        return ToolCall(call_id, str(call.get("type") or ""), whole, id_json, shortens=Arguments.FIXED)
     arguments = function.get("arguments", function.get("input", ""))
+    shortens = Arguments.JSON if call.get("function") else Arguments.TEXT
     if not isinstance(arguments, str):
         arguments = msgspec.json.encode(arguments).decode()
-    return ToolCall(call_id, str(function.get("name") or ""), arguments, id_json)
+    if not call.keys() <= _OF_CALL or not function.keys() <= _OF_FUNCTION:
+        shortens = Arguments.FIXED
+    return ToolCall(call_id, str(function.get("name") or ""), arguments, id_json, shortens=shortens)
+
+
+def _write_calls(listed: msgspec.Raw, calls: Sequence[ToolCall]) -> msgspec.Raw:
+    """The calls with new arguments, one for each object in the list. Those that are equal keep their bytes."""
+    new = iter(calls)
+    written = [_write_call(raw, next(new)) if raw[:1] == b"{" else raw for raw in map(bytes, decode_items(listed))]
+    return msgspec.Raw(b"[" + b",".join(written) + b"]")
+
+
+def _write_call(raw: bytes, call: ToolCall) -> bytes:
+    if call.shortens is Arguments.FIXED or _read_call(decode_any(raw)).arguments == call.arguments:
+        return raw
+    members = decode_members(raw)
+    kind = "function" if decode_member(members.get("function")) else "custom"
+    inner = decode_members(members[kind])
+    key = "arguments" if "arguments" in inner else "input"
+    inner[key] = write_arguments(call, inner[key])
+    return msgspec.json.encode({**members, kind: msgspec.Raw(msgspec.json.encode(inner))})

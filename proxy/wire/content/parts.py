@@ -14,7 +14,7 @@ from trimtab.proxy.wire.content.cache_help import find_markers, find_markers_wit
 from trimtab.proxy.wire.content.media import count_part, write_line
 from trimtab.proxy.wire.content.schemas import decode_or_none
 from trimtab.proxy.wire.json.decode import decode_any, decode_items, decode_member, decode_members, read_id
-from trimtab.rules.conversation import CountTokens, Media, Message
+from trimtab.rules.conversation import CountTokens, Media, Message, ToolCall
 from trimtab.rules.tokens.families import Costs
 
 TOLERATED_BYTES = 32
@@ -166,6 +166,11 @@ def replace_text(part: bytes, text: str) -> bytes:
     members = decode_members(part)
     members["text"] = msgspec.Raw(orjson.dumps(text))
     return msgspec.json.encode(members)
+
+
+def write_arguments(call: ToolCall, old: msgspec.Raw) -> msgspec.Raw:
+    """A call's arguments as the client wrote them: as a string, or as JSON."""
+    return msgspec.Raw(orjson.dumps(call.arguments) if begins(old, b'"') else call.arguments.encode())
 
 
 def write_answered(message: Message) -> msgspec.Raw:

@@ -5,19 +5,15 @@ Law: never raises on decoded JSON.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any
 from trimtab.proxy.wire.json.spans import has_more_parts
-from trimtab.rules.conversation import ToolCall
 from trimtab.rules.tokens.messages import NO_CHOICE, Surroundings
 from trimtab.rules.tokens.tool_schemas import as_schema
 
-MAX_COMPACTED_CHARS = 1024 * 1024
-"""Longer arguments of a call are counted as written. Chosen: removing white space takes three times their memory."""
 MAX_DECODED_PARTS = 100_000
 """Tools and other members outside the messages with more strings and commas are counted by their JSON, undecoded.
 Chosen: bounds the work; real requests have far fewer."""
@@ -62,17 +58,6 @@ def decode_or_none(raw: msgspec.Raw | None) -> Any:
         return decode_any(bytes(raw))
     except DECODE_ERRORS:
         return None
-
-
-def as_counted(call: ToolCall) -> ToolCall:
-    """The call with its arguments as servers render them: JSON without white space. Very long ones stay unchanged."""
-    if len(call.arguments) > MAX_COMPACTED_CHARS:
-        return call
-    try:
-        compact = msgspec.json.format(call.arguments.encode(), indent=-1).decode()
-    except (*DECODE_ERRORS, UnicodeEncodeError):
-        return call
-    return replace(call, arguments=compact)
 
 
 def read_format(described: Any) -> Iterator[str]:

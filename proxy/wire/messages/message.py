@@ -34,7 +34,6 @@ from trimtab.proxy.wire.content.parts import (
     write_content,
 )
 from trimtab.proxy.wire.content.schemas import (
-    as_counted,
     as_list,
     decode_or_none,
     read_choice,
@@ -54,10 +53,10 @@ from trimtab.proxy.wire.messages.blocks import (
     strip_markers,
 )
 from trimtab.proxy.wire.transcript.elements import Placed
-from trimtab.rules.conversation import NOT_SERVED, CountTokens, Media, Message, Origin, Role, ToolCall
+from trimtab.rules.conversation import NOT_SERVED, Arguments, CountTokens, Media, Message, Origin, Role, ToolCall
 from trimtab.rules.prefix import digest_message
 from trimtab.rules.tokens.families import Costs
-from trimtab.rules.tokens.messages import Surroundings, count_message
+from trimtab.rules.tokens.messages import Surroundings, as_counted, count_message
 from trimtab.rules.tokens.tool_schemas import as_schema
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -236,16 +235,17 @@ def _read_said(made: Message, content: msgspec.Raw, counting: Counting) -> Messa
     return replace(message, tokens=tokens, digest=digest)
 
 
-def _thinks_behind_text(blocks: Sequence[Block]) -> bool:
-    """Whether thinking comes after a text. It may be bound to that text."""
+def _thinks_behind(blocks: Sequence[Block], kind: str) -> bool:
+    """Whether thinking comes after a block of this kind. It may be bound to that block."""
     kinds = [block.kind for block in blocks]
-    return "text" in kinds and any(kind in THINKING for kind in kinds[kinds.index("text") :])
+    return kind in kinds and any(each in THINKING for each in kinds[kinds.index(kind) :])
 
 
 def _read_assistant(made: Message, blocks: Sequence[Block], counting: Counting) -> Message:
     """The one message of an assistant element: its texts and calls; thinking is only counted."""
     thinking = [block.members for block in blocks if block.kind in THINKING]
     texts = [read_text(block.clean) if block.kind == "text" else None for block in blocks]
+    is_bound = _thinks_behind(blocks, CALL)
     others = [
         block.clean
         for block, text in zip(blocks, texts, strict=True)
@@ -254,10 +254,10 @@ def _read_assistant(made: Message, blocks: Sequence[Block], counting: Counting) 
     message = replace(
         made,
         texts=tuple([text for text in texts if text is not None]),
-        tool_calls=tuple([_read_call(block.members) for block in blocks if block.kind == CALL]),
+        tool_calls=tuple([_read_call(block.members, is_bound=is_bound) for block in blocks if block.kind == CALL]),
         media=tuple([_read_media(part, "", counting) for part in others]),
         has_reasoning=bool(thinking),
-        has_fixed_texts=_thinks_behind_text(blocks),
+        has_fixed_texts=_thinks_behind(blocks, "text"),
         has_uncounted=made.has_uncounted or any(_is_partly_counted(block.members) for block in blocks),
         keeps_before=any(_is_compaction(block.members) for block in blocks),
         served=find_served(made.raw, (block.members for block in blocks)),
@@ -267,10 +267,20 @@ def _read_assistant(made: Message, blocks: Sequence[Block], counting: Counting) 
     return replace(message, tokens=tokens, digest=digest_message(message, map(write_canonical, others)))
 
 
-def _read_call(members: dict[str, msgspec.Raw]) -> ToolCall:
-    arguments = bytes(members.get("input", b"{}")).decode("utf-8", "replace")
-    call_id = decode_member(members.get("id"))
-    return ToolCall(read_id(call_id), _as_text(members.get("name")), arguments, write_id(call_id))
+_OF_CALL = frozenset({"type", "id", "name", "input", "caller", *CACHE_MARKERS})
+"""The members of a call that the client answers. With others, or made by a server's program, it stays as it is."""
+
+
+def _read_call(members: dict[str, msgspec.Raw], *, is_bound: bool) -> ToolCall:
+    call_id, name = decode_member(members.get("id")), _as_text(members.get("name"))
+    caller = as_schema(decode_or_none(members.get("caller"))).get("type", "direct")
+    is_fixed = is_bound or caller != "direct" or not members.keys() <= _OF_CALL
+    shortens = Arguments.FIXED if is_fixed else Arguments.JSON
+    return ToolCall(read_id(call_id), name, _read_input(members), write_id(call_id), shortens=shortens)
+
+
+def _read_input(members: dict[str, msgspec.Raw]) -> str:
+    return bytes(members.get("input", b"{}")).decode("utf-8", "replace")
 
 
 def _read_media(part: bytes, before: str, counting: Counting) -> Media:
@@ -295,8 +305,8 @@ def _as_text(value: msgspec.Raw | None) -> str:
 
 
 # Writing: in a user element, results come before everything else, because Anthropic's API requires it. A block that no
-# rule touched keeps its bytes, and every block its cache marker. Of an assistant's own element only texts change:
-# thinking, signatures and calls keep their bytes and their order.
+# rule touched keeps its bytes, and every block its cache marker. Of an assistant's own element only texts and long
+# arguments of calls change: thinking, signatures and all else keep their bytes and their order.
 USER_SIDE = frozenset({Role.USER, Role.TOOL})
 
 
@@ -339,12 +349,30 @@ def _write_own(base: bytes, message: Message) -> bytes:
     members = read_members(base)
     own = bytes(members["content"])
     if message.role is Role.ASSISTANT:
-        content = replace_texts(own, iter(message.texts), {"text"})  # as they were read
+        content = _write_calls(replace_texts(own, iter(message.texts), {"text"}), message)  # as they were read
     else:
         content = write_content(message, members["content"])
     if content == own:
         return base
     return msgspec.json.encode({**members, "content": msgspec.Raw(content)})
+
+
+def _write_calls(content: bytes, message: Message) -> bytes:
+    """A content with the arguments of the message's calls. Blocks that are equal keep their bytes."""
+    if not message.tool_calls or content[:1] != b"[":
+        return content
+    calls, pieces, done = iter(message.tool_calls), list[bytes](), 0
+    for item in map(bytes, decode_items(content)):
+        members = decode_members(item) if item[:1] == b"{" else {}
+        if decode_member(members.get("type")) != CALL:
+            continue
+        call = next(calls)
+        if call.shortens is not Arguments.FIXED and call.arguments != _read_input(members):
+            at = content.index(item, done)
+            new = msgspec.json.encode({**members, "input": msgspec.Raw(call.arguments.encode())})
+            pieces += (content[done:at], new)
+            done = at + len(item)
+    return b"".join((*pieces, content[done:]))
 
 
 def _is_whole(base: bytes, placed: Sequence[Placed]) -> bool:

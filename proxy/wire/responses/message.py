@@ -1,7 +1,7 @@
 """Decodes the units of a transcript to messages, and encodes messages as items.
 
 Law: a message that no rule touched keeps its bytes. In an edited message, the members other than its content or output
-keep theirs. Of what the model said only the texts of its messages change.
+keep theirs. Of what the model said only the texts of its messages and long arguments of its calls change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,13 @@ import orjson
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.content.media import count_json
 from trimtab.proxy.wire.content.parts import read_content, read_media, replace_texts, write_canonical, write_content
-from trimtab.proxy.wire.content.schemas import as_counted, decode_or_none
+from trimtab.proxy.wire.content.schemas import decode_or_none
 from trimtab.proxy.wire.json.decode import decode_items, decode_members, mend, read_members
 from trimtab.proxy.wire.responses.results import (
     read_answered_id,
     read_call_id,
     read_output,
+    write_call,
     write_missing_result,
     write_result,
 )
@@ -35,7 +36,7 @@ from trimtab.proxy.wire.responses.units import (
 )
 from trimtab.rules.conversation import Media, Message, Role
 from trimtab.rules.prefix import digest_message
-from trimtab.rules.tokens.messages import count_message
+from trimtab.rules.tokens.messages import as_counted, count_message
 
 _ROLES = {"system": Role.SYSTEM, "developer": Role.SYSTEM, "user": Role.USER}
 _CONTROLS = frozenset({"additional_tools", "configuration_update"})
@@ -150,12 +151,16 @@ def encode_message(message: Message, call_types: Mapping[str, str]) -> bytes:
 
 
 def _write_said(message: Message) -> bytes:
-    """The items of a unit with new texts in its messages. Items without a changed text keep their bytes."""
-    texts = iter(message.texts)
+    """The items of a unit with new texts in its messages and new arguments of its calls. Others keep their bytes."""
+    texts, calls, in_program = iter(message.texts), iter(message.tool_calls), False
     written: list[bytes] = []
     for raw, members in _read_items(message.raw):
-        is_speech = tell_kind(*read_head(raw)) is Kind.SPEECH
-        content = bytes(members.get("content", b"")) if is_speech else b""
+        kind = tell_kind(*read_head(raw))
+        in_program = (in_program or kind is Kind.PROGRAM) and kind is not Kind.PROGRAM_END
+        if kind is Kind.CALL and not in_program:
+            written.append(write_call(raw, members, next(calls)))
+            continue
+        content = bytes(members.get("content", b"")) if kind is Kind.SPEECH else b""
         said = replace_texts(content, texts)
         written.append(raw if said == content else msgspec.json.encode({**members, "content": msgspec.Raw(said)}))
     return b",".join(written)

@@ -9,19 +9,21 @@ from typing import Any, NamedTuple
 import msgspec
 import orjson
 
+from trimtab.proxy.wire.content.cache_help import CACHE_MARKERS
 from trimtab.proxy.wire.content.parts import (
     begins,
     read_content,
     read_media,
     rename,
     write_answered,
+    write_arguments,
     write_canonical,
     write_content,
 )
 from trimtab.proxy.wire.content.schemas import decode_or_none, write_compact
 from trimtab.proxy.wire.json.decode import decode_items, read_id, read_members, write_id
 from trimtab.proxy.wire.responses.units import RESULT_TYPES
-from trimtab.rules.conversation import CountTokens, Media, Message, ToolCall
+from trimtab.rules.conversation import Arguments, CountTokens, Media, Message, ToolCall
 from trimtab.rules.tokens.families import Costs
 
 _APPROVAL, _COMPUTER, _PATCH = "mcp_approval_response", "computer_call_output", "apply_patch_call_output"
@@ -36,6 +38,12 @@ _SAID = {
     "mcp_approval_request": ("", "arguments"),
 }
 """For each type of call, the tool's name (if empty, the call has it) and the member with what the model asks for."""
+_SHORTENS = {"function_call": Arguments.JSON, "custom_tool_call": Arguments.TEXT}
+_OF_CALL = frozenset({"type", "id", "call_id", "name", "namespace", "arguments", "input", "status"}) | {
+    "internal_chat_message_metadata_passthrough",
+    *CACHE_MARKERS,
+}
+"""The members of such calls. Another one may say that a server's program has made it, so it stays as it is."""
 _STREAMS = ("stdout", "stderr")
 _BLANK = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAEAAAABAAQAAAACCEkxzAAAAEklEQVR42mP4DwUMo4xRBukMAOPT/hAC2mzjAAAAAElFTkSu"
@@ -63,8 +71,20 @@ def read_call(item_type: str, members: dict[str, msgspec.Raw]) -> ToolCall:
     name = tool or decode_or_none(members.get("name"))
     arguments = said if isinstance(said, str) else "" if said is None else write_compact(said)
     call_id = _find_call_id(item_type, members)
-    form = RESULT_TYPES[item_type]
-    return ToolCall(read_id(call_id), name if isinstance(name, str) else "", arguments, write_id(call_id), form)
+    form, name = RESULT_TYPES[item_type], name if isinstance(name, str) else ""
+    shortens = _SHORTENS.get(item_type, Arguments.FIXED) if members.keys() <= _OF_CALL else Arguments.FIXED
+    return ToolCall(read_id(call_id), name, arguments, write_id(call_id), form, shortens)
+
+
+def write_call(raw: bytes, members: dict[str, msgspec.Raw], call: ToolCall) -> bytes:
+    """The item of a call with its arguments; the same bytes if they are equal."""
+    if call.shortens is Arguments.FIXED:
+        return raw
+    item_type = str(decode_or_none(members.get("type")))
+    if read_call(item_type, members).arguments == call.arguments:
+        return raw
+    key = _SAID[item_type][1]
+    return msgspec.json.encode({**members, key: write_arguments(call, members[key])})
 
 
 def read_call_id(item_type: str, members: dict[str, msgspec.Raw]) -> str:

@@ -1,7 +1,7 @@
 """Rung 2: a tool result over its budget keeps the lines that matter, or its head and its tail.
 
 Law: depends only on the result and its own call, never on its age or its position. So the forwarded prefix does not
-change. Arguments of tool calls are never cut. A result never gets longer, and an excerpt is never over its budget. A
+change. A result never gets longer, and an excerpt is never over its budget. A
 marker says how much is missing, unless the marker would cost more tokens than the whole text.
 """
 
@@ -17,7 +17,7 @@ from trimtab.rules.results.excerpt.scores import read_numbers
 from trimtab.rules.results.excerpt.select import Guide, Selection, Units, split_units
 from trimtab.rules.results.excerpt.windows import Scan, is_large, split_large, tell_large_kind
 from trimtab.rules.text.head_tail import Measure, measure_bytes, take_head, truncate_text
-from trimtab.rules.text.markers import READ_PART
+from trimtab.rules.text.markers import READ_FILE, READ_PART
 from trimtab.rules.text.payloads import hide_payloads
 from trimtab.rules.treatment import Budget, Truncation
 
@@ -35,11 +35,13 @@ class Asked:
     call: the call that it answers, if any.
     count: counts tokens for the markers; None if the limit is in tokens.
     is_numbered: whether a reader can ask for lines by their numbers.
+    how: how to see what is missing, if that is not to call the tool again.
     """
 
     call: ToolCall | None = None
     count: CountTokens | None = None
     is_numbered: bool = True
+    how: str = ""
 
 
 def excerpt_text(text: str, limit: int, measure: Measure, asked: Asked) -> str | None:
@@ -64,7 +66,7 @@ def _excerpt_lines(text: str, limit: int, measure: Measure, asked: Asked) -> str
         kind = tell_kind(units.texts)
     scores = kind.score(units.texts)
     add_terms(scores, text, units.offsets, terms)
-    guide = Guide(scores, _number(units, kind, asked))
+    guide = Guide(scores, () if asked.how else _number(units, kind, asked), asked.how or READ_PART)
     tokens = None if asked.count is None else asked.count(text)
     return Selection(units, total, guide, tokens).write(limit, kind.ends, measure)
 
@@ -86,6 +88,16 @@ def _shorten_within(measure: Measure, asked: Asked) -> ShortenString:
         return text if measure(text) <= limit else _excerpt_lines(text, limit, measure, within)
 
     return shorten
+
+
+def excerpt_written(text: str, limit: int, count: CountTokens) -> str:
+    """An excerpt of a text that is in a file now. Its lines have no numbers: who reads the file finds its own."""
+    hidden = hide_payloads(text).text
+    if count(hidden) <= limit:
+        return hidden
+    short = _excerpt_lines(hidden, limit, count, Asked(how=READ_FILE))
+    is_short = short is not None and count(short) <= limit
+    return short if short is not None and is_short else truncate_text(hidden, limit, count, how=READ_FILE)
 
 
 MIN_SHARE = 16

@@ -136,10 +136,12 @@ class Guide:
     scores: how much units matter, by their index; units without a score do not.
     numbers: the line number of each unit for the markers, as a reader would ask for it: shown in the text, or counted.
         Empty if a reader cannot ask for lines.
+    how: how to see a part that has no line numbers.
     """
 
     scores: Mapping[int, float]
     numbers: Sequence[int] = ()
+    how: str = READ_PART
 
 
 class Selection:
@@ -152,7 +154,7 @@ class Selection:
         self._rate = total / chars
         self._token_rate = self._rate if tokens is None else tokens / chars
         self._scores = guide.scores
-        self._numbers = guide.numbers
+        self._numbers, self._how = guide.numbers, guide.how
 
     def write(self, limit: int, shares: Shares, measure: Measure) -> str | None:
         """The excerpt, of at most `limit` by `measure`; None if not even the ends and a marker fit."""
@@ -265,7 +267,7 @@ class Selection:
             what = f"{last - first + 1} lines"
         where = self._name(start, stop)
         if is_first:
-            return mark_gap(where or what, tokens, READ_LINES if where else READ_PART) + "\n"
+            return mark_gap(where or what, tokens, READ_LINES if where else self._how) + "\n"
         return mark_next_gap(where or what, tokens) + "\n"
 
     def _name(self, start: int, stop: int) -> str:

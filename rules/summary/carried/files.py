@@ -13,6 +13,7 @@ from enum import StrEnum
 from itertools import islice, pairwise
 from typing import Any
 
+from trimtab.rules.conversation import ToolCall
 from trimtab.rules.results.calls import MAX_ARGUMENTS_CHARS, decode, says_failure
 from trimtab.rules.summary.calls import Answered, read_arguments, read_command, read_members, split_name
 from trimtab.rules.text.late import compile_late
@@ -288,6 +289,24 @@ def find_file_events(one: Answered, wanted: Callable[[str], bool]) -> Iterator[F
             yield FileEvent(event.path, event.act, event.text, is_partial=is_partial)
         elif has_read:
             yield FileEvent(event.path, event.act)
+
+
+def find_written(call: ToolCall) -> frozenset[str]:
+    """The files that a call writes or changes with texts in its arguments; a command line only with here-documents."""
+    arguments = read_arguments(call)
+    members = read_members(arguments)
+    command = read_command(members)
+    found = [*_find_patched({**arguments, "command line": command}, _any)]
+    if not _find_places(members):
+        shell = find_shell_events(command, "", _any) if command else ()
+        found += [event for event in shell if event.act is FileAct.WRITE]
+    else:
+        found += [event for event in _find_events(call.name, arguments, "", _any) if event.act is not FileAct.READ]
+    return frozenset(event.path for event in found)
+
+
+def _any(_: str) -> bool:
+    return True
 
 
 def _find_events(

@@ -31,7 +31,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         " the assistant or the system, it ends after the size.",
         "mark_gap": "Stands for the first gap in a tool result that was shortened with `truncation: salient`. The"
         " numbers are those of the missing lines. If the lines have no numbers, the marker says how many are"
-        " missing: `omitted 120 lines (~2000 tokens); call the tool again for this part`.",
+        " missing: `omitted 120 lines (~2000 tokens); call the tool again for this part`. In a [call that has written a"
+        " file](../explanation/replayed-cut.md#long-arguments-of-calls), it ends with `the file has this part`.",
         "mark_next_gap": "Stands for a further gap in the same tool result. What the first marker says applies here,"
         " too.",
         "mark_payload": "Stands for a file that a tool result contained, written out as a `data:` URL, in Base64, in"
@@ -160,6 +161,7 @@ NO_TEXT = {
     "asks_to_keep",
     "MEMBER",
     "POINTER",
+    "READ_FILE",
     "READ_LINES",
     "READ_PART",
     "START",

@@ -64,9 +64,9 @@ LABELS = (
         "rule",
         None,
         "The rule that changed the request: `drop_tools`, `truncate_system`, `tidy`, `truncate`, `shorten`,"
-        " `truncate_users`, `memory`, `dedupe`, `images`, `prune`, `summarise`, `digest`, `pin`, `pairing`, `exceeded`."
-        " With 0 tokens,"
-        " what was added for the provider's prompt cache: `cache_key`, `cache_breakpoint`, `cache_control`.",
+        " `truncate_users`, `memory`, `dedupe`, `images`, `prune`, `arguments`, `summarise`, `digest`, `pin`,"
+        " `pairing`, `exceeded`. With 0 tokens, what was added for the provider's prompt cache: `cache_key`,"
+        " `cache_breakpoint`, `cache_control`.",
     ),
     Label("source", None, "`upstream`: as the upstream reported it; `estimated`: counted from the answer."),
     Label(

@@ -205,6 +205,7 @@ const SHORTENED = {
   truncate_users: (one) => `${plural(one, "earlier user message")} over the limit for one message ${were(one)} shortened.`,
   memory: (one) => `Retrieved memory in ${plural(one, "message")} was reduced.`,
   dedupe: (one) => `${plural(one, "repeated text")} ${were(one)} replaced by references.`,
+  arguments: (one) => `Long arguments of calls in ${plural(one, "message")} ${were(one)} shortened.`,
   images: (one) => `Images in ${plural(one, "message")} were left out.`,
   pairing: (one) => `${plural(one, "call or result", "calls or results")} ${were(one)} dropped, moved or completed, so that each call has its result.`,
 };
