@@ -22,6 +22,7 @@ from trimtab.proxy.http.headers import (
 from trimtab.proxy.http.request_body import ENTITY_HEADERS
 from trimtab.proxy.telemetry.ledger import Ledger, UsedSummary
 from trimtab.rules.conversation import Decision
+from trimtab.rules.pipeline.arguments import ARGUMENTS
 from trimtab.rules.pipeline.pins import PIN
 from trimtab.rules.pipeline.plan import MEMORY, TRUNCATE_USERS
 from trimtab.rules.pipeline.recall import RECALL
@@ -103,9 +104,16 @@ def test_the_page_has_every_rule_that_a_decision_may_name() -> None:
     """Each rule is also a valid token in a list of RFC 9651."""
     text = read_section(PAGE, "Response headers of trimtab").split("The rules are ")[1].split(".")[0]
     cuts = {name for names in find_all(("rules",), _find_cut_rule) for name in names.split()}
-    in_code = {*find_all(("rules",), _find_rule), TIDY.rule, TRUNCATE.rule, MEMORY, TRUNCATE_USERS, PIN, RECALL} | (
-        cuts & {"summarise", "digest"}
-    )
+    in_code = {
+        *find_all(("rules",), _find_rule),
+        TIDY.rule,
+        TRUNCATE.rule,
+        MEMORY,
+        TRUNCATE_USERS,
+        PIN,
+        RECALL,
+        ARGUMENTS,
+    } | (cuts & {"summarise", "digest"})
 
     assert set(find_code(text)) == in_code
     assert all(re.fullmatch(WORD, rule) for rule in in_code)
