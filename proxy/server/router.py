@@ -5,7 +5,7 @@ through. A request keeps the services that it began with, even if the configurat
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -15,11 +15,13 @@ from aiohttp import HttpVersion11, web
 from msgspec import structs
 
 from trimtab.proxy.account.budgets import Budgets
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.exchange import for_caller
 from trimtab.proxy.exchange.arrival import Arrival, find_secrets, read_arrival, tell_path
 from trimtab.proxy.exchange.for_caller import ENDPOINT
 from trimtab.proxy.exchange.serve import serve
 from trimtab.proxy.exchange.services import Services
-from trimtab.proxy.exchange.tell import Finished, tell, write_headers
+from trimtab.proxy.exchange.tell import Finished, Note, tell, write_headers
 from trimtab.proxy.http.aiohttp_fixes.server import loses_what_follows
 from trimtab.proxy.http.client import SWITCHING_PROTOCOLS
 from trimtab.proxy.http.credentials import find_shown
@@ -30,7 +32,7 @@ from trimtab.proxy.http.errors import (
     OverloadedError,
     ProxyError,
 )
-from trimtab.proxy.http.headers import read_headers
+from trimtab.proxy.http.headers import Headers, read_headers
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.http.request_body import check_framing
 from trimtab.proxy.server.access import admit_client, admit_site
@@ -44,11 +46,42 @@ from trimtab.proxy.server.admin.pages import (
     answer_page_error,
     is_own,
 )
-from trimtab.proxy.server.admin.sending import send_page
-from trimtab.proxy.server.endpoints import Answer, answer_endpoint, find_answer
+from trimtab.proxy.server.admin.sending import send_page, send_whole
 from trimtab.proxy.server.pass_through import pass_through
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.dialects import DEFAULT, find_codec, find_dialect
+
+# Our own addresses whose requests are served as those of models are: with the same keys, bounds and fairness.
+Answer = Callable[[Services, Arrival, Reply, Note], Awaitable[tuple[bytes, Headers]]]
+"""Makes the answer: JSON, and headers beside it. Raises ProxyError."""
+_COMPACT = (("POST", for_caller.compact_for_caller),)
+_COMPRESS = (("POST", for_caller.compress_messages),)
+_RETRIEVE = (("GET", for_caller.retrieve_text),)
+
+
+def _find_answer(config: Config, method: str, path: str) -> Answer | None:
+    """What answers a request; None if it is not for one of these addresses."""
+    known: Sequence[tuple[str, Answer]] = _COMPACT if path == for_caller.PATH else ()
+    if config.compaction.compress:
+        if path == for_caller.COMPRESS:
+            known = _COMPRESS
+        elif path.startswith(for_caller.RETRIEVE):
+            known = _RETRIEVE
+    allowed = ", ".join(name for name, _ in known)
+    return dict(known).get(method) or (partial(_refuse_method, allowed) if known else None)
+
+
+async def _refuse_method(allowed: str, _: Services, __: Arrival, reply: Reply, ___: Note) -> tuple[bytes, Headers]:
+    message = f"{reply.request.path} takes {allowed}"
+    raise MethodNotAllowedError(message, allowed)
+
+
+async def _answer_caller(
+    services: Services, arrival: Arrival, reply: Reply, note: Note, answer: Answer
+) -> web.StreamResponse:
+    body, headers = await answer(services, arrival, reply, note)
+    return await send_whole(reply, web.Response(content_type="application/json", headers=headers), body)
+
 
 Handler = Callable[[Services, web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -74,7 +107,7 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
     if request.method == "POST" and not path.startswith(f"{ROOT}/"):
         codec = find_codec(services.codecs, path, config.compaction.paths)
     if codec is None and (config.compaction.compress or is_own(config, path)):
-        own = find_answer(config, request.method, path)
+        own = _find_answer(config, request.method, path)
         if own is None and is_own(config, path):
             return await _answer_page(services, request, of_pages=False)
     arrival, reply = read_arrival(request, codec, services.tenancy), Reply(request)
@@ -103,7 +136,7 @@ async def _serve(
         if codec is not None:
             serving = serve(services, arrival, reply, codec, note)
         elif own is not None:
-            serving = answer_endpoint(services, arrival, reply, note, own)
+            serving = _answer_caller(services, arrival, reply, note, own)
         else:
             serving = pass_through(services, arrival, reply, note)
         answer = await serving

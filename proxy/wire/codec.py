@@ -28,9 +28,9 @@ from trimtab.proxy.wire.content.cache_help import (
     help_openly,
     mark_messages,
 )
-from trimtab.proxy.wire.content.schemas import read_fixed
+from trimtab.proxy.wire.content.schemas import forces_call, read_fixed
 from trimtab.proxy.wire.content.tool_lists import ListMemo, ToolList, drop_tools, find_used
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_member
 from trimtab.proxy.wire.json.spans import Array, Span
 from trimtab.proxy.wire.members import OUTSIDE, Asked, find_edit, group_elements, take_off_outside
 from trimtab.proxy.wire.parameters import (
@@ -173,7 +173,7 @@ class Codec(Answers):
     limits: the names of the limit of a question, the usual one first; refusable_limits: those that may be left out.
     refusable: further members of a question that an upstream may refuse.
     taken_over, of_session: the members of a client's request that a question behind it has, too: if it continues the
-        conversation, and in any case.
+        conversation, and in any case. choices: those of them that may force the model to call a tool.
     """
 
     name: str
@@ -406,8 +406,7 @@ class Codec(Answers):
     of_session: frozenset[str]
     prescribes_form: Callable[[dict[str, msgspec.Raw]], bool]
     """Whether a request prescribes an answer that a summary would not have, or continues what the upstream holds."""
-    forces_call: Callable[[str, msgspec.Raw], bool]
-    """Whether a member forces the model to call a tool; it should write a summary instead."""
+    choices: frozenset[str]
     read_thinking: Callable[[dict[str, msgspec.Raw]], int | None]
     """The tokens that a request allows for thinking, which the limit must include: 0 if it gives no number.
 
@@ -473,6 +472,10 @@ class Codec(Answers):
             return {name: value for name, value in taken.items() if not self.forces_call(name, value)}
         except DECODE_ERRORS:
             return None
+
+    def forces_call(self, name: str, value: msgspec.Raw) -> bool:
+        """Whether a member forces the model to call a tool; a question should be answered with a text instead."""
+        return name in self.choices and forces_call(decode_member(value))
 
     def write_behind(
         self, request: Request, prefix: Conversation, asked: Message, _: dict[str, msgspec.Raw], /, *, is_apart: bool

@@ -46,8 +46,8 @@ class ChatCodec(Codec):
     asks_for_usage = True
     taken_over = request.RENDERED | request.CACHED
     of_session = request.OF_SESSION
+    choices = frozenset({"tool_choice", "function_call"})
     prescribes_form = staticmethod(request.prescribes_form)
-    forces_call = staticmethod(request.forces_call)
     read_thinking = staticmethod(request.read_thinking)
 
     def write_behind(

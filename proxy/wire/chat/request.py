@@ -17,6 +17,7 @@ from trimtab.proxy.wire.codec import Adapted, Request
 from trimtab.proxy.wire.content.schemas import decode_or_none
 from trimtab.proxy.wire.content.tool_lists import ToolList, find_used
 from trimtab.proxy.wire.json.decode import decode_member, read_members
+from trimtab.proxy.wire.json.spans import splice
 from trimtab.proxy.wire.members import Asked, make_form
 from trimtab.proxy.wire.routing import binds_thinking
 from trimtab.proxy.wire.transcript.body import find_elements
@@ -73,7 +74,6 @@ OF_SESSION = frozenset(
     }
 )  # fmt: skip
 """Members by which an upstream knows the account and the session, whatever is asked."""
-_FREE_CHOICES = (None, "auto", "none")
 
 
 def describe(members: Any) -> Asked:
@@ -114,17 +114,6 @@ def prescribes_form(members: dict[str, msgspec.Raw]) -> bool:
     return not is_free or (isinstance(output, dict) and output.get("format") is not None)
 
 
-def forces_call(name: str, value: msgspec.Raw) -> bool:
-    if name not in {"tool_choice", "function_call"}:
-        return False
-    choice = decode_member(value)
-    if isinstance(choice, dict):
-        allowed = choice.get("allowed_tools")
-        choice = allowed if isinstance(allowed, dict) else choice
-        choice = choice.get("mode") or choice.get("type") or choice
-    return choice not in _FREE_CHOICES
-
-
 # A Claude model behind a gateway binds its thinking to the messages before it. Gateways for chat completions have no
 # setting by which a server may drop such thinking (messages/binding.py). Leaving out all of it is no change of what
 # comes after it. So it is left out, only if it is sealed, and only in a session in which something before an answer was
@@ -139,13 +128,12 @@ def leave_out_thinking(request: Request, before: Conversation, _: Conversation, 
     """
     if not is_bound(request, before):
         return Adapted(pieces)
-    body, parts, stop = b"".join(pieces), list[bytes](), 0
+    body = b"".join(pieces)
     raws = request.codec.read(body).raws
-    for span, raw in zip(find_elements(request.codec.form, body, raws).elements, raws, strict=True):
-        parts += body[stop : span.start], drop_thinking(raw)
-        stop = span.stop
+    spans = find_elements(request.codec.form, body, raws).elements
+    left = splice(body, [(span, drop_thinking(raw)) for span, raw in zip(spans, raws, strict=True)])
     decision = Decision("thinking", "thinking that no longer fits is left out", 0, 0, 0, 0)
-    return Adapted((b"".join([*parts, body[stop:]]),), decisions=(decision,))
+    return Adapted((left,), decisions=(decision,))
 
 
 def is_bound(request: Request, transcript: Conversation) -> bool:

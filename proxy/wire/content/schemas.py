@@ -96,3 +96,12 @@ def read_choice(choice: Any) -> str | None:
         return NO_CHOICE
     name = as_schema(named.get("function")).get("name") or named.get("name")
     return name if isinstance(name, str) else None
+
+
+def forces_call(choice: Any) -> bool:
+    """Whether a choice of tools, in any dialect, makes the model call one."""
+    if isinstance(choice, dict):
+        allowed = choice.get("allowed_tools")
+        choice = allowed if isinstance(allowed, dict) else choice
+        choice = choice.get("mode") or choice.get("type") or choice
+    return choice not in (None, "auto", "none")

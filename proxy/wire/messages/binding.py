@@ -19,7 +19,7 @@ import msgspec
 
 from trimtab.proxy.wire.codec import Adapted, Request
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_member, read_members
-from trimtab.proxy.wire.json.spans import Span, find_member
+from trimtab.proxy.wire.json.spans import Span, find_member, splice
 from trimtab.proxy.wire.messages.blocks import split_blocks
 from trimtab.proxy.wire.messages.message import THINKING
 from trimtab.proxy.wire.messages.request import find_system_edit
@@ -128,11 +128,8 @@ def bind_question(request: Request, prefix: Conversation, members: dict[str, msg
 
 
 def _leave_out(request: Request, before: Conversation, after: Conversation, elements: list[Span]) -> tuple[bytes, ...]:
-    body, parts, stop = request.body, list[bytes](), 0
-    for span, raw in zip(elements, request.raws, strict=True):
-        parts += body[stop : span.start], drop_thinking(raw)
-        stop = span.stop
-    left = request.codec.read(b"".join([*parts, body[stop:]]))
+    edits = [(span, drop_thinking(raw)) for span, raw in zip(elements, request.raws, strict=True)]
+    left = request.codec.read(splice(request.body, edits))
     return request.codec.encode(replace(left, model=request.model, cache=request.cache), before, after)
 
 

@@ -62,8 +62,8 @@ class MessagesCodec(Codec):
     refusable_limits = ()  # the limit is required
     taken_over = request.TAKEN_OVER
     of_session = request.OF_SESSION
+    choices = frozenset({"tool_choice"})
     prescribes_form = staticmethod(request.prescribes_form)
-    forces_call = staticmethod(request.forces_call)
     read_thinking = staticmethod(request.read_thinking)
 
     @staticmethod

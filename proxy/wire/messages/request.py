@@ -18,7 +18,7 @@ import msgspec
 from trimtab.proxy.wire.codec import Counting, Request, Unsent
 from trimtab.proxy.wire.content.tool_lists import ToolList
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_items, decode_member, read_members
-from trimtab.proxy.wire.json.spans import Span, find_array, find_member
+from trimtab.proxy.wire.json.spans import Span, find_array, find_member, splice
 from trimtab.proxy.wire.members import Asked, find_edit, make_form, write_outside
 from trimtab.proxy.wire.messages.message import decode_system
 from trimtab.proxy.wire.transcript.body import Edit
@@ -63,7 +63,6 @@ OF_SESSION = frozenset(
 )  # fmt: skip
 """Members by which an upstream knows the account and the session, whatever is asked. Anthropic accepts the login of
 Claude Code only with its system prompt."""
-_FREE_CHOICES = (None, "auto", "none")
 
 
 def describe(members: Any) -> Asked:
@@ -127,10 +126,6 @@ def prescribes_form(members: dict[str, msgspec.Raw]) -> bool:
     return as_schema(output).get("format") is not None or form is not None or compaction is not None
 
 
-def forces_call(name: str, value: msgspec.Raw) -> bool:
-    return name == "tool_choice" and as_schema(decode_member(value)).get("type") not in _FREE_CHOICES
-
-
 def read_thinking(members: dict[str, msgspec.Raw]) -> int | None:
     """The tokens that a request allows for thinking; `max_tokens` must be larger. 0 if it gives no number.
 
@@ -169,10 +164,7 @@ def clean_request(request: Request, unsent: Unsent) -> tuple[bytes, tuple[Decisi
         spans = []
     if not spans:
         return request.body, ()
-    body = request.body
-    stops = [0, *(span.stop for span in spans)]
-    starts = [*(span.start for span in spans), len(body)]
-    rest = b"".join(body[stop:start] for stop, start in zip(stops, starts, strict=True))
+    rest = splice(request.body, [(span, b"") for span in spans])
     removed = sum(span.stop - span.start for span in spans)
     return rest, (Decision("nonce", f"{removed} bytes of system that change with each request", 0, 0, 1, 0),)
 

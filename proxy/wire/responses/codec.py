@@ -56,8 +56,8 @@ class ResponsesCodec(Codec):
     refusable = (STORE, CACHE_KEY)
     taken_over = request.RENDERED | request.CACHED
     of_session = request.OF_SESSION
+    choices = frozenset({"tool_choice"})
     prescribes_form = staticmethod(request.prescribes_form)
-    forces_call = staticmethod(request.forces_call)
     read_thinking = staticmethod(request.read_thinking)
 
     @staticmethod

@@ -80,7 +80,6 @@ OF_SESSION = frozenset(
 )  # fmt: skip
 """Members by which an upstream knows the account and the session, whatever is asked. ChatGPT's own backend accepts a
 login only with `instructions` and without `store`."""
-_FREE_CHOICES = (None, "auto", "none")
 _HELD = ("previous_response_id", "conversation")
 
 
@@ -235,13 +234,6 @@ def prescribes_form(members: dict[str, msgspec.Raw]) -> bool:
     text = decode_member(members.get("text"))
     form = text.get("format") if isinstance(text, dict) else None
     return form is not None and not (isinstance(form, dict) and form.get("type") == "text")
-
-
-def forces_call(name: str, value: msgspec.Raw) -> bool:
-    choice = decode_member(value) if name == "tool_choice" else None
-    if isinstance(choice, dict):
-        choice = choice.get("mode") or choice
-    return choice not in _FREE_CHOICES
 
 
 def read_thinking(members: dict[str, msgspec.Raw]) -> int | None:
