@@ -54,20 +54,18 @@ def make_schema() -> Schema:
     `#/$defs/variable`, `#/$defs/number` or `#/$defs/switch`.
     """
     schema = Config.model_json_schema()
-    sections = {name: _rewrite(_drop_enum_notes(section)) for name, section in schema.pop("$defs").items()}
+    sections = schema.pop("$defs")
+    for section in sections.values():
+        if "enum" in section:  # its docstring is that of the rules, which is not written for operators
+            section.pop("description", None)
     return {
         "$schema": DIALECT,
         "$id": f"urn:trimtab:config:{version('trimtab')}",
         "title": "trimtab configuration",
         "description": "The configuration file of trimtab. Every key has a default.",
         **_rewrite({key: value for key, value in schema.items() if key not in {"title", "description"}}),
-        "$defs": {**sections, **_TEXTS},
+        "$defs": {**{name: _rewrite(section) for name, section in sections.items()}, **_TEXTS},
     }
-
-
-def _drop_enum_notes(schema: Schema) -> Schema:
-    """The schema without the docstring of an enum of the rules, which is not written for operators."""
-    return {key: value for key, value in schema.items() if key not in _NOTES} if "enum" in schema else schema
 
 
 def _rewrite(schema: Schema) -> Schema:

@@ -36,6 +36,7 @@ from trimtab.proxy.models.discovery import MAX_ANSWER_BYTES, Windows, ask_for_mo
 from trimtab.proxy.server.workers.supervisor import count_cores, count_workers
 from trimtab.proxy.store.opening import FILE_NAME, data_directory
 from trimtab.proxy.store.store import SummaryStore
+from trimtab.proxy.telemetry.savings import count
 
 MAIN_UPSTREAM = "upstream"
 TIMEOUT_SECONDS = 5.0
@@ -271,16 +272,11 @@ def check_workers(config: Config) -> Finding:
     """How many processes `serve` starts, how many `auto` would give here, and whether they share their summaries."""
     subject, workers = f"workers {config.workers}", count_workers(config)
     automatic = count_workers(config.model_copy(update={"workers": "auto"}))
-    found = (
-        f"{_count(workers, 'process', 'processes')}; auto gives {automatic} here, with {_count(count_cores(), 'core')}"
-    )
+    processes, cores = f"{workers} process{'' if workers == 1 else 'es'}", count(count_cores(), "core")
+    found = f"{processes}; auto gives {automatic} here, with {cores}"
     if workers > 1 and config.store == "memory":
         return Finding(subject, "warning", f"{found}; each makes its own summaries", "set store: sqlite")
     return Finding(subject, "ok", found)
-
-
-def _count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def check_open_files(config: Config) -> Finding:

@@ -127,7 +127,10 @@ class LogReader:
         counted = Counted(
             line.original_tokens is not None,
             line.original_tokens is not None and line.sent_tokens > 0,
-            tuple(map(_read_decision, find_sent(line.decisions))) if counts else (),
+            tuple(
+                Decision(entry.rule, "", entry.before_tokens, entry.after_tokens, 0, entry.first_changed)
+                for entry in (find_sent(line.decisions) if counts else ())
+            ),
         )
         is_reported = line.fresh_tokens is not None
         read = line.cached_tokens, line.written_tokens, line.fresh_tokens
@@ -197,10 +200,6 @@ def _read_line(text: bytes) -> Line:
 
 def _read_sections(line: Line, stage: str) -> tuple[int, ...]:
     return tuple(getattr(line.sections.get(name, _Section()), stage) for name in Sections._fields)
-
-
-def _read_decision(entry: _Entry) -> Decision:
-    return Decision(entry.rule, "", entry.before_tokens, entry.after_tokens, 0, entry.first_changed)
 
 
 @dataclass(slots=True)

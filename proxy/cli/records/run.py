@@ -176,7 +176,7 @@ class Replay:
             difference = find_difference(recording, compaction)
             if difference and not recording.is_redacted:
                 self.differing.add(recording.id, difference)
-            measured = _measure_again(figures, compaction)
+            measured = _count(figures.event, compaction, figures.completion_source, is_sent=figures.counted.sent)
         else:
             chosen = configured.choose(request, recording)
             choose_text = self._expected[sums.name].choose_text(chosen.variant, event.session)
@@ -242,10 +242,6 @@ def _measure(chosen: PaidVariant, compaction: Compaction, recorded: RequestFigur
     )
     source = "upstream" if recorded is None else recorded.completion_source
     return _count(event, compaction, source, is_sent=was_sent and not is_refused)
-
-
-def _measure_again(recorded: RequestFigures, compaction: Compaction) -> RequestFigures:
-    return _count(recorded.event, compaction, recorded.completion_source, is_sent=recorded.counted.sent)
 
 
 def _count(event: Outcome, compaction: Compaction, source: str, *, is_sent: bool) -> RequestFigures:

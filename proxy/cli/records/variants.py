@@ -185,16 +185,12 @@ class ConfiguredVariants:
         view = ModelView.of(self.config, settings, name_model(self.config, settings, model), facts)
         if settings.context_window == "auto" and was.ceiling_tokens is not None:
             view = replace(view, policy=replace(view.policy, ceiling_tokens=was.ceiling_tokens))
-        if not self._names_prices(settings, upstream):
+        names_server = "base_url" in upstream.model_fields_set or settings.upstream is not None
+        if not names_server and self.config.prices_for(settings, upstream) == "auto":  # then it is as recorded
             policy = replace(view.policy, prices=was.prices)
             view = replace(view, policy=policy, price_list=circumstances.prices)
             return view, Paid(circumstances.prices, find_lifetime_seconds(circumstances.upstream_url, model))
         return view, Paid(view.price_list, find_lifetime_seconds(upstream.base_url, model))
-
-    def _names_prices(self, settings: PolicyConfig, upstream: UpstreamConfig) -> bool:
-        """Whether the configuration says what tokens cost, or where requests go; else it is as recorded."""
-        is_set = "base_url" in upstream.model_fields_set or settings.upstream is not None
-        return is_set or self.config.prices_for(settings, upstream) != "auto"
 
 
 @dataclass(slots=True)

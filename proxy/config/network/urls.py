@@ -121,7 +121,9 @@ def read_servers(store: str) -> StoreServers:
     hosts = tuple(_read_host(host, _DEFAULT_PORTS[kind]) for host in listed.split(","))
     service, database = _read_path(found["path"], is_sentinel=is_sentinel)
     query, own = _split_query(found["query"].partition("#")[0].removeprefix("?"), is_sentinel=is_sentinel)
-    url = f"{SCHEMES[scheme]}://{credential}{at}{_write_host(*hosts[0])}/{database}{query}"
+    host, port = hosts[0]
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    url = f"{SCHEMES[scheme]}://{credential}{at}{address}/{database}{query}"
     return StoreServers(kind, url, hosts, service, own)
 
 
@@ -136,10 +138,6 @@ def _read_host(text: str, default_port: int) -> tuple[str, int]:
         "must name each server as HOST or HOST:PORT, with commas between them",
     )
     return host or "", port or default_port
-
-
-def _write_host(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _read_path(path: str, *, is_sentinel: bool) -> tuple[str, int]:

@@ -38,17 +38,13 @@ def _strip(value: Any) -> Any:
         return list(map(_strip, value))
     if not isinstance(value, dict):
         return value
-    kept = {key: item for key, item in value.items() if key not in _DROPPED and not _is_title(key, item)}
-    return {key: (_strip_properties if key in _NAMED else _strip)(item) for key, item in kept.items()}
-
-
-def _strip_properties(value: Any) -> Any:
-    # A property may have any name, such as `title`, so names are not compared here.
-    return {key: _strip(item) for key, item in value.items()} if isinstance(value, dict) else _strip(value)
-
-
-def _is_title(key: str, value: Any) -> bool:
-    return key == "title" and isinstance(value, str)
+    stripped: dict[str, Any] = {}
+    for key, item in value.items():
+        if key in _NAMED and isinstance(item, dict):  # a property may have any name, such as `title`
+            stripped[key] = {name: _strip(inner) for name, inner in item.items()}
+        elif key not in _DROPPED and not (key == "title" and isinstance(item, str)):
+            stripped[key] = _strip(item)
+    return stripped
 
 
 def decode_or_none(raw: msgspec.Raw | None) -> Any:

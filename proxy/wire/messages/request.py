@@ -158,7 +158,8 @@ def clean_request(request: Request, unsent: Unsent) -> tuple[bytes, tuple[Decisi
     if not unsent.nonces or _HEADER not in system:
         return request.body, ()
     try:
-        place = find_member(request.body, b'"system"', *_list_known(request))
+        known = [] if request.beginning is None else [Span(request.beginning.array.start, request.beginning.array.stop)]
+        place = find_member(request.body, b'"system"', *known)
         spans = [] if place is None else _find_lines(request.body, place)
     except DECODE_ERRORS:
         spans = []
@@ -167,11 +168,6 @@ def clean_request(request: Request, unsent: Unsent) -> tuple[bytes, tuple[Decisi
     rest = splice(request.body, [(span, b"") for span in spans])
     removed = sum(span.stop - span.start for span in spans)
     return rest, (Decision("nonce", f"{removed} bytes of system that change with each request", 0, 0, 1, 0),)
-
-
-def _list_known(request: Request) -> list[Span]:
-    beginning = request.beginning
-    return [] if beginning is None else [Span(beginning.array.start, beginning.array.stop)]
 
 
 def _find_lines(body: bytes, place: Span) -> list[Span]:

@@ -186,8 +186,11 @@ class Said:
             source = {"type": "image", "source": {"data": decode_or_none(members.get("result"))}}
             self._add_media(raw, count_part(msgspec.json.encode(source), self._count, self._costs))
         elif item_type == "code_interpreter_call":
-            for part in _find_images(decode_or_none(members.get("outputs"))):
-                self._add_media(part, count_part(part, self._count, self._costs))
+            outputs = decode_or_none(members.get("outputs"))
+            for one in outputs if isinstance(outputs, list) else ():
+                if _is_image(as_schema(one)):
+                    part = msgspec.json.encode(one)
+                    self._add_media(part, count_part(part, self._count, self._costs))
 
     def _add_media(self, raw: bytes, cost: PartCost) -> None:
         self._media.append(Media(raw, cost.tokens, guessed_tokens=cost.guessed))
@@ -207,12 +210,6 @@ def _find_texts(value: Any) -> Iterator[str]:
             yield from [text] if text else []
         elif text is not None and not _is_image(part):
             yield write_compact(text)
-
-
-def _find_images(value: Any) -> Iterator[bytes]:
-    yield from (
-        (msgspec.json.encode(one) for one in value if _is_image(as_schema(one))) if isinstance(value, list) else ()
-    )
 
 
 def _is_image(part: dict[str, Any]) -> bool:
