@@ -45,13 +45,13 @@ def load_address(
     document = Document.parse(_read_text(file))
     written = document.data if isinstance(document.data, dict) else {}
     draft = Draft({key: value for key, value in written.items() if key == "listen"}, dict(document.places), [])
-    draft.fill(environment)
+    draft.fill_variables(environment)
     for variable in read_variables(environment, {})[0]:
         if variable.path == ("listen",):
-            draft.lay_variable(variable, environment)
+            draft.apply_variable(variable, environment)
     for setting in settings:
         if setting.startswith("listen="):
-            draft.lay_over(setting)
+            draft.apply_setting(setting)
     return draft.finish().listen
 
 
@@ -91,10 +91,10 @@ def load_config(
         message = "the configuration must be a mapping of keys to values"
         raise ConfigError(message)
     draft = Draft(data, dict(document.places), list(document.problems))
-    draft.fill(environment)
-    draft.lay_variables(environment)
+    draft.fill_variables(environment)
+    draft.apply_variables(environment)
     for setting in settings:
-        draft.lay_over(setting)
+        draft.apply_setting(setting)
     high_water = _read_percentage(environment.get("TRIMTAB_AUTOCOMPACT_PCT"), draft.problems)
     config = draft.finish()
     config = config if high_water is None else _override_waters(config, high_water)

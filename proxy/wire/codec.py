@@ -58,7 +58,7 @@ from trimtab.proxy.wire.transcript.decoding import (
 from trimtab.proxy.wire.transcript.elements import Shares, Source, WriteElement, write_elements
 from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Role, Shape
 from trimtab.rules.tokens.families import GENERIC, Costs
-from trimtab.rules.tokens.messages import Surroundings, count_format, count_shared_frame, count_tools
+from trimtab.rules.tokens.messages import ToolsAndFormat, count_format, count_shared_frame, count_tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Codec(Answers):
     transcript: the member of a body with the elements of the transcript. form: how these are written.
     outside: the member beside it that is a message, too.
     fixed: lists the members that `Request.fixed` holds; one with a value of `empty` counts as missing.
-    counted_fixed: which of them cost tokens and are read by `read_surroundings`.
+    counted_fixed: which of them cost tokens and are read by `read_tools_and_format`.
     known_members: the members of a body that are counted, or that no server puts into the prompt.
     find_units: which elements are decoded together; None if each stands alone.
     markers: the cache markers that providers of the dialect take, where `help_cache` puts them.
@@ -198,7 +198,7 @@ class Codec(Answers):
     """What the decoded members of a body ask for."""
     decode_unit: Callable[[Counting, bytes], tuple[Message, ...]]
     """The messages of a unit. Raises UndecodableError or one of DECODE_ERRORS."""
-    read_surroundings: Callable[..., Surroundings]
+    read_tools_and_format: Callable[..., ToolsAndFormat]
     """What the decoded members of `counted_fixed` cost; None for a missing one."""
     encode_message: Callable[[Message], bytes]
     """The JSON of one message: its own bytes, with new content if a rule edited it."""
@@ -295,7 +295,7 @@ class Codec(Answers):
         return known.count_fixed(request.fixed[self.counted_fixed], partial(self.count_fixed, counting))
 
     def count_fixed(self, counting: Counting, raws: tuple[bytes, ...]) -> FixedTokens:
-        around, count, costs = read_fixed(raws, self.read_surroundings), counting.count, counting.costs
+        around, count, costs = read_fixed(raws, self.read_tools_and_format), counting.count, counting.costs
         return FixedTokens(
             count_format(around, count, costs), count_tools(around, count, costs), has_functions=bool(around.functions)
         )

@@ -54,7 +54,7 @@ TAIL_CHARS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ToolsAndFormat:
     """The parts of a request outside its messages that the model reads too.
 
     functions: the tools that are functions; functions_json: all of them as one JSON text.
@@ -123,12 +123,12 @@ def _count_calls(calls: Sequence[ToolCall], count: CountTokens, costs: Costs) ->
     return max(tokens + together + PARALLEL_TOKENS + PARALLEL_CALL_TOKENS * len(calls), 0)
 
 
-def count_format(around: Surroundings, count: CountTokens, costs: Costs) -> int:
+def count_format(around: ToolsAndFormat, count: CountTokens, costs: Costs) -> int:
     formats = sum(map(count, around.format_texts)) + (FORMAT_TOKENS if around.format_texts else 0)
     return costs.priming_tokens + formats
 
 
-def count_tools(around: Surroundings, count: CountTokens, costs: Costs) -> int:
+def count_tools(around: ToolsAndFormat, count: CountTokens, costs: Costs) -> int:
     if costs.drops_tools:
         return 0
     tokens = sum(count(text) + OTHER_TOOL_TOKENS for text in around.others)

@@ -70,7 +70,7 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Heard:
+class CheckLog:
     """Used instead of the log. Warnings and errors become findings.
 
     engines: for each vocabulary, the program that counts with it.
@@ -235,10 +235,10 @@ def _is_trimtab(listen: str) -> bool:
         return False
 
 
-async def check_store(config: Config, store: SummaryStore, heard: Heard) -> Finding:
+async def check_store(config: Config, store: SummaryStore, log: CheckLog) -> Finding:
     """Whether the store opens and can be written. Writes only a lease, which ends by itself.
 
-    heard: the log that the store was opened with.
+    log: the log that the store was opened with.
     """
     subject = f"store {_describe_store(config)}"
     probe = f"doctor-{secrets.token_hex(8)}"
@@ -247,9 +247,9 @@ async def check_store(config: Config, store: SummaryStore, heard: Heard) -> Find
         await store.release(probe, lease)
     if config.store == "memory":
         return Finding(subject, "warning", "works; summaries are lost when the process ends", "set store: sqlite")
-    if heard.store_fault is not None:
+    if log.store_fault is not None:
         advice = "check the path, its owner and the free space, or the server; until it works, memory is used instead"
-        return Finding(subject, "error", f"fails: {heard.store_fault}", advice)
+        return Finding(subject, "error", f"fails: {log.store_fault}", advice)
     return Finding(subject, "ok", "opens and can be written")
 
 

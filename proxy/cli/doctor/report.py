@@ -18,8 +18,8 @@ from trimtab.proxy.catalogue.prices import PriceList, PriceSource, PriceTier, de
 from trimtab.proxy.cli.doctor.checks import (
     MAIN_UPSTREAM,
     Answer,
+    CheckLog,
     Finding,
-    Heard,
     ask_upstream,
     check_address,
     check_open_files,
@@ -165,8 +165,8 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
     models: are described before all others.
     key: sent to the main upstream if clients bring their own keys.
     """
-    heard = Heard()
-    store = open_store(config, lambda _: None, heard)  # `heard` gets the reason of a failure
+    log = CheckLog()
+    store = open_store(config, lambda _: None, log)  # `log` gets the reason of a failure
     client = UpstreamClient()
     try:
         upstreams = {_tell_apart(config.upstream): (config.upstream, key, MAIN_UPSTREAM)}
@@ -176,11 +176,11 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
         heard_of = dict(zip(upstreams, answers, strict=True))
         listening = await check_address(config)
         chosen, unlisted = _choose_models(config, models, heard_of)
-        compactors, counting = await asyncio.to_thread(_check_counting, config, chosen, heard)
+        compactors, counting = await asyncio.to_thread(_check_counting, config, chosen, log)
         tenant = await asyncio.to_thread(_identify, config, key)
         described = [await _describe(config, name, heard_of, (store, tenant), compactors) for name in chosen]
         fallen = await check_sessions(config)
-        stored = await check_store(config, store, heard)  # last: reading the models' records may fail, too
+        stored = await check_store(config, store, log)  # last: reading the models' records may fail, too
     finally:
         await store.close()
         await client.close()
@@ -194,7 +194,7 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
         *_judge_slots(config, answers),
         *_judge_templates(answers),
         *fallen,
-        *heard.findings,
+        *log.findings,
     ]
     return Report(tuple(findings), tuple(described), unlisted)
 
@@ -233,15 +233,15 @@ def _list_names(names: list[str]) -> str:
     return f"{', '.join(names[:MAX_NAMED])}{' and others' if names[MAX_NAMED:] else ''}"
 
 
-def _check_counting(config: Config, models: list[str], heard: Heard) -> tuple[Compactors, Finding]:
-    """The compactors, and which program counts for these models. `heard` gets a warning for a missing vocabulary."""
-    compactors = Compactors(heard)
+def _check_counting(config: Config, models: list[str], log: CheckLog) -> tuple[Compactors, Finding]:
+    """The compactors, and which program counts for these models. `log` gets a warning for a missing vocabulary."""
+    compactors = Compactors(log)
     used = set()
     for model in models or ("",):
         settings = config.policy_for(model)
         compactors.choose(settings, model)
         used.add(compactors.name_vocabulary(settings, model))
-    programs = " and ".join(sorted(set(heard.engines.values())) or ["tiktoken"])
+    programs = " and ".join(sorted(set(log.engines.values())) or ["tiktoken"])
     return compactors, Finding("counting", "ok", f"by {'characters' if used == {HEURISTIC} else programs}")
 
 

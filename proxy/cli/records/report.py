@@ -141,14 +141,14 @@ def _describe_places(places: Places) -> dict[str, Any]:
 def list_settings(config: Config) -> dict[str, Config]:
     """A configuration with each economy, the one that keeps most first; then with each threshold, the latest first."""
 
-    def lay_over(**keys: Any) -> Config:
+    def with_keys(**keys: Any) -> Config:
         free = {"high_water": "auto", "low_water": "auto", "compact_at_tokens": None}
         return config.change_policies(lambda _: free | keys)
 
     economies = (Economy.CAREFUL, Economy.BALANCED, Economy.FRUGAL)
-    found = {economy.value: lay_over(economy=economy, cut="when_it_pays") for economy in economies}
+    found = {economy.value: with_keys(economy=economy, cut="when_it_pays") for economy in economies}
     thresholds = reversed(THRESHOLDS)
-    return found | {f"high_water {share:g}": lay_over(high_water=share, cut="at_threshold") for share in thresholds}
+    return found | {f"high_water {share:g}": with_keys(high_water=share, cut="at_threshold") for share in thresholds}
 
 
 def list_points(replay: Replay, kind: str, path: Path) -> dict[str, Any]:

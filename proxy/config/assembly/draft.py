@@ -173,17 +173,17 @@ class Draft:
     empty: dict[Path, str] = field(default_factory=dict)
     variables: dict[Path, str] = field(default_factory=dict)
 
-    def fill(self, environment: Mapping[str, str]) -> None:
+    def fill_variables(self, environment: Mapping[str, str]) -> None:
         self.data = self._fill(self.data, (), environment)
 
-    def lay_variables(self, environment: Mapping[str, str]) -> None:
+    def apply_variables(self, environment: Mapping[str, str]) -> None:
         """Write every variable that sets a key into the data. `${NAME}` is replaced in their texts, too."""
         variables, problems = read_variables(environment, self.data)
         self.problems += problems
         for variable in variables:
-            self.lay_variable(variable, environment)
+            self.apply_variable(variable, environment)
 
-    def lay_variable(self, variable: Variable, environment: Mapping[str, str]) -> None:
+    def apply_variable(self, variable: Variable, environment: Mapping[str, str]) -> None:
         """Write a variable into the data. The value is YAML; for a key that is a text, the text as it stands."""
         text, path = variable.text, variable.path
         section = self._open(path, variable.name)
@@ -195,7 +195,7 @@ class Draft:
         is_text = variable.slot.text is not None and not is_other
         section[path[-1]] = self._fill(text if is_text else self._read_value(text, path), path, environment)
 
-    def lay_over(self, setting: str) -> None:
+    def apply_setting(self, setting: str) -> None:
         dotted, equals, text = setting.partition("=")
         if not equals or not all(dotted.split(".")) or has_half_characters(dotted):
             self.problems.append(Problem((), f"{dotted!r}: a setting must be dotted.key=value"))

@@ -25,7 +25,7 @@ class ChatCodec(Codec):
     markers = frozenset({"cache_control", "cache_breakpoint"})
     describe = staticmethod(request.describe)
     decode_unit = staticmethod(message.decode_element)
-    read_surroundings = staticmethod(message.read_surroundings)
+    read_tools_and_format = staticmethod(message.read_tools_and_format)
     encode_message = staticmethod(message.encode_message)
     list_tools = staticmethod(request.list_tools)
     recall_tool = recall.TOOL

@@ -45,7 +45,7 @@ from trimtab.proxy.wire.json.decode import (
 from trimtab.rules.conversation import Arguments, CountTokens, Message, Role, ToolCall
 from trimtab.rules.prefix import digest_message
 from trimtab.rules.tokens.families import Costs
-from trimtab.rules.tokens.messages import LEGACY_CALL_TOKENS, Surroundings, as_counted, count_message
+from trimtab.rules.tokens.messages import LEGACY_CALL_TOKENS, ToolsAndFormat, as_counted, count_message
 from trimtab.rules.tokens.tool_schemas import as_schema
 
 EXTRA_TEXT_KEYS = ("reasoning_content", "reasoning", "refusal")
@@ -72,15 +72,15 @@ def count_wire_message(message: Message, members: dict[str, msgspec.Raw], count:
     return tokens
 
 
-def read_surroundings(
+def read_tools_and_format(
     tools: Any, functions: Any, tool_choice: Any, function_call: Any, response_format: Any
-) -> Surroundings:
+) -> ToolsAndFormat:
     """What the members outside the messages cost; None for a missing one."""
     legacy = as_list(functions)
     listed = [*as_list(tools), *(item for item in legacy if not isinstance(item, dict))]
     wrapped = [tool for tool in listed if isinstance(as_schema(tool).get("function"), dict)]
     bare = [item for item in legacy if isinstance(item, dict)]
-    return Surroundings(
+    return ToolsAndFormat(
         functions=[*(tool["function"] for tool in wrapped), *bare],
         functions_json=write_compact([*wrapped, *bare]),
         others=[write_compact(tool) for tool in listed if not isinstance(as_schema(tool).get("function"), dict)],

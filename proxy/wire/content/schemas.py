@@ -11,7 +11,7 @@ import msgspec
 
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any
 from trimtab.proxy.wire.json.spans import has_more_parts
-from trimtab.rules.tokens.messages import NO_CHOICE, Surroundings
+from trimtab.rules.tokens.messages import NO_CHOICE, ToolsAndFormat
 from trimtab.rules.tokens.tool_schemas import as_schema
 
 MAX_DECODED_PARTS = 100_000
@@ -72,7 +72,7 @@ def has_too_many_parts(raws: Iterable[bytes]) -> bool:
     return any(len(raw) > MAX_DECODED_PARTS and has_more_parts(raw, MAX_DECODED_PARTS) for raw in raws)
 
 
-def read_fixed(raws: Sequence[bytes], read: Callable[..., Surroundings]) -> Surroundings:
+def read_fixed(raws: Sequence[bytes], read: Callable[..., ToolsAndFormat]) -> ToolsAndFormat:
     """What members outside the transcript cost, as `read` tells of their values; by their JSON if it cannot be decoded.
 
     raws: the JSON of each; empty for a missing one, whose value is None.
@@ -80,7 +80,7 @@ def read_fixed(raws: Sequence[bytes], read: Callable[..., Surroundings]) -> Surr
     if not has_too_many_parts(raws):
         with suppress(*DECODE_ERRORS):
             return read(*(decode_any(raw) if raw else None for raw in raws))
-    return Surroundings(others=tuple(raw.decode("utf-8", "replace") for raw in raws if raw))
+    return ToolsAndFormat(others=tuple(raw.decode("utf-8", "replace") for raw in raws if raw))
 
 
 def read_choice(choice: Any) -> str | None:

@@ -36,7 +36,7 @@ class MessagesCodec(Codec):
     decode_outside = staticmethod(request.decode_marked_system)
     write_outside = staticmethod(request.write_system)
     look_at = staticmethod(request.look_at)
-    read_surroundings = staticmethod(message.read_surroundings)
+    read_tools_and_format = staticmethod(message.read_tools_and_format)
     knows_members = staticmethod(request.knows_members)
     list_tools = staticmethod(request.list_tools)
     recall_tool = recall.TOOL

@@ -56,7 +56,7 @@ from trimtab.proxy.wire.transcript.elements import Placed
 from trimtab.rules.conversation import NOT_SERVED, Arguments, CountTokens, Media, Message, Origin, Role, ToolCall
 from trimtab.rules.prefix import digest_message
 from trimtab.rules.tokens.families import Costs
-from trimtab.rules.tokens.messages import Surroundings, as_counted, count_message
+from trimtab.rules.tokens.messages import ToolsAndFormat, as_counted, count_message
 from trimtab.rules.tokens.tool_schemas import as_schema
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -132,7 +132,7 @@ def _unseal(value: Any) -> tuple[Any, int]:
     return {key: part for key, (part, _) in members.items()}, chars
 
 
-def read_surroundings(tools: Any, tool_choice: Any, output_config: Any, output_format: Any) -> Surroundings:
+def read_tools_and_format(tools: Any, tool_choice: Any, output_config: Any, output_format: Any) -> ToolsAndFormat:
     """What the members outside the messages cost, except `system`; None for a missing one.
 
     All tools are counted, also those that a server loads only on demand.
@@ -140,7 +140,7 @@ def read_surroundings(tools: Any, tool_choice: Any, output_config: Any, output_f
     listed = as_list(tools)
     functions = [_as_function(tool) for tool in listed if _is_function(tool)]
     form = as_schema(as_schema(output_config).get("format")) or as_schema(output_format)
-    return Surroundings(
+    return ToolsAndFormat(
         functions=functions,
         functions_json=write_compact([{"type": "function", "function": function} for function in functions]),
         others=[write_compact(tool) for tool in listed if not _is_function(tool)],

@@ -34,7 +34,7 @@ class ResponsesCodec(Codec):
     list_outside = staticmethod(request.list_instructions)
     write_outside = staticmethod(request.write_instructions)
     look_at = staticmethod(request.look_at)
-    read_surroundings = staticmethod(request.read_surroundings)
+    read_tools_and_format = staticmethod(request.read_tools_and_format)
     knows_members = staticmethod(request.counts_all)
     list_tools = staticmethod(request.list_tools)
     recall_tool = recall.TOOL

@@ -26,7 +26,7 @@ from trimtab.proxy.wire.responses.units import REFERENCE, read_head
 from trimtab.proxy.wire.transcript.decoding import discount_compacted
 from trimtab.proxy.wire.transcript.elements import Placed
 from trimtab.rules.conversation import Conversation, Decision, Message, Role, Shape
-from trimtab.rules.tokens.messages import Surroundings
+from trimtab.rules.tokens.messages import ToolsAndFormat
 from trimtab.rules.tokens.tool_schemas import as_schema
 
 _TEXT = b'{"role":"user","content":'
@@ -97,11 +97,11 @@ def counts_all(members: Mapping[str, msgspec.Raw]) -> bool:
     return used <= _COUNTED | _WITHOUT_TOKENS
 
 
-def read_surroundings(tools: Any, tool_choice: Any, text: Any) -> Surroundings:
+def read_tools_and_format(tools: Any, tool_choice: Any, text: Any) -> ToolsAndFormat:
     """What the members outside the transcript cost, except the instructions; None for a missing one."""
     listed = [one for tool in as_list(tools) for one in _flatten(tool)]
     functions = [_as_function(tool) for tool in listed if _is_function(tool)]
-    return Surroundings(
+    return ToolsAndFormat(
         functions=functions,
         functions_json=write_compact([{"type": "function", "function": function} for function in functions]),
         others=[write_compact(tool) for tool in listed if not _is_function(tool)],

@@ -35,7 +35,7 @@ from trimtab.rules.tokens.messages import (
     ROLE_TOKENS,
     SYSTEM_TOKENS,
     TAIL_CHARS,
-    Surroundings,
+    ToolsAndFormat,
     count_format,
     count_message,
     count_shared_frame,
@@ -104,7 +104,7 @@ TYPESCRIPT = render_tools([FUNCTION])
 
 
 def _count_around(costs: Costs, **around: Any) -> int:
-    whole = Surroundings(**around)
+    whole = ToolsAndFormat(**around)
     return count_format(whole, len, costs) + count_tools(whole, len, costs)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.odd_json import ODD
 
 from trimtab.rules.tokens.families import find_family
-from trimtab.rules.tokens.messages import Surroundings, count_tools
+from trimtab.rules.tokens.messages import ToolsAndFormat, count_tools
 from trimtab.rules.tokens.tool_schemas import MAX_CHARS, MAX_DEPTH, TYPE_CHARS, Schema, as_schema, render_tools
 
 HEAD, TAIL = "namespace functions {\n\n", "} // namespace functions"
@@ -280,7 +280,7 @@ def test_a_small_body_yields_a_short_text(kind: str) -> None:
     text = orjson.dumps([function]).decode()
     costs = find_family("gpt-4o").costs
     assert costs.reads_typescript
-    assert count_tools(Surroundings([function], text), len, costs) < 4 * len(text)
+    assert count_tools(ToolsAndFormat([function], text), len, costs) < 4 * len(text)
 
 
 KEYWORDS = ["type", "properties", "items", "anyOf", "oneOf", "allOf", "enum", "const", "default", "required", "title"]

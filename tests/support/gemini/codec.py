@@ -28,7 +28,7 @@ from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.transcript.elements import Placed, WriteElement
 from trimtab.rules.conversation import Conversation, Media, Message, Role, Shape, ToolCall
 from trimtab.rules.prefix import digest_message
-from trimtab.rules.tokens.messages import NO_CHOICE, Surroundings, count_message
+from trimtab.rules.tokens.messages import NO_CHOICE, ToolsAndFormat, count_message
 from trimtab.rules.tokens.tool_schemas import as_schema
 
 FIXED = ("systemInstruction", "tools", "toolConfig", "generationConfig")
@@ -136,11 +136,11 @@ def _read_call(call: dict[str, Any]) -> ToolCall:
     return ToolCall(str(call.get("id") or ""), str(call.get("name") or ""), write_compact(call.get("args") or {}))
 
 
-def read_surroundings(tools: Any, config: Any, generation: Any) -> Surroundings:
+def read_tools_and_format(tools: Any, config: Any, generation: Any) -> ToolsAndFormat:
     listed = [as_schema(tool) for tool in as_list(tools)]
     functions = [one for tool in listed for one in as_list(tool.get("functionDeclarations")) if isinstance(one, dict)]
     calling = as_schema(as_schema(config).get("functionCallingConfig"))
-    return Surroundings(
+    return ToolsAndFormat(
         functions=functions,
         functions_json=write_compact([{"type": "function", "function": function} for function in functions]),
         others=[write_compact(tool) for tool in listed if "functionDeclarations" not in tool],
@@ -248,7 +248,7 @@ class GeminiCodec(Codec):
     list_outside = staticmethod(list_system)
     decode_outside = staticmethod(decode_system)
     write_outside = staticmethod(write_system)
-    read_surroundings = staticmethod(read_surroundings)
+    read_tools_and_format = staticmethod(read_tools_and_format)
     encode_message: Callable[[Message], bytes] = staticmethod(lambda said: write_element({}, ((said, None),)))
 
     read_answer = staticmethod(answer.read_answer)

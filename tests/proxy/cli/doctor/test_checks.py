@@ -16,8 +16,8 @@ from upstreams.recording import FakeUpstream
 from trimtab.proxy.cli.doctor import checks
 from trimtab.proxy.cli.doctor.checks import (
     Answer,
+    CheckLog,
     Finding,
-    Heard,
     ask_upstream,
     check_address,
     check_open_files,
@@ -238,13 +238,13 @@ async def test_an_address_that_is_not_of_this_machine_is_an_error() -> None:
 
 
 async def _check_stored(url: str) -> Finding:
-    heard = Heard()
+    log = CheckLog()
     config = load_config(settings=(f"store={url}",), environment={})
-    store = open_store(config, lambda _: None, heard)
-    finding = await check_store(config, store, heard)
+    store = open_store(config, lambda _: None, log)
+    finding = await check_store(config, store, log)
     await store.close()
     assert "PLANTED" not in str(finding)
-    assert heard.findings == []  # the finding says it already
+    assert log.findings == []  # the finding says it already
     return finding
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.odd_json import dump, odd_objects
 
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
-from trimtab.proxy.wire.chat.message import SEALED_CHARS_PER_TOKEN, decode_message, read_surroundings
+from trimtab.proxy.wire.chat.message import SEALED_CHARS_PER_TOKEN, decode_message, read_tools_and_format
 from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.content.schemas import read_fixed
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS
@@ -90,7 +90,7 @@ def test_lone_surrogates_are_counted_as_one_character() -> None:
     for key in (b"reasoning", b"name", b"content", b"refusal"):
         plain, damaged = (_raw_message(b'{"role":"user","%s":%s}' % (key, text)) for text in (b'"x"', surrogate))
         assert damaged == plain
-    around = read_fixed((b'[{"function":{"name":%s}}]' % surrogate, b"", b"", b"", b""), read_surroundings)
+    around = read_fixed((b'[{"function":{"name":%s}}]' % surrogate, b"", b"", b"", b""), read_tools_and_format)
     assert around.functions == [{"name": "\ufffd"}]
 
 

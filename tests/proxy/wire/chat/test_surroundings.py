@@ -11,12 +11,12 @@ from support.odd_json import ODD, dump, odd_objects
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.chat.message import read_surroundings
+from trimtab.proxy.wire.chat.message import read_tools_and_format
 from trimtab.proxy.wire.codec import Counting, UndecodableError
 from trimtab.proxy.wire.content.schemas import read_fixed
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any
 from trimtab.rules.tokens.families import GENERIC, find_family
-from trimtab.rules.tokens.messages import NO_CHOICE, SYSTEM_TOKENS, Surroundings
+from trimtab.rules.tokens.messages import NO_CHOICE, SYSTEM_TOKENS, ToolsAndFormat
 
 GPT = find_family("gpt-4o").costs
 DEEPER = b"[" * 100_000 + b"]" * 100_000
@@ -28,9 +28,9 @@ def _read(
     tool_choice: Any = None,
     function_call: Any = None,
     response_format: Any = None,
-) -> Surroundings:
+) -> ToolsAndFormat:
     values = (tools, functions, tool_choice, function_call, response_format)
-    return read_fixed([b"" if value is None else orjson.dumps(value) for value in values], read_surroundings)
+    return read_fixed([b"" if value is None else orjson.dumps(value) for value in values], read_tools_and_format)
 
 
 F, G = {"name": "f"}, {"name": "g", "parameters": {}}
@@ -44,7 +44,7 @@ def _json(value: Any) -> str:
 
 def test_tools_are_functions_or_others() -> None:
     """Functions of either form, others by the JSON of each; no tool is counted twice, and none is left out."""
-    assert _read() == _read(tools=[]) == Surroundings(functions=[], functions_json="[]", others=[])
+    assert _read() == _read(tools=[]) == ToolsAndFormat(functions=[], functions_json="[]", others=[])
     mixed = _read(tools=[FUNCTION, CUSTOM, "search", None, {"function": "x"}], functions=[G, 5])
     assert mixed.functions == [F, G]
     assert mixed.functions_json == _json([FUNCTION, G])
@@ -100,8 +100,8 @@ def test_a_response_format_costs_its_schema(response_format: Any, texts: tuple[s
 )
 def test_what_cannot_be_decoded_is_counted_by_its_text(tools: bytes) -> None:
     """Even if it is too deeply nested, or not JSON. What is absent costs nothing."""
-    around = read_fixed((tools, b"", b'"none"', b"", b""), read_surroundings)
-    assert around == Surroundings(others=(tools.decode("utf-8", "replace"), '"none"'))
+    around = read_fixed((tools, b"", b'"none"', b"", b""), read_tools_and_format)
+    assert around == ToolsAndFormat(others=(tools.decode("utf-8", "replace"), '"none"'))
     body = b'{"messages":[],"tools":%s}' % tools
     if tools != b"[":
         counting = Counting(len, make_known(), GPT)
@@ -127,7 +127,7 @@ def test_a_deep_schema_in_a_response_format_is_counted() -> None:
     for depth in (10, 100, 300, 900):
         schema = b'{"items":' * depth + b"{}" + b"}" * depth
         raw = b'{"json_schema":{"schema":%s}}' % schema
-        around = read_fixed((b"", b"", b"", b"", raw), read_surroundings)
+        around = read_fixed((b"", b"", b"", b"", raw), read_tools_and_format)
         assert around.format_texts == (schema.decode(),) or around.others == (raw.decode(),)
 
 
@@ -142,7 +142,7 @@ def test_any_surroundings_are_read_and_counted(fixed: list[bytes]) -> None:
     """Usual values and unusual ones."""
     keys = (b"tools", b"functions", b"tool_choice", b"function_call", b"response_format")
     body = b",".join(b'"%s":%s' % pair for pair in zip(keys, fixed, strict=True))
-    read_fixed(fixed, read_surroundings)
+    read_fixed(fixed, read_tools_and_format)
     for costs in (GPT, GENERIC.costs):
         counting = Counting(count_by_heuristic, make_known(), costs)
         assert CHAT.decode(CHAT.read(b'{"messages":[],%s}' % body), counting).fixed_tokens > 0
@@ -151,9 +151,9 @@ def test_any_surroundings_are_read_and_counted(fixed: list[bytes]) -> None:
 @given(st.lists(st.binary(max_size=40), min_size=5, max_size=5))
 def test_junk_around_the_messages_is_counted_as_text(fixed: list[bytes]) -> None:
     """All of it, if any part is not JSON."""
-    found = read_fixed(fixed, read_surroundings)
+    found = read_fixed(fixed, read_tools_and_format)
     try:
         for raw in filter(None, fixed):
             decode_any(raw)
     except DECODE_ERRORS:
-        assert found == Surroundings(others=tuple(raw.decode("utf-8", "replace") for raw in fixed if raw))
+        assert found == ToolsAndFormat(others=tuple(raw.decode("utf-8", "replace") for raw in fixed if raw))

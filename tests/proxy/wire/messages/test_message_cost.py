@@ -13,7 +13,7 @@ from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.content.media import guess_data
 from trimtab.proxy.wire.content.schemas import read_fixed
 from trimtab.proxy.wire.messages.codec import MESSAGES
-from trimtab.proxy.wire.messages.message import SEALED_CHARS_PER_TOKEN, count_block, count_said, read_surroundings
+from trimtab.proxy.wire.messages.message import SEALED_CHARS_PER_TOKEN, count_block, count_said, read_tools_and_format
 from trimtab.rules.conversation import Message, Role
 from trimtab.rules.tokens.families import GENERIC, find_family
 from trimtab.rules.tokens.messages import NO_CHOICE
@@ -126,7 +126,7 @@ def test_encrypted_texts_count_by_their_length() -> None:
 def test_tools_of_the_server_count_by_their_json() -> None:
     search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
     custom = {"type": "custom", "name": "ls", "input_schema": SCHEMA}
-    around = read_fixed((orjson.dumps([search, custom]), b'{"type":"none"}', b"", b""), read_surroundings)
+    around = read_fixed((orjson.dumps([search, custom]), b'{"type":"none"}', b"", b""), read_tools_and_format)
     assert around.others == [orjson.dumps(search).decode()]
     assert around.functions == [{"name": "ls", "parameters": SCHEMA}]
     assert around.choice == NO_CHOICE
@@ -136,7 +136,7 @@ def test_tools_of_the_server_count_by_their_json() -> None:
 def test_odd_members_are_counted_somehow(members: list, odd: object) -> None:
     """Nothing is raised, whatever their types are."""
     raws = [dump(member) for member in members]
-    assert read_fixed(raws, read_surroundings) is not None
+    assert read_fixed(raws, read_tools_and_format) is not None
     assert count_block(dump({"type": "document", "source": odd, "title": odd}), count, GENERIC.costs).tokens >= 0
     assert count_block(dump(odd), count, GENERIC.costs).tokens >= 0
 
@@ -144,5 +144,5 @@ def test_odd_members_are_counted_somehow(members: list, odd: object) -> None:
 def test_very_many_tools_are_counted_undecoded() -> None:
     """And so is a nesting that no decoder follows."""
     for tools in (b"[" + b",".join([b"1"] * 200_000) + b"]", b"[" * 5000 + b"]" * 5000):
-        assert read_fixed((tools, b"", b"", b""), read_surroundings).others == (tools.decode(),)
+        assert read_fixed((tools, b"", b"", b""), read_tools_and_format).others == (tools.decode(),)
     assert count_block(b'{"type":"x","y":%b1%b}' % (b"[" * 900, b"]" * 900), count, GENERIC.costs).tokens > 900

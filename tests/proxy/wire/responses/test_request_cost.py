@@ -13,7 +13,7 @@ from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.content.schemas import read_fixed
 from trimtab.proxy.wire.responses.codec import RESPONSES
-from trimtab.proxy.wire.responses.request import read_surroundings
+from trimtab.proxy.wire.responses.request import read_tools_and_format
 
 FUNCTION = {
     "name": "ls",
@@ -110,8 +110,8 @@ def test_the_items_are_not_read_for_that(monkeypatch: pytest.MonkeyPatch) -> Non
 @given(ODD, ODD, ODD)
 def test_odd_members_are_counted_by_their_json(tools: Any, choice: Any, text: Any) -> None:
     """Nothing is raised."""
-    read_fixed((dump(tools), dump(choice), dump(text)), read_surroundings)
+    read_fixed((dump(tools), dump(choice), dump(text)), read_tools_and_format)
 
 
 def test_what_cannot_be_decoded_is_counted_as_text() -> None:
-    assert read_fixed((b"[" * 5000, b"", b""), read_surroundings).others == ("[" * 5000,)
+    assert read_fixed((b"[" * 5000, b"", b""), read_tools_and_format).others == ("[" * 5000,)
