@@ -4,8 +4,9 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,21 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
+from trimtab.proxy.account.history.sessions import Session, SessionQuery, list_sessions
 from trimtab.proxy.account.statistics.books import KEPT_DAYS, Rows, Sums, go_back, name_day
 from trimtab.proxy.account.statistics.store import open_statistics
 from trimtab.proxy.catalogue.prices import NANODOLLARS
 from trimtab.proxy.cli.options import StoppedError, config_option, set_option, wrong_use
-from trimtab.proxy.cli.tables import add_figures, make_console, print_fitting, safe, write_cost
+from trimtab.proxy.cli.records.sessions import filter_options, read_query, show_sessions
+from trimtab.proxy.cli.tables import add_figures, make_console, print_fitting, safe, write_cost, write_short
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
+from trimtab.proxy.server.admin.dashboard.opening import open_history
 from trimtab.proxy.store.store import StoreError
 from trimtab.proxy.telemetry.logs import configure_log, get_log
 from trimtab.proxy.telemetry.savings import count
 
-GROUPS = ("model", "client", "day")
+GROUPS = ("model", "client", "day", "session")
 ALLOWED = "a number of days, hours or weeks (7d, 24h, 2w), or a date (2026-01-31)"
 _PERIOD = re.compile(r"([1-9][0-9]{0,3})([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 7 * 24}
@@ -40,25 +44,70 @@ SPARE = ("completion", "share", "cached", "without", "original", "sent", "reques
 @click.command()
 @click.option("--since", default="7d", show_default=True, metavar="PERIOD", help=f"Period to show: {ALLOWED}.")
 @click.option("--by", type=click.Choice(GROUPS), default="model", show_default=True, help="Name of each line.")
+@filter_options
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Sessions in the table.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON. Money is in US dollars.")
 @config_option
 @set_option
-def stats(*, since: str, by: str, as_json: bool, config_path: Path | None, settings: tuple[str, ...]) -> None:
+def stats(
+    *,
+    since: str,
+    by: str,
+    limit: int,
+    as_json: bool,
+    config_path: Path | None,
+    settings: tuple[str, ...],
+    **asked: str | None,
+) -> None:
     """Show what requests have cost, and what trimtab has saved.
 
     The figures come from the store, so give the same --config and --set as to `serve`. The proxy may be running; it
-    writes its figures every few seconds. Days are in UTC. A loss is shown as a loss.
+    writes its figures every few seconds. Days are in UTC. A loss is shown as a loss. Sessions are those that the
+    dashboard keeps; --outcome, --find and --sort are for them only.
     """
+    if by != "session" and (asked["order"] or asked["find"] or asked["outcome"]):
+        message = "--sort, --find and --outcome are for --by session"
+        raise click.UsageError(message)
     with wrong_use():
         config = load_file(config_path, settings)
         try:
-            statistics = asyncio.run(read_statistics(config, since, by))
+            if by == "session":
+                _show_sessions(config, since, read_query(limit, asked), as_json=as_json)
+                return
+            reading = read_statistics(config, since, by, model=asked["model"], client=asked["client"])
+            statistics = asyncio.run(reading)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--since") from None
     if as_json:
         click.echo(orjson.dumps(describe(statistics), option=orjson.OPT_INDENT_2))
         return
     print_table(statistics)
+
+
+def _show_sessions(config: Config, since: str, query: SessionQuery, *, as_json: bool) -> None:
+    """Raises ValueError for a wrong `since`, StoppedError, ConfigError."""
+    first = date.fromisoformat(find_first_day(since, name_day(time.time())))
+    query = replace(query, since=datetime(first.year, first.month, first.day, tzinfo=UTC).timestamp())
+    show_sessions(*asyncio.run(_read_sessions(config, query)), as_json=as_json)
+
+
+async def _read_sessions(config: Config, query: SessionQuery) -> tuple[list[Session], int]:
+    _require_store(config)
+    configure_log("error")
+    history = open_history(config, log=get_log())
+    try:
+        return await history.read(partial(list_sessions, query=query))
+    except StoreError as error:
+        message = f"{error}; trimtab doctor says more"
+        raise StoppedError(message) from error
+    finally:
+        await history.close()
+
+
+def _require_store(config: Config) -> None:
+    if config.store == "memory":
+        message = "store: memory keeps nothing that another process can read; see /metrics of the running proxy"
+        raise StoppedError(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +119,19 @@ class Statistics:
     total: Sums
 
 
-async def read_statistics(config: Config, since: str, by: str, clock: Callable[[], float] = time.time) -> Statistics:
-    """The sums since a time. Raises ValueError for a wrong `since`, StoppedError, ConfigError."""
+async def read_statistics(
+    config: Config,
+    since: str,
+    by: str,
+    clock: Callable[[], float] = time.time,
+    *,
+    model: str | None = None,
+    client: str | None = None,
+) -> Statistics:
+    """The sums since a time, or those of one model or client. Raises ValueError, StoppedError, ConfigError."""
     today = name_day(clock())
     first_day = find_first_day(since, today)
-    if config.store == "memory":
-        message = "store: memory keeps nothing that another process can read; see /metrics of the running proxy"
-        raise StoppedError(message)
+    _require_store(config)
     configure_log("error")
     store = open_statistics(config, get_log())
     try:
@@ -85,6 +140,7 @@ async def read_statistics(config: Config, since: str, by: str, clock: Callable[[
     except StoreError as error:
         message = f"{error}; trimtab doctor says more"
         raise StoppedError(message) from error
+    rows = {at: sums for at, sums in rows.items() if model in {None, at.model} and client in {None, at.client}}
     return gather(rows, first_day, today, by)
 
 
@@ -174,7 +230,7 @@ def _write_row(sums: Sums) -> list[str]:
     counts = (sums.requests, sums.original_tokens, sums.sent_tokens, sums.cached_tokens, sums.completion_tokens)
     cost, without, saved = sums.cost_nanodollars, sums.without_nanodollars, sums.saved_nanodollars
     lacks = sums.unpriced_requests + sums.unpriced_summaries
-    told = [f"{count:,}" for count in counts]
+    told = [write_short(count) for count in counts]
     if sums.is_unpriced:  # nothing is known of their cost, which is not nothing
         return [*told, *["-"] * 4]
     shown = write_cost(saved)

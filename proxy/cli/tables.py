@@ -62,7 +62,7 @@ def _find_width(console: Console, table: Table) -> int:
         texts = (column.header, *column.cells)
         chars = max(console.measure(text).maximum for text in texts)
         folds = number == 0 or not column.no_wrap
-        needed_chars += min(chars, FOLDED_CHARS) if folds else chars
+        needed_chars += min(chars, max(FOLDED_CHARS, column.min_width or 0)) if folds else chars
     return needed_chars
 
 
@@ -82,6 +82,15 @@ def safe(text: str, style: str = "", *, lines: bool = False) -> Text:
 def mask(text: str) -> str:
     """A text of a server, without characters that could control a terminal."""
     return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def write_short(number: int) -> str:
+    """A figure for people: 9,876, 12.3k, 4.56M."""
+    for sign, unit in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if number >= unit * (10 if unit == 1000 else 1) or (unit > 1000 and number >= unit * 0.9995):
+            shown = number / unit
+            return f"{shown:.{2 if shown < 9.995 else 1 if shown < 99.95 else 0}f}{sign}"
+    return f"{number:,}"
 
 
 def write_dollars(dollars: float) -> str:

@@ -112,9 +112,7 @@ class Session:
             "reason": "",
             "worker": 1,
             "cut_moved": moved,
-            "cut_why": f"with about {sent:,} tokens it had reached high water ({self.high:,}), and a cut paid"
-            if moved
-            else "",
+            "cut_why": f"with about {self.high + sent % 700:,} tokens it had reached high water" if moved else "",
             "cut_tokens": sent - kept if moved else None,
             "cut_cost_usd": (sent - kept) * (fresh - cached) if moved else None,
             "story": _tell(self.cuts, original, sent),

@@ -80,6 +80,7 @@ class Session:
 class SessionQuery:
     """Which sessions are wanted; None for any. `words`: each is in the title, or in a name that is shown.
 
+    since: the time that the newest request must not be before.
     order: a key of ORDERS. What is not known is last, in either direction.
     """
 
@@ -90,11 +91,14 @@ class SessionQuery:
     model: str | None = None
     client: str | None = None
     outcome: str | None = None
+    since: float = 0.0
     order: str = "last"
     ascends: bool = False
 
-    def write_conditions(self) -> Iterator[tuple[str, str]]:
+    def write_conditions(self) -> Iterator[tuple[str, str | float]]:
         """Each condition in SQL, with its value."""
+        if self.since:
+            yield "last_at >= ?", self.since
         for column in CHOICES:
             if (wanted := getattr(self, column)) is not None:
                 yield f"{column} = ?", wanted

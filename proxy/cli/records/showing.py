@@ -21,7 +21,7 @@ from trimtab.proxy.account.outcome import Outcome
 from trimtab.proxy.account.recordings.format import Recording
 from trimtab.proxy.cli.records.run import find_difference
 from trimtab.proxy.cli.records.variants import RecordedVariants
-from trimtab.proxy.cli.tables import add_figures, make_console, print_fitting, safe, write_cost
+from trimtab.proxy.cli.tables import add_figures, make_console, print_fitting, safe, write_cost, write_short
 from trimtab.proxy.compaction.engine import Compaction
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.server.admin.dashboard.shapes import shape_event
@@ -127,8 +127,8 @@ def show_list(events: Iterable[Outcome], console: Console | None = None) -> None
             safe(event.session[:8]),
             safe(event.outcome),
             str(event.status),
-            f"{event.original_tokens:,}" if event.original_tokens else "-",
-            f"{event.sent_tokens:,}" if event.sent_tokens else "-",
+            write_short(event.original_tokens) if event.original_tokens else "-",
+            write_short(event.sent_tokens) if event.sent_tokens else "-",
             "-" if event.cost is None else write_cost(event.cost),
         )
     print_fitting(console or make_console(), table, ("status", "session", "original", "cost", "sent", "time (UTC)"))

@@ -2,7 +2,8 @@
 
 import pytest
 
-from trimtab.proxy.account.statistics.books import Place, Sums
+from trimtab.proxy.account.statistics.books import Batch, Place, Sums
+from trimtab.proxy.account.statistics.store import open_statistics
 from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.cli.stats import describe, gather, read_statistics
 from trimtab.proxy.config.load import load_config
@@ -47,3 +48,18 @@ def test_money_that_is_not_known_is_null() -> None:
     assert (total["cost_usd"], total["summary_usd"]) == (None, 1)
     nothing = describe(gather({}, "2026-11-17", "2026-11-23", "day"))["total"]
     assert (nothing["cost_usd"], nothing["requests"]) == (0, 0)
+
+
+async def test_one_model_or_one_client_can_be_asked_for(tmp_path) -> None:
+    config = load_config(settings=(f"store=sqlite:///{tmp_path}/summaries.sqlite3",), environment={})
+    store = open_statistics(config, None)
+    await store.add(Batch("w", 1, "2026-11-23", ROWS))
+    await store.close()
+    for wanted, requests in (
+        ({}, 7),
+        ({"model": "a"}, 3),
+        ({"client": "ann"}, 5),
+        ({"model": "a", "client": "bob"}, 2),
+    ):
+        shown = await read_statistics(config, "2026-11-20", "day", lambda: 1_795_400_000.0, **wanted)
+        assert shown.total.requests == requests

@@ -35,7 +35,7 @@ def test_a_loss_has_a_minus_and_is_red_on_a_terminal() -> None:
 
 def test_what_is_missing_is_said() -> None:
     text = _print(LOSS)
-    for told in ("gpt-[4]*", "12,345", "1.500", "1 of 3 requests", "2 requests are estimated", "1 answered call"):
+    for told in ("gpt-[4]*", "12.3k", "1.500", "1 of 3 requests", "2 requests are estimated", "1 answered call"):
         assert told in text
 
 

@@ -12,7 +12,7 @@ from trimtab.proxy.account.statistics.books import Place, Sums
 from trimtab.proxy.cli.doctor.report import SPARE, make_table
 from trimtab.proxy.cli.records.showing import show_list
 from trimtab.proxy.cli.stats import COLUMNS, gather, print_table
-from trimtab.proxy.cli.tables import add_figures, print_fitting, safe, write_dollars
+from trimtab.proxy.cli.tables import add_figures, print_fitting, safe, write_dollars, write_short
 
 WIDTHS = (60, 80, 100)
 LARGE = Sums(
@@ -30,6 +30,23 @@ def test_a_text_cannot_control_the_terminal() -> None:
     """Of several lines, only their ends stay."""
     assert safe("a\x1b[2J\nb").plain == "a\\x1b[2J\\nb"
     assert safe("a\x1b[2J\n\tb", lines=True).plain == "a\\x1b[2J\n    b"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (9999, "9,999"),
+        (10_000, "10.0k"),
+        (123_456, "123k"),
+        (999_499, "999k"),
+        (999_500, "1.00M"),
+        (4_560_000, "4.56M"),
+        (9_876_543_210, "9.88G"),
+    ],
+)
+def test_large_figures_are_short(number: int, text: str) -> None:
+    """As on the dashboard."""
+    assert write_short(number) == text
 
 
 @pytest.mark.parametrize(

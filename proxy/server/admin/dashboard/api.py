@@ -286,7 +286,9 @@ def read_session_query(query: Mapping[str, str]) -> SessionQuery:
         limit,
         limit * (_read_number(query, "page", 1, MAX_PAGES) - 1),
         words=query.get("words", ""),
-        **{name: query.get(name) or None for name in ("model", "client", "outcome")},
+        model=query.get("model") or None,
+        client=query.get("client") or None,
+        outcome=query.get("outcome") or None,
         order=query.get("sort", "last"),
         ascends=query.get("order") == "asc",
     )

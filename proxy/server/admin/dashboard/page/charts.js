@@ -5,6 +5,7 @@ import { change, exact, percent, short, tokens } from "./format.js";
 
 const MARGIN = { top: 14, right: 12, bottom: 24, left: 52 };
 const CHAR_WIDTH = 6.6; // of a text of the axes
+const ALONE = 0.4; // of the place of a value, to both sides
 const point = (value) => Math.round(value * 10) / 10;
 
 /** Round steps from the least to the greatest value, 0 always among them. */
@@ -18,19 +19,21 @@ export function ticks(least, greatest, wanted = 4) {
   return Array.from({ length: last - first + 1 }, (_, index) => (first + index) * step);
 }
 
-/** The path of values along x; a null makes a gap. With `base` it is closed to an area above that y. */
+/** The path of values along x; a null makes a gap. With `base` it is closed to an area above that y. A value that stands alone is a short line. */
 export function path(values, x, y, base = null) {
   const runs = [[]];
   values.forEach((value, index) => {
     if (value === null || value === undefined) runs.push([]);
-    else runs.at(-1).push([point(x(index)), point(y(value))]);
+    else runs.at(-1).push([index, point(y(value))]);
   });
   return runs
     .filter((run) => run.length)
+    .map((run) => (run.length === 1 ? [-ALONE, ALONE].map((aside) => [run[0][0] + aside, run[0][1]]) : run))
+    .map((run) => run.map(([index, top]) => [point(x(index)), top]))
     .map((run) => {
       const line = run.map(([left, top]) => `${left} ${top}`).join("L");
       if (base !== null) return `M${run[0][0]} ${base}L${line}L${run.at(-1)[0]} ${base}Z`;
-      return run.length === 1 ? `M${line}h0.1` : `M${line}`;
+      return `M${line}`;
     })
     .join("");
 }

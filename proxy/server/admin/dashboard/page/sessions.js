@@ -19,7 +19,6 @@ const nameOf = (one) => one.title || (one.header ? `${one.client || one.model} $
 /** The columns: [key, head, the cell]. */
 const COLUMNS = [
   ["session", { text: "Session", wide: true }, (one) => sessionLink(one.id, nameOf(one))],
-  ["first", { text: "First request" }, (one) => time(one.first_at, { seconds: false })],
   ["last", { text: "Last request" }, (one) => time(one.last_at, { seconds: false })],
   ["model", { text: "Model" }, (one) => one.model],
   ["client", { text: "Client" }, (one) => one.client || el("span", { class: "quiet" }, "no name")],
@@ -40,7 +39,7 @@ function listSessions({ sessions: found, total }, again) {
   const heads = COLUMNS.map(([key, head]) => {
     const isHere = sought.sort === key;
     const isUp = sought.order === "asc";
-    const first = head.number || key === "last" || key === "first" ? "desc" : "asc";
+    const first = head.number || key === "last" ? "desc" : "asc";
     const sort = () => again({ sort: key, order: isHere ? (isUp ? "desc" : "asc") : first });
     return { ...head, sorted: isHere ? (isUp ? "ascending" : "descending") : null,
       text: el("button", { type: "button", class: "sort", "data-key": `sort ${key}`, click: sort }, head.text, isHere ? (isUp ? " \u2191" : " \u2193") : "") };
@@ -112,6 +111,7 @@ export const session = (id, actions) => ({
     const last = turns.at(-1);
     return [
       el("p", { class: "lead" }, ...tellSession(one)),
+      last && (last.status >= 400 || last.error) ? el("p", { class: "loss" }, `The newest request failed: ${last.outcome}, status ${last.status}${last.reason ? `; ${last.reason}` : ""}.`) : null,
       more ? el("p", {}, `This page shows and counts only the newest ${exact(turns.length)} of the session\u2019s ${exact(one.requests)} requests.`) : null,
       sessionFigures(one, cuts),
       turns.length ? pictureOf(id, { turns, cuts, first }, actions) : null,
@@ -163,7 +163,7 @@ function sessionFigures(one, cuts) {
       "cost ", money(one.cost_usd, "cost_usd"), ", of which summaries ", money(one.summary_usd, "summary_usd"), "; without trimtab ",
       money(one.without_usd, "without_usd"),
     ]),
-    figure("Moves of the cut", count(cuts.length), moves.length ? ["which cost ", money(paid), " in broken cache"] : "what they cost is not known"),
+    figure("Moves of the cut", count(cuts.length), !cuts.length ? "none so far" : moves.length ? ["which cost ", money(paid), " in broken cache"] : "what they cost is not known"),
   );
 }
 
@@ -343,7 +343,7 @@ function erasing(one, actions) {
     } }, text);
   return section(
     "Erase",
-    el("p", {}, "What the dashboard keeps is in memory only. Erasing changes no count, no stored summary and no log."),
+    el("p", {}, "Erasing changes no count, no stored summary and no log. It needs admin_token, if one is set."),
     el(
       "p",
       { class: "buttons" },

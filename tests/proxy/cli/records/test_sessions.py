@@ -1,0 +1,118 @@
+"""Sessions for people: with titles, filtered and sorted, as on the dashboard."""
+
+import asyncio
+from dataclasses import replace
+from io import StringIO
+
+import click
+import orjson
+import pytest
+from msgspec import structs
+from rich.console import Console
+from support.command_line import run_trimtab
+from support.events import make_event
+from support.recordings import keep, make_recording
+
+from trimtab.proxy.cli.records.sessions import find_recorded, read_query, read_title, show_sessions
+
+ASKED = dict.fromkeys(("order", "find", "model", "client", "outcome"))
+
+
+def record(name: str, session: str, text: str, **fields: object):
+    """A recording of a session's request, with the user's text."""
+    body = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).decode()
+    recording = make_recording(name * 12, body=body)
+    return replace(recording, event=structs.replace(recording.event, session=session, **fields))
+
+
+THREE = [
+    record("aa", "s1", "Mend the parser.", at=1e9, model="opus", client="ana"),
+    record("bb", "s2", "Write a poem.", at=2e9, model="gpt", client="ben", original_tokens=1_234_567),
+    record("cc", "s2", "Another text of a later request.", at=3e9, model="gpt", client="ben"),
+]
+
+
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        ({}, ["s2", "s1"]),
+        ({"order": "-last"}, ["s1", "s2"]),
+        ({"order": "session"}, ["s1", "s2"]),
+        ({"order": "-session"}, ["s2", "s1"]),
+        ({"find": "PARSER"}, ["s1"]),
+        ({"model": "gpt"}, ["s2"]),
+        ({"client": "ana"}, ["s1"]),
+        ({"outcome": "compacted"}, []),
+    ],
+)
+def test_recorded_sessions_are_found_as_on_the_dashboard(asked, names):
+    found, total = find_recorded(THREE, read_query(5, ASKED | asked))
+    assert [one.name for one in found] == names
+    assert total == len(names)
+
+
+def test_a_session_is_called_by_the_first_text_of_its_first_request():
+    found, _ = find_recorded(THREE, read_query(5, ASKED))
+    assert [one.title for one in found] == ["Write a poem.", "Mend the parser."]
+    for body in ("{", "[]", '{"messages": 1}'):
+        assert read_title(make_recording(body=body)) == ""
+
+
+def test_a_column_that_there_is_not_is_refused():
+    with pytest.raises(click.BadParameter, match="requests"):
+        read_query(5, ASKED | {"order": "at; DROP"})
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_the_table_fits_the_terminal_and_keeps_session_and_title(width):
+    """Figures are short; what is not known is a dash."""
+    written = StringIO()
+    found, _ = find_recorded(THREE, read_query(5, ASKED))
+    show_sessions(
+        found, 9, as_json=False, console=Console(file=written, width=width, force_terminal=True, color_system=None)
+    )
+    lines = written.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    assert "s1" in lines[2]
+    assert "Mend the parser." in lines[2]
+    assert "2 of 9 sessions" in lines[-1]
+
+
+def test_inspect_lists_sessions_and_filters_requests(tmp_path):
+    for one in THREE:
+        keep(tmp_path, one)
+
+    def inspect(*arguments: str):
+        return run_trimtab("inspect", "--dir", tmp_path, *arguments)
+
+    told = orjson.loads(inspect("--sessions", "--find", "poem", "--json").stdout)
+    assert [(one["title"], one["requests"]) for one in told["sessions"]] == [("Write a poem.", 2)]
+    assert "Mend the parser." in inspect("--sessions").stdout
+    for asked, ids in (
+        ({"--client": "ana"}, ["aa"]),
+        ({"--model": "gpt"}, ["cc", "bb"]),
+        ({"--session": "s2"}, ["cc", "bb"]),
+    ):
+        listed = orjson.loads(inspect("--json", *next(iter(asked.items()))).stdout)
+        assert [one["request_id"][:2] for one in listed] == ids
+    assert inspect("--outcome", "nothing").exit_code == 1
+    assert inspect("--sort", "cost").exit_code == 2
+
+
+async def test_stats_lists_the_sessions_of_the_store(client, start_proxy, tmp_path):
+    """Without texts, which are never on disk; those before --since are left out."""
+    store = f"store=sqlite:///{tmp_path}/summaries.sqlite3"
+    proxy = await start_proxy(store)
+    proxy.services.past.add(
+        make_event("1", session="old", at=1000.0), make_event("2", session="new", at=4e9, client="ben")
+    )
+    await proxy.services.past.flush()
+
+    async def stats(*arguments: str):
+        return await asyncio.to_thread(run_trimtab, "stats", *arguments)
+
+    shown = await stats("--by", "session", "--json", "--set", store)
+    assert [(one["id"], one["title"]) for one in orjson.loads(shown.stdout)["sessions"]] == [("new", "")]
+    assert "no session" in (await stats("--by", "session", "--client", "ana", "--set", store)).stdout
+    assert (await stats("--sort", "cost", "--set", store)).exit_code == 2
+    assert (await stats("--by", "session", "--set", "store=memory")).exit_code == 1
