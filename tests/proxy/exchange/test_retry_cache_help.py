@@ -148,13 +148,6 @@ async def test_the_clients_own_key_stays_alone(dialect, client, upstream, start_
         assert answer.headers["x-trimtab-outcome"] == "unchanged"
 
 
-async def test_unknown_hosts_get_nothing(client, upstream, start_proxy):
-    """The same model at the same path, in a cut session."""
-    proxy = await start_proxy(*CUT)
-    await _ask(client, proxy, CHAT, _write_bodies(CHAT, STEPS, "gpt-5.6-sol")[-3:])
-    assert all(b"prompt_cache" not in request.body for request in _list_chats(upstream))
-
-
 @pytest.mark.parametrize("mode", ["observe", "off"])
 async def test_nothing_is_added_to_what_is_only_observed(mode, client, upstream, start_known):
     """The upstream gets the client's bytes."""
