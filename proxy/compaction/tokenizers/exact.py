@@ -129,9 +129,11 @@ def load_encoding(name: str, *, is_published: bool = False) -> tiktoken.Encoding
     except OSError as error:
         raise VocabularyError(str(error)) from error
     pattern = "|".join(PUBLISHED[name]) if is_published else join_pattern(name)
-    return tiktoken.Encoding(
+    encoding = tiktoken.Encoding(
         name=name, pat_str=pattern, mergeable_ranks=read_ranks(packed), special_tokens=_SPECIAL[name]
     )
+    encoding._mergeable_ranks = {}  # noqa: SLF001 - 22 MB; its engine has copied them, and nothing else here reads them
+    return encoding
 
 
 def split_text(text: str) -> Iterator[str]:
