@@ -18,6 +18,9 @@ from trimtab.proxy.config.sections.clients import Budget
 from trimtab.proxy.store.store import StoreError
 
 MINUTE_SECONDS = 60  # source: the clock
+WHOLE_SECONDS = 3600
+"""After this time the whole month is read again: a process that could not write for days writes of days before
+yesterday. Chosen: it is a page of the store for each client and model."""
 _LIMITS = (
     ("tokens_per_minute", "tokens a minute"),
     ("tokens_per_day", "tokens a day"),
@@ -66,7 +69,8 @@ class Budgets:
         self._books, self._log = books, log
         self._days: _Days = defaultdict(dict)
         self._newest: list[tuple[Place, Sums]] | None = None  # what is booked while the store's rows are added up
-        self._month = ""  # the month that was read as a whole
+        self._month = ""  # the month that was read as a whole, and when
+        self._whole_at = 0.0
         self._minutes: dict[str, tuple[int, int]] = {}
         self._told: dict[tuple[str, str], datetime] = {}
         self.budgets: Mapping[str, Budget] = {}
@@ -79,12 +83,14 @@ class Budgets:
         self._books.after_writing = self.refresh if budgets else None
 
     async def refresh(self) -> None:
-        """Read what all processes have spent in this month. Once it is known, what they spend today and yesterday."""
+        """Read what all processes have spent in this month; between, what they spend today and yesterday."""
         if not self.budgets or self._books.is_out:  # what waits to be written may be in the store, or not
             return
-        today = name_day(self._books.clock())
+        now = self._books.clock()
+        today = name_day(now)
         month, budgets = f"{today[:7]}-01", self.budgets
-        first_day = month if month != self._month else max(month, go_back(today, 1))
+        is_whole = month != self._month or now - self._whole_at >= WHOLE_SECONDS
+        first_day = month if is_whole else max(month, go_back(today, 1))
         try:
             rows = await self._books.read_rows(first_day)
         except StoreError:  # its fault is counted and logged by the writing
@@ -98,6 +104,7 @@ class Budgets:
             days[client].update({day: one for day, one in spent.items() if month <= day < first_day})
         self._days, self._newest = days, None
         self._month = month if budgets is self.budgets else ""
+        self._whole_at = now if is_whole else self._whole_at
 
     def _note(self, place: Place, sums: Sums) -> None:
         if place.client not in self.budgets:

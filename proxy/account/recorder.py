@@ -16,7 +16,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from trimtab.proxy.account.outcome import FIGURES, Outcome, Prompt, write_line
-from trimtab.proxy.account.statistics.books import Books
+from trimtab.proxy.account.statistics.books import Books, name_day
+from trimtab.proxy.config.values import name_key
 from trimtab.proxy.telemetry.families import Histogram, observe_all
 from trimtab.proxy.telemetry.logs import together
 from trimtab.proxy.telemetry.metrics import Metrics
@@ -59,6 +60,7 @@ class Recorder:
         self._is_due = False
         self._told_paths: set[str] = set()
         self._halved: set[str] = set()
+        self._used: tuple[str, set[str]] = ("", set())  # the day, and the keys that were used on it
         self._lock = threading.Lock()
 
     def record(self, outcome: Outcome) -> None:
@@ -98,6 +100,18 @@ class Recorder:
 
     def record_unlisted(self, upstream: str, reason: str) -> None:
         self._log.warning("models_unlisted", upstream=upstream, reason=reason)
+
+    def record_key(self, client: str, key: str) -> None:
+        """Log, once a day, that a client has used this key; by its ID."""
+        today = name_day(time.time())
+        if self._used[0] != today:
+            self._used = today, set()
+        if key not in self._used[1]:
+            self._used[1].add(key)
+            self._log.info("key_used", client=client, key=name_key(key))
+
+    def record_erased(self, session: str, *, text_only: bool) -> None:
+        self._log.info("session_erased", session=session, text_only=text_only)
 
     def record_page(self, path: str, status: int) -> None:
         self._log.debug("page", path=path, status=status)

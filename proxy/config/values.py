@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache
+from hashlib import sha256
 from itertools import takewhile
 from pathlib import PurePath
 from typing import Annotated, Literal
@@ -29,8 +30,16 @@ NEVER = "(?!)"
 """What `fnmatch.translate` writes for a class without a character, and for nothing else."""
 HASHED = "sha256:"
 """What a hash of a key begins with, in the place of the key. `trimtab keys` writes them."""
+KEY_ID_CHARS = 8
+"""Of a key's hash, to name it. Chosen: a file has a few keys."""
 is_hash = re.compile(f"{HASHED}[0-9a-f]{{64}}").fullmatch
 _WILD = re.compile(r"\[!?.[^]]*\]|[*?\[]")
+
+
+def name_key(key: str) -> str:
+    """The ID of a key, or of its hash, under which it may be logged and listed."""
+    digest = key.removeprefix(HASHED) if key.startswith(HASHED) else sha256(key.encode()).hexdigest()
+    return digest[:KEY_ID_CHARS]
 
 
 @lru_cache(maxsize=1024)

@@ -29,14 +29,21 @@ from trimtab.proxy.http.errors import (
 from trimtab.proxy.http.headers import KEY_HEADER, Headers, find_key
 
 
-def admit_client(config: Config, headers: Headers) -> None:
-    """Admit a client that sends one of `client_keys`, or any client if none are set. Raises UnauthorizedError."""
-    if config.client_keys is not None and _find_client_key(config, headers, takes_basic=False) is None:
+def admit_client(config: Config, headers: Headers) -> str | None:
+    """Admit a client that sends one of `client_keys`, or any client if none are set. Raises UnauthorizedError.
+
+    Return the key, as it is configured.
+    """
+    if config.client_keys is None:
+        return None
+    key = _find_client_key(config, headers, takes_basic=False)
+    if key is None:
         message = (
             "this proxy requires a key of its own: send one of its client_keys as Authorization: Bearer KEY, as"
             f" api-key, x-api-key or x-goog-api-key; or as {KEY_HEADER}, if Authorization is for the upstream"
         )
         raise UnauthorizedError(message)
+    return key
 
 
 def _find_client_key(config: Config, headers: Headers, *, takes_basic: bool) -> str | None:

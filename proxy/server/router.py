@@ -198,8 +198,9 @@ def _admit(services: Services, request: web.BaseRequest, arrival: Arrival) -> Ar
         admit_site(config, request, of_pages=False)
     if head is not None:
         head.admitted_by = config
-    admit_client(config, arrival.headers)
-    client = arrival.tenant.client_name
+    key, client = admit_client(config, arrival.headers), arrival.tenant.client_name
+    if key is not None:
+        services.recorder.record_key(client, key)
     if client and services.lifecycle.count_of(client) > services.config.clients.limits.get(client, inf):
         message = "too many requests of this client at once (its max_concurrent_requests in client_keys); try again"
         raise ClientLimitError(message)

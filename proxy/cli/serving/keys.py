@@ -14,10 +14,8 @@ from tempfile import NamedTemporaryFile
 import click
 
 from trimtab.proxy.cli.options import StoppedError, give_up, wrong_use
-from trimtab.proxy.config.values import HASHED
+from trimtab.proxy.config.values import HASHED, KEY_ID_CHARS, name_key
 
-ID_CHARS = 8
-"""Of a hash, to name a key. Chosen: a file has a few keys."""
 KEY_BYTES = 24
 """Chosen: nobody can guess 192 bits, so a plain hash of them suffices."""
 PREFIX = "sk-trimtab-"
@@ -66,20 +64,29 @@ def _add(file: Path, expires: str | None) -> None:
         raise click.BadParameter(message, param_hint="--expires")
     key = f"{PREFIX}{secrets.token_hex(KEY_BYTES)}"
     digest = sha256(key.encode()).hexdigest()
-    _write(file, [*_read(file, may_lack=True), f"# {digest[:ID_CHARS]} made {_today()}", f"{HASHED}{digest}{end}"])
+    _write(file, [*_read(file, may_lack=True), f"# {digest[:KEY_ID_CHARS]} made {_today()}", f"{HASHED}{digest}{end}"])
     click.echo(key)
-    click.echo(f"trimtab: key {digest[:ID_CHARS]} is in {file}; it is shown only now", err=True)
+    click.echo(f"trimtab: key {digest[:KEY_ID_CHARS]} is in {file}; it is shown only now", err=True)
 
 
 def _list(file: Path) -> None:
     lines, today = _read(file), _today()
-    for at, line in enumerate(lines):
-        if not line or line.startswith("#"):
-            continue
-        end = line.partition("expires=")[2]
-        state = "does not end" if not end else f"ended {end}" if end <= today else f"ends {end}"
-        note = lines[at - 1].removeprefix("# ") if at and lines[at - 1].startswith(f"# {_name(line)} ") else _name(line)
-        click.echo(f"{note}, {state}")
+    made = {line.split()[1]: line.split()[-1] for line in lines if line.startswith("# ") and " made " in line}
+    for line in lines:
+        if line and not line.startswith("#"):
+            name = _name(line)
+            click.echo("  ".join((name, f"made {made[name]}" if name in made else "", _tell_end(line, today))))
+
+
+def _tell_end(line: str, today: str) -> str:
+    end = line.partition("expires=")[2].strip()
+    if not end:
+        return "does not end"
+    try:
+        day = date.fromisoformat(end).isoformat()
+    except ValueError:
+        return f"ends on no date ({end}), so the configuration is refused"
+    return f"ended {day}" if day <= today else f"ends {day}"
 
 
 def _revoke(file: Path, key_id: str) -> None:
@@ -93,10 +100,7 @@ def _revoke(file: Path, key_id: str) -> None:
 
 
 def _name(line: str) -> str:
-    """The ID of the key in a line. A key that stands there itself has that of its hash."""
-    key = line.split(maxsplit=1)[0]
-    digest = key.removeprefix(HASHED) if key.startswith(HASHED) else sha256(key.encode()).hexdigest()
-    return digest[:ID_CHARS]
+    return name_key(line.split(maxsplit=1)[0])
 
 
 def _today() -> str:

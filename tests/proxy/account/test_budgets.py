@@ -7,7 +7,7 @@ import pytest
 from support.client import CHAT
 from upstreams.recording import FakeUpstream
 
-from trimtab.proxy.account.budgets import Budgets
+from trimtab.proxy.account.budgets import WHOLE_SECONDS, Budgets
 from trimtab.proxy.account.statistics.books import Batch, Books, MemoryStatistics, Place, Sums
 from trimtab.proxy.config.sections.clients import Budget
 from trimtab.proxy.server.reload import adopt
@@ -160,6 +160,17 @@ async def test_days_that_are_over_are_read_once(log) -> None:
     clock.now += 3 * 86_400
     await budgets.refresh()
     assert budgets.check("bob") is None
+
+
+async def test_what_another_process_writes_late_counts_within_the_hour(log) -> None:
+    """It could not write for days; then it writes of days before yesterday."""
+    store = MemoryStatistics()
+    budgets, _, clock = make(log, store, tokens_per_month=60)
+    await budgets.refresh()
+    await store.add(Batch("other", 1, "2026-12-30", {Place("2026-12-03", "m", "alice"): Sums(sent_tokens=60)}))
+    clock.now += WHOLE_SECONDS
+    await budgets.refresh()
+    assert budgets.check("alice") is not None
 
 
 async def test_without_budgets_nothing_runs(log) -> None:

@@ -354,3 +354,12 @@ def test_a_miss_is_counted_and_logged_with_its_cause(recorder: Recorder, log: _L
     assert {name: value for name, value in _figures(recorder).items() if "misses" in name} == {
         "cache_misses_total{expired,m*}": 1
     }
+
+
+def test_a_key_is_told_again_on_another_day(recorder: Recorder, log: _Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In UTC; and a key that stands there as a hash has the ID of the key itself."""
+    for now, key in ((86399.0, "k"), (86399.0, "k"), (86400.0, "k")):
+        monkeypatch.setattr("trimtab.proxy.account.recorder.time.time", lambda now=now: now)
+        recorder.record_key("ana", key)
+    recorder.record_key("ana", "sha256:" + "ab" * 32)
+    assert [line["key"] for line in log.lines] == ["8254c329", "8254c329", "abababab"]

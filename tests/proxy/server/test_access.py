@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from hashlib import sha256
 
 import aiohttp
 import orjson
@@ -67,6 +68,17 @@ def test_a_key_that_has_ended_is_refused(end: str, is_refused: bool) -> None:  #
     with pytest.raises(UnauthorizedError, match=end) as found:
         admit_client(config, headers)
     assert "key-one" not in str(found.value)
+
+
+async def test_the_log_tells_which_keys_are_used(client, start_proxy, log, tmp_path):
+    """Each key once a day, by its ID and its client, so that no key in use is revoked."""
+    (tmp_path / "keys").write_text("key-one\nkey-two\n")
+    proxy = await start_proxy(f"client_keys={{alice: {{key_file: {tmp_path}/keys}}, bob: key-three}}")
+    for key in ("key-one", "key-one", "key-three", "wrong"):
+        async with client.post(f"{proxy.url}/v1/embeddings", json=CHAT, headers={"api-key": key}):
+            pass
+    used = [(line["client"], line["key"]) for line in log.lines if line["event"] == "key_used"]
+    assert used == [("alice", sha256(b"key-one").hexdigest()[:8]), ("bob", sha256(b"key-three").hexdigest()[:8])]
 
 
 @pytest.mark.parametrize("headers", WRONG, ids=str)

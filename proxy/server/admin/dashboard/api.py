@@ -310,8 +310,10 @@ async def _erase(services: Services, request: web.BaseRequest, name: str) -> web
     if request.query.get("text", "only") != "only":
         message = "text must be only; without it, the whole session is deleted"
         raise InvalidQueryError(message, "text")
-    if not await services.past.erase(name, text_only="text" in request.query):
+    text_only = "text" in request.query
+    if not await services.past.erase(name, text_only=text_only):
         raise _name_unknown(SESSION)
+    services.recorder.record_erased(name, text_only=text_only)
     return web.Response(status=204, headers=UNSTORED)
 
 

@@ -213,7 +213,7 @@ async def test_what_all_clients_did_is_closed_to_a_clients_key(shared, path):
     assert (await shared[1](path, key="boss"))[0] == 200
 
 
-async def test_erasing_needs_the_admin(shared):
+async def test_erasing_needs_the_admin(shared, log):
     """A client may have its own session cut, as with a header, and no other one."""
     mine, ask = shared
     own, other = (f"/trimtab/api/sessions/{mine[name]['session']}" for name in ("bob", "alice"))
@@ -221,7 +221,10 @@ async def test_erasing_needs_the_admin(shared):
         assert (await ask(path, "DELETE"))[0] == 403
     assert (await ask(f"{own}/compact", "POST"))[0] == 204
     assert (await ask(f"{other}/compact", "POST"))[0] == 404
+    assert not [line for line in log.lines if line["event"] == "session_erased"]
     assert (await ask(own, "DELETE", key="boss"))[0] == 204
+    (told,) = [line for line in log.lines if line["event"] == "session_erased"]
+    assert (told["session"], told["text_only"]) == (mine["bob"]["session"], False)
     assert (await ask(own))[0] == 404
 
 
