@@ -135,6 +135,7 @@ async def start_proxy(upstream: FakeUpstream, compactors: Compactors, log: ListL
                 "listen=127.0.0.1:0",
                 f"upstream.base_url={upstream.url}",
                 "limits.drain_seconds=2",
+                "limits.max_plan_seconds=30",  # on a busy machine, work waits long for a thread
                 "store=memory",
                 "prices={}",  # as of an upstream that charges for tokens, although it is local
             )

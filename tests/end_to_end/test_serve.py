@@ -28,7 +28,7 @@ async def test_streams_finish_before_the_process_ends(client, upstream):
         return response
 
     upstream.answer = hold
-    async with serving("--upstream", upstream.url) as (process, url):
+    async with serving("--upstream", upstream.url, "--set", "store=memory") as (process, url):
         body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
         async with client.post(url + "/chat/completions", json=body) as response:
             assert await response.content.readany() == event("one")
@@ -58,7 +58,7 @@ async def test_a_second_signal_ends_at_once(first, second, status, upstream):
     upstream.answer = hang
     body = b'{"messages":[{"role":"user","content":"hi"}],"stream":true}'
     head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
-    async with serving("--upstream", upstream.url) as (process, url):
+    async with serving("--upstream", upstream.url, "--set", "store=memory") as (process, url):
         host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(head + body)
@@ -96,7 +96,7 @@ MALFORMED = (
 
 async def test_what_cannot_be_read_is_not_quoted_in_the_log(upstream):
     """Key and text of a malformed request are not in standard error, and each of its lines is JSON."""
-    async with serving("--upstream", upstream.url) as (process, url):
+    async with serving("--upstream", upstream.url, "--set", "store=memory") as (process, url):
         host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
         for request_bytes in MALFORMED:
             reader, writer = await asyncio.open_connection(host, int(port))

@@ -35,6 +35,8 @@ async def serving(*arguments: str, shell: str = "", command: str = "serve") -> A
         "127.0.0.1:0",
         "--set",
         "prices={}",  # as of an upstream that charges for tokens, although it is local
+        "--set",
+        "limits.max_plan_seconds=30",  # on a busy machine, work waits long for a thread
         *arguments,
         stderr=PIPE,
         env=own_environment(),

@@ -1,5 +1,6 @@
 """Measures work as the number of Python lines executed: it is the same in every run and on every machine."""
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -16,9 +17,11 @@ def count_steps(work: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
+    gc.disable()  # what a collection ends may run lines of its own
     sys.settrace(trace)
     try:
         work()
     finally:
         sys.settrace(before)
+        gc.enable()
     return steps
