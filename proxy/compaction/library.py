@@ -106,7 +106,7 @@ class Compactor:
     summarise: asks a model for the summary of a cut; without it, a digest stands in, which needs no model.
     summaries: where answers are kept; None for the memory of this object.
 
-    Raises VocabularyError, and ValueError for an unknown dialect.
+    Raises VocabularyError, ValueError for an unknown dialect, and TypeError for a value of another type.
     """
 
     def __init__(
@@ -119,6 +119,11 @@ class Compactor:
         summaries: Summaries | None = None,
         vocabulary: str = "auto",
     ) -> None:
+        for name, value, kind in (("policy", policy, Policy | None), ("model", model, str), ("dialect", dialect, str)):
+            if not isinstance(value, kind):
+                wanted = "a Policy (make_policy makes one)" if name == "policy" else "a text"
+                message = f"{name} must be {wanted}, not {value!r:.40}"
+                raise TypeError(message)
         self._codec = name_codec(dialect)
         self._model = model
         self._variant = engine.Variant(load_compactor(model, vocabulary=vocabulary), policy or Policy())

@@ -45,6 +45,7 @@ from trimtab.proxy.wire.json.decode import (
     DECODE_ERRORS,
     decode_any,
     decode_members,
+    describe_fault,
     describe_no_json,
 )
 from trimtab.proxy.wire.parameters import Question
@@ -182,7 +183,7 @@ async def _read(services: Services, lane: Lane, body: bytes, wishes: Wishes) -> 
     try:
         return await _run(services, lane, partial(_split, body, wishes), size_bytes)
     except DECODE_ERRORS as error:
-        raise UndecodableBodyError(NOT_A_REQUEST) from error
+        raise _refuse_body(describe_fault(error)) from error
     except UndecodableError as error:
         raise _refuse_body(str(error)) from error
 
@@ -204,12 +205,21 @@ def _split(body: bytes, wishes: Wishes) -> tuple[Request, Caller]:
     members = decode_members(body) if b'"body"' in body else {}
     if "body" in members and not members.keys() & {"messages", "input"}:
         body = bytes(members["body"])
-        texts = msgspec.json.decode(members.get("summaries", msgspec.Raw(b"{}")), type=dict[str, str])
+        texts = _read_summaries(members.get("summaries", msgspec.Raw(b"{}")))
     request = read_request(body, wishes.dialect)
     # Not as a stream: a client that waits for one gets comments, and this answer is none.
     request = replace(request, stream=False, keeps_messages=wishes.keeps_messages)
     texts = {name: text for name, text in texts.items() if len(text) <= MAX_TEXT_CHARS}
     return request, Caller("digest" if wishes.keeps_messages else wishes.summary, texts)
+
+
+def _read_summaries(given: msgspec.Raw) -> dict[str, str]:
+    """The texts of summaries by their ids. Raises UndecodableError."""
+    try:
+        return msgspec.json.decode(given, type=dict[str, str])
+    except DECODE_ERRORS as error:
+        fault = "summaries must be an object that has a text for each id"
+        raise UndecodableError(fault) from error
 
 
 async def _describe(services: Services, done: Compacted, wishes: Wishes) -> dict[str, Any]:

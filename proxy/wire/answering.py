@@ -14,7 +14,7 @@ import orjson
 from trimtab.proxy.wire.answers.sse import FirstEvent, read_events, write_event
 from trimtab.proxy.wire.answers.tap import ReadAnswer, Tap
 from trimtab.proxy.wire.answers.usage import Usage, read_usage
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, describe_fault
 from trimtab.proxy.wire.overflow.classify import Overflow, read_overflow
 from trimtab.proxy.wire.transcript.body import UndecodableError
 
@@ -160,4 +160,4 @@ class Answers:
             events = read_events(answer)
             return self.join([answer] if events is None else events)
         except DECODE_ERRORS as error:
-            raise UndecodableError(type(error).__name__) from error
+            raise UndecodableError(describe_fault(error)) from error

@@ -75,6 +75,15 @@ def describe_no_json(text: bytes) -> str:
     return ""
 
 
+def describe_fault(error: Exception) -> str:
+    """Why a text could not be decoded, in words and without any of it."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8"
+    return "a value has the wrong type" if isinstance(error, msgspec.ValidationError) else "it is no valid JSON"
+
+
 def try_decode(text: bytes) -> Any:
     try:
         return msgspec.json.decode(text)

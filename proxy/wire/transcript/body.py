@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_members, mend
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_members, describe_fault, mend
 from trimtab.proxy.wire.json.spans import Array, Span, count_parts, find_array, has_more_parts, match_array
 from trimtab.proxy.wire.transcript.beginnings import MIN_BYTES, Beginning, Begun
 from trimtab.rules.results.work import Allowance
@@ -99,7 +99,7 @@ def _decode(form: Form[B], body: bytes) -> B:
     try:
         return form.decode(body)
     except DECODE_ERRORS as error:
-        raise UndecodableError(type(error).__name__) from error
+        raise UndecodableError(describe_fault(error)) from error
 
 
 def _begin(form: Form[B], body: bytes, members: B, raws: tuple[bytes, ...]) -> Beginning | None:
@@ -193,5 +193,5 @@ def find_flaw(name: str, raws: Sequence[bytes], decode: Callable[[bytes], object
         try:
             decode(raw)
         except (UndecodableError, *DECODE_ERRORS) as found:
-            return f"{name}[{at}]: {found if isinstance(found, UndecodableError) else type(found).__name__}"
-    return str(error) if isinstance(error, UndecodableError) else type(error).__name__
+            return f"{name}[{at}]: {found if isinstance(found, UndecodableError) else describe_fault(found)}"
+    return str(error) if isinstance(error, UndecodableError) else describe_fault(error)

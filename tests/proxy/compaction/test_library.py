@@ -266,3 +266,10 @@ def test_to_import_it_loads_nothing() -> None:
     assert trimtab.Compactor is not Engine
     with pytest.raises(AttributeError, match="nothing"):
         _ = trimtab.nothing  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("given", [{"policy": {"context_window": 8000}}, {"model": 5}, {"dialect": None}])
+def test_a_value_of_another_type_is_refused_by_its_name(given: dict[str, Any]) -> None:
+    """At once, and not as a fault somewhere inside."""
+    with pytest.raises(TypeError, match=f"^{next(iter(given))} must be "):
+        Compactor(**given)

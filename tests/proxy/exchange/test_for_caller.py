@@ -183,6 +183,9 @@ async def test_what_cannot_be_compacted_is_an_error(query, body, status, code, c
         (b'{"messages": [{"role": "user", "content": "x", "n": NaN}]}', "NaN at byte 52 is no JSON"),
         (b'{"messages": [{"role": "user", "content": "x"}], "top_p": -Infinity}', "Infinity at byte 59 is no JSON"),
         (b'{"messages": [{"role": "user", "content": "x\xed\xa0\x80"}]}', "not UTF-8 at byte 44"),
+        (b'{"messages": 7}', "a value has the wrong type"),
+        (b'{"messages": [', "it is no valid JSON"),
+        (b'{"messages": %b}' % (b"[" * 9000 + b"]" * 9000), "nested too deeply"),
     ],
 )
 @pytest.mark.parametrize("path", [PATH, "/v1/compress"])
@@ -194,6 +197,16 @@ async def test_what_is_wrong_with_a_body_is_told_with_its_place(path, body, sent
 
     assert (response.status, error["code"]) == (400, "undecodable_body")
     assert sentence in error["message"] or (path != PATH and body.startswith(b'{"input"'))
+
+
+@pytest.mark.parametrize("given", [b"7", b'{"id": 7}', b'["text"]', b"null"])
+async def test_summaries_of_another_form_are_refused_with_the_reason(given: bytes, client, start_proxy) -> None:
+    """Else a caller would believe that its texts are used."""
+    proxy = await start_proxy()
+    response, answer = await post(client, proxy.url + PATH, b'{"body": {"messages": []}, "summaries": %b}' % given)
+
+    assert response.status == 400
+    assert "summaries must be an object that has a text for each id" in orjson.loads(answer)["error"]["message"]
 
 
 async def test_a_byte_order_mark_is_no_part_of_the_answer(client, start_proxy) -> None:
