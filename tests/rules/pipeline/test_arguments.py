@@ -21,8 +21,9 @@ from trimtab.rules.results.work import Work
 from trimtab.rules.text.markers import NO_RESULT, START
 from trimtab.rules.treatment import Budget, ToolRule, Treatment
 
-PRUNING = replace(POLICY, overflow_strategy=OverflowStrategy.PRUNE)
-TEXT = fill("what is in the file", 600)
+ROOMY = replace(POLICY, context_window=9000)
+PRUNING = replace(ROOMY, overflow_strategy=OverflowStrategy.PRUNE)
+TEXT = fill("what is in the file", 1200)
 DONE = "The file was written."
 
 
@@ -195,7 +196,7 @@ def test_a_strategy_that_does_not_prune_does_not_shorten_arguments(strategy: Ove
 @settings(max_examples=25)
 def test_the_prefix_stays_and_states_change_nothing(steps: list[str], strategy: OverflowStrategy, low: float) -> None:
     """What was forwarded of a call stays so until the window prunes or cuts again, with and without states."""
-    policy = replace(POLICY, overflow_strategy=strategy, low_water=low)
+    policy = replace(ROOMY, overflow_strategy=strategy, low_water=low)
     messages: list[Message] = [system(), user("Write the files.")]
     for number, kind in enumerate(steps):
         made = call(f"r{number}", "read_file", f'{{"path":"src/{number - 1}.py"}}') if kind == "read" else write(number)
