@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from support.odd_json import ODD, dump, odd_objects
 
 from trimtab.proxy.wire.content.schemas import (
-    MAX_COMPACTED_CHARS,
     MAX_DECODED_PARTS,
-    as_counted,
     as_list,
     decode_or_none,
     has_too_many_parts,
@@ -20,6 +18,7 @@ from trimtab.proxy.wire.content.schemas import (
     write_compact,
 )
 from trimtab.rules.conversation import ToolCall
+from trimtab.rules.tokens.messages import MAX_COMPACTED_CHARS, as_counted
 
 DEEPER = b"[" * 100_000 + b"]" * 100_000
 
