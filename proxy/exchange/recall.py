@@ -28,7 +28,7 @@ from trimtab.proxy.http.client import Sending
 from trimtab.proxy.http.content_coding import can_decode, decode_body, read_along, read_codings
 from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.http.relay import make_response, relay_answer, replace_answer
-from trimtab.proxy.recall.lookup import Lookup
+from trimtab.proxy.recall.search import Lookup
 from trimtab.proxy.recall.tool import Place, append, find_head
 from trimtab.proxy.tasks import see_through
 from trimtab.proxy.wire.answers.recall import MAX_ASKED, MAX_ROUND_BYTES, NAME, Asked, Round

@@ -82,10 +82,6 @@ def is_end(data: bytes) -> bool:
 
 
 def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece] | None]:
-    """The usage and the texts of a response or of one event. Other JSON gives the usage so far and no texts.
-
-    None instead of texts if it cannot be decoded.
-    """
     try:
         answer = _decode_event(data)
     except DECODE_ERRORS:

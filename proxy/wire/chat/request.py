@@ -158,10 +158,6 @@ _THINKING = frozenset({"thinking", "reasoning", "thinking_budget", "extra_body"}
 
 
 def read_thinking(members: dict[str, msgspec.Raw]) -> int | None:
-    """The tokens that a request allows for thinking; `max_tokens` must be larger. 0 if it gives no number.
-
-    None if the request does not turn thinking on itself. With thinking on, Anthropic accepts no temperature.
-    """
     found = [_find_thinking({name: decode_member(members[name])}) for name in _THINKING & members.keys()]
     return max((tokens for tokens in found if tokens is not None), default=None)
 

@@ -127,10 +127,6 @@ def prescribes_form(members: dict[str, msgspec.Raw]) -> bool:
 
 
 def read_thinking(members: dict[str, msgspec.Raw]) -> int | None:
-    """The tokens that a request allows for thinking; `max_tokens` must be larger. 0 if it gives no number.
-
-    None if the request does not turn thinking on. With thinking on, no temperature is accepted.
-    """
     thinking = as_schema(decode_member(members.get("thinking")))
     budget = thinking.get("budget_tokens")
     if thinking.get("type") not in _THINKS:

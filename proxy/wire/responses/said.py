@@ -120,7 +120,6 @@ class Said:
             self._add_call(raw, read_call(name, members))
         elif kind is Kind.RESULT:
             output = read_output(name, members, self._count, self._costs)
-            self._has_fixed_texts = True
             self._texts += output.texts
             self._media += output.media
             self.canonical += output.canonical

@@ -72,7 +72,7 @@ def test_check_names_packages_that_are_missing(tmp_path: Path, monkeypatch: pyte
     """Each with what to install, as `serve` does when it starts."""
     for missing in ("redis.asyncio", "opentelemetry.sdk.trace"):
         monkeypatch.setitem(sys.modules, missing, None)
-    for user in ("store.redis", "store.redis_clients", "telemetry.otlp"):
+    for user in ("store.redis", "telemetry.otlp"):
         monkeypatch.delitem(sys.modules, f"trimtab.proxy.{user}", raising=False)
     file = tmp_path / "file.yaml"
     file.write_text("store: redis://:PLANTED@127.0.0.1:9/0\ntracing: {otlp_endpoint: 'http://127.0.0.1:9'}\n")

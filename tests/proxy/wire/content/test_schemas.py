@@ -13,12 +13,14 @@ from trimtab.proxy.wire.content.schemas import (
     MAX_DECODED_PARTS,
     as_list,
     decode_or_none,
+    forces_call,
     has_too_many_parts,
+    read_choice,
     read_format,
     write_compact,
 )
 from trimtab.rules.conversation import ToolCall
-from trimtab.rules.tokens.messages import MAX_COMPACTED_CHARS, as_counted
+from trimtab.rules.tokens.messages import MAX_COMPACTED_CHARS, NO_CHOICE, as_counted
 
 DEEPER = b"[" * 100_000 + b"]" * 100_000
 
@@ -134,3 +136,27 @@ def test_json_with_too_many_parts_is_told_apart() -> None:
 def test_compact_json_has_no_white_space_outside_of_strings() -> None:
     """Integers of any size are written."""
     assert write_compact({"a": [1, " b "], "c": 10**30}) == '{"a":[1," b "],"c":1' + "0" * 30 + "}"
+
+
+NAMED = {"type": "function", "function": {"name": "f"}}
+ALLOWED = {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}
+
+
+@pytest.mark.parametrize(
+    ("choice", "name", "is_forced"),
+    [
+        (None, None, False),
+        ("auto", None, False),
+        ("none", NO_CHOICE, False),
+        ("required", None, True),
+        (NAMED, "f", True),
+        ({"type": "tool", "name": "f"}, "f", True),
+        ({"type": "none"}, NO_CHOICE, False),
+        ({"name": 7}, None, True),
+        (ALLOWED, None, False),
+        ({"type": "allowed_tools", "mode": "required"}, None, True),
+    ],
+)
+def test_a_choice_names_a_tool_or_forces_a_call(choice: Any, name: str | None, *, is_forced: bool) -> None:
+    """In the form of each dialect."""
+    assert (read_choice(choice), forces_call(choice)) == (name, is_forced)

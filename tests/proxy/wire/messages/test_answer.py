@@ -12,6 +12,7 @@ from support.odd_json import dump, odd_objects
 from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 from trimtab.proxy.wire.answers.tap import Tap
 from trimtab.proxy.wire.answers.usage import Usage
+from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.messages.answer import EXCEEDED, read_answer
 from trimtab.proxy.wire.messages.codec import MESSAGES
 from trimtab.proxy.wire.overflow.wordings import Kind
@@ -305,3 +306,9 @@ def test_a_whole_response_becomes_events_of_a_stream() -> None:
     assert b"event: error\ndata: " in other
     assert b"status 502: <html>\\nBad gateway" in other
     assert b"no reason given" in MESSAGES.write_event(500, b" ")
+
+
+@pytest.mark.parametrize("events", [[START, {"type": "error", "error": {}}], [PING]])
+def test_a_stream_that_fails_or_has_no_beginning_is_no_completion(events: list[Wire]) -> None:
+    with pytest.raises(UndecodableError):
+        MESSAGES.join(list(map(orjson.dumps, events)))
