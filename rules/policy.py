@@ -57,6 +57,7 @@ class SummaryRole(StrEnum):
     SYSTEM = "system"
     ASSISTANT = "assistant"
     PAIR = "pair"
+    LAST = "last"
 
 
 class OnExceeded(StrEnum):

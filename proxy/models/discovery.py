@@ -144,12 +144,16 @@ def read_list(body: bytes) -> tuple[str, ...]:
 
 
 def read_props(body: bytes) -> Windows:
-    """Read the window, the number of slots, and whether tools are left out, in the answer of llama.cpp's /props."""
+    """Read the window, the number of slots, and whether tools are left out, in the answer of llama.cpp's /props.
+
+    It does not say whether it was started with --cache-reuse. If not, it reads as much wherever a summary stands.
+    """
     told = try_decode(body)
     slots = next(iter(_find(told, ("total_slots",))), None)
     slots = slots if type(slots) is int and slots > 0 else None  # `type`: bool is a subclass of int
     drops_tools = _find(told, ("chat_template_caps", "supports_tools")) == [False]
-    return Windows({}, _read_window(told, (_PROPS,)), slots, Reading(drops_tools) if drops_tools else SILENT)
+    window_tokens = _read_window(told, (_PROPS,))
+    return Windows({}, window_tokens, slots, Reading(drops_tools, shifts=window_tokens is not None))
 
 
 def ask_for_models(upstream: UpstreamConfig, headers: Headers) -> tuple[URL, CIMultiDict[str]]:
@@ -193,7 +197,8 @@ async def discover(
     if only is None:
         return found
     if known is not None and known.reading.samples and known.by_model == found.by_model:
-        return replace(found, reading=known.reading._replace(drops_tools=found.reading.drops_tools))
+        told = found.reading
+        return replace(found, reading=known.reading._replace(drops_tools=told.drops_tools, shifts=told.shifts))
     asked["Content-Type"] = "application/json"
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_seconds):

@@ -11,7 +11,7 @@ from trimtab.proxy.config.policies.policy import PolicyConfig
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.http.tenancy import Tenant
 from trimtab.proxy.models.records import Facts, ModelName, complete, expect_ratio, name_for
-from trimtab.rules.policy import Policy
+from trimtab.rules.policy import Policy, SummaryRole
 from trimtab.rules.tokens.families import find_family
 
 MAX_POLICIES = 1024
@@ -126,7 +126,8 @@ def _derive_policy(settings: PolicyConfig, prices: PriceList, facts: Facts) -> t
         believed_tokens = settings.find_window(facts.window_tokens)
         window_tokens = facts.correct(believed_tokens, is_configured=settings.context_window != "auto")
         policy = settings.to_policy(prices.to_ratios(), token_ratio=facts.ratio, window_tokens=window_tokens)
-        corrected = replace(policy, added_tokens=facts.added_tokens)
+        role = SummaryRole.LAST if facts.reading.shifts and policy.summary_role is SummaryRole.AUTO else None
+        corrected = replace(policy, added_tokens=facts.added_tokens, summary_role=role or policy.summary_role)
         # What a cut costs is decided for long prompts: the tier of the longest that are sent.
         longest_tokens = min(corrected.model_limit_tokens(), corrected.compact_at_tokens or window_tokens)
         corrected = replace(corrected, prices=prices.to_ratios(longest_tokens))

@@ -13,6 +13,7 @@ from trimtab.rules.conversation import Conversation, Decision, Message, Role, co
 from trimtab.rules.pipeline.arguments import Stale
 from trimtab.rules.pipeline.pins import Pin
 from trimtab.rules.summary.request import SummaryRequest, request_summary
+from trimtab.rules.text.markers import INTRODUCTION
 from trimtab.rules.window.prune import PLACEHOLDER_TOKENS, saving_tokens
 from trimtab.rules.window.state import ColdCut, Window
 
@@ -196,6 +197,7 @@ class Plan:
     def find_prefix(self, forwarded: Conversation, at: int) -> Conversation | None:
         """The part of `forwarded` that comes from the messages before `at`; None if message `at` is not forwarded.
 
+        None also if the summary stands behind it: the part alone does not say what was cut.
         Positions are counted from the end, because equal messages may occur twice. Our acknowledgement may shift them
         by one.
         """
@@ -204,6 +206,8 @@ class Plan:
             if 0 <= stop < len(forwarded.messages) and _is_same(
                 forwarded.messages[stop], self.conversation.messages[at]
             ):
+                if any(INTRODUCTION in text for one in forwarded.messages[stop:] if one.edited for text in one.texts):
+                    return None
                 return replace(forwarded, messages=forwarded.messages[:stop], origins=forwarded.origins[:stop])
         return None
 

@@ -55,9 +55,11 @@ _NO_ROOM = "Earlier messages were removed."
 
 _Placed = tuple[Message, Origin | None]
 """A message and its position in the client's request; None for a message that is made here."""
-_MadeOf = tuple[Cut, int | None, Summary, SummaryRole, Shape, tuple[Message, ...], tuple[Origin | None, ...]]
-"""A cut, the task statement before it, the summary, the role that the policy gives it, the transcript's shape, and the
-messages before the cut with their positions."""
+_MadeOf = tuple[
+    Cut, int | None, Summary, SummaryRole, Shape, tuple[Message, ...], tuple[Origin | None, ...], Message | None
+]
+"""A cut, the task statement before it, the summary, the role that the policy gives it, the transcript's shape, the
+messages before the cut with their positions, and the message behind it that gets the summary; None for none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +69,7 @@ class Spliced:
     made_of: all of that.
     memo: the task statement, the summary and the kept words; `role`: the summary's role.
     between: the system messages and the steps that the cut keeps.
+    last: the message behind the cut with the summary before its text; None if the memo has the summary.
     bridge: the acknowledgement that some tails need.
     saves: whether it is shorter than what it replaces.
     """
@@ -77,6 +80,7 @@ class Spliced:
     shape: Shape
     memo: list[_Placed]
     between: list[_Placed]
+    last: Message | None
     bridge: Message
     saves: bool
 
@@ -102,17 +106,17 @@ def splice_summary(
         return None, Outcome(conversation)
     messages, origins = conversation.messages, conversation.origins
     task = window.task if window.task is not None and window.task < cut.at else None
-    made_of = (cut, task, summary, role, conversation.shape, messages[: cut.at], origins[: cut.at])
+    at = _find_last(messages, cut, task) if role is SummaryRole.LAST else -1
+    last = messages[at] if at >= 0 else None
+    made_of = (cut, task, summary, role, conversation.shape, messages[: cut.at], origins[: cut.at], last)
     if known is None or known.made_of != made_of:
         known = _stand_for(made_of, count)
     if not known.saves:
         return known, Outcome(conversation)
     tail = list(zip(messages[cut.at :], origins[cut.at :], strict=True))
-    parts = _part(known.between, tail, known.shape, count, is_one=not cut.kept_steps)
-    if known.shape.alternates:
-        goes_on = known.role is SummaryRole.PAIR
-        parts = _take_turns(known.memo[-1][0].role, parts, known.bridge, goes_on=goes_on, count=count)
-    new_messages, new_origins = zip(*known.memo, *chain.from_iterable(parts), strict=True)
+    if known.last is not None:
+        tail[at - cut.at] = known.last, origins[at]
+    new_messages, new_origins = zip(*_follow(known, tail, cut, count), strict=True)
     leading = known.leading
     new_messages, new_origins = (*messages[:leading], *new_messages), (*origins[:leading], *new_origins)
     around = conversation.shape, conversation.continues
@@ -123,26 +127,66 @@ def splice_summary(
     return known, Outcome(outcome, (decision,))
 
 
+def _follow(known: Spliced, tail: list[_Placed], cut: Cut, count: CountTokens) -> list[_Placed]:
+    """What follows the leading messages: the memo, what the cut keeps, and the tail, in turns if they must be."""
+    parts = _part(known.between, tail, known.shape, count, is_one=not cut.kept_steps)
+    if known.shape.alternates:
+        goes_on = known.role is SummaryRole.PAIR
+        parts = _take_turns(known.memo[-1][0].role, parts, known.bridge, goes_on=goes_on, count=count)
+    return [*known.memo, *chain.from_iterable(parts)]
+
+
 def _stand_for(made_of: _MadeOf, count: CountTokens) -> Spliced:
-    cut, task_at, summary, role, shape, messages, origins = made_of
+    cut, task_at, summary, role, shape, messages, origins, last = made_of
     leading, placed = count_leading(messages), list(zip(messages, origins, strict=True))
     task = None if task_at is None else placed[task_at]
     shape = _find_shape(shape, messages)
-    if task is None or not _allows(shape, role):
+    if task is None or not _allows(shape, role) or (role is SummaryRole.LAST and last is None):
         role = SummaryRole.AUTO
     body = _write_body(messages, cut, summary, count)
     if cut.opening >= 0:
         task = _open(*(task or (Message(Role.USER), None)), messages[cut.opening], count)
     said = Message(Role.ASSISTANT, beside=find_beside(messages))
-    memo = _place(role, task, replace(said, texts=(body,)), [messages[index] for index in cut.kept], count)
+    kept = [messages[index] for index in cut.kept]
+    if task is not None and last is not None and role is SummaryRole.LAST:
+        memo, last = [task], _say_before(last, body, kept, count)
+    else:
+        memo, last = _place(role, task, replace(said, texts=(body,)), kept, count), None
     steps = (index for step in cut.kept_steps for index in range(*step))
     between = [placed[index] for index in sorted({*cut.kept_systems, *steps})]
     bridge = finish_message(replace(said, texts=(ACKNOWLEDGEMENT,)), count)
     gone = sum(message.tokens for message in messages[leading:])
     # The bridge is always counted, although only some tails need it: otherwise a tail that grows could change whether
     # the cut is carried out, and so the prefix that was forwarded before.
-    saves = sum(message.tokens for message, _ in (*memo, *between)) + bridge.tokens < gone
-    return Spliced(made_of, leading, role, shape, memo, between, bridge, saves)
+    added = 0 if last is None or made_of[-1] is None else last.tokens - made_of[-1].tokens
+    saves = sum(message.tokens for message, _ in (*memo, *between)) + added + bridge.tokens < gone
+    return Spliced(made_of, leading, role, shape, memo, between, last, bridge, saves)
+
+
+def _find_last(messages: Sequence[Message], cut: Cut, task: int | None) -> int:
+    """The user message that ended the first request with this cut; -1 if the summary must follow the task statement.
+
+    Then nothing new stands before what the cut keeps: a server that reuses what has moved in its cache reads only the
+    message itself. A request ends with a user message, or the cut was made at the answer before that. What follows the
+    task statement must be an answer, or roles would not alternate.
+    """
+    at = next((at for at in range(cut.made_at - 1, min(cut.made_at + 1, len(messages))) if _is_asked(messages[at])), -1)
+    if task is None or cut.opening >= 0 or at < cut.at:
+        return -1
+    first = task + 1 if (task + 1, task + 2) in cut.kept_steps else cut.at
+    return at if messages[first].role is Role.ASSISTANT else -1
+
+
+def _is_asked(message: Message) -> bool:
+    return message.role is Role.USER and bool(message.texts) and not (message.has_fixed_texts or message.header)
+
+
+def _say_before(last: Message, body: str, kept: Sequence[Message], count: CountTokens) -> Message:
+    """A message with the summary and the kept user messages before its text; the closing line comes behind them."""
+    told, _, end = body.rpartition("\n\n")
+    said = _join(Message(Role.USER), (told, *_title(kept)), kept, count)
+    texts, media = (*said.texts, end, *last.texts), (*last.media, *said.media)
+    return finish_message(replace(last, texts=texts, media=media, taken_in=(*last.taken_in, *said.taken_in)), count)
 
 
 def _find_shape(shape: Shape, covered: Sequence[Message]) -> Shape:
@@ -194,6 +238,7 @@ def _place(
 
     - `auto`: one user message for all three, which every chat template accepts.
     - `user`: the task statement unchanged, then one user message with summary and kept messages.
+    - `last`: the newest user message gets it, see `_find_last`.
     - Other roles: the task statement, the summary as a message of that role, then the kept messages as a user message.
     """
     made = Message(Role.USER)

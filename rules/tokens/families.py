@@ -50,6 +50,7 @@ class Reading(NamedTuple):
     """How a server reads prompts, as it says itself.
 
     drops_tools: its chat template leaves tools out.
+    shifts: it can reuse what has moved in its cache.
     samples: the tokens of each of the SAMPLES of scripts.py; empty if the server does not say.
     priming, frame, unspoken: the tokens of a prompt outside its messages, of a message outside its text, and of what
         the server says before a prompt that begins with no system message; only with `samples`.
@@ -60,6 +61,7 @@ class Reading(NamedTuple):
     priming: int = 0
     frame: float = 0.0
     unspoken: int = 0
+    shifts: bool = False
 
     def find_ratio(self, vocabulary: str) -> float | None:
         """The server's tokens for one of the vocabulary's; None if it did not say."""

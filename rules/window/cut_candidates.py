@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from trimtab.rules.policy import PREFETCH_GAP, OverflowStrategy, Policy
+from trimtab.rules.policy import PREFETCH_GAP, OverflowStrategy, Policy, SummaryRole
 from trimtab.rules.window.prune import ImageStop
 from trimtab.rules.window.room import MIN_ROOM_SHARE, Marks, Room
 from trimtab.rules.window.state import Change, Choice, Cut, CutKind, Window
@@ -43,16 +43,8 @@ class Cuts:
     """
 
     __slots__ = (
-        "_anchor_tokens",
-        "_proposed",
-        "_reserve",
-        "_room",
-        "_sums",
-        "_user_budget",
-        "is_roomy",
-        "marks",
-        "policy",
-    )
+        "_anchor_tokens", "_proposed", "_reserve", "_room", "_sums", "_user_budget", "is_roomy", "marks", "policy",
+    )  # fmt: skip
 
     def __init__(self, room: Room, policy: Policy, sums: Sums) -> None:
         self._room = room
@@ -114,9 +106,8 @@ class Cuts:
         """
         known = self._proposed
         if known is None or known[0] is not window or known[1] != self._sums.number:
-            fixed = window
-            if window.next_cut is None:
-                fixed = replace(window, next_cut=self.find_cut(window, 0, spares=True))
+            at = window.next_cut
+            fixed = replace(window, next_cut=self.find_cut(window, 0, spares=True)) if at is None else window
             known = self._proposed = window, self._sums.number, self.choose(fixed, over=False)
         return known[2]
 
@@ -377,7 +368,7 @@ class Cuts:
         """
         sums = self._sums
         spared, words = self._weigh_users(at, keeps_least=keeps_least)
-        loops, unfit = ([], []) if keeps_least or not sums.repeats.loops else self.divide_loops(at)
+        loops, unfit = ([], []) if keeps_least else self._divide(at)
         tokens = SUMMARY_FRAME_TOKENS + reserved + anchor_tokens + words
         if sums.fixed:
             tokens += sums.systems(min(self._room.leading, at), at)
@@ -403,12 +394,11 @@ class Cuts:
     def list_kept(self, cut: Cut, *, keeps_least: bool = False) -> Cut:
         """The cut with the messages that it keeps, if it is made now; `keeps_least` as for `make`."""
         sums, at = self._sums, cut.at
-        ranks = sums.newest_users(at, 0 if keeps_least else self._user_budget)
+        ranks = sums.newest_users(at, self._find_user_budget(at, keeps_least=keeps_least))
         oldest = at if keeps_least else self._fit_reminders(at)[0]
         systems = sorted([*sums.fixed[: bisect_left(sums.fixed, at)], *sums.reminders.list(oldest, at)])
-        opening = self.opening
-        opening = -1 if keeps_least or opening >= at else opening
-        loops = [] if keeps_least else self.divide_loops(at)[0]
+        opening = -1 if keeps_least or self.opening >= at else self.opening
+        loops = [] if keeps_least else self._divide(at)[0]
         bare = self._find_loaded(at, loops) if cut.loads else []
         steps = sorted((*loops, *bare))
         stays = {start for start, _ in steps}.union(systems, (opening, sums.task), range(self._room.leading))
@@ -451,6 +441,13 @@ class Cuts:
                 spent += tokens
         return [step for step in sorted(steps) if step not in loops]
 
+    def _divide(self, at: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """As `divide_loops`, and the answer to the task statement stays, too, if the summary stands elsewhere."""
+        loops, unfit = self.divide_loops(at)
+        if self.policy.summary_role is SummaryRole.LAST:
+            loops = sorted({*loops, *self._sums.find_first_answer(at, self.marks.low)})
+        return loops, unfit
+
     def divide_loops(self, at: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """The steps before `at` whose calls the agent makes again and again: those that may stay, and the others.
 
@@ -473,9 +470,17 @@ class Cuts:
                 unfit.append((start, stop))
         return sorted(steps), sorted(unfit)
 
+    def _find_user_budget(self, at: int, *, keeps_least: bool) -> int:
+        """What the client's own words may cost: nothing if what stays begins with such words and is not read again.
+
+        The kept words would have to be read again.
+        """
+        is_moved = self.policy.summary_role is SummaryRole.LAST and self._sums.begins_turn(at)
+        return 0 if keeps_least or is_moved else self._user_budget
+
     def _weigh_users(self, at: int, *, keeps_least: bool) -> tuple[int, int]:
         """The user message that keeps its images, -1 for none, and what the client's own words cost that stay."""
-        sums, budget = self._sums, 0 if keeps_least else self._user_budget
+        sums, budget = self._sums, self._find_user_budget(at, keeps_least=keeps_least)
         kept = sums.newest_users(at, budget)
         words = sums.user_tokens(kept)
         spared = sums.last_words if kept and sums.last_words < at else -1

@@ -48,7 +48,8 @@ class Cut(msgspec.Struct, frozen=True):
     opening: index of the client's own summary of an earlier session, if it stays; -1 if not.
     kept_systems: indexes of the system messages that stay: the newest of equal ones, as far as they fit.
     kept_steps: the steps [start, stop) that stay, oldest first: calls that were repeated because their results were
-        removed each time, searches that loaded tools, and messages that the client wants kept.
+        removed each time, searches that loaded tools, messages that the client wants kept, and the answer to the task
+        statement, if the summary does not follow that.
     bare_steps: those of them of which only the search, or what the client wants kept, stays: other results are pruned.
     loads: whether these stay.
     lost: number of messages that the client wants kept and for which there was no room.

@@ -18,6 +18,9 @@ MAX_OPEN_WORDS = 8
 text. Chosen: clients add a reminder or two after the user's message. Without a bound, a transcript of user messages or
 of written results alone could never be cut."""
 
+FIRST_SHARE = 8
+"""The answer to the task statement stays if it costs at most low water / FIRST_SHARE. Chosen: only its role counts."""
+
 
 def _tokens(*values: int) -> "array[int]":
     return array("q", values)
@@ -330,6 +333,22 @@ class Sums:
     def find_stop(self, start: int) -> int:
         rank = bisect_left(self._starts, start + 1)
         return self._starts[rank] if rank < len(self._starts) else self.number
+
+    def begins_turn(self, at: int) -> bool:
+        """Whether message `at` is the user's."""
+        rank = bisect_left(self.users, at)
+        return rank < len(self.users) and self.users[rank] == at
+
+    def find_first_answer(self, at: int, low: int) -> list[tuple[int, int]]:
+        """The step behind the task statement, if a user message at `at` would else follow that; none if it is long.
+
+        low: low water.
+        """
+        start = self.number if self.task is None else self.task + 1
+        if start + 1 >= at or not self.begins_turn(at):
+            return []
+        is_answer = self.find_stop(start) == start + 1 and not self.begins_turn(start)
+        return [(start, start + 1)] if is_answer and self.between(start, start + 1) <= low // FIRST_SHARE else []
 
     def pruned(self, start: int, stop: int) -> int:
         """Tokens that pruning saves in messages [start, stop), whole steps."""

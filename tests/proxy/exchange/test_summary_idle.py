@@ -17,7 +17,7 @@ SETTINGS = (
     "defaults.summary.max_tokens=300",
     "prices={cached_input: 0, output: 0}",
 )
-TURNS = 60
+TURNS = 24
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 
 

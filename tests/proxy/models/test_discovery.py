@@ -28,6 +28,7 @@ from trimtab.proxy.models.discovery import (
     read_models,
     read_props,
 )
+from trimtab.rules.tokens.families import Reading
 
 ROWS = Path(__file__).parents[4].parent / "shared" / "data" / "models_endpoints.jsonl"
 NOTHING = Windows({}, None)
@@ -290,6 +291,7 @@ def _answer(**answers: Any) -> Handler:
 
 
 OLLAMA = {"models": [_ollama("m:latest", 4096), _ollama("n:8b", 8192), {"name": "o", "model": "o"}]}
+SHIFTS = Reading(shifts=True)
 LM_STUDIO = _list(_model(max_context_length=131_072, loaded_context_length=8192))
 
 
@@ -302,8 +304,8 @@ LM_STUDIO = _list(_model(max_context_length=131_072, loaded_context_length=8192)
             ({"models": _llama(n_ctx=4096), "props": {"total_slots": told}}, Windows({"m": 4096}, 4096, slots), 2)
             for told, slots in [(1, 1), (4, 4), (0, None), (True, None), ("1", None), ([1], None), (None, None)]
         ),
-        ({"models": 500, "props": _props(16_384)}, Windows({}, 16_384, 2), 2),
-        ({"models": _llama(n_ctx_train=65_536), "props": _props(16_384)}, Windows({}, 16_384, 2), 2),
+        ({"models": 500, "props": _props(16_384)}, Windows({}, 16_384, 2, SHIFTS), 2),
+        ({"models": _llama(n_ctx_train=65_536), "props": _props(16_384)}, Windows({}, 16_384, 2, SHIFTS), 2),
         ({"models": _list(_model()), "props": {"error": "no"}, "lm_studio": LM_STUDIO}, Windows({"m": 8192}, None), 3),
         ({"lm_studio_1": _lm_studio(loaded_instances=_loaded(4096))}, Windows({"m": 4096, "m:0": 4096}, None), 4),
         ({"models": _list(_model()), "ollama": OLLAMA}, Windows({"m:latest": 4096, "m": 4096, "n:8b": 8192}, None), 5),
@@ -437,7 +439,7 @@ async def test_an_endless_answer_is_given_up(asking: UpstreamClient, upstream: F
     upstream.answer = pour
 
     found = await discover(asking, UpstreamConfig(base_url=upstream.url), CREDENTIAL)
-    assert found == Windows({}, 16_384, 2)
+    assert found == Windows({}, 16_384, 2, SHIFTS)
     await asyncio.wait_for(given_up.wait(), 30)
 
 

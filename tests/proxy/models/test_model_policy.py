@@ -12,6 +12,8 @@ from trimtab.proxy.config.policies.policy import PolicyConfig
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.models.model_policy import ModelView, name_model
 from trimtab.proxy.models.records import Facts
+from trimtab.rules.policy import SummaryRole
+from trimtab.rules.tokens.families import Reading
 
 WINDOWS = st.none() | st.integers(1024, 200_000)
 
@@ -100,6 +102,18 @@ def test_the_policy_is_derived_from_the_settings_and_the_facts(
     for _ in range(2):
         view = ModelView.of(config, settings, name_model(config, settings, "m"), facts)
         assert (view.policy, view.believed_tokens) == (expected, believed_tokens)
+
+
+@pytest.mark.parametrize(
+    ("configured", "shifts", "role"),
+    [("auto", True, SummaryRole.LAST), ("auto", False, SummaryRole.AUTO), ("user", True, SummaryRole.USER)],
+)
+def test_a_summary_stands_last_where_what_has_moved_can_be_reused(
+    configured: str, role: SummaryRole, *, shifts: bool
+) -> None:
+    """Unless the configuration says where it stands."""
+    view = _view(Facts(1.0, reading=Reading(shifts=shifts)), f"defaults: {{summary: {{role: {configured}}}}}")
+    assert view.policy.summary_role is role
 
 
 def test_configurations_that_differ_only_in_what_they_leave_open_are_told_apart() -> None:
