@@ -5,6 +5,7 @@ arguments and a wrong configuration end a command with status 2 and with message
 """
 
 import gc
+import os
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 
@@ -35,6 +36,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "wrap": ("serving.wrap", "Run COMMAND with the proxy in front of its models."),
 }
 """The module of each command, and the first sentence of its help."""
+AUTHORITIES = "SSL_CERT_FILE"
+"""The variable by which OpenSSL finds the certificates of the system's authorities."""
 
 
 class _Commands(Mapping[str, click.Command]):
@@ -43,9 +46,14 @@ class _Commands(Mapping[str, click.Command]):
         # What a module makes lives as long as the process. To search it for garbage, 30 times while it is made, takes a
         # sixth of the start, and a hundredth of a second in each full collection from then on.
         gc.disable()
+        # aiohttp makes two contexts for TLS when it is imported, which takes a tenth of the start. Ours makes the one
+        # that it needs when it needs it (http/aiohttp_fixes/client.py), so these two look for no authorities.
+        authorities, os.environ[AUTHORITIES] = os.environ.get(AUTHORITIES), os.devnull
         try:
             command: click.Command = getattr(import_module(f"trimtab.proxy.cli.{module}"), name.replace("-", "_"))
         finally:
+            del os.environ[AUTHORITIES]
+            os.environ |= {} if authorities is None else {AUTHORITIES: authorities}
             gc.freeze()
             gc.enable()
         return command

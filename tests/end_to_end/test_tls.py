@@ -164,6 +164,8 @@ def test_a_named_authority_is_trusted_besides_the_systems(authority, tmp_path, m
     for each in (authority, system):
         with blocking_server(each.serve("127.0.0.1")) as url:
             assert ask(LOOPS[0], base_url=url, ca_file=str(authority.ca_file)) == "200"
+    with blocking_server(system.serve("127.0.0.1")) as url:
+        assert ask(LOOPS[0], base_url=url) == "200"
 
 
 @pytest.mark.parametrize(

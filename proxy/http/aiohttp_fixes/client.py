@@ -8,12 +8,14 @@ and nothing after it has refused, or after an end or an error; its caller reads 
 
 import asyncio
 import select
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import aiohttp
+from aiohttp import connector as aiohttp_connector
 from aiohttp import http_writer
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest, ConnectionKey, RequestInfo
@@ -21,6 +23,8 @@ from aiohttp.connector import Connection
 from aiohttp.helpers import TimerNoop
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
+
+from trimtab.proxy.config.network.certificates import make_context
 
 Take = Callable[[bytes], bool]
 """Takes the next bytes of a body. Returns whether it can take more at once. It may raise ConnectionError."""
@@ -229,6 +233,7 @@ class Connector(aiohttp.TCPConnector):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self._factory: Any = partial(UpstreamProtocol, loop=self._loop)
+        self._usual_tls: ssl.SSLContext | None = None
 
     async def _get(self, key: Any, traces: Any) -> Connection | None:
         while (connection := await super()._get(key, traces)) is not None:
@@ -237,6 +242,15 @@ class Connector(aiohttp.TCPConnector):
                 return connection
             connection.close()
         return None
+
+    def _get_ssl_context(self, req: Any) -> ssl.SSLContext | None:
+        """As in aiohttp, but what it makes when it is imported is made when it is needed (see cli/main.py)."""
+        context = super()._get_ssl_context(req)
+        if context is not aiohttp_connector._SSL_CONTEXT_VERIFIED:  # noqa: SLF001 - it has no other name
+            return context
+        if self._usual_tls is None:
+            self._usual_tls = make_context(None, None, None)
+        return self._usual_tls
 
     def _update_proxy_auth_header_and_build_proxy_req(self, req: Any) -> Any:
         request = super()._update_proxy_auth_header_and_build_proxy_req(req)

@@ -1,5 +1,6 @@
 """The command line: its commands, and how they end."""
 
+import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -65,6 +66,20 @@ def test_each_command_is_told_as_it_tells_itself(name: str) -> None:
     """The list of commands has the first sentence of each command's help, without importing the command."""
     assert main.commands[name].name == name
     assert main.commands[name].get_short_help_str(200) == COMMANDS[name][1]
+
+
+@pytest.mark.parametrize("authorities", [None, "/no/such/file.pem"])
+def test_no_authorities_are_read_at_the_start(authorities: str | None) -> None:
+    """They take a tenth of it. What the variable says is there again when they are."""
+    program = (
+        "import os; from trimtab.proxy.cli.main import main; main.commands['serve'];"
+        "from aiohttp import connector as made;"
+        "print(made._SSL_CONTEXT_VERIFIED.cert_store_stats()['x509'], os.environ.get('SSL_CERT_FILE'))"
+    )
+    given = {key: value for key, value in os.environ.items() if key != "SSL_CERT_FILE"}
+    given |= {} if authorities is None else {"SSL_CERT_FILE": authorities}
+    done = subprocess.run([sys.executable, "-c", program], env=given, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", str(authorities)]
 
 
 @pytest.mark.parametrize(
