@@ -1,6 +1,6 @@
-# Build where a compiler and the network are at hand; run from a slim image with neither. The base is pinned by its tag:
-# for bytes that never change, build with --build-arg BASE=python:3.13-slim-trixie@sha256:..., the digest that you trust.
-ARG BASE=python:3.13-slim-trixie
+# Build where a compiler and the network are at hand; run from a slim image with neither. The base is pinned by the digest
+# of its index of platforms; a newer one, with newer packages of Debian, is set with --build-arg BASE=...
+ARG BASE=python:3.13.15-slim-trixie@sha256:9d2e5553305c7c7b0097999bb17187c69b921ccd6bc9d40e4bb5ebe652c00285
 FROM ${BASE} AS build
 WORKDIR /source
 COPY deploy/requirements.lock ./

@@ -153,3 +153,18 @@ def test_a_release_needs_the_same_version_everywhere(tmp_path: Path) -> None:
     done = subprocess.run(["/bin/bash", tmp_path / "scripts/release"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == "deploy/chart/Chart.yaml: has not version 9.9.9 of pyproject.toml\n"
+
+
+def test_what_others_build_is_pinned() -> None:
+    """Actions by their commit, the image's base by its digest; a workflow may read the repository only."""
+    workflow = (ROOT / ".github/workflows/ci.yml").read_text()
+    jobs = yaml.safe_load(workflow)
+    assert jobs["permissions"] == {"contents": "read"}
+    uses = re.findall(r"uses: (\S+)", workflow)
+    assert uses
+    assert all(re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}", one) for one in uses)
+    assert ".ci/run" in workflow
+    assert "scripts/release" in (ROOT / ".ci/run").read_text()
+    base = re.search(r"^ARG BASE=(\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert base
+    assert re.fullmatch(r"python:[\w.-]+@sha256:[0-9a-f]{64}", base[1])
