@@ -182,6 +182,7 @@ def _make_point(replay: Replay, name: str, cost: float, nothing: float) -> dict[
     }
 
 
+# The same figures as tables.
 WIDE_CHARS = 160
 """Width if the output is no terminal. Chosen: no column of usual figures is broken."""
 HEADER_CHARS = 23

@@ -16,6 +16,7 @@ from trimtab.proxy.config.document import ConfigError, Document, Path, Place, Pr
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.config.words import Slot, list_keys
 
+# Which variables of the environment set which keys.
 PREFIX = "TRIMTAB_"
 SEPARATOR = "__"
 """Between the parts of a key's path. Chosen: keys have single underscores."""

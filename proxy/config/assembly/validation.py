@@ -140,6 +140,7 @@ def _take_out(data: Any, path: Path, slot: Slot | None) -> None:
         del parent[path[-1]]
 
 
+# Keys that contradict each other.
 WHOLE = 1.0
 """The share that is the whole room."""
 

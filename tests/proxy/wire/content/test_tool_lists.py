@@ -13,11 +13,12 @@ from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.message import decode_message
 from trimtab.proxy.wire.codec import Counting, Request, Unsent
-from trimtab.proxy.wire.content.tool_lists import ToolList, drop_tools, find_referenced, find_used
+from trimtab.proxy.wire.content.tool_lists import ToolList, drop_tools, find_referenced, find_served, find_used
 from trimtab.proxy.wire.dialects import name_codec
+from trimtab.proxy.wire.json.decode import decode_members
 from trimtab.proxy.wire.messages.message import decode_element
 from trimtab.proxy.wire.responses.message import decode_unit
-from trimtab.rules.conversation import Media, Message, Role, ToolCall
+from trimtab.rules.conversation import NOT_SERVED, Media, Message, Role, Served, ToolCall
 from trimtab.rules.tokens.families import GENERIC
 
 GLOBS = ("mcp__*", "draw")
@@ -291,3 +292,19 @@ def test_declarations_of_responses_load_tools() -> None:
 def test_what_only_looks_like_it_loads_nothing(raw: bytes) -> None:
     """Arguments of a call, odd values, and what cannot be decoded."""
     assert find_referenced(raw) == ()
+
+
+def test_calls_of_a_server_connect_a_message_with_others_unless_their_pair_is_in_it() -> None:
+    """A call of the client goes on with the server's call that has made it."""
+    blocks = [
+        {"type": "server_tool_use", "id": "a"},
+        {"type": "web_search_tool_result", "tool_use_id": "a"},
+        {"type": "mcp_tool_use", "id": "b"},
+        {"type": "mcp_tool_result", "tool_use_id": "c"},
+        {"type": "tool_use", "id": "d", "caller": {"tool_id": "e"}},
+        {"type": "tool_result", "tool_use_id": "d"},
+    ]
+    found = [
+        find_served(orjson.dumps(some), map(decode_members, map(orjson.dumps, some))) for some in (blocks, blocks[:2])
+    ]
+    assert found == [Served(("b",), ("c",), ("e",)), NOT_SERVED]
