@@ -29,7 +29,7 @@ from trimtab.rules.conversation import (
     replace_messages,
 )
 from trimtab.rules.policy import Policy
-from trimtab.rules.results.calls import MAX_ARGUMENTS_CHARS, OpenCalls, decode, has_argument, tells_failure
+from trimtab.rules.results.calls import OpenCalls, decode, has_argument, tells_failure
 from trimtab.rules.results.excerpt.rule import excerpt_written
 from trimtab.rules.results.work import Shortened, Work
 from trimtab.rules.summary.calls import Answered
@@ -172,7 +172,7 @@ def _find_long(message: Message, policy: Policy) -> Iterator[int]:
     if message.keep or message.loads or message.served is not NOT_SERVED:
         return
     for number, call in enumerate(message.tool_calls):
-        if call.shortens is Arguments.FIXED or not LONG_TOKENS < len(call.arguments) <= MAX_ARGUMENTS_CHARS:
+        if call.shortens is Arguments.FIXED or len(call.arguments) <= LONG_TOKENS:
             continue
         treatment = policy.find_treatment(call.name)
         globs = treatment.exempt_arguments
@@ -201,16 +201,13 @@ def _shorten(call: ToolCall, work: Work) -> str:
 
 def _replace(found: re.Match[str], work: Work) -> str:
     """A string of JSON with an excerpt of its text; the same if that is not long."""
-    written = found[0]
-    if found[1] or len(written) <= LONG_TOKENS:
-        return written
-    text = msgspec.json.decode(written)
+    if found[1]:
+        return found[0]
+    text = msgspec.json.decode(found[0])
     short = _excerpt(text, work)
-    return written if short is text else msgspec.json.encode(short).decode()
+    return found[0] if short is text else msgspec.json.encode(short).decode()
 
 
 def _excerpt(text: str, work: Work) -> str:
-    if len(text) <= LONG_TOKENS or (tokens := work.count(text)) <= LONG_TOKENS:
-        return text
-    short = excerpt_written(text, KEPT_TOKENS, work.count)
-    return short if work.count(short) < tokens else text
+    is_short = len(text) <= LONG_TOKENS or work.count(text) <= LONG_TOKENS  # no token is shorter than a character
+    return text if is_short else excerpt_written(text, KEPT_TOKENS, work.count)

@@ -11,13 +11,22 @@ from support.append_law import check_append_law, run
 from support.builders import KeptStates, assistant, call, conversation, count, fill, result, system, user
 from support.policies import POLICY
 
-from trimtab.rules.conversation import Arguments, Message, ToolCall
+from trimtab.rules.conversation import Arguments, Conversation, Message, ToolCall
 from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.arguments import ARGUMENTS, KEPT_TOKENS, LONG_TOKENS, LongArguments, shorten_call
+from trimtab.rules.pipeline.arguments import (
+    ARGUMENTS,
+    KEPT_TOKENS,
+    LONG_TOKENS,
+    MOST_WAITING,
+    LongArguments,
+    Stale,
+    shorten_arguments,
+    shorten_call,
+)
 from trimtab.rules.pipeline.make_plan import plan
 from trimtab.rules.pipeline.story import tell_story
 from trimtab.rules.policy import OverflowStrategy, Policy
-from trimtab.rules.results.work import Work
+from trimtab.rules.results.work import Allowance, LargeWorkError, Work
 from trimtab.rules.text.markers import NO_RESULT, START
 from trimtab.rules.treatment import Budget, ToolRule, Treatment
 
@@ -62,6 +71,8 @@ def test_a_call_that_failed_is_stale_only_when_a_later_step_has_the_file(said: s
     failed = [user(), *step(1, write(1, path="a/b.py"), said=said)]
     assert find_stale(failed) == []
     assert find_stale([*failed, *step(2, call("r", "read_file", '{"path":"c.py"}'))]) == []
+    both = assistant(None, write(1, path="a/b.py"), call("r", "read_file", '{"path":"a/b.py"}'))
+    assert find_stale([user(), both, result("w1", said), result("r", DONE)]) == []
     assert find_stale([*failed, *step(2, call("r", "read_file", '{"path":"a/b.py"}'), said="No such file")]) == []
     assert find_stale([*failed, *step(2, call("r", "read_file", '{"path":"/x/a/b.py"}'))]) == [(1, 4)]
     assert find_stale([*failed, *step(2, call("r", "write_file", '{"path":"a/b.py","content":"x"}'))]) == [(1, 4)]
@@ -116,6 +127,58 @@ def test_results_that_come_with_a_later_request_make_their_call_stale() -> None:
         found.extend([replace(message) for message in messages[:stop]], 0, PRUNING, Work(count))
     assert [(one.at, one.made_at) for one in found.stale] == [(1, 2), (1, 3)]
     assert sum(found.tokens.values()) == found.stale[-1].saved_tokens > 0
+
+
+def test_of_failed_calls_only_the_newest_are_waited_for() -> None:
+    """That bounds the work for each later call."""
+    failed = [one for n in range(MOST_WAITING + 1) for one in step(n, write(n), said="Error: disk is full")]
+    for number, stale in ((0, []), (1, [(2, 2 * MOST_WAITING + 3)])):
+        read = step(99, call("r", "read_file", f'{{"path":"src/{number}.py"}}'))
+        assert find_stale([*failed, *read]) == stale
+
+
+def test_the_leading_messages_stay() -> None:
+    """Something after them depends on them."""
+    messages, found = [user(), *step(1, write(1)), *step(2, write(2))], LongArguments()
+    found.extend(messages, 3, PRUNING, Work(count))
+    assert [(one.at, one.made_at) for one in found.stale] == [(3, 4)]
+    assert found.size_bytes > 2 * 4 * KEPT_TOKENS
+
+
+def test_short_arguments_are_neither_read_nor_counted() -> None:
+    """Most calls are short. So a request with only such calls costs nothing more."""
+    text = "x" * (LONG_TOKENS - len('{"path":"a","content":""}'))
+    short = call("1", "write_file", f'{{"path":"a","content":"{text}"}}')
+    LongArguments().extend([user(), *step(1, short)], 0, PRUNING, Work(count, allowance=Allowance(0)))
+    with pytest.raises(LargeWorkError):
+        LongArguments().extend([user(), *step(1, write(1))], 0, PRUNING, Work(count, allowance=Allowance(0)))
+    seen: list[str] = []
+    shorten_call(assistant(None, call("1", "f", f'{{"a":"{"x" * LONG_TOKENS}"}}')), 0, Work(seen.append))  # type: ignore[arg-type] # must not be called
+    assert not seen
+
+
+@pytest.mark.parametrize(("tokens", "is_short"), [(LONG_TOKENS, False), (LONG_TOKENS + 1, True)])
+def test_a_text_is_long_from_a_bound_on(tokens: int, is_short: bool) -> None:  # noqa: FBT001
+    """An excerpt of a shorter text saves little."""
+    message = assistant(None, write(1, fill("text", tokens)))
+    assert (shorten_call(message, 0, Work(count)) is not message.tool_calls[0]) is is_short
+
+
+def test_a_message_is_made_once_for_what_it_is_made_of() -> None:
+    """The same object comes back, so what is compared with it is known; another message or call gets its own."""
+    messages, found = [user(), *step(1, write(1), write(2))], LongArguments()
+    found.extend(messages, 0, PRUNING, Work(count))
+    first, both = found.stale
+    whole = conversation(*messages)
+
+    def make(given: Conversation, stale: Stale) -> Message:
+        return shorten_arguments(given, {1: stale}, found.made).conversation.messages[1]
+
+    made = make(whole, both)
+    assert make(whole, both) is made
+    assert make(whole, first).tool_calls == first.calls != made.tool_calls
+    other = conversation(messages[0], replace(messages[1], texts=("other",)), *messages[2:])
+    assert make(other, first).texts == ("other",)
 
 
 _TEXTS = st.text(max_size=40) | st.builds(lambda text, number: f"{text}\n" * number, st.text(), st.integers(0, 900))
