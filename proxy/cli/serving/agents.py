@@ -95,11 +95,9 @@ def find_agent(command: Sequence[str], environment: Environment) -> tuple[Agent,
     return None if agent is None else (agent, Start(tuple(command), at + 1, environment))
 
 
-def list_agents() -> list[str]:
-    """A line for each agent: its programs, and how it is led."""
-    rows = [(", ".join(agent.programs), agent.way) for agent in AGENTS]
-    width = max(len(programs) for programs, _ in rows)
-    return [f"  {programs:<{width}}  {way}" for programs, way in rows]
+def list_agents() -> list[tuple[str, str]]:
+    """The programs of each agent, and how it is led."""
+    return [(", ".join(agent.programs), agent.way) for agent in AGENTS]
 
 
 def _read(path: Path, read: Callable[[str], Any]) -> dict[str, Any]:

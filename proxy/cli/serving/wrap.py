@@ -276,7 +276,12 @@ def wrap(
 def _lead(command: tuple[str, ...]) -> tuple[Lead, Write]:
     """How a command is led to the proxy, and what writes the command that is run. Without a command, lists agents."""
     if not command:
-        click.echo("\n".join((_KNOWN, *list_agents(), _OTHERS)))
+        formatter = click.HelpFormatter(width=shutil.get_terminal_size().columns)
+        formatter.write_text(_KNOWN)
+        with formatter.indentation():
+            formatter.write_dl(list_agents())
+        formatter.write_text(_OTHERS)
+        click.echo(formatter.getvalue().rstrip())
         sys.exit(WRONG_USE)  # as click ends a group without a command
     found = find_agent(command, os.environ)
     if found is None:

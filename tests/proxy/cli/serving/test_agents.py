@@ -6,6 +6,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from support.command_line import run_trimtab
 
 from trimtab.proxy.cli.serving.agents import AGENTS, CHATGPT, Lead, find_agent, list_agents
 
@@ -54,10 +55,19 @@ def test_an_agent_is_known_by_its_program(command: tuple[str, ...], title: str |
 
 
 def test_the_list_names_every_program_once() -> None:
-    """One line an agent."""
     programs = [name for agent in AGENTS for name in agent.programs]
     assert len(set(programs)) == len(programs)
-    assert all(agent.programs[0] in line for agent, line in zip(AGENTS, list_agents(), strict=True))
+    assert [names.split(", ") for names, _ in list_agents()] == [list(agent.programs) for agent in AGENTS]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_the_list_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What leads an agent stands in a column of its own, in as many lines as it needs."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    listed = run_trimtab("wrap").stdout
+    assert max(map(len, listed.splitlines())) <= width
+    assert "OPENCODE_CONFIG_CONTENT" in listed
+    assert "zed, zeditor" in listed
 
 
 def test_codex_gets_a_provider_of_its_own(tmp_path: Path) -> None:
