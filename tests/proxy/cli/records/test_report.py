@@ -203,3 +203,4 @@ def test_a_table_has_as_many_models_as_the_terminal_is_wide(columns: int, tables
     assert len(found) == tables
     names = [str(column.header) for table in found for column in table.columns[1:]]
     assert names == [*"abcde"]
+    assert all(column.no_wrap == (number > 0) for table in found for number, column in enumerate(table.columns))
