@@ -1,5 +1,6 @@
 """A prompt that the upstream refuses for its length is sent again, shorter. The client sees one answer."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -230,6 +231,17 @@ async def test_whatever_the_second_attempt_meets_is_the_answer(status, result, c
     assert (response.status, body) == (status, b'{"error":{"message":"no"}}')
     assert len(upstream.chats) == 2
     assert await _retries(client, proxy) == {result: 1.0}
+
+
+async def test_requests_refused_at_the_same_time_all_recover(client, upstream, start_proxy):
+    upstream.answer = strict = Strict()
+    proxy = await start_proxy()
+    url = proxy.url + "/v1/chat/completions"
+    bodies = [_session() | {"user": f"user {number}"} for number in range(6)]
+    async with asyncio.TaskGroup() as tasks:
+        asked = [tasks.create_task(post(client, url, body)) for body in bodies]
+    assert [task.result()[0].status for task in asked] == [200] * 6
+    assert strict.refused <= 6
 
 
 async def test_a_completion_that_the_server_adds_is_left_room_from_then_on(client, upstream, start_proxy):
