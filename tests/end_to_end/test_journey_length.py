@@ -39,15 +39,15 @@ class Price(NamedTuple):
 
 
 LIMITS = {
-    "small": Price(63, 164, 1045),
-    "small, responses": Price(66, 172, 1175),
-    "small, messages": Price(66, 172, 1095),
-    "known": Price(69, 218, 1600),
-    "known, responses": Price(71, 230, 1660),
-    "known, messages": Price(72, 229, 1640),
-    "cut": Price(105, 435, 2500),
-    "stream": Price(67, 270, 2160),
-    "chunk": Price(0, 4, 43),
+    "small": Price(62, 161, 975),
+    "small, responses": Price(65, 169, 1100),
+    "small, messages": Price(64, 170, 1020),
+    "known": Price(67, 213, 1300),
+    "known, responses": Price(69, 225, 1365),
+    "known, messages": Price(69, 224, 1340),
+    "cut": Price(102, 432, 2400),
+    "stream": Price(66, 262, 2060),
+    "chunk": Price(0, 4, 42),
 }
 """small: 8 known messages that need nothing. known: 404 KB that need nothing, and were sent before. cut: two new
 messages behind a standing cut. stream: `small`, answered in 20 chunks. chunk: a further one of these."""
