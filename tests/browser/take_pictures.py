@@ -5,6 +5,7 @@ Usage, from the root: PYTHONPATH=tests .venv/bin/python -m browser.take_pictures
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from browser.examples import make_sessions
@@ -18,12 +19,20 @@ WIDTH = 1000
 
 
 async def take(folder: Path) -> None:
-    """Write one picture of the overview, one of a session, one of a request."""
-    async with run_stub(Stub(NOON, make_sessions(NOON))) as stub, async_playwright() as playwright:
+    """Write one picture of the overview, one of the sessions, one of a session, one of a request."""
+    sessions = make_sessions(NOON)
+    tasks = ("Explain the failing build", "Add a cache to the resolver", "", "Review the last change of the schema")
+    for number, title in enumerate(tasks):
+        like = sessions[number]
+        at = NOON - 7200 * (number + 1)
+        one = replace(like, id=f"{number:016x}", title=title, header="", requests=9 + 31 * number, end=at, turns=[])
+        sessions.append(one)
+    async with run_stub(Stub(NOON, sessions)) as stub, async_playwright() as playwright:
         one = stub.sessions[0]
         browser = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         views = {
             "overview": ("#/", 1060),
+            "sessions": ("#/sessions", 470),
             "session": (f"#/sessions/{one.id}", 800),
             "request": (f"#/requests/{one.turns[-1]['request_id']}", 720),
         }
@@ -37,7 +46,7 @@ async def take(folder: Path) -> None:
             page = await context.new_page()
             await page.clock.set_fixed_time(NOON * 1000)
             await page.goto(stub.url + route)
-            await page.wait_for_selector("main section")
+            await page.wait_for_selector("main section, main table")
             await page.wait_for_selector("#live:text-is('Live')")
             if name == "request":
                 await page.locator("details.change summary", has_text="read_file").click()
