@@ -4,12 +4,12 @@ Law: all requests whose forwarded messages differ from the client's are measured
 that followed in the recording.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bench.material.workload import Session
 from bench.retention.needed.cases import RULES, Case, Sent, run_case
-from bench.retention.needed.identifiers import Transcript, Worded, read_worded
+from bench.retention.needed.identifiers import Transcript, Worded
 from bench.retention.needed.tally import Tally
 from bench.sessions.baselines import MASK
 from bench.sessions.ledger import Call, SessionLedger
@@ -22,6 +22,7 @@ _PRUNED = mark_pruned(0).partition(" 0 ")[0]
 class Measured:
     """The figures of a case for a session.
 
+    `decoded`: the tally with the arguments of calls read by their values, and the tools' declarations as there.
     `calls` are those at the upstream. `answered_calls` are the tool calls of the recorded answers; `rereads` are those
     of them that repeat a call whose result was removed from the forwarded body. `changed` requests were measured.
     """
@@ -29,6 +30,7 @@ class Measured:
     session_id: str
     calls: tuple[Call, ...]
     tally: Tally
+    decoded: Tally
     changed: int
     refused: int
     answered_calls: int
@@ -72,27 +74,25 @@ def measure(session: Session, case: Case) -> Measured:
 def measure_sent(session: Session, requests: Iterable[Sent], ledger: SessionLedger) -> Measured:
     """Measure what is forwarded of a session. The ledger is complete when the last request was taken."""
     transcript, repeats, total = Transcript(session.messages), _Repeats(), Tally()
+    plain, decoded = Transcript(session.messages, session.tools, is_decoded=True), Tally()
     changed = refused = answered = rereads = 0
     for sent in requests:
         for message in transcript.extend(sent.stop):
             repeats.note(message)
+        plain.extend(sent.stop)
         if sent.messages is None:
             refused += 1
             continue
-        for answer in _find_answer(session, sent.stop):
+        for raw in session.messages[sent.stop : sent.stop + 1]:
+            answer = transcript.read(raw)
             answered += len(answer.calls)
             if not _is_same(sent.messages, session.messages[: sent.stop]):
-                forwarded = [read_worded(raw) for raw in sent.messages]
+                forwarded = list(map(transcript.read, sent.messages))
                 changed += 1
                 total.add(transcript.measure(answer, forwarded))
+                decoded.add(plain.measure(plain.read(raw), map(plain.read, sent.messages)))
                 rereads += repeats.count(answer, forwarded)
-    return Measured(session.id, tuple(ledger.calls), total, changed, refused, answered, rereads)
-
-
-def _find_answer(session: Session, stop: int) -> Iterator[Worded]:
-    """The assistant message that followed, if there is one."""
-    if stop < len(session.messages):
-        yield read_worded(session.messages[stop])
+    return Measured(session.id, tuple(ledger.calls), total, decoded, changed, refused, answered, rereads)
 
 
 def _is_same(forwarded: Sequence[bytes], original: Sequence[bytes]) -> bool:

@@ -21,7 +21,8 @@ from bench.sessions.report import Run, summarise
 class Row:
     """A case and its figures. Shares are None if they would divide by zero.
 
-    `prefix_kept` is a share of forwarded tokens; `retained_tokens` is the mean prompt. `rereads` are calls of the
+    `prefix_kept` is a share of forwarded tokens; `retained_tokens` is the mean prompt. `kept_decoded` is
+    of Measured.decoded. `rereads` are calls of the
     recording that repeat one whose result was removed, out of `answered_calls`. `refused` and `failed_summaries` are of
     all sessions. `by_class` has (kept, recalled, needed) each.
     """
@@ -42,6 +43,7 @@ class Row:
     smaller_worst_session: str
     prefix_kept: float | None
     kept: float | None
+    kept_decoded: float | None
     recalled: float | None
     all_kept: float | None
     all_recalled: float | None
@@ -80,6 +82,7 @@ def make_row(case: Case, done: Sequence[Measured], nothing: Sequence[Measured], 
         smaller_worst_session=paid.smaller_worst_session,
         prefix_kept=paid.kept,
         kept=tally.share_kept(),
+        kept_decoded=sum_tallies(one.decoded for one in larger).share_kept(),
         recalled=tally.share_recalled(),
         all_kept=everything.share_kept(),
         all_recalled=everything.share_recalled(),

@@ -23,8 +23,8 @@ GOALS = PlantedGoals()
 _MISSING = "-"
 _WIDTH = 300
 _HEADINGS = (
-    "contestant", "cost", "worst", "smaller: cost", "smaller: worst", "prefix kept", "needed kept", "of the removed",
-    "kept, all sessions", "tokens retained", "re-reads", "summaries", "refused",
+    "contestant", "cost", "worst", "smaller: cost", "smaller: worst", "prefix kept", "needed kept", "decoded",
+    "of the removed", "kept, all sessions", "tokens retained", "re-reads", "summaries", "refused",
 )  # fmt: skip
 _ECONOMIES = ("careful", "balanced", "frugal")
 
@@ -61,7 +61,7 @@ def _build_classes(rows: Sequence[Row]) -> Table:
 
 def _write_cells(row: Row) -> Iterable[str]:
     yield from (_ratio(value) for value in (row.cost, row.worst, row.smaller_cost, row.smaller_worst))
-    yield from (_share(value) for value in (row.prefix_kept, row.kept, row.recalled, row.all_kept))
+    yield from (_share(value) for value in (row.prefix_kept, row.kept, row.kept_decoded, row.recalled, row.all_kept))
     yield _MISSING if row.retained_tokens is None else f"{row.retained_tokens:,.0f}"
     yield f"{row.rereads} of {row.answered_calls}"
     yield str(row.summaries)

@@ -86,9 +86,10 @@ def _divide(part: Counter[str], whole: Counter[str], kind: str | None) -> float 
 
 @dataclass(slots=True)
 class Known:
-    """What a transcript up to a request holds. It only grows."""
+    """What a transcript up to a request holds. It only grows. `declared`: names that are in each request anyway."""
 
     names: set[str] = field(default_factory=set)
+    declared: frozenset[str] = frozenset()
     _same: set[Hashable] = field(default_factory=set)
     _ids: set[str | None] = field(default_factory=set)
 
@@ -108,7 +109,7 @@ class Known:
         wanted = answer.names & self.names
         if not wanted:
             return tally
-        over: set[str] = set()
+        over = set(wanted & self.declared)
         rest: set[str] = set()
         for message in forwarded:
             found = wanted & message.names
