@@ -42,6 +42,7 @@ ALLOWED = {
     ("proxy/cli/evaluate/rehearsal.py", "response_format"): "the file that a user has recorded is a request of it",
     ("proxy/cli/evaluate/rehearsal.py", "tool_choice"): "the same",
     ("proxy/cli/evaluate/rehearsal.py", "function_call"): "the same",
+    ("proxy/server/admin/dashboard/api.py", "choices"): "what a reader of the dashboard may choose from",
     ("rules/summary/handoff.py", "refusal"): "why a text is no note",
     ("rules/results/excerpt/kinds.py", "content"): "a common name of a tool's argument",
     ("rules/summary/carried/files.py", "content"): "the same",
