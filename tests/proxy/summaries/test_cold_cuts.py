@@ -162,3 +162,11 @@ async def test_a_request_heeds_the_marks_that_it_makes() -> None:
     assert marks.follow(SESSION, FIRST, SECOND)
     marks._of_clients.pop((SESSION.tenant, SESSION.model))
     assert not marks.follow(SESSION, SECOND, SECOND)
+
+
+async def test_a_process_knows_whether_anybody_has_made_a_mark() -> None:
+    """Without marks, nothing is looked up; a store of this process alone has only those that were made here."""
+    marks = ColdCuts(CountedStore())
+    assert (marks.is_used, marks.has_any) == (False, False)
+    await marks.add(SESSION, FIRST, ColdCut.NOW)
+    assert (marks.is_used, marks.has_any) == (True, True)
