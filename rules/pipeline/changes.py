@@ -15,7 +15,7 @@ from trimtab.rules.conversation import Conversation, Media, Message, Origin, Out
 from trimtab.rules.pipeline.arguments import ARGUMENTS
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.results.calls import OpenCalls
-from trimtab.rules.text.markers import INTRODUCTION
+from trimtab.rules.text.markers import SUMMARY_START
 from trimtab.rules.tokens.messages import MESSAGE_TOKENS, ROLE_TOKENS
 from trimtab.rules.tokens.sections import scale_parts
 from trimtab.rules.window.prune import drop_images
@@ -76,7 +76,7 @@ class Change:
     @property
     def is_summary(self) -> bool:
         """Whether this is the summary, or the digest."""
-        return self.fate is Fate.ADDED and INTRODUCTION in self.after
+        return self.fate is Fate.ADDED and SUMMARY_START in self.after
 
     def describe(self, *, with_texts: bool = False) -> dict[str, object]:
         """The fields by their names, for JSON; without `elements`.

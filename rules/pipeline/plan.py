@@ -13,7 +13,7 @@ from trimtab.rules.conversation import Conversation, Decision, Message, Role, co
 from trimtab.rules.pipeline.arguments import Stale
 from trimtab.rules.pipeline.pins import Pin
 from trimtab.rules.summary.request import SummaryRequest, request_summary
-from trimtab.rules.text.markers import INTRODUCTION
+from trimtab.rules.text.markers import SUMMARY_START
 from trimtab.rules.window.prune import PLACEHOLDER_TOKENS, saving_tokens
 from trimtab.rules.window.state import ColdCut, Window
 
@@ -206,7 +206,7 @@ class Plan:
             if 0 <= stop < len(forwarded.messages) and _is_same(
                 forwarded.messages[stop], self.conversation.messages[at]
             ):
-                if any(INTRODUCTION in text for one in forwarded.messages[stop:] if one.edited for text in one.texts):
+                if any(SUMMARY_START in text for one in forwarded.messages[stop:] if one.edited for text in one.texts):
                     return None
                 return replace(forwarded, messages=forwarded.messages[:stop], origins=forwarded.origins[:stop])
         return None

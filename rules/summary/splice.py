@@ -34,6 +34,7 @@ from trimtab.rules.text.markers import (
     INTRODUCTION,
     KEPT_TITLE,
     OPENING_TITLE,
+    SHORT_INTRODUCTION,
     SUMMARY_END,
     UNVERIFIED,
     mark_coverage,
@@ -51,6 +52,9 @@ DIGEST_TELLING = Telling(
 JOINT_TOKENS = 4
 """The blank line before a part of the summary. Chosen: more than it costs in any tokenizer."""
 
+SHORT_TOKENS = 800
+"""Below this reserve, the introduction is short if the summary is read again at each cut (`last`), and nothing says how
+much it covers. Chosen: windows of 4096 tokens reserve some 550 for a summary, and 8192 some 1,100."""
 _NO_ROOM = "Earlier messages were removed."
 
 _Placed = tuple[Message, Origin | None]
@@ -149,6 +153,9 @@ def _stand_for(made_of: _MadeOf, count: CountTokens) -> Spliced:
     said = Message(Role.ASSISTANT, beside=find_beside(messages))
     kept = [messages[index] for index in cut.kept]
     if task is not None and last is not None and role is SummaryRole.LAST:
+        introduction, _, told = body.partition("\n\n")
+        if cut.reserved_tokens < SHORT_TOKENS and UNVERIFIED not in introduction:
+            body = f"{SHORT_INTRODUCTION}\n\n{told}"
         memo, last = [task], _say_before(last, body, kept, count)
     else:
         memo, last = _place(role, task, replace(said, texts=(body,)), kept, count), None

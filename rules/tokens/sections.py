@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from trimtab.rules.conversation import Conversation, CountTokens, Message, Role
 from trimtab.rules.text.client_summaries import BEGINNINGS, find_memory, is_client_summary
-from trimtab.rules.text.markers import GO_ON, INTRODUCTION, SUMMARY_END
+from trimtab.rules.text.markers import GO_ON, SUMMARY_END, SUMMARY_START
 
 
 class Marks(NamedTuple):
@@ -98,7 +98,7 @@ def count_messages(messages: tuple[Message, ...], find: FindMarks, known: Counte
         one
         for one in messages[start:]
         if (role := one.role) is not _TOOL
-        and (role is not _ASSISTANT or (one.texts and one.texts[0].startswith(INTRODUCTION)))
+        and (role is not _ASSISTANT or (one.texts and one.texts[0].startswith(SUMMARY_START)))
     ]:
         marks = _find_in_texts(message, find)
         memory += marks.memory
@@ -129,13 +129,13 @@ def _is_ours(message: Message) -> bool:
     """Whether a user message holds no word of the client."""
     if message.raw or message.taken_in or not message.texts:
         return False
-    return message.texts[0] == GO_ON or message.texts[0].startswith(INTRODUCTION)
+    return message.texts[0] == GO_ON or message.texts[0].startswith(SUMMARY_START)
 
 
 def _may_have_marks(message: Message) -> bool:
     """Whether it is of a role that has memory, or begins with a summary, which may have the assistant's role."""
     if message.role is _ASSISTANT:
-        return bool(message.texts) and message.texts[0].startswith(INTRODUCTION)
+        return bool(message.texts) and message.texts[0].startswith(SUMMARY_START)
     return message.role is not _TOOL
 
 
@@ -167,7 +167,7 @@ def find_marks(text: str, tags: Sequence[str], count: CountTokens) -> Marks:
         return Marks(0, count(text))
     if "</" not in text and "[" not in text:  # by far the most texts, and quicker than what follows
         return NO_MARKS
-    if INTRODUCTION in text:
+    if SUMMARY_START in text:
         spans = _find_summaries(text)
     else:
         blocks = find_memory(text, tags)
@@ -180,7 +180,7 @@ def find_marks(text: str, tags: Sequence[str], count: CountTokens) -> Marks:
 def _find_summaries(text: str) -> list[tuple[int, int]]:
     """The spans of trimtab's summaries, from the introduction to the closing line, or to the end of the text."""
     spans, stop = [], 0
-    while (start := text.find(INTRODUCTION, stop)) >= 0:
+    while (start := text.find(SUMMARY_START, stop)) >= 0:
         end = text.find(SUMMARY_END, start)
         stop = len(text) if end < 0 else end + len(SUMMARY_END)
         spans.append((start, stop))

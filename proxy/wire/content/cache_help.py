@@ -17,7 +17,7 @@ import msgspec
 
 from trimtab.proxy.wire.json.decode import decode_items, decode_member, read_members
 from trimtab.rules.conversation import Conversation, Message, Origin, Role
-from trimtab.rules.text.markers import INTRODUCTION
+from trimtab.rules.text.markers import SUMMARY_START
 
 CACHE_MARKERS = ("cache_control", "prompt_cache_breakpoint")
 """Members of a message or a part that ask for a prompt cache up to this position: Anthropic's and OpenAI's.
@@ -147,7 +147,7 @@ def find_summary(messages: Iterable[Message]) -> int | None:
 
 
 def _is_summary(message: Message) -> bool:
-    return message.role is not Role.TOOL and any(text.startswith(INTRODUCTION) for text in message.texts)
+    return message.role is not Role.TOOL and any(text.startswith(SUMMARY_START) for text in message.texts)
 
 
 def mark_messages(

@@ -16,7 +16,7 @@ from trimtab.rules.pipeline.make_plan import plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import OverflowStrategy, Policy, SummaryRole
 from trimtab.rules.summary.request import Summary
-from trimtab.rules.text.markers import INTRODUCTION, KEPT_TITLE, SUMMARY_END
+from trimtab.rules.text.markers import KEPT_TITLE, SUMMARY_END, SUMMARY_START
 
 POLICY = Policy(context_window=2000, completion_reserve=200, prices=FREE, summary_role=SummaryRole.LAST)
 NOTE = Summary("The ships came in as they were expected, and one of them is late.", by_model=True)
@@ -59,12 +59,12 @@ def test_nothing_new_stands_before_what_stays(answer_tokens: int) -> None:
         cut = planned.window.cut
         if cut is not None and cut.made_at >= len(messages) - 1:
             cuts += 1
-            assert after[-1].text.startswith(INTRODUCTION)
+            assert after[-1].text.startswith(SUMMARY_START)
             assert after[-1].text.endswith(messages[-1].text)
         else:
             assert after[: len(before)] == before
         assert all(one.role != two.role for one, two in pairwise(after))
-        assert sum(INTRODUCTION in one.text for one in after) == (cut is not None)
+        assert sum(SUMMARY_START in one.text for one in after) == (cut is not None)
         assert sum(one.tokens for one in after) <= planned.limit
     assert cuts >= 3
 
@@ -77,7 +77,7 @@ def test_the_words_that_stay_stand_before_the_question_and_are_marked() -> None:
     planned, sent = forward(session, replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE))
     assert planned.window.cut is not None
     last = sent[-1]
-    assert last.texts[0].startswith(INTRODUCTION)
+    assert last.texts[0].startswith(SUMMARY_START)
     assert last.texts[-1] == session[-1].text
     assert last.texts[-2] == SUMMARY_END
     assert last.texts[1:3] == (KEPT_TITLE, "The gate stays closed.")
@@ -96,7 +96,7 @@ def test_else_the_summary_follows_the_task_statement(session: list[Message]) -> 
     planned, sent = forward(session)
     assert planned.window.cut is not None
     assert sent[1].role is Role.USER
-    assert INTRODUCTION in sent[1].text
+    assert SUMMARY_START in sent[1].text
 
 
 def test_a_summary_behind_the_part_to_summarise_forbids_to_ask_behind_that_part() -> None:

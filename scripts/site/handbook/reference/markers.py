@@ -87,6 +87,8 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Summaries": {
         "INTRODUCTION": "The first line of a summary. The last sentence is there because a tool's text must not gain"
         " authority by being summarised.",
+        "SHORT_INTRODUCTION": "The first line of a short summary with `summary.role: last`, in windows of some"
+        " 4,000 tokens or less.",
         "mark_coverage": "The second line of a summary: how many messages it covers. The second sentence appears only"
         " if the summary contains `[unverified]`.",
         "UNVERIFIED": "Follows a path, a URL, an id or a number in a model's summary that appears in none of the"
@@ -167,6 +169,7 @@ NO_TEXT = {
     "START",
     "strip_markers",
     "tells_omission",
+    "SUMMARY_START",
 }
 """Names of the module that are only parts of texts, or that recognise texts."""
 

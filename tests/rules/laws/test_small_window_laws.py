@@ -1,0 +1,36 @@
+"""Cuts in small windows, through the pipeline."""
+
+import re
+
+import pytest
+from support.builders import FREE, assistant, conversation, fill, system, user
+
+from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
+from trimtab.proxy.config.load import load_config
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.text.markers import SUMMARY_END, SUMMARY_START
+
+OWN = re.compile(
+    r"\[(?:Summary of|It covers|trimtab: (?:quoted|end)|User messages|End of)"
+    r"|## |> (?:Exact names|Lines from)|\d+ earlier"
+)
+"""The beginnings of the lines that are trimtab's own: introduction, headings, titles of the index, closing line."""
+
+
+@pytest.mark.parametrize(("window", "share"), [(2048, 0.09), (4096, 0.05), (8192, 0.05)])
+def test_what_a_cut_always_says_is_a_twentieth_of_the_limit_at_most(window: int, share: float) -> None:
+    """Of the smallest window it is less than a tenth: a digest and an index are two quotations there."""
+    count = make_counter(count_pieces(load_encoding("o200k_base")))
+    settings = load_config(f"defaults: {{context_window: {window}, summary: {{role: last}}}}", environment={})
+    policy, messages = settings.policy_for("m").to_policy(FREE), [system(), user("Look after the harbour.")]
+    for number in range(window // 20):
+        messages.append(assistant(f"Berth {number} of `src/quay_{number}.py` is free. " + fill("ship", 20)))
+        messages.append(user(f"Put ship {number} there, never at 10.0.0.{number}. " + fill("ship", 20)))
+    planned = plan(conversation(*messages), policy, count=count)
+    sent = apply(planned, policy, count=count).conversation.messages
+    (told,) = [text for message in sent for text in [message.text] if SUMMARY_START in text]
+    assert SUMMARY_END in told
+    own = [line for line in told.splitlines() if OWN.match(line)]
+    assert len(own) >= 5
+    assert sum(map(count, own)) <= share * planned.limit
