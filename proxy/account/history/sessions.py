@@ -132,8 +132,7 @@ def list_choices(connection: sqlite3.Connection, client: str | None = None) -> d
     start, values = _choose(SessionQuery())
     own, values = ("", values) if client is None else (" WHERE client = ?", [*values, client])
     rows = connection.execute(f"{start}SELECT DISTINCT model, client, outcome FROM last{own}", values).fetchall()  # noqa: S608 - our own names
-    columns = zip(*rows, strict=True) if rows else [()] * len(CHOICES)
-    return {name: sorted({*column} - {""})[:MAX_CHOICES] for name, column in zip(CHOICES, columns, strict=True)}
+    return {name: sorted({row[at] for row in rows} - {""})[:MAX_CHOICES] for at, name in enumerate(CHOICES)}
 
 
 def _choose(query: SessionQuery) -> tuple[str, list[Any]]:

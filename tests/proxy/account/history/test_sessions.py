@@ -69,6 +69,7 @@ def three(connection):
         ({"client": "ana"}, ["aa"]),
         ({"client": ""}, ["cc"]),
         ({"outcome": "compacted"}, ["bb"]),
+        ({"since": 3.0}, ["cc", "bb"]),
         ({"order": "first", "ascends": True}, ["aa", "bb", "cc"]),
         ({"order": "session"}, ["aa", "cc", "bb"]),
         ({"order": "requests"}, ["bb", "cc", "aa"]),

@@ -264,6 +264,7 @@ async def test_the_books_tell_the_days(client, start_proxy, tmp_path):
         told = await read(client, proxy, "timeline?days=30")
         assert (told["step_seconds"], len(told["buckets"])) == (86400, 30)
         assert [one["requests"] for one in told["buckets"]] == [0] * 29 + [number]
+        assert told["buckets"][-1]["at"] == time.time() // 86400 * 86400
         assert [one["cost_usd"] > 0 for one in told["buckets"][-1]["models"].values()] == [True]
 
 
