@@ -8,7 +8,7 @@ from support.client import SMALL, post, settle
 from support.events import read_events
 from support.journeys import arrive
 
-from trimtab.proxy.account.history.table import list_sessions
+from trimtab.proxy.account.history.sessions import find_named
 from trimtab.proxy.exchange.session import CLASS, COMPACTION, tells_compaction
 from trimtab.proxy.server.app import Proxy
 
@@ -199,7 +199,8 @@ async def test_a_summary_is_paid_by_the_session_that_it_is_for(client, upstream,
         found = {await name(client, proxy, {"messages": said(*texts[:stop])}) for stop in (1, 21, 41, 61)}
         await settle(proxy)
         assert len(found) == 1
-        (session,) = await proxy.services.past.read(partial(list_sessions, limit=1, name=found.pop()))
+        session = await proxy.services.past.read(partial(find_named, name=found.pop()))
+        assert session is not None
         paid.append(session.summary_cost)
     assert upstream.summaries
     assert min(paid) > 0

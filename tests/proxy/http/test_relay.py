@@ -10,7 +10,7 @@ from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 from support.client import CHAT, ask_raw, post
 from support.model_learning import Clock
-from upstreams.recording import break_off, event, stream
+from upstreams.recording import FakeUpstream, break_off, event, stream
 
 from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse
 from trimtab.proxy.http.relay import Reply
@@ -37,6 +37,19 @@ async def _read_stream_times(client, url: str) -> dict[str, float]:
     assert len(families) == 2
     samples = [sample for family in families for sample in family.samples if "_bucket" not in sample.name]
     return {sample.name: sample.value for sample in samples}
+
+
+async def test_an_answer_that_is_no_stream_has_no_first_token_and_no_rate(client, upstream, start_proxy):
+    """Its first and its last byte come together. The same holds for a stream without text."""
+
+    async def say_nothing(_, request):
+        return await stream(request, "")
+
+    proxy = await start_proxy()
+    await post(client, proxy.url + "/v1/chat/completions", CHAT)
+    upstream.answer = say_nothing
+    await post(client, proxy.url + "/v1/chat/completions", CHAT | {"stream": True})
+    assert await _read_stream_times(client, proxy.url) == {}
 
 
 ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
@@ -74,6 +87,20 @@ async def test_the_first_token_is_the_first_text(first, client, upstream, start_
     assert times["trimtab_time_to_first_token_seconds_sum"] == pytest.approx(5000, abs=60)
     assert times["trimtab_output_tokens_per_second_count"] == 1
     assert 1 < times["trimtab_output_tokens_per_second_sum"] <= 40
+
+
+async def test_stream_answer_is_the_upstreams_own(client, upstream: FakeUpstream, start_proxy):
+    """A stream through the proxy has the same bytes as one requested from the upstream directly."""
+
+    async def answer(_, request):
+        return await stream(request, "a", "b", "ü")
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+    _, through = await post(client, proxy.url + "/v1/chat/completions", body)
+    _, direct = await post(client, upstream.url + "/chat/completions", body)
+    assert through == direct
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/other"])
@@ -136,6 +163,42 @@ async def test_chunks_leave_as_they_arrive(client, upstream, start_proxy):
             chunks.append(chunk)
             received.set()
     assert chunks == [event("one"), event("two"), event("three")]
+
+
+async def test_client_that_leaves_in_mid_stream_is_counted_as_gone(client, upstream, start_proxy, log):
+    """The outcome says that the client left, although the response had begun."""
+
+    async def endless(_recorded, request):
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(event("one"))
+        await asyncio.Event().wait()
+
+    upstream.answer = endless
+    proxy = await start_proxy()
+    async with client.post(proxy.url + "/v1/chat/completions", json=CHAT | {"stream": True}) as response:
+        assert await response.content.readany() == event("one")
+        response.close()
+    async with asyncio.timeout(30):
+        await proxy.services.lifecycle.idle.wait()
+    assert (log.lines[-1]["status"], log.lines[-1]["outcome"]) == (200, "aborted")
+
+
+async def test_answer_without_a_length_ends_with_the_connection_in_http_1_0(upstream, start_proxy):
+    """HTTP/1.0 has no chunks, so the end of the connection is the end of the body, with keep-alive or without."""
+
+    async def chunked(_recorded, request):
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        await response.write(b"all of it")
+        await response.write_eof()
+        return response
+
+    upstream.answer = chunked
+    proxy = await start_proxy()
+    answer = await ask_raw(proxy.url, b"GET /v1/x HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    assert answer.endswith(b"\r\n\r\nall of it")
 
 
 async def test_no_header_is_made_up(upstream, start_proxy):
@@ -201,6 +264,47 @@ async def test_a_fault_in_reading_along_costs_no_byte(method, client, upstream, 
     metrics = await (await client.get(proxy.url + "/metrics")).text()
     assert 'trimtab_fail_open_total{phase="count"} 2.0' in metrics
     assert log.lines[-1]["outcome"] == "unchanged"
+
+
+ASKS_USAGE = CHAT | {"stream": True, "stream_options": {"include_usage": True}}
+
+
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [(b'{"prompt_tokens":9,"completion_tokens":70}', (70, "upstream")), (b"null", (60, "estimated"))],
+    ids=["told", "not told"],
+)
+async def test_a_stream_that_was_to_tell_its_usage(usage, counted, client, upstream, start_proxy, log):
+    """The upstream's figure counts; if it does not come, what the model wrote is counted, as an estimate."""
+    tokens, source = counted
+    end = b'data: {"choices":[],"usage":%b}\n\n' % usage
+
+    async def answer(_, request):
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for chunk in (*[event("word ")] * 60, end, b"data: [DONE]\n\n"):
+            await response.write(chunk)
+        await response.write_eof()
+        return response
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    await post(client, proxy.url + "/v1/chat/completions", ASKS_USAGE)
+    metrics = await (await client.get(proxy.url + "/metrics")).text()
+    assert log.lines[-1]["completion_tokens"] == pytest.approx(tokens, abs=1)
+    assert f'trimtab_completion_tokens_total{{model="m",source="{source}"}}' in metrics
+
+
+async def test_what_broke_off_before_its_usage_is_counted(client, upstream, start_proxy, log):
+    """The text that arrived is counted, as an estimate."""
+    upstream.answer = break_off
+    proxy = await start_proxy()
+    async with client.post(proxy.url + "/v1/chat/completions", json=ASKS_USAGE) as response:
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await response.content.read()
+    metrics = await (await client.get(proxy.url + "/metrics")).text()
+    assert (log.lines[-1]["outcome"], log.lines[-1]["completion_tokens"]) == ("broken", 1)
+    assert 'trimtab_completion_tokens_total{model="m",source="estimated"} 1.0' in metrics
 
 
 async def test_a_client_that_reads_slowly_gets_every_byte_in_its_order(upstream, start_proxy):
