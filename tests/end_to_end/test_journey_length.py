@@ -39,15 +39,15 @@ class Price(NamedTuple):
 
 
 LIMITS = {
-    "small": Price(62, 163, 975),
-    "small, responses": Price(65, 171, 1100),
-    "small, messages": Price(64, 172, 1020),
-    "known": Price(67, 216, 1300),
-    "known, responses": Price(69, 228, 1365),
-    "known, messages": Price(69, 227, 1340),
-    "cut": Price(102, 434, 2400),
-    "stream": Price(66, 265, 2060),
-    "chunk": Price(0, 4, 42),
+    "small": Price(63, 164, 985),
+    "small, responses": Price(66, 172, 1115),
+    "small, messages": Price(66, 172, 1035),
+    "known": Price(69, 218, 1320),
+    "known, responses": Price(71, 230, 1390),
+    "known, messages": Price(72, 229, 1365),
+    "cut": Price(105, 435, 2430),
+    "stream": Price(67, 270, 2100),
+    "chunk": Price(0, 4, 43),
 }
 """small: 8 known messages that need nothing. known: 404 KB that need nothing, and were sent before. cut: two new
 messages behind a standing cut. stream: `small`, answered in 20 chunks. chunk: a further one of these."""
