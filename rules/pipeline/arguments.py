@@ -183,7 +183,7 @@ def _find_long(message: Message, policy: Policy) -> Iterator[int]:
 def shorten_call(message: Message, number: int, work: Work) -> ToolCall:
     """A call of the message with excerpts for the long texts in its arguments; the call itself if it has none."""
     call = message.tool_calls[number]
-    key = (work.counter, f"{ARGUMENTS} {number}", "", message.digest, False, call.name, "")
+    key = (work.counter, f"{ARGUMENTS} {number}", call.shortens, message.digest, False, call.name, "")
     short = work.results.get(key)
     if short is None:
         work.allowance.spend(len(call.arguments))

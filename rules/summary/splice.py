@@ -174,11 +174,14 @@ def _find_last(messages: Sequence[Message], cut: Cut, task: int | None) -> int:
     """The user message that ended the first request with this cut; -1 if the summary must follow the task statement.
 
     Then nothing new stands before what the cut keeps: a server that reuses what has moved in its cache reads only the
-    message itself. A request ends with a user message, or the cut was made at the answer before that. What follows the
-    task statement must be an answer, or roles would not alternate.
+    message itself. A request ends with a user message, or the cut was made at the answer before that. A user message
+    behind results comes too late: a request may have ended with them. What follows the task statement must be an
+    answer, or roles would not alternate.
     """
-    at = next((at for at in range(cut.made_at - 1, min(cut.made_at + 1, len(messages))) if _is_asked(messages[at])), -1)
-    if task is None or cut.opening >= 0 or at < cut.at:
+    at = cut.made_at - 1
+    if cut.made_at < len(messages) and messages[at].role is Role.ASSISTANT:
+        at += 1
+    if task is None or cut.opening >= 0 or at < cut.at or not _is_asked(messages[at]):
         return -1
     first = task + 1 if (task + 1, task + 2) in cut.kept_steps else cut.at
     return at if messages[first].role is Role.ASSISTANT else -1

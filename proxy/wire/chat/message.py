@@ -218,7 +218,7 @@ def encode_message(message: Message) -> bytes:
         return message.raw
     message = message.as_said()
     members = read_members(message.raw) if message.raw else _begin_members(message)
-    if not message.tool_calls or read_content(members.get("content"))[0] != message.texts:
+    if not message.tool_calls or message.media or read_content(members.get("content"))[0] != message.texts:
         members["content"] = msgspec.Raw(write_content(message, members.get("content")))
     if message.tool_calls and "tool_calls" in members:
         members["tool_calls"] = _write_calls(members["tool_calls"], message.tool_calls)

@@ -99,6 +99,19 @@ def test_else_the_summary_follows_the_task_statement(session: list[Message]) -> 
     assert SUMMARY_START in sent[1].text
 
 
+def test_a_user_who_writes_before_the_answer_moves_no_summary() -> None:
+    """The request with the results has the summary already: one behind them would change what was forwarded."""
+    session, cuts = [system(), user("Go.")], 0
+    for number in range(12):
+        session += step("read", {"path": f"gate_{number}"}, fill(f"gate {number}", 400))
+        planned, before = forward(session)
+        again, after = forward([*session, user("What next?")])
+        if planned.window.cut is not None and planned.window.cut == again.window.cut:
+            cuts += planned.window.cut.made_at == len(session)
+            assert after[: len(before)] == before
+    assert cuts >= 3
+
+
 def test_a_summary_behind_the_part_to_summarise_forbids_to_ask_behind_that_part() -> None:
     """The part alone does not say what was cut before it."""
     session = chat(TURNS)

@@ -225,6 +225,16 @@ def test_a_text_that_is_no_json_is_shortened_as_a_text_only_where_the_dialect_sa
     assert count(shorten_call(free, 0, Work(count)).arguments) <= KEPT_TOKENS
 
 
+def test_a_text_and_json_that_say_the_same_are_shortened_each_in_its_own_way() -> None:
+    """Messages with the same digest share the caches, also those of two clients."""
+    as_json, work = assistant("step", write(1)), Work(count)
+    as_text = replace(as_json, tool_calls=(replace(write(1), shortens=Arguments.TEXT),))
+    assert as_json.digest == as_text.digest
+    alone = shorten_call(as_json, 0, Work(count))
+    assert shorten_call(as_text, 0, work) != alone
+    assert shorten_call(as_json, 0, work) == alone
+
+
 def test_old_writes_are_shortened_with_the_prune_and_the_tokens_are_exact() -> None:
     """The calls before the place of the prune; the newest step stays. The window counts with what is saved."""
     messages = writing(8)

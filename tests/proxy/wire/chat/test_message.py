@@ -298,6 +298,18 @@ def test_a_removed_image_is_a_text_in_its_place(role: str) -> None:
     assert _decode(written).tokens == drop_images(message, 1).tokens
 
 
+def test_an_image_beside_calls_is_removed_too() -> None:
+    """A message with calls whose texts are the same is written with what its media are now."""
+    raw = (
+        b'{"role":"assistant","content":[{"type":"text","text":"A"},{"type":"image_url","image_url":{"url":"%s"}}],'
+        b'"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}'
+    ) % (b"data:image/png;base64," + b"A" * 4000)
+    message = drop_images(_decode(raw))
+    written = encode_message(message)
+    assert b"AAAA" not in written
+    assert _decode(written).tokens == message.tokens
+
+
 def test_a_message_of_an_image_alone_becomes_one_line() -> None:
     """A text part, which every role may have."""
     message = _decode(
