@@ -305,7 +305,7 @@ class Compactor:
         self._number = number
         self._finds: dict[tuple[str, ...], FindMarks] = {}
         self._caches = caches = caches or Caches()
-        self._counting = Counting(count, caches.known, costs, number, caches.tool_lists)
+        self.counting = Counting(count, caches.known, costs, number, caches.tool_lists)
         self._states = caches.states
         # By `max_chars`; callers use only a few values.
         self._works: dict[int | None, Work] = {
@@ -320,7 +320,7 @@ class Compactor:
         }
 
     def uncounted_bytes(self, request: Request) -> int:
-        return request.codec.uncounted_bytes(request, self._counting)
+        return request.codec.uncounted_bytes(request, self.counting)
 
     def clean(self, request: Request, unsent: Unsent, find_begun: FindBegun = lambda _, __: None) -> Request:
         """The request without what must not be sent, and with the decisions about that; itself if it holds none of it.
@@ -334,12 +334,12 @@ class Compactor:
             request = request.reduce_to(codec.read(body, find_begun(codec.name, body)), decisions)
         if not unsent.tools or not any(request.fixed):
             return request
-        before = codec.decode(request, self._counting)
-        body, number = codec.drop_tools(request, before, unsent.tools, self._counting)
+        before = codec.decode(request, self.counting)
+        body, number = codec.drop_tools(request, before, unsent.tools, self.counting)
         if not number:
             return request
         left = codec.read(body, find_begun(codec.name, body))
-        saved = before.fixed_tokens - codec.decode(left, self._counting).fixed_tokens
+        saved = before.fixed_tokens - codec.decode(left, self.counting).fixed_tokens
         reason = f"{number} declarations of tools"
         return request.reduce_to(left, (Decision(DROP_TOOLS, reason, before.tokens, before.tokens - saved, 0, 0),))
 
@@ -359,7 +359,7 @@ class Compactor:
 
         Raises UndecodableError, and LargeWorkError if more than `max_chars` of results are new.
         """
-        original = request.codec.decode(request, self._counting)
+        original = request.codec.decode(request, self.counting)
         if keeps:
             original = _mark_kept(original, keeps)
         if request.keeps_messages:
@@ -445,8 +445,8 @@ class Compactor:
         return work
 
     def count_sections(self, request: Request, memory_tags: tuple[str, ...] = MEMORY_TAGS) -> tuple[Sections, Parts]:
-        format_tokens = request.codec.count_format(request, self._counting)
-        conversation, find = request.codec.decode(request, self._counting), self._find_marks(memory_tags)
+        format_tokens = request.codec.count_outside(request, self.counting).format_tokens
+        conversation, find = request.codec.decode(request, self.counting), self._find_marks(memory_tags)
         return count_sections(conversation, find), count_parts(conversation, find, format_tokens=format_tokens)
 
     def ask_behind(

@@ -135,7 +135,7 @@ def compact(
     compactor, is_enforced = variant.compactor, variant.mode == "enforce"
     request = replace(request, cache=variant.cache)
     if variant.declares:
-        request = declare(request, compactor.count, find_begun, without_tools=variant.declares_alone)
+        request = declare(request, compactor.counting, find_begun, without_tools=variant.declares_alone)
     request = compactor.clean(request, variant.unsent, find_begun)
     planned = compactor.plan(request, variant.policy, cold=variant.cold)
     if variant.found:

@@ -162,7 +162,7 @@ async def _declare_recall(services: Services, call: Call) -> Call:
     """The call with the tool of recall. Raises UndecodableError, BusyError."""
     beginnings = services.compactors.find_beginnings(call.arrival.tenant.id)
     without_tools = call.route.settings.recall_without_tools
-    work = partial(declare, call.request, call.compactor.count, beginnings.find, without_tools=without_tools)
+    work = partial(declare, call.request, call.compactor.counting, beginnings.find, without_tools=without_tools)
     size_bytes = 0 if len(call.request.body) <= SMALL_BODY_BYTES else await _weigh(services, call)
     return structs.replace(call, request=await services.workers.run(call.lane, work, size_bytes=size_bytes))
 

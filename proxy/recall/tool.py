@@ -2,7 +2,7 @@
 
 Law: the declaration is the first of the client's tools, always with the same bytes. A request that forces a call does
 not get it, nor one for several answers or for one that is fetched later, nor one without tools unless that is wanted.
-All other bytes stay.
+All other bytes stay. A server whose chat template leaves out tools does not get it; its prompt is the same with it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from trimtab.proxy.wire.answers.recall import NAME
-from trimtab.proxy.wire.codec import Codec, Request
+from trimtab.proxy.wire.codec import Codec, Counting, Request
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS
 from trimtab.proxy.wire.json.spans import Span, find_member, splice
 from trimtab.proxy.wire.transcript.beginnings import Begun, find_transcript
@@ -45,7 +45,7 @@ class Place(NamedTuple):
 
 def declare(
     request: Request,
-    count: CountTokens,
+    counting: Counting,
     find_begun: Callable[[str, bytes], Begun | None],
     *,
     without_tools: bool = False,
@@ -54,12 +54,14 @@ def declare(
 
     without_tools: also if it has no other tools.
     """
+    if counting.costs.drops_tools:
+        return request
     codec = request.codec
     body = _splice_tool(request, without_tools=without_tools)
     if body is request.body:
         return request
     left = codec.read(body, find_begun(codec.name, body))
-    tokens = count(codec.recall_tool.decode())
+    tokens = codec.count_outside(left, counting).tools_tokens - codec.count_outside(request, counting).tools_tokens
     return request.reduce_to(left, (Decision(RECALL_TOOL, "the tool to search what was cut", 0, tokens, 0, 0),))
 
 

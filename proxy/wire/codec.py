@@ -287,9 +287,8 @@ class Codec(Answers):
         counted = request.fixed[self.counted_fixed]
         return known.count_unknown_bytes([*self.list_outside(request), *new], counted, TOOLS_FACTOR)
 
-    def count_format(self, request: Request, counting: Counting) -> int:
-        """Tokens of the frame of the prompt and of the response format, without those of the tools."""
-        return self._count_fixed(request, counting, counting.known.view(self.name, counting.number)).format_tokens
+    def count_outside(self, request: Request, counting: Counting) -> FixedTokens:
+        return self._count_fixed(request, counting, counting.known.view(self.name, counting.number))
 
     def _count_fixed(self, request: Request, counting: Counting, known: KnownView) -> FixedTokens:
         return known.count_fixed(request.fixed[self.counted_fixed], partial(self.count_fixed, counting))

@@ -1,18 +1,24 @@
 """Giving a request the tool, and its transcript what was found."""
 
+from dataclasses import replace
+
 import orjson
 import pytest
 from support.builders import assistant, call, conversation, count, result, user
 from support.dialects.spoken.all_dialects import each_dialect
 from support.policies import POLICY
 
+from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.recall.tool import RECALL_TOOL, add_answers, append, declare, find_answers, name_outcome
+from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.dialects import name_codec
 from trimtab.rules.conversation import Decision
 from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.tokens.families import GENERIC
 
 RUN = {"type": "function", "function": {"name": "run", "parameters": {"type": "object", "properties": {}}}}
+COUNTING = Counting(count, make_known())
 TALK = [{"role": "user", "content": "Mend it."}]
 
 
@@ -20,12 +26,22 @@ TALK = [{"role": "user", "content": "Mend it."}]
 def test_the_tool_is_the_first_and_all_other_bytes_stay(dialect):
     body = orjson.dumps(dialect.write(TALK, [RUN]), option=orjson.OPT_INDENT_2)
     request = dialect.codec.read(body)
-    declared = declare(request, count, lambda _, __: None)
+    declared = declare(request, COUNTING, lambda _, __: None)
     assert declared.body.replace(dialect.codec.recall_tool + b",", b"") == body
     assert orjson.loads(declared.body)["tools"][0] == orjson.loads(dialect.codec.recall_tool)
     (decision,) = declared.cleaned
-    assert (decision.rule, decision.saved_tokens) == (RECALL_TOOL, -count(dialect.codec.recall_tool.decode()))
-    assert declare(declared, count, lambda _, __: None) is declared
+    was, now = (dialect.codec.decode(one, COUNTING).fixed_tokens for one in (request, declared))
+    assert (decision.rule, decision.saved_tokens) == (RECALL_TOOL, was - now)
+    assert was < now
+    assert declare(declared, COUNTING, lambda _, __: None) is declared
+
+
+@each_dialect
+def test_a_server_whose_template_leaves_out_tools_does_not_get_it(dialect):
+    """No model could call it."""
+    request = dialect.codec.read(orjson.dumps(dialect.write(TALK, [RUN])))
+    counting = Counting(count, make_known(), replace(GENERIC.costs, drops_tools=True))
+    assert declare(request, counting, lambda _, __: None, without_tools=True) is request
 
 
 @each_dialect
@@ -33,7 +49,7 @@ def test_the_tool_is_the_first_and_all_other_bytes_stay(dialect):
 def test_a_request_without_tools_stays(dialect, odd):
     body = orjson.dumps({**dialect.write(TALK), **odd})
     request = dialect.codec.read(body)
-    assert declare(request, count, lambda _, __: None) is request
+    assert declare(request, COUNTING, lambda _, __: None) is request
 
 
 @each_dialect
@@ -41,7 +57,7 @@ def test_a_request_without_tools_gets_it_if_that_is_wanted(dialect):
     """All other bytes stay. A forced call is never added to."""
     for tools in ({}, {"tools": []}):
         body = orjson.dumps({**dialect.write(TALK), **tools})
-        declared = declare(dialect.codec.read(body), count, lambda _, __: None, without_tools=True).body
+        declared = declare(dialect.codec.read(body), COUNTING, lambda _, __: None, without_tools=True).body
         if declared != body:  # Responses takes an empty list for none, and it stays
             assert orjson.loads(declared) == {**orjson.loads(body), "tools": [orjson.loads(dialect.codec.recall_tool)]}
         assert tools or declared != body
@@ -51,7 +67,7 @@ def test_an_input_that_is_a_text_stays():
     """Nothing was cut from it, and answers to calls would find no place."""
     body = {"model": "m", "input": "hi", "tools": [{"type": "function", "name": "run", "parameters": {}}]}
     request = name_codec("responses").read(orjson.dumps(body))
-    assert declare(request, count, lambda _, __: None) is request
+    assert declare(request, COUNTING, lambda _, __: None) is request
 
 
 def test_a_request_for_several_answers_or_a_later_one_stays():
@@ -61,7 +77,7 @@ def test_a_request_for_several_answers_or_a_later_one_stays():
         talk = {"model": "m", "messages": TALK, "input": TALK, "tools": tools}
         for value, is_declared in ((several, False), (lone, True), (None, True)):
             request = codec.read(orjson.dumps({**talk, member: value}))
-            assert (declare(request, count, lambda _, __: None) is not request) is is_declared
+            assert (declare(request, COUNTING, lambda _, __: None) is not request) is is_declared
 
 
 @each_dialect

@@ -191,7 +191,9 @@ def test_a_dialect_has_from_the_base_what_it_does_not_set() -> None:
     request = GEMINI.read(body)
     assert GEMINI.uncounted_bytes(request, counting) > 0
     transcript = GEMINI.decode(request, counting)
-    assert transcript.tokens == GEMINI.count_format(request, counting) + sum(one.tokens for one in transcript.messages)
+    assert transcript.tokens == GEMINI.count_outside(request, counting).format_tokens + sum(
+        one.tokens for one in transcript.messages
+    )
     assert GEMINI.adapt(request, transcript, transcript, (body,)).pieces == (body,)
     assert GEMINI.help_cache(request, transcript, (body,)).pieces == (body,)
     assert GEMINI.drop_tools(request, transcript, ("*",), counting) == (body, 0)

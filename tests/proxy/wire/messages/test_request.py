@@ -165,7 +165,7 @@ def test_tools_and_system_count_as_work_until_they_are_known(counting: Counting)
     assert MESSAGES.uncounted_bytes(request, counting) > 100 + len(USER) + len(CALLER)
     conversation = MESSAGES.decode(request, counting)
     assert MESSAGES.uncounted_bytes(request, counting) == 0
-    assert 0 < MESSAGES.count_format(request, counting) < conversation.fixed_tokens
+    assert 0 < MESSAGES.count_outside(request, counting).format_tokens < conversation.fixed_tokens
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,7 @@ def test_the_frame_and_the_tools_are_counted_once(counting: Counting) -> None:
     request = RESPONSES.read(_body(input="a", tools=tools))
     assert RESPONSES.uncounted_bytes(request, counting) > 16 * len(orjson.dumps(tools))
     conversation = RESPONSES.decode(request, counting)
-    format_tokens = RESPONSES.count_format(request, counting)
+    format_tokens = RESPONSES.count_outside(request, counting).format_tokens
     assert 0 < format_tokens < conversation.fixed_tokens
     assert RESPONSES.uncounted_bytes(request, counting) == 0
 
