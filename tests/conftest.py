@@ -45,7 +45,7 @@ settings.register_profile(
 )
 settings.load_profile("trimtab")
 
-pytest_plugins = ["support.slow_tests", "support.first_cases", "support.processes"]
+pytest_plugins = ["support.slow_tests", "support.first_cases"]
 
 StartProxy = Callable[..., Awaitable[Proxy]]
 

@@ -23,7 +23,7 @@ LIVE = ""
 BROKEN = -1
 """In place of a mutant's number: the test fails without a mutation."""
 REWRITTEN = "ignore::pytest.PytestAssertRewriteWarning"  # hypothesis is imported already
-OPTIONS = ("-q", "-s", "-p", "no:cacheprovider", "--tb=no", "-W", REWRITTEN)
+OPTIONS = ("-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", "-W", REWRITTEN)
 Key = tuple[str, str, int]
 
 

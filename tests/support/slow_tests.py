@@ -131,6 +131,8 @@ class _Times:
 
     @pytest.hookimpl(trylast=True)  # behind the cache's own note of what failed
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if hasattr(self._config, "workerinput"):
+            return
         if path := self._config.getoption("--write-times"):
             lines = [f"{seconds:8.3f} {name}\n" for name, seconds in self._times.items()]
             path.write_text("".join(sorted(lines, reverse=True)), "utf-8")
