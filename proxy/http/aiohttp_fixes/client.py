@@ -243,6 +243,12 @@ class Connector(aiohttp.TCPConnector):
             connection.close()
         return None
 
+    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> Any:  # noqa: ASYNC109 - aiohttp's
+        if self._usual_tls is None and req.ssl is True and (req.is_ssl() or req.proxy is not None):
+            # In a thread: reading the system's authorities takes a twentieth of a second.
+            self._usual_tls = await asyncio.to_thread(make_context, None, None, None)
+        return await super()._create_connection(req, traces, timeout)
+
     def _get_ssl_context(self, req: Any) -> ssl.SSLContext | None:
         """As in aiohttp, but what it makes when it is imported is made when it is needed (see cli/main.py)."""
         context = super()._get_ssl_context(req)
