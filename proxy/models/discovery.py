@@ -193,6 +193,10 @@ async def discover(
     found, listed = await _find_windows(client, upstream, headers, timeout_seconds)
     if not found.told_any:
         return await asyncio.to_thread(read_models, listed)
+    if known is not None and known.by_model == found.by_model and found.slots is None and not found.reading.shifts:
+        # Its /props failed this time: sessions must not be planned otherwise until it answers again.
+        told = known.reading
+        found = replace(found, slots=known.slots, reading=Reading(told.drops_tools, shifts=told.shifts))
     only = None if upstream.provider else await asyncio.to_thread(_find_only, listed)
     if only is None:
         return found

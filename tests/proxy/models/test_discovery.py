@@ -327,6 +327,21 @@ async def test_the_upstream_is_asked_until_it_tells(
     assert asked == list(PATHS[:questions])
 
 
+@pytest.mark.parametrize("samples", [(), (1, 2)])
+@pytest.mark.parametrize("props", [500, b"{}"])
+async def test_what_props_said_counts_until_they_say_otherwise(
+    asking: UpstreamClient, upstream: FakeUpstream, props: Any, samples: tuple[int, ...]
+) -> None:
+    """If they fail once, no session is planned otherwise."""
+    known = Windows({"m": 4096}, 4096, 1, Reading(drops_tools=True, samples=samples, shifts=True))
+    upstream.answer = _answer(models=_llama(n_ctx=4096), props=props)
+    assert await discover(asking, UpstreamConfig(base_url=upstream.url), [], known) == known
+
+    upstream.answer = _answer(models=_llama(n_ctx=4096), props=_props(4096))
+    found = await discover(asking, UpstreamConfig(base_url=upstream.url), [], known)
+    assert found == Windows({"m": 4096}, 4096, 2, Reading(samples=samples, shifts=True))
+
+
 @pytest.mark.parametrize(
     ("base", "paths"),
     [
