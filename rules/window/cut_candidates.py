@@ -1,7 +1,6 @@
 """The windows that could come next: with fewer images, pruned, cut, or cut down to the open step.
 
-Law: functions of a transcript's sums, the room and the policy. window/cut_decision.py decides which window is taken and
-when.
+Law: functions of a transcript's sums, the room and the policy. window/cut_decision.py decides which is taken and when.
 """
 
 from bisect import bisect_left
@@ -19,8 +18,7 @@ SPARED_STEPS = 1
 """Number of newest answered steps that a cut spares if the window still holds them. Chosen: an agent that has just read
 a long file works with it for a while. Without the file it would have to read it again."""
 SUMMARY_FRAME_TOKENS = 160
-"""Reserved for the lines around a summary: introduction, headings, end, acknowledgement. Chosen: about their sum, with
-some room for long numbers."""
+"""Reserved for the lines around a summary: introduction, headings, end, acknowledgement. Chosen: about their sum."""
 REMINDED_TURNS = 3
 """Number of newest user turns that a cut spares if they hold reminders. Chosen: reminders cost more than what is said,
 and the model must still see what was said last."""
@@ -66,6 +64,8 @@ class Cuts:
         most = policy.summary_max_tokens if policy.sections is None else int(limit * policy.sections.summary)
         self._reserve = min(policy.summary_max_tokens, most, marks.low // 2)
         self._anchor_tokens = int(marks.low * policy.anchor_share)
+        if policy.cuts_at_threshold:  # a low one leaves little room, and a cut that frees too little is not made
+            self._anchor_tokens = max(min(self._anchor_tokens, marks.low - self._reserve - SUMMARY_FRAME_TOKENS), 0)
         self._user_budget = min(policy.keep_user_tokens, marks.low // 4)
 
     def share(self, share: float) -> int:
