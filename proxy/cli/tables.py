@@ -57,10 +57,10 @@ def print_fitting(console: Console, table: Table, spare: Iterable[str] = ()) -> 
 
 def _find_width(console: Console, table: Table) -> int:
     """The least width without a broken figure. What folds counts with a few characters only."""
-    needed_chars = EDGE_CHARS * len(table.columns) + 1 if table.box else len(table.columns)
+    needed_chars = EDGE_CHARS * len(table.columns) + 1 if table.box else 2 * (len(table.columns) - 1)
     for number, column in enumerate(table.columns):
         texts = (column.header, *column.cells)
-        chars = max(console.measure(text).maximum for text in texts)
+        chars = max(column.min_width or 0, *(console.measure(text).maximum for text in texts))
         folds = number == 0 or not column.no_wrap
         needed_chars += min(chars, max(FOLDED_CHARS, column.min_width or 0)) if folds else chars
     return needed_chars

@@ -102,16 +102,18 @@ def show_sessions(found: Sequence[Session], total: int, *, as_json: bool, consol
         console.print("no session is like that")
         return
     table = Table(box=None, pad_edge=False)
-    for name in ("session", "title", "newest (UTC)", "model", "client", "outcome"):
+    titles = [safe(one.title or one.header) for one in found]
+    has_titles = any(titles)  # else nobody has kept texts
+    for name in ("session", *(["title"] if has_titles else []), "newest (UTC)", "model", "client", "outcome"):
         least_chars = TITLE_CHARS if name == "title" else None
         table.add_column(name, no_wrap=name not in {"title", "model"}, min_width=least_chars)
     add_figures(table, ("requests", "original", "sent", "cost", "saved"))
-    for one in found:
+    for one, title in zip(found, titles, strict=True):
         last, cost = one.last, None if one.cost is None else one.cost + one.summary_cost
         saved = None if cost is None or one.without_cost is None else one.without_cost - cost
         table.add_row(
             safe(one.name),
-            safe(one.title or one.header),
+            *([title] if has_titles else []),
             datetime.fromtimestamp(last.at, UTC).strftime("%m-%d %H:%M"),
             safe(last.model),
             safe(last.client),

@@ -15,6 +15,7 @@ from support.recordings import keep, make_recording
 
 from trimtab.proxy.cli.records.sessions import find_recorded, read_query, read_title, show_sessions
 
+HEADS = {*["session", "title", "newest", "model", "client", "outcome", "requests", "original", "sent", "cost", "saved"]}
 ASKED = dict.fromkeys(("order", "find", "model", "client", "outcome"))
 
 
@@ -63,18 +64,22 @@ def test_a_column_that_there_is_not_is_refused():
         read_query(5, ASKED | {"order": "at; DROP"})
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 160])
-def test_the_table_fits_the_terminal_and_keeps_session_and_title(width):
-    """Figures are short; what is not known is a dash."""
+@pytest.mark.parametrize("titled", [True, False])
+@pytest.mark.parametrize("width", [60, 72, 80, 100, 160])
+def test_the_table_fits_the_terminal_and_keeps_session_and_title(width, titled):
+    """Figures are short; what is not known is a dash; no head is cut. Without any title, there is no such column."""
     written = StringIO()
     found, _ = find_recorded(THREE, read_query(5, ASKED))
+    if not titled:
+        found = [replace(one, title="") for one in found]
     show_sessions(
         found, 9, as_json=False, console=Console(file=written, width=width, force_terminal=True, color_system=None)
     )
     lines = written.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     assert "s1" in lines[2]
-    assert "Mend the parser." in lines[2]
+    assert ("Mend the parser." in lines[2]) is ("title" in lines[0]) is titled
+    assert {*lines[0].replace("newest (UTC)", "newest").split()} <= HEADS
     assert "2 of 9 sessions" in lines[-1]
 
 

@@ -13,7 +13,7 @@ from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.chat.message import decode_message, encode_message
 from trimtab.proxy.wire.codec import Counting, UndecodableError
-from trimtab.rules.conversation import Message, Role, ToolCall
+from trimtab.rules.conversation import Arguments, Message, Role, ToolCall
 from trimtab.rules.tokens.families import GENERIC
 from trimtab.rules.tokens.messages import MESSAGE_TOKENS, NAME_TOKENS, ROLE_TOKENS
 from trimtab.rules.window.prune import drop_images
@@ -130,6 +130,54 @@ def test_a_lone_surrogate_does_not_keep_a_transcript_from_being_read() -> None:
 def test_tool_calls_are_read_in_any_form(calls: bytes, expected: tuple[ToolCall, ...]) -> None:
     """Functions, custom tools, types yet to come, arguments that are not text. Other values are ignored."""
     assert _decode(b'{"role":"assistant","tool_calls":%s}' % calls).tool_calls == expected
+
+
+ALL_MEMBERS = b'"cache_control":0,"prompt_cache_breakpoint":0,"index":0,"type":"function","custom":0'
+
+
+@pytest.mark.parametrize(
+    ("call", "shortens"),
+    [
+        (b'{"id":"1","function":{"name":"f","arguments":"{}","input":0},%b}' % ALL_MEMBERS, Arguments.JSON),
+        (b'{"id":"1","custom":{"name":"sh","input":"ls"}}', Arguments.TEXT),
+        (b'{"id":"1","function":{"name":"f","arguments":"{}"},"signature":"x"}', Arguments.FIXED),
+        (b'{"id":"1","function":{"name":"f","arguments":"{}","signature":"x"}}', Arguments.FIXED),
+        (b'{"id":"1","type":"later"}', Arguments.FIXED),
+    ],
+)
+def test_arguments_of_a_call_with_unknown_members_stay(call: bytes, shortens: Arguments) -> None:
+    """A server may have signed the call."""
+    (read,) = _decode(b'{"role":"assistant","tool_calls":[%b]}' % call).tool_calls
+    assert read.shortens is shortens
+
+
+def test_arguments_of_calls_that_reasoning_comes_with_stay() -> None:
+    raw = (
+        b'{"role":"assistant","thinking_blocks":[],"tool_calls":[{"id":"1","function":{"name":"f","arguments":"{}"}}]}'
+    )
+    assert [call.shortens for call in _decode(raw).tool_calls] == [Arguments.FIXED]
+
+
+def test_new_arguments_leave_all_else() -> None:
+    """They are written as the client wrote the old ones. Content and other calls keep their bytes."""
+    same = b'{ "id":"0","function":{"name":"f","arguments":"{}"} }'
+    fixed = b'{ "id":"1","function":{"name":"f","arguments":"{\\"a\\":1}"},"x":1.50 }'
+    said = b'{"id":2,"function":{"name":"f","arguments":"{\\"a\\":1}"}}'
+    whole = b'{"id":"3","function":{"name":"f","arguments":{"a":1}}}'
+    custom = b'{"id":"4","custom":{"name":"sh","input":"ls"}}'
+    raw = b'{"role":"assistant","content":"\\u0041","tool_calls":[%b]}'
+    message = _decode(raw % b",".join((same, b"null", fixed, said, whole, custom)))
+    assert [call.id_json for call in message.tool_calls] == [b"", b"", b"2", b"", b""]
+
+    calls = tuple(replace(call, arguments='{"a":2}') for call in message.tool_calls[1:])
+    calls = (message.tool_calls[0], *calls[:-1], replace(calls[-1], arguments="rm"))
+    new = said.replace(b":1}", b":2}"), whole.replace(b":1}", b":2}"), custom.replace(b"ls", b"rm")
+    edited = replace(message, tool_calls=calls, edited=True)
+    assert encode_message(edited) == raw % b",".join((same, b"null", fixed, *new))
+
+
+def test_a_name_of_the_tool_is_read_of_results_only() -> None:
+    assert [_decode(b'{"role":"%b","tool_name":"f"}' % role).name for role in (b"tool", b"user")] == ["f", None]
 
 
 @pytest.mark.parametrize(
@@ -264,6 +312,7 @@ def test_whatever_comes_raises_nothing_else(body: bytes) -> None:
     [
         (b'"content":"error","is_error":true', True),
         (b'"content":"x","isError": true ', True),
+        (b'"content":["error"]', False),
         (b'"content":"x","status":"error"', True),
         (b'"content":[{"type":"text","text":"x","is_error":true}]', True),
         (b'"content":[{"type":"text","text":"x"},{"type":"y","isError":true}]', True),
