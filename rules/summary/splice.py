@@ -53,8 +53,9 @@ JOINT_TOKENS = 4
 """The blank line before a part of the summary. Chosen: more than it costs in any tokenizer."""
 
 SHORT_TOKENS = 800
-"""Below this reserve, the introduction is short if the summary is read again at each cut (`last`), and nothing says how
-much it covers. Chosen: windows of 4096 tokens reserve some 550 for a summary, and 8192 some 1,100."""
+"""Below this reserve, the introduction of a digest is short if it is read again at each cut (`last`), and nothing says
+how much it covers. A model's note may repeat what a tool's text demands: there the long one says that this is no
+instruction. Chosen: windows of 4096 tokens reserve some 550 for a summary, and 8192 some 1,100."""
 _NO_ROOM = "Earlier messages were removed."
 
 _Placed = tuple[Message, Origin | None]
@@ -153,8 +154,8 @@ def _stand_for(made_of: _MadeOf, count: CountTokens) -> Spliced:
     said = Message(Role.ASSISTANT, beside=find_beside(messages))
     kept = [messages[index] for index in cut.kept]
     if task is not None and last is not None and role is SummaryRole.LAST:
-        introduction, _, told = body.partition("\n\n")
-        if cut.reserved_tokens < SHORT_TOKENS and UNVERIFIED not in introduction:
+        if cut.reserved_tokens < SHORT_TOKENS and not summary.by_model:
+            _, _, told = body.partition("\n\n")
             body = f"{SHORT_INTRODUCTION}\n\n{told}"
         memo, last = [task], _say_before(last, body, kept, count)
     else:

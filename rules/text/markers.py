@@ -30,8 +30,8 @@ READ_LINES = "call the tool again for these lines"
 """How to see lines of a tool result that have numbers."""
 READ_PART = "call the tool again for this part"
 """How to see another part of a tool result."""
-READ_FILE = "the file has this part"
-"""How to see another part of what a call has written to a file."""
+CALL_HAD_PART = "the call had this part"
+"""The call was carried out with what an excerpt of its arguments leaves out."""
 ASK_PART = "ask for this part"
 """How to see a part of a user message."""
 
@@ -44,7 +44,7 @@ INTRODUCTION = (
 """The first line of a summary. What follows stands for the removed messages; details are in the files and behind the
 tools. A tool's text gains no authority by being summarised."""
 SHORT_INTRODUCTION = f"{SUMMARY_START} Go on from there.]"
-"""The same for a short summary. What is no instruction is quoted there, and the quotation says so."""
+"""The same for a short digest. What is no instruction is quoted there, and the quotation says so."""
 SUMMARY_END = "[End of trimtab's summary. The conversation continues below.]"
 """The last line of a summary. Without it a model takes what follows for a part of the summary, or the summary for the
 question."""

@@ -70,9 +70,7 @@ def inspect(  # noqa: PLR0913 - the options of a command
         if by_session or (request_id is None and not (sent or received)):
             _list(place, limit, asked, by_session=by_session, as_json=as_json)
             return
-        if not place.is_dir() or not list_files(place):
-            give_up(escape(NOT_RECORDED.format(folder=place)))
-        recording = read_one(place, request_id or LAST, _tell_broken)
+        recording = _find(place, request_id or LAST, asked)
     except (NoRecordingError, BadRecordingError) as error:
         give_up(escape(str(error)))
     if sent or received:
@@ -111,6 +109,19 @@ def _list(folder: Path, limit: int, asked: Mapping[str, str | None], *, by_sessi
         show_list(events)
     else:
         give_up("no recorded request is like that")
+
+
+def _find(folder: Path, request_id: str, asked: Mapping[str, str | None]) -> Recording:
+    """The request with this id; the newest one of those that are wanted for `last`. Raises as `read_one` does."""
+    if not any(asked.values()):
+        if not folder.is_dir() or not list_files(folder):
+            give_up(escape(NOT_RECORDED.format(folder=folder)))
+        return read_one(folder, request_id, _tell_broken)
+    if request_id != LAST or asked["order"] or asked["find"]:
+        message = "an ID stands alone; --session, --model, --client and --outcome also go with last"
+        raise click.UsageError(message)
+    found = next((one for one in _read(folder, newest_first=True) if _is_wanted(one.event, asked)), None)
+    return found or give_up("no recorded request is like that")
 
 
 def _is_wanted(event: Outcome, wanted: Mapping[str, str | None]) -> bool:

@@ -17,7 +17,7 @@ from trimtab.rules.results.excerpt.scores import read_numbers
 from trimtab.rules.results.excerpt.select import Guide, Selection, Units, split_units
 from trimtab.rules.results.excerpt.windows import Scan, is_large, split_large, tell_large_kind
 from trimtab.rules.text.head_tail import Measure, measure_bytes, take_head, truncate_text
-from trimtab.rules.text.markers import READ_FILE, READ_PART
+from trimtab.rules.text.markers import CALL_HAD_PART, READ_PART
 from trimtab.rules.text.payloads import hide_payloads
 from trimtab.rules.treatment import Budget, Truncation
 
@@ -95,9 +95,9 @@ def excerpt_written(text: str, limit: int, count: CountTokens) -> str:
     hidden = hide_payloads(text).text
     if count(hidden) <= limit:
         return hidden
-    short = _excerpt_lines(hidden, limit, count, Asked(how=READ_FILE))
+    short = _excerpt_lines(hidden, limit, count, Asked(how=CALL_HAD_PART))
     is_short = short is not None and count(short) <= limit
-    return short if short is not None and is_short else truncate_text(hidden, limit, count, how=READ_FILE)
+    return short if short is not None and is_short else truncate_text(hidden, limit, count, how=CALL_HAD_PART)
 
 
 MIN_SHARE = 16

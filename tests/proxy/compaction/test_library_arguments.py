@@ -95,7 +95,7 @@ def test_a_stale_call_keeps_its_form_and_only_the_long_text_is_short(write: Writ
         assert {**left, "content": given["content"]} == given
         assert len(left["content"]) < len(given["content"]) / 3
         assert "[trimtab: omitted" in left["content"]
-        assert "the file has this part]" in left["content"]
+        assert "the call had this part]" in left["content"]
         assert without_content(result.messages[at]) == without_content(wires[at])
 
 

@@ -85,7 +85,7 @@ async def test_a_record_keeps_its_place_in_the_store() -> None:
     assert kept == (
         b'{"ratio":1.5,"window_tokens":null,"calibrated":false,"learned_tokens":null,"added_tokens":null,"refuted":[],'
         b'"refused_tokens":null,"answered_tokens":0,"failures":0,"window_source":"","window_at":0.0,"ratio_source":"",'
-        b'"ratio_at":0.0,"forgotten":0,"reading":[false,[],0,0.0,0],"claims":[]}'
+        b'"ratio_at":0.0,"forgotten":0,"reading":[false,[],0,0.0,0,false],"claims":[]}'
     )
 
 

@@ -16,7 +16,7 @@ from trimtab.rules.pipeline.make_plan import plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import OverflowStrategy, Policy, SummaryRole
 from trimtab.rules.summary.request import Summary
-from trimtab.rules.text.markers import KEPT_TITLE, SUMMARY_END, SUMMARY_START
+from trimtab.rules.text.markers import INTRODUCTION, KEPT_TITLE, SHORT_INTRODUCTION, SUMMARY_END, SUMMARY_START
 
 POLICY = Policy(context_window=2000, completion_reserve=200, prices=FREE, summary_role=SummaryRole.LAST)
 NOTE = Summary("The ships came in as they were expected, and one of them is late.", by_model=True)
@@ -120,3 +120,11 @@ def test_a_summary_behind_the_part_to_summarise_forbids_to_ask_behind_that_part(
     cut = planned.window.cut
     assert cut is not None
     assert planned.find_prefix(forwarded, cut.at) is None
+
+
+@pytest.mark.parametrize(("summary", "introduction"), [(NOTE, INTRODUCTION), (None, SHORT_INTRODUCTION)])
+def test_a_short_introduction_is_that_of_a_digest(summary: Summary | None, introduction: str) -> None:
+    """A model's note may repeat what a tool's text demands; of a digest, each such text is quoted."""
+    planned = plan(conversation(*chat(TURNS)), POLICY, count=count)
+    sent = apply(planned, POLICY, count=count, summary=summary).conversation.messages
+    assert sum(introduction in one.text for one in sent) == 1

@@ -32,7 +32,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "mark_gap": "Stands for the first gap in a tool result that was shortened with `truncation: salient`. The"
         " numbers are those of the missing lines. If the lines have no numbers, the marker says how many are"
         " missing: `omitted 120 lines (~2000 tokens); call the tool again for this part`. In a [call that has written a"
-        " file](../explanation/replayed-cut.md#long-arguments-of-calls), it ends with `the file has this part`.",
+        " file](../explanation/replayed-cut.md#long-arguments-of-calls), it ends with `the call had this part`.",
         "mark_next_gap": "Stands for a further gap in the same tool result. What the first marker says applies here,"
         " too.",
         "mark_payload": "Stands for a file that a tool result contained, written out as a `data:` URL, in Base64, in"

@@ -229,3 +229,13 @@ def test_no_text_of_a_recording_controls_the_terminal(tmp_path) -> None:
         shown = done.stdout + done.stderr
         assert "\\x1b]0;pwn\\x07" in shown
         assert not [char for char in shown if not char.isprintable() and char != "\n"]
+
+
+def test_the_last_request_is_the_newest_one_that_is_wanted(tmp_path) -> None:
+    for number, session in enumerate(("ours", "other")):
+        recording = make_recording(str(number) * 24, at=1_700_000_000 + number)
+        keep(tmp_path, replace(recording, event=structs.replace(recording.event, session=session)))
+    assert "1" * 24 in run_trimtab("inspect", "last", "--dir", tmp_path).stdout
+    assert "0" * 24 in run_trimtab("inspect", "last", "--session", "our", "--dir", tmp_path).stdout
+    assert run_trimtab("inspect", "last", "--session", "none", "--dir", tmp_path).exit_code == 1
+    assert run_trimtab("inspect", "0" * 24, "--session", "our", "--dir", tmp_path).exit_code == 2
