@@ -150,8 +150,10 @@ class _Traces:
         for place, indexes in self.carried.items():
             for at in indexes:
                 final, planned = self.forwarded.messages[place], self.plan.conversation.messages[at]
-                if at in self.joined or len(indexes) > 1 or (cut is not None and at == task and at < cut.at):
-                    # It may have more than the words of this one, which are those from before the cut.
+                is_task = cut is not None and at == task and at < cut.at
+                has_more = cut is not None and at >= cut.at and len(final.texts) > len(planned.texts)
+                if at in self.joined or len(indexes) > 1 or is_task or has_more:
+                    # It may have more than the words of this one: those from before the cut, or the summary.
                     final = drop_images(planned) if at in without_images else planned
                 yield at, (final, max(final.tokens - FRAME_TOKENS, 0) if at in self.joined else final.tokens)
 

@@ -14,6 +14,7 @@ from trimtab.rules.conversation import Message, Role
 from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.make_plan import plan
 from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.pipeline.story import tell_story
 from trimtab.rules.policy import OverflowStrategy, Policy, SummaryRole
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.text.markers import INTRODUCTION, KEPT_TITLE, SHORT_INTRODUCTION, SUMMARY_END, SUMMARY_START
@@ -128,3 +129,17 @@ def test_a_short_introduction_is_that_of_a_digest(summary: Summary | None, intro
     planned = plan(conversation(*chat(TURNS)), POLICY, count=count)
     sent = apply(planned, POLICY, count=count, summary=summary).conversation.messages
     assert sum(introduction in one.text for one in sent) == 1
+
+
+def test_the_message_with_the_summary_counts_as_unchanged() -> None:
+    """What stands before its text is told as added, with what it costs."""
+    messages = chat(TURNS)
+    planned = plan(conversation(*messages), POLICY, count=count)
+    cut = planned.window.cut
+    assert cut is not None
+    changes = tell_story(planned, apply(planned, POLICY, count=count, summary=NOTE)).changes
+    assert {one.rules for one in changes} == {("summarise",)}
+    (summary,) = [one for one in changes if one.is_summary]
+    assert messages[-1].text not in summary.after
+    assert 0 < summary.tokens_after < POLICY.context_window // 4
+    assert all(one.at < cut.at for one in changes if one is not summary)

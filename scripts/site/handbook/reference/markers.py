@@ -163,7 +163,7 @@ NO_TEXT = {
     "asks_to_keep",
     "MEMBER",
     "POINTER",
-    "READ_FILE",
+    "CALL_HAD_PART",
     "READ_LINES",
     "READ_PART",
     "START",
