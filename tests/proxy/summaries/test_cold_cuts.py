@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from support.stores import CountedStore, SlowStore
 
 from trimtab.proxy.store.memory import MemoryStore
 from trimtab.proxy.summaries import cold_cuts
@@ -12,18 +13,6 @@ from trimtab.rules.window.state import ColdCut
 
 SESSION = Session("tenant", b"secret", "http://host/v1 m", bytes([1]) * 32)
 FIRST, SECOND = bytes([2]) * 32, bytes([3]) * 32
-
-
-class CountedStore(MemoryStore):
-    """A store that counts reads."""
-
-    def __init__(self) -> None:
-        super().__init__(ttl_seconds=1e6)
-        self.reads = 0
-
-    async def get(self, summary_id: str) -> bytes | None:
-        self.reads += 1
-        return await super().get(summary_id)
 
 
 async def test_a_cut_is_found_by_every_process_with_the_same_credential() -> None:
@@ -106,20 +95,6 @@ async def test_a_record_that_says_nothing_is_ignored(text: str) -> None:
 async def test_a_store_in_memory_keeps_nothing() -> None:
     """The name of the store decides."""
     assert not ColdCuts(MemoryStore(ttl_seconds=1.0)).is_kept
-
-
-class SlowStore(CountedStore):
-    """A store of its own process: others get a turn before it answers."""
-
-    name = "shared"
-
-    async def get(self, summary_id: str) -> bytes | None:
-        await asyncio.sleep(0)
-        return await super().get(summary_id)
-
-    async def put(self, summary_id: str, text: bytes) -> bytes:
-        await asyncio.sleep(0)
-        return await super().put(summary_id, text)
 
 
 @pytest.mark.parametrize("is_known", [False, True], ids=["unknown", "known"])

@@ -3,26 +3,14 @@
 import asyncio
 from typing import Any
 
+from support.stores import SharedStore, SlowStore
+
 from trimtab.proxy.recall.tool import Place
 from trimtab.proxy.store.memory import MemoryStore
 from trimtab.proxy.summaries.found_texts import MAX_BYTES, MAX_TEXTS, FoundTexts
 
 ONE, OTHER = b"1" * 32, b"2" * 32
 HEAD, FIRST = b"h" * 32, Place(b"1", "c1")
-
-
-class Shared(MemoryStore):
-    """A store that survives a process, and counts how often it is asked."""
-
-    name = "shared"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked = 0
-
-    async def get(self, summary_id: str) -> bytes | None:
-        self.asked += 1
-        return await super().get(summary_id)
 
 
 async def read(
@@ -35,7 +23,7 @@ async def read(
 
 async def test_another_process_reads_what_was_found() -> None:
     """With the client's secret, and with no other; the store has only sealed bytes."""
-    store = Shared()
+    store = SharedStore()
     await FoundTexts(store).keep("t", ONE, HEAD, FIRST, "a found text \ud800")
     assert await read(FoundTexts(store), FIRST) == "a found text ?"
     assert await read(FoundTexts(store), FIRST, tenant="other", secret=OTHER) is None
@@ -44,14 +32,14 @@ async def test_another_process_reads_what_was_found() -> None:
 
 
 async def test_a_process_asks_only_if_another_may_have_served_the_session() -> None:
-    store, later = Shared(), Place(b"3", "c3")
+    store, later = SharedStore(), Place(b"3", "c3")
     texts, other = FoundTexts(store), FoundTexts(store)
     await texts.keep("t", ONE, HEAD, FIRST, "first")
     await read(other, FIRST)
-    store.asked = 0
+    store.reads = 0
     assert await read(other, FIRST, previous=b"2", here=b"3") == "first"
     assert await read(other, FIRST, previous=b"1", here=b"3") == "first"  # planned again
-    assert store.asked == 0
+    assert store.reads == 0
     await texts.keep("t", ONE, HEAD, later, "later")
     assert await read(other, later, previous=b"3", here=b"4") is None
     assert await read(other, later, previous=b"x", here=b"4") == "later"
@@ -59,19 +47,19 @@ async def test_a_process_asks_only_if_another_may_have_served_the_session() -> N
 
 async def test_it_asks_again_for_a_request_that_it_has_only_planned() -> None:
     """Its tokens were counted here, and another process has answered it."""
-    store, later = Shared(), Place(b"3", "c3")
+    store, later = SharedStore(), Place(b"3", "c3")
     texts, other = FoundTexts(store), FoundTexts(store)
     await read(other, FIRST, previous=None, here=b"3")
     await texts.keep("t", ONE, HEAD, later, "later")
     assert await read(other, later, previous=None, here=b"4") == "later"
-    store.asked = 0
+    store.reads = 0
     assert await read(other, later, previous=b"4", here=b"5") == "later"
-    assert store.asked == 0
+    assert store.reads == 0
 
 
 async def test_the_first_writer_wins() -> None:
     """Two processes that have answered the same request at once send the same from then on."""
-    store = Shared()
+    store = SharedStore()
     texts, other = FoundTexts(store), FoundTexts(store)
     await texts.keep("t", ONE, HEAD, FIRST, "first")
     await other.keep("t", ONE, HEAD, FIRST, "second")
@@ -92,7 +80,7 @@ async def test_without_such_a_store_memory_has_them() -> None:
 
 
 async def test_the_store_and_the_memory_are_bounded() -> None:
-    store = Shared()
+    store = SharedStore()
     texts = FoundTexts(store)
     for number in range(5 * MAX_TEXTS):
         await texts.keep("t", ONE, HEAD, Place(b"%d" % number, "c"), f"text {number}")
@@ -106,7 +94,7 @@ async def test_the_store_and_the_memory_are_bounded() -> None:
 
 async def test_a_damaged_record_is_no_text() -> None:
     """It stays in its place, so what is found later is in memory only."""
-    store = Shared()
+    store = SharedStore()
     await FoundTexts(store).keep("t", ONE, HEAD, FIRST, "first")
     (name,) = store._entries._entries
     store.replace(name, b"damaged")
@@ -116,21 +104,9 @@ async def test_a_damaged_record_is_no_text() -> None:
     assert await read(texts, FIRST) == "again"
 
 
-class Slow(Shared):
-    """Others get a turn before it answers."""
-
-    async def get(self, summary_id: str) -> bytes | None:
-        await asyncio.sleep(0)
-        return await super().get(summary_id)
-
-    async def put(self, summary_id: str, text: bytes) -> bytes:
-        await asyncio.sleep(0)
-        return await super().put(summary_id, text)
-
-
 async def test_two_first_requests_of_a_session_at_once_lose_nothing() -> None:
     """Each finds a text; this process knows both, and which requests it has served."""
-    texts, later = FoundTexts(Slow()), Place(b"2", "c2")
+    texts, later = FoundTexts(SlowStore()), Place(b"2", "c2")
     await asyncio.gather(texts.keep("t", ONE, HEAD, FIRST, "first"), texts.keep("t", ONE, HEAD, later, "later"))
     assert texts.list("t", HEAD) == {FIRST: "first", later: "later"}
     held = texts._sessions.get(("t", HEAD))
