@@ -301,7 +301,7 @@ class Sums:
             self.open_step, self._has_results = self._starts[-1], True
         elif not self._has_results:
             self._words += 1
-            self.open_step = self._starts[-min(self._words, MAX_OPEN_WORDS)]
+            self.open_step = self._starts[-min(self._words, MAX_OPEN_WORDS, len(self._starts))]
         self._in_row = is_written and (self._is_answer or self._in_row)
         self._is_answer = message.role is Role.ASSISTANT
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import FREE, assistant, call, fill, fold, result, system, user
 
-from trimtab.rules.conversation import Message, Served
+from trimtab.rules.conversation import Message, Role, Served
 from trimtab.rules.policy import Policy
-from trimtab.rules.window.sums import Spans
+from trimtab.rules.window.sums import Spans, Sums
 
 Messages = list[Message]
 
@@ -94,3 +94,12 @@ def test_a_call_that_is_never_answered_does_not_keep_everything() -> None:
         messages += [assistant(fill("step", 20), call(f"c{number}")), result(f"c{number}", fill("out", 60))]
     window = fold(messages, Policy(context_window=4000, completion_reserve=0, prices=FREE), limit=3000)
     assert window.cuts
+
+
+def test_a_call_and_a_result_of_unknown_kinds_belong_together() -> None:
+    """At the beginning, too, where there is no answer of the model yet."""
+    unknown = Message(Role.OTHER, ("step",))
+    sums = Sums(0)
+    for message in (user("task"), _serve(unknown, opens="1"), _serve(unknown, closes="1")):
+        sums.add(message)
+    assert sums.open_step == 1
