@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from trimtab.proxy.account.statistics.books import Books, Place, Sums, go_back, name_day
 from trimtab.proxy.catalogue.prices import NANODOLLARS
-from trimtab.proxy.config.sections.clients import Budget
+from trimtab.proxy.config.clients import Budget
 from trimtab.proxy.store.store import StoreError
 
 MINUTE_SECONDS = 60  # source: the clock

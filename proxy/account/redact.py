@@ -16,9 +16,8 @@ from urllib.parse import quote
 
 import orjson
 
-from trimtab.proxy.config.policies.policy import Same
-from trimtab.proxy.config.schema import Config
-from trimtab.proxy.config.secrets import list_secrets
+from trimtab.proxy.config.policy import Same
+from trimtab.proxy.config.schema import Config, list_secrets
 
 HIDDEN = b"***"
 """Stands for a credential, or for a piece of one."""

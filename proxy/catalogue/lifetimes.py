@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trimtab.proxy.catalogue.providers import MAX_NAME_CHARS, is_local
-from trimtab.proxy.config.network.urls import read_host
+from trimtab.proxy.config.network import read_host
 from trimtab.proxy.lru import BytesLRU
 
 HOUR_SECONDS = 3600.0  # source: the definition

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from trimtab.proxy.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS, find_host, is_local, load_providers
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.config.schema import Config, PricesConfig, UpstreamConfig
 from trimtab.rules.policy import Prices
 

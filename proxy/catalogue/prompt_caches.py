@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from trimtab.proxy.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS
-from trimtab.proxy.config.network.urls import read_host
+from trimtab.proxy.config.network import read_host
 from trimtab.proxy.wire.content.cache_help import Addition
 from trimtab.proxy.wire.routing import MESSAGES
 

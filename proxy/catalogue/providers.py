@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from trimtab.proxy.config.network.urls import read_host
+from trimtab.proxy.config.network import read_host
 
 if TYPE_CHECKING:
     from genai_prices.types import Provider

@@ -8,7 +8,7 @@ import click
 from trimtab.proxy.cli.options import set_option, wrong_use
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import find_route_fault, find_unknown_variables, load_file
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.store.opening import require_store
 from trimtab.proxy.telemetry.tracing import require_exporter

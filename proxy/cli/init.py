@@ -23,7 +23,7 @@ from trimtab.proxy.cli.doctor.checks import Answer, Finding, ask_upstream
 from trimtab.proxy.cli.options import give_up, list_exports, read_key, wrong_use
 from trimtab.proxy.cli.tables import mask
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.network.urls import OPENAI_HOST
+from trimtab.proxy.config.network import OPENAI_HOST
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 import orjson
 
-from trimtab.proxy.config.assembly.draft import VARIABLE
+from trimtab.proxy.config.load import VARIABLE
 from trimtab.proxy.config.schema import Config
 
 Schema = dict[str, Any]

@@ -16,7 +16,7 @@ from trimtab.proxy.compaction.compactor import RefusedError, describe_excess
 from trimtab.proxy.compaction.engine import Variant
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.document import ConfigError
-from trimtab.proxy.config.network.urls import OPENAI_HOST, read_host
+from trimtab.proxy.config.network import OPENAI_HOST, read_host
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.models.model_policy import ModelView
 from trimtab.proxy.store.opening import data_directory, open_store

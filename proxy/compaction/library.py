@@ -19,9 +19,8 @@ import orjson
 from trimtab.proxy.catalogue.prices import read_prices
 from trimtab.proxy.compaction import engine
 from trimtab.proxy.compaction.pool import load_compactor
-from trimtab.proxy.config.assembly.validation import validate
-from trimtab.proxy.config.policies.policy import PolicyConfig
-from trimtab.proxy.config.policies.sections import PricesConfig
+from trimtab.proxy.config.policy import PolicyConfig, PricesConfig
+from trimtab.proxy.config.validation import validate
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.proxy.wire.dialects import name_codec

@@ -24,7 +24,7 @@ from trimtab.proxy.compaction.tokenizers.exact import (
     make_counter,
 )
 from trimtab.proxy.compaction.tokenizers.optional import find_engine
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.wire.transcript.beginnings import Beginnings
 from trimtab.rules.conversation import CountTokens
 from trimtab.rules.tokens.families import HEURISTIC, O200K, SILENT, Costs, Reading, find_family, read_costs

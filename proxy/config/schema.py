@@ -1,38 +1,179 @@
-"""The keys of the configuration: type, default and description of each; and which policy a request gets.
+"""The keys of the configuration, which policy a request gets, and every credential in it.
 
 Law: frozen, and every key has a default. config/load.py reads the file. A limit holds for all workers together; each
-worker gets its part. No text of a message is kept or sent anywhere unless a key here says so.
+worker gets its part. No text of a message is kept or sent anywhere unless a key here says so. Certificate files are
+read once, with the configuration; a request keeps the certificates that it began with. The list of credentials is for
+hiding them, never for using them.
 """
 
-from collections.abc import Callable, Mapping
+import ssl
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from math import ceil
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-from trimtab.proxy.config.network.forward_proxies import is_loopback
-from trimtab.proxy.config.policies.policy import ModelConfig, PolicyConfig, Same, overlay
-from trimtab.proxy.config.policies.sections import AutoPrices, Section, inner
-from trimtab.proxy.config.policies.sections import PricesConfig as PricesConfig  # noqa: PLC0414 - for the shell
-from trimtab.proxy.config.sections.clients import ClientKeys, Clients, divide_clients
-from trimtab.proxy.config.sections.upstream import NamedUpstreams
-from trimtab.proxy.config.sections.upstream import UpstreamConfig as UpstreamConfig  # noqa: PLC0414 - for the shell
+from trimtab.proxy.config.clients import ClientKeys, Clients, divide_clients
+from trimtab.proxy.config.network import (
+    OPENAI_HOST,
+    Provider,
+    Route,
+    check_key,
+    find_passwords,
+    find_provider,
+    find_route,
+    find_trust_fault,
+    is_loopback,
+    list_passwords,
+    make_context,
+    read_host,
+)
+from trimtab.proxy.config.policy import AutoPrices, ModelConfig, PolicyConfig, Same, Section, inner, overlay
+from trimtab.proxy.config.policy import PricesConfig as PricesConfig  # noqa: PLC0414 - for the shell
 from trimtab.proxy.config.values import (
     ENDPOINTS,
     Address,
+    AuthoritiesFile,
+    CertificateFile,
     NameGlob,
+    OptionalKey,
+    OptionalName,
+    OptionalProxy,
     OwnKey,
     RootedPath,
     Store,
     Tenant,
     Url,
+    Wanted,
     WorkerCount,
     require,
     split_address,
 )
-from trimtab.proxy.config.words import Wanted
+
+CacheSeconds = Annotated[
+    Literal["auto"] | Annotated[float, Field(ge=0)], Wanted("auto, or a number of seconds, 0 or more")
+]
+
+
+class UpstreamConfig(Section):
+    """A server that requests go to."""
+
+    base_url: Url = "https://api.openai.com/v1"
+    api_key: OptionalKey = Field(None, repr=False)
+    credential: Literal["auto", "client", "key", "none"] = "auto"
+    allowed_paths: tuple[RootedPath, ...] = ()
+    strip_nonces: Literal["auto", "off"] = "auto"
+    prices: AutoPrices | None = None
+    cache: Literal["auto", "off"] = "auto"
+    cache_seconds: CacheSeconds = "auto"
+    connect_timeout_seconds: float = Field(10.0, gt=0)
+    read_timeout_seconds: float = Field(600.0, gt=0)
+    proxy: OptionalProxy = Field(None, repr=False)
+    ca_file: AuthoritiesFile = None
+    client_cert_file: CertificateFile = None
+    client_key_file: OptionalName = None
+    _is_named: bool = PrivateAttr(default=False)
+    _route: Route = PrivateAttr(Route())
+    _passwords: tuple[str, ...] = PrivateAttr(())
+    _tls: ssl.SSLContext | None = PrivateAttr(None)
+    _trust_fault: str | None = PrivateAttr(None)
+
+    @property
+    def shown(self) -> Literal["client", "key", "none"]:
+        """The credential that the upstream gets: the client's own, the operator's `api_key`, or none."""
+        if self.credential != "auto":
+            return self.credential
+        if self.api_key is not None:
+            return "key"
+        return "none" if self._is_named else "client"
+
+    @property
+    def provider(self) -> Provider | None:
+        """Whose hosts the server is one of, if that decides what it is sent; None for any other."""
+        return find_provider(self.base_url)
+
+    @property
+    def needs_clients_key(self) -> bool:
+        """Whether the server is known to list its models only to a key, and only clients have one."""
+        is_known = self.provider == "anthropic" or read_host(self.base_url) == OPENAI_HOST
+        return is_known and self.shown == "client"
+
+    @property
+    def strips_nonces(self) -> bool:
+        """Whether what only makes each request different is removed for this server."""
+        return self.strip_nonces == "auto" and self.provider != "anthropic"
+
+    @property
+    def bares_credential(self) -> bool:
+        """Whether a credential goes to another machine without TLS, so that the network can read it."""
+        parts = urlsplit(self.base_url)
+        return self.shown != "none" and parts.scheme == "http" and not is_loopback(parts.hostname or "")
+
+    @property
+    def route(self) -> Route:
+        """The proxy or direct way to the upstream; the environment counts only after `routed_by`."""
+        return self._route
+
+    @property
+    def passwords(self) -> tuple[str, ...]:
+        """The credentials in the environment's variables for proxies and traces; empty before `routed_by`."""
+        return self._passwords
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """The TLS settings, from the files as they were at the reading of the configuration; None: the system's own."""
+        return self._tls
+
+    @property
+    def trust_fault(self) -> str | None:
+        """What is wrong with the file of SSL_CERT_FILE; None if nothing is, or the variable is not set."""
+        return self._trust_fault
+
+    @field_validator("client_key_file")
+    @classmethod
+    def _check_client_key(cls, key_file: str | None, info: ValidationInfo) -> str | None:
+        certificate_file = info.data.get("client_cert_file")
+        if certificate_file is not None:
+            check_key(certificate_file, key_file)
+        elif key_file is not None and "client_cert_file" in info.data:
+            message = "needs client_cert_file too"
+            raise ValueError(message)
+        return key_file
+
+    @model_validator(mode="after")
+    def _prepare(self) -> Self:
+        self._route = find_route(self.base_url, self.proxy, {})
+        if self.ca_file is not None or self.client_cert_file is not None:
+            self._tls = make_context(self.ca_file, self.client_cert_file, self.client_key_file)
+        return self
+
+    def named(self) -> Self:
+        """The upstream as one of `upstreams`, for which `credential: auto` has another meaning."""
+        named = self.model_copy()
+        named._is_named = True  # noqa: SLF001 - of this class
+        return named
+
+    def routed_by(self, environment: Mapping[str, str]) -> Self:
+        """The upstream with the environment's proxy, unless `proxy` is set. Raises UnusableProxyError."""
+        routed = self.model_copy()
+        routed._route = find_route(self.base_url, self.proxy, environment)  # noqa: SLF001 - of this class
+        routed._passwords = list_passwords(environment)  # noqa: SLF001 - of this class
+        proxy = routed._route.proxy  # noqa: SLF001 - of this class
+        if "https" in {urlsplit(url).scheme for url in (self.base_url, proxy.url if proxy else "")}:
+            routed._trust_fault = find_trust_fault(environment)  # noqa: SLF001 - of this class
+        return routed
+
+
+def _name_all(upstreams: dict[str, UpstreamConfig]) -> dict[str, UpstreamConfig]:
+    return {name: upstream.named() for name, upstream in upstreams.items()}
+
+
+NamedUpstreams = Annotated[dict[str, UpstreamConfig], AfterValidator(_name_all)]
+"""The type of `upstreams`."""
+
 
 HeaderName = Annotated[
     str,
@@ -293,3 +434,46 @@ def _read_clients(client_keys: Same[ClientKeys | None]) -> Clients:
 @lru_cache(1024)
 def _match_first(globs: tuple[str, ...], model: str) -> int | None:
     return next((index for index, glob in enumerate(globs) if fnmatchcase(model, glob)), None)
+
+
+MIN_NAMED_CHARS = 12
+"""Chosen: as for the credentials of requests (proxy/exchange/arrival.py)."""
+MAX_CACHED_CHARS = 256
+"""What is found in a longer name is not kept. Chosen: longer than the names of models; bounds the memory."""
+
+
+def list_secrets(config: Config) -> tuple[str, ...]:
+    """The credentials of the operator, then the keys of the clients; the same object for the same configuration.
+
+    Those of the operator are the keys of upstreams, the admin token, and the passwords of the store and of forward
+    proxies, also if the environment names the proxy.
+    """
+    return _list_secrets(Same(config))
+
+
+def find_in_name(config: Config, name: str) -> tuple[str, ...]:
+    """The credentials of the configuration in a client's name for something, such as a model.
+
+    Shorter ones than MIN_NAMED_CHARS may be a part of a name by chance.
+    """
+    return (_find_in if len(name) <= MAX_CACHED_CHARS else _find_in.__wrapped__)(Same(config), name)
+
+
+@lru_cache(1024)
+def _find_in(config: Same[Config], name: str) -> tuple[str, ...]:
+    return tuple(secret for secret in _list_secrets(config) if len(secret) >= MIN_NAMED_CHARS and secret in name)
+
+
+@lru_cache(4)
+def _list_secrets(config: Same[Config]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(secret for secret in _find_secrets(config.value) if secret))
+
+
+def _find_secrets(config: Config) -> Iterator[str]:
+    for upstream in (config.upstream, *config.upstreams.values()):
+        yield upstream.api_key or ""
+        yield from find_passwords(upstream.proxy or "")
+    yield config.admin_token or ""
+    yield from find_passwords(config.store)
+    yield from config.upstream.passwords
+    yield from config.clients.keys

@@ -15,10 +15,8 @@ from yarl import URL
 from trimtab.proxy.catalogue.prompt_caches import find_additions
 from trimtab.proxy.catalogue.refusals import Asked
 from trimtab.proxy.catalogue.windows import MILLION_TOKENS, asks_million
-from trimtab.proxy.config.policies.policy import ModelConfig, PolicyConfig, with_window
-from trimtab.proxy.config.policies.sections import MODES
-from trimtab.proxy.config.schema import Config, UpstreamConfig
-from trimtab.proxy.config.secrets import find_in_name
+from trimtab.proxy.config.policy import MODES, ModelConfig, PolicyConfig, with_window
+from trimtab.proxy.config.schema import Config, UpstreamConfig, find_in_name
 from trimtab.proxy.exchange.arrival import MAX_CHARS, MAX_UPSTREAMS, Arrival, tell_upstream
 from trimtab.proxy.http.client import origin_form, target_url
 from trimtab.proxy.http.credentials import keep_credentials

@@ -16,7 +16,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from trimtab.proxy.config.network.forward_proxies import ForwardProxy
+from trimtab.proxy.config.network import ForwardProxy
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.aiohttp_fixes.client import Connector, Request, SendSettings, send_plainly
 from trimtab.proxy.http.content_coding import read_along

@@ -13,7 +13,7 @@ import aiohttp
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from yarl import URL
 
-from trimtab.proxy.config.network.forward_proxies import ForwardProxy
+from trimtab.proxy.config.network import ForwardProxy
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.aiohttp_fixes.client import TunnelError, TunnelTimeoutError
 from trimtab.proxy.http.errors import ProxyError, UpstreamInvalidError, UpstreamTimeoutError, UpstreamUnreachableError

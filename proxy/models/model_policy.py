@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from trimtab.proxy.catalogue.prices import PriceList, find_price_list
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.http.tenancy import Tenant
 from trimtab.proxy.models.records import Facts, ModelName, complete, expect_ratio, name_for

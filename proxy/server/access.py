@@ -17,7 +17,7 @@ from ipaddress import ip_address
 from aiohttp import web
 
 from trimtab.proxy.account.statistics.books import name_day
-from trimtab.proxy.config.network.forward_proxies import is_loopback
+from trimtab.proxy.config.network import is_loopback
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.config.values import split_address
 from trimtab.proxy.http.errors import (

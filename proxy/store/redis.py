@@ -17,7 +17,7 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import MasterNotFoundError, SentinelConnectionPool
 from redis.backoff import NoBackoff
 
-from trimtab.proxy.config.network.urls import StoreServers, read_servers
+from trimtab.proxy.config.network import StoreServers, read_servers
 from trimtab.proxy.store.store import StoreError, describe_fault
 from trimtab.proxy.tasks import Tasks
 

@@ -17,7 +17,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from trimtab.proxy.catalogue.refusals import Asked
-from trimtab.proxy.config.policies.sections import SummaryConfig
+from trimtab.proxy.config.policy import SummaryConfig
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.http.errors import ProxyError

@@ -11,7 +11,7 @@ from support.client import post
 
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.pool import MAX_TENANTS, Compactors
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.rules.policy import Policy
 from trimtab.rules.treatment import Budget

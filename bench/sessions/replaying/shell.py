@@ -16,7 +16,7 @@ from bench.sessions.prompts import Part
 from bench.sessions.replaying.cold import Silences
 from bench.sessions.replaying.summarisers import Summarise
 from trimtab.proxy.compaction import Compacted, Compactor, Planned, read_request
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.summaries.answers import accept_note
 from trimtab.proxy.summaries.calls import NoSummaryError
 from trimtab.proxy.summaries.service import MAX_PAUSE_SECONDS, PAUSE_SECONDS

@@ -26,7 +26,7 @@ from trimtab.proxy.cli.demo.session import MODEL, Session, make_session
 from trimtab.proxy.cli.demo.upstream import Cost, PromptCache, Served, SimulatedUpstream
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.server.app import listen_at, run_proxy
 from trimtab.proxy.telemetry.logs import configure_log, get_log
 

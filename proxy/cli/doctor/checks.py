@@ -23,11 +23,10 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from trimtab.proxy.cli.healthcheck import read_page
+from trimtab.proxy.config.clients import ClientConfig
 from trimtab.proxy.config.load import find_unknown_variables
-from trimtab.proxy.config.network.forward_proxies import SETTING
-from trimtab.proxy.config.network.urls import has_several, read_servers
+from trimtab.proxy.config.network import SETTING, has_several, read_servers
 from trimtab.proxy.config.schema import Config, UpstreamConfig
-from trimtab.proxy.config.sections.clients import ClientConfig
 from trimtab.proxy.config.values import split_address
 from trimtab.proxy.http.client import UpstreamClient, read_bounded
 from trimtab.proxy.http.errors import ProxyError

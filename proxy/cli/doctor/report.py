@@ -34,7 +34,7 @@ from trimtab.proxy.cli.options import config_option, prints_table, read_key, set
 from trimtab.proxy.cli.tables import mask, print_fitting
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
-from trimtab.proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW
+from trimtab.proxy.config.policy import DEFAULT_CONTEXT_WINDOW
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.http.tenancy import Tenancy, Tenant

@@ -16,7 +16,7 @@ from trimtab.proxy.cli.records.sums import SummaryFigures
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.engine import Compaction, Text, Variant, compact
 from trimtab.proxy.compaction.pool import Compactors
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.models.model_policy import ModelView, name_model

@@ -29,7 +29,7 @@ from trimtab.proxy.cli.options import WRONG_USE, config_option, give_up, set_opt
 from trimtab.proxy.cli.serving.agents import Lead, Write, find_agent, list_agents
 from trimtab.proxy.compaction.pool import CACHES_BYTES, Compactors
 from trimtab.proxy.config.load import load_file
-from trimtab.proxy.config.network.urls import OPENAI_HOST, read_host
+from trimtab.proxy.config.network import OPENAI_HOST, read_host
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.memory import bound_caches
 from trimtab.proxy.server.app import Proxy, run_proxy

@@ -24,7 +24,7 @@ from aiohttp.helpers import TimerNoop
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from trimtab.proxy.config.network.certificates import make_context
+from trimtab.proxy.config.network import make_context
 
 Take = Callable[[bytes], bool]
 """Takes the next bytes of a body. Returns whether it can take more at once. It may raise ConnectionError."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trimtab.proxy.account.redact import Hidden, read_own, redact, redact_body, redact_text
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.policies.policy import Same
+from trimtab.proxy.config.policy import Same
 
 KEY = "sk-PLANTED/key+0123"
 

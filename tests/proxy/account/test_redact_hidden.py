@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from trimtab.proxy.account.redact import MAX_PIECED, WORDY_CHARS, find_seeds, read_own, read_secret
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.policies.policy import Same
+from trimtab.proxy.config.policy import Same
 
 KEYS = st.text("abcXYZ0123456789-_", min_size=44, max_size=200)
 SCHEME_CHARS = 27

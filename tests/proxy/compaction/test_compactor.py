@@ -21,7 +21,7 @@ from trimtab.proxy.compaction.caches import Caches, make_known
 from trimtab.proxy.compaction.compactor import Compacted, Compactor, RefusedError, describe_excess, refuse, write_cost
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.telemetry.ledger import Entry
 from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 from trimtab.proxy.wire.codec import Unsent

@@ -5,7 +5,7 @@ import pytest
 from support.chats import LANGUAGES, count_facts, make_chat
 
 from trimtab.proxy.compaction import load_compactor, read_request
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.rules.policy import Prices
 
 TURNS = 150

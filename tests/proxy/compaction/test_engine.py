@@ -7,7 +7,7 @@ from support.sessions import make_session
 
 from trimtab.proxy.compaction.engine import Compaction, Text, Variant, compact
 from trimtab.proxy.compaction.pool import Compactors
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Unsent
 from trimtab.proxy.wire.content.cache_help import CacheHelp

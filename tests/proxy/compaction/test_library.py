@@ -12,8 +12,7 @@ from openai.types.chat import ChatCompletionMessage
 from trimtab import Compactor, LimitExceededError, Policy, Result, SummaryRequest, UndecodableError, make_policy
 from trimtab.proxy.compaction.compactor import Compactor as Engine
 from trimtab.proxy.compaction.library import UNHEEDED
-from trimtab.proxy.config.policies.policy import PolicyConfig
-from trimtab.proxy.config.policies.sections import SummaryConfig
+from trimtab.proxy.config.policy import PolicyConfig, SummaryConfig
 from trimtab.rules import OnExceeded, Prices
 
 DIALECTS = ("chat", "responses", "messages")

@@ -11,7 +11,7 @@ from trimtab.proxy.compaction import pool as module
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.compaction.tokenizers.exact import VocabularyError, count_by_heuristic, load_encoding
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.rules.policy import Policy
 from trimtab.rules.tokens.families import SAMPLE_TOKENS, Reading

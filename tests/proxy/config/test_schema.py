@@ -10,8 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from trimtab.proxy.config.document import Document, name_path
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.policies.policy import ModelConfig, PolicyConfig
-from trimtab.proxy.config.policies.sections import SummaryConfig, ToolConfig
+from trimtab.proxy.config.policy import ModelConfig, PolicyConfig, SummaryConfig, ToolConfig
 from trimtab.proxy.config.schema import (
     MAX_MODEL_CHARS,
     MIN_MEMORY_BYTES,

@@ -13,7 +13,7 @@ from support.builders import IMAGE, assistant, conversation, result, system, use
 from support.journeys import TENANCY, MakeStages, arrive, read_session
 
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.policies.sections import MODES
+from trimtab.proxy.config.policy import MODES
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange.arrival import MAX_UPSTREAMS, read_head
 from trimtab.proxy.exchange.attempt import is_counted, is_text_only

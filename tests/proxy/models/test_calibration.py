@@ -10,7 +10,7 @@ from support.client import post
 from support.sessions import make_session
 from upstreams.recording import completion, event
 
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.models.calibration import ERROR_WEIGHT, WARM_UP_SAMPLES, Calibration, Report
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.rules.policy import Policy

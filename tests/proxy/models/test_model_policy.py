@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trimtab.proxy.catalogue.prices import find_price_list
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.models.model_policy import ModelView, name_model
 from trimtab.proxy.models.records import Facts

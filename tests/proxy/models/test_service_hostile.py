@@ -13,7 +13,7 @@ from support.client import post
 from support.model_learning import NAME, TOKENS, Clock, ListLog, Start, report, run_processes
 from upstreams.recording import completion
 
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.models.calibration import WARM_UP_SAMPLES
 from trimtab.proxy.models.discovery import Windows, _Upstream

@@ -10,7 +10,7 @@ from support.client import CHAT, SMALL, post, settle
 from support.sessions import make_session
 from upstreams.recording import hold_summaries
 
-from trimtab.proxy.config.policies.sections import SummaryConfig
+from trimtab.proxy.config.policy import SummaryConfig
 from trimtab.proxy.summaries import service
 from trimtab.proxy.summaries.answers import NoNoteError
 from trimtab.proxy.summaries.calls import NoSummaryError

@@ -11,7 +11,7 @@ from support.client import SMALL, post, settle
 from support.sessions import make_session, requests_of
 from upstreams.recording import completion, write_note
 
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.summaries.summariser import MOST_PARTS, has_time
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")

@@ -9,7 +9,7 @@ import click
 
 from trimtab.proxy.cli.main import main
 from trimtab.proxy.config.schema import Config
-from trimtab.proxy.config.words import Slot
+from trimtab.proxy.config.values import Slot
 
 _HEREDOC = re.compile(r"<<(-?)\s*(['\"]?)(\w+)\2")
 _ASSIGNMENT = re.compile(r"\w+=")

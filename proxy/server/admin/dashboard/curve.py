@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.tasks import Tasks
 

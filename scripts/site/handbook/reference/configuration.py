@@ -11,10 +11,10 @@ from pydantic.fields import FieldInfo
 
 from handbook.reference.examples import find_example
 from handbook.tables import code, plain, write_table
-from trimtab.proxy.config.assembly.draft import SHORT_NAMES
-from trimtab.proxy.config.policies.sections import Description, describe
+from trimtab.proxy.config.load import SHORT_NAMES
+from trimtab.proxy.config.policy import Description, describe
 from trimtab.proxy.config.schema import Config
-from trimtab.proxy.config.words import Slot
+from trimtab.proxy.config.values import Slot
 
 INTRODUCTION = """\
 # Configuration

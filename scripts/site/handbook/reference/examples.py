@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from trimtab.proxy.config.policies.sections import Description
-from trimtab.proxy.config.words import Slot
+from trimtab.proxy.config.policy import Description
+from trimtab.proxy.config.values import Slot
 
 EXAMPLES: dict[str, Any] = {
     "metrics_path": "/prometheus",

@@ -18,7 +18,7 @@ from trimtab.proxy.cli.options import choose_variant
 from trimtab.proxy.cli.records.inputs import split_turns
 from trimtab.proxy.compaction import load_compactor
 from trimtab.proxy.compaction.engine import Variant
-from trimtab.proxy.config.policies.sections import SummaryConfig
+from trimtab.proxy.config.policy import SummaryConfig
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import target_url
 from trimtab.proxy.models.model_policy import ModelView

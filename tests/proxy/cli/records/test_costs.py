@@ -11,7 +11,7 @@ from trimtab.proxy.cli.records.costs import Paid, PromptCaches, slide_window
 from trimtab.proxy.cli.records.variants import compact_again, read
 from trimtab.proxy.compaction.engine import Compaction, Variant
 from trimtab.proxy.compaction.pool import Compactors
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.wire.codec import Request
 from trimtab.rules.conversation import Conversation, Message, Role, starts_step, whole_elements
 from trimtab.rules.policy import Policy

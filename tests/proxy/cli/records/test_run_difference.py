@@ -20,7 +20,7 @@ from trimtab.proxy.cli.records.run import find_difference
 from trimtab.proxy.cli.records.variants import compact_again, read
 from trimtab.proxy.compaction.engine import Compaction, Variant
 from trimtab.proxy.compaction.pool import Compactors
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.telemetry.ledger import REFUSED
 from trimtab.rules.conversation import Decision
 from trimtab.rules.policy import Policy

@@ -11,7 +11,7 @@ from trimtab.proxy.cli.records.sums import RequestFigures, SessionSums, SummaryF
 from trimtab.proxy.cli.records.variants import compact_again, read
 from trimtab.proxy.compaction.engine import Compaction, Variant
 from trimtab.proxy.compaction.pool import Compactors
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.rules.policy import Policy
 from trimtab.rules.tokens.sections import Sections
 

@@ -24,7 +24,7 @@ from trimtab.proxy.cli.records.variants import (
 from trimtab.proxy.compaction.engine import Compaction, Variant
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.models.records import Facts
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.rules.policy import Policy

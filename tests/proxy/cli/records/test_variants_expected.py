@@ -10,7 +10,7 @@ from trimtab.proxy.cli.records.costs import Paid
 from trimtab.proxy.cli.records.variants import ExpectedSummaries, PaidVariant, Texts
 from trimtab.proxy.compaction.engine import Text, Variant
 from trimtab.proxy.compaction.pool import Compactors
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.rules.policy import Policy
 from trimtab.rules.summary.asking.prompts import PROMPT_TOKENS
 from trimtab.rules.summary.request import Summary

@@ -12,7 +12,7 @@ from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.compaction.tokenizers import optional
 from trimtab.proxy.compaction.tokenizers.exact import VOCABULARIES, count_pieces, load_encoding
 from trimtab.proxy.compaction.tokenizers.optional import SELF_TEST, find_engine
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.rules.conversation import CountTokens
 
 BPE_OPENAI, BINDINGS = "bpe_openai", "bpe_openai._bindings"

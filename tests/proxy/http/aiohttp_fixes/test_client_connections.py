@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import aiohttp
 import pytest
 
-from trimtab.proxy.config.network.certificates import make_context
+from trimtab.proxy.config.network import make_context
 from trimtab.proxy.http.aiohttp_fixes import client
 from trimtab.proxy.http.aiohttp_fixes.client import Connector
 

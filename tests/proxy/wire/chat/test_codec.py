@@ -32,9 +32,9 @@ _PATH = re.compile(r"chat/completions")
 ALLOWED = {
     ("proxy/config/schema.py", "chat/completions"): "paths that a user need not name, and that our own pages keep off",
     ("proxy/config/schema.py", "messages"): "the name of a dialect",
-    ("proxy/config/assembly/validation.py", "tools"): "a key of the configuration",
+    ("proxy/config/validation.py", "tools"): "a key of the configuration",
     ("proxy/config/values.py", "chat/completions"): "an address that users paste into the configuration",
-    ("proxy/config/policies/sections.py", "messages"): "the name of a dialect",
+    ("proxy/config/policy.py", "messages"): "the name of a dialect",
     ("proxy/models/tokenizer.py", "messages"): "what a server's template is asked for",
     ("proxy/models/tokenizer.py", "content"): "the same",
     ("proxy/summaries/summariser.py", "max_tokens"): "the refused name by which a model that thinks is known",

@@ -9,10 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.config import find_problems
 
-from trimtab.proxy.config.document import ConfigError
-from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.schema import Config
-from trimtab.proxy.config.sections.clients import (
+from trimtab.proxy.config.clients import (
     MAX_KEY_FILE_BYTES,
     MAX_KEYS_BYTES,
     MAX_NAME_CHARS,
@@ -20,6 +17,9 @@ from trimtab.proxy.config.sections.clients import (
     Clients,
     divide_clients,
 )
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.schema import Config
 
 PLANTED = "planted-0123456789"
 NAMES = st.text(

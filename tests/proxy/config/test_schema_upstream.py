@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support.authority import Authority
 
-from trimtab.proxy.config.network.forward_proxies import UnusableProxyError
+from trimtab.proxy.config.network import UnusableProxyError
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 
 URL = "https://up.test/v1"

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.policies.sections import PricesConfig
+from trimtab.proxy.config.policy import PricesConfig
 from trimtab.proxy.config.schema import Config
 
 

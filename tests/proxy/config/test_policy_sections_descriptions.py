@@ -3,7 +3,7 @@
 import pytest
 from pydantic import BaseModel
 
-from trimtab.proxy.config.policies.sections import Section, describe, read_descriptions
+from trimtab.proxy.config.policy import Section, describe, read_descriptions
 
 
 def _list_sections(kind: type[BaseModel] = Section) -> list[type[BaseModel]]:

@@ -15,9 +15,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, TypeAdapter, model_validator
 from pydantic_core import PydanticCustomError
 
-from trimtab.proxy.config.policies.sections import Section
-from trimtab.proxy.config.values import HASHED, LATE, OptionalName, OwnKey, is_hash, refused, require
-from trimtab.proxy.config.words import LACKING, Wanted
+from trimtab.proxy.config.policy import Section
+from trimtab.proxy.config.values import HASHED, LACKING, LATE, OptionalName, OwnKey, Wanted, is_hash, refused, require
 
 MAX_NAME_CHARS = 30
 """Longest name of a client. Chosen: people, teams and services have shorter names, and random keys are longer: 128 bits

@@ -5,22 +5,24 @@ none of them is wrong by itself.
 """
 
 import copy
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from hashlib import sha256
+from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from trimtab.proxy.config.clients import ClientConfig
 from trimtab.proxy.config.document import SECRET_KEYS, SHOWN_CHARS, Path, Problem, is_within, name_path
-from trimtab.proxy.config.network.forward_proxies import is_loopback
-from trimtab.proxy.config.policies.policy import PolicyConfig
+from trimtab.proxy.config.network import is_loopback
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.config.schema import MIN_MEMORY_BYTES, Config, UpstreamConfig
-from trimtab.proxy.config.sections.clients import ClientConfig
-from trimtab.proxy.config.values import HASHED, covers, is_hash, split_address
-from trimtab.proxy.config.words import LACKING, Slot, list_keys
+from trimtab.proxy.config.values import HASHED, LACKING, Slot, is_hash, list_keys, split_address, split_glob
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -279,3 +281,32 @@ def _check_order(path: Path, globs: Sequence[tuple[Path, str]], wrong: set[Path]
         if first is not None:
             yield Problem((*path, *place), f"never matches: {name_path((first,))} above it matches first")
         earlier.append(glob)
+
+
+_WILD = re.compile(r"\[!?.[^]]*\]|[*?\[]")
+
+
+def covers(earlier: str, later: str) -> bool:
+    """Whether the earlier glob surely matches, as `fnmatch` does, all that the later one matches; may miss some."""
+    if not all(text in later for text in _WILD.split(earlier)):
+        return False  # a cheap filter for most pairs of a long list
+    units = split_glob(earlier)
+    reached = _skip_stars({0}, units)
+    for unit in split_glob(later):
+        stays = {at for at in reached if at < len(units) and units[at] == "*"}
+        moves = {at + 1 for at in reached if at < len(units) and _takes(units[at], unit)}
+        reached = _skip_stars(stays | moves, units)
+    return len(units) in reached
+
+
+def _skip_stars(reached: set[int], units: tuple[str, ...]) -> set[int]:
+    return reached.union(
+        *({at + 1 + skipped for skipped, _ in enumerate(takewhile("*".__eq__, units[at:]))} for at in reached)
+    )
+
+
+def _takes(earlier: str, later: str) -> bool:
+    if earlier == "*" or later == "*":
+        return False
+    is_character = len(later) == 3 and later != "[!]"
+    return earlier in {"?", later} or (is_character and fnmatchcase(later[1], earlier))

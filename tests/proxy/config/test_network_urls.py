@@ -2,7 +2,7 @@
 
 import pytest
 
-from trimtab.proxy.config.network.urls import (
+from trimtab.proxy.config.network import (
     Provider,
     StoreServers,
     find_passwords,

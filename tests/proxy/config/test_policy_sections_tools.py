@@ -3,7 +3,7 @@
 import pytest
 
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.policies.sections import TidyConfig
+from trimtab.proxy.config.policy import TidyConfig
 from trimtab.rules.policy import Policy, Prices
 from trimtab.rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 

@@ -4,7 +4,7 @@ import pytest
 from support.config import find_problems
 
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.policies.sections import SummaryConfig
+from trimtab.proxy.config.policy import SummaryConfig
 from trimtab.rules.economy import Economy, find_budgets
 from trimtab.rules.policy import Prices
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.policies.policy import DEFAULT_CONTEXT_WINDOW, PolicyConfig, Same, overlay
+from trimtab.proxy.config.policy import DEFAULT_CONTEXT_WINDOW, PolicyConfig, Same, overlay
 from trimtab.proxy.config.schema import Config
 from trimtab.rules.economy import Economy, find_budgets
 from trimtab.rules.policy import INSTRUCTION_FILES, OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole

@@ -8,7 +8,7 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from pydantic import AfterValidator, BaseModel, Field
 
 from trimtab.proxy.config.schema import Config
-from trimtab.proxy.config.words import Slot, Wanted, list_keys
+from trimtab.proxy.config.values import Slot, Wanted, list_keys
 
 
 class Colour(Enum):

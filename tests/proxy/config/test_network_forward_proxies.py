@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.network.forward_proxies import UnusableProxyError, find_route, is_exempt, read_proxy
+from trimtab.proxy.config.network import UnusableProxyError, find_route, is_exempt, read_proxy
 
 HTTPS, HTTP = "https://api.test/v1", "http://api.test:8000/v1"
 A, B, C = "http://a:1", "http://b:2", "http://c:3"

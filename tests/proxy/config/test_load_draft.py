@@ -7,17 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.config import find_problems
 
-from trimtab.proxy.config.assembly.draft import (
+from trimtab.proxy.config.load import (
     OPTIONS,
     PREFIX,
     SHORT_NAMES,
     find_similar,
+    find_unknown_variables,
     is_unknown,
+    load_config,
+    load_file,
     read_variables,
 )
-from trimtab.proxy.config.load import find_unknown_variables, load_config, load_file
 from trimtab.proxy.config.schema import Config
-from trimtab.proxy.config.words import Slot, list_keys
+from trimtab.proxy.config.values import Slot, list_keys
 
 FILE = "mode: off\ndefaults: {high_water: 0.5, low_water: 0.1}\nupstreams: {Local: {base_url: 'http://file'}}"
 

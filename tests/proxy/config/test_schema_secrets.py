@@ -1,7 +1,7 @@
 """Every credential of a configuration is listed."""
 
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.secrets import find_in_name, list_secrets
+from trimtab.proxy.config.schema import find_in_name, list_secrets
 
 FILE = """
 client_keys: {alice: sk-alice}
