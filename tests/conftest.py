@@ -9,6 +9,7 @@ import gc
 import itertools
 import os
 import random
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -59,6 +60,13 @@ def pytest_collection_finish() -> None:
     """Exempt the collected tests from garbage collections: else a full one examines them anew, for a second each."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interrupts() -> None:
+    """Heed SIGINT. A shell lets background processes ignore it, and what the tests start would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

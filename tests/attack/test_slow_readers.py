@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from programs.serving import serving
+from programs.serving import EXECUTED, serving
 from support.client import CHAT
 from upstreams.raw import RawUpstream
 from yarl import URL
@@ -48,7 +48,7 @@ async def test_a_slow_reader_costs_little(name: str, raw: RawUpstream) -> None:
     raw.answer = answer
     body = orjson.dumps(CHAT | {"stream": "stream" in name or "event" in name})
     ask = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
-    async with serving("--upstream", raw.url) as (process, url):
+    async with serving("--upstream", raw.url, shell=EXECUTED) as (process, url):
         address = URL(url)
         await _read_some(address, ask, 1)  # excludes what the first request loads
         before = _read_memory(process.pid)

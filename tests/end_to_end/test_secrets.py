@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from asyncio.subprocess import PIPE, Process
 from base64 import b64encode
 from collections.abc import AsyncIterator
@@ -14,6 +13,7 @@ import aiohttp
 import orjson
 import pytest
 from aiohttp import web
+from programs.starts import start_trimtab
 from support.client import SMALL, ask_raw
 from support.command_line import run_trimtab
 from support.sessions import make_session
@@ -48,9 +48,7 @@ async def serving(home: Path, upstream_url: str, *settings: str) -> AsyncIterato
     file.write_text(CONFIG)
     options = [part for setting in (*SMALL, *settings) for part in ("--set", setting)]
     command = ["serve", "--config", str(file), "--listen", "127.0.0.1:0", "--upstream", upstream_url, *options]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "trimtab", *command, stderr=PIPE, env=own_environment(home)
-    )
+    process = await start_trimtab(*command, stderr=PIPE, env=own_environment(home))
     try:
         line = orjson.loads(await asyncio.wait_for(process.stderr.readline(), 60))
         yield process, line["url"].removesuffix("/v1")

@@ -143,11 +143,6 @@ async def test_connections_beyond_the_file_descriptors_do_no_lasting_harm(upstre
                     await asyncio.sleep(0.01)
 
 
-def _take_interrupts() -> None:
-    """A shell lets background processes ignore SIGINT, and their children inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 @pytest.mark.parametrize(
     ("command", "module"),
     [
@@ -162,7 +157,7 @@ async def test_an_interrupt_while_it_loads_ends_it_quietly(command, module):
     """Status 130 as in shells, and no traceback: during any import, and before the event loop handles signals."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-X", "importtime", "-m", "trimtab", command, stdin=PIPE, stdout=PIPE, stderr=PIPE,
-        env=own_environment() | {"TRIMTAB_LISTEN": "127.0.0.1:0"}, preexec_fn=_take_interrupts,
+        env=own_environment() | {"TRIMTAB_LISTEN": "127.0.0.1:0"},
     )  # fmt: skip
     try:
         while not (line := await asyncio.wait_for(process.stderr.readline(), 30)).endswith(b" " + module + b"\n"):

@@ -4,13 +4,13 @@ import asyncio
 import os
 import pty
 import re
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import orjson
 import pytest
 from programs.serving import own_environment
+from programs.starts import start_trimtab
 from support.client import SMALL, post
 from support.sessions import make_session
 
@@ -98,10 +98,8 @@ async def on_terminal(*arguments: str, **environment: str) -> AsyncIterator[tupl
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours, "rb", buffering=0)
     )
-    command = [sys.executable, "-m", "trimtab", "serve", "--listen", "127.0.0.1:0", *arguments]
-    process = await asyncio.create_subprocess_exec(
-        *command, stderr=theirs, env=own_environment() | {"TERM": "dumb"} | environment
-    )
+    command = ["serve", "--listen", "127.0.0.1:0", *arguments]
+    process = await start_trimtab(*command, stderr=theirs, env=own_environment() | {"TERM": "dumb"} | environment)
     os.close(theirs)
     try:
         screen = Screen(reader, process.terminate)
@@ -134,10 +132,10 @@ async def test_a_request_is_one_readable_line(client, upstream):
         ):
             await post(client, url + "/v1/chat/completions", ASKED | {"model": model})
             line = await screen.read_event()
-            went = rf"200 unchanged {TOKENS} 3 out \d+ms POST /v1/chat/completions → {host} \w{{8}}"
+            went = rf"200 unchanged {TOKENS} 3 out [\d.]+m?s POST /v1/chat/completions → {host} \w{{8}}"
             assert re.fullmatch(rf"{re.escape(shown)} {went}", line)
         await client.get(url + "/v1/%1b%5b2J?key=secret")
-        assert re.fullmatch(rf"200 passed \d+ms GET /v1/\* → {host} \w{{8}}", await screen.read_event())
+        assert re.fullmatch(rf"200 passed [\d.]+m?s GET /v1/\* → {host} \w{{8}}", await screen.read_event())
 
 
 @pytest.mark.parametrize("as_option", [True, False], ids=["by option", "by environment"])

@@ -4,7 +4,6 @@ import asyncio
 import os
 import re
 import signal
-import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
@@ -15,6 +14,7 @@ import aiohttp
 import orjson
 import pytest
 from programs.serving import own_environment, read_log, serving
+from programs.starts import start_trimtab
 from support.client import CHAT, SMALL, post
 from support.sessions import make_session, requests_of
 from upstreams.recording import event
@@ -227,17 +227,7 @@ async def test_what_keeps_workers_from_starting_is_said_once(settings, status, s
     """The status is that of a single process, and no worker starts."""
     taken = upstream.url.removesuffix("/v1").rpartition(":")[2]
     arguments = [word for setting in settings for word in ("--set", setting.replace("TAKEN", taken))]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "trimtab",
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        *arguments,
-        stderr=PIPE,
-        env=own_environment(),
-    )
+    process = await start_trimtab("serve", "--listen", "127.0.0.1:0", *arguments, stderr=PIPE, env=own_environment())
     _, told = await asyncio.wait_for(process.communicate(), 30)
     assert process.returncode == status
     (line,) = told.decode().splitlines()
@@ -246,8 +236,8 @@ async def test_what_keeps_workers_from_starting_is_said_once(settings, status, s
 
 async def test_pages_have_an_address_of_their_own(upstream):
     """All workers share it, and the system may choose its port too. Each line but the supervisor's names its worker."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "trimtab", "serve", "--listen", "127.0.0.1:0", "--upstream", upstream.url, *TWO),
+    process = await start_trimtab(
+        *("serve", "--listen", "127.0.0.1:0", "--upstream", upstream.url, *TWO),
         *("--set", "metrics_listen=127.0.0.1:0", "--set", "store=memory"),
         stderr=PIPE,
         env=own_environment(),

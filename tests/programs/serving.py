@@ -9,6 +9,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
+from programs.starts import start_trimtab
+
+EXECUTED = ":"
+"""For `serving`: a shell's command that does nothing. A fork shares its memory with the process that it came from."""
 
 
 def own_environment() -> dict[str, str]:
@@ -20,16 +24,10 @@ def own_environment() -> dict[str, str]:
 async def serving(*arguments: str, shell: str = "", command: str = "serve") -> AsyncIterator[tuple[Process, str]]:
     """Run the process. Yields it and its base URL with /v1, which is read from its log.
 
-    shell: commands that the shell runs before it starts trimtab. command: `serve`, or one that takes its options.
+    shell: commands that the shell runs before it executes trimtab; without any, the process is a fork.
+    command: `serve`, or one that takes its options.
     """
-    process = await asyncio.create_subprocess_exec(
-        "/bin/sh",
-        "-c",
-        f'{shell}\nexec "$@"',
-        "sh",
-        sys.executable,
-        "-m",
-        "trimtab",
+    everything = (
         command,
         "--listen",
         "127.0.0.1:0",
@@ -38,9 +36,12 @@ async def serving(*arguments: str, shell: str = "", command: str = "serve") -> A
         "--set",
         "limits.max_plan_seconds=30",  # on a busy machine, work waits long for a thread
         *arguments,
-        stderr=PIPE,
-        env=own_environment(),
     )
+    if shell:
+        program = ("/bin/sh", "-c", f'{shell}\nexec "$@"', "sh", sys.executable, "-m", "trimtab")
+        process = await asyncio.create_subprocess_exec(*program, *everything, stderr=PIPE, env=own_environment())
+    else:
+        process = await start_trimtab(*everything, stderr=PIPE, env=own_environment())
     try:
         line = (await read_log(process, "listening", patience_seconds=60))[-1]
         yield process, line["url"]

@@ -3,7 +3,6 @@
 import asyncio
 import io
 import re
-import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import orjson
 import pytest
 from aiohttp import web
 from programs.serving import own_environment
+from programs.starts import start_trimtab
 from rich.console import Console
 from upstreams.recording import FakeUpstream
 
@@ -165,16 +165,7 @@ async def test_what_an_upstream_says_moves_no_cursor(upstream) -> None:
 
 
 async def _run(*arguments: str, **environment: str) -> tuple[int, bytes, bytes]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "trimtab",
-        "doctor",
-        *arguments,
-        stdout=PIPE,
-        stderr=PIPE,
-        env=own_environment() | environment,
-    )
+    process = await start_trimtab("doctor", *arguments, stdout=PIPE, stderr=PIPE, env=own_environment() | environment)
     out, said = await asyncio.wait_for(process.communicate(), 60)
     return process.returncode or 0, out, said
 

@@ -4,7 +4,6 @@ import asyncio
 import os
 import pty
 import signal
-import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from aiohttp import web
 from click.testing import Result
 from programs.llama_server import REALSERVER, make_model, run_llama
 from programs.serving import own_environment
+from programs.starts import start_trimtab
 from support.command_line import run_trimtab
 from upstreams.examinee import Examinee, make_session, read_text
 from upstreams.recording import FakeUpstream, Recorded, error
@@ -110,10 +110,8 @@ async def _start(
     upstream: FakeUpstream, file: Path, *arguments: str, stdin: int | None = None
 ) -> asyncio.subprocess.Process:
     everything = ("--upstream", upstream.url, "--window", "12000", "--questions", "4", "--arms", "digest", *arguments)
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "trimtab", "evaluate", str(file), *everything, stdin=stdin, stdout=PIPE, stderr=PIPE,
-        env=own_environment(),
-    )  # fmt: skip
+    streams = {"stdin": stdin, "stdout": PIPE, "stderr": PIPE}
+    return await start_trimtab("evaluate", file, *everything, **streams, env=own_environment())
 
 
 async def test_an_interrupt_ends_it_and_tells_what_was_spent(

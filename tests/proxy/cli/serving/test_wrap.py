@@ -15,6 +15,7 @@ import orjson
 import pytest
 from aiohttp import web
 from programs.serving import own_environment
+from programs.starts import start_trimtab
 from support.client import SMALL
 from support.sessions import make_session
 from upstreams.recording import FakeUpstream, Recorded, error
@@ -54,8 +55,8 @@ def environment(**more: str) -> dict[str, str]:
 
 
 async def start(*arguments: str, **more: str) -> Process:
-    command = (sys.executable, "-m", "trimtab", "wrap", "--set", "store=memory", *arguments)
-    return await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment(**more))
+    command = ("wrap", "--set", "store=memory", *arguments)
+    return await start_trimtab(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment(**more))
 
 
 async def run(*arguments: str, given: bytes = b"", **more: str) -> tuple[int, str, list[str]]:

@@ -1,0 +1,132 @@
+"""A process that is a fork tells the same of itself as one that was executed."""
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+from programs import starts
+from programs.starts import PROGRAM, start_module
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each process is executed")
+
+TELL = """
+import gc, json, os, pathlib, signal, sys, threading
+print(json.dumps({
+    "parent": os.getppid(),
+    "group": os.getpgrp(),
+    "session": os.getsid(0),
+    "arguments": sys.argv,
+    "main": sys.modules["__main__"].__spec__.name,
+    "environment": str(dict(os.environb)),
+    "directory": os.getcwd(),
+    "path": sys.path,
+    "given": sys.stdin.read(),
+    "streams": [(one.line_buffering, one.encoding, one.errors, one.isatty()) for one in (sys.stdout, sys.stderr)],
+    "descriptors": [number for number in range(256) if os.path.exists(f"/proc/self/fd/{number}")],
+    "signals": {number: repr(signal.getsignal(number)) for number in sorted(signal.valid_signals())},
+    "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+    "threads": threading.active_count(),
+    "children": pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text(),
+    "collects": (gc.isenabled(), gc.get_threshold()),
+}), flush=True)
+"""
+
+
+BOTH = pytest.mark.parametrize("program", [sys.executable, PROGRAM], ids=["executed", "forked"])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A module that runs its last argument; `python -m` finds it, and so does a server of its own."""
+    folder = tmp_path_factory.mktemp("modules")
+    (folder / "run_argument.py").write_text("import sys\nexec(sys.argv.pop())\n")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+        monkeypatch.setattr(starts, "_server", starts._Server())
+        yield
+
+
+async def _start(program: str, *arguments: str, **options: object) -> asyncio.subprocess.Process:
+    streams = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE}
+    return await start_module(program, "run_argument", *arguments, **streams, **options)
+
+
+async def test_a_fork_tells_the_same_of_itself_as_what_was_executed(tmp_path: Path) -> None:
+    """Its parent, its arguments, environment, directory, streams, descriptors, signals, threads and children."""
+    told = []
+    for program in (sys.executable, PROGRAM):
+        process = await _start(
+            program, "one", "two words", TELL, cwd=tmp_path, env=os.environ | {"OWN": "\udcff", "TZ": "X-3"}
+        )
+        out, said = await asyncio.wait_for(process.communicate("given ü".encode()), 30)
+        assert (process.returncode, said) == (0, b"")
+        told.append(orjson.loads(out.splitlines()[0]))
+
+    executed, forked = told
+    assert executed == forked
+    assert (forked["parent"], forked["directory"], forked["given"]) == (os.getpid(), str(tmp_path), "given ü")
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("code", "status", "said"),
+    [
+        ("import sys; sys.exit(7)", 7, ""),
+        ("import os; os._exit(8)", 8, ""),
+        (
+            "import atexit, sys; atexit.register(lambda: print('at the end', file=sys.stderr)); sys.exit()",
+            0,
+            "at the end",
+        ),
+        ("import sys; sys.exit('why')", 1, "why"),
+        ("1 / 0", 1, "ZeroDivisionError: division by zero"),
+        ("import os; os.abort()", -signal.SIGABRT, ""),
+    ],
+)
+async def test_it_ends_as_a_program_does(program: str, code: str, status: int, said: str) -> None:
+    """Its status is that of its exit, or of its signal."""
+    process = await _start(program, code)
+    _, told = await asyncio.wait_for(process.communicate(), 30)
+    assert (process.returncode, (told.decode().splitlines() or [""])[-1]) == (status, said)
+
+
+@BOTH
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, -signal.SIGINT)])
+async def test_a_signal_ends_it(program: str, number: int, status: int) -> None:
+    """SIGINT raises KeyboardInterrupt, and ends it when it was not caught."""
+    process = await _start(program, "import time; print('begun', flush=True); time.sleep(60)")
+    assert await asyncio.wait_for(process.stdout.readline(), 30) == b"begun\n"
+    process.send_signal(number)
+    _, said = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == status
+    assert said.endswith(b"KeyboardInterrupt\n") == (number == signal.SIGINT)
+
+
+async def test_its_output_ends_with_it() -> None:
+    """Neither the server nor a later fork holds its streams open."""
+    first = await _start(PROGRAM, "input()")
+    later = await _start(PROGRAM, "input()")
+    await asyncio.wait_for(first.communicate(b"\n"), 30)
+    assert later.returncode is None
+    await asyncio.wait_for(later.communicate(b"\n"), 30)
+
+
+async def test_who_wants_other_variables_of_python_gets_them() -> None:
+    """Then the program is executed: a fork is too late for these."""
+    process = await _start(
+        PROGRAM, "import sys; print(sys.flags.hash_randomization)", env=os.environ | {"PYTHONHASHSEED": "0"}
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), 30)
+    assert out.splitlines()[0] == b"0"
+
+
+async def test_a_directory_that_does_not_exist_is_told(tmp_path: Path) -> None:
+    """As by any start, before there is a process."""
+    with pytest.raises(FileNotFoundError):
+        await _start(PROGRAM, "pass", cwd=tmp_path / "missing")
