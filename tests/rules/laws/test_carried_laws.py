@@ -179,7 +179,7 @@ def test_what_was_forwarded_is_forwarded_again_with_all_that_is_carried(
 def test_a_long_session_carries_the_same_from_cut_to_cut(economy: Economy, window: int, *, by_model: bool) -> None:
     """The law holds over many cuts."""
     policy = replace(by_economy(POLICY, economy, window), context_window=9000, prices=Prices())
-    assert check_append_law(long_session(), policy, by_model=by_model, every=5) >= 4
+    assert check_append_law(long_session(130), policy, by_model=by_model, every=5) >= 3
 
 
 @pytest.mark.parametrize("economy", Economy)

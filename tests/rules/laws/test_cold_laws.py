@@ -58,7 +58,7 @@ def test_remembered_states_change_nothing(
     Nor if it is tried and then not made.
     """
     placed, states = place(messages, cold), KeptStates()
-    for stop in range(3, len(messages) + 1):
+    for stop in range(len(messages), 2, -3)[::-1]:
         grown = conversation(*messages[:stop])
         here = hash_prefixes(grown.messages)[-1]
         before = {chain: kind for chain, kind in placed.items() if chain != here}

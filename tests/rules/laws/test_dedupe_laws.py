@@ -103,12 +103,12 @@ def test_pointers_and_their_targets_move_with_the_cut() -> None:
         policy = replace(POLICY, overflow_strategy=strategy, context_window=3200)
         starts = set()
         pointers = 0
-        for stop in range(2, len(messages) + 1, 3):
+        for stop in range(2, len(messages) + 1, 7):
             planned, outcome = run(messages[:stop], policy)
             pointers += check_targets(planned, outcome.conversation)
             starts.add((planned.window.cut.at if planned.window.cut else 0, planned.window.prune_stop))
         assert len(starts) >= 3
-        assert pointers > 100
+        assert pointers > 40
 
 
 def test_what_was_put_off_has_its_targets_too() -> None:

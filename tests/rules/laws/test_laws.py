@@ -233,7 +233,7 @@ def test_what_was_shortened_is_forwarded_so_again(messages: tuple[Message, ...],
 def test_steps_that_are_too_long_are_forwarded_so_again(strategy: OverflowStrategy) -> None:
     """Every step is larger than the window. Sometimes the user's message after it is, too."""
     messages: list[Message] = [system(), user(fill("task", 3000))]
-    for number in range(12):
+    for number in range(8):
         calls = [call(f"{number}-{rank}") for rank in range(4)]
         messages += [assistant("look", *calls), *(result(one.id, fill(one.id, 280)) for one in calls)]
         messages += [user(fill("words", 400 * (number % 3)))] if number % 2 else []

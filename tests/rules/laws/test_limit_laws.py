@@ -75,7 +75,7 @@ def test_a_prompt_that_reaches_the_soft_limit_is_cut_there(soft: int) -> None:
     policy = replace(POLICY, context_window=128_000, compact_at_tokens=soft)
     messages = session(150, call_tokens=20, result_tokens=200)
     sizes, cuts = [], 0
-    for stop in range(2, len(messages) + 1, 4):
+    for stop in range(2, len(messages) + 1, soft // 500):  # several looks between two cuts
         planned, outcome = run(messages[:stop], policy)
         sizes.append(outcome.conversation.tokens)
         cuts = len(planned.window.cuts)
@@ -119,7 +119,7 @@ def test_the_newest_steps_stay_if_they_fit(number: int) -> None:
     """They are sent as they are. If the window is too small for them, they are cut."""
     policy = replace(POLICY, keep_recent_steps=number)
     messages = session(150, result_tokens=300)
-    for stop in range(4, len(messages), 10):
+    for stop in range(4, len(messages), 26):
         planned, outcome = run(messages[:stop], policy)
         kept = messages[:stop][-2 * number :] if number else ()
         assert outcome.conversation.messages[len(outcome.conversation.messages) - len(kept) :] == tuple(kept)

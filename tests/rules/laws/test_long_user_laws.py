@@ -179,12 +179,12 @@ def test_they_become_short_at_a_cut_or_when_that_saves_as_much_as_is_read_again(
     check_changes(messages, replace(LIMITED, context_window=window))
 
 
-@pytest.mark.parametrize(("steps", "words"), [(1, 400), (6, 300), (12, 1500)])
-def test_a_long_session_changes_rarely(steps: int, words: int) -> None:
+@pytest.mark.parametrize(("turns", "steps", "words"), [(10, 1, 400), (8, 6, 300), (5, 12, 1500)])
+def test_a_long_session_changes_rarely(turns: int, steps: int, words: int) -> None:
     """Over many turns and cuts, and never back."""
-    messages = agent(10, steps, words)
+    messages = agent(turns, steps, words)
     changes = check_changes(messages, replace(LIMITED, context_window=8000))
-    assert 0 < changes <= 10
+    assert 0 < changes <= turns
 
 
 @given(messages=transcripts(20), window=st.sampled_from([600, 1600, 4000]), data=st.data())

@@ -74,7 +74,7 @@ for number in range(160):
     text = "".join(said.replace("%d", str(number + line)) for line in range(12))
     messages.append(assistant(f"step {number}", call(f"c{number}", name, arguments.replace("%d", str(number)))))
     messages.append(result(f"c{number}", text))
-    if number % 5:
+    if number % 16 < 15:
         continue
     planned = plan(conversation(*messages), policy, count=count)
     for summary in (Summary("What was done.", by_model=True), None) if planned.request else ():
@@ -85,7 +85,7 @@ assert sum(NAMES_TITLE in text for text in texts) > len(texts) / 2
 assert any(TASK_LIST_TITLE in text for text in texts)
 print(sha256(repr(sorted(texts)).encode()).hexdigest())
 """
-SEEDS = "0123"
+SEEDS = "012"
 
 
 def test_every_process_forwards_the_same() -> None:
