@@ -95,9 +95,9 @@ async def test_an_agent_does_not_see_what_is_fetched_back(agent, upstream, start
     assert ended.status == 0, ended.err
     assert (project / "harbour.py").read_text() == PROGRAM.replace(WRONG, RIGHT)
     assert model.invalid == []
-    assert (
-        len(model.accepted) > len(tap.bodies) == len(script) - 1
-    )  # the call that stands alone takes a round of its own
+    turns = [body for body in tap.bodies if read_tools(orjson.loads(body))]  # opencode asks for a title, without tools
+    # The call that stands alone takes a round of its own.
+    assert len(model.accepted) > len(turns) == len(script) - 1
     assert not any(b"trimtab_recall" in body for body in tap.bodies)
 
 

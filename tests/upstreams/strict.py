@@ -13,7 +13,7 @@ from aiohttp import web
 from support.checker import check_pairing
 from support.dialects import messages_validity, responses_validity
 from support.dialects.seals import seal
-from support.dialects.tools_validity import check_tools
+from support.dialects.tools_validity import check_choice, check_tools
 from upstreams import scripted
 from upstreams.recording import Recorded, error
 from upstreams.scripted import SUMMARY, Call, Turn
@@ -56,7 +56,7 @@ def check_chat(body: Wire) -> list[str]:
 
 def check_responses(body: Wire) -> list[str]:
     """What OpenAI refuses in a response's request, with encrypted contents that were changed."""
-    return responses_validity.check_body(body) or responses.check_seals(body) or check_tools(body)
+    return responses_validity.check_body(body) or responses.check_seals(body) or check_choice(body)
 
 
 def check_messages(body: Wire) -> list[str]:

@@ -1,7 +1,8 @@
 """What strict upstreams refuse in the tools of a request, in any dialect.
 
 Source: OpenAI's errors "[] is too short" for `tools`, and "'tool_choice' is only allowed when 'tools' are specified",
-which `parallel_tool_calls` gets as well.
+which `parallel_tool_calls` gets as well. Responses take an empty list, and both members without tools: Codex and
+OpenAI's Agents SDK send them.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ _DEPENDENTS = {"tools": ("tool_choice", "parallel_tool_calls"), "functions": ("f
 
 def check_tools(body: Wire) -> list[str]:
     """What is wrong with the tools, and with the choice among them."""
-    problems = []
+    problems = check_choice(body)
     for key, dependents in _DEPENDENTS.items():
         if body.get(key) == []:
             problems.append(f"{key}: [] is too short")
@@ -23,11 +24,15 @@ def check_tools(body: Wire) -> list[str]:
             for name in dependents
             if body.get(name) is not None and not body.get(key)
         ]
+    return problems
+
+
+def check_choice(body: Wire) -> list[str]:
+    """What is wrong with the choice, for an API that also takes one among no tools."""
     declared = set(name_tools(body))
-    problems += [
+    return [
         f"{name} is chosen, but not declared" for name in _find_names(body.get("tool_choice")) if name not in declared
     ]
-    return problems
 
 
 def name_tools(body: Wire) -> list[str]:
