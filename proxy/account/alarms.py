@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from trimtab.proxy.account.history.table import Query, list_requests, name_mark
-from trimtab.proxy.account.outcome import Outcome
+from trimtab.proxy.account.outcome import HEAD_REMEDY, Outcome, read_head
 from trimtab.proxy.telemetry.savings import Samples, count
 from trimtab.proxy.wire.answering import PROMPT_TOO_LONG
 
@@ -26,8 +26,6 @@ MIN_CUT = 8
 """Requests with a cut that are needed to speak of thrash. Chosen: a session may begin with two or three moves."""
 THRASH_SHARE = 0.5
 """Chosen: a cut that moves in every second request never pays."""
-HEAD_SHARE = 0.5
-"""Chosen: then the conversation has less room than the instructions and tools before it."""
 SUMMARY_SHARE = 0.25
 """Share of calls for summaries without a summary. Chosen: a second try is usual, and each of them may need one."""
 
@@ -131,7 +129,5 @@ def _find_heads(recent: Sequence[Outcome]) -> Iterator[Alarm]:
     """The newest request of a model whose instructions and tools leave less room than they take."""
     newest = {one.model: one for one in recent if one.original_sections and one.limit_tokens}
     for model, one in newest.items():
-        share = one.original_sections[0] / one.limit_tokens
-        if share >= HEAD_SHARE:
-            reason = f"Instructions and tools fill {share:.0%} of the limit of {model}"
-            yield Alarm("head", reason, "send fewer tools (drop_tools), or raise context_window")
+        if share := read_head(one.original_sections, one.limit_tokens):
+            yield Alarm("head", f"Instructions and tools fill {share:.0%} of the limit of {model}", HEAD_REMEDY)

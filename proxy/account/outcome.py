@@ -6,7 +6,7 @@ is shown nowhere. The log line, the span, the dashboard's JSON and a recording a
 figure needs no other place.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Annotated, Any, get_type_hints
@@ -22,6 +22,9 @@ from trimtab.rules.tokens.sections import Sections
 
 FIRST_ERROR = 400
 """Source: RFC 9110 section 15: the statuses of errors begin here."""
+LARGE_HEAD = 0.5
+"""Share of the limit. Chosen: then the conversation has less room than the instructions and tools before it."""
+HEAD_REMEDY = "send fewer tools (drop_tools), or raise context_window"
 ID_BYTES = 12  # chosen: random ids of 96 bits do not collide
 
 
@@ -48,6 +51,12 @@ KEPT = Shown()
 LOGGED = Shown(in_log=True)
 HELD = Shown(is_kept=False)
 """Shown in no line of its own: something else is made from it."""
+
+
+def read_head(sections: Sequence[int], limit_tokens: int) -> float:
+    """The share of the limit that instructions and tools take, if it is large; else 0."""
+    share = sections[0] / limit_tokens if sections and limit_tokens else 0.0
+    return share if share >= LARGE_HEAD else 0.0
 
 
 class Answered(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Any, Self
 
-from trimtab.proxy.account.outcome import FIGURES, Outcome, Prompt, write_line
+from trimtab.proxy.account.outcome import FIGURES, HEAD_REMEDY, Outcome, Prompt, read_head, write_line
 from trimtab.proxy.account.statistics.books import Books, name_day
 from trimtab.proxy.config.values import name_key
 from trimtab.proxy.telemetry.families import Histogram, observe_all
@@ -28,6 +28,8 @@ MAX_ERROR_RATIO = 20.0
 """Larger ratios are recorded as this one. Chosen: one absurd report must not spoil the mean."""
 MAX_TOLD_PATHS = 64
 """Paths of which the log says that they are not compacted. Chosen: more than real clients use; bounds the memory."""
+MAX_TOLD_SESSIONS = 1024
+"""Sessions of which the log has said that their head is large. Chosen: a megabyte at most; then all are forgotten."""
 MOST_WAITING = 64
 """Requests that wait in the ring. Chosen: to tell them takes two milliseconds."""
 WAIT_SECONDS = 0.05
@@ -60,6 +62,7 @@ class Recorder:
         self._is_due = False
         self._told_paths: set[str] = set()
         self._halved: set[str] = set()
+        self._headed: set[str] = set()
         self._used: tuple[str, set[str]] = ("", set())  # the day, and the keys that were used on it
         self._lock = threading.Lock()
 
@@ -147,6 +150,8 @@ class Recorder:
                     self._tell_not_compacted(outcome)
                 if outcome.max_tokens and outcome.max_tokens >= outcome.limit_tokens > 0:
                     self._tell_halved(outcome)
+                if head := read_head(outcome.original_sections, outcome.limit_tokens):
+                    self._tell_head(outcome, head)
 
     def _record_client(self, outcome: Outcome, counted: Prompt | None) -> None:
         self.metrics.client_requests[outcome.client, outcome.outcome] += 1
@@ -206,6 +211,17 @@ class Recorder:
             self._log.warning(
                 "window_halved", model=outcome.label, limit_tokens=limit, max_tokens=asked, meaning=meaning
             )
+
+    def _tell_head(self, outcome: Outcome, head: float) -> None:
+        """Warn, once for each session, that instructions and tools fill its window."""
+        if outcome.session in self._headed:
+            return
+        if len(self._headed) >= MAX_TOLD_SESSIONS:
+            self._headed.clear()
+        self._headed.add(outcome.session)
+        meaning = f"the system prompt and the tools take {head:.0%} of the limit: {HEAD_REMEDY}"
+        model, limit = outcome.label, outcome.limit_tokens
+        self._log.warning("head_large", session=outcome.session, model=model, limit_tokens=limit, meaning=meaning)
 
 
 class Phases:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from trimtab.proxy.account.outcome import Cut, Outcome, Window, name_error, write_attributes
+from trimtab.proxy.account.outcome import Cut, Outcome, Window, name_error, read_head, write_attributes
 from trimtab.proxy.account.recorder import Recorder, fail_open
 from trimtab.proxy.account.recordings.format import CarriedOut, Circumstances, Served
 from trimtab.proxy.account.recordings.writing import record
@@ -333,6 +333,8 @@ def write_headers(arrival: Arrival, attempt: Attempt, sent_at: float, error: Pro
     is_over = compacted.original_tokens > compacted.limit_tokens  # for a request that was refused: it has no plan
     if is_over if planned is None else planned.plan.window.is_near:
         tokens["high_water"] = True
+    if head := read_head(compacted.original_sections, compacted.limit_tokens):
+        tokens["head"] = round(100 * head)
     headers = write_own_headers(arrival.request_id, overhead_seconds, outcome, tokens)
     told = write_ledger_headers(compacted.original_sections, sent_sections, call.ledger.entries, used)
     return [*headers, *told, *budget]

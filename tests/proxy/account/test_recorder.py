@@ -10,7 +10,7 @@ from support.events import ANSWERED
 from support.journeys import DECISIONS
 
 from trimtab.proxy.account.outcome import Outcome
-from trimtab.proxy.account.recorder import MAX_TOLD_PATHS, Phases, Recorder, fail_open
+from trimtab.proxy.account.recorder import MAX_TOLD_PATHS, MAX_TOLD_SESSIONS, Phases, Recorder, fail_open
 from trimtab.proxy.catalogue.prices import Bill, Tokens
 from trimtab.proxy.telemetry.ledger import Ledger
 from trimtab.proxy.telemetry.metrics import Metrics
@@ -307,6 +307,22 @@ def test_a_client_that_halves_the_window_is_told_once_for_each_model(recorder: R
         recorder.record(_outcome(**fields))
     told = [line for line in log.lines if line["event"] == "window_halved"]
     assert [(line["model"], line["limit_tokens"], line["max_tokens"]) for line in told] == [("m*", 2000, 2000)]
+
+
+def test_a_head_that_fills_the_window_is_told_once_a_session(recorder: Recorder, log: _Log) -> None:
+    """Half of the limit is too much; a session is told of again only after many others."""
+    for session, tokens in (("a", 999), ("a", 1560), ("a", 1700), ("b", 1000), ("c", 999)):
+        recorder.record(_outcome(session=session, limit_tokens=2000, original_sections=(tokens, 0, 0, 1, 1)))
+    recorder.record(_outcome(session="d", limit_tokens=0, original_sections=(5, 0, 0, 0, 0)))
+    remedy = "send fewer tools (drop_tools), or raise context_window"
+    told = [(line["session"], line["meaning"]) for line in log.lines if line["event"] == "head_large"]
+    said = "the system prompt and the tools take {} of the limit: " + remedy
+    assert told == [("a", said.format("78%")), ("b", said.format("50%"))]
+    for number in range(MAX_TOLD_SESSIONS):
+        recorder.record(_outcome(session=str(number), limit_tokens=2, original_sections=(1, 0, 0, 0, 0)))
+    assert len([line for line in log.lines if line["event"] == "head_large"]) == 2 + MAX_TOLD_SESSIONS
+    recorder.record(_outcome(session="a", limit_tokens=2, original_sections=(1, 0, 0, 0, 0)))
+    assert log.lines[-1]["session"] == "a"
 
 
 def test_paths_that_are_not_compacted_are_told_once_and_up_to_a_bound(recorder: Recorder, log: _Log) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from unittest.mock import Mock
 
+import pytest
 from msgspec import structs
 from support.journeys import ARRIVAL, DECISIONS, TARGET, read
 
@@ -70,6 +71,13 @@ def test_a_request_only_observed_says_that_the_original_went_out() -> None:
 
     assert headers["x-trimtab-tokens"] == "original=1000, sent=1000, limit=2000"
     assert "memory;original=50;sent=50, recent;original=800;sent=800" in headers["x-trimtab-sections"]
+
+
+@pytest.mark.parametrize(("head", "told"), [(999, ""), (1000, ", head=50"), (1560, ", head=78")])
+def test_a_head_of_half_of_the_limit_is_told(head: int, told: str) -> None:
+    compacted = replace(COMPACTED, original_sections=Sections(system=head))
+    headers = dict(_write(structs.replace(make_attempt(), compacted=compacted)))
+    assert headers["x-trimtab-tokens"] == "original=1000, sent=508, limit=2000" + told
 
 
 def test_without_a_decision_there_is_no_header_of_them() -> None:
