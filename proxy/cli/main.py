@@ -13,13 +13,13 @@ import click
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "check": ("check", "Validate the configuration in FILE and report every error."),
-    "compact": ("compact", "Compact the request body in FILE (or standard input)."),
-    "compact-session": ("compact_session", "Have a session cut at its next request."),
-    "count": ("count", "Count the tokens of a request body, by section."),
-    "demo": ("demo.command", "Replay a long agent session to a simulated upstream."),
-    "doctor": ("doctor.report", "Check whether the proxy will work here."),
+    "compact": ("bodies", "Compact the request body in FILE (or standard input)."),
+    "compact-session": ("stored", "Have a session cut at its next request."),
+    "count": ("bodies", "Count the tokens of a request body, by section."),
+    "demo": ("demo", "Replay a long agent session to a simulated upstream."),
+    "doctor": ("doctor", "Check whether the proxy will work here."),
     "evaluate": ("evaluate.command", "Measure what a model still knows after compaction."),
-    "forget": ("forget", "Forget what trimtab learned about MODEL."),
+    "forget": ("stored", "Forget what trimtab learned about MODEL."),
     "healthcheck": ("healthcheck", "Ask the proxy on this machine whether it accepts requests."),
     "init": ("init", "Write a configuration file, after a look at the server."),
     "inspect": ("records.inspect", "Show what trimtab did to a request."),
@@ -29,10 +29,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "records.replay",
         "Replay recorded requests: what trimtab has saved, and what another configuration would save.",
     ),
-    "schema": ("json_schema", "Print the JSON Schema of the configuration."),
+    "schema": ("check", "Print the JSON Schema of the configuration."),
     "serve": ("serving.serve", "Run the proxy until a signal stops it."),
     "stats": ("stats", "Show what requests have cost, and what trimtab has saved."),
-    "summary": ("summary", "Print the text of a stored summary."),
+    "summary": ("stored", "Print the text of a stored summary."),
     "wrap": ("serving.wrap", "Run COMMAND with the proxy in front of its models."),
 }
 """The module of each command, and the first sentence of its help."""

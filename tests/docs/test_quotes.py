@@ -12,9 +12,9 @@ from support.examples.blocks import find_blocks
 from support.reference_pages import ROOT, find_code, read_literal, read_rows
 
 from trimtab.proxy.catalogue.prices import DEFAULT
-from trimtab.proxy.cli.doctor.report import ModelFinding, Report
+from trimtab.proxy.cli.doctor import ModelFinding, Report
 from trimtab.proxy.cli.evaluate.asking import Tokens
-from trimtab.proxy.cli.evaluate.report import Item, print_price
+from trimtab.proxy.cli.evaluate.setup import Item, print_price
 from trimtab.proxy.telemetry.logs import describe_request
 
 DOCS = ROOT / "docs"

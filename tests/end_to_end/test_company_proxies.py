@@ -20,7 +20,7 @@ from upstreams.forward_proxy import ForwardProxy, run_forward_proxy
 from upstreams.raw import RawUpstream, run_raw_upstream
 from yarl import URL
 
-from trimtab.proxy.cli.doctor.checks import ask_upstream
+from trimtab.proxy.cli.doctor_checks import ask_upstream
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.server.app import Proxy, run_proxy

@@ -1,7 +1,8 @@
 """`trimtab evaluate` on the terminal: from the file to the table.
 
 Law: no model is asked before the user has seen the price and agreed. A key is never shown. After an error or Ctrl-C,
-the command still prints what was spent.
+the command still prints what was spent. The result shows what was measured, and computes only sums and shares of that.
+Text of the session or of a model is shown only on request, and without control characters.
 """
 
 import asyncio
@@ -9,19 +10,32 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import click
+import orjson
 import uvloop
 from rich.console import Console
 from rich.progress import Progress
+from rich.table import Table
 
-from trimtab.proxy.cli.evaluate.asking import Asker, AskError, Calls, Examiner, PatientClient, Tokens
+from trimtab.proxy.cli.evaluate.asking import ArmResult, Asker, AskError, Calls, Examiner, PatientClient, Tokens
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion
 from trimtab.proxy.cli.evaluate.rehearsal import NAMES, NoSessionError, Written, read_session, write_summaries
-from trimtab.proxy.cli.evaluate.report import Result, add_up, print_price, tell_tokens
-from trimtab.proxy.cli.evaluate.setup import CacheError, Options, Setup, find_view, keep_questions, name_set, prepare
+from trimtab.proxy.cli.evaluate.setup import (
+    CacheError,
+    Options,
+    Setup,
+    add_up,
+    find_view,
+    keep_questions,
+    name_set,
+    prepare,
+    print_price,
+    tell_tokens,
+)
 from trimtab.proxy.cli.options import (
     WRONG_USE,
     StoppedError,
@@ -35,6 +49,7 @@ from trimtab.proxy.cli.options import (
     table_option,
     wrong_use,
 )
+from trimtab.proxy.cli.tables import print_fitting, safe
 from trimtab.proxy.compaction import UndecodableError
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
@@ -43,6 +58,86 @@ from trimtab.proxy.summaries.calls import SummaryCall, SummaryCalls
 from trimtab.proxy.telemetry.logs import configure_log, get_log
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.rules.pipeline.exceeded import LimitExceededError
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An evaluation's result. Tokens are the model's own, as far as its ratio is known.
+
+    wanted, questions: how many questions were requested, and how many each arm was asked.
+    summaries: how many summaries a model was asked for.
+    failures: why some of them were not written. The digest replaces those.
+    """
+
+    model: str
+    judge: str
+    window_tokens: int
+    original_tokens: int
+    removed_messages: int
+    wanted: int
+    questions: int
+    summaries: int
+    failures: tuple[str, ...]
+    arms: tuple[ArmResult, ...]
+    spent: Tokens
+
+    def write_json(self, *, details: bool) -> bytes:
+        told = {**asdict(self), "arms": [_describe(arm, details=details) for arm in self.arms]}
+        return orjson.dumps(told)
+
+    def print_table(self, console: Console, *, details: bool) -> None:
+        title = (
+            f"{self.questions} questions about {self.removed_messages} removed messages, window {self.window_tokens:,}"
+        )
+        table = Table("arm", title=title, title_justify="left")
+        for name in ("recall", "tokens", "of all", "right", "partly", "missed", "no grade"):
+            table.add_column(name, justify="right")
+        for arm in self.arms:
+            table.add_row(arm.name, *self._count(arm))
+        print_fitting(console, table, ("no grade", "of all", "partly", "missed"))
+        for arm in self.arms:
+            for problem in arm.problems:
+                console.print(safe(f"{arm.name}: {problem}"))
+        if self.questions < self.wanted:
+            console.print(f"{self.wanted - self.questions} of {self.wanted} questions could not be used.")
+        if self.failures:
+            reasons = ", ".join(dict.fromkeys(self.failures))
+            console.print(safe(f"{len(self.failures)} of {self.summaries} summaries failed and are digests: {reasons}"))
+        console.print(f"Spent: {tell_tokens(self.spent)}.")
+        if details:
+            self._print_details(console)
+
+    def _count(self, arm: ArmResult) -> list[str]:
+        share = f"{arm.tokens / self.original_tokens:.1%}" if self.original_tokens else ""
+        if arm.recall is None:
+            return ["", f"{arm.tokens:,}", share, "", "", "", f"{len(arm.answered) or ''}"]
+        counted = [str(arm.grades.count(grade)) for grade in (2, 1, 0)]
+        return [f"{arm.recall:.1%}", f"{arm.tokens:,}", share, *counted, str(len(arm.answered) - len(arm.grades))]
+
+    def _print_details(self, console: Console) -> None:
+        asked: dict[ExamQuestion, list[str]] = {one.question: [] for arm in self.arms for one in arm.answered}
+        for arm in self.arms:
+            for one in arm.answered:
+                grade = "-" if one.grade is None else str(one.grade)
+                asked[one.question].append(f"  {grade} {arm.name}: {one.answer or one.problem or '(nothing)'}")
+        for question, lines in asked.items():
+            head = f"{question.question}  [{question.answer}] at {question.depth:.0%} of what was removed"
+            console.print(safe(head), *map(safe, lines), sep="\n")
+
+
+def _describe(arm: ArmResult, *, details: bool) -> dict[str, object]:
+    described: dict[str, object] = {
+        "name": arm.name,
+        "tokens": arm.tokens,
+        "recall": arm.recall,
+        "right": arm.grades.count(2),
+        "partly": arm.grades.count(1),
+        "missed": arm.grades.count(0),
+        "without_grade": len(arm.answered) - len(arm.grades),
+        "problems": arm.problems,
+    }
+    return {**described, "answers": [asdict(one) for one in arm.answered]} if details else described
+
 
 INTERRUPTED = 128 + signal.SIGINT
 """Exit status after Ctrl-C, as in shells."""

@@ -17,8 +17,8 @@ from math import ceil
 
 import msgspec
 
-from trimtab.proxy.cli.records.costs import slide_window
 from trimtab.proxy.cli.records.inputs import split_turns
+from trimtab.proxy.cli.records.sums import slide_window
 from trimtab.proxy.compaction.compactor import Compacted
 from trimtab.proxy.compaction.engine import Compaction, Text, Variant, compact
 from trimtab.proxy.http.client import UpstreamClient

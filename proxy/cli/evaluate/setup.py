@@ -5,12 +5,14 @@ text of the session, so only its owner may read it (mode 0600). It is written wh
 kind is never overwritten.
 
 Law: the upstream is asked for the model's window (which is free) only if none is configured. The user's key goes to an
-upstream only if a client's key would.
+upstream only if a client's key would. In the price, tokens are the model's own, as far as its ratio is known, and a
+completion counts with its maximum length. Dollars are named only if the price of this model at this upstream is known
+in dollars.
 """
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,13 +20,15 @@ from hashlib import sha256
 from pathlib import Path
 
 import msgspec
+from rich.console import Console
+from rich.table import Table
 
-from trimtab.proxy.catalogue.prices import PriceList, find_price_list
+from trimtab.proxy.catalogue.prices import PriceList, PriceSource, find_price_list
 from trimtab.proxy.cli.evaluate import exam
 from trimtab.proxy.cli.evaluate.asking import Server, Tokens
 from trimtab.proxy.cli.evaluate.exam import PART_TOKENS, PROMPT_VERSION, ExamQuestion, Part, find_removed, split_removed
 from trimtab.proxy.cli.evaluate.rehearsal import Arm, Rehearsal, Session, Wanted, make_arm, rehearse
-from trimtab.proxy.cli.evaluate.report import Item
+from trimtab.proxy.cli.tables import safe
 from trimtab.proxy.compaction.engine import Variant
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.exchange.summary import find_question_tokens
@@ -39,6 +43,89 @@ from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.tokens.families import find_family
+
+MILLION = 1_000_000
+"""Source: prices in dollars are those of a million tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """The most that one kind of call costs.
+
+    what: summaries, questions, answers or grades.
+    model, prices: the model that is called, and what its tokens cost.
+    """
+
+    what: str
+    model: str
+    prices: PriceList
+    tokens: Tokens
+
+
+def add_up(items: Iterable[Item]) -> Tokens:
+    everything = Tokens()
+    for item in items:
+        everything.add(item.tokens.prompt, item.tokens.completion, item.tokens.calls)
+    return everything
+
+
+def weigh(tokens: Tokens, prices: PriceList) -> int:
+    return round(tokens.prompt + tokens.completion * prices.to_ratios().output)
+
+
+def find_dollars(items: Iterable[Item]) -> float | None:
+    dollars = [_find_price(item) for item in items if item.tokens.calls]
+    known = [price for price in dollars if price is not None]
+    return sum(known) if len(known) == len(dollars) else None
+
+
+def _find_price(item: Item) -> float | None:
+    if not item.prices.is_in_dollars:
+        return None
+    tokens = item.tokens
+    tier = item.prices.at(tokens.prompt // tokens.calls)
+    return (tokens.prompt * tier.input + tokens.completion * tier.output) / MILLION
+
+
+def print_price(console: Console, items: Sequence[Item], prices: PriceList) -> None:
+    """Print what will be asked, and what it costs if every completion has its maximum length.
+
+    prices: those of the model that is evaluated.
+    """
+    table = Table("what", "model", title="What will be asked", title_justify="left")
+    for name in ("calls", "prompt tokens", "completion tokens"):
+        table.add_column(name, justify="right")
+    everything = add_up(items)
+    for item in items:
+        if item.tokens.calls:
+            table.add_row(item.what, safe(item.model), *_row(item.tokens))
+    table.add_section()
+    table.add_row("all", "", *_row(everything))
+    console.print(table)
+    ratios = f"input 1, output {prices.to_ratios().output:g}"
+    whose = f"{_WHOSE[prices.source]} ({ratios})"
+    console.print(f"This costs as much as {weigh(everything, prices):,} prompt tokens at {whose}.")
+    dollars = find_dollars(items)
+    if dollars is not None:
+        console.print(f"About ${dollars:.2f} at these prices; less if the upstream's prompt cache helps.")
+    console.print("It costs more if a model thinks before it answers, or refuses a question at first.")
+
+
+_WHOSE = {
+    PriceSource.CONFIGURED: "the configured prices",
+    PriceSource.CATALOGUE: "the catalogue's prices",
+    PriceSource.LOCAL: "the prices of a local server",
+    PriceSource.DEFAULT: "the default prices",
+}
+
+
+def tell_tokens(tokens: Tokens) -> str:
+    return f"{tokens.calls} calls, {tokens.prompt:,} prompt tokens, {tokens.completion:,} completion tokens"
+
+
+def _row(tokens: Tokens) -> tuple[str, str, str]:
+    return f"{tokens.calls:,}", f"{tokens.prompt:,}", f"{tokens.completion:,}"
+
 
 PROMPT_TOKENS = 400
 """Tokens of a prompt apart from its text. Chosen: above the 263 tokens (o200k_base) of the longest in exam.py."""

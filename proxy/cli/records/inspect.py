@@ -1,22 +1,275 @@
-"""`trimtab inspect`: what was done to a request, from its recording."""
+"""`trimtab inspect`: what was done to a request, from its recording: as JSON, and for people.
+
+Law: the recording says what happened; only the changed messages are found out by planning it again. Text of a
+conversation cannot control the terminal.
+"""
 
 import sys
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from difflib import unified_diff
+from itertools import groupby, islice
 from pathlib import Path
+from typing import Any
 
 import click
 import orjson
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from trimtab.proxy.account.outcome import Outcome
 from trimtab.proxy.account.recordings.folder import LAST, NoRecordingError, list_files, read_all, read_one
 from trimtab.proxy.account.recordings.format import BadRecordingError, Recording
 from trimtab.proxy.account.redact import HIDDEN
 from trimtab.proxy.cli.options import config_option, give_up, set_option, usual_recordings, wrong_use
+from trimtab.proxy.cli.records.run import find_difference
 from trimtab.proxy.cli.records.sessions import filter_options, find_recorded, read_query, show_sessions
-from trimtab.proxy.cli.records.showing import describe, describe_event, find_changes, show, show_list
+from trimtab.proxy.cli.records.variants import RecordedVariants
+from trimtab.proxy.cli.tables import add_figures, make_console, print_fitting, safe, write_cost, write_short
+from trimtab.proxy.compaction.engine import Compaction
+from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
-from trimtab.proxy.telemetry.logs import configure_log, escape
+from trimtab.proxy.server.admin.dashboard.shapes import shape_event
+from trimtab.proxy.telemetry.logs import configure_log, escape, get_log
+from trimtab.proxy.wire.codec import UndecodableError
+from trimtab.rules.conversation import Decision
+from trimtab.rules.pipeline.changes import Change, Fate
+from trimtab.rules.tokens.sections import Sections
+
+STYLES = {"-": "red", "+": "green", "@": "cyan"}
+"""Colours of the lines of a diff, by their first character."""
+CONTEXT_LINES = 2
+"""Lines around a difference that are shown. Chosen: enough to find the place."""
+OTHERWISE = "this trimtab plans the request otherwise than the one that recorded it: "
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The messages that are forwarded differently. doubt: why they may not be those of that time; empty if they are."""
+
+    changes: tuple[Change, ...] = ()
+    doubt: str = ""
+
+
+def find_changes(recording: Recording) -> Changed:
+    variants = RecordedVariants(Compactors(get_log()))
+    try:
+        found = variants.read(recording)
+        compaction = None if found is None else variants.compact(recording, *found)[1]
+    except (UndecodableError, ValueError):  # values that no trimtab has written
+        return Changed(
+            doubt="the changed messages are not known: the recorded body, or what it was planned with, cannot be read"
+        )
+    if compaction is None or not compaction.compacted.forwarded.messages:  # the policy refuses it
+        return Changed()
+    return Changed(compaction.tell().changes, _find_doubt(recording, compaction))
+
+
+def _find_doubt(recording: Recording, compaction: Compaction) -> str:
+    """Why the plan may not be that of the recording. A replaced credential may change tokens.
+
+    Then only the rules are compared, and the messages that they have changed.
+    """
+    difference = find_difference(recording, compaction)
+    if recording.is_redacted:
+        was, now = _place(recording.counted.decisions), _place(compaction.compacted.decisions)
+        return "" if not was or was == now else OTHERWISE + difference
+    return OTHERWISE + difference if difference else ""
+
+
+def _place(decisions: Sequence[Decision]) -> list[tuple[str, int, int]]:
+    return [(one.rule, one.messages, one.first_changed) for one in decisions]
+
+
+def diff(change: Change) -> Iterator[str]:
+    """The lines of a change: each begins with `-`, `+`, a space, or `@@` where lines are left out."""
+    before, after = change.before.splitlines(), change.after.splitlines()
+    lines = unified_diff(before, after, n=CONTEXT_LINES, lineterm="")
+    return (line for line in lines if not line.startswith(("---", "+++")) or line[3:].strip())
+
+
+def describe(recording: Recording, changed: Changed, *, with_texts: bool = False) -> dict[str, Any]:
+    """A recording as JSON, without the bodies. with_texts: also the texts of changed messages."""
+    event, request = recording.event, recording.request
+    described: dict[str, Any] = {
+        "event": describe_event(event),
+        "request": None
+        if request is None
+        else {
+            "dialect": request.dialect,
+            "path": request.path,
+            "model": request.model,
+            "headers": dict(request.headers),
+            "is_redacted": request.is_redacted,
+        },
+        "story": list(recording.story),
+        "changes": [change.describe(with_texts=with_texts) for change in changed.changes],
+        "summary": None if recording.summary is None else asdict(recording.summary),
+    }
+    if changed.doubt:
+        described["doubt"] = changed.doubt
+    if recording.call is not None:
+        described["call"] = asdict(recording.call)
+    return described
+
+
+def describe_event(event: Outcome) -> dict[str, Any]:
+    """An event as JSON, as at /trimtab/api/requests, but with all sections also if the prompt was not counted."""
+    shaped, none = shape_event(event), dict.fromkeys(Sections._fields, 0)
+    return shaped | {name: none | shaped[name] for name in ("original_sections", "sent_sections")}
+
+
+def show_list(events: Iterable[Outcome], console: Console | None = None) -> None:
+    table = Table(box=None, pad_edge=False)
+    for name in ("id", "time (UTC)", "model", "session", "outcome"):
+        table.add_column(name, no_wrap=name != "model")
+    add_figures(table, ("status", "original", "sent", "cost"))
+    for event in events:
+        table.add_row(
+            safe(event.request_id[:12]),
+            _write_time(event.at),
+            safe(event.model),
+            safe(event.session[:8]),
+            safe(event.outcome),
+            str(event.status),
+            write_short(event.original_tokens) if event.original_tokens else "-",
+            write_short(event.sent_tokens) if event.sent_tokens else "-",
+            "-" if event.cost is None else write_cost(event.cost),
+        )
+    print_fitting(console or make_console(), table, ("status", "session", "original", "cost", "sent", "time (UTC)"))
+
+
+def show(recording: Recording, changed: Changed, console: Console | None = None, *, with_diff: bool) -> None:
+    console, event = console or make_console(), recording.event
+    for line in _tell_request(event):
+        console.print(safe(line))
+    if event.original_tokens:
+        console.print(_make_sections(event))
+    _show_decisions(event, console)
+    if recording.story:
+        console.print(Text("\nWhat was done", "bold"))
+        for sentence in recording.story:
+            console.print(Padding(safe(f"- {sentence}"), (0, 0, 0, 2)))
+    _show_changes(changed, console, with_diff=with_diff)
+    if recording.summary is not None:
+        by = "written by a model" if recording.summary.by_model else "a digest, written without a model"
+        name = f", id {escape(recording.summary.id)}" if recording.summary.id else ""
+        console.print(Text(f"\nSummary ({by}{name})", "bold"))
+        console.print(safe(recording.summary.text, lines=True), soft_wrap=True)
+    console.print()
+    for line in _tell_answer(event):
+        console.print(safe(line))
+    if recording.is_redacted:
+        console.print(
+            "a key in the body is recorded as ***, so a replay is not byte for byte, and tokens may differ a little"
+        )
+
+
+def _tell_request(event: Outcome) -> list[str]:
+    where = f"{event.method} {event.path}"
+    lines = [f"request {event.request_id} at {_write_time(event.at)} UTC, {where}"]
+    if event.model:
+        lines.append(f"model {event.model} at {event.upstream}")
+    client = f", client {event.client}" if event.client else ""
+    mode = f", mode {event.mode}" if event.mode else ""
+    lines.append(f"outcome {event.outcome}, status {event.status}, {event.seconds:.2f} s{mode}{client}")
+    if event.error:
+        lines.append(f"error {event.error}: {event.reason}")
+    if event.session:
+        lines.append(f"session {event.session}, {event.messages} messages")
+    if event.retry:
+        lines.append(f"the upstream refused the first attempt as too long; the second: {event.retry}")
+    return lines
+
+
+def _make_sections(event: Outcome) -> Table:
+    table = Table(box=None, pad_edge=False, title=f"Tokens (limit {event.limit_tokens:,})", title_justify="left")
+    table.add_column("section")
+    add_figures(table, ("original", "sent"))
+    for name, original, sent in zip(Sections._fields, event.original_sections, event.sent_sections, strict=True):
+        table.add_row(name, f"{original:,}", f"{sent:,}")
+    table.add_row("total", f"{event.original_tokens:,}", f"{event.sent_tokens:,}", style="bold")
+    return table
+
+
+def _show_decisions(event: Outcome, console: Console) -> None:
+    if not event.decisions:
+        return
+    table = Table(box=None, pad_edge=False, title="Decisions", title_justify="left")
+    table.add_column("rule", no_wrap=True)
+    add_figures(table, ("attempt", "before", "after", "saved", "messages", "from"))
+    table.add_column("reason")
+    for one in event.decisions:
+        saved = one.tokens_before - one.tokens_after
+        figures = (one.attempt, one.tokens_before, one.tokens_after, saved, one.messages, one.first_changed)
+        table.add_row(safe(one.rule), *(f"{number:,}" for number in figures), safe(one.reason))
+    console.print()
+    print_fitting(console, table, ("from", "attempt", "messages", "before", "after"))
+
+
+def _show_changes(changed: Changed, console: Console, *, with_diff: bool) -> None:
+    if changed.doubt:
+        console.print(Text(f"\nnote: {escape(changed.doubt)}", "yellow"))
+    if not changed.changes:
+        return
+    console.print(Text("\nChanged messages", "bold"))
+    if not with_diff:
+        for _, group in groupby(changed.changes, key=_name_group):
+            console.print(safe(f"  {_tell_group(list(group))}"))
+        return
+    for change in changed.changes:
+        console.print(safe(f"  {_tell_change(change)}"))
+        for line in diff(change):
+            shown = Text(f"      {escape(line.expandtabs(4))}", STYLES.get(line[:1], ""))
+            console.print(shown, soft_wrap=True)
+
+
+def _name_group(change: Change) -> tuple[object, ...]:
+    """What the changes of a line have in common: messages that are removed share one, any other has its own."""
+    return (change.fate, change.rules) if change.fate is Fate.REMOVED else (id(change),)
+
+
+def _tell_group(changes: Sequence[Change]) -> str:
+    first, last = changes[0], changes[-1]
+    if len(changes) == 1:
+        return _tell_change(first)
+    tokens, rules = sum(change.tokens_before for change in changes), ", ".join(first.rules)
+    tools = Counter(change.tool for change in changes if change.tool)
+    results = f" (results of {', '.join(f'{name}: {number}' for name, number in tools.most_common())})" if tools else ""
+    return f"{first.at} to {last.at}: {len(changes)} messages removed by {rules}{results}, {tokens:,} -> 0 tokens"
+
+
+def _tell_change(change: Change) -> str:
+    tool = f" of {change.tool}" if change.tool else ""
+    rules = ", ".join(change.rules)
+    return (
+        f"{change.at}: {change.role}{tool} {change.fate} by {rules or 'trimtab'}, "
+        f"{change.tokens_before:,} -> {change.tokens_after:,} tokens"
+    )
+
+
+def _tell_answer(event: Outcome) -> list[str]:
+    lines = []
+    if event.prompt_tokens is not None:
+        read = f", {event.cached_tokens:,} of them from its cache" if event.cached_tokens is not None else ""
+        lines.append(f"the upstream counts {event.prompt_tokens:,} prompt tokens{read}")
+    if event.completion_tokens is not None:
+        whose = "estimated" if event.is_estimated else "as the upstream reports"
+        lines.append(f"completion: {event.completion_tokens:,} tokens, {whose}")
+    if event.prefix_kept is not None:
+        lines.append(f"prefix kept from the previous request: {event.prefix_kept:.1%}")
+    if event.cost is not None and event.without_cost is not None:
+        lines.append(f"cost {write_cost(event.cost)}; without trimtab {write_cost(event.without_cost)}")
+    return lines
+
+
+def _write_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
 
 NOT_RECORDED = (
     "nothing is recorded in {folder}; start the proxy with `trimtab record`, or set record.dir in the configuration"

@@ -14,9 +14,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trimtab.proxy.cli.records.costs import INPUT_TOKENS, NOTHING, SLIDING, STRATEGIES, TRIMTAB, USD
 from trimtab.proxy.cli.records.run import Places, Replay
-from trimtab.proxy.cli.records.sums import SUMMARIES, VariantSums
+from trimtab.proxy.cli.records.sums import (
+    INPUT_TOKENS,
+    NOTHING,
+    SLIDING,
+    STRATEGIES,
+    SUMMARIES,
+    TRIMTAB,
+    USD,
+    VariantSums,
+)
 from trimtab.proxy.cli.tables import make_console, print_fitting, safe, write_dollars
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.telemetry.logs import escape

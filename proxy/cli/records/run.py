@@ -14,19 +14,20 @@ from trimtab.proxy.account.outcome import Outcome
 from trimtab.proxy.account.recordings.folder import RecordingFile
 from trimtab.proxy.account.recordings.format import BadRecordingError, Circumstances, Counted, Recording
 from trimtab.proxy.catalogue.prices import find_listed
-from trimtab.proxy.cli.records.costs import SLIDING, Paid, slide_window
+from trimtab.proxy.cli.records.course import Needed, Series
 from trimtab.proxy.cli.records.inputs import LogReader, Sessions, estimate_tokens, split_turns
-from trimtab.proxy.cli.records.needed import Needed
-from trimtab.proxy.cli.records.picture import Series
 from trimtab.proxy.cli.records.sums import (
+    SLIDING,
     SUCCESS_STATUS,
     TOO_LONG,
     UNKNOWN,
     UPSTREAM_REFUSES,
+    Paid,
     RequestFigures,
     SummaryFigures,
     VariantSums,
     read_summary_figures,
+    slide_window,
 )
 from trimtab.proxy.cli.records.variants import (
     ConfiguredVariants,

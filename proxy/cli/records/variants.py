@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from trimtab.proxy.account.recordings.format import Circumstances, Recording
 from trimtab.proxy.catalogue.lifetimes import find_lifetime_seconds
-from trimtab.proxy.cli.records.costs import Paid
-from trimtab.proxy.cli.records.sums import SummaryFigures
+from trimtab.proxy.cli.records.sums import Paid, SummaryFigures
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.engine import Compaction, Text, Variant, compact
 from trimtab.proxy.compaction.pool import Compactors

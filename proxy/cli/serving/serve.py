@@ -1,15 +1,23 @@
-"""`trimtab serve`: runs the proxy as a process, with its signals, its limit of open files and its log.
+"""`trimtab serve`: runs the proxy as a process or as several, with its signals, its limit of open files and its log.
 
 `trimtab record` is the same command with the keys of `record` set.
+
+Law: a person is told something on standard error only, and only if it is a terminal on which the log is text. What
+workers only read is loaded before they are forked, so that they share its memory. What concerns all of them is logged
+once.
 """
 
 import asyncio
+import gc
 import os
 import resource
 import signal
+import socket
 import sys
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from errno import EADDRINUSE
 from functools import partial
 from pathlib import Path
@@ -22,28 +30,225 @@ import uvloop
 from trimtab.proxy.cli.options import (
     config_option,
     give_up,
+    list_exports,
     log_format_option,
     log_level_option,
     set_option,
     usual_recordings,
     wrong_use,
 )
-from trimtab.proxy.cli.serving.greeting import Screen, warn_of_risks
-from trimtab.proxy.cli.serving.supervise import Start, WorkerLog, start_workers
 from trimtab.proxy.compaction.offload import SWITCH_SECONDS
+from trimtab.proxy.compaction.pool import CACHES_BYTES, Compactors
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.config.values import split_address
 from trimtab.proxy.exchange.services import Lifecycle
+from trimtab.proxy.memory import bound_caches
 from trimtab.proxy.server.app import Proxy, run_proxy
 from trimtab.proxy.server.garbage import collect_when_idle
-from trimtab.proxy.server.reload import reload_when_told
-from trimtab.proxy.server.workers.supervisor import END_AT_ONCE, count_workers
-from trimtab.proxy.server.workers.worker import LEAVING, READY
+from trimtab.proxy.server.reload import (
+    keep_fixed,
+    reload_when_told,
+    tell_upstreams,
+    warn_of_readers,
+    warn_of_recording,
+    warn_of_unknown_variables,
+)
+from trimtab.proxy.server.workers.supervisor import END_AT_ONCE, Program, Supervisor, count_workers
+from trimtab.proxy.server.workers.worker import LEAVING, READY, Ground, Worker
 from trimtab.proxy.tasks import Tasks
-from trimtab.proxy.telemetry.logs import configure_log, get_log
+from trimtab.proxy.telemetry.logs import LEVELS, configure_log, get_log
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.telemetry.savings import Savings
+from trimtab.proxy.telemetry.shared import Reloads
 from trimtab.proxy.telemetry.terminal import LiveLine, can_rewrite, shows_text
+from trimtab.rules.text.late import compile_all
+
+PAUSE_SECONDS = 1.0
+"""Between two states of the live line. Chosen: a person reads no faster."""
+DRAWER = 1
+"""The number of the worker that shows the live line of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """The terminal.
+
+    is_read: whether a person reads it.
+    line: the live line; None if the terminal cannot show one.
+    """
+
+    is_read: bool = False
+    line: LiveLine | None = None
+
+    def of(self, worker: int) -> "Screen":
+        return self if worker == DRAWER else replace(self, line=None)
+
+    def greet(self, config: Config, url: str, pages_url: str) -> None:
+        if not self.is_read:
+            return
+        lines = ["  In the client's terminal:", *(f"    {line}" for line in list_exports(config, url))]
+        if config.dashboard.enabled:
+            key = "  (the password is admin_token)" if config.admin_token is not None else ""
+            lines += [f"  Dashboard: {pages_url}/trimtab/{key}"]
+        click.echo("\n".join(lines), err=True)
+
+    def announce(self, config: Config, url: str, pages_url: str, log: Any, workers: int | None = None) -> None:
+        """Log that requests are accepted, with what an operator must know, and greet. `workers`: None for one."""
+        upstream, metrics, mode = config.upstream.base_url, pages_url + config.metrics_path, config.tell_modes()
+        if workers is None:
+            log.info("listening", url=f"{url}/v1", upstream=upstream, mode=mode, metrics=metrics)
+        else:
+            log.info("listening", url=f"{url}/v1", upstream=upstream, mode=mode, metrics=metrics, workers=workers)
+        tell_upstreams(config, log)
+        warn_of_recording(config, log)
+        self.greet(config, url, pages_url)
+        tell_systemd()
+
+    @asynccontextmanager
+    async def showing(self, metrics: Metrics, log: Any) -> AsyncIterator[None]:
+        """Show what is saved, once a second from the first request on, while the block runs. The last line stays."""
+        if self.line is None:
+            yield
+            return
+        tasks = Tasks(lambda error: log.error("live_line_failed", error=type(error).__name__))
+        _ = tasks.start(_show_again_and_again(metrics, self.line))
+        try:
+            yield
+        finally:
+            await tasks.close()
+            await _show(metrics, self.line)
+            self.line.end()
+
+
+def tell_systemd() -> None:
+    """Tell systemd that requests are accepted, if it has started this process as `Type=notify`.
+
+    Source: sd_notify(3). A name that begins with @ is one of Linux' abstract sockets.
+    """
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+            told.connect(f"\0{address[1:]}" if address.startswith("@") else address)
+            told.send(b"READY=1")
+
+
+def warn_of_risks(config: Config, log: Any) -> None:
+    """Warn, before anything is served, of what may not be meant."""
+    warn_of_readers(config, log)
+    warn_of_unknown_variables(log)
+
+
+async def _show_again_and_again(metrics: Metrics, line: LiveLine) -> None:
+    while True:
+        await asyncio.sleep(PAUSE_SECONDS)
+        await _show(metrics, line)
+
+
+async def _show(metrics: Metrics, line: LiveLine) -> None:
+    savings = await asyncio.to_thread(Savings.read, metrics)
+    if savings.requests:
+        line.show(", ".join([savings.describe(), *savings.describe_cuts()]))
+
+
+Load = Callable[[], Config]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The data that a worker starts with.
+
+    config: the worker's share of the configuration.
+    load: reads this share again; None without a configuration file.
+    """
+
+    worker: Worker
+    config: Config
+    load: Load | None
+    compactors: Compactors
+
+
+class WorkerLog:
+    def __init__(self, log: Any, worker: int) -> None:
+        levels = (partial(getattr(log, level), worker=worker) for level in LEVELS)
+        self.debug, self.info, self.warning, self.error = levels
+
+
+class _Told:
+    """The configuration for workers that start later. Logs each event about it once, for all workers together.
+
+    reloads: where the metrics of all workers find whether the last reload succeeded.
+    """
+
+    def __init__(self, config: Config, load: Load | None, log: Any, screen: Screen, reloads: Reloads) -> None:
+        self.config = config
+        self._screen = screen
+        self._load = load
+        self._log = log
+        self._reloads = reloads
+
+    def reload(self) -> bool:
+        """Read the configuration again. Return whether it is valid, so that workers should read it, too."""
+        if self._load is None:
+            self._log.info("nothing_to_reload", meaning="there is no configuration file; see --config")
+            return False
+        return self._read(self._load)
+
+    def _read(self, load: Load) -> bool:
+        """Read the configuration, note whether it is valid, and log why not: whoever sees the log sees the note."""
+        try:
+            config = load()
+        except ConfigError as error:
+            self._reloads.write(None)
+            for problem in str(error).splitlines():
+                self._log.error(
+                    "configuration_invalid", problem=problem, meaning="the previous configuration stays in force"
+                )
+            return False
+        except (OSError, ValueError, LookupError, TypeError, RecursionError, MemoryError) as error:
+            self._reloads.write(None)
+            # Only the type: the text of the error may quote a key.
+            self._log.error(
+                "reload_failed", error=type(error).__name__, meaning="the previous configuration stays in force"
+            )
+            return False
+        self.config, _ = keep_fixed(self.config, config)
+        self._reloads.write(time.time())
+        return True
+
+    def drain_seconds(self) -> float:
+        return self.config.limits.shutdown_delay_seconds + self.config.limits.drain_seconds
+
+    def tell_ready(self, ground: Ground) -> None:
+        url, pages_url = ground.requests.url, (ground.pages or ground.requests).url
+        self._screen.announce(self.config, url, pages_url, self._log, workers=ground.count)
+
+
+def start_workers(config: Config, load: Load | None, count: int, log: Any, screen: Screen) -> Start | int:
+    """Run `count` workers.
+
+    Returns twice: in each worker's process at once, with what the worker starts with; in this process when all workers
+    have ended, with the exit status. Raises OSError before the first worker starts if it cannot listen.
+    """
+    ground = Ground.open(config, count)
+    told = _Told(config, load, log, screen, ground.metrics.reloads)
+    warn_of_risks(config, log)
+    if config.store == "memory":
+        meaning = "workers do not share their summaries, nor what they learn about models; see store"
+        log.warning("store_not_shared", store=config.store, meaning=meaning)
+    limits = config.as_worker_of(count).limits
+    compactors = Compactors(log, caches_bytes=bound_caches(limits.max_memory_bytes, CACHES_BYTES))
+    compactors.load()
+    compile_all()
+    program = Program(told.reload, told.drain_seconds, lambda: told.tell_ready(ground))
+    gc.collect()
+    gc.freeze()  # else a collection in a worker would write to, and so copy, the shared memory
+    worker = Supervisor(ground, program, log).run()
+    if isinstance(worker, int):
+        return worker
+    load_part = None if load is None else lambda: load().as_worker_of(count)
+    return Start(worker, told.config.as_worker_of(count), load_part, compactors)
 
 
 @click.command()

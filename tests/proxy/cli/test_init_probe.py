@@ -5,7 +5,7 @@ import pytest
 from upstreams.recording import FakeUpstream
 
 from trimtab.proxy.catalogue.prices import DEFAULT, LOCAL, find_listed
-from trimtab.proxy.cli.doctor.checks import Finding
+from trimtab.proxy.cli.doctor_checks import Finding
 from trimtab.proxy.cli.init import FoundModel, Probe, probe
 from trimtab.proxy.config.schema import UpstreamConfig
 

@@ -9,8 +9,8 @@ from rich.table import Table
 from support.recordings import make_recording
 
 from trimtab.proxy.account.statistics.books import Place, Sums
-from trimtab.proxy.cli.doctor.report import SPARE, make_table
-from trimtab.proxy.cli.records.showing import show_list
+from trimtab.proxy.cli.doctor import SPARE, make_table
+from trimtab.proxy.cli.records.inspect import show_list
 from trimtab.proxy.cli.stats import COLUMNS, gather, print_table
 from trimtab.proxy.cli.tables import add_figures, print_fitting, safe, write_dollars, write_short
 

@@ -11,7 +11,7 @@ from support.client import SMALL, post, settle
 from support.sessions import make_session
 from upstreams.recording import FakeUpstream, Recorded
 
-from trimtab.proxy.cli.doctor.checks import check_sessions
+from trimtab.proxy.cli.doctor_checks import check_sessions
 from trimtab.proxy.summaries.service import MAX_PAUSE_SECONDS
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")

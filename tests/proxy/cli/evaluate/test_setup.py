@@ -10,8 +10,16 @@ from upstreams.recording import FakeUpstream
 
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion
 from trimtab.proxy.cli.evaluate.rehearsal import NAMES, read_session
-from trimtab.proxy.cli.evaluate.report import add_up
-from trimtab.proxy.cli.evaluate.setup import Options, Setup, find_view, keep_questions, name_set, prepare, show_key
+from trimtab.proxy.cli.evaluate.setup import (
+    Options,
+    Setup,
+    add_up,
+    find_view,
+    keep_questions,
+    name_set,
+    prepare,
+    show_key,
+)
 from trimtab.proxy.compaction import load_compactor
 from trimtab.proxy.compaction.engine import Variant
 from trimtab.proxy.config.load import load_config

@@ -6,8 +6,7 @@ from support.recordings import make_figures
 from support.sessions import make_session
 
 from trimtab.proxy.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier, Tokens
-from trimtab.proxy.cli.records.costs import Paid
-from trimtab.proxy.cli.records.sums import RequestFigures, SessionSums, SummaryFigures, VariantSums
+from trimtab.proxy.cli.records.sums import Paid, RequestFigures, SessionSums, SummaryFigures, VariantSums
 from trimtab.proxy.cli.records.variants import compact_again, read
 from trimtab.proxy.compaction.engine import Compaction, Variant
 from trimtab.proxy.compaction.pool import Compactors

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trimtab.proxy.catalogue.prices import DEFAULT
-from trimtab.proxy.cli.records.costs import Paid
+from trimtab.proxy.cli.records.sums import Paid
 from trimtab.proxy.cli.records.variants import ExpectedSummaries, PaidVariant, Texts
 from trimtab.proxy.compaction.engine import Text, Variant
 from trimtab.proxy.compaction.pool import Compactors

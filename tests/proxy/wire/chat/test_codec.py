@@ -10,7 +10,7 @@ import pytest
 from trimtab.proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
 
 ROOT = Path(__file__).parents[4]
-OF_THE_DIALECT = ("proxy/wire/", "proxy/cli/demo/")
+OF_THE_DIALECT = ("proxy/wire/", "proxy/cli/demo")
 """The dialect's own folder; the demo is a server that speaks it."""
 WIRE_NAMES = frozenset(
     {
@@ -59,7 +59,7 @@ ALLOWED = {
     ("proxy/exchange/attempt.py", "refusal"): "a field of our own: what the upstream refused",
     ("proxy/exchange/tell.py", "messages"): "a field of our own event: how many messages the client sent",
     ("proxy/server/admin/dashboard/shapes.py", "messages"): "the same field",
-    ("proxy/cli/records/showing.py", "messages"): "a word of our own table",
+    ("proxy/cli/records/inspect.py", "messages"): "a word of our own table",
     ("proxy/cli/options.py", "messages"): "what to do about a body that cannot be read, in a message",
     ("proxy/cli/records/inputs.py", "function_call"): "a file of requests of any dialect",
 }

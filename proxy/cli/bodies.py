@@ -1,0 +1,337 @@
+"""`trimtab compact` and `trimtab count`: request bodies, without any network.
+
+Law: what was done is told on standard error. Sentences and JSON have no text of the conversation; a diff is printed
+only if it is asked for.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from difflib import unified_diff
+from functools import wraps
+from pathlib import Path
+from typing import IO, Any, NamedTuple, NoReturn
+
+import click
+import orjson
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from trimtab.proxy.cli.options import (
+    choose_variant,
+    config_option,
+    dialect_option,
+    file_argument,
+    set_option,
+    table_option,
+    wrong_use,
+)
+from trimtab.proxy.compaction import engine
+from trimtab.proxy.compaction.compactor import Compacted, RefusedError, describe_excess
+from trimtab.proxy.compaction.engine import Compaction
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.load import load_file
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.models.model_policy import ModelView
+from trimtab.proxy.telemetry.logs import configure_log, get_log
+from trimtab.proxy.wire.codec import Request, UndecodableError
+from trimtab.proxy.wire.dialects import DEFAULT, read_request
+from trimtab.rules.pipeline.changes import OUTSIDE, Change, Fate
+from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.pipeline.story import Sentence, Story
+from trimtab.rules.tokens.families import find_family
+from trimtab.rules.tokens.sections import Parts, Sections
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """The request bodies in a file: one, or with `jsonl` one in each line."""
+
+    file: IO[bytes]
+    dialect: str | None
+    jsonl: bool
+
+
+def takes_requests(verb: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorator: the command gets Requests as its first argument. `verb`: what it writes per line, for the help."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @file_argument
+        @click.option("--jsonl", is_flag=True, help=f"Read one request per line and write {verb}.")
+        @dialect_option
+        @wraps(command)
+        def with_requests(file: IO[bytes], *, jsonl: bool, dialect: str | None, **others: Any) -> None:
+            command(Requests(file, dialect, jsonl), **others)
+
+        return with_requests
+
+    return decorate
+
+
+def for_each_request(
+    requests: Requests, work: Callable[[Request, str], None], stand_in: Callable[[bytes], bytes]
+) -> NoReturn:
+    """Call `work` for each request, and exit. The status is 1 if one could not be decoded or compacted, else 0.
+
+    work: its second argument is a prefix for messages that names the line; empty without `jsonl`.
+    stand_in: makes the output of a line that cannot be decoded or compacted, so that each line in gives a line out.
+    """
+    file, jsonl, failed = requests.file, requests.jsonl, False
+    bodies = (line.rstrip(b"\n") for line in file) if jsonl else iter([file.read()])
+    for number, body in enumerate(bodies, start=1):
+        place = f"line {number}: " if jsonl else ""
+        name = getattr(file, "name", "-")
+        where = "" if name in {"-", "<stdin>"} else f"{name}: "
+        try:
+            work(read_request(body, requests.dialect), place)
+        except (UndecodableError, LimitExceededError) as error:
+            is_unreadable = isinstance(error, UndecodableError)
+            reason = _describe_request(requests, body) if is_unreadable else str(error)
+            reason = describe_excess(error) if isinstance(error, RefusedError) else reason
+            click.echo(f"trimtab: {where}{place}{reason}", err=True)
+            if jsonl:
+                click.echo(stand_in(body))
+            failed = True
+    sys.exit(1 if failed else 0)
+
+
+def _describe_request(requests: Requests, body: bytes) -> str:
+    """What a body that cannot be read is not, why, and what it must be."""
+    dialect = requests.dialect or DEFAULT.name
+    member, place = "input" if dialect == "responses" else "messages", "each line" if requests.jsonl else "it"
+    fault = _find_fault(body, member)
+    return f"not a {dialect} request, because {fault}; {place} must be a JSON object with `{member}`"
+
+
+def _find_fault(body: bytes, member: str) -> str:
+    try:
+        told = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        return f"it is no JSON at line {error.lineno}, column {error.colno}" if body else "it is empty"
+    if not isinstance(told, dict):
+        return f"it is {_name_kind(told)}"
+    if member not in told:
+        return f"it has no `{member}`"
+    items = told[member]
+    if not isinstance(items, list):
+        return f"`{member}` is {_name_kind(items)}, not a list"
+    wrong = next((at for at, item in enumerate(items) if not isinstance(item, dict)), None)
+    return f"a member of `{member}` is wrong" if wrong is None else f"`{member}[{wrong}]` is {_name_kind(items[wrong])}"
+
+
+def _name_kind(value: object) -> str:
+    kinds = {dict: "an object", list: "a list", str: "a text", bool: "a boolean", type(None): "null"}
+    return kinds.get(type(value), "a number")
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The tokens of one request, as its model is expected to count them.
+
+    vocabulary: name of the vocabulary that counted, or `heuristic`.
+    tokens: the sum of all sections, and of all parts.
+    """
+
+    model: str
+    vocabulary: str
+    tokens: int
+    sections: Sections
+    parts: Parts
+
+    @classmethod
+    def of(cls, request: Request, model: str, config: Config, compactors: Compactors) -> "Tally":
+        family, settings = find_family(model), config.policy_for(model)
+        counted = compactors.choose(settings, model).count_sections(request, settings.memory.tags)
+        sections, parts = counted[0].scale(family.ratio), counted[1].scale(family.ratio)
+        return cls(model, compactors.name_vocabulary(settings, model), sections.tokens, sections, parts)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "vocabulary": self.vocabulary,
+            "tokens": self.tokens,
+            "sections": self.sections._asdict(),
+            "parts": self.parts._asdict(),
+        }
+
+    def print_table(self) -> None:
+        table = Table("section", "tokens", "share", title=f"{self.model or 'no model'}, counted by {self.vocabulary}")
+        table.columns[1].justify = table.columns[2].justify = "right"
+        for shown in (self.sections, self.parts):
+            for name, tokens in shown._asdict().items():
+                share = f"{tokens / self.tokens:.1%}" if self.tokens else ""
+                table.add_row(name.replace("_", " "), f"{tokens:,}", share)
+            table.add_section()
+        table.add_row("all", f"{self.tokens:,}", "")
+        Console().print(table)
+
+
+@click.command()
+@takes_requests("one line of JSON for each")
+@click.option("--model", help="Count as for this model instead of the one in the request.")
+@table_option
+@config_option
+@set_option
+def count(
+    requests: Requests,
+    *,
+    model: str | None,
+    as_table: bool | None,
+    config_path: Path | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Count the tokens of a request body, by section. No network is used.
+
+    FILE (or standard input) holds the body. The sections are: system, summary, memory, recent and current. Beside them
+    there is a finer view, the parts: system, tools, memory, summary, user, assistant, tool results and format. Both add
+    up to all tokens.
+    """
+    with wrong_use():
+        config = load_file(config_path, settings, is_online=False)
+    configure_log()
+    compactors = Compactors(get_log())
+
+    def work(request: Request, _: str) -> None:
+        tally = Tally.of(request, request.model if model is None else model, config, compactors)
+        if as_table if as_table is not None else sys.stdout.isatty() and not requests.jsonl:
+            tally.print_table()
+        else:
+            click.echo(orjson.dumps(tally.describe()))
+
+    nothing = orjson.dumps({"error": f"not a {requests.dialect or DEFAULT.name} request"})
+    for_each_request(requests, work, lambda _: nothing)
+
+
+_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that could change what a terminal shows, or that cannot be written. A diff shows their escapes."""
+_STYLES = {"---": "bold", "+++": "bold", "===": "bold", "@@": "cyan", "-": "red", "+": "green"}
+"""The colours of the lines of a diff, by their beginning; the first that fits counts."""
+
+
+class Shown(NamedTuple):
+    sentences: bool
+    json: bool
+    diff: bool
+
+    def __bool__(self) -> bool:
+        return any(self[:])
+
+
+def show(compaction: Compaction, shown: Shown, place: str, view: ModelView) -> None:
+    """Print the story of a request, and which rule of cuts holds.
+
+    `place`: begins each line of text, so that the request can be told from others.
+    """
+    story = compaction.tell()
+    if shown.sentences:
+        _print_sentences(story, place)
+        limit = compaction.planned.policy.describe_limit(compaction.request.max_tokens)
+        click.echo(f"{place}{view.settings.describe_cut()}; {limit}", err=True)
+    if shown.json:
+        click.echo(_write_json(story, compaction.compacted), err=True)
+    if shown.diff:
+        for change in story.changes:
+            _print_lines(_diff(change), place)
+
+
+def _print_sentences(story: Story, place: str) -> None:
+    lines = [place + _begin(one) for one in story.sentences]
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        click.echo("\n".join(lines), err=True)
+        return
+    for number, (line, one) in enumerate(zip(lines, story.sentences, strict=True)):
+        text = Text(line, style="bold" if number == 0 else "")
+        if one.rule:
+            text.stylize("cyan", len(place), len(place) + len(one.rule))
+        console.print(text)
+
+
+def _begin(one: Sentence) -> str:
+    return f"{one.rule}: {one.text}" if one.rule and not one.text.startswith(f"{one.rule}:") else one.text
+
+
+def _write_json(story: Story, compacted: Compacted) -> bytes:
+    told = {
+        "original_tokens": compacted.original_tokens,
+        "sent_tokens": compacted.sent_tokens,
+        "limit_tokens": compacted.limit_tokens,
+        "sentences": story.sentences,
+        "changes": [change.describe() for change in story.changes],
+    }
+    return orjson.dumps(told)
+
+
+def _diff(change: Change) -> Iterator[str]:
+    """A unified diff of one message, with what it is and what was done to it in its first two lines."""
+    what = f"{_name_place(change)} ({change.role}{f', result of {change.tool}' if change.tool else ''})"
+    done = f"{change.fate} by {', '.join(change.rules)}"
+    if change.fate is Fate.MOVED:
+        yield f"=== {what}: {done}, word for word"
+        return
+    before, after = f"{what}, {change.tokens_before} tokens", f"{done}, {change.tokens_after} tokens"
+    yield from unified_diff(change.before.splitlines(), change.after.splitlines(), before, after, lineterm="")
+
+
+def _name_place(change: Change) -> str:
+    if change.fate is Fate.ADDED:
+        return f"before message {change.at}"
+    return "outside the list of messages" if change.at == OUTSIDE else f"message {change.at}"
+
+
+def _print_lines(lines: Iterator[str], place: str) -> None:
+    console = Console(stderr=True, highlight=False)
+    for line in lines:
+        safe = _UNSAFE.sub(lambda found: found[0].encode("unicode_escape", "backslashreplace").decode(), line)
+        if console.is_terminal:
+            style = next((style for start, style in _STYLES.items() if safe.startswith(start)), "")
+            console.print(Text(place + safe, style=style), soft_wrap=True)
+        else:
+            click.echo(place + safe, err=True)
+
+
+@click.command()
+@takes_requests("one body per line")
+@click.option("--explain", is_flag=True, help="Print on standard error, in sentences, what was done and why.")
+@click.option(
+    "--explain-json", is_flag=True, help="The same as one line of JSON per request, with each changed message."
+)
+@click.option("--diff", is_flag=True, help="Print on standard error what was changed in each message, as a diff.")
+@config_option
+@set_option
+def compact(
+    requests: Requests,
+    *,
+    explain: bool,
+    explain_json: bool,
+    diff: bool,
+    config_path: Path | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Compact the request body in FILE (or standard input). No network is used.
+
+    The compacted body goes to standard output. If the proxy would ask a model for a summary, the body has a digest
+    instead, which is made without a model. With --jsonl, a line that cannot be compacted is written unchanged; the
+    status is then 1.
+
+    Messages have the numbers of the request's own list, `messages` or `input`, from 0, without items of the client
+    alone. Only --diff prints text of the conversation.
+    """
+    with wrong_use():
+        config = load_file(config_path, settings, is_online=False)
+    configure_log()
+    compactors = Compactors(get_log())
+    shown = Shown(explain, explain_json, diff)
+
+    def work(request: Request, place: str) -> None:
+        view = ModelView.of_unmet(config, request.model)
+        compaction = engine.compact(request, choose_variant(config, view, compactors))
+        if compaction.refusal is not None:
+            raise compaction.refusal
+        click.echo(compaction.compacted.body, nl=requests.jsonl)
+        if shown:
+            show(compaction, shown, place, view)
+
+    for_each_request(requests, work, bytes)

@@ -1,0 +1,386 @@
+"""`trimtab doctor`: whether this configuration will work here, and what to do if it will not."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import click
+import orjson
+import uvloop
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from trimtab.proxy.catalogue.prices import PriceList, PriceSource, PriceTier, describe_catalogue
+from trimtab.proxy.cli.doctor_checks import (
+    MAIN_UPSTREAM,
+    Answer,
+    CheckLog,
+    Finding,
+    ask_upstream,
+    check_address,
+    check_open_files,
+    check_sessions,
+    check_store,
+    check_workers,
+    find_bare_credentials,
+    find_readable_keys,
+    find_unknown_names,
+)
+from trimtab.proxy.cli.options import config_option, prints_table, read_key, set_option, table_option, wrong_use
+from trimtab.proxy.cli.tables import mask, print_fitting
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.load import load_file
+from trimtab.proxy.config.policy import DEFAULT_CONTEXT_WINDOW
+from trimtab.proxy.config.schema import Config, UpstreamConfig
+from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.http.tenancy import Tenancy, Tenant
+from trimtab.proxy.models.hypotheses import combine
+from trimtab.proxy.models.model_policy import ModelView, name_model
+from trimtab.proxy.models.records import ModelName, Record, Records, complete, expect_ratio, list_learned, recall
+from trimtab.proxy.store.opening import find_key_file, open_store
+from trimtab.proxy.store.store import SummaryStore
+from trimtab.rules.tokens.families import HEURISTIC, SILENT, Family, Reading, find_family
+
+MAX_LISTED = 20
+"""How many models the report lists at most that only upstreams name. Chosen: a table that fits on a screen."""
+MAX_NAMED = 5
+"""How many models one finding names at most. Chosen: keeps it readable."""
+SPARE = ("written", "prompts above", "unit", "entry", "from", "counted by", "ratio", "mode", "cached", "upstream")
+"""Columns that a narrow terminal does without, the least important first."""
+STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
+
+
+LONG_COMPLETION = 32_000
+"""The completion that clients of long answers ask for. Source: max_tokens of Claude Code 2.1."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPrices:
+    """What a model's tokens cost.
+
+    source: configured, catalogue, local or default.
+    entry: the catalogue's entry, PROVIDER/MODEL.
+    unit: usd (for a million tokens) or ratio.
+    tiers: by the length of the prompt, the shortest first.
+    """
+
+    source: str
+    entry: str
+    unit: str
+    tiers: tuple[PriceTier, ...]
+
+    @classmethod
+    def of(cls, prices: PriceList) -> "ModelPrices":
+        return cls(prices.source, prices.entry, "usd" if prices.is_in_dollars else "ratio", prices.tiers)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFinding:
+    """How a model's requests are compacted, for the client whose key `examine` got, or for one without a key.
+
+    mode: enforce, observe or off; with the share of sessions that is only observed.
+    window_from: configured, learned, discovered, store, catalogue or default.
+    token_ratio: the model's own tokens for one token of `vocabulary`.
+    ratio_from: calibrated, tokenizer (of the server), exact, expected or characters.
+    learned: what was learned about the model; first for this client, then for all.
+    prices: what its tokens cost.
+    """
+
+    model: str
+    upstream: str
+    mode: str
+    window_tokens: int
+    window_from: str
+    vocabulary: str
+    token_ratio: float
+    ratio_from: str
+    learned: tuple[dict[str, object], ...] = ()
+    prices: ModelPrices | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    findings: tuple[Finding, ...]
+    models: tuple[ModelFinding, ...]
+    unlisted: int = 0
+
+    @property
+    def will_fail(self) -> bool:
+        return any(finding.level == "error" for finding in self.findings)
+
+    def write_json(self) -> bytes:
+        return orjson.dumps(asdict(self))
+
+    def print_tables(self, console: Console) -> None:
+        """Print the findings and the models. Control characters in what upstreams say are shown as `?`."""
+        table = Table("", "what", "found", "what to do", show_lines=True)
+        for each in self.findings:
+            row = (each.subject, each.found, each.advice or "")
+            table.add_row(Text(each.level, style=STYLES[each.level]), *map(_show, row))
+        print_fitting(console, table)
+        table = Table("model", "mode", "window", "from", "counted by", "ratio", "from", "upstream", "learned")
+        for one in self.models:
+            window = (f"{one.window_tokens:,}", one.window_from)
+            counted = (one.vocabulary, f"{one.token_ratio:g}", one.ratio_from)
+            learned = "; ".join(map(_tell, one.learned))
+            table.add_row(*map(_show, (one.model, one.mode, *window, *counted, one.upstream, learned)))
+        prices = make_table()
+        for cells in (cells for one in self.models if one.prices for cells in list_rows(one.model, one.prices)):
+            prices.add_row(*map(_show, cells))
+        for filled in (table, prices):
+            if filled.row_count:
+                print_fitting(console, filled, SPARE)
+        if self.unlisted:
+            console.print(f"and {self.unlisted} more that upstreams list; report one with --model")
+
+
+def _tell(learned: dict[str, object]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in learned.items())
+
+
+def _show(text: str) -> Text:
+    return Text(mask(text), overflow="fold")
+
+
+_Asked = tuple[str | None, ...]
+
+
+def _tell_apart(upstream: UpstreamConfig) -> _Asked:
+    """Upstreams with equal results are asked for their models only once.
+
+    The result contains the credential and the route, because another credential may see other models and another route
+    may be broken.
+    """
+    files = (upstream.ca_file, upstream.client_cert_file, upstream.client_key_file)
+    return (upstream.base_url, upstream.shown, upstream.api_key, upstream.proxy, *files)
+
+
+async def examine(config: Config, models: Iterable[str], key: str | None) -> Report:
+    """Run all checks. Raises ConfigError if the configured store can never be opened.
+
+    models: are described before all others.
+    key: sent to the main upstream if clients bring their own keys.
+    """
+    log = CheckLog()
+    store = open_store(config, lambda _: None, log)  # `log` gets the reason of a failure
+    client = UpstreamClient()
+    try:
+        upstreams = {_tell_apart(config.upstream): (config.upstream, key, MAIN_UPSTREAM)}
+        for other_name, other in config.upstreams.items():
+            upstreams.setdefault(_tell_apart(other), (other, None, f"upstreams.{other_name}"))
+        answers = await asyncio.gather(*(ask_upstream(client, *one) for one in upstreams.values()))
+        heard_of = dict(zip(upstreams, answers, strict=True))
+        listening = await check_address(config)
+        chosen, unlisted = _choose_models(config, models, heard_of)
+        compactors, counting = await asyncio.to_thread(_check_counting, config, chosen, log)
+        tenant = await asyncio.to_thread(_identify, config, key)
+        described = [await _describe(config, name, heard_of, (store, tenant), compactors) for name in chosen]
+        fallen = await check_sessions(config)
+        stored = await check_store(config, store, log)  # last: reading the models' records may fail, too
+    finally:
+        await store.close()
+        await client.close()
+    system = (check_workers(config), check_open_files(config))
+    findings = [*(answer.finding for answer in answers), listening, stored, *system, counting]
+    prices = [(one.model, one.prices) for one in described]
+    findings += [check_prices(prices), *check_budgets(config, prices)]
+    findings += [*find_bare_credentials(config), *find_readable_keys(config), *find_unknown_names()]
+    findings += [
+        *_judge_windows(described),
+        *_judge_slots(config, answers),
+        *_judge_templates(answers),
+        *fallen,
+        *log.findings,
+    ]
+    return Report(tuple(findings), tuple(described), unlisted)
+
+
+def _judge_windows(models: Iterable[ModelFinding]) -> list[Finding]:
+    listed = tuple(models)
+    unknown = [model.model for model in listed if model.window_from == "default"]
+    small = [model.model for model in listed if model.window_tokens < 2 * LONG_COMPLETION]
+    findings = []
+    if unknown:
+        advice = f"{DEFAULT_CONTEXT_WINDOW:,} tokens are assumed; set context_window for these models"
+        findings.append(Finding("windows", "warning", f"unknown for {_list_names(unknown)}", advice))
+    if small:
+        found = f"half of the window of {_list_names(small)}, if a client asks for {LONG_COMPLETION:,} tokens"
+        advice = "lower CLAUDE_CODE_MAX_OUTPUT_TOKENS, or the client's max_tokens"
+        findings.append(Finding("reserve", "ok", found, advice))
+    return findings
+
+
+def _judge_slots(config: Config, answers: Iterable[Answer]) -> list[Finding]:
+    slots = {answer.windows.slots for answer in answers} - {None}
+    if 1 not in slots or config.defaults.summary.when != "auto":
+        return []
+    advice = "summaries are written only while no request comes, else cuts get digests; --parallel 2 adds a slot"
+    return [Finding("slots", "warning", "a server works on one request at a time", advice)]
+
+
+def _judge_templates(answers: Iterable[Answer]) -> list[Finding]:
+    if not any(answer.windows.reading.drops_tools for answer in answers):
+        return []
+    found = "a server's chat template leaves out tools: the model never sees them, and they are not counted"
+    return [Finding("template", "warning", found, "start llama.cpp with a template or a model that supports tools")]
+
+
+def _list_names(names: list[str]) -> str:
+    return f"{', '.join(names[:MAX_NAMED])}{' and others' if names[MAX_NAMED:] else ''}"
+
+
+def _check_counting(config: Config, models: list[str], log: CheckLog) -> tuple[Compactors, Finding]:
+    """The compactors, and which program counts for these models. `log` gets a warning for a missing vocabulary."""
+    compactors = Compactors(log)
+    used = set()
+    for model in models or ("",):
+        settings = config.policy_for(model)
+        compactors.choose(settings, model)
+        used.add(compactors.name_vocabulary(settings, model))
+    programs = " and ".join(sorted(set(log.engines.values())) or ["tiktoken"])
+    return compactors, Finding("counting", "ok", f"by {'characters' if used == {HEURISTIC} else programs}")
+
+
+def _choose_models(config: Config, asked: Iterable[str], answers: dict[_Asked, Answer]) -> tuple[list[str], int]:
+    """Models that are asked for, that the configuration names, and that upstreams list; and how many are left out."""
+    named = [entry.match for entry in config.models if not set(entry.match) & set("*?[")]
+    summarisers = [model for policy in (config.defaults, *config.models) for model in policy.summary.models]
+    first = dict.fromkeys([*asked, *named, *filter(None, summarisers)])
+    listed = [
+        name
+        for upstream, answer in answers.items()
+        for name in dict.fromkeys([*answer.names, *answer.windows.by_model])
+        if _tell_apart(config.upstream_for(config.policy_for(name).upstream)) == upstream and name not in first
+    ]
+    return [*first, *listed[:MAX_LISTED]], max(len(listed) - MAX_LISTED, 0)
+
+
+def _identify(config: Config, key: str | None) -> Tenant:
+    """The client with this key, or without one. What was learned from its requests is in the store under its name."""
+    key_file = find_key_file(config)
+    own_key = key_file.read_bytes() if key_file is not None and key_file.is_file() else b""
+    headers = [("Authorization", f"Bearer {key}")] if key else []
+    return Tenancy(config.tenant, own_key).identify(headers)
+
+
+async def _read_records(store: SummaryStore, name: ModelName, ratio: float) -> tuple[Record, Record]:
+    """What the store knows about a model: for one client, and for all. `ratio` is used for a missing record."""
+    records = Records(store)
+    (_, own), (_, of_all) = await records.read(name), await records.read(name.of_all)
+    of_all = of_all or Record(ratio)
+    # A client's record from before the last `trimtab forget` is forgotten, too.
+    return own if own is not None and own.forgotten >= of_all.forgotten else Record(ratio), of_all
+
+
+async def _describe(
+    config: Config, model: str, answers: dict[_Asked, Answer], kept: tuple[SummaryStore, Tenant], compactors: Compactors
+) -> ModelFinding:
+    settings, family, (store, tenant) = config.policy_for(model), find_family(model), kept
+    name = name_model(config, settings, model, tenant)
+    windows = answers[_tell_apart(config.upstream_for(settings.upstream))].windows
+    told = windows.find(model)
+    reading = SILENT if told is None else windows.reading
+    own, of_all = await _read_records(store, name, expect_ratio(name, reading))
+    known = combine(recall(own), recall(of_all))
+    facts = replace(known, window_tokens=told or known.window_tokens, reading=reading if told else known.reading)
+    facts = await asyncio.to_thread(complete, name, facts)
+    view = await asyncio.to_thread(ModelView.of, config, settings, name, facts)
+    vocabulary = compactors.name_vocabulary(settings, model)
+    return ModelFinding(
+        model,
+        name.base_url,
+        config.tell_mode(settings),
+        view.policy.context_window,
+        "store" if view.window_from == "discovered" and told is None else view.window_from,
+        vocabulary,
+        known.ratio,
+        "calibrated" if own.calibrated or of_all.calibrated else _name_accuracy(family, vocabulary, facts.reading),
+        tuple(
+            item.describe(time.time())
+            for item in (*list_learned(own, for_all=False), *list_learned(of_all, for_all=True))
+        ),
+        ModelPrices.of(view.price_list),
+    )
+
+
+def _name_accuracy(family: Family, vocabulary: str, reading: Reading) -> str:
+    if reading.samples:
+        return "tokenizer"
+    if vocabulary == HEURISTIC:
+        return "characters"
+    # Only OpenAI's models read tools as TypeScript, and so only they are counted exactly.
+    return "exact" if family.costs.reads_typescript and vocabulary == family.vocabulary else "expected"
+
+
+def make_table() -> Table:
+    return Table("model", "prices from", "entry", "unit", "prompts above", "input", "cached", "written", "output")
+
+
+def list_rows(model: str, prices: ModelPrices) -> list[tuple[str, ...]]:
+    return [
+        (
+            *((model, prices.source, prices.entry, prices.unit) if tier is prices.tiers[0] else ("",) * 4),
+            f"{tier.above_tokens:,}",
+            *(f"{price:.4g}" for price in (tier.input, tier.cached_input, tier.cache_write, tier.output)),
+        )
+        for tier in prices.tiers
+    ]
+
+
+def check_prices(models: Iterable[tuple[str, ModelPrices | None]]) -> Finding:
+    """The catalogue, and the models whose prices nobody knows."""
+    found = f"from {describe_catalogue()}"
+    unknown = [model for model, prices in models if prices is not None and prices.source == PriceSource.DEFAULT]
+    if not unknown:
+        return Finding("prices", "ok", found)
+    found += f"; unknown for {_list_names(unknown)}"
+    return Finding("prices", "warning", found, "the usual ratios are assumed; set prices for these models")
+
+
+def check_budgets(config: Config, models: Iterable[tuple[str, ModelPrices | None]]) -> list[Finding]:
+    """Budgets in dollars, if there are models of which no request spends any."""
+    budgets = config.clients.budgets.items()
+    clients = [name for name, budget in budgets if budget.dollars_per_day or budget.dollars_per_month]
+    free = [model for model, prices in models if prices is not None and prices.unit != "usd"]
+    if not clients or not free:
+        return []
+    found = f"{_list_names(clients)}: in dollars, of which requests to {_list_names(free)} spend none"
+    return [Finding("budgets", "warning", found, "set prices with unit: usd for these models, or budgets in tokens")]
+
+
+@click.command()
+@click.option("--model", "models", multiple=True, metavar="NAME", help="Also report this model. Repeatable.")
+@click.option(
+    "--key-from-env",
+    metavar="NAME",
+    help="Environment variable with a key for the main upstream, if clients bring their own keys.",
+)
+@table_option
+@config_option
+@set_option
+def doctor(
+    *,
+    models: tuple[str, ...],
+    key_from_env: str | None,
+    as_table: bool | None,
+    config_path: Path | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Check whether the proxy will work here. For each problem, say what to do.
+
+    It checks the upstreams, the models' context windows and prices, how tokens are counted, the listen address, the
+    store, the number of processes and the limit of open files. The status is 1 if something will fail, else 0.
+    """
+    key = None if key_from_env is None else read_key(key_from_env, "--key-from-env")
+    with wrong_use(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        config = load_file(config_path, settings)
+        report = runner.run(examine(config, models, key))
+    if prints_table(as_table=as_table):
+        report.print_tables(Console())
+    else:
+        click.echo(report.write_json())
+    sys.exit(1 if report.will_fail else 0)

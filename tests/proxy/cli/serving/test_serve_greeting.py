@@ -1,0 +1,145 @@
+"""What `trimtab serve` prints on a terminal. The live line is tested end to end, on a real one."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from support.model_learning import ListLog
+
+from trimtab.proxy.cli.serving import serve
+from trimtab.proxy.cli.serving.serve import DRAWER, Screen
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.telemetry.terminal import LiveLine
+
+
+@pytest.mark.parametrize(
+    ("settings", "lines"),
+    [
+        (["upstream.base_url=https://api.openai.com/v1"], ["OPENAI_BASE_URL=http://p/v1"]),
+        (["upstream.base_url=https://api.anthropic.com/v1"], ["ANTHROPIC_BASE_URL=http://p"]),
+        (
+            ["upstream.base_url=http://127.0.0.1:8000/v1"],
+            ["OPENAI_BASE_URL=http://p/v1", "ANTHROPIC_BASE_URL=http://p  # if the server has /v1/messages"],
+        ),
+        (
+            ["upstream.base_url=https://ours.openai.azure.com/openai/v1"],
+            ["OPENAI_BASE_URL=http://p/v1", "AZURE_OPENAI_ENDPOINT=http://p"],
+        ),
+        (
+            [
+                "upstreams={claude: {base_url: 'https://api.anthropic.com/v1', credential: client}}",
+                "models=[{match: 'claude*', upstream: claude}]",
+            ],
+            ["OPENAI_BASE_URL=http://p/v1", "ANTHROPIC_BASE_URL=http://p"],
+        ),
+    ],
+)
+def test_the_lines_to_set_are_those_of_the_dialects_of_the_upstreams(
+    settings: list[str], lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server whose dialects are not known may have both."""
+    config = load_config(settings=settings, environment={})
+    Screen(is_read=True).greet(config, "http://p", "http://pages")
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [line.strip().removeprefix("export ") for line in err.splitlines()[1:-1]] == lines
+    assert err.splitlines()[-1] == "  Dashboard: http://pages/trimtab/"
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("dashboard={enabled: false}", None),
+        ("admin_token=PLANTED", "  Dashboard: http://pages/trimtab/  (the password is admin_token)"),
+    ],
+)
+def test_the_dashboard_is_named_only_if_there_is_one(
+    setting: str, told: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The token itself is never shown."""
+    Screen(is_read=True).greet(load_config(settings=[setting], environment={}), "http://p", "http://pages")
+
+    err = capsys.readouterr().err
+    assert [line for line in err.splitlines() if "Dashboard" in line] == ([] if told is None else [told])
+    assert "PLANTED" not in err
+
+
+async def test_nothing_is_printed_if_nobody_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The log in a file has no other lines."""
+    screen = Screen()
+    screen.greet(load_config(environment={}), "http://p", "http://pages")
+    metrics = Metrics()
+    metrics.requests["m", "chat", "200", "unchanged"] += 1
+    async with screen.showing(metrics, ListLog()):
+        pass
+
+    assert capsys.readouterr() == ("", "")
+
+
+def test_only_one_worker_shows_the_live_line() -> None:
+    """All write to the same terminal."""
+    screen = Screen(is_read=True, line=LiveLine())
+    assert [screen.of(number).line is screen.line for number in (DRAWER, DRAWER + 1)] == [True, False]
+
+
+class _Counting(LiveLine):
+    """Counts instead of writing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown = 0
+        self.twice = asyncio.Event()
+
+    def show(self, text: str) -> None:
+        assert text
+        self.shown += 1
+        if self.shown == 2:
+            self.twice.set()
+
+
+async def _show(line: _Counting, requests: int) -> AsyncIterator[None]:
+    metrics = Metrics()
+    if requests:
+        metrics.requests["m", "chat", "200", "unchanged"] += requests
+    async with Screen(is_read=True, line=line).showing(metrics, ListLog()):
+        yield
+
+
+async def test_between_two_states_of_the_live_line_is_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last state is shown at the end, without one. Before the first request there is none."""
+    for requests, last in ((0, 0), (3, 1)):
+        line = _Counting()
+        async for _ in _show(line, requests):
+            for _ in range(20):  # more turns of the pool that reads the figures than one state needs
+                await asyncio.to_thread(str)
+            assert line.shown == 0
+        assert line.shown == last
+
+    monkeypatch.setattr(serve, "PAUSE_SECONDS", 0)
+    again = _Counting()
+    async for _ in _show(again, 3):
+        await asyncio.wait_for(again.twice.wait(), 30)
+
+
+@pytest.mark.parametrize("is_abstract", [False, True])
+def test_systemd_is_told_when_requests_are_accepted(
+    is_abstract: bool,  # noqa: FBT001
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the socket that it names: a file, or an abstract one. Without systemd nothing is told."""
+    name = f"@trimtab-{os.getpid()}" if is_abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(f"\0{name[1:]}" if is_abstract else name)
+        systemd.settimeout(30)
+        monkeypatch.setenv("NOTIFY_SOCKET", name)
+        Screen().announce(load_config(environment={}), "http://p", "http://p", ListLog())
+        assert systemd.recv(64) == b"READY=1"
+    Screen().announce(load_config(environment={}), "http://p", "http://p", ListLog())  # systemd has gone
+    monkeypatch.delenv("NOTIFY_SOCKET")
+    Screen().announce(load_config(environment={}), "http://p", "http://p", ListLog())

@@ -1,0 +1,50 @@
+"""The demo's session and the repository that it is about."""
+
+import msgspec
+
+from trimtab.proxy.cli.demo import WINDOW_TOKENS
+from trimtab.proxy.cli.demo_session import make_session
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic, count_pieces, load_encoding, make_counter
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.chat.message import decode_message
+from trimtab.proxy.wire.codec import Counting
+from trimtab.rules.results.pairing import pair_tool_calls
+from trimtab.rules.tokens.families import GENERIC
+
+
+def test_session_is_a_valid_transcript_of_several_windows() -> None:
+    """Results follow their calls at once. The whole is larger than three windows and than 120,000 tokens."""
+    session = make_session()
+    count = make_counter(count_pieces(load_encoding("o200k_base")))
+    request = CHAT.read(session.request_body(len(session.messages)))
+    conversation = CHAT.decode(request, Counting(count, make_known()))
+    assert pair_tool_calls(conversation, count=count).conversation is conversation
+    assert conversation.tokens > max(3 * WINDOW_TOKENS, 120_000)
+    roles = [message.role for message in conversation.messages]
+    assert (roles[:2], roles[-1]) == (["system", "user"], "assistant")
+    assert [index for index, role in enumerate(roles) if role == "assistant"] == list(session.turns)
+    ids = [call.id for message in conversation.messages for call in message.tool_calls]
+    assert len(ids) == len(set(ids)) > 140
+    assert roles.count("user") == 5
+    assert any(len(message.tool_calls) > 1 for message in conversation.messages)
+
+
+def test_session_is_the_same_every_time() -> None:
+    """Two sessions of one length are equal. All but the last message of a shorter one begin a longer one."""
+    assert make_session(7) == make_session(7)
+    short, long = make_session(5), make_session(7)
+    assert long.messages[: len(short.messages) - 1] == short.messages[:-1]
+
+
+def test_tools_of_the_session_are_those_that_it_calls() -> None:
+    """A call names a tool of the schema, and passes the arguments that the schema requires."""
+    session = make_session()
+    required = {
+        tool["function"]["name"]: set(tool["function"]["parameters"]["required"])
+        for tool in msgspec.json.decode(session.tools)
+    }
+    messages = [decode_message(raw, count_by_heuristic, GENERIC.costs) for raw in session.messages]
+    called = [call for message in messages for call in message.tool_calls]
+    assert {call.name for call in called} == set(required)
+    assert all(set(msgspec.json.decode(call.arguments)) == required[call.name] for call in called)

@@ -1,0 +1,224 @@
+"""`trimtab doctor`: what it finds, and how it ends."""
+
+import asyncio
+import io
+import re
+from asyncio.subprocess import PIPE
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from programs.serving import own_environment
+from programs.starts import start_trimtab
+from rich.console import Console
+from upstreams.recording import FakeUpstream
+
+from trimtab.proxy.cli.doctor import MAX_LISTED, Report, examine
+from trimtab.proxy.compaction.tokenizers.exact import VocabularyError
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.models.records import ModelName, Record, Records
+from trimtab.proxy.store.opening import open_store
+
+
+def _list(*names: str, **fields: object) -> bytes:
+    return orjson.dumps({"object": "list", "data": [{"id": name, **fields} for name in names]})
+
+
+async def _examine(upstream: FakeUpstream, *settings: str, models: tuple[str, ...] = ()) -> Report:
+    base = (f"upstream.base_url={upstream.url}", "listen=127.0.0.1:0")
+    return await examine(load_config(settings=(*base, *settings), environment={}), models, None)
+
+
+async def test_a_window_says_where_it_comes_from(upstream, log) -> None:
+    """It is configured, learned, discovered, from the store, or the default."""
+    store = open_store(load_config(environment={}), lambda _: None, log)
+    for model in ("told", "kept"):
+        await Records(store).append(ModelName(upstream.url, model, "auto"), 0, Record(1.3, 4096, calibrated=True))
+    refuted = Record(1.0, 8192, learned_tokens=5000, refuted=(8192,))
+    await Records(store).append(ModelName(upstream.url, "less", "auto"), 0, refuted)
+    await store.close()
+    upstream.models = _list("told", "mine", "less", max_model_len=8192)
+    report = await _examine(
+        upstream, "models=[{match: mine, context_window: 9000}, {match: 'x*'}]", models=("kept", "qwen3", "gpt-4")
+    )
+
+    found = {model.model: (model.window_tokens, model.window_from) for model in report.models}
+    assert found == {
+        "kept": (4096, "store"),
+        "qwen3": (128_000, "default"),
+        "gpt-4": (128_000, "default"),
+        "mine": (9000, "configured"),
+        "told": (8192, "discovered"),
+        "less": (5000, "learned"),
+    }
+    counted = {model.model: (model.vocabulary, model.token_ratio, model.ratio_from) for model in report.models}
+    assert counted["kept"] == ("o200k_base", 1.3, "calibrated")
+    assert counted["qwen3"] == ("o200k_base", 1.12, "expected")
+    assert {model.mode for model in report.models} == {"enforce"}
+    assert counted["gpt-4"] == ("cl100k_base", 1.0, "exact")
+    assert not report.will_fail
+    unknown = next(finding for finding in report.findings if finding.subject == "windows")
+    assert (unknown.level, unknown.found) == ("warning", "unknown for qwen3, gpt-4")
+
+
+async def test_the_catalogue_is_named(upstream, monkeypatch) -> None:
+    """The catalogue counts if the upstream reports no window."""
+    monkeypatch.setattr(
+        "trimtab.proxy.models.records.find_window",
+        lambda url, model: 7000 if (url, model) == (upstream.url, "m") else None,
+    )
+    report = await _examine(upstream, "defaults.count=heuristic", models=("m",))
+
+    assert [(model.window_tokens, model.window_from, model.ratio_from) for model in report.models] == [
+        (7000, "catalogue", "characters")
+    ]
+
+
+async def test_what_counts_is_named(upstream, monkeypatch) -> None:
+    """If no vocabulary can be loaded, the heuristic counts, by characters."""
+
+    def lose(_name: str) -> None:
+        message = "no such file"
+        raise VocabularyError(message)
+
+    monkeypatch.setattr("trimtab.proxy.compaction.pool.load_encoding", lose)
+    report = await _examine(upstream, models=("gpt-4o", "gpt-4"))
+
+    assert [(model.vocabulary, model.ratio_from) for model in report.models] == [("heuristic", "characters")] * 2
+    found = [finding.found for finding in report.findings]
+    assert "by characters" in found
+    assert any(text.startswith("vocabulary_missing") for text in found)
+
+
+async def test_a_long_list_is_cut(upstream) -> None:
+    """The report says how many models it leaves out."""
+    names = [f"m{number}" for number in range(MAX_LISTED + 7)]
+    upstream.models = _list(*names, max_model_len=8192)
+    report = await _examine(upstream, models=("m5",))
+
+    assert [model.model for model in report.models] == ["m5", *names[:5], *names[6 : MAX_LISTED + 1]]
+    assert report.unlisted == 6
+
+
+async def test_each_upstream_is_asked_once(upstream) -> None:
+    """A model is looked up at the one that its requests go to."""
+    upstream.models = _list("m", max_model_len=8192)
+    other = f"upstreams={{o: {{base_url: '{upstream.url}/other/v1', api_key: sk-PLANTED}}}}"
+    report = await _examine(upstream, other, "models=[{match: m, upstream: o}]")
+
+    assert [model.upstream for model in report.models] == [f"{upstream.url}/other/v1"]
+    asked = [question.header("authorization") for question in upstream.questions if "/other/" in question.path]
+    assert asked
+    assert all(shown == ["Bearer sk-PLANTED"] for shown in asked)
+    assert not any(
+        question.header("authorization") for question in upstream.questions if "/other/" not in question.path
+    )
+    assert b"PLANTED" not in report.write_json()
+
+
+async def test_an_upstream_is_asked_with_each_of_its_keys(upstream) -> None:
+    """One key may be wrong. A model's window is the one reported for the key that its requests use."""
+
+    async def answer(recorded, _request):
+        if recorded.header("authorization") != ["Bearer sk-PLANTED"]:
+            return web.Response(status=401)
+        return web.Response(body=_list("m", max_model_len=8192))
+
+    upstream.answers_questions, upstream.answer = True, answer
+    keyed = f"upstreams={{o: {{base_url: '{upstream.url}', api_key: sk-PLANTED}}}}"
+    report = await _examine(upstream, keyed, "models=[{match: m, upstream: o}]")
+
+    found = {finding.subject: finding.level for finding in report.findings if "upstream" in finding.subject}
+    assert found == {f"upstream {upstream.url}": "warning", f"upstreams.o {upstream.url}": "ok"}
+    assert [(model.window_tokens, model.window_from) for model in report.models] == [(8192, "discovered")]
+
+
+@pytest.mark.parametrize(("slots", "when", "is_told"), [(1, "auto", True), (2, "auto", False), (1, "never", False)])
+async def test_a_server_with_one_slot_is_told_of(upstream, slots: int, when: str, *, is_told: bool) -> None:
+    """There, no model writes summaries, unless somebody wants it."""
+    told = {"owned_by": "llamacpp", "id": "m", "meta": {"n_ctx": 8000}, "total_slots": slots}
+    upstream.models = orjson.dumps(told | {"data": [told]})
+    report = await _examine(upstream, f"defaults.summary.when={when}")
+    assert ("slots" in {finding.subject for finding in report.findings}) is is_told
+
+
+@pytest.mark.parametrize("caps", [{"supports_tools": False}, {"supports_tools": True}, {}, None])
+async def test_a_template_that_leaves_out_tools_is_told_of(upstream, caps: Any) -> None:
+    told = {"owned_by": "llamacpp", "id": "m", "meta": {"n_ctx": 8000}, "chat_template_caps": caps}
+    upstream.models = orjson.dumps(told | {"data": [told]})
+    report = await _examine(upstream)
+    is_told = "template" in {finding.subject for finding in report.findings}
+    assert is_told is (caps == {"supports_tools": False})
+
+
+async def test_what_an_upstream_says_moves_no_cursor(upstream) -> None:
+    """Control characters in a name are replaced, and markup in it has no effect."""
+    upstream.models = _list("a\x1b]0;b\x07[red]c", max_model_len=8192)
+    report = await _examine(upstream)
+    screen = io.StringIO()
+    report.print_tables(Console(file=screen, width=200, force_terminal=False))
+
+    assert "a?]0;b?[red]c" in screen.getvalue()
+    assert "8,192" in screen.getvalue()
+
+
+async def _run(*arguments: str, **environment: str) -> tuple[int, bytes, bytes]:
+    process = await start_trimtab("doctor", *arguments, stdout=PIPE, stderr=PIPE, env=own_environment() | environment)
+    out, said = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode or 0, out, said
+
+
+async def test_the_command_ends_with_0_when_nothing_will_fail(upstream) -> None:
+    """Warnings are allowed. The key of --key-from-env is sent, and not shown."""
+    upstream.models = _list("m", max_model_len=8192)
+    arguments = ("--set", f"upstream.base_url={upstream.url}", "--set", "listen=127.0.0.1:0", "--set", "store=memory")
+    status, out, said = await _run(*arguments, "--key-from-env", "OWN_KEY", OWN_KEY="sk-PLANTED")
+
+    assert (status, said) == (0, b"")
+    report = orjson.loads(out)
+    assert {finding["level"] for finding in report["findings"]} == {"ok", "warning"}
+    assert report["models"][0]["window_tokens"] == 8192
+    assert upstream.questions[0].header("authorization") == ["Bearer sk-PLANTED"]
+    assert b"PLANTED" not in out
+
+
+async def test_the_command_ends_with_1_when_something_will_fail(upstream) -> None:
+    """Here the address is in use; a table says so."""
+    address = upstream.url.removeprefix("http://").removesuffix("/v1")
+    settings = (f"upstream.base_url={upstream.url}", f"listen={address}", "store=memory")
+    status, out, _ = await _run("--table", *(part for one in settings for part in ("--set", one)), COLUMNS="200")
+
+    assert status == 1
+    assert "address already in use" in out.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--set", "mode=maybe"), "mode: 'maybe' must be"),
+        (("--config", "no-such-file"), "cannot be read"),
+        (("--key-from-env", "NO_SUCH_VARIABLE"), "holds no key"),
+        (("--key-from-env", "TWO_LINES"), "holds no key"),
+    ],
+)
+async def test_wrong_use_ends_with_2(arguments, sentence, tmp_path: Path) -> None:
+    """There is also a message."""
+    status, out, said = await _run(*arguments, TWO_LINES="sk-PLANTED\nX: y", HOME=str(tmp_path))
+
+    assert (status, out) == (2, b"")
+    assert sentence in said.decode()
+    assert "PLANTED" not in said.decode()
+
+
+async def test_no_type_of_error_is_shown(upstream) -> None:
+    """A store and an upstream that cannot be reached are described in plain words."""
+    nowhere = "http://127.0.0.1:9"
+    gone = f"upstreams={{o: {{base_url: '{nowhere}'}}, p: {{base_url: '{upstream.url}', proxy: '{nowhere}'}}}}"
+    report = await _examine(upstream, "store=redis://127.0.0.1:9/0", gone)
+
+    stored = [finding for finding in report.findings if "store" in f"{finding.subject} {finding.found}"]
+    assert [finding.subject for finding in stored] == ["store redis 127.0.0.1:9/0"]
+    assert "the server cannot be reached" in stored[0].found
+    assert not re.search(rb"[A-Za-z]+Error", report.write_json())
