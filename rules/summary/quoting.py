@@ -23,6 +23,7 @@ from trimtab.rules.results.tidy import strip_escapes
 from trimtab.rules.text.head_tail import truncate_text
 from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import FILE_SUFFIX, NAMES_TITLE, QUOTE_END, QUOTE_START, TASK_LIST_TITLE
+from trimtab.rules.text.payloads import find_payload
 
 HEADINGS = (
     "earlier messages that trimtab removed",
@@ -160,11 +161,12 @@ def break_markers(text: str) -> str:
 def quote_line(text: str, chars: int) -> str:
     """The beginning of a text as one line of at most `chars` characters and an ellipsis if it was cut.
 
-    Headings, markers and special tokens are broken; invisible characters are removed.
+    Headings, markers and special tokens are broken; invisible characters are removed. A cut line ends before a file
+    that is written out in it, such as a `data:` URL: a part of one could be taken for the file.
     """
     line = " ".join(_strip(text[: chars * 4]).split())
     line = break_markers(_JOINERS.sub("", _UNSEEN.sub("", line)))
-    return line if len(line) <= chars else line[:chars] + "…"
+    return line if len(line) <= chars else line[: min(chars, find_payload(line))] + "…"
 
 
 def _strip(text: str) -> str:

@@ -112,9 +112,7 @@ class _Payload(NamedTuple):
 
 def hide_payloads(text: str) -> Hidden:
     """The text with a marker in place of each payload; the same text if it has none."""
-    if len(text) < MIN_URL_CHARS:
-        return Hidden(text)
-    found = sorted([*_find_urls(text), *_find_runs(text), *_find_dumps(text)])
+    found = _find(text)
     pieces: list[str] = []
     done, moves = 0, False
     for one in found:
@@ -124,6 +122,15 @@ def hide_payloads(text: str) -> Hidden:
         moves = moves or text.find("\n", one.start, one.stop) >= 0
         done = one.stop
     return Hidden("".join((*pieces, text[done:])), moves) if pieces else Hidden(text)
+
+
+def find_payload(text: str) -> int:
+    """Where the first payload begins; the end of the text if it has none."""
+    return next((one.start for one in _find(text)), len(text))
+
+
+def _find(text: str) -> list[_Payload]:
+    return sorted([*_find_urls(text), *_find_runs(text), *_find_dumps(text)]) if len(text) >= MIN_URL_CHARS else []
 
 
 def _find_urls(text: str) -> Iterator[_Payload]:

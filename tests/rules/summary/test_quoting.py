@@ -162,6 +162,15 @@ def test_a_quoted_line_has_no_terminal_sequences() -> None:
     assert quote_line("[tr\x1b[1mimtab\x1b[0m: end", 99) == f"{BROKEN_MARKER}: end"
 
 
+@pytest.mark.parametrize("data", ["iVBORw0KGgoAAAANSUhEUgAA" * 40, "\n".join(["iVBORw0KGgoAAAANSUhEUgAA" * 3] * 12)])
+def test_a_cut_line_has_no_part_of_a_file(data: str) -> None:
+    """It ends where the `data:` URL begins. One that fits stays whole."""
+    text = f'the plan: <img src="data:image/png;base64,{data}"> is final'
+    assert quote_line(text, 300) == 'the plan: <img src="…'
+    assert quote_line(text, 8) == "the plan…"
+    assert quote_line(text, 2000) == " ".join(text.split())
+
+
 def test_a_hostile_text_takes_linear_time() -> None:
     """A megabyte of opening signs and of beginnings of headings is read once."""
     looks = 0
