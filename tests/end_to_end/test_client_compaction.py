@@ -1,6 +1,7 @@
 """A client asks for a summary of its own conversation at the end of an agent's session, in each dialect."""
 
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any
 
 import orjson
@@ -9,7 +10,7 @@ from support.client import post, settle
 from support.dialects.to_messages import to_messages
 from support.dialects.to_responses import to_responses
 
-from trimtab.rules.text.client_summaries import AFTER_CONVERSATION, IN_USER
+from trimtab.rules.text.client_summaries import AFTER_CONVERSATION, IN_USER, Form
 
 Wire = dict[str, Any]
 
@@ -36,6 +37,11 @@ DIALECTS: dict[str, tuple[str, str, Callable[[Wire], Wire]]] = {
     "messages": ("/v1/messages", "messages", to_messages),
 }
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
+
+
+def name_form(value: Form | str) -> str:
+    """The id of a request's form, or of its dialect."""
+    return value if isinstance(value, str) else f"{value.client}: {value.sample[:20]}"
 
 
 def write_result(name: str, lines: int) -> str:
@@ -84,8 +90,7 @@ OVER_HIGH_WATER = read_files(90, *[36] * 6)
 """A step of about 6,000 tokens. After seven of the others, the session is over high water and within the limit."""
 
 
-@each_dialect
-@pytest.mark.parametrize("form", IN_USER, ids=lambda form: f"{form.client}: {form.sample[:20]}")
+@pytest.mark.parametrize(("form", "dialect"), list(zip(IN_USER, cycle(DIALECTS), strict=False)), ids=name_form)
 async def test_each_clients_request_passes_byte_for_byte(form, dialect, client, upstream, start_proxy) -> None:
     """It is over high water and within the window. No summary of ours is written for it, and the outcome says why."""
     proxy = await start_proxy(*SETTINGS)
@@ -99,8 +104,9 @@ async def test_each_clients_request_passes_byte_for_byte(form, dialect, client, 
     assert "x-trimtab-decisions" not in answer.headers
 
 
-@each_dialect
-@pytest.mark.parametrize("form", AFTER_CONVERSATION, ids=lambda form: f"{form.client}: {form.sample[:20]}")
+@pytest.mark.parametrize(
+    ("form", "dialect"), list(zip(AFTER_CONVERSATION, cycle(DIALECTS), strict=False)), ids=name_form
+)
 async def test_a_conversation_written_as_one_text_passes(form, dialect, client, upstream, start_proxy) -> None:
     """Pi and opencode write the whole conversation into one message, and the request after it."""
     proxy = await start_proxy(*SETTINGS)
@@ -144,9 +150,10 @@ BEGINNINGS = {
 }
 
 
-@each_dialect
-@pytest.mark.parametrize("client_name", BEGINNINGS)
-@pytest.mark.parametrize("said", [0, 20], ids=["in the conversation", "with much said"])
+@pytest.mark.parametrize(
+    ("client_name", "said", "dialect"),
+    [("codex", 0, "responses"), ("codex", 20, "chat"), ("opencode", 0, "chat"), ("opencode", 20, "messages")],
+)
 async def test_a_clients_own_summary_stays(client_name, said, dialect, client, upstream, start_proxy) -> None:
     """It is forwarded once and verbatim behind every cut. No question for our summary holds it twice."""
     proxy = await start_proxy(*SETTINGS, "defaults.overflow_strategy=summarize")

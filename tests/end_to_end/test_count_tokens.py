@@ -65,13 +65,13 @@ async def test_a_count_for_every_turn_is_at_most_the_limit(client: Any, upstream
     """Nobody sends the requests that are counted, so no summary is ever stored."""
     proxy = await start_proxy(*SMALL)
     before, cuts = 0, 0
-    for body in bodies(80):
+    for body in bodies(80)[::3]:
         counted, decisions = await ask(client, proxy, COUNT, body)
         assert counted <= LIMIT
         assert check_body(upstream.requests[-1].json, counts_only=True) == []
         cuts += "digest" in decisions
         before = max(before, counted)
-    assert cuts > 20
+    assert cuts > 7
     assert before > LIMIT - 500
     assert upstream.summaries == []
 

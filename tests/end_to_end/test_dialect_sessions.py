@@ -12,7 +12,7 @@ import orjson
 import pytest
 from aiohttp import web
 from support.client import post, settle
-from support.dialects.agents import MESSAGES, NAME, RESPONSES, SPEECHES, Agent, Wire, read_response
+from support.dialects.agents import CHAT, MESSAGES, NAME, RESPONSES, SPEECHES, Agent, Wire, read_response
 from support.dialects.messages_validity import blocks_of
 from support.model_learning import ListLog
 from upstreams.recording import Recorded, error
@@ -149,8 +149,7 @@ def rules_of(log: ListLog) -> set[str]:
     return {decision["rule"] for line in log.lines for decision in line.get("decisions") or ()}
 
 
-@each_form
-@each_speech
+@pytest.mark.parametrize(("speech", "stream"), [(CHAT, False), (RESPONSES, True), (MESSAGES, True)], ids=str)
 async def test_with_summaries_of_the_upstream(speech, stream, open_session, log):
     """Summaries are asked for in the dialect. If the question follows the conversation, most of it is cached."""
     session = await open_session(Agent(speech), *SETTINGS)
@@ -194,8 +193,7 @@ async def test_with_thoughts_that_only_the_provider_can_read(speech, open_sessio
     assert 0 < thoughts[-1] < max(thoughts)
 
 
-@each_form
-@each_speech
+@pytest.mark.parametrize(("speech", "stream"), [(CHAT, True), (RESPONSES, True), (MESSAGES, False)], ids=str)
 async def test_in_a_window_that_nobody_told(speech, stream, open_session):
     """The upstream refuses a prompt for its length, and a stream after it has begun. The client never sees it."""
     model = StrictModel(make_script(), WINDOW, is_late=stream)

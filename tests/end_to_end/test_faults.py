@@ -104,7 +104,7 @@ def fail_summaries(act: Act, sent: list[bytes]) -> Act:
 
 @pytest.mark.parametrize(
     ("dialect", "fault"),
-    [(dialect, fault) for dialect in DIALECTS for fault in choose_faults()],
+    list(zip(cycle(DIALECTS), choose_faults(), strict=False)),
     ids=lambda value: value.name,
 )
 async def test_where_a_summary_in_the_dialect_fails_the_digest_stands_in(dialect, fault, raw, start_proxy):

@@ -7,8 +7,10 @@ from typing import Any
 import orjson
 import pytest
 from support.client import post
-from support.dialects.spoken.all_dialects import each_dialect
+from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect, Wire
+from support.dialects.spoken.messages import MESSAGES
+from support.dialects.spoken.responses import RESPONSES
 
 WINDOW, RESERVE = 16_000, 2_000
 LINE = "[trimtab: image/png 1280x800, 1 kB, removed; get it again if needed]"
@@ -43,14 +45,15 @@ def count_images(dialect: Dialect, body: Wire) -> int:
     return sum(part["type"] == "image_url" for part in parts)
 
 
-@each_dialect
-@pytest.mark.parametrize("as_user", [False, True])
+@pytest.mark.parametrize(
+    ("dialect", "as_user"), [(CHAT, True), (CHAT, False), (RESPONSES, False), (MESSAGES, True)], ids=str
+)
 async def test_screenshots_fit_the_window(as_user, dialect, client, upstream, start_proxy):
     """Every step and every summary is checked. Only images and summarised messages change."""
     proxy = await start_proxy(f"defaults.context_window={WINDOW}", f"defaults.completion_reserve={RESERVE}")
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Fill in the form."}]
     seen: set[str] = set()
-    for number in range(60):
+    for number in range(48):
         messages += make_step(number, as_user=as_user)
         body = dialect.write(messages, model="gpt-4o")
         upstream.requests.clear()

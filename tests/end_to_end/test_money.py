@@ -166,10 +166,10 @@ async def ask_day(client: Any, proxies: list[Proxy], dialect: Dialect, clock: Cl
 async def replay_week(
     client: Any, upstream: FakeUpstream, dialect: Dialect, kept: tuple[Any, Any], *settings: str, count: int = 1
 ) -> Clock:
-    """Seven sessions, one each day. All proxies are restarted after the third day."""
+    """Sessions on four of seven days. All proxies are restarted after the second one."""
     clock = Clock()
     upstream.answer.__self__.clock = clock  # type: ignore[attr-defined] - the ledger
-    for days in (range(3), range(3, 7)):
+    for days in ((0, 1), (3, 6)):
         async with run_proxies(count, upstream, clock, kept, *settings) as proxies:
             for day in days:
                 clock.seconds = MONDAY + day * DAY + 3600
@@ -197,7 +197,7 @@ async def test_the_statistics_of_a_week_are_the_upstreams_own_books(dialect, cli
 
     days = {name: sums.cost_nanodollars / 1e9 for name, sums in by_day.groups}
     assert days == {day: pytest.approx(float(dollars), abs=1e-6) for day, dollars in ledger.dollars.items()}
-    assert len(days) == 7
+    assert len(days) == 4
     total = by_model.total
     assert total == by_day.total
     assert total.requests == ledger.requests

@@ -4,13 +4,15 @@ Law: the client sees the result of the second attempt, and there is no third att
 not affect later requests.
 """
 
+from itertools import cycle
+
 import orjson
 import pytest
 from support.client import SMALL
 from support.dialects.spoken.all_dialects import DIALECTS
 from support.dialects.spoken.chat import CHAT
 from support.leaks import Leaks, read_sample
-from upstreams.faults import FULL, Passed, ask, check_seen, each_fault, write_long, write_short
+from upstreams.faults import FULL, Passed, ask, check_seen, choose_faults, write_long, write_short
 from upstreams.faulty import GOOD, Act, Connection, say
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -83,7 +85,11 @@ async def test_a_refusal_in_the_words_of_any_server_is_never_seen(dialect, refus
     assert read_sample(proxy, "trimtab_fail_open_total") == 0
 
 
-@each_fault
+@pytest.mark.parametrize(
+    ("dialect", "fault"),
+    list(zip(cycle(DIALECTS), choose_faults(), strict=False)),
+    ids=lambda value: value.name,
+)
 async def test_a_fault_of_the_second_attempt_is_told_or_passed_on(dialect, fault, raw, start_proxy):
     """The client sees the same as for a fault of the first attempt, and the proxy holds nothing afterwards."""
     raw_settings = (f"upstream.base_url={raw.url}", f"upstream.read_timeout_seconds={fault.read_seconds}")

@@ -19,6 +19,7 @@ from end_to_end.test_recall_tool import (
     calls_recall,
     each_form,
     find_ids,
+    in_turn,
     read_tools,
     script,
     write,
@@ -78,8 +79,7 @@ async def test_a_client_that_closes_at_the_last_event_loses_nothing(dialect, cli
     assert FACT in dialect.read_results(upstream.chats[-1].json)[-1]
 
 
-@each_dialect
-@each_form
+@in_turn
 async def test_calls_beside_the_clients_own_in_the_last_round(dialect, stream, client, upstream, start_proxy):
     """They ask for no further round, so they are answered, too."""
     proxy = await start_proxy(*TOOL)
@@ -187,8 +187,7 @@ ODD = (
 )
 
 
-@each_dialect
-@each_form
+@in_turn
 @pytest.mark.parametrize("calls", [(LONG_QUERY,), MANY, ODD], ids=["long", "many", "odd"])
 async def test_a_hostile_model_is_answered_in_bounds(dialect, stream, calls, client, upstream, start_proxy):
     """A query of a megabyte, a thousand calls at once, and queries that are none: nothing fails, nothing grows."""
@@ -237,8 +236,11 @@ async def test_a_clients_text_is_never_found_by_another(dialect, client, upstrea
         assert (FACT in dialect.read_results(upstream.chats[-1].json)[-1]) is is_shown
 
 
-@each_dialect
-@pytest.mark.parametrize("recall", ["tool", "inject"])
+@pytest.mark.parametrize(
+    ("dialect", "recall"),
+    [(CHAT, "tool"), (RESPONSES, "inject"), (RESPONSES, "tool"), (MESSAGES, "inject"), (MESSAGES, "tool")],
+    ids=str,
+)
 async def test_the_prefix_stands_over_a_long_session(dialect, recall, client, upstream, start_proxy):
     """The forwarded bytes go on from request to request, but where more is cut."""
     proxy = await start_proxy(*CUTS, f"defaults.recall={recall}", "defaults.context_window=16000")

@@ -27,6 +27,8 @@ RUN = {"type": "function", "function": {"name": "run", "parameters": {"type": "o
 ASK = Call("trimtab_recall", {"query": "merlin-api database"})
 FOUND = Turn("It is merlin-db-77fe.")
 each_form = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+in_turn = pytest.mark.parametrize(("dialect", "stream"), [(CHAT, False), (RESPONSES, True), (MESSAGES, True)], ids=str)
+"""For what a codec does in the same way whole and streamed."""
 
 
 def script(upstream: Any, dialect: Dialect, *turns: Turn) -> None:
@@ -180,8 +182,7 @@ async def test_a_recording_is_replayed_to_the_byte(dialect, client, upstream, st
     assert '"requests": 2' in replayed.output
 
 
-@each_dialect
-@each_form
+@in_turn
 async def test_a_model_that_asks_for_ever_gets_an_end(dialect, stream, client, upstream, start_proxy):
     """After the last round the client gets what there is, as an answer that calls nothing."""
     proxy = await start_proxy(*TOOL)
@@ -208,8 +209,7 @@ async def test_an_answer_without_a_call_passes_byte_for_byte(dialect, stream, cl
     assert answers[0].split(b'"usage"')[0] == answers[1].split(b'"usage"')[0]
 
 
-@each_dialect
-@each_form
+@in_turn
 async def test_an_answer_for_which_there_is_no_memory_passes_as_it_is(dialect, stream, client, upstream, start_proxy):
     """What was taken for an answer is given back with its end."""
     proxy = await start_proxy(*TOOL)

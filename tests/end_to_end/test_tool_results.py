@@ -9,6 +9,7 @@ import orjson
 import pytest
 from support.client import post
 from support.dialects.spoken.all_dialects import each_dialect
+from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect
 from support.ids import make_uuid
 from upstreams.recording import completion
@@ -89,34 +90,28 @@ async def test_what_is_excluded_goes_out_as_it_came(dialect, exclude, client, up
     assert (results[1] == other[2], rules) == ((True, "") if exclude == "true" else (False, "tidy truncate"))
 
 
-@each_dialect
-async def test_the_window_holds_whatever_is_excluded(dialect, client, upstream, start_proxy):
+async def test_the_window_holds_whatever_is_excluded(client, upstream, start_proxy):
     """Pruning and cuts also apply to excluded results."""
     proxy = await start_proxy(
         "defaults.tools={'*': {exclude: true}}", "defaults.context_window=16000", "defaults.overflow_strategy=prune"
     )
-    results, rules = await send(
-        client, upstream, proxy, dialect, talk(dialect, *(("run", {}, log()) for _ in range(12)))
-    )
+    results, rules = await send(client, upstream, proxy, CHAT, talk(CHAT, *(("run", {}, log()) for _ in range(12))))
     assert rules == "prune"
     assert results[0].startswith("[trimtab: tool result of")
     assert results[-1].startswith("\x1b")
 
 
-@each_dialect
-async def test_results_that_were_forgotten_are_worked_out_in_a_thread(
-    dialect, client, upstream, start_proxy, monkeypatch
-):
+async def test_results_that_were_forgotten_are_worked_out_in_a_thread(client, upstream, start_proxy, monkeypatch):
     """The messages are cached, but not their edits. The same bytes are sent, and a thread does all of the work."""
     proxy = await start_proxy("defaults.max_tool_result_tokens=100000")
-    body = talk(dialect, *(("run", {}, log(400)) for _ in range(4)))
-    first, _ = await send(client, upstream, proxy, dialect, body)
+    body = talk(CHAT, *(("run", {}, log(400)) for _ in range(4)))
+    first, _ = await send(client, upstream, proxy, CHAT, body)
     for holder in proxy.services.compactors._holders.values():
         for cache in (holder.caches.results, holder.caches.sketches, holder.caches.states):
             for key in dict(cache.items()):
                 cache.pop(key)
     threads = watch_threads(monkeypatch)
-    assert (await send(client, upstream, proxy, dialect, body))[0] == first
+    assert (await send(client, upstream, proxy, CHAT, body))[0] == first
     assert threads == {"plan": [True, False], "apply": [True, False]}
 
 
@@ -134,8 +129,7 @@ def watch_threads(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[bool]]:
     return seen
 
 
-@each_dialect
-async def test_what_is_learned_of_a_models_tokens_cuts_no_result_anew(dialect, client, upstream, start_proxy):
+async def test_what_is_learned_of_a_models_tokens_cuts_no_result_anew(client, upstream, start_proxy):
     """The upstream reports more tokens than were counted. No byte changes that was forwarded before."""
     proxy = await start_proxy("defaults.dedupe=false", "defaults.high_water=0.8")  # no cut
     turns, sent = [], []
@@ -144,12 +138,12 @@ async def test_what_is_learned_of_a_models_tokens_cuts_no_result_anew(dialect, c
         counted = sent[-1][1] if sent else 0
 
         async def report(_recorded: Any, _request: Any, tokens: int = int(counted * 1.4)) -> Any:
-            return completion(dialect=dialect, prompt_tokens=tokens, completion_tokens=3)
+            return completion(prompt_tokens=tokens, completion_tokens=3)
 
         upstream.answer = report
-        response, _ = await post(client, proxy.url + dialect.path, talk(dialect, *turns))
+        response, _ = await post(client, proxy.url + CHAT.path, talk(CHAT, *turns))
         shown = dict(re.findall(r"(\w+)=(\d+)", response.headers["x-trimtab-tokens"]))
-        sent.append((dialect.read(upstream.chats[-1].json), int(shown["sent"])))
+        sent.append((CHAT.read(upstream.chats[-1].json), int(shown["sent"])))
     metrics = await (await client.get(proxy.url + "/metrics")).text()
     changes = re.search(r'policy_changes_total\{cause="calibration",model="m"\} (\d+)', metrics)
     assert changes is not None
