@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from openai.types.chat import ChatCompletionMessage
 
 from trimtab import Compactor, LimitExceededError, Policy, Result, SummaryRequest, UndecodableError, make_policy
 from trimtab.proxy.compaction.compactor import Compactor as Engine
@@ -104,6 +103,8 @@ def test_what_no_rule_has_changed_is_the_callers_own_object(dialect: str) -> Non
 
 
 def test_objects_of_a_client_library_are_messages_too() -> None:
+    from openai.types.chat import ChatCompletionMessage  # noqa: PLC0415 - half a second, in each process that collects
+
     answer = ChatCompletionMessage(role="assistant", content="Hello.")
     result = Compactor(vocabulary="heuristic").compact([{"role": "user", "content": "Hi."}, answer])
 

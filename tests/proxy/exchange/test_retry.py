@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import orjson
 import pytest
+import tiktoken
 from aiohttp import web
 from support.client import post, settle
 from support.journeys import MakeStages, Stages, make_reply, read, read_session
@@ -49,7 +51,7 @@ class Strict:
     seen: list[int] = field(default_factory=list)
 
     async def __call__(self, recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
-        tokens = round(self.ratio * len(_encoding.encode(recorded.body.decode(), disallowed_special=())))
+        tokens = round(self.ratio * len(_load().encode(recorded.body.decode(), disallowed_special=())))
         streams = recorded.json.get("stream") is True
         added = recorded.json.get("max_tokens", 0) if self.adds_completion else 0
         if tokens + added > self.window:
@@ -71,7 +73,9 @@ class Strict:
         return sum(1 for tokens in self.seen if tokens < 0)
 
 
-_encoding = load_encoding(O200K)
+@cache
+def _load() -> tiktoken.Encoding:
+    return load_encoding(O200K)
 
 
 async def _stream_bytes(request: web.BaseRequest, *chunks: bytes) -> web.StreamResponse:

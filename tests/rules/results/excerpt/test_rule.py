@@ -3,6 +3,7 @@
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import orjson
 import pytest
@@ -12,7 +13,7 @@ from support.builders import IMAGE, assistant, call, conversation, count, fill, 
 from support.results import truncate_tool_results
 
 from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding
-from trimtab.rules.conversation import Conversation, Decision, Message, Outcome
+from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Outcome
 from trimtab.rules.policy import Policy
 from trimtab.rules.results.work import ResultKey, Shortened, Work
 from trimtab.rules.text.head_tail import measure_bytes
@@ -20,9 +21,18 @@ from trimtab.rules.text.payloads import hide_payloads
 from trimtab.rules.treatment import Budget, ToolRule, Treatment, Truncation
 
 LOG = "\n".join(f"line {number} of the build log" for number in range(400))
-truth = count_pieces(load_encoding("o200k_base"))
 LINES = st.text(st.sampled_from("ab \né\U0001f600\ud800"), max_size=40)
 TEXTS = st.builds(lambda line, times, tail: line * times + tail, LINES, st.integers(0, 60), LINES)
+
+
+def truth(text: str) -> int:
+    """The tokens of a text."""
+    return _load()(text)
+
+
+@cache
+def _load() -> CountTokens:
+    return count_pieces(load_encoding("o200k_base"))
 
 
 @given(
