@@ -1,20 +1,25 @@
 """What the client gets before the answer, over real HTTP."""
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import aiohttp
+import orjson
 import pytest
 from aiohttp import web
+from multidict import CIMultiDict
 from support.client import SMALL, post
 from support.sessions import make_session
 from upstreams.recording import completion, hold_summaries, write_note
 
-from trimtab.proxy.exchange.early_answer import COMMENT, Patience, _read_short
+from trimtab.proxy.exchange.early_answer import COMMENT, Patience, _read_short, read_opening
 from trimtab.proxy.server.app import Proxy
+from trimtab.proxy.wire.chat.codec import CHAT
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 BODY = {"model": "m", "messages": make_session(70, result_words=120)["messages"][:-1], "stream": True}
@@ -161,3 +166,17 @@ async def test_an_answer_is_held_while_it_may_be_a_short_one(chunks, held, is_wh
 async def test_a_body_that_breaks_off_is_not_whole() -> None:
     assert await _read_short(SimpleNamespace(content=_Body(with_head=False)), 20) == (b"", False)
     assert await _read_short(SimpleNamespace(content=_Body(with_head=True)), 20) == (b"", True)
+
+
+@pytest.mark.parametrize("size", [7, 4096])
+async def test_a_compressed_stream_is_held_as_it_came_until_its_first_event_is_read(size: int) -> None:
+    """A refusal in it is recognised, wherever the pieces end."""
+    refusal = {"message": "maximum context length is 4096 tokens", "code": "context_length_exceeded"}
+    body = gzip.compress(b'data: {"error":%b}\n\ndata: [DONE]\n\n' % orjson.dumps(refusal))
+    content = _Body(*(body[at : at + size] for at in range(0, len(body), size)), with_head=False)
+    headers = CIMultiDict({"Content-Encoding": "gzip"})
+    answer: Any = SimpleNamespace(status=200, content_type="text/event-stream", headers=headers, content=content)
+    opening = await read_opening(Mock(), answer, CHAT, list)
+    assert body.startswith(opening.held)
+    assert len(opening.held) >= min(size, len(body))
+    assert opening.overflow is not None

@@ -9,7 +9,7 @@ from support.journeys import ARRIVAL, DECISIONS, TARGET, read
 
 from trimtab.proxy.compaction.compactor import Compacted, Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
-from trimtab.proxy.exchange.attempt import Attempt, Chosen, Passed, Prepared
+from trimtab.proxy.exchange.attempt import Attempt, Chosen, Passed, Prepared, Refused
 from trimtab.proxy.exchange.tell import write_headers
 from trimtab.proxy.telemetry.ledger import Ledger, UsedSummary
 from trimtab.rules.conversation import Conversation
@@ -78,6 +78,13 @@ def test_a_head_of_half_of_the_limit_is_told(head: int, told: str) -> None:
     compacted = replace(COMPACTED, original_sections=Sections(system=head))
     headers = dict(_write(structs.replace(make_attempt(), compacted=compacted)))
     assert headers["x-trimtab-tokens"] == "original=1000, sent=508, limit=2000" + told
+
+
+@pytest.mark.parametrize(("original_tokens", "told"), [(2000, ""), (2001, ", high_water=?1")])
+def test_a_refused_request_is_over_its_limit_or_not(original_tokens: int, told: str) -> None:
+    compacted = replace(COMPACTED, original_tokens=original_tokens)
+    headers = dict(_write(Refused("too_large", None, make_attempt().call, compacted)))
+    assert headers["x-trimtab-tokens"] == f"original={original_tokens}, sent=508, limit=2000{told}"
 
 
 def test_without_a_decision_there_is_no_header_of_them() -> None:

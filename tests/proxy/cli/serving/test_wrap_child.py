@@ -1,5 +1,6 @@
 """A command in the terminal of this process; signals and a terminal are tested with `trimtab wrap`."""
 
+import asyncio
 import os
 import signal
 import sys
@@ -40,3 +41,16 @@ async def test_a_signal_to_this_process_reaches_the_command(number: signal.Signa
     before = signal.getsignal(number)
     assert await run_child([sys.executable, "-c", code], os.environ) == 128 + number
     assert signal.getsignal(number) == before
+
+
+async def test_a_signal_that_comes_before_the_command_has_started_reaches_it(monkeypatch) -> None:
+    start = asyncio.create_subprocess_exec
+
+    async def hear_first(*arguments: object, **options: object) -> asyncio.subprocess.Process:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0)
+        return await start(*arguments, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", hear_first)
+    code = "import signal; signal.pause()"
+    assert await run_child([sys.executable, "-c", code], os.environ) == 128 + signal.SIGTERM
