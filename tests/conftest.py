@@ -46,7 +46,7 @@ settings.register_profile(
 )
 settings.load_profile("trimtab")
 
-pytest_plugins = ["support.slow_tests", "support.first_cases", "support.elsewhere"]
+pytest_plugins = ["support.slow_tests", "support.first_cases"]
 
 StartProxy = Callable[..., Awaitable[Proxy]]
 

@@ -43,9 +43,21 @@ def check(file: Path, settings: tuple[str, ...]) -> None:
         click.echo(line)
 
 
+BY_PROVIDER = (
+    "summary: by provider: its own note in the Messages and Responses APIs; in chat completions, and wherever it writes"
+    " none, a model's summary"
+)
+BY_OTHER = "summary: by provider has no effect, because summary.model or summary.upstream names who writes"
+
+
 def _describe_cuts(config: Config) -> Iterator[str]:
     general = config.defaults.describe_cut()
     yield general
+    settled = [config.defaults, *(config.over_defaults(own) for own in (*config.models, *config.profiles.values()))]
+    asking = [settings.summary for settings in settled if settings.summary.by == "provider"]
+    is_own = [not summary.models and summary.upstream is None for summary in asking]
+    if asking:
+        yield BY_PROVIDER if any(is_own) else BY_OTHER
     named: list[tuple[str, PolicyConfig]] = [(f"models: {model.match}", model) for model in config.models]
     named += [(f"profiles: {name}", profile) for name, profile in config.profiles.items()]
     for name, settings in named:

@@ -17,8 +17,8 @@ from trimtab.proxy.config.schema import Config
 from trimtab.proxy.models.model_policy import ModelView
 from trimtab.proxy.store.opening import data_directory
 from trimtab.proxy.telemetry.logs import FORMATS, LEVELS
-from trimtab.proxy.wire.codec import Unsent
 from trimtab.proxy.wire.dialects import DIALECTS
+from trimtab.proxy.wire.members import Unsent
 
 WRONG_USE = 2
 """Exit status. Source: click, which uses it for wrong arguments."""

@@ -5,6 +5,7 @@ the conversation.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import ceil
@@ -12,8 +13,10 @@ from math import ceil
 from trimtab.proxy.compaction.caches import Caches
 from trimtab.proxy.recall.search import Archive
 from trimtab.proxy.telemetry.ledger import Entry
-from trimtab.proxy.wire.codec import Adapted, Counting, Request, Unsent
+from trimtab.proxy.wire.codec import Codec, Counting, Request, UndecodableError
 from trimtab.proxy.wire.content.cache_help import Addition
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.proxy.wire.members import Adapted, Unsent
 from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.transcript.beginnings import Beginning, Begun
 from trimtab.rules.conversation import Conversation, CountTokens, Decision
@@ -212,6 +215,7 @@ class Compacted:
     headers: to send in addition, because of the changes.
     untold: the pieces without what the provider is told of the changes, together with `headers`; None if that is
         nothing.
+    note_headers: those of them that belong to a provider's own note in it.
     """
 
     pieces: tuple[bytes, ...]
@@ -224,6 +228,7 @@ class Compacted:
     sent_sections: Sections
     headers: tuple[tuple[str, str], ...] = ()
     untold: tuple[bytes, ...] | None = None
+    note_headers: tuple[tuple[str, str], ...] = ()
 
     @property
     def body(self) -> bytes:
@@ -388,6 +393,8 @@ class Compactor:
         LargeWorkError if more than `max_chars` of results were not compared before.
         """
         ratio, limit = planned.policy.token_ratio, planned.plan.model_limit
+        if summary is not None and summary.note:
+            summary = self._stand(planned, summary)
         find = partial(self._find_marks, planned.policy.memory_tags, max_chars)
         try:
             outcome = apply(
@@ -412,7 +419,19 @@ class Compactor:
             adapted = request.codec.adapt(request, planned.original, outcome.conversation, adapted.pieces)
         decisions = scale_decisions((*outcome.decisions, *adapted.decisions), sum(planned.sections), ratio)
         compacted = _describe(planned, adapted.pieces, outcome.conversation, decisions, original, sent)
-        return replace(compacted, headers=adapted.headers, untold=encoded) if adapted.headers else compacted
+        if adapted.headers:
+            compacted = replace(compacted, headers=adapted.headers, untold=encoded)
+        form = request.codec.provider_note if summary is not None and summary.standing else None
+        if form is not None and any(decision.rule == "summarise" for decision in outcome.decisions):
+            headers = (*compacted.headers, *form.headers)
+            compacted = replace(compacted, headers=headers, note_headers=form.headers)
+        return compacted
+
+    def _stand(self, planned: Planned, summary: Summary) -> Summary | None:
+        """The provider's own note with its messages; None, which is the digest, if it cannot be read."""
+        with suppress(UndecodableError, *DECODE_ERRORS):
+            return replace(summary, standing=planned.request.codec.decode_note(summary.note, self.counting))
+        return None
 
     def leave_alone(self, planned: Planned) -> Compacted:
         sections = planned.sections.scale(planned.policy.token_ratio)
@@ -458,3 +477,7 @@ class Compactor:
     def ask_apart(self, request: Request, leading: Conversation, question: Question, prompt: str) -> bytes | None:
         """Make the body that asks `prompt` after the client's own system messages; None if that cannot be."""
         return request.codec.ask_behind(request, leading, question, prompt, is_apart=True)
+
+    def weigh_note(self, codec: Codec, note: bytes) -> int:
+        """The tokens of a provider's own note. Raises UndecodableError or one of DECODE_ERRORS."""
+        return sum(message.tokens for message in codec.decode_note(note, self.counting))

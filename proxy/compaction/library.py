@@ -231,7 +231,7 @@ UNHEEDED: Mapping[str, str] = {
     "count": "give the compactor its vocabulary: Compactor(vocabulary=...)",
     **{
         f"summary.{name}": _ASKING
-        for name in ("model", "upstream", "request", "wait_seconds", "timeout_seconds", "temperature")
+        for name in ("by", "model", "upstream", "request", "wait_seconds", "timeout_seconds", "temperature")
     },
     "summary.when": "a model is asked when a cut is made; without the function `summarise`, none is",
     "summary.instructions": "add them to asked.prompt in your function `summarise`",

@@ -292,6 +292,7 @@ class ControlConfig(Section):
 class SummaryConfig(Section):
     """How trimtab asks a model for summaries."""
 
+    by: Literal["model", "provider"] = "model"
     model: SummaryModels = None
     upstream: OptionalName = None
     request: Literal["auto", "inline", "transcript"] = "auto"

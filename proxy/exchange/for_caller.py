@@ -263,7 +263,7 @@ async def _ask_caller(services: Services, lane: Lane, attempt: Prepared) -> dict
     if wanted is None or summariser is None or chosen.text is not None or chosen.later is not wanted:
         return None
     base = await services.summaries.find_base(wanted, summariser)
-    before = base.text if base is not None and base.by_model else None
+    before = base.text or None if base is not None and base.by_model else None
     count, most = call.compactor.count, summariser.window_tokens
     work = partial(write_prompt, wanted, base_text=before, max_tokens=most, count=count)
     prompt = await _run(services, lane, work, weigh_known(len(call.request.body)))

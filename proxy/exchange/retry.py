@@ -32,7 +32,7 @@ from trimtab.proxy.exchange.compact import (
     tell_changed,
 )
 from trimtab.proxy.exchange.early_answer import Opening
-from trimtab.proxy.exchange.route import THINKING
+from trimtab.proxy.exchange.route import PROVIDER_NOTE, THINKING
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.models.lessons import Lesson, Sent, draw_lesson
@@ -50,6 +50,9 @@ NAMES = {**FIELDS, THINKING: b"block_binding"}
 REFUSED = "cache_refused"
 """The name of the decision to send an attempt again without its additions."""
 _OWN = "the upstream refused thinking that no longer fits; sent again as the client wrote it"
+_OF_NOTE = (b"compaction", b"encrypted_content", b"encrypted content")
+"""What the refusal of a provider's own note names. Source: Anthropic's and OpenAI's errors."""
+_NO_NOTE = "the upstream refused its own note; sent again with a digest"
 _NAMED = (b"signature", b"thinking")
 """What such a refusal names: "Invalid `signature` in `thinking` block". Source: Anthropic's page on prefix checks."""
 
@@ -191,6 +194,33 @@ async def _allow_drops(services: Services, plain: Prepared) -> Prepared | None:
     return None
 
 
+async def _leave_note(services: Services, attempt: Prepared, opening: Opening) -> Prepared | None:
+    """The attempt with a digest in place of the provider's own note, if that was refused; None if not.
+
+    No further one is asked for, or used, of this model for a while.
+    """
+    call, chosen = attempt.call, attempt.chosen
+    if chosen.text is None or not chosen.text.note or not any(word in opening.text for word in _OF_NOTE):
+        return None
+    services.refused_additions.keep(call.route.asked, frozenset({PROVIDER_NOTE}))
+    with (
+        suppress(BusyError, RefusedError, UndecodableError),
+        fail_open(services.recorder, call.arrival.request_id, "summary"),
+    ):
+        work = partial(call.compactor.apply, chosen.planned, None)
+        told = await services.workers.run_bounded(call.lane, work, size_bytes=weigh_known(len(call.request.body)))
+        call.ledger.note(call.attempt, told.limit_tokens, [Decision(REFUSED, _NO_NOTE, 0, 0, 0, 0), *told.decisions])
+        return structs.replace(
+            attempt,
+            chosen=structs.replace(chosen, text=None),
+            compacted=told,
+            body=told.pieces,
+            plain=None,
+            summary=None,
+        )
+    return None
+
+
 def _is_refused(attempt: Prepared, opening: Opening) -> bool:
     return opening.status == 400 and THINKING not in attempt.dropped and all(name in opening.text for name in _NAMED)
 
@@ -214,13 +244,15 @@ def _leave_untold(attempt: Prepared) -> Prepared | None:
     if compacted.untold is None:
         return None
     decisions = tuple(decision for decision in compacted.decisions if decision.rule != THINKING)
-    left = replace(compacted, pieces=compacted.untold, untold=None, headers=(), decisions=decisions)
+    left = replace(compacted, pieces=compacted.untold, untold=None, headers=compacted.note_headers, decisions=decisions)
     return structs.replace(attempt, compacted=left, body=left.pieces, plain=None)
 
 
 async def change(services: Services, attempt: Prepared, opening: Opening) -> Prepared | None:
     """The attempt in another form, if the upstream refuses what only trimtab has added or changed; else None."""
     _learn_refused(services, attempt, opening)
+    if opening.status in REFUSING_STATUSES and (digested := await _leave_note(services, attempt, opening)) is not None:
+        return digested
     other = _drop_refused(attempt, opening)
     if other is None and (opening.status == 400 or attempt.is_own):
         other = await undo_refused(services, attempt, opening)

@@ -30,9 +30,10 @@ from trimtab.proxy.http.errors import (
 from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.models.model_policy import ModelView, name_model
 from trimtab.proxy.models.records import ModelName
-from trimtab.proxy.wire.codec import Codec, Request, Unsent
+from trimtab.proxy.wire.codec import Codec, Request
 from trimtab.proxy.wire.content.cache_help import NO_HELP, Addition, CacheHelp
 from trimtab.proxy.wire.dialects import is_bare
+from trimtab.proxy.wire.members import Unsent
 
 EDGE_BYTES = 4096
 """Bytes at both ends of a body in which it says what features it asks for. Chosen: the messages are between them."""
@@ -45,6 +46,7 @@ MAX_KEPT_NAMES = 16
 _NAME = re.compile(r"[^\s,]{1,200}")
 THINKING: Addition = "thinking"
 """What the provider is told of a changed transcript."""
+PROVIDER_NOTE: Addition = "provider_note"
 OwnHeaders = CIMultiDict[str] | CIMultiDictProxy[str]
 
 

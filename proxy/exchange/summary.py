@@ -21,7 +21,7 @@ from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.exchange.arrival import Caller
 from trimtab.proxy.exchange.attempt import Call, Chosen, Prepared, add_key
 from trimtab.proxy.exchange.early_answer import wait_aloud
-from trimtab.proxy.exchange.route import place
+from trimtab.proxy.exchange.route import PROVIDER_NOTE, place
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.http.credentials import find_query_keys, keep_credentials
 from trimtab.proxy.http.headers import Headers, keep_for_session, request_headers
@@ -33,6 +33,7 @@ from trimtab.proxy.summaries.summariser import Apart, Inline, Summariser, Task
 from trimtab.proxy.telemetry.ledger import UsedSummary
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.dialects import DEFAULT
+from trimtab.proxy.wire.provider_note import ProviderNote
 from trimtab.proxy.wire.routing import MESSAGES, replace_deployment
 from trimtab.rules.conversation import count_leading
 from trimtab.rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
@@ -309,7 +310,12 @@ def _write_inline(
     if tokens > planned.policy.limit_tokens(ceil(wanted.max_tokens * planned.policy.token_ratio)):
         return None
     request = replace(add_key(call, planned), breaks_past=planned.plan.breaks_past)
-    return Inline(partial(call.compactor.ask_behind, request, prefix, wanted), tokens, compacted.headers)
+    provider, provided = summariser.provider, None
+    if provider is not None:
+        write = partial(summariser.codec.ask_provider, request, prefix, instructions=wanted.instructions)
+        headers = (*compacted.headers, *(one for one in provider.headers if one not in compacted.headers))
+        provided = Inline(write, tokens, headers, weigh=partial(call.compactor.weigh_note, summariser.codec))
+    return Inline(partial(call.compactor.ask_behind, request, prefix, wanted), tokens, compacted.headers, provided)
 
 
 def _write_apart(call: Call, summariser: Summariser, planned: Planned) -> Apart | None:
@@ -362,6 +368,7 @@ def _make_summariser(
         token_ratio=view.facts.ratio,
         is_reasoning=model is None and call.request.is_reasoning,
         takes_only_slot=own and services.models.find_slots(call.view.name) == 1,
+        provider=_find_provider(services, call) if own and model is None else None,
         payer=Payer(
             view.price_list,
             arrival.tenant.client_name,
@@ -370,6 +377,14 @@ def _make_summariser(
         ),
         others=others,
     )
+
+
+def _find_provider(services: Services, call: Call) -> ProviderNote | None:
+    """How the provider's own note is asked for; None if it is not, or if the upstream has refused one that was sent."""
+    if call.route.settings.summary.by == "model" or call.arrival.caller is not None:
+        return None
+    is_refused = PROVIDER_NOTE in services.refused_additions.find(call.route.asked)
+    return None if is_refused else call.request.codec.provider_note
 
 
 def _find_headers(headers: Headers, upstream: UpstreamConfig, codec: Codec, *, own: bool) -> CIMultiDict[str]:

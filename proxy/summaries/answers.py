@@ -4,6 +4,7 @@ Law: an answer is either a note, or an error that says what it is instead.
 """
 
 import time
+from collections.abc import Callable
 
 import aiohttp
 
@@ -13,11 +14,14 @@ from trimtab.proxy.summaries.calls import BusyError, NoSummaryError, Result
 from trimtab.proxy.wire.answering import Completion
 from trimtab.proxy.wire.answers.sse import is_stream
 from trimtab.proxy.wire.codec import Codec, UndecodableError
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS
 from trimtab.proxy.wire.overflow.wordings import Kind
 from trimtab.proxy.wire.parameters import Question
+from trimtab.proxy.wire.provider_note import ProviderNote
 from trimtab.rules.conversation import CountTokens
 from trimtab.rules.summary import handoff
 from trimtab.rules.summary.quoting import clean_note
+from trimtab.rules.summary.request import Summary
 
 REFUSED = frozenset({400, 413, 422, 500})
 """Statuses with which servers refuse a prompt that is too long, or an unknown parameter."""
@@ -25,6 +29,8 @@ OTHER_REASONS = frozenset({401, 402, 403, 407, 408, 502, 504})
 """Statuses that are never about a parameter, whatever their text names."""
 UNCLEAR = frozenset({400, 422})
 """Statuses with which servers refuse a parameter without naming it."""
+NOTES_UNKNOWN = frozenset({200, 404, 405, 501})
+"""Statuses with which an upstream without notes of its own answers: an answer of the model, or no such endpoint."""
 MAX_ANSWER_BYTES = 4 * 1024 * 1024  # chosen: far above the largest note, with its reasoning
 MAX_STREAM_BYTES = 4 * MAX_ANSWER_BYTES
 """The same of a stream. Chosen: it has some 200 bytes for each token."""
@@ -36,15 +42,18 @@ class RefusedError(NoSummaryError):
     form: the form of a parameter that it names as the reason; None if it names none.
     is_unclear: it names no reason that is known.
     is_final: another form of the question would be refused too.
+    lacks_notes: the upstream does not write notes of its own, if it was asked for one.
     """
 
     result: Result = "refused"
 
     def __init__(self, status: int, form: str | None = None, *, is_unclear: bool = False) -> None:
         super().__init__(f"status {status}")
+        self.status = status
         self.form = form
         self.is_unclear = is_unclear
         self.is_final = form is None and status not in REFUSED
+        self.lacks_notes = is_unclear or form is not None or status in NOTES_UNKNOWN
 
 
 class NoNoteError(NoSummaryError):
@@ -74,12 +83,17 @@ async def read_answer(response: aiohttp.ClientResponse) -> bytes:
     return answer
 
 
-def read_completion(status: int, answer: bytes, codec: Codec, question: Question) -> Completion:
-    """Decode the completion in an answer. Raises RefusedError for an error, NoSummaryError if it cannot be read."""
+def read_completion(
+    status: int, answer: bytes, codec: Codec, question: Question, provider: ProviderNote | None = None
+) -> Completion:
+    """Decode the completion in an answer, or the note of a `provider` that was asked for one.
+
+    Raises RefusedError for an error, NoSummaryError if it cannot be read.
+    """
     if status != 200:
         raise _read_refusal(status, answer, codec, question)
     try:
-        return codec.read_completion(answer)
+        return codec.read_completion(answer) if provider is None else provider.read(answer)
     except UndecodableError as error:
         form = codec.find_refused(question, answer)
         if form is not None:
@@ -95,6 +109,26 @@ def _read_refusal(status: int, answer: bytes, codec: Codec, question: Question) 
         return RefusedError(status)
     form = codec.find_refused(question, answer)
     return RefusedError(status, form, is_unclear=form is None and overflow is None and status in UNCLEAR)
+
+
+def accept_provided(completion: Completion, weigh: Callable[[bytes], int], room_tokens: int) -> Summary:
+    """The summary that a provider's own note is. Raises RefusedError if it writes none, else NoNoteError.
+
+    weigh: the tokens of a note. room_tokens: the most that it may have.
+    """
+    if not completion.note and completion.text:
+        raise RefusedError(200)
+    if not completion.note:
+        reason = "no note"
+        raise EmptyError(reason, was_cut=completion.was_cut)
+    try:
+        tokens = weigh(completion.note)
+    except (UndecodableError, *DECODE_ERRORS):
+        tokens = 0
+    if not 0 < tokens <= room_tokens:
+        reason = "too long" if tokens else "unreadable"
+        raise NoNoteError(reason, was_cut=False)
+    return Summary(clean_note(completion.text), by_model=True, note=completion.note)
 
 
 def accept_note(

@@ -21,7 +21,7 @@ from trimtab.proxy.wire.answers.usage import Usage
 RETRIAL_SECONDS = 6 * 3600.0
 """For so long a parameter that was refused is left out. Chosen: a trial costs one refused call; servers are updated now
 and then."""
-Form = Literal["inline", "transcript"]
+Form = Literal["inline", "transcript", "provider"]
 Result = Literal["written", "rejected", "empty", "refused", "busy", "failed", "timed_out", "cancelled"]
 
 

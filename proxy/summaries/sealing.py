@@ -35,6 +35,7 @@ class _Content(msgspec.Struct, array_like=True, frozen=True):
 
     text: bytes
     by_model: bool
+    note: bytes = b""
 
 
 @lru_cache(maxsize=256)  # a request names its summary three times
@@ -58,7 +59,7 @@ def derive_record_id(secret: bytes, kind: str, prefix_hash: str, model: str) -> 
 def seal(secret: bytes, summary_id: str, summary: Summary) -> bytes:
     """Encrypt a summary by AES-256-GCM. It can be decrypted only with the secret and under this id."""
     nonce = os.urandom(NONCE_BYTES)
-    content = msgspec.msgpack.encode(_Content(_encode(summary.text), summary.by_model))
+    content = msgspec.msgpack.encode(_Content(_encode(summary.text), summary.by_model, summary.note))
     return VERSION + nonce + _cipher(secret, summary_id).encrypt(nonce, content, _encode(summary_id))
 
 
@@ -70,7 +71,7 @@ def unseal(secret: bytes, summary_id: str, sealed: bytes) -> Summary | None:
     try:
         content = _cipher(secret, summary_id).decrypt(nonce, ciphertext, _encode(summary_id))
         decoded = msgspec.msgpack.decode(content, type=_Content)
-        return Summary(decoded.text.decode("utf-8", "surrogatepass"), decoded.by_model)
+        return Summary(decoded.text.decode("utf-8", "surrogatepass"), decoded.by_model, note=decoded.note)
     except (InvalidTag, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

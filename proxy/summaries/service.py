@@ -76,7 +76,7 @@ class Summaries:
         self._under_way: dict[str, asyncio.Task[Summary | None]] = {}
         self._tasks = Tasks(lambda _: None)  # a call's error reaches those who wait; nobody waits for a prefetch
         self._opened: BytesLRU[str, tuple[Summary, float]] = BytesLRU(
-            OPENED_BYTES, lambda _, opened: getsizeof(opened[0].text)
+            OPENED_BYTES, lambda _, opened: getsizeof(opened[0].text) + len(opened[0].note)
         )
         """Decrypted summaries by id, which nobody can derive without the secret."""
         self._pauses: BytesLRU[str, _Pause] = BytesLRU(_PAUSES_BYTES, lambda client, _: len(client))
@@ -205,12 +205,12 @@ class Summaries:
             asked = await self._wait_for_busy(task.summariser, settings.timeout_seconds / 2)
         base = await self.find_base(task.request, task.summariser)
         # If the previous text is a digest, the model reads that part of the transcript again, which says more.
-        base_text = base.text if base and base.by_model else None
+        base_text = base.text or None if base and base.by_model else None
         for left, one in reversed([*enumerate(reversed(asked))]):
             # Each but the last has half of the time, so that the next one has some, too.
             seconds = (deadline - time.monotonic()) / (1 if left == 0 else 2)
             try:
-                text = await self._ask_one(_hand_over(task, one, has_others=left > 0), base_text, seconds)
+                summary = await self._ask_one(_hand_over(task, one, has_others=left > 0), base_text, seconds)
             except NoSummaryError as error:
                 if left == 0:
                     self._metrics.summaries[payer.label, "failed"] += 1
@@ -218,7 +218,7 @@ class Summaries:
             else:
                 self._metrics.summaries[payer.label, result] += 1
                 self._calls.note_success(payer.label)
-                return Summary(text, by_model=True)
+                return summary
         return None
 
     def _is_paused_itself(self, summariser: Summariser) -> bool:
@@ -233,17 +233,17 @@ class Summaries:
                 return [one]
         return []
 
-    async def _ask_one(self, task: Task, base_text: str | None, seconds: float) -> str:
+    async def _ask_one(self, task: Task, base_text: str | None, seconds: float) -> Summary:
         """Ask one model. If that fails, it is paused: raises NoSummaryError."""
         client = task.summariser.client_id
         try:
-            text = await ask_model(task, base_text, self._client, self._calls, seconds)
+            summary = await ask_model(task, base_text, self._client, self._calls, seconds)
         except NoSummaryError as error:
             if not self._is_paused_itself(task.summariser):  # of several failures at the same time, one counts
                 self._pauses[client] = _lengthen(self._pauses.get(client), error)
             raise
         self._pauses[client] = _Pause(0, 0.0)
-        return text
+        return summary
 
     async def _digest(self, task: Task) -> Summary:
         base = await self.find_base(task.request, task.summariser)

@@ -1,8 +1,8 @@
 """Asks a model for a summary.
 
 Law: at most one successful call for each part of a transcript, and three failed calls in all, apart from one for each
-parameter that is refused and not known to be. After each refusal, the next attempt differs: another form, a changed
-parameter, or half of the input.
+parameter that is refused and not known to be, and one for the provider's own note. After each refusal, the next attempt
+differs: another form, a changed parameter, or half of the input.
 """
 
 import asyncio
@@ -22,7 +22,14 @@ from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.http.errors import ProxyError
 from trimtab.proxy.http.headers import add_to_lists
-from trimtab.proxy.summaries.answers import NoNoteError, RefusedError, accept_note, read_answer, read_completion
+from trimtab.proxy.summaries.answers import (
+    NoNoteError,
+    RefusedError,
+    accept_note,
+    accept_provided,
+    read_answer,
+    read_completion,
+)
 from trimtab.proxy.summaries.calls import (
     NO_PAYER,
     BusyError,
@@ -38,10 +45,11 @@ from trimtab.proxy.wire.answering import Completion
 from trimtab.proxy.wire.answers.usage import believe
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.parameters import Question
+from trimtab.proxy.wire.provider_note import ProviderNote
 from trimtab.rules.conversation import CountTokens
 from trimtab.rules.summary.asking.facts import list_sources, mark_unverified
 from trimtab.rules.summary.asking.prompts import join_parts, split_request, write_prompt
-from trimtab.rules.summary.request import SummaryRequest
+from trimtab.rules.summary.request import Summary, SummaryRequest
 from trimtab.rules.text.head_tail import truncate_text
 
 ATTEMPTS = 3
@@ -60,6 +68,8 @@ REASONING_FACTOR = 4
 """Factor on `max_tokens` for models that think within their completion. Chosen: usual reasoning is shorter."""
 REASONING_SIGN = "max_tokens"
 """Models that think within their completion refuse this name of its limit. Source: OpenAI's API."""
+PROVIDED = "provided"
+"""Kept beside the refused parameters of an upstream that writes no notes of its own."""
 _SETTLED = "settled"
 """Kept beside the refused parameters once it is clear that no other one is refused."""
 
@@ -70,11 +80,15 @@ class Inline:
 
     `write` makes the body; None if the request does not allow it. `tokens`: its prompt, roughly, in our tokens.
     `headers`: to send in addition; their values are lists.
+    provided: how the provider is asked for its own note first, behind the same messages; None if it is not.
+    weigh: the tokens of such a note, if this is that question; else None.
     """
 
     write: Callable[[Question], bytes | None]
     tokens: int
     headers: tuple[tuple[str, str], ...] = ()
+    provided: "Inline | None" = None
+    weigh: Callable[[bytes], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +113,7 @@ class Summariser:
     token_ratio: the model's own tokens for one of ours.
     is_reasoning: the model thinks within its completion.
     takes_only_slot: the question would take the only slot of the server that answers the client, too.
+    provider: how the provider's own note is asked for; None if it is not.
     payer: who bears the cost, at which prices, and under which label.
     others: who is asked, in order, if this one writes nothing. A summary's id is that of the first one, whoever wrote.
     """
@@ -115,6 +130,7 @@ class Summariser:
     token_ratio: float = 1.0
     is_reasoning: bool = False
     takes_only_slot: bool = False
+    provider: ProviderNote | None = None
     payer: Payer = NO_PAYER
     others: "tuple[Summariser, ...]" = ()
 
@@ -146,6 +162,8 @@ class Summariser:
         return self.client_id, self.upstream.base_url, f"{self.codec.name} {self.model}"
 
     def name_summary(self, key: str) -> str:
+        if self.provider is not None:  # its notes are of one dialect, and are not mixed with others'
+            key = f"{self.codec.name}:{key}"
         return derive_id(self.secret, key, self.model, self.settings.instructions)
 
 
@@ -168,7 +186,7 @@ class Task:
 
 async def ask_model(
     task: Task, base_text: str | None, client: UpstreamClient, calls: SummaryCalls, seconds: float | None = None
-) -> str:
+) -> Summary:
     """Ask for a note of at most its reserved size, and check its facts. Raises NoSummaryError.
 
     base_text: the previous summary, if any. seconds: the longest time for it; None for the configured one.
@@ -176,10 +194,12 @@ async def ask_model(
     seconds = task.summariser.settings.timeout_seconds if seconds is None else seconds
     try:
         async with asyncio.timeout(seconds) as timeout:
-            text = await _Asking(task, base_text, client, calls, timeout).run()
+            summary = await _Asking(task, base_text, client, calls, timeout).run()
     except (TimeoutError, ProxyError, aiohttp.ClientError, OSError) as error:
         raise NoSummaryError(name_reason(error)) from error
-    return await asyncio.to_thread(_finish, text, task, base_text)
+    if summary.note:
+        return summary
+    return replace(summary, text=await asyncio.to_thread(_finish, summary.text, task, base_text))
 
 
 def _finish(text: str, task: Task, base_text: str | None) -> str:
@@ -206,12 +226,12 @@ class _Asking:
         self._client = client
         self._calls = calls
         self._timeout = timeout
-        self._forms = _order_forms(task)
+        self._refused = calls.refusals.find(task.summariser.asked, time.monotonic())
+        self._forms = _order_forms(task, asks_provider=PROVIDED not in self._refused)
         self._is_inline_only = None not in self._forms
         self._input_tokens = task.summariser.window_tokens - (task.apart.tokens if task.apart else 0)
         self._prompt_tokens = 0
         self._waits = 0
-        self._refused = calls.refusals.find(task.summariser.asked, time.monotonic())
         self._suspected: frozenset[str] = frozenset()
         self._completion_factor = REASONING_FACTOR if self._is_reasoning else 1
 
@@ -219,7 +239,12 @@ class _Asking:
     def _is_reasoning(self) -> bool:
         return self._task.summariser.is_reasoning or REASONING_SIGN in self._refused | self._suspected
 
-    async def run(self) -> str:
+    @property
+    def _weigh(self) -> Callable[[bytes], int] | None:
+        """The tokens of a provider's own note, while that is asked for."""
+        return None if self._forms[0] is None else self._forms[0].weigh
+
+    async def run(self) -> Summary:
         failures = 0
         while True:
             question, body = await self._write_body()
@@ -228,7 +253,7 @@ class _Asking:
             except BusyError as error:
                 await self._wait_for(error)
             except NoSummaryError as error:
-                if isinstance(error, RefusedError) and self._leave_out(error, question, body):
+                if self._leave_provider(error) or self._leave_out(error, question, body):
                     continue
                 failures += 1
                 if not self._change(error) or failures == ATTEMPTS:
@@ -237,7 +262,16 @@ class _Asking:
                 self._keep()
                 if self._forms[0] is not None or len(self._parts) == 1:
                     return note
-                self._go_on(note)
+                self._go_on(note.text)
+
+    def _leave_provider(self, error: NoSummaryError) -> bool:
+        """Ask a question of our own, if it was the provider that gave no note. That it writes none is remembered."""
+        if self._weigh is None:
+            return False
+        if isinstance(error, RefusedError) and error.lacks_notes:
+            self._remember(frozenset({PROVIDED}))
+        del self._forms[0]
+        return True
 
     async def _wait_for(self, busy: BusyError) -> None:
         """Wait until the upstream may be asked again. Raises the error if there is no time, or another model to ask."""
@@ -260,11 +294,13 @@ class _Asking:
             self._halve()
         return True
 
-    def _leave_out(self, refused: RefusedError, question: Question, body: bytes) -> bool:
+    def _leave_out(self, refused: NoSummaryError, question: Question, body: bytes) -> bool:
         """Leave a refused parameter out of the next attempt, or change it; return whether there is one.
 
         If none is named, they are suspected one after the other, once. What is named is remembered at once.
         """
+        if not isinstance(refused, RefusedError):
+            return False
         if refused.form is not None and refused.form not in question.refused:
             self._remember(frozenset({refused.form}))
             return True
@@ -345,7 +381,8 @@ class _Asking:
 
     def _make_question(self, asked: SummaryRequest) -> Question:
         summariser = self._task.summariser
-        max_tokens = ceil(asked.max_tokens * summariser.token_ratio) * self._completion_factor
+        factor = self._completion_factor if self._weigh is None else REASONING_FACTOR  # its thinking counts, too
+        max_tokens = ceil(asked.max_tokens * summariser.token_ratio) * factor
         refused, temperature = self._refused | self._suspected, summariser.settings.temperature
         return Question(summariser.model, max_tokens, temperature, self._is_reasoning, refused)
 
@@ -360,11 +397,12 @@ class _Asking:
         self._prompt_tokens = count(prompt) + (self._task.apart.tokens if self._task.apart else 0)
         return prompt
 
-    async def _call(self, question: Question, body: bytes) -> str:
+    async def _call(self, question: Question, body: bytes) -> Summary:
         """Make one call. Raises NoSummaryError, or an error of the connection."""
         summariser = self._task.summariser
         tokens = round(summariser.token_ratio * self._prompt_tokens)
-        form: Form = "transcript" if self._forms[0] is None else "inline"
+        asked = self._forms[0]
+        form: Form = "transcript" if asked is None else "inline" if asked.weigh is None else "provider"
         started = asyncio.get_running_loop().time()
         place = summariser.url, summariser.codec.name
         with SummaryCall(self._calls, summariser.payer.label, form, tokens, place) as call:
@@ -385,18 +423,25 @@ class _Asking:
         if self._forms[0] is not None:
             add_to_lists(headers, self._forms[0].headers)
         call.span.write_into(headers)
-        async with self._client.send("POST", summariser.url, headers, body, summariser.upstream) as response:
+        url = summariser.url
+        if self._weigh is not None and summariser.provider is not None:
+            url = url.with_path(f"{url.raw_path}{summariser.provider.path}", encoded=True, keep_query=True)
+        async with self._client.send("POST", url, headers, body, summariser.upstream) as response:
             call.status = response.status
             return await read_answer(response)
 
-    def _read_note(self, question: Question, answer: bytes, call: SummaryCall) -> str:
+    def _read_note(self, question: Question, answer: bytes, call: SummaryCall) -> Summary:
         """Read the note in an answer, and count its cost. Raises NoSummaryError if there is none."""
-        completion = read_completion(call.status or 0, answer, self._task.summariser.codec, question)
+        summariser, request, weigh = self._task.summariser, self._task.request, self._weigh
+        provider = None if weigh is None else summariser.provider
+        completion = read_completion(call.status or 0, answer, summariser.codec, question, provider)
         self._record_cost(completion, call, len(answer))
-        request = self._task.request
+        if weigh is not None:
+            return accept_provided(completion, weigh, request.room_tokens)
         covered_tokens = sum(message.tokens for message in (*request.earlier, *request.span))
         enough = ceil(request.max_tokens * OWN_FORM_SHARE) if request.instructions else None
-        return accept_note(completion, covered_tokens, self._task.count, enough_tokens=enough)
+        text = accept_note(completion, covered_tokens, self._task.count, enough_tokens=enough)
+        return Summary(text, by_model=True)
 
     def _record_cost(self, completion: Completion, call: SummaryCall, answer_bytes: int) -> None:
         """Record the tokens that the upstream reports if they can be true, else those that we count."""
@@ -418,10 +463,12 @@ def has_time(left_seconds: float, slowest_seconds: float) -> bool:
     return left_seconds > 2 * slowest_seconds
 
 
-def _order_forms(task: Task) -> list[Inline | None]:
-    """The forms to try, best first; None is the transcript form."""
+def _order_forms(task: Task, *, asks_provider: bool) -> list[Inline | None]:
+    """The forms to try, best first; None is the transcript form. `asks_provider`: it may write a note of its own."""
     if task.inline is None:
         return [None]
+    if task.inline.provided is not None and asks_provider:
+        return [task.inline.provided, *_order_forms(task, asks_provider=False)]
     if task.summariser.settings.request == "transcript":
         return [None, task.inline]
     # A transcript would take the session's prompt out of the cache of the only slot.

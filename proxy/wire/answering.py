@@ -34,6 +34,7 @@ class Completion:
     calls_tool: the model called a tool.
     was_cut: the completion ended at its limit.
     was_filtered: the upstream's content filter ended the completion.
+    note: of a provider that compacts: the JSON of the elements that stand for the transcript, joined by commas.
     """
 
     text: str
@@ -41,6 +42,7 @@ class Completion:
     calls_tool: bool = False
     was_cut: bool = False
     was_filtered: bool = False
+    note: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

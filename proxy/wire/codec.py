@@ -30,9 +30,9 @@ from trimtab.proxy.wire.content.cache_help import (
 )
 from trimtab.proxy.wire.content.schemas import forces_call, read_fixed
 from trimtab.proxy.wire.content.tool_lists import ListMemo, ToolList, drop_tools, find_used
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_member
+from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_items, decode_member
 from trimtab.proxy.wire.json.spans import Array, Span
-from trimtab.proxy.wire.members import OUTSIDE, Asked, find_edit, group_elements, take_off_outside
+from trimtab.proxy.wire.members import OUTSIDE, Adapted, Asked, Unsent, find_edit, group_elements, take_off_outside
 from trimtab.proxy.wire.parameters import (
     CACHE_KEY,
     SURE_FACTOR,
@@ -42,6 +42,7 @@ from trimtab.proxy.wire.parameters import (
     list_forms,
     write_parameters,
 )
+from trimtab.proxy.wire.provider_note import ProviderNote
 from trimtab.proxy.wire.routing import peek_model
 from trimtab.proxy.wire.transcript.beginnings import Beginning, Begun, find_transcript, look_through
 from trimtab.proxy.wire.transcript.body import Form, find_elements, find_flaw, read_outside, replace_outside, split_body
@@ -108,32 +109,6 @@ class Request:
         """What is `left` of this request, with everything that is known of it beside its body."""
         known = replace(left, model=self.model, cache=self.cache, takes_binding=self.takes_binding)
         return replace(known, keeps_messages=self.keeps_messages, cleaned=(*self.cleaned, *decisions))
-
-
-@dataclass(frozen=True, slots=True)
-class Unsent:
-    """What clients put into a request although the model must not or need not read it.
-
-    local_items: types of items that belong to the client alone.
-    tools: globs of the names of tools whose declarations are not sent unless the transcript calls them.
-    nonces: whether texts are removed that only make each request different from the one before.
-    """
-
-    local_items: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
-    nonces: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Adapted:
-    """A changed body, in pieces, with what its provider must be told about the change.
-
-    headers: to send in addition; their values are lists, to which the client's own values belong, too.
-    """
-
-    pieces: tuple[bytes, ...]
-    headers: tuple[tuple[str, str], ...] = ()
-    decisions: tuple[Decision, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,6 +386,7 @@ class Codec(Answers):
 
     None if the request does not turn thinking on itself. With thinking on, no temperature is accepted.
     """
+    provider_note: ProviderNote | None = None
 
     def ask(self, question: Question, prompt: str) -> bytes:
         asked = orjson.Fragment(self.encode_message(_make_message(prompt)))
@@ -444,20 +420,46 @@ class Codec(Answers):
         only those by which the upstream knows its session. None if the request prescribes the form of the response,
         which a summary would not have, or if the members of its body cannot be read.
         """
-        members = self.copy_members(request, is_apart=is_apart)
-        if members is None or prefix.continues:
+        if (members := self.write_members(request, prefix, (_make_message(prompt),), is_apart=is_apart)) is None:
             return None
-        thinking_tokens = self.read_thinking(members)
-        elements = self.write_behind(request, prefix, _make_message(prompt), members, is_apart=is_apart)
-        members[self.transcript] = msgspec.Raw(b"[" + b",".join(elements) + b"]")
-        if (value := self.write_outside(prefix)) is not None:
-            members[self.outside] = msgspec.Raw(value)
         if request.cache.key and CACHE_KEY in self.refusable and CACHE_KEY not in question.refused:
             members.setdefault(CACHE_KEY, msgspec.Raw(orjson.dumps(request.cache.key)))
         own = {"model": question.model} if is_apart else {}
         kept = {**self.keep_nothing(question), **members} if is_apart else members
-        parameters = self.write_parameters(question, thinking_tokens, request.max_tokens or 0)
+        parameters = self.write_parameters(question, self.read_thinking(members), request.max_tokens or 0)
         return msgspec.json.encode({**kept, **own, **parameters})
+
+    def ask_provider(
+        self, request: Request, prefix: Conversation, question: Question, *, instructions: str
+    ) -> bytes | None:
+        """The body that asks for the provider's own note on forwarded messages; None if it cannot be asked."""
+        form, sent = self.provider_note, zip(prefix.messages, prefix.origins, strict=True)
+        if form is None or any(message.keeps_before and at is not None for message, at in sent):
+            return None  # the client has notes of its own
+        if (members := self.write_members(request, prefix, ())) is None:
+            return None
+        finished = form.finish(members, self.write_parameters(question, self.read_thinking(members)), instructions)
+        return None if finished is None else msgspec.json.encode(finished)
+
+    def decode_note(self, note: bytes, counting: Counting) -> tuple[Message, ...]:
+        """The messages of a provider's note. Raises UndecodableError or one of DECODE_ERRORS."""
+        raws = list(map(bytes, decode_items(b"[" + note + b"]")))
+        units = raws if self.find_units is None else join_units(raws, self.find_units(raws, 0))
+        found = counting.known.view(self.name, counting.number).decode(units, partial(self.decode_unit, counting))
+        return tuple(message for messages in found for message in messages)
+
+    def write_members(
+        self, request: Request, prefix: Conversation, asked: tuple[Message, ...], *, is_apart: bool = False
+    ) -> dict[str, msgspec.Raw] | None:
+        """What `ask_behind` sends beside the parameters, with the messages `asked` at the end; None as there."""
+        members = self.copy_members(request, is_apart=is_apart)
+        if members is None or prefix.continues:
+            return None
+        elements = self.write_behind(request, prefix, asked, members, is_apart=is_apart)
+        members[self.transcript] = msgspec.Raw(b"[" + b",".join(elements) + b"]")
+        if (value := self.write_outside(prefix)) is not None:
+            members[self.outside] = msgspec.Raw(value)
+        return members
 
     def copy_members(self, request: Request, *, is_apart: bool = False) -> dict[str, msgspec.Raw] | None:
         """What `ask_behind` takes over from the body of a client's request, besides its transcript; None as there."""
@@ -477,14 +479,14 @@ class Codec(Answers):
         return name in self.choices and forces_call(decode_member(value))
 
     def write_behind(
-        self, request: Request, prefix: Conversation, asked: Message, _: dict[str, msgspec.Raw], /, *, is_apart: bool
+        self, request: Request, prefix: Conversation, asked: tuple[Message, ...], _: Any, /, *, is_apart: bool
     ) -> Iterable[bytes]:
         """The elements of a question behind a conversation. May change the members of its body."""
         inside = take_off_outside(prefix)
         marked = {} if is_apart else self._mark_messages(request, inside, at_end=True)
-        messages = [*(marked.get(at, message) for at, message in enumerate(inside.messages)), asked]
-        write = self.make_writer(request, messages)
-        return map(write, group_elements([*zip(messages, (*inside.origins, None), strict=True)], self.shares))
+        messages = [*(marked.get(at, message) for at, message in enumerate(inside.messages)), *asked]
+        write, origins = self.make_writer(request, messages), (*inside.origins, *(None for _ in asked))
+        return map(write, group_elements([*zip(messages, origins, strict=True)], self.shares))
 
     def list_parameters(self, question: Question) -> tuple[str, ...]:
         """The forms of parameters that an upstream may refuse in a question, the most doubtful first."""

@@ -4,7 +4,7 @@ Law: what no rule has changed keeps its bytes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from trimtab.proxy.wire.content.parts import replace_texts
 from trimtab.proxy.wire.json.spans import Span, find_member
 from trimtab.proxy.wire.transcript.body import Edit, Form, UndecodableError
 from trimtab.proxy.wire.transcript.elements import Placed, Shares
-from trimtab.rules.conversation import Conversation, Origin
+from trimtab.rules.conversation import Conversation, Decision, Origin
 
 OUTSIDE = Origin(0, 0)
 """The position of a message that is in no element: before all of them."""
@@ -26,6 +26,32 @@ class Asked(NamedTuple):
     max_tokens: Any
     is_reasoning: bool = False
     asks_usage: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """What clients put into a request although the model must not or need not read it.
+
+    local_items: types of items that belong to the client alone.
+    tools: globs of the names of tools whose declarations are not sent unless the transcript calls them.
+    nonces: whether texts are removed that only make each request different from the one before.
+    """
+
+    local_items: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    nonces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """A changed body, in pieces, with what its provider must be told about the change.
+
+    headers: to send in addition; their values are lists, to which the client's own values belong, too.
+    """
+
+    pieces: tuple[bytes, ...]
+    headers: tuple[tuple[str, str], ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
 
 def make_form(

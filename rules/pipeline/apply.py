@@ -146,7 +146,7 @@ def _splice(
     if summary is None or (not summary.by_model and count(summary.text) > request.max_tokens):
         work.allowance.spend(sum(one.chars for one in (*request.earlier, *request.span)))
         summary = Summary(make_digest(request, count=count), by_model=False)
-    if cut.anchor_tokens:
+    if cut.anchor_tokens and not summary.standing:
         task = plan.window.task
         # A task statement that came after the cut was made must not change what the cut carries over.
         task = None if task is None or task >= cut.made_at else task

@@ -43,6 +43,7 @@ class SummaryRequest:
     - `leading`: the system messages before the covered part. A model that is asked within the conversation reads them,
       too. They do not count for equality, because they may contain a timestamp.
     - `instructions`: the operator's own instructions for the note; empty if there are none.
+    - `room_tokens`: what the cut has left for everything that stands for the covered part.
     """
 
     key: str
@@ -61,6 +62,15 @@ class SummaryRequest:
     said_elsewhere: frozenset[bytes] = frozenset()
     opening: Message | None = None
 
+    @property
+    def room_tokens(self) -> int:
+        covered = (*self.earlier, *self.span)
+        users = [message for message in covered if message.role is Role.USER]
+        kept = users[-self.kept :] if self.kept else ()
+        verbatim = [message for message in (self.task, self.opening, *kept) if message is not None]
+        tokens: int = sum(message.tokens for message in verbatim)
+        return self.max_tokens + tokens
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -68,11 +78,16 @@ class Summary:
 
     `carried` is the text that code carries over the cut (task list, instruction files, exact names). It is inserted
     whole between the summary and the closing line. It is never stored, because it is computed for each request.
+
+    note: what the provider's own compaction wrote, in its dialect's JSON; `text` is then what can be read of it.
+    standing: the messages of `note`, which replace the cut part as they are. They are never stored either.
     """
 
     text: str
     by_model: bool
     carried: str = ""
+    note: bytes = b""
+    standing: tuple[Message, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +214,8 @@ def make_digest(request: SummaryRequest, *, base: Summary | None = None, count: 
     kept = set(_newest(users, request.kept))
     uncovered: Sequence[int] = range(len(covered))
     note = ""
+    if base is not None and base.note and not base.text:
+        base = None  # only the provider can read it
     if base is not None and base.by_model:
         note, start = base.text, len(request.earlier)
         before = [index for index in users if index < start]

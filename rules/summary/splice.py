@@ -101,16 +101,16 @@ def splice_summary(
 ) -> tuple[Spliced | None, Outcome]:
     """Replace everything between the head and the window's cut by `summary`.
 
-    The system messages and the steps that the cut keeps follow the summary, in their order. The role is treated as
-    `auto` if there is no user message before the cut, or if the dialect does not allow a message of that role there.
-    If the summary would not be shorter than what it replaces, the conversation is returned unchanged. `known`: what an
-    earlier request put in the place of its cut part.
+    What the cut keeps follows the summary, in order. A provider's own note covers the task statement and the kept
+    messages, too. The role is `auto` if there is no user message before the cut, or if the dialect allows no message of
+    that role there. If it would not be shorter, nothing changes. `known`: what an earlier request put in that place.
     """
     cut = window.cut
     if cut is None:
         return None, Outcome(conversation)
     messages, origins = conversation.messages, conversation.origins
     task = window.task if window.task is not None and window.task < cut.at else None
+    role = SummaryRole.AUTO if summary.standing else role
     at = _find_last(messages, cut, task) if role is SummaryRole.LAST else -1
     last = messages[at] if at >= 0 else None
     made_of = (cut, task, summary, role, conversation.shape, messages[: cut.at], origins[: cut.at], last)
@@ -145,7 +145,7 @@ def _stand_for(made_of: _MadeOf, count: CountTokens) -> Spliced:
     cut, task_at, summary, role, shape, messages, origins, last = made_of
     leading, placed = count_leading(messages), list(zip(messages, origins, strict=True))
     task = None if task_at is None else placed[task_at]
-    shape = _find_shape(shape, messages)
+    shape = replace(shape, alternates=False) if summary.standing else _find_shape(shape, messages)
     if task is None or not _allows(shape, role) or (role is SummaryRole.LAST and last is None):
         role = SummaryRole.AUTO
     body = _write_body(messages, cut, summary, count)
@@ -158,6 +158,8 @@ def _stand_for(made_of: _MadeOf, count: CountTokens) -> Spliced:
             _, _, told = body.partition("\n\n")
             body = f"{SHORT_INTRODUCTION}\n\n{told}"
         memo, last = [task], _say_before(last, body, kept, count)
+    elif summary.standing:  # nothing may stand before it, and nothing between it and what follows
+        memo, last = [(message, None) for message in summary.standing], None
     else:
         memo, last = _place(role, task, replace(said, texts=(body,)), kept, count), None
     steps = (index for step in cut.kept_steps for index in range(*step))

@@ -155,12 +155,14 @@ class RecordedSummary:
 
     id: of the stored summary; empty if the text is a digest that was not stored. by_model: a model wrote it.
     text: without what code carries over the cut, which is made again for each request.
+    note: what the provider's own compaction wrote, in its dialect's JSON; empty if it did not.
     """
 
     id: str
     kind: str
     by_model: bool
     text: str = field(repr=False)
+    note: str = field(repr=False, default="")
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,7 +290,9 @@ def _make_summary(done: CarriedOut) -> RecordedSummary | None:
     if text is None:
         return None
     kind = "summarise" if text.by_model else "digest"
-    return RecordedSummary("" if used is None else used.id, kind, text.by_model, text.text)
+    return RecordedSummary(
+        "" if used is None else used.id, kind, text.by_model, text.text, text.note.decode("utf-8", "replace")
+    )
 
 
 def _make_story(done: CarriedOut) -> tuple[str, ...]:

@@ -184,20 +184,17 @@ async def write_summaries(
     count = rehearsal.variant.compactor.count
     for one in rehearsal.wanted:
         base = written.texts.get(one.request.base or "")
-        text: str | None = None
+        summary: Summary | None = None
         if one.request.asks_model:
             inline = await asyncio.to_thread(_find_inline, rehearsal, one, written.texts, summariser)
             task = Task(one.request, summariser, count, inline)
             try:
-                text = await ask_model(task, base.text if base and base.by_model else None, client, calls)
+                summary = await ask_model(task, base.text if base and base.by_model else None, client, calls)
             except NoSummaryError as error:
                 written.failures.append(str(error) or type(error).__name__)
             on_written()
         digest = partial(make_digest, one.request, base=base, count=count)
-        by_model = text is not None
-        written.texts[one.request.key] = Summary(
-            await asyncio.to_thread(digest) if text is None else text, by_model=by_model
-        )
+        written.texts[one.request.key] = summary or Summary(await asyncio.to_thread(digest), by_model=False)
     return written
 
 

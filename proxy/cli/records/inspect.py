@@ -157,6 +157,7 @@ def show(recording: Recording, changed: Changed, console: Console | None = None,
     _show_changes(changed, console, with_diff=with_diff)
     if recording.summary is not None:
         by = "written by a model" if recording.summary.by_model else "a digest, written without a model"
+        by = "written by the provider's own compaction" if recording.summary.note else by
         name = f", id {escape(recording.summary.id)}" if recording.summary.id else ""
         console.print(Text(f"\nSummary ({by}{name})", "bold"))
         console.print(safe(recording.summary.text, lines=True), soft_wrap=True)

@@ -22,9 +22,10 @@ from trimtab.proxy.models.model_policy import ModelView, name_model
 from trimtab.proxy.models.records import Facts
 from trimtab.proxy.recall.tool import RECALL_TOOL
 from trimtab.proxy.telemetry.metrics import OTHER
-from trimtab.proxy.wire.codec import Request, Unsent
+from trimtab.proxy.wire.codec import Request
 from trimtab.proxy.wire.content.cache_help import FIELDS, CacheHelp, find_key
 from trimtab.proxy.wire.dialects import guess_dialect, name_codec
+from trimtab.proxy.wire.members import Unsent
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import Policy
 from trimtab.rules.summary.asking.prompts import PROMPT_TOKENS
@@ -131,7 +132,7 @@ class RecordedVariants:
             told = recording.summary
             if told is None or plan.request is None:
                 return Text(plan)
-            summary = Summary(told.text, told.by_model)
+            summary = Summary(told.text, told.by_model, note=told.note.encode())
             if summary.by_model:
                 self.texts.keep(recording.event.session, plan.request.key, summary)
             return Text(plan, summary)

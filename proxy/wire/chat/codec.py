@@ -51,7 +51,13 @@ class ChatCodec(Codec):
     read_thinking = staticmethod(request.read_thinking)
 
     def write_behind(
-        self, request: Request, prefix: Conversation, asked: Message, members: dict[str, msgspec.Raw], *, is_apart: bool
+        self,
+        request: Request,
+        prefix: Conversation,
+        asked: tuple[Message, ...],
+        members: dict[str, msgspec.Raw],
+        *,
+        is_apart: bool,
     ) -> Iterable[bytes]:
         elements = super().write_behind(request, prefix, asked, members, is_apart=is_apart)
         return map(drop_thinking, elements) if request.breaks_past and is_bound(request, prefix) else elements

@@ -56,7 +56,7 @@ def mark(part: bytes, markers: dict[str, msgspec.Raw]) -> bytes:
     return msgspec.json.encode(members | missing) if missing else part
 
 
-Addition = Literal["cache_key", "cache_breakpoint", "cache_control", "thinking"]
+Addition = Literal["cache_key", "cache_breakpoint", "cache_control", "thinking", "provider_note"]
 """What may be added, by the name of the decision that says so.
 
 - `cache_key`: the member `prompt_cache_key`.
@@ -64,6 +64,7 @@ Addition = Literal["cache_key", "cache_breakpoint", "cache_control", "thinking"]
 - `cache_control`: Anthropic's marker. In the Messages API at the end of the summary; in chat completions also at the
   end of the system prompt and of the transcript.
 - `thinking`: Anthropic's `block_binding`, which has nothing to do with the cache; see messages/binding.py.
+- `provider_note`: the provider's own note; neither has that.
 """
 FIELDS: Mapping[Addition, bytes] = {
     "cache_key": b"prompt_cache_key",

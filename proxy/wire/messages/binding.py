@@ -17,9 +17,10 @@ from typing import Any
 
 import msgspec
 
-from trimtab.proxy.wire.codec import Adapted, Request
+from trimtab.proxy.wire.codec import Request
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_member, read_members
 from trimtab.proxy.wire.json.spans import Span, find_member, splice
+from trimtab.proxy.wire.members import Adapted
 from trimtab.proxy.wire.messages.blocks import split_blocks
 from trimtab.proxy.wire.messages.message import THINKING
 from trimtab.proxy.wire.messages.request import find_system_edit

@@ -10,7 +10,7 @@ import msgspec
 from trimtab.proxy.wire.codec import Codec, Request
 from trimtab.proxy.wire.json.spans import Span
 from trimtab.proxy.wire.members import take_off_outside
-from trimtab.proxy.wire.messages import answer, binding, cache, message, recall, request
+from trimtab.proxy.wire.messages import answer, binding, cache, compaction, message, recall, request
 from trimtab.proxy.wire.messages.message import USER_SIDE, shares_element, write_element
 from trimtab.proxy.wire.transcript.elements import WriteElement
 from trimtab.rules.conversation import Conversation, Message
@@ -65,6 +65,7 @@ class MessagesCodec(Codec):
     choices = frozenset({"tool_choice"})
     prescribes_form = staticmethod(request.prescribes_form)
     read_thinking = staticmethod(request.read_thinking)
+    provider_note = compaction.NOTE
 
     @staticmethod
     def encode_message(said: Message) -> bytes:
@@ -79,7 +80,12 @@ class MessagesCodec(Codec):
         return partial(write_element, request.raws)
 
     def write_behind(
-        self, request: Request, prefix: Conversation, asked: Message, members: dict[str, msgspec.Raw], **_: bool
+        self,
+        request: Request,
+        prefix: Conversation,
+        asked: tuple[Message, ...],
+        members: dict[str, msgspec.Raw],
+        **_: bool,
     ) -> Iterable[bytes]:
         marked = cache.place_marker(request, take_off_outside(prefix))
         if marked.messages and marked.messages[-1].speaker in USER_SIDE:

@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
-from trimtab.proxy.wire.codec import Counting, Request, Unsent
+from trimtab.proxy.wire.codec import Counting, Request
 from trimtab.proxy.wire.content.tool_lists import ToolList
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_items, decode_member, read_members
 from trimtab.proxy.wire.json.spans import Span, find_array, find_member, splice
-from trimtab.proxy.wire.members import Asked, find_edit, make_form, write_outside
+from trimtab.proxy.wire.members import Asked, Unsent, find_edit, make_form, write_outside
 from trimtab.proxy.wire.messages.message import decode_system
 from trimtab.proxy.wire.transcript.body import Edit
 from trimtab.proxy.wire.transcript.decoding import discount_compacted

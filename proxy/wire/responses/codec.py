@@ -7,7 +7,7 @@ from typing import Any
 from trimtab.proxy.wire.codec import Codec, Request
 from trimtab.proxy.wire.json.spans import Span, find_member
 from trimtab.proxy.wire.parameters import CACHE_KEY, Question
-from trimtab.proxy.wire.responses import answer, message, recall, request, units
+from trimtab.proxy.wire.responses import answer, compaction, message, recall, request, units
 from trimtab.proxy.wire.responses.request import Writer, encode_text
 from trimtab.proxy.wire.transcript.elements import WriteElement
 from trimtab.rules.conversation import Conversation, Message
@@ -59,6 +59,7 @@ class ResponsesCodec(Codec):
     choices = frozenset({"tool_choice"})
     prescribes_form = staticmethod(request.prescribes_form)
     read_thinking = staticmethod(request.read_thinking)
+    provider_note = compaction.NOTE
 
     @staticmethod
     def encode_message(said: Message) -> bytes:

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from support.command_line import run_trimtab
 
+from trimtab.proxy.cli.check import BY_OTHER, BY_PROVIDER
+
 EXAMPLE = Path(__file__).parents[3] / "config.example.yaml"
 
 PAYS = "cut: when_it_pays: once what a cut saves is worth its price (balanced)"
@@ -41,6 +43,25 @@ def test_check_says_which_rule_of_cuts_holds(tmp_path: Path, document: str, told
     assert [line.partition("cut: ")[0] for line in lines[1:]] == (
         ["models: q*: " if "models" in document else "profiles: small: "] if told[1:] else []
     )
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ("defaults: {summary: {by: provider}}", BY_PROVIDER),
+        ("models: [{match: q*, summary: {by: provider}}]", BY_PROVIDER),
+        ("profiles: {small: {summary: {by: provider}}}", BY_PROVIDER),
+        ("defaults: {summary: {by: provider, model: m}}", BY_OTHER),
+        ("defaults: {summary: {by: provider}}\nmodels: [{match: q*, summary: {model: m}}]", BY_PROVIDER),
+        ("{}", None),
+    ],
+)
+def test_check_says_where_the_provider_writes_summaries(tmp_path: Path, document: str, told: str | None) -> None:
+    """And if the setting has no effect."""
+    file = tmp_path / "right.yaml"
+    file.write_text(document)
+    lines = [line for line in run_trimtab("check", file).stdout.splitlines() if line.startswith("summary: ")]
+    assert lines == ([] if told is None else [told])
 
 
 def test_the_variable_is_a_threshold(tmp_path: Path) -> None:

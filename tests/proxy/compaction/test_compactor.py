@@ -24,9 +24,9 @@ from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.telemetry.ledger import Entry
 from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
-from trimtab.proxy.wire.codec import Unsent
 from trimtab.proxy.wire.content.cache_help import CacheHelp
 from trimtab.proxy.wire.dialects import DEFAULT
+from trimtab.proxy.wire.members import Unsent
 from trimtab.proxy.wire.overflow.classify import read_overflow
 from trimtab.proxy.wire.transcript.beginnings import Beginning, Beginnings
 from trimtab.rules.conversation import Conversation, Decision
@@ -374,7 +374,6 @@ def test_what_a_cut_would_remove_is_not_asked_of_the_client() -> None:
     cost, said = write_cost(error, []), describe_excess(error)
 
     assert (cost["limit_tokens"], cost["refused_above_tokens"], cost["tokens"]) == (3584, 4096, talk.tokens)
-    assert (cost["window_tokens"], cost["reserved_tokens"]) == (4096, 512)
     assert cost["removable_tokens"] == sum(message.tokens for message in old[:-2]) - SUMMARY_FRAME_TOKENS
     assert cost["excess_tokens"] == cost["irreducible_tokens"] - 4096
     (part,) = cost["shrink"]

@@ -15,10 +15,11 @@ def _load(text: str) -> SummaryConfig:
 
 def test_every_key_is_read() -> None:
     """An unknown window does not change what is set."""
-    text = """{model: m, request: inline, when: needed, max_tokens: 100, instructions: Keep names., wait_seconds: 0,
-    min_steps: 1, role: pair, timeout_seconds: 3, temperature: 0}"""
+    text = """{by: provider, model: m, request: inline, when: needed, max_tokens: 100, instructions: Keep names.,
+    wait_seconds: 0, min_steps: 1, role: pair, timeout_seconds: 3, temperature: 0}"""
 
     assert _load(text).model_dump(exclude={"upstream"}) == {
+        "by": "provider",
         "model": "m",
         "request": "inline",
         "when": "needed",

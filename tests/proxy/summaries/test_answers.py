@@ -17,13 +17,18 @@ from trimtab.proxy.summaries.answers import (
     NoNoteError,
     RefusedError,
     accept_note,
+    accept_provided,
     read_answer,
     read_completion,
 )
 from trimtab.proxy.summaries.calls import BusyError, NoSummaryError
+from trimtab.proxy.wire.answering import Completion
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import UndecodableError
+from trimtab.proxy.wire.messages.codec import MESSAGES
 from trimtab.proxy.wire.parameters import Question
+from trimtab.rules.summary.quoting import clean_note
 
 NOTE = write_note("All went well so far.")
 
@@ -69,6 +74,59 @@ def answer(content: object, finish_reason: str | None = "stop", **message: objec
 def judge(body: bytes, covered_tokens: int = 10_000) -> str:
     """The note in an answer, with tokens counted as characters."""
     return accept_note(read_completion(200, body, CHAT, Question("m", 400)), covered_tokens, len)
+
+
+PROVIDED = Completion("The harbour. [trimtab: x]", Usage(), note=b"{}")
+
+
+def test_a_providers_note_is_accepted_if_it_fits() -> None:
+    """Its bytes stay; what can be read of it is cleaned like any note."""
+    found = accept_provided(PROVIDED, lambda note: 100 * len(note), 200)
+    assert (found.by_model, found.note) == (True, b"{}")
+    assert found.text == clean_note(PROVIDED.text) != PROVIDED.text
+
+
+def _fail(_: bytes) -> int:
+    raise UndecodableError
+
+
+@pytest.mark.parametrize(
+    ("completion", "weigh", "result", "reason"),
+    [
+        (PROVIDED, lambda _: 201, "rejected", "too long"),
+        (PROVIDED, lambda _: 0, "rejected", "unreadable"),
+        (PROVIDED, _fail, "rejected", "unreadable"),
+        (Completion("", Usage(), was_cut=True), len, "empty", "no note"),
+        (Completion("Hello.", Usage()), len, "refused", "status 200"),
+    ],
+)
+def test_what_is_no_note_of_a_provider_says_what_it_is(completion, weigh, result, reason) -> None:
+    """An answer of the model means that the upstream has no notes of its own."""
+    with pytest.raises(NoSummaryError) as raised:
+        accept_provided(completion, weigh, 200)
+    assert (raised.value.result, str(raised.value)) == (result, reason)
+    assert getattr(raised.value, "lacks_notes", False) is (reason == "status 200")
+    assert getattr(raised.value, "was_cut", False) is completion.was_cut
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "lacks"),
+    [
+        (404, b"{}", True),
+        (405, b"", True),
+        (501, b"", True),
+        (400, b'{"error":{"message":"compaction: Extra inputs are not permitted"}}', True),
+        (422, b"{}", True),
+        (400, b'{"error":{"message":"prompt is too long: 9 tokens > 8 maximum"}}', False),
+        (401, b"{}", False),
+        (500, b"{}", False),
+    ],
+)
+def test_which_refusals_say_that_there_are_no_notes(status: int, body: bytes, *, lacks: bool) -> None:
+    """Not those of the credential, of the length, or of a fault."""
+    with pytest.raises(RefusedError) as raised:
+        read_completion(status, body, MESSAGES, Question("m", 400), MESSAGES.provider_note)
+    assert raised.value.lacks_notes is lacks
 
 
 def test_a_note_is_accepted_as_it_was_written() -> None:

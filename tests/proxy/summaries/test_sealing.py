@@ -16,7 +16,7 @@ from trimtab.rules.summary.request import PROMPT_VERSION, Summary
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 """Texts that may have lone surrogates."""
-SUMMARIES = st.builds(Summary, ANY_TEXT, st.booleans())
+SUMMARIES = st.builds(Summary, ANY_TEXT, st.booleans(), note=st.binary())
 SECRET = b"Bearer sk-secret"
 SEALED = seal(SECRET, "id", Summary("text", by_model=True))
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as renew
 from support.builders import assistant, call, count, fill, result, session, system, transcripts, user
 
-from trimtab.rules.conversation import Message, count_leading
+from trimtab.rules.conversation import Message, Role, count_leading
 from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.summary.digest.write import find_note
 from trimtab.rules.summary.request import (
@@ -149,6 +149,25 @@ def test_a_digest_keeps_the_requests_limit(base_text: str | None, max_tokens: in
     text = make_digest(_request(max_tokens=max_tokens), base=base, count=count)
     assert count(text) <= max_tokens
     assert text.startswith("base" if base_text else "8 earlier messag")
+
+
+def test_a_digest_lists_all_again_behind_a_note_that_only_its_provider_can_read() -> None:
+    """Behind one that can be read it begins with that."""
+    asked = _request(max_tokens=400)
+    sealed, readable = (Summary(text, by_model=True, note=b"{}") for text in ("", "The harbour was mended."))
+    assert make_digest(asked, base=sealed, count=count) == make_digest(asked, count=count)
+    assert make_digest(asked, base=readable, count=count).startswith("The harbour was mended.")
+
+
+def test_what_stands_alone_has_the_room_of_all_that_would_stand_there() -> None:
+    """The summary's, and that of the task statement, of an earlier session's summary and of the kept user messages."""
+    users = tuple(Message(Role.USER, tokens=tokens) for tokens in (1, 2, 4))
+    task, opening = Message(Role.USER, tokens=7), Message(Role.USER, tokens=50)
+    span = (*users, Message(Role.ASSISTANT, tokens=1000))
+    asked = _request(max_tokens=400, task=task, opening=None, kept=0, span=span)
+    assert asked.room_tokens == 407
+    assert replace(asked, opening=opening).room_tokens == 457
+    assert replace(asked, kept=2, task=None).room_tokens == 406
 
 
 def test_a_digest_of_an_earlier_version_is_still_gone_on_from() -> None:

@@ -154,6 +154,27 @@ def test_no_system_message_is_made_if_the_dialect_forbids_it() -> None:
     assert made.messages == put(before, window(8)).conversation.messages
 
 
+@ROLES
+@pytest.mark.parametrize("alternates", [True, False])
+def test_a_providers_own_note_stands_alone(role: SummaryRole, *, alternates: bool) -> None:
+    """Behind the system messages, and before the unchanged tail: no task statement, kept words or line of ours."""
+    messages = session(6)
+    standing = (Message(Role.ASSISTANT, raw=b"{}", tokens=3),)
+    before = replace(conversation(*messages), shape=Shape(alternates=alternates))
+    after = put(before, window(8, kept=(1,)), role, Summary("Read.", by_model=True, note=b"{}", standing=standing))
+    assert after.conversation.messages == (messages[0], *standing, *messages[8:])
+    assert after.conversation.messages[1] is standing[0]
+    assert [decision.rule for decision in after.decisions] == ["summarise"]
+
+
+def test_a_providers_note_that_would_cost_more_is_not_spliced() -> None:
+    """The transcript stays as it is."""
+    before = conversation(*session(6))
+    standing = (Message(Role.ASSISTANT, raw=b"{}", tokens=10**6),)
+    summary = Summary("", by_model=True, note=b"{}", standing=standing)
+    assert put(before, window(8), summary=summary).conversation is before
+
+
 def test_a_decision_says_what_was_spliced() -> None:
     """It has the rule, the place and the tokens saved; a digest has its own rule name."""
     before = conversation(*session(6), fixed_tokens=9)

@@ -155,6 +155,9 @@ def test_cuts_that_were_taken_back_are_taken_back_again(compactors: Compactors) 
     text = ways.choose_text(recording, recording.circumstances)(plan)
     assert (text.plan, text.summary) == (earlier, Summary("mended", by_model=True))
 
+    noted = replace(recording, summary=RecordedSummary("id", "summarise", True, "", "{}"))  # noqa: FBT003
+    assert ways.choose_text(noted, recording.circumstances)(plan).summary == Summary("", by_model=True, note=b"{}")
+
     as_made = replace(recording.circumstances, put_off=False)
     assert ways.choose_text(recording, as_made)(plan).plan is plan
 

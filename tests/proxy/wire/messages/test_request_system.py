@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.wire.codec import Unsent
+from trimtab.proxy.wire.members import Unsent
 from trimtab.proxy.wire.messages.codec import MESSAGES
 
 NONCES = Unsent(nonces=True)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.wire.codec import Unsent
+from trimtab.proxy.wire.members import Unsent
 from trimtab.proxy.wire.responses.codec import RESPONSES
 
 GHOST = b'{ "type" : "ghost_snapshot", "ghost_commit": {"id":"[,]"} }'

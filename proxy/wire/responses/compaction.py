@@ -1,0 +1,79 @@
+"""OpenAI's compaction: the user's messages and one encrypted item, which the next input begins with.
+
+Law: an answer has a note only if it has exactly one such item, and beside it only messages. The system's are left out,
+since trimtab forwards the client's own, as Codex does. Source: OpenAI's guide on compaction and its Python SDK.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from trimtab.proxy.wire.answering import Completion, try_usage
+from trimtab.proxy.wire.answers.usage import Usage
+from trimtab.proxy.wire.json.decode import decode_member, decode_members
+from trimtab.proxy.wire.provider_note import ProviderNote
+from trimtab.proxy.wire.responses.units import COMPACTIONS, read_head
+from trimtab.proxy.wire.transcript.body import UndecodableError
+
+_TAKEN = frozenset(
+    {
+        "model", "input", "instructions", "service_tier",
+        "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options",
+    }
+)  # fmt: skip
+"""The members of such a question. Source: OpenAI's reference of `POST /responses/compact`."""
+_SPOKEN = frozenset({"user", "assistant"})
+_SYSTEM = frozenset({"system", "developer"})
+
+
+class _Answer(msgspec.Struct):
+    output: list[msgspec.Raw]
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+    object: str = ""
+
+
+_decode = msgspec.json.Decoder(_Answer).decode
+
+
+def _finish(members: dict[str, msgspec.Raw], _: dict[str, Any], __: str) -> dict[str, Any] | None:
+    if bytes(members["input"]) == b"[]":
+        return None
+    return {name: value for name, value in members.items() if name in _TAKEN}
+
+
+def join(events: Sequence[bytes]) -> Completion:
+    if len(events) != 1:
+        message = "no answer"
+        raise UndecodableError(message)
+    answer = _decode(events[0])
+    items = [bytes(item) for item in answer.output]
+    heads = [read_head(item) for item in items]
+    kept = [
+        item
+        for item, (kind, role) in zip(items, heads, strict=True)
+        if not (kind in (None, "message") and role in _SYSTEM)
+    ]
+    packed = [item for item in kept if read_head(item)[0] in COMPACTIONS]
+    is_note = (
+        len(packed) == 1
+        and answer.object == "response.compaction"
+        and _is_sealed(packed[0])
+        and all(map(_is_said, (item for item in kept if item is not packed[0])))
+    )
+    usage = try_usage(answer.usage) or Usage()
+    text = "" if is_note or answer.object == "response.compaction" else "answered"
+    return Completion(text, usage, note=b",".join(kept) if is_note else b"")
+
+
+def _is_said(item: bytes) -> bool:
+    kind, role = read_head(item)
+    return kind in (None, "message") and role in _SPOKEN
+
+
+def _is_sealed(item: bytes) -> bool:
+    sealed = decode_member(decode_members(item).get("encrypted_content"))
+    return isinstance(sealed, str) and bool(sealed)
+
+
+NOTE = ProviderNote("/compact", (), _finish, join)
