@@ -105,9 +105,11 @@ class _WireUsage(msgspec.Struct):
 
 
 class _Timings(msgspec.Struct):
-    """llama.cpp's figures beside `usage`. `cache_n`: prompt tokens that were read from the cache."""
+    """llama.cpp's figures beside `usage`, or instead of it: the prompt's tokens from the cache, and its others."""
 
     cache_n: _Tokens | None = None
+    prompt_n: _Tokens | None = None
+    predicted_n: _Tokens | None = None
 
 
 _COUNTS = frozenset({"prompt_tokens", "completion_tokens", "input_tokens", "output_tokens"})
@@ -161,15 +163,20 @@ def believe(usage: Usage, *, answer_bytes: int, window_tokens: int) -> Usage:
 def read_timings(raw: msgspec.Raw, usage: Usage | None) -> Usage | None:
     """Add the cached tokens of llama.cpp's `timings` to a usage that does not report them.
 
-    Raises one of DECODE_ERRORS.
+    Without a usage, `timings` are all that a stream has: its client did not ask for one. Raises one of DECODE_ERRORS.
     """
-    if usage is None or usage.cached_tokens is not None or usage.prompt_tokens is None:
-        return usage
-    timings = _decode_timings(raw)
+    timings, known = _decode_timings(raw), usage or _NOTHING
     if timings is None or timings.cache_n is None:
         return usage
-    cached, written = _fit(usage.prompt_tokens, timings.cache_n, usage.written_tokens)
-    return msgspec.structs.replace(usage, cached_tokens=cached, written_tokens=written)
+    prompt = known.prompt_tokens
+    if prompt is None and timings.prompt_n is not None:
+        prompt = timings.cache_n + timings.prompt_n
+    if prompt is None:
+        return usage
+    completion = _most(known.completion_tokens, timings.predicted_n)
+    told = timings.cache_n if known.cached_tokens is None else known.cached_tokens
+    cached, written = _fit(prompt, told, known.written_tokens)
+    return Usage(prompt, completion, cached, known.reasoning_tokens, written)
 
 
 def _find_prompt(wire: _WireUsage, apart: int, known: int | None) -> int | None:

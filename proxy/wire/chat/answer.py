@@ -57,13 +57,14 @@ class _Choice(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    """`type`, `message`: of Anthropic's message_start. `timings`: llama.cpp's."""
+    """`type`, `message`: of Anthropic's message_start. `timings`: llama.cpp's. `x_groq`: has Groq's usage."""
 
     type: Any = None
     choices: msgspec.Raw = NULL
     usage: msgspec.Raw = NULL
     message: msgspec.Raw = NULL
     timings: msgspec.Raw = NULL
+    x_groq: msgspec.Raw = NULL
 
 
 class _Event(_Answer):
@@ -90,7 +91,7 @@ def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequenc
     for choice in choices:
         if choice.usage != NULL:
             usage = try_usage(choice.usage, usage)
-    if answer.type is not None or answer.usage != NULL or answer.timings != NULL:
+    if answer.type is not None or answer.usage != NULL or answer.timings != NULL or answer.x_groq != NULL:
         usage = _read_usages(answer, usage)
     return usage, _read_choices(choices)
 
@@ -110,6 +111,8 @@ def _read_odd_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Se
 def _read_usages(answer: _Answer | _Event, usage: Usage | None) -> Usage | None:
     if answer.type == "message_start":
         usage = try_inner_usage(answer.message, usage)
+    if answer.x_groq != NULL:
+        usage = try_inner_usage(answer.x_groq, usage)
     if answer.usage != NULL:
         usage = try_usage(answer.usage, usage)
     if answer.timings != NULL:

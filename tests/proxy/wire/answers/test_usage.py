@@ -265,6 +265,28 @@ def test_llama_reports_its_cache_beside_the_usage(
         assert read.cached_tokens == cached
 
 
+def test_a_stream_of_llama_without_usage_has_its_timings() -> None:
+    """They may come with each piece of the text. A usage that is reported counts first."""
+    pieces = [{"choices": [], "timings": {"cache_n": 7, "prompt_n": 4, "predicted_n": number}} for number in (1, 2, 30)]
+
+    assert _read_usage(*pieces) == Usage(11, 30, 7)
+    assert _read_usage(*pieces, {"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 31}}) == Usage(
+        12, 31, 7
+    )
+
+
+def test_groq_reports_in_a_member_of_its_own() -> None:
+    """Its streams have no other usage, if the client asks for none; the first event has only an id there."""
+    events = (
+        {"choices": [], "x_groq": {"id": "req_1"}},
+        {"choices": [], "x_groq": {"id": "req_1", "usage": USAGE["usage"]}},
+    )
+
+    assert _read_usage(*events) == Usage(7, 3)
+    assert _read_usage(*events, {"choices": [], "x_groq": None}) == Usage(7, 3)
+    assert _read_usage({"choices": [], "x_groq": [7]}, {"choices": "odd", "x_groq": USAGE}) == Usage(7, 3)
+
+
 @pytest.mark.parametrize("malformed", ["5", -5, 5.5, True, [5], {"tokens": 5}, BIG + 1])
 @pytest.mark.parametrize(
     "name", [READ, CREATED, "cached_tokens", "prompt_cache_hit_tokens", "prompt_tokens_details", "cache_creation"]
