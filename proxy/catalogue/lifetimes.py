@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trimtab.proxy.catalogue.providers import MAX_NAME_CHARS, is_local
-from trimtab.proxy.config.network import read_host
+from trimtab.proxy.catalogue.providers import MAX_NAME_CHARS
+from trimtab.proxy.config.network import is_local, read_host
 from trimtab.proxy.lru import BytesLRU
 
 HOUR_SECONDS = 3600.0  # source: the definition

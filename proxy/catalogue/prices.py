@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from trimtab.proxy.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS, find_host, is_local, load_providers
+from trimtab.proxy.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS, find_host, load_providers
+from trimtab.proxy.config.network import is_local
 from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.config.schema import Config, PricesConfig, UpstreamConfig
 from trimtab.rules.policy import Prices

@@ -3,13 +3,12 @@
 Law: servers on this machine or in a private network are no provider's.
 """
 
-import ipaddress
 import re
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from trimtab.proxy.config.network import read_host
+from trimtab.proxy.config.network import is_local, read_host
 
 if TYPE_CHECKING:
     from genai_prices.types import Provider
@@ -18,9 +17,6 @@ MAX_NAME_CHARS = 256
 """A longer model name is not looked up. Chosen: four times the longest name in the catalogue, which has 61."""
 KEPT_ANSWERS = 4096
 """Answers kept in memory. Chosen: more than the catalogue's 2330 models."""
-LOCAL_ENDS = (".localhost", ".local", ".internal", ".intranet", ".lan", ".home.arpa")
-"""Ends of host names that no public server has. Sources: RFC 6761, RFC 6762, RFC 8375; ICANN reserves .internal."""
-
 _END = r"(?:(?<=[./])|(?![^/]))"
 """Where a pattern of the catalogue may end in a URL: not within a name, as `api.openai.com` would in a longer host. One
 pattern ends with the dot before the last part of its hosts."""
@@ -52,13 +48,3 @@ def load_providers() -> "tuple[Provider, ...]":
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - slow, and useless for local servers
 
     return tuple(get_snapshot().providers)
-
-
-@lru_cache(64)
-def is_local(base_url: str) -> bool:
-    """Whether an upstream is on this machine or in a private network, judged by its host name or IP address."""
-    host = read_host(base_url)
-    try:
-        return not ipaddress.ip_address(host).is_global
-    except ValueError:
-        return "." not in host or host.endswith(LOCAL_ENDS)

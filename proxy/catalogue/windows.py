@@ -8,7 +8,8 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from trimtab.proxy.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS, find_host, is_local, load_providers
+from trimtab.proxy.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS, find_host, load_providers
+from trimtab.proxy.config.network import is_local
 
 if TYPE_CHECKING:
     from genai_prices.types import Provider

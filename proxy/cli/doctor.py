@@ -191,6 +191,7 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
     findings += [*find_bare_credentials(config), *find_readable_keys(config), *find_unknown_names()]
     findings += [
         *_judge_windows(described),
+        *_judge_configured(config, described, heard_of),
         *_judge_slots(config, answers),
         *_judge_templates(answers),
         *fallen,
@@ -212,6 +213,18 @@ def _judge_windows(models: Iterable[ModelFinding]) -> list[Finding]:
         advice = "lower CLAUDE_CODE_MAX_OUTPUT_TOKENS, or the client's max_tokens"
         findings.append(Finding("reserve", "ok", found, advice))
     return findings
+
+
+def _judge_configured(config: Config, models: Iterable[ModelFinding], answers: dict[_Asked, Answer]) -> list[Finding]:
+    """A finding for windows that are configured larger than a slot of their server is."""
+    found = []
+    for one in models:
+        told = answers[_tell_apart(config.upstream_for(config.policy_for(one.model).upstream))].windows.find(one.model)
+        if told is not None and told < one.window_tokens and one.window_from == "configured":
+            found.append(f"{one.model} ({told:,})")
+    advice = "lower context_window; llama.cpp divides --ctx-size by its slots"
+    larger = f"the configured one is larger than the server's for {_list_names(found)}"
+    return [Finding("windows", "warning", larger, advice)] if found else []
 
 
 def _judge_slots(config: Config, answers: Iterable[Answer]) -> list[Finding]:

@@ -145,7 +145,17 @@ async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, head
         return Answer(Finding(subject, "error", "broke off its answer", where))
     names = await asyncio.to_thread(read_list, body) if answer.status == 200 else ()
     finding = _judge(upstream, answer.status, len(names), path, shows_key=bool(headers) or upstream.shown == "key")
-    return Answer(finding, names, await discover(client, upstream, headers))
+    windows = await discover(client, upstream, headers)
+    told = _tell_engine(windows)
+    return Answer(replace(finding, found="; ".join(filter(None, (finding.found, told)))), names, windows)
+
+
+def _tell_engine(windows: Windows) -> str:
+    """What a server says of itself, in a phrase."""
+    most = max((windows.every or 0, *windows.by_model.values()))
+    slots = f"{count(windows.slots, 'slot')} of {most:,} tokens" if windows.slots else ""
+    tokenizer = "counts with its own tokenizer" if windows.reading.samples else ""
+    return ", ".join(filter(None, (windows.engine, slots, tokenizer)))
 
 
 def _judge(upstream: UpstreamConfig, status: int, listed: int, path: str, *, shows_key: bool) -> Finding:

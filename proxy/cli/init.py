@@ -17,13 +17,13 @@ import orjson
 import uvloop
 
 from trimtab.proxy.catalogue.prices import PriceList, PriceSource, find_listed
-from trimtab.proxy.catalogue.providers import find_host, is_local, load_catalogue
+from trimtab.proxy.catalogue.providers import find_host, load_catalogue
 from trimtab.proxy.catalogue.windows import find_window
 from trimtab.proxy.cli.doctor_checks import Answer, Finding, ask_upstream
 from trimtab.proxy.cli.options import give_up, list_exports, read_key, wrong_use
 from trimtab.proxy.cli.tables import mask
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.network import OPENAI_HOST
+from trimtab.proxy.config.network import OPENAI_HOST, is_local
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 

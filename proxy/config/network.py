@@ -26,6 +26,8 @@ _HOSTS: dict[Provider, tuple[str, ...]] = {
 }
 """Each name stands for itself and for every host below it. Source: both providers' documentation."""
 
+LOCAL_ENDS = (".localhost", ".local", ".internal", ".intranet", ".lan", ".home.arpa")
+"""Ends of host names that no public server has. Sources: RFC 6761, RFC 6762, RFC 8375; ICANN reserves .internal."""
 OPENAI_HOST = "api.openai.com"
 """It has no /v1/messages, and answers no question without a key. Source: its reference."""
 
@@ -315,6 +317,16 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+@lru_cache(64)
+def is_local(base_url: str) -> bool:
+    """Whether an upstream is on this machine or in a private network, judged by its host name or IP address."""
+    host = read_host(base_url)
+    try:
+        return not ipaddress.ip_address(host).is_global
+    except ValueError:
+        return "." not in host or host.endswith(LOCAL_ENDS)
 
 
 _KEY_MARK = "PRIVATE KEY-----"

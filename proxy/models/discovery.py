@@ -86,6 +86,7 @@ _STATED: _Rank = (
     ("metadata", "context_length"),  # DeepInfra
     ("model_info", "max_input_tokens"),  # LiteLLM, /model/info
     ("model_spec", "availableContextTokens"),  # Venice
+    ("max_total_tokens",),  # TGI, /info
     ("capabilities", "limits", "max_context_window_tokens"),  # Copilot
     ("capabilities", "limits", "max_prompt_tokens"),
 )
@@ -98,10 +99,23 @@ _LATEST = ":latest"
 """The tag that Ollama adds to names without a tag."""
 _MODELS = "models/"
 """Gemini's own list has names of that form. Requests may leave it out."""
-_OTHERS = ("/props", "/api/v0/models", "/api/v1/models", "/api/ps")
-"""Asked after /v1/models, in this order: llama.cpp; LM Studio, older and newer builds; Ollama's loaded models."""
-_WITH_TOKENIZER = ("vllm", "sglang")
-"""Owners in the lists of servers that have /tokenize, beside llama.cpp."""
+_OTHERS = ("/props", "/api/v0/models", "/api/v1/models", "/api/ps", "/info")
+"""Asked after /v1/models, in this order: llama.cpp; LM Studio, older and newer builds; Ollama's loaded models; TGI."""
+_ENGINES = {
+    "llamacpp": ("llama.cpp", ("/props",)),
+    "vllm": ("vLLM", ("/version", "/server_info?config_format=json")),
+    "sglang": ("SGLang", ("/get_server_info", "/server_info")),
+}
+"""By the owner in a list of models: the server's name, and where it says more of itself, until it has said its slots.
+vLLM has /server_info only in its developers' mode; SGLang had another name for it."""
+_VERSIONS: _Rank = (("build_info",), ("version",))
+_SLOTS: _Rank = (
+    ("total_slots",),  # llama.cpp
+    ("internal_states", "effective_max_running_requests_per_dp"),  # SGLang
+    ("vllm_config", "scheduler_config", "max_num_seqs"),  # vLLM
+)
+_MAX_VERSION_CHARS = 40
+"""Chosen: longer than the versions of development builds."""
 _PROPS: _Rank = (("default_generation_settings", "n_ctx"),)
 
 
@@ -111,14 +125,16 @@ class Windows:
 
     by_model: by the model's name.
     every: the window for any other name; None if there is none. llama.cpp serves its only model under every name.
-    slots: how many requests the server works on at once; None if it does not say. Only llama.cpp says it.
+    slots: how many requests the server works on at once; None if it does not say.
     reading: how a server with one model reads prompts; SILENT of any other.
+    engine: the server's name and version, as far as they are known.
     """
 
     by_model: Mapping[str, int]
     every: int | None
     slots: int | None = None
     reading: Reading = SILENT
+    engine: str = field(default="", compare=False)
 
     @property
     def told_any(self) -> bool:
@@ -143,17 +159,25 @@ def read_list(body: bytes) -> tuple[str, ...]:
     return tuple(name for name in names if name is not None)
 
 
-def read_props(body: bytes) -> Windows:
-    """Read the window, the number of slots, and whether tools are left out, in the answer of llama.cpp's /props.
+def read_props(body: bytes, engine: str = "") -> Windows:
+    """Read what a server says of itself: llama.cpp's /props, TGI's /info, and what _ENGINES has.
 
-    It does not say whether it was started with --cache-reuse. If not, it reads as much wherever a summary stands.
+    engine: the server's name, as far as another answer has shown it.
+
+    llama.cpp does not say whether it has --cache-reuse. Without, it reads as much wherever a summary stands.
     """
     told = try_decode(body)
-    slots = next(iter(_find(told, ("total_slots",))), None)
+    slots = next((each for path in _SLOTS for each in _find(told, path)), None)
     slots = slots if type(slots) is int and slots > 0 else None  # `type`: bool is a subclass of int
+    version = next((each for path in _VERSIONS for each in _find(told, path) if isinstance(each, str)), "")
     drops_tools = _find(told, ("chat_template_caps", "supports_tools")) == [False]
     window_tokens = _read_window(told, (_PROPS,))
-    return Windows({}, window_tokens, slots, Reading(drops_tools, shifts=window_tokens is not None))
+    reading = Reading(drops_tools, shifts=window_tokens is not None)
+    if window_tokens is not None:
+        engine = "llama.cpp"
+    elif _find(told, ("model_id",)):
+        engine, window_tokens = "TGI", _read_window(told, _SERVED)
+    return Windows({}, window_tokens, slots, reading, f"{engine} {version[:_MAX_VERSION_CHARS]}".strip())
 
 
 def ask_for_models(upstream: UpstreamConfig, headers: Headers) -> tuple[URL, CIMultiDict[str]]:
@@ -179,10 +203,10 @@ async def discover(
 ) -> Windows:
     """Ask the upstream for its models' windows. Returns none if it reports none or fails. Never raises.
 
-    It asks /v1/models, then llama.cpp's /props, then the lists of LM Studio and Ollama, and stops at the first answer
-    with a window; only llama.cpp is asked for /props too, which has the number of its slots. A host of a known provider
-    is asked for /v1/models only. Ollama's /api/show is not asked: for a model that is not loaded, it reports the window
-    of the training, and the model will run with another one.
+    It asks /v1/models, then llama.cpp's /props, the lists of LM Studio and Ollama, and TGI's /info, and stops at the
+    first answer with a window. A server of _ENGINES with one model is asked for its version and its slots, too; a host
+    of a known provider is asked for /v1/models only. Ollama's /api/show is not asked: for a model that is not loaded,
+    it reports the window of the training, and the model will run with another one.
 
     A server with one model is then asked to count the samples of scripts.py, unless it has done so for `known`, the
     answer before this one.
@@ -226,9 +250,15 @@ async def _find_windows(
                 found = await asyncio.to_thread(_read_served, answer)
                 if found.told_any:
                     break
-            if found.by_model and found.every is not None and others:
-                props = read_props(await _ask(client, upstream, others[0], asked))
-                found = replace(found, slots=props.slots, reading=props.reading)
+            owner = await asyncio.to_thread(_find_owner, listed) if found.by_model and others else None
+            engine, paths = _ENGINES.get(owner or "", ("", ()))
+            for path in paths:
+                answer = await _ask(client, upstream, _place(upstream, path), asked)
+                props = await asyncio.to_thread(read_props, answer, engine)
+                named = max(found.engine, props.engine, key=len)
+                found = replace(found, slots=props.slots, reading=props.reading, engine=named)
+                if found.slots:
+                    break
     return found, listed
 
 
@@ -253,12 +283,20 @@ async def _ask(
     return b""
 
 
+def _find_owner(listed: bytes) -> str | None:
+    """The owner of a server with one model, apart from adapters, if it is one of _ENGINES."""
+    models = [entry for entry in find_entries(try_decode(listed)) if not entry.get("parent")]
+    if len(models) != 1:
+        return None
+    owner = "llamacpp" if _is_llama(models[0]) else models[0].get("owned_by")
+    return owner if owner in _ENGINES else None
+
+
 def _find_only(listed: bytes) -> str | None:
     """The name of the only model, apart from adapters, of a server that has a tokenizer to ask; None of any other."""
-    models = [entry for entry in find_entries(try_decode(listed)) if not entry.get("parent")]
-    if len(models) != 1 or not (_is_llama(models[0]) or models[0].get("owned_by") in _WITH_TOKENIZER):
+    if _find_owner(listed) is None:
         return None
-    return find_name(models[0])
+    return next(find_name(entry) for entry in find_entries(try_decode(listed)) if not entry.get("parent"))
 
 
 def _read_served(body: bytes) -> Windows:

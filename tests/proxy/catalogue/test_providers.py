@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from trimtab.proxy.catalogue.providers import find_host, is_local
+from trimtab.proxy.catalogue.providers import find_host
+from trimtab.proxy.config.network import is_local
 
 OPENAI = "https://api.openai.com/v1"
 

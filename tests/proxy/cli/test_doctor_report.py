@@ -144,6 +144,17 @@ async def test_a_server_with_one_slot_is_told_of(upstream, slots: int, when: str
     assert ("slots" in {finding.subject for finding in report.findings}) is is_told
 
 
+@pytest.mark.parametrize(("window", "is_told"), [("auto", False), (8000, False), (8001, True)])
+async def test_what_a_server_says_of_its_slots_is_shown_and_compared(upstream, window: Any, *, is_told: bool) -> None:
+    told = {"owned_by": "llamacpp", "id": "m", "meta": {"n_ctx": 8000}, "total_slots": 2, "build_info": "b1"}
+    upstream.models = orjson.dumps(told | {"data": [told], "default_generation_settings": {"n_ctx": 8000}})
+    report = await _examine(upstream, f"defaults.context_window={window}")
+    found = {finding.subject: finding.found for finding in report.findings}
+    assert found[f"upstream {upstream.url}"] == "answers; models listed: 1; llama.cpp b1, 2 slots of 8,000 tokens"
+    larger = "the configured one is larger than the server's for m (8,000)"
+    assert (found.get("windows") == larger) is is_told
+
+
 @pytest.mark.parametrize("caps", [{"supports_tools": False}, {"supports_tools": True}, {}, None])
 async def test_a_template_that_leaves_out_tools_is_told_of(upstream, caps: Any) -> None:
     told = {"owned_by": "llamacpp", "id": "m", "meta": {"n_ctx": 8000}, "chat_template_caps": caps}

@@ -52,6 +52,10 @@ def _props(n_ctx: Any) -> dict[str, Any]:
     return {"default_generation_settings": {"n_ctx": n_ctx, "params": {}}, "total_slots": 2}
 
 
+def _tgi(**fields: Any) -> dict[str, Any]:
+    return {"model_id": "org/m", "max_concurrent_requests": 128, "max_best_of": 2, "version": "3.3.4", **fields}
+
+
 def _lm_studio(**fields: Any) -> dict[str, Any]:
     return {"models": [{"type": "llm", "key": "m", "max_context_length": 131_072, **fields}]}
 
@@ -274,12 +278,12 @@ async def asking() -> AsyncIterator[UpstreamClient]:
     await made.close()
 
 
-PATHS = ("/v1/models", "/props", "/api/v0/models", "/api/v1/models", "/api/ps")
+PATHS = ("/v1/models", "/props", "/api/v0/models", "/api/v1/models", "/api/ps", "/info")
 
 
 def _answer(**answers: Any) -> Handler:
-    """The answers to `models`, `props`, `lm_studio`, `lm_studio_1` and `ollama`: JSON, a body, a status; else 404."""
-    names = dict(zip(PATHS, ("models", "props", "lm_studio", "lm_studio_1", "ollama"), strict=True))
+    """The answers to the PATHS, as `models`, `props`, `lm_studio` and so on: JSON, a body, a status; else 404."""
+    names = dict(zip(PATHS, ("models", "props", "lm_studio", "lm_studio_1", "ollama", "info"), strict=True))
 
     async def answer(recorded: Any, _: web.BaseRequest) -> web.StreamResponse:
         told = answers.get(names.get(recorded.path, ""), 404)
@@ -309,11 +313,13 @@ LM_STUDIO = _list(_model(max_context_length=131_072, loaded_context_length=8192)
         ({"models": _list(_model()), "props": {"error": "no"}, "lm_studio": LM_STUDIO}, Windows({"m": 8192}, None), 3),
         ({"lm_studio_1": _lm_studio(loaded_instances=_loaded(4096))}, Windows({"m": 4096, "m:0": 4096}, None), 4),
         ({"models": _list(_model()), "ollama": OLLAMA}, Windows({"m:latest": 4096, "m": 4096, "n:8b": 8192}, None), 5),
-        ({"models": _llama(n_ctx_train=65_536)}, Windows({"m": 65_536}, 65_536), 5),
-        ({"models": _list(_model())}, NOTHING, 5),
-        ({"models": _list(_model()), "ollama": {"models": []}}, NOTHING, 5),
-        ({"models": b"{", "props": b"\xff", "lm_studio": b"[" * 9000, "lm_studio_1": b"", "ollama": b"1"}, NOTHING, 5),
-        ({"models": 401, "props": 302, "lm_studio": 206, "lm_studio_1": 500, "ollama": 204}, NOTHING, 5),
+        ({"models": _list(_model()), "info": _tgi(max_total_tokens=4096)}, Windows({}, 4096), 6),
+        ({"models": _list(_model()), "info": _tgi(max_input_tokens=3000, max_total_tokens=4096)}, Windows({}, 3000), 6),
+        ({"models": _llama(n_ctx_train=65_536)}, Windows({"m": 65_536}, 65_536), 6),
+        ({"models": _list(_model())}, NOTHING, 6),
+        ({"models": _list(_model()), "ollama": {"models": []}}, NOTHING, 6),
+        ({"models": b"{", "props": b"\xff", "lm_studio": b"[" * 9000, "lm_studio_1": b"", "ollama": b"1"}, NOTHING, 6),
+        ({"models": 401, "props": 302, "lm_studio": 206, "lm_studio_1": 500, "ollama": 204}, NOTHING, 6),
     ],
 )
 async def test_the_upstream_is_asked_until_it_tells(
@@ -325,6 +331,44 @@ async def test_the_upstream_is_asked_until_it_tells(
     assert await discover(asking, UpstreamConfig(base_url=upstream.url), CREDENTIAL) == windows
     asked = [recorded.path for recorded in upstream.requests if recorded.method == "GET"]
     assert asked == list(PATHS[:questions])
+
+
+SGLANG = {"model_path": "m", "internal_states": [{"effective_max_running_requests_per_dp": 24}], "version": "0.5.18"}
+VLLM = {"vllm_config": {"scheduler_config": {"max_num_seqs": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("owner", "answers", "slots", "engine"),
+    [
+        ("llamacpp", {"/props": _props(8192) | {"build_info": "b6123-9fc"}}, 2, "llama.cpp b6123-9fc"),
+        ("vllm", {}, None, "vLLM"),
+        ("vllm", {"/version": {"version": "0.11.0"}}, None, "vLLM 0.11.0"),
+        ("vllm", {"/version": {"version": "0.11.0"}, "/server_info": VLLM}, 1, "vLLM 0.11.0"),
+        ("sglang", {"/get_server_info": SGLANG}, 24, "SGLang 0.5.18"),
+        ("sglang", {"/server_info": SGLANG}, 24, "SGLang 0.5.18"),
+        ("sglang", {"/server_info": {"version": 5, "internal_states": [{}]}}, None, "SGLang"),
+        ("sglang", {"/server_info": {"version": "v" * 99}}, None, "SGLang " + "v" * 40),
+        ("other", {"/version": {"version": "1"}, "/server_info": SGLANG}, None, ""),
+    ],
+)
+async def test_a_server_says_what_it_is(
+    asking: UpstreamClient, upstream: FakeUpstream, owner: str, answers: Any, slots: int | None, engine: str
+) -> None:
+    """Each engine is asked at its own paths, until it has said its slots."""
+
+    async def answer(recorded: Any, _: web.BaseRequest) -> web.StreamResponse:
+        listed = _list(_model(owned_by=owner, max_model_len=8192), _model("lora", parent="m"))
+        told = listed if recorded.path == "/v1/models" else answers.get(recorded.path.partition("?")[0])
+        return web.Response(status=404) if told is None else web.Response(body=orjson.dumps(told))
+
+    upstream.answer = answer
+    found = await discover(asking, UpstreamConfig(base_url=upstream.url), [])
+    assert (found.by_model, found.slots, found.engine) == ({"m": 8192, "lora": 8192}, slots, engine)
+
+
+def test_an_info_names_its_engine() -> None:
+    told = read_props(orjson.dumps(_tgi(max_total_tokens=4096)))
+    assert (told.engine, told.slots, told.reading) == ("TGI 3.3.4", None, Reading())
 
 
 @pytest.mark.parametrize("samples", [(), (1, 2)])
