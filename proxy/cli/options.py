@@ -18,7 +18,7 @@ from trimtab.proxy.models.model_policy import ModelView
 from trimtab.proxy.store.opening import data_directory
 from trimtab.proxy.telemetry.logs import FORMATS, LEVELS
 from trimtab.proxy.wire.dialects import DIALECTS
-from trimtab.proxy.wire.members import Unsent
+from trimtab.proxy.wire.transcript.body import Unsent
 
 WRONG_USE = 2
 """Exit status. Source: click, which uses it for wrong arguments."""

@@ -16,9 +16,9 @@ from trimtab.proxy.telemetry.ledger import Entry
 from trimtab.proxy.wire.codec import Codec, Counting, Request, UndecodableError
 from trimtab.proxy.wire.content.cache_help import Addition
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS
-from trimtab.proxy.wire.members import Adapted, Unsent
 from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.transcript.beginnings import Beginning, Begun
+from trimtab.proxy.wire.transcript.body import Adapted, Unsent
 from trimtab.rules.conversation import Conversation, CountTokens, Decision
 from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.exceeded import LimitExceededError

@@ -20,7 +20,7 @@ from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.recall.tool import add_answers, declare, name_outcome
 from trimtab.proxy.wire.codec import Request
 from trimtab.proxy.wire.content.cache_help import NO_HELP, CacheHelp
-from trimtab.proxy.wire.members import Unsent
+from trimtab.proxy.wire.transcript.body import Unsent
 from trimtab.rules.conversation import Conversation, Outcome
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.pipeline.story import Story, tell_story

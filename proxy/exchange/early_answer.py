@@ -21,7 +21,7 @@ from trimtab.proxy.http.relay import Reply, begin_answer
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.wire.answers.sse import FirstEvent
 from trimtab.proxy.wire.codec import Codec
-from trimtab.proxy.wire.overflow.classify import REFUSAL_STATUSES, Overflow
+from trimtab.proxy.wire.overflow import REFUSAL_STATUSES, Overflow
 
 MAX_REFUSAL_BYTES = 64 * 1024
 """A longer refusal is passed on unread. Chosen: far above the refusals in the corpus of recorded errors."""

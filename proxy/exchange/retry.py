@@ -39,8 +39,7 @@ from trimtab.proxy.models.lessons import Lesson, Sent, draw_lesson
 from trimtab.proxy.models.records import find_ratios
 from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.content.cache_help import FIELDS, NO_HELP, Addition
-from trimtab.proxy.wire.overflow.classify import Overflow
-from trimtab.proxy.wire.overflow.quotes import Quoted, find_quotes
+from trimtab.proxy.wire.overflow import Overflow, Quoted, find_quotes
 from trimtab.rules.conversation import Decision
 from trimtab.rules.pipeline.exceeded import LimitExceededError
 

@@ -33,7 +33,7 @@ from trimtab.proxy.models.records import ModelName
 from trimtab.proxy.wire.codec import Codec, Request
 from trimtab.proxy.wire.content.cache_help import NO_HELP, Addition, CacheHelp
 from trimtab.proxy.wire.dialects import is_bare
-from trimtab.proxy.wire.members import Unsent
+from trimtab.proxy.wire.transcript.body import Unsent
 
 EDGE_BYTES = 4096
 """Bytes at both ends of a body in which it says what features it asks for. Chosen: the messages are between them."""

@@ -35,8 +35,7 @@ from trimtab.proxy.http.headers import add_to_lists
 from trimtab.proxy.http.relay import Reply, relay_answer, replace_answer
 from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 from trimtab.proxy.wire.codec import Codec, Request, UndecodableError
-from trimtab.proxy.wire.overflow.classify import Overflow
-from trimtab.proxy.wire.overflow.wordings import Kind
+from trimtab.proxy.wire.overflow import Kind, Overflow
 from trimtab.proxy.wire.routing import find_deployment
 from trimtab.proxy.wire.transcript.beginnings import Begun
 

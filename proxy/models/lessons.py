@@ -9,8 +9,7 @@ from typing import Any
 from trimtab.proxy.models.calibration import MIN_SAMPLE_TOKENS
 from trimtab.proxy.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
 from trimtab.proxy.models.records import ANY_RATIO, MAX_REFUTED, Bounds, Record, Source, clamp, recall
-from trimtab.proxy.wire.overflow.classify import Overflow
-from trimtab.proxy.wire.overflow.wordings import Kind
+from trimtab.proxy.wire.overflow import Kind, Overflow
 from trimtab.rules.policy import Policy
 
 MIN_LIMIT_TOKENS = 256

@@ -15,7 +15,7 @@ from trimtab.proxy.wire.answering import Completion
 from trimtab.proxy.wire.answers.sse import is_stream
 from trimtab.proxy.wire.codec import Codec, UndecodableError
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS
-from trimtab.proxy.wire.overflow.wordings import Kind
+from trimtab.proxy.wire.overflow import Kind
 from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.provider_note import ProviderNote
 from trimtab.rules.conversation import CountTokens

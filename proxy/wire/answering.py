@@ -15,7 +15,7 @@ from trimtab.proxy.wire.answers.sse import FirstEvent, read_events, write_event
 from trimtab.proxy.wire.answers.tap import ReadAnswer, Tap
 from trimtab.proxy.wire.answers.usage import Usage, read_usage
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, describe_fault
-from trimtab.proxy.wire.overflow.classify import Overflow, read_overflow
+from trimtab.proxy.wire.overflow import Overflow, read_overflow
 from trimtab.proxy.wire.transcript.body import UndecodableError
 
 PROMPT_TOO_LONG = "context_length_exceeded"

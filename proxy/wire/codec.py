@@ -32,20 +32,25 @@ from trimtab.proxy.wire.content.schemas import forces_call, read_fixed
 from trimtab.proxy.wire.content.tool_lists import ListMemo, ToolList, drop_tools, find_used
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_items, decode_member
 from trimtab.proxy.wire.json.spans import Array, Span
-from trimtab.proxy.wire.members import OUTSIDE, Adapted, Asked, Unsent, find_edit, group_elements, take_off_outside
-from trimtab.proxy.wire.parameters import (
-    CACHE_KEY,
-    SURE_FACTOR,
-    Question,
-    bound_limit,
-    find_refused,
-    list_forms,
-    write_parameters,
-)
+from trimtab.proxy.wire.parameters import CACHE_KEY, Question, find_refused, list_forms, write_parameters
 from trimtab.proxy.wire.provider_note import ProviderNote
 from trimtab.proxy.wire.routing import peek_model
 from trimtab.proxy.wire.transcript.beginnings import Beginning, Begun, find_transcript, look_through
-from trimtab.proxy.wire.transcript.body import Form, find_elements, find_flaw, read_outside, replace_outside, split_body
+from trimtab.proxy.wire.transcript.body import (
+    OUTSIDE,
+    Adapted,
+    Asked,
+    Form,
+    Unsent,
+    find_edit,
+    find_elements,
+    find_flaw,
+    group_elements,
+    read_outside,
+    replace_outside,
+    split_body,
+    take_off_outside,
+)
 from trimtab.proxy.wire.transcript.body import UndecodableError as UndecodableError  # noqa: PLC0414 - of the interface
 from trimtab.proxy.wire.transcript.decoding import (
     FindUnits,
@@ -399,17 +404,8 @@ class Codec(Answers):
 
     def write_parameters(self, question: Question, thinking_tokens: int | None, sure_tokens: int = 0) -> dict[str, Any]:
         """How a model is to answer. `sure_tokens`: a limit that the client has set itself, so the model accepts it."""
-        limits = {
-            name: bound_limit(question, question.max_tokens + (thinking_tokens or 0))
-            for name in self.limits
-            if name not in self.refusable_limits
-        }
-        if sure_tokens >= SURE_FACTOR * question.max_tokens:
-            limits = {name: min(tokens, sure_tokens) for name, tokens in limits.items()}
-        written = write_parameters(
-            question, self.refusable_limits, thinking_tokens=thinking_tokens, has_options=self.asks_for_usage
-        )
-        return limits | written
+        tokens, usage = (thinking_tokens, sure_tokens), self.asks_for_usage
+        return write_parameters(question, self.limits, self.refusable_limits, *tokens, has_options=usage)
 
     def ask_behind(
         self, request: Request, prefix: Conversation, question: Question, prompt: str, *, is_apart: bool = False

@@ -59,19 +59,32 @@ class Question:
 
 
 def write_parameters(
-    question: Question, limits: Sequence[str], *, thinking_tokens: int | None, has_options: bool = False
+    question: Question,
+    limits: Sequence[str],
+    refusable_limits: Sequence[str],
+    thinking_tokens: int | None,
+    sure_tokens: int = 0,
+    *,
+    has_options: bool = False,
 ) -> dict[str, Any]:
     """The members that say how the model is to answer, without those that are refused.
 
-    limits: the names of the limit, the usual one first. thinking_tokens: what the request allows for thinking, which
-        the limit must include, and with which no temperature is accepted; None if it does not think.
+    limits: the names of the limit, the usual one first; refusable_limits: those that may be left out.
+    thinking_tokens: what the request allows for thinking, which the limit must include, and with which no temperature
+        is accepted; None if it does not think.
+    sure_tokens: a limit that the model surely accepts; 0 if none is known.
     has_options: a stream has its usage only if it is asked for.
     """
-    members: dict[str, Any] = {}
+    most = question.max_tokens + (thinking_tokens or 0)
+    # At most as many as the upstream has said that it accepts.
+    most = min([most, *(int(form.removeprefix(_ABOVE)) for form in question.refused if form.startswith(_ABOVE))])
+    is_sure = sure_tokens >= SURE_FACTOR * question.max_tokens
+    required = min(most, sure_tokens) if is_sure else most
+    members: dict[str, Any] = {name: required for name in limits if name not in refusable_limits}
     if question.temperature is not None and thinking_tokens is None and TEMPERATURE not in question.refused:
         members[TEMPERATURE] = question.temperature
-    for name in _find_limit(question, limits):
-        members[name] = bound_limit(question, question.max_tokens + (thinking_tokens or 0))
+    for name in _find_limit(question, refusable_limits):
+        members[name] = most
     if STREAM not in question.refused:
         members[STREAM] = False
     elif STREAMED not in question.refused:
@@ -79,12 +92,6 @@ def write_parameters(
         if has_options and STREAM_OPTIONS not in question.refused:
             members[STREAM_OPTIONS] = {"include_usage": True}
     return members
-
-
-def bound_limit(question: Question, tokens: int) -> int:
-    """The tokens that a question allows, at most as many as the upstream accepts."""
-    above = [form.removeprefix(_ABOVE) for form in question.refused if form.startswith(_ABOVE)]
-    return min(tokens, *map(int, above)) if above else tokens
 
 
 def list_forms(question: Question, limits: Sequence[str], more: Iterable[str] = ()) -> tuple[str, ...]:

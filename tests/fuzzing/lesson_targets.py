@@ -12,8 +12,7 @@ from fuzzing.overflow_targets import fill_piece
 from trimtab.proxy.models.hypotheses import claim, combine, contradict, retract
 from trimtab.proxy.models.lessons import Lesson, find_changes
 from trimtab.proxy.models.records import Claim, Facts, Record, recall
-from trimtab.proxy.wire.overflow.classify import read_overflow
-from trimtab.proxy.wire.overflow.quotes import Quoted, find_quotes
+from trimtab.proxy.wire.overflow import Quoted, find_quotes, read_overflow
 
 KEYS = ("one", "two", "three", "")
 """The keys of four clients. The last client has no key."""

@@ -13,7 +13,7 @@ from trimtab.proxy.models.lessons import Sent, draw_lesson
 from trimtab.proxy.models.records import MAX_RATIO
 from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.overflow.classify import Overflow, read_overflow
+from trimtab.proxy.wire.overflow import Overflow, read_overflow
 from trimtab.rules.policy import Policy
 
 MAX_NUMBER = 10**12

@@ -25,7 +25,7 @@ from trimtab.proxy.telemetry.metrics import OTHER
 from trimtab.proxy.wire.codec import Request
 from trimtab.proxy.wire.content.cache_help import FIELDS, CacheHelp, find_key
 from trimtab.proxy.wire.dialects import guess_dialect, name_codec
-from trimtab.proxy.wire.members import Unsent
+from trimtab.proxy.wire.transcript.body import Unsent
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import Policy
 from trimtab.rules.summary.asking.prompts import PROMPT_TOKENS

@@ -15,8 +15,7 @@ from trimtab.proxy.wire.answers.tap import Piece
 from trimtab.proxy.wire.answers.usage import Usage, read_timings
 from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_members, try_decode
-from trimtab.proxy.wire.overflow.classify import Overflow, read_overflow
-from trimtab.proxy.wire.overflow.wordings import Kind
+from trimtab.proxy.wire.overflow import Kind, Overflow, read_overflow
 
 EXCEEDED = "model_context_window_exceeded"
 """Zhipu's `finish_reason` when the context window is full. If the completion is empty, the prompt was too long."""

@@ -18,9 +18,8 @@ from trimtab.proxy.wire.content.schemas import decode_or_none
 from trimtab.proxy.wire.content.tool_lists import ToolList, find_used
 from trimtab.proxy.wire.json.decode import decode_member, read_members
 from trimtab.proxy.wire.json.spans import splice
-from trimtab.proxy.wire.members import Adapted, Asked, make_form
 from trimtab.proxy.wire.routing import binds_thinking
-from trimtab.proxy.wire.transcript.body import find_elements
+from trimtab.proxy.wire.transcript.body import Adapted, Asked, find_elements, make_form
 from trimtab.rules.conversation import Conversation, Decision, Message, Role
 from trimtab.rules.tokens.tool_schemas import as_schema
 

@@ -16,8 +16,7 @@ from trimtab.proxy.wire.answers.tap import Piece
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, try_decode
-from trimtab.proxy.wire.overflow.classify import Overflow, read_overflow
-from trimtab.proxy.wire.overflow.wordings import Kind
+from trimtab.proxy.wire.overflow import Kind, Overflow, read_overflow
 
 EXCEEDED = "model_context_window_exceeded"
 """The `stop_reason` if the context window is full. If the completion is empty, the prompt was too long."""

@@ -9,9 +9,10 @@ import msgspec
 
 from trimtab.proxy.wire.codec import Codec, Request
 from trimtab.proxy.wire.json.spans import Span
-from trimtab.proxy.wire.members import take_off_outside
-from trimtab.proxy.wire.messages import answer, binding, cache, compaction, message, recall, request
+from trimtab.proxy.wire.messages import answer, blocks, compaction, message, recall, request
 from trimtab.proxy.wire.messages.message import USER_SIDE, shares_element, write_element
+from trimtab.proxy.wire.messages.request import bind_question
+from trimtab.proxy.wire.transcript.body import take_off_outside
 from trimtab.proxy.wire.transcript.elements import WriteElement
 from trimtab.rules.conversation import Conversation, Message
 
@@ -42,8 +43,8 @@ class MessagesCodec(Codec):
     recall_tool = recall.TOOL
     sifter = recall.MessagesSifter
     clean = staticmethod(request.clean_request)
-    adapt = staticmethod(binding.bind_thinking)
-    help_cache = staticmethod(cache.help_cache)
+    adapt = staticmethod(request.bind_thinking)
+    help_cache = staticmethod(blocks.help_cache)
 
     read_answer = staticmethod(answer.read_answer)
     is_end = staticmethod(answer.is_end)
@@ -74,7 +75,7 @@ class MessagesCodec(Codec):
     def encode_transcript(
         self, request: Request, before: Conversation, after: Conversation
     ) -> tuple[tuple[bytes, ...], Span]:
-        return super().encode_transcript(request, before, cache.place_marker(request, after))
+        return super().encode_transcript(request, before, blocks.place_marker(request, after))
 
     def make_writer(self, request: Request, _: Sequence[Message]) -> WriteElement:
         return partial(write_element, request.raws)
@@ -87,10 +88,10 @@ class MessagesCodec(Codec):
         members: dict[str, msgspec.Raw],
         **_: bool,
     ) -> Iterable[bytes]:
-        marked = cache.place_marker(request, take_off_outside(prefix))
+        marked = blocks.place_marker(request, take_off_outside(prefix))
         if marked.messages and marked.messages[-1].speaker in USER_SIDE:
-            marked = cache.mark_end(cache.find_markers(request), marked, len(marked.messages) - 1)
-        bound = replace(request, raws=tuple(binding.bind_question(request, prefix, members)))
+            marked = blocks.mark_end(blocks.find_markers(request), marked, len(marked.messages) - 1)
+        bound = replace(request, raws=tuple(bind_question(request, prefix, members)))
         return super().write_behind(bound, marked, asked, members, is_apart=True)
 
 

@@ -16,6 +16,9 @@ from trimtab.proxy.wire.content.parts import read_content, read_media, replace_t
 from trimtab.proxy.wire.content.schemas import decode_or_none
 from trimtab.proxy.wire.json.decode import decode_items, decode_members, mend, read_members
 from trimtab.proxy.wire.responses.results import (
+    LOCAL_TYPES,
+    Said,
+    lacks_count,
     read_answered_id,
     read_call_id,
     read_output,
@@ -23,7 +26,6 @@ from trimtab.proxy.wire.responses.results import (
     write_missing_result,
     write_result,
 )
-from trimtab.proxy.wire.responses.said import LOCAL_TYPES, Said, lacks_count
 from trimtab.proxy.wire.responses.units import (
     COMPACTIONS,
     REFERENCE,

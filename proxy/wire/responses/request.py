@@ -20,9 +20,9 @@ from trimtab.proxy.wire.content.schemas import as_list, read_choice, read_format
 from trimtab.proxy.wire.content.tool_lists import ToolList
 from trimtab.proxy.wire.json.decode import decode_member, decode_members, read_members
 from trimtab.proxy.wire.json.spans import Span, cut, find_member, holds
-from trimtab.proxy.wire.members import Asked, Unsent, make_form, write_outside
 from trimtab.proxy.wire.responses.message import encode_message, find_call_types
 from trimtab.proxy.wire.responses.units import REFERENCE, read_head
+from trimtab.proxy.wire.transcript.body import Asked, Unsent, make_form, write_outside
 from trimtab.proxy.wire.transcript.decoding import discount_compacted
 from trimtab.proxy.wire.transcript.elements import Placed
 from trimtab.rules.conversation import Conversation, Decision, Message, Role, Shape

@@ -1,20 +1,25 @@
-"""Splits a body into the elements of its transcript and the members beside it, and replaces one of these members.
+"""A body: the elements of its transcript, the members beside it, and one of these replaced.
 
 Law: nothing in the transcript is decoded. A body that continues an earlier one is split exactly like any other body;
-only its new part is read. In a body that was written again, all bytes but the replaced value stay: its first piece
-begins like the client's body, and its last piece ends like it, except for one value that was replaced before.
+only its new part is read. What no rule has changed keeps its bytes. In a body that was written again, all bytes but the
+replaced value stay: its first piece begins like the client's body, and its last piece ends like it, except for one
+value that was replaced before.
 """
 
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from trimtab.proxy.wire.content.parts import replace_texts
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_members, describe_fault, mend
-from trimtab.proxy.wire.json.spans import Array, Span, count_parts, find_array, has_more_parts, match_array
+from trimtab.proxy.wire.json.spans import Array, Span, count_parts, find_array, find_member, has_more_parts, match_array
 from trimtab.proxy.wire.transcript.beginnings import MIN_BYTES, Beginning, Begun
+from trimtab.proxy.wire.transcript.elements import Placed, Shares
+from trimtab.rules.conversation import Conversation, Decision, Origin
 from trimtab.rules.results.work import Allowance
 
 MAX_PARTS = 600_000
@@ -195,3 +200,103 @@ def find_flaw(name: str, raws: Sequence[bytes], decode: Callable[[bytes], object
         except (UndecodableError, *DECODE_ERRORS) as found:
             return f"{name}[{at}]: {found if isinstance(found, UndecodableError) else describe_fault(found)}"
     return str(error) if isinstance(error, UndecodableError) else describe_fault(error)
+
+
+OUTSIDE = Origin(0, 0)
+"""The position of a message that is in no element: before all of them."""
+
+
+class Asked(NamedTuple):
+    """What the members of a body ask for; `max_tokens` is as it was decoded. The others are as in `Request`."""
+
+    max_tokens: Any
+    is_reasoning: bool = False
+    asks_usage: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """What clients put into a request although the model must not or need not read it.
+
+    local_items: types of items that belong to the client alone.
+    tools: globs of the names of tools whose declarations are not sent unless the transcript calls them.
+    nonces: whether texts are removed that only make each request different from the one before.
+    """
+
+    local_items: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    nonces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """A changed body, in pieces, with what its provider must be told about the change.
+
+    headers: to send in addition; their values are lists, to which the client's own values belong, too.
+    """
+
+    pieces: tuple[bytes, ...]
+    headers: tuple[tuple[str, str], ...] = ()
+    decisions: tuple[Decision, ...] = ()
+
+
+def make_form(
+    transcript: str, fixed: Iterable[str], others: Iterable[str] = (), *, long: Sequence[str], elements: Any = None
+) -> Form[Any]:
+    """The form of a body with these members. Those of `fixed` stay JSON; some of them may be `long`.
+
+    elements: the type of the transcript if it is not always an array, and may be missing.
+    """
+    array = (transcript, list[msgspec.Raw]) if elements is None else (transcript, elements, None)
+    values = [(name, Any, None) for name in ("model", "stream", *others)]
+    body = msgspec.defstruct("Body", [array, *values, *((name, msgspec.Raw, msgspec.Raw()) for name in fixed)])
+
+    def list_elements(members: Any) -> Sequence[msgspec.Raw]:
+        listed = getattr(members, transcript)
+        return listed if isinstance(listed, list) else ()
+
+    return Form(
+        b'"%b"' % transcript.encode(),
+        msgspec.json.Decoder(body).decode,
+        list_elements,
+        lambda members: [getattr(members, name) for name in long],
+    )
+
+
+def take_off_outside(conversation: Conversation) -> Conversation:
+    number = sum(1 for _ in takewhile(lambda origin: origin == OUTSIDE, conversation.origins))
+    if not number:
+        return conversation
+    return replace(conversation, messages=conversation.messages[number:], origins=conversation.origins[number:])
+
+
+def group_elements(placed: Sequence[Placed], shares: Shares | None) -> list[list[Placed]]:
+    """The messages of each element. A message that a rule made joins a neighbour with which it must share one."""
+    groups: list[list[Placed]] = []
+    for message, origin in placed:
+        before, start = groups[-1][-1] if groups else (None, None)
+        is_apart = origin is not None and start is not None and origin.start != start.start
+        if before is None or is_apart or shares is None or not shares(before, message):
+            groups.append([])
+        groups[-1].append((message, origin))
+    return groups
+
+
+def write_outside(after: Conversation, read_value: Callable[[bytes], bytes]) -> bytes | None:
+    """The value of the message in no element with shortened texts; None if no rule has changed it.
+
+    read_value: finds the value in the JSON of the message.
+    """
+    if after.origins[:1] != (OUTSIDE,) or not after.messages[0].edited:
+        return None
+    message = after.messages[0]
+    return replace_texts(read_value(message.raw), iter(message.texts))
+
+
+def find_edit(body: bytes, key: bytes, array: Span, value: bytes) -> Edit:
+    """A new value for a member beside the transcript. Raises UndecodableError if its place is not found."""
+    place = find_member(body, key, array)
+    if place is None:
+        problem = "a key is written with escapes"
+        raise UndecodableError(problem)
+    return Edit(place, value)

@@ -26,9 +26,9 @@ from trimtab.proxy.telemetry.ledger import Entry
 from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 from trimtab.proxy.wire.content.cache_help import CacheHelp
 from trimtab.proxy.wire.dialects import DEFAULT
-from trimtab.proxy.wire.members import Unsent
-from trimtab.proxy.wire.overflow.classify import read_overflow
+from trimtab.proxy.wire.overflow import read_overflow
 from trimtab.proxy.wire.transcript.beginnings import Beginning, Beginnings
+from trimtab.proxy.wire.transcript.body import Unsent
 from trimtab.rules.conversation import Conversation, Decision
 from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.exceeded import LimitExceededError, Remainder

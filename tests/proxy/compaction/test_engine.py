@@ -10,7 +10,7 @@ from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.content.cache_help import CacheHelp
-from trimtab.proxy.wire.members import Unsent
+from trimtab.proxy.wire.transcript.body import Unsent
 from trimtab.rules.policy import OnExceeded, Policy
 from trimtab.rules.summary.request import Summary
 

@@ -19,8 +19,7 @@ from trimtab.proxy.compaction.tokenizers.exact import load_encoding
 from trimtab.proxy.exchange.early_answer import Opening
 from trimtab.proxy.exchange.retry import learn_from_retry, recover
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.overflow.classify import Overflow
-from trimtab.proxy.wire.overflow.wordings import Kind
+from trimtab.proxy.wire.overflow import Kind, Overflow
 from trimtab.rules.tokens.families import O200K
 
 END = {"role": "assistant", "content": "It is mended."}

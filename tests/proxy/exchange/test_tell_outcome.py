@@ -22,8 +22,7 @@ from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.telemetry.ledger import Ledger
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.proxy.telemetry.pace import Pace
-from trimtab.proxy.wire.overflow.classify import Overflow
-from trimtab.proxy.wire.overflow.wordings import Kind
+from trimtab.proxy.wire.overflow import Kind, Overflow
 from trimtab.rules.conversation import Conversation
 from trimtab.rules.policy import Policy
 from trimtab.rules.tokens.sections import Sections

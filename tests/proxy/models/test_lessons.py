@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from trimtab.proxy.models.lessons import MAX_WINDOW_TOKENS, MIN_LIMIT_TOKENS, Lesson, Sent, draw_lesson, find_changes
 from trimtab.proxy.models.records import Record
-from trimtab.proxy.wire.overflow.classify import Overflow
-from trimtab.proxy.wire.overflow.wordings import Kind
+from trimtab.proxy.wire.overflow import Kind, Overflow
 from trimtab.rules.policy import Policy
 
 POLICY = Policy()

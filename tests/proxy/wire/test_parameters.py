@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support.odd_json import ODD, dump
 
 from trimtab.proxy.wire.dialects import CODECS
-from trimtab.proxy.wire.parameters import Question, bound_limit
+from trimtab.proxy.wire.parameters import Question
 
 CHAT, RESPONSES, MESSAGES, _ = CODECS
 QUESTION = Question("gpt-5-2025-08-07", 4000, 0.2)
@@ -85,8 +85,10 @@ def test_each_form_is_refused_once() -> None:
 
 
 def test_the_smallest_refused_limit_counts() -> None:
-    question = Question("m", 4000, refused=frozenset({"limit>4096", "limit>2048"}))
-    assert (bound_limit(question, 4000), bound_limit(question, 1000)) == (2048, 1000)
+    """A limit that the upstream accepts stays."""
+    refused = frozenset({"limit>4096", "limit>2048"})
+    limits = [MESSAGES.write_parameters(Question("m", most, refused=refused), None) for most in (4000, 1000)]
+    assert [one["max_tokens"] for one in limits] == [2048, 1000]
 
 
 @given(body=st.binary(max_size=60) | ODD.map(dump))

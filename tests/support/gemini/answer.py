@@ -12,7 +12,7 @@ from trimtab.proxy.wire.answers.tap import Piece
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, try_decode
-from trimtab.proxy.wire.overflow.classify import Overflow, read_overflow
+from trimtab.proxy.wire.overflow import Overflow, read_overflow
 
 _STATUSES = {PROMPT_TOO_LONG: "INVALID_ARGUMENT", "overloaded": "UNAVAILABLE"}
 

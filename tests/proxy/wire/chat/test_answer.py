@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.overflow.classify import Kind, Overflow
+from trimtab.proxy.wire.overflow import Kind, Overflow
 
 
 def _delta(index: int = 0, **delta: object) -> dict[str, object]:

@@ -60,7 +60,7 @@ ALLOWED = {
     ("proxy/exchange/tell.py", "messages"): "a field of our own event: how many messages the client sent",
     ("proxy/server/admin/dashboard/shapes.py", "messages"): "the same field",
     ("proxy/cli/records/inspect.py", "messages"): "a word of our own table",
-    ("proxy/cli/options.py", "messages"): "what to do about a body that cannot be read, in a message",
+    ("proxy/cli/bodies.py", "messages"): "what to do about a body that cannot be read, in a message",
     ("proxy/cli/records/inputs.py", "function_call"): "a file of requests of any dialect",
 }
 """What may be named elsewhere, and why."""

@@ -15,7 +15,7 @@ from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.messages.answer import EXCEEDED, read_answer
 from trimtab.proxy.wire.messages.codec import MESSAGES
-from trimtab.proxy.wire.overflow.wordings import Kind
+from trimtab.proxy.wire.overflow import Kind
 
 Wire = dict[str, Any]
 

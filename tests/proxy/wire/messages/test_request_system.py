@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.wire.members import Unsent
 from trimtab.proxy.wire.messages.codec import MESSAGES
+from trimtab.proxy.wire.transcript.body import Unsent
 
 NONCES = Unsent(nonces=True)
 LINE = "x-anthropic-billing-header: cc_version=2.1.197.3a3; cc_entrypoint=cli; cch=%s;"

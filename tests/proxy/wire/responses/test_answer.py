@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.odd_json import dump, odd_objects
 
 from trimtab.proxy.wire.answers.usage import Usage
-from trimtab.proxy.wire.overflow.wordings import Kind
+from trimtab.proxy.wire.overflow import Kind
 from trimtab.proxy.wire.responses.codec import RESPONSES
 
 USAGE = {

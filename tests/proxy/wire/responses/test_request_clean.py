@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.wire.members import Unsent
 from trimtab.proxy.wire.responses.codec import RESPONSES
+from trimtab.proxy.wire.transcript.body import Unsent
 
 GHOST = b'{ "type" : "ghost_snapshot", "ghost_commit": {"id":"[,]"} }'
 USER = b'{"role":"user","content":"ghost_snapshot, \\"ghost_snapshot\\""}'

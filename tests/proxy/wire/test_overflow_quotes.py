@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.wire.overflow.classify import Overflow, read_overflow
-from trimtab.proxy.wire.overflow.quotes import OVERLAP_CHARS, PIECE_CHARS, Quoted, find_quotes
+from trimtab.proxy.wire.overflow import OVERLAP_CHARS, PIECE_CHARS, Overflow, Quoted, find_quotes, read_overflow
 
 PLANT = "maximum context length is 2048 tokens"
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from trimtab.proxy.wire.overflow.wordings import FIGURES, MEANINGS, Kind, Wording
+from trimtab.proxy.wire.overflow import FIGURES, MEANINGS, Kind, Wording
 
 
 def _name(wording: Wording) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trimtab.proxy.wire.overflow.numbers import MAX_NUMBER, Numbers, read_number, read_numbers
+from trimtab.proxy.wire.overflow import MAX_NUMBER, Numbers, read_number, read_numbers
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from support.odd_json import dump
 
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.overflow.classify import Overflow, read_overflow
-from trimtab.proxy.wire.overflow.wordings import Kind
+from trimtab.proxy.wire.overflow import Kind, Overflow, read_overflow
 
 RECORDED = Path(__file__).parents[5] / "shared" / "data" / "overflow_errors.jsonl"
 recorded = pytest.mark.skipif(not RECORDED.exists(), reason="the recorded overflow errors are not here")

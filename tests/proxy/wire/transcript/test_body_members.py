@@ -12,8 +12,7 @@ from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.json.spans import Span
-from trimtab.proxy.wire.members import OUTSIDE, find_edit, make_form, take_off_outside
-from trimtab.proxy.wire.transcript.body import UndecodableError
+from trimtab.proxy.wire.transcript.body import OUTSIDE, UndecodableError, find_edit, make_form, take_off_outside
 
 MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
 
