@@ -52,5 +52,5 @@ async def test_a_signal_that_comes_before_the_command_has_started_reaches_it(mon
         return await start(*arguments, **options)
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", hear_first)
-    code = "import signal; signal.pause()"
+    code = "import signal; signal.alarm(30); signal.pause()"
     assert await run_child([sys.executable, "-c", code], os.environ) == 128 + signal.SIGTERM
