@@ -27,7 +27,7 @@ def loaded_vocabulary(encoding: tiktoken.Encoding, monkeypatch: pytest.MonkeyPat
 
 
 def _count(*arguments: str | Path, input_bytes: bytes = b"") -> Result:
-    return CliRunner().invoke(main, ["count", *map(str, arguments)], input=input_bytes)
+    return CliRunner().invoke(main, ["count", *map(str, arguments)], input=input_bytes, catch_exceptions=False)
 
 
 def test_the_cookbooks_formula_comes_out() -> None:

@@ -44,12 +44,14 @@ async def ask(session: Session, *bodies: bytes, window_tokens: int = 1000) -> tu
 def join_stream(body: bytes) -> dict[str, object]:
     """The assistant message that a stream's events add up to."""
     events = [msgspec.json.decode(line[6:]) for line in body.splitlines() if line[:7] == b"data: {"]
+    reasons = [choice["finish_reason"] for event in events for choice in event["choices"]]
     content = ""
     calls: list[dict[str, object]] = []
     for delta in [choice["delta"] for event in events for choice in event["choices"]]:
         content += delta.get("content", "")
         calls += [{key: call[key] for key in ("id", "type", "function")} for call in delta.get("tool_calls", [])]
     message: dict[str, object] = {"role": "assistant", "content": content}
+    assert reasons == [None] * (len(reasons) - 1) + ["tool_calls" if calls else "stop"]
     return message | ({"tool_calls": calls} if calls else {})
 
 

@@ -17,7 +17,7 @@ def answer(body: bytes, status: bytes = b"200 OK") -> bytes:
 
 async def run(*arguments: str, **environment: str) -> Result:
     """The command, in a thread of its own, so that servers of the test can answer it."""
-    return await asyncio.to_thread(CliRunner(env=environment).invoke, healthcheck, arguments)
+    return await asyncio.to_thread(CliRunner(env=environment).invoke, healthcheck, arguments, catch_exceptions=False)
 
 
 async def test_a_proxy_that_is_ready_is_well(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -374,6 +374,7 @@ def test_what_a_cut_would_remove_is_not_asked_of_the_client() -> None:
     cost, said = write_cost(error, []), describe_excess(error)
 
     assert (cost["limit_tokens"], cost["refused_above_tokens"], cost["tokens"]) == (3584, 4096, talk.tokens)
+    assert (cost["window_tokens"], cost["reserved_tokens"]) == (4096, 512)
     assert cost["removable_tokens"] == sum(message.tokens for message in old[:-2]) - SUMMARY_FRAME_TOKENS
     assert cost["excess_tokens"] == cost["irreducible_tokens"] - 4096
     (part,) = cost["shrink"]

@@ -18,7 +18,7 @@ from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange.arrival import MAX_UPSTREAMS, read_head
 from trimtab.proxy.exchange.attempt import is_counted, is_text_only
 from trimtab.proxy.exchange.compact import settle
-from trimtab.proxy.exchange.route import Route, choose_route, find_credentials_for
+from trimtab.proxy.exchange.route import EDGE_BYTES, Route, choose_route, find_credentials_for
 from trimtab.proxy.http.errors import ProxyError, UnknownModeError, UnknownProfileError
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Codec
@@ -60,6 +60,8 @@ def test_the_window_that_a_request_asks_for_is_part_of_its_policy() -> None:
     assert ask(config) == "auto"
     assert ask(config, anthropic_beta="a, context-1m-2025-08-07") == 1_000_000
     assert ask(config, BODY % (BETA + b",", b"")) == ask(config, BODY % (b"", b"," + BETA)) == 1_000_000
+    long = BODY.replace(b"hi", b"hi" * EDGE_BYTES)
+    assert [ask(config, long % edges) for edges in ((BETA + b",", b""), (b"", b"," + BETA))] == [1_000_000] * 2
     assert ask(config, BODY.replace(b"4-5", b"4-5[1m]") % (b"", b"")) == 1_000_000
     assert (
         ask(config, BODY.replace(b'"hi"', rb'"\"anthropic_beta\":[\"context-1m-2025-08-07\"]"') % (b"", b"")) == "auto"

@@ -129,11 +129,12 @@ def test_the_usage_is_found_beside_content_of_another_form() -> None:
     [
         ([{"content": "x" * 40}], 0, 1000),
         ([{"content": "x" * 40}], 990, 10),
+        ([{"content": "x" * 40}], 1, 999),
         ([{"reasoning": "y" * 4000}, {"content": "x" * 40}], 990, 1000),
         ([{"reasoning_content": "summary"}, {"content": "x" * 40}], 990, None),
         ([{"content": "x" * 40}], "many", 1000),
     ],
-    ids=["no reasoning", "hidden", "sent whole", "sent as a summary", "of another form"],
+    ids=["no reasoning", "hidden", "a token of it hidden", "sent whole", "sent as a summary", "of another form"],
 )
 def test_tokens_of_reasoning_that_was_not_sent_are_told_apart(
     deltas: list[dict[str, str]], reasoning_tokens: object, sent: int | None
