@@ -26,7 +26,7 @@ def _run(text: bytes, *, jsonl: bool, too_long: str = "", dialect: str = "chat")
         requests = Requests(io.BytesIO(text), dialect, jsonl)
         for_each_request(requests, work, lambda body: b"<" + body + b">")
 
-    return CliRunner().invoke(command)
+    return CliRunner().invoke(command, catch_exceptions=False)
 
 
 def test_a_file_is_one_request_unless_each_line_is_one() -> None:
