@@ -46,7 +46,7 @@ settings.register_profile(
 )
 settings.load_profile("trimtab")
 
-pytest_plugins = ["support.slow_tests", "support.first_cases"]
+pytest_plugins = ["support.slow_tests", "support.first_cases", "support.elsewhere"]
 
 StartProxy = Callable[..., Awaitable[Proxy]]
 
