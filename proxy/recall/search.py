@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from trimtab.rules.conversation import Conversation, CountTokens
-from trimtab.rules.pipeline.recall import Passage, read_passages
+from trimtab.rules.pipeline.recall import Passage, find_fitting, read_passages
 from trimtab.rules.summary.anchors.names import find_names
 from trimtab.rules.text.markers import QUOTE_END, QUOTE_START, START
 
@@ -114,13 +114,8 @@ class Lookup:
 
     def _write(self, found: Sequence[Passage], max_tokens: int) -> str:
         """As many passages as fit, in the order of the transcript. A passage that does not fit is left out."""
-        left, chosen = max_tokens - self.count(f"{QUOTE_START}\n{QUOTE_END}"), list[Passage]()
-        for passage in found:
-            tokens = self.count(f"{passage.write()}\n")
-            if tokens <= left:
-                left -= tokens
-                chosen.append(passage)
-        if not chosen:
+        fitting = find_fitting(found, max_tokens - self.count(f"{QUOTE_START}\n{QUOTE_END}"), self.count)
+        if not fitting:
             return NO_ROOM
-        written = "\n".join(passage.write() for passage in sorted(chosen))
+        written = "\n".join(passage.write() for passage in sorted(found[rank] for rank in fitting))
         return f"{QUOTE_START}\n{written}\n{QUOTE_END}"

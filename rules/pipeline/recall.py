@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from trimtab.rules.conversation import Message, Role, Telling
+from trimtab.rules.conversation import CountTokens, Message, Role, Telling
 from trimtab.rules.pipeline.arguments import Stale
 from trimtab.rules.pipeline.pins import Pin, read_words
 from trimtab.rules.policy import Policy
@@ -57,6 +57,17 @@ class Passage(NamedTuple):
     def write(self) -> str:
         """The passage as it is quoted; nothing in it looks like a marker of ours."""
         return f"Message {self.at + 1}, {self.source}:\n{break_markers(self.text)}"
+
+
+def find_fitting(found: Sequence[Passage], most: int, count: CountTokens) -> list[int]:
+    """The ranks of the passages that fit, best first. One that does not fit is left out; a later one may."""
+    left, fitting = most, list[int]()
+    for rank, passage in enumerate(found):
+        tokens = count(f"{passage.write()}\n")
+        if tokens <= left:
+            left -= tokens
+            fitting.append(rank)
+    return fitting
 
 
 class Recalls:
@@ -109,23 +120,16 @@ class Recalls:
         found = self._archive.search(terms, most=MAX_PASSAGES)
         said = _list_words(message.text)
         new = (each for each in found if not _list_words(self._passages[each].text) <= said)  # no earlier question
-        chosen = self._choose([each for each in new if self._shown.get(each, -1) < floor], most, work)
-        if not chosen:
+        best = [each for each in new if self._shown.get(each, -1) < floor]
+        frame = f"\n{mark_recalled()}\n{QUOTE_END}"
+        fitting = find_fitting([self._passages[each] for each in best], most - work.count(frame), work.count)
+        if not fitting:
             return
-        quoted = "\n".join(self._passages[each].write() for each in sorted(chosen))
+        chosen = sorted(best[rank] for rank in fitting)
+        quoted = "\n".join(self._passages[each].write() for each in chosen)
         line = f"{mark_recalled()}\n{quoted}\n{QUOTE_END}"
         self._shown.update(dict.fromkeys(chosen, at))
         self.pins[at] = Pin(at, line, work.count(f"\n{line}"))
-
-    def _choose(self, found: Sequence[int], most: int, work: Work) -> list[int]:
-        """The best passages that fit."""
-        left, chosen = most - work.count(f"\n{mark_recalled()}\n{QUOTE_END}"), list[int]()
-        for each in found:
-            tokens = work.count(f"{self._passages[each].write()}\n")
-            if tokens <= left:
-                left -= tokens
-                chosen.append(each)
-        return chosen
 
     def _remove(
         self, messages: Sequence[Message], window: Window, stop: int, work: Work, short: AbstractSet[int]

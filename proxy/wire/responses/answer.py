@@ -221,7 +221,7 @@ class _Completion(msgspec.Struct):
 
 
 class _Event(msgspec.Struct):
-    """An event, or a whole response, which has an `output`."""
+    """An event, which has a `type`, or a whole response, which has an `output`."""
 
     type: str | None = None
     response: msgspec.Raw = NULL
@@ -234,11 +234,15 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_completion = msgspec.json.Decoder(_Completion).decode
 
 
+def _is_whole(event: _Event) -> bool:
+    return event.type is None and event.output != NULL  # an event may have an output of its own
+
+
 def join(events: list[bytes]) -> Completion:
     """The response, whole or at the end of a stream. Raises UndecodableError if there is none, or for an error."""
     decoded = [_decode_event(data) for data in events]
     ends = [event.response for event in decoded if event.type in _SUMMED]
-    ends += [msgspec.Raw(data) for data, event in zip(events, decoded, strict=True) if event.output != NULL]
+    ends += [msgspec.Raw(data) for data, event in zip(events, decoded, strict=True) if _is_whole(event)]
     if not ends:
         message = "no response"
         raise UndecodableError(message)

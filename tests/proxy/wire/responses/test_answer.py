@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from support.odd_json import dump, odd_objects
 
 from trimtab.proxy.wire.answers.usage import Usage
+from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.overflow import Kind
+from trimtab.proxy.wire.responses.answer import join
 from trimtab.proxy.wire.responses.codec import RESPONSES
 
 USAGE = {
@@ -213,3 +215,16 @@ def test_a_stream_that_ends_after_its_greeting_is_no_refusal() -> None:
     first.finish()
     assert (first.is_done, first.data) == (True, None)
     assert bytes(first.held) == _write(GREETING)
+
+
+def test_an_event_with_an_output_of_its_own_is_no_response() -> None:
+    """A result of a tool, and what a server says of a program; the answer is what comes at the end."""
+    said = {"type": "message", "content": [{"type": "output_text", "text": "Nine metres."}]}
+    end = {"output": [said], "usage": {"input_tokens": 5}}
+    end_event = _event("response.completed", response=end)
+    for output in ("a text", [{"type": "message", "content": []}], {"a": 1}, 7):
+        event = _event("response.program_output.done", output=output)
+        assert join([orjson.dumps(one) for one in (event, end_event)]) == join([orjson.dumps(end)])
+        assert join([orjson.dumps(one) for one in (end_event, event)]).text == "Nine metres."
+        with pytest.raises(UndecodableError):
+            join([orjson.dumps(event)])
