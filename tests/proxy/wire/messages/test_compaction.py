@@ -16,6 +16,8 @@ TALK = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
 ITERATIONS = [
     {"type": "compaction", "input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 90},
     {"type": "compaction", "input_tokens": 1, "output_tokens": 2, "cache_creation_input_tokens": 4},
+    {"output_tokens": 30},
+    {"input_tokens": 600},
 ]
 USAGE = {"input_tokens": 0, "output_tokens": 0, "iterations": ITERATIONS}
 
@@ -86,7 +88,7 @@ def test_a_signed_block_is_the_note() -> None:
     assert found.note == b'{"role":"assistant","content":[' + raw + b"]}"
     assert found.text == "Nine metres."
     usage = found.usage
-    assert (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.written_tokens) == (105, 7, 90, 4)
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.written_tokens) == (705, 37, 90, 4)
 
 
 def test_the_block_of_a_stream_comes_whole() -> None:
