@@ -5,6 +5,7 @@ since trimtab forwards the client's own, as Codex does. Source: OpenAI's guide o
 """
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
@@ -47,28 +48,22 @@ def join(events: Sequence[bytes]) -> Completion:
         message = "no answer"
         raise UndecodableError(message)
     answer = _decode(events[0])
-    items = [bytes(item) for item in answer.output]
-    heads = [read_head(item) for item in items]
-    kept = [
-        item
-        for item, (kind, role) in zip(items, heads, strict=True)
-        if not (kind in (None, "message") and role in _SYSTEM)
-    ]
+    kept = [bytes(item) for item in answer.output if not _is_message(bytes(item), _SYSTEM)]
     packed = [item for item in kept if read_head(item)[0] in COMPACTIONS]
     is_note = (
         len(packed) == 1
         and answer.object == "response.compaction"
         and _is_sealed(packed[0])
-        and all(map(_is_said, (item for item in kept if item is not packed[0])))
+        and all(_is_message(item, _SPOKEN) for item in kept if item is not packed[0])
     )
     usage = try_usage(answer.usage) or Usage()
     text = "" if is_note or answer.object == "response.compaction" else "answered"
     return Completion(text, usage, note=b",".join(kept) if is_note else b"")
 
 
-def _is_said(item: bytes) -> bool:
+def _is_message(item: bytes, roles: AbstractSet[str]) -> bool:
     kind, role = read_head(item)
-    return kind in (None, "message") and role in _SPOKEN
+    return kind in (None, "message") and isinstance(role, str) and role in roles
 
 
 def _is_sealed(item: bytes) -> bool:

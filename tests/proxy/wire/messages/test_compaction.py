@@ -91,6 +91,12 @@ def test_a_signed_block_is_the_note() -> None:
     assert (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.written_tokens) == (705, 37, 90, 4)
 
 
+def test_a_block_may_have_metadata_of_its_own() -> None:
+    """It is sent back as it is."""
+    block = {**BLOCK, "encrypted_content": "c2VhbGVk"}
+    assert orjson.loads(_read(_make_answer(block)).note)["content"] == [block]
+
+
 def test_the_block_of_a_stream_comes_whole() -> None:
     """The usage is in the last event but one."""
     events: list[dict[str, Any]] = [

@@ -73,6 +73,7 @@ def test_messages_and_one_encrypted_item_are_the_note() -> None:
         [{"type": "function_call_output", "call_id": "c", "output": "o"}, PACKED],
         [{**SAID, "role": "tool"}, PACKED],
         [{"type": "function_call", "role": "system"}, PACKED],
+        [{"role": ["user"]}, PACKED],
     ],
 )
 def test_anything_else_is_no_note(items: list[Any]) -> None:
