@@ -18,8 +18,7 @@ from trimtab.proxy.wire.transcript.decoding import FixedTokens, Known, weigh_ele
 from trimtab.rules.conversation import CountTokens, Message
 from trimtab.rules.pipeline.plan import StateKey
 from trimtab.rules.pipeline.transcript_state import TranscriptState
-from trimtab.rules.results.similar import Sketch
-from trimtab.rules.results.work import ResultKey, Shortened
+from trimtab.rules.results.work import ResultKey, Shortened, Sketch
 from trimtab.rules.tokens.sections import SHORT_CHARS, FindMarks, Marks, find_marks
 
 UNUSED_SHARE = 1 / 8

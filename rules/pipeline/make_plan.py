@@ -13,7 +13,7 @@ from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.pipeline.transcript_state import NO_COLD, Replayed, States, TranscriptState, name_state, take_state
 from trimtab.rules.policy import PREFETCH_GAP, Limits, Policy, find_limits
 from trimtab.rules.prefix import hash_prefixes
-from trimtab.rules.results.long_messages import may_shorten
+from trimtab.rules.results.excerpt.rule import may_shorten
 from trimtab.rules.results.pairing import pair_tool_calls
 from trimtab.rules.results.work import Work
 from trimtab.rules.summary.request import request_again, request_prefetch

@@ -22,8 +22,7 @@ from trimtab.rules.conversation import (
 from trimtab.rules.pipeline.plan import MEMORY, TRUNCATE_USERS
 from trimtab.rules.policy import OverflowStrategy, Policy
 from trimtab.rules.results.edit import UNTOUCHED, shorten_once, weigh_message
-from trimtab.rules.results.excerpt.rule import MIN_SHARE
-from trimtab.rules.results.long_messages import may_shorten, shorten_message
+from trimtab.rules.results.excerpt.rule import MIN_SHARE, may_shorten, shorten_message
 from trimtab.rules.results.work import Shortened, Work
 from trimtab.rules.text.client_summaries import find_memory, is_client_summary
 from trimtab.rules.text.head_tail import truncate_text

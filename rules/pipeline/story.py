@@ -13,8 +13,8 @@ from trimtab.rules.conversation import Conversation, Decision, Outcome, count_le
 from trimtab.rules.pipeline import arguments, exceeded, pins, recall, shortening
 from trimtab.rules.pipeline.changes import CUT_RULES, OUTSIDE, Change, Fate, list_elements, trace_changes
 from trimtab.rules.pipeline.plan import MEMORY, TRUNCATE_USERS, Plan
-from trimtab.rules.results import dedupe, long_messages, pairing
-from trimtab.rules.results.excerpt.rule import TRUNCATE
+from trimtab.rules.results import dedupe, pairing
+from trimtab.rules.results.excerpt.rule import SHORTEN_TELLING, TRUNCATE
 from trimtab.rules.results.tidy import TIDY
 from trimtab.rules.summary import splice
 from trimtab.rules.window import prune
@@ -24,7 +24,7 @@ TELLINGS = {
     "pairing": pairing.TELLING,
     TIDY.rule: TIDY.telling,
     TRUNCATE.rule: TRUNCATE.telling,
-    "shorten": long_messages.TELLING,
+    "shorten": SHORTEN_TELLING,
     MEMORY: shortening.MEMORY_TELLING,
     "truncate_system": shortening.SYSTEM_TELLING,
     TRUNCATE_USERS: shortening.USERS_TELLING,

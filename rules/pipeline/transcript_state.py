@@ -22,8 +22,7 @@ from trimtab.rules.policy import Limits, OnExceeded, OverflowStrategy, Policy, n
 from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.results.dedupe import View
 from trimtab.rules.results.edit import OBJECT_BYTES, Edits
-from trimtab.rules.results.excerpt.rule import TRUNCATE
-from trimtab.rules.results.long_messages import LongMessages
+from trimtab.rules.results.excerpt.rule import TRUNCATE, LongMessages
 from trimtab.rules.results.tidy import TIDY
 from trimtab.rules.results.work import Work
 from trimtab.rules.summary.anchors.write import Anchors

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from trimtab.rules.conversation import CountTokens
-from trimtab.rules.results.similar import Sketch
 
 K_contra = TypeVar("K_contra", contravariant=True)
 V = TypeVar("V")
@@ -21,6 +20,17 @@ class Cache(Protocol[K_contra, V]):
         """The value of `key`; None if it is not stored."""
 
     def __setitem__(self, key: K_contra, value: V, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """What is compared of a text: the smallest checksums of its lines, none if they are too short on average.
+
+    digest: the SHA-256 of the text.
+    """
+
+    digest: bytes
+    lines: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

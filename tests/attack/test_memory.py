@@ -15,7 +15,7 @@ from support.builders import call, count_words
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.message import decode_message
 from trimtab.proxy.wire.json.decode import mend
-from trimtab.rules.results.excerpt import json_document, windows
+from trimtab.rules.results.excerpt import json_document, kinds
 from trimtab.rules.results.excerpt.json_document import excerpt_json
 from trimtab.rules.results.excerpt.rule import Asked, excerpt_text
 from trimtab.rules.results.tidy import tidy_text
@@ -82,8 +82,8 @@ def test_a_result_is_shortened_in_memory_that_does_not_grow_with_its_lines(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bounds are small here. Without them, half of the lines alone once took twenty times the text."""
-    monkeypatch.setattr(windows, "LARGE_CHARS", CHARS // 4)
-    monkeypatch.setattr(windows, "LARGE_LINES", 2000)
+    monkeypatch.setattr(kinds, "LARGE_CHARS", CHARS // 4)
+    monkeypatch.setattr(kinds, "LARGE_LINES", 2000)
     text = KINDS[kind]()
     asked = Asked(call("1", "grep", '{"pattern": "wanted"}'), count_by_heuristic)
     short: list[str | None] = []

@@ -1,23 +1,39 @@
-"""Rung 2: a tool result over its budget keeps the lines that matter, or its head and its tail.
+"""Rung 2: a tool result over its budget keeps the lines that matter, or its head and its tail; so do long messages.
 
-Law: depends only on the result and its own call, never on its age or its position. So the forwarded prefix does not
-change. A result never gets longer, and an excerpt is never over its budget. A
-marker says how much is missing, unless the marker would cost more tokens than the whole text.
+Law: depends only on the result and its own call, or on the message alone, never on its age or its position. So the
+forwarded prefix does not change. A result never gets longer, and an excerpt is never over its budget. A marker says how
+much is missing, unless the marker would cost more tokens than the whole text.
+
+A message that is no tool result keeps its head and its tail. The last one of the transcript is no exception: an answer
+that the model is to continue keeps its tail. Tool calls, reasoning, signatures and attachments stay. What is last today
+is not last tomorrow, so user messages are another matter: pipeline/shortening.py.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from trimtab.rules.conversation import CountTokens, Message, Telling, ToolCall
+from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role, Telling, ToolCall
+from trimtab.rules.policy import Policy, PreserveSystem
 from trimtab.rules.results.calls import Place
-from trimtab.rules.results.edit import Editor, Result
+from trimtab.rules.results.edit import MIN_SAVED_SHARE, UNTOUCHED, Editor, Result, shorten_once, weigh_message
 from trimtab.rules.results.excerpt.json_document import ShortenString, excerpt_json
-from trimtab.rules.results.excerpt.kinds import SOURCE, Kind, add_terms, find_terms, tell_kind
+from trimtab.rules.results.excerpt.kinds import (
+    SOURCE,
+    Kind,
+    Scan,
+    add_terms,
+    find_terms,
+    is_large,
+    split_large,
+    tell_kind,
+    tell_large_kind,
+)
 from trimtab.rules.results.excerpt.scores import read_numbers
 from trimtab.rules.results.excerpt.select import Guide, Selection, Units, split_units
-from trimtab.rules.results.excerpt.windows import Scan, is_large, split_large, tell_large_kind
+from trimtab.rules.results.work import Shortened, Work
 from trimtab.rules.text.head_tail import Measure, measure_bytes, take_head, truncate_text
-from trimtab.rules.text.markers import CALL_HAD_PART, READ_PART
+from trimtab.rules.text.markers import ASK_PART, CALL_HAD_PART, READ_PART
 from trimtab.rules.text.payloads import hide_payloads
 from trimtab.rules.treatment import Budget, Truncation
 
@@ -230,3 +246,82 @@ _TELLING = Telling(
     " marker says how much is missing{hidden}.",
 )
 TRUNCATE = Editor("truncate", _wants, _truncate, _describe, _TELLING)
+
+
+SHORTEN_TELLING = Telling(
+    "message",
+    "{what} over the limit for one message {was} shortened to the beginning and the end, {saved}{hidden}.",
+)
+
+
+class LongMessages:
+    """The messages of a transcript so far that were too long, as they are forwarded.
+
+    leading: number of messages at the start that always stay.
+    size_bytes: memory that this takes, roughly.
+    """
+
+    def __init__(self, leading: int) -> None:
+        self.size_bytes = 0
+        self._stop = leading  # the messages before this index have been looked at
+        self._short: dict[int, Message] = {}
+        self._before_tokens = 0
+        self._after_tokens = 0
+
+    def extend(self, messages: Sequence[Message], policy: Policy, work: Work) -> None:
+        """Process the new messages of a transcript. After a LargeWorkError this object must not be used again."""
+        for index in range(self._stop, len(messages)):
+            message = messages[index]
+            if message.role is not Role.USER and may_shorten(message, policy):
+                short = shorten_message(message, policy.max_message_tokens or 0, work)
+                if short is not message:
+                    self._short[index] = short
+                    self._before_tokens += message.tokens
+                    self._after_tokens += short.tokens
+                    self.size_bytes += weigh_message(short)
+        self._stop = max(self._stop, len(messages))
+
+    def apply(self, conversation: Conversation) -> Outcome:
+        """The conversation with its shortened messages. It must consist of the messages seen so far."""
+        if not self._short:
+            return Outcome(conversation)
+        messages = list(conversation.messages)
+        for index, short in self._short.items():
+            messages[index] = short
+        number = len(self._short)
+        reason = f"{number} messages over the limit"
+        decision = Decision("shorten", reason, self._before_tokens, self._after_tokens, number, next(iter(self._short)))
+        return Outcome(conversation.edit(messages), (decision,), (tuple(self._short),))
+
+
+def may_shorten(message: Message, policy: Policy) -> bool:
+    """Whether a message after the leading ones may be over the policy's limit. A quick test, by its whole size."""
+    limit = policy.max_message_tokens
+    if limit is None or message.tokens <= limit or message.has_fixed_texts or message.keep:
+        return False
+    if message.role is Role.SYSTEM:
+        return policy.preserve_system is PreserveSystem.LEADING
+    return message.role is Role.ASSISTANT or (message.role is Role.USER and policy.truncate_users)
+
+
+def shorten_message(message: Message, limit: int, work: Work) -> Message:
+    """The message with texts of at most `limit` tokens; the same one if they fit, or if little would be saved.
+
+    A message with so many texts that each would get less than MIN_SHARE tokens stays too: its texts would have to be
+    joined. Raises LargeWorkError if the allowance of `work` is used up.
+    """
+    if limit < MIN_SHARE * len(message.texts):
+        return message
+    how = ASK_PART if message.role is Role.USER else ""
+    work_out = partial(_cut_texts, message.texts, limit, work.count, how)
+    return shorten_once(message, None, f"shorten {limit}{how}", work, work_out)
+
+
+def _cut_texts(texts: tuple[str, ...], limit: int, count: CountTokens, how: str) -> Shortened:
+    def shorten(text: str, share: Budget) -> str:
+        return truncate_text(hide_payloads(text).text, share.max_tokens, count, how=how)
+
+    tokens = sum(map(count, texts))
+    short = share_budget(texts, Budget(limit), count, shorten)
+    saved_tokens = tokens - sum(map(count, short))
+    return Shortened(short, saved_tokens) if saved_tokens > tokens * MIN_SAVED_SHARE else UNTOUCHED

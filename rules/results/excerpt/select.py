@@ -26,7 +26,7 @@ class Units:
     """The units of a text, in order.
 
     whole: the text.
-    texts: what is read of each unit to score it: all of it, except for the gaps of a very long text (windows.py).
+    texts: what is read of each unit to score it: all of it, except for the gaps of a very long text (kinds.py).
     lines: the number of each unit's first line, from 1 on; then the number of the line after the last one.
     offsets: the position at which each unit begins; then the length of the text.
     """

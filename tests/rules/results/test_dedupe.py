@@ -34,9 +34,10 @@ from trimtab.rules.results.dedupe import (
     MAX_DIFF_CHARS,
     MIN_CHARS,
     MIN_SAVED_SHARE,
+    Sketch,
     dedupe_tool_results,
+    sketch_text,
 )
-from trimtab.rules.results.similar import Sketch, sketch_text
 from trimtab.rules.results.work import Allowance, LargeWorkError, Work
 from trimtab.rules.text.markers import POINTER
 from trimtab.rules.treatment import Budget, ToolRule, Treatment

@@ -1,6 +1,6 @@
 """Sketches show that two texts share lines."""
 
-from trimtab.rules.results.similar import MIN_LINE_CHARS, SKETCH_LINES, sketch_text
+from trimtab.rules.results.dedupe import MIN_LINE_CHARS, SKETCH_LINES, sketch_text
 
 
 def test_candidates_are_the_same_on_every_machine() -> None:

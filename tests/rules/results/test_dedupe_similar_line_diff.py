@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from support.checker import expand
 from support.steps import count_steps
 
-from trimtab.rules.results.similar import find_hunks, write_diff
+from trimtab.rules.results.dedupe import find_hunks, write_diff
 
 _LINES = st.sampled_from(
     ["", "a", "b", "c", "d", "-a", "+b", "@@ -1,1 +1,1 @@", "[trimtab: same as the tool result 1 back]",

@@ -2,7 +2,7 @@
 
 from support.builders import listing, result
 
-from trimtab.rules.results.similar import Compared, Index, sketch_text
+from trimtab.rules.results.dedupe import Compared, Index, sketch_text
 
 
 def compared(number: int, text: str) -> Compared:

@@ -9,11 +9,12 @@ from support.builders import count
 from support.markers import check_markers
 from support.results import shorten_text
 
-from trimtab.rules.results.excerpt import windows
-from trimtab.rules.results.excerpt.kinds import LOG, SOURCE
-from trimtab.rules.results.excerpt.windows import (
+from trimtab.rules.results.excerpt import kinds
+from trimtab.rules.results.excerpt.kinds import (
     LARGE_CHARS,
     LARGE_LINES,
+    LOG,
+    SOURCE,
     Scan,
     _Best,
     _Found,
@@ -118,7 +119,7 @@ def test_the_markers_of_a_large_text_are_true(pieces: list[str]) -> None:
     # A long line is its number, repeated: the place of a part of it can then be found.
     numbered = (f"{number:03d}" * 30 + "\n" if piece == LONG else piece for number, piece in enumerate(pieces * 2))
     text = "".join(numbered)
-    with mock.patch.multiple(windows, LARGE_CHARS=100, LARGE_LINES=20):
+    with mock.patch.multiple(kinds, LARGE_CHARS=100, LARGE_LINES=20):
         short = shorten_text(text, 80, count)
         assert short == shorten_text(text, 80, count)
     assert count(short) <= max(80, count(text))

@@ -8,7 +8,7 @@ from support.builders import assistant, call, conversation, count, fill, result,
 from trimtab.rules.conversation import Message, Outcome
 from trimtab.rules.pipeline.make_plan import plan
 from trimtab.rules.policy import Policy, PreserveSystem
-from trimtab.rules.results.long_messages import LongMessages, may_shorten, shorten_message
+from trimtab.rules.results.excerpt.rule import LongMessages, may_shorten, shorten_message
 from trimtab.rules.results.work import Work
 
 LIMIT = 100
