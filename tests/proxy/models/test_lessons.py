@@ -96,6 +96,13 @@ def test_an_excess_is_taken_off():
     assert 32_000 <= (lesson.window_tokens or 0) <= 40_000
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_an_excess_of_the_whole_prompt_tells_nothing(more: int):
+    believed_tokens = round(POLICY.token_ratio * SENT.prompt_tokens)
+    lesson = draw_lesson(_refuse(excess_tokens=believed_tokens + more), POLICY, SENT)
+    assert lesson == draw_lesson(_refuse(), POLICY, SENT)
+
+
 @pytest.mark.parametrize("limit", [0, 1, 255, 10**9, 10**12])
 def test_an_absurd_limit_is_none(limit: int):
     assert draw_lesson(_refuse(limit=limit, requested=10**13), POLICY, SENT) == draw_lesson(_refuse(), POLICY, SENT)

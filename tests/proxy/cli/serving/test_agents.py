@@ -133,6 +133,7 @@ model_provider = "nowhere"
         (("exec", "--", "-p", "plain"), OURS, "model_providers.ours.base_url"),
         (("-p", "lost"), None, None),
         (("--oss",), None, None),
+        (("--oss", "-c", "oss_provider=ours"), OURS, "model_providers.ours.base_url"),
     ],
 )
 def test_codex_asks_the_provider_that_its_settings_name(
