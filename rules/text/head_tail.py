@@ -164,8 +164,8 @@ def _take_points(text: str, limit: int, measure: Measure) -> str:
 
 
 def _count_lines(text: str, start: int, stop: int) -> int:
-    """The number of lines with at least one character other than their line break in text[start:stop]."""
-    first = start + (start > 0 and text.startswith("\n", start))
+    """The number of lines in text[start:stop], without one of which only a line break is there."""
+    first = start + text.startswith("\n", start)
     return text.count("\n", first, stop - text.endswith("\n", first, stop)) + 1
 
 

@@ -335,8 +335,8 @@ class Cuts:
     @property
     def opening(self) -> int:
         """Index of the client's own summary of an earlier session; -1 without one, or if it is too long to stay."""
-        at = self._sums.opening
-        return at if at >= 0 and self._sums.between(at, at + 1) <= self._room.limit * OPENING_SHARE else -1
+        at = self._sums.opening  # without one, both below are -1
+        return at if self._sums.between(at, at + 1) <= self._room.limit * OPENING_SHARE else -1
 
     def _find_reminded_turns(self) -> int:
         """Start of the newest user turns that reminders must not push out; the open step if there are none.

@@ -271,11 +271,11 @@ class Sums:
     def _is_bound(self, message: Message, tokens: int) -> bool:
         if not self._spans.add(message):
             return False
-        start = self._starts[-1] if self._starts else 0
-        if self._longest is None or self._pruned[-1] - self._pruned[start] + tokens <= self._longest:
-            return bool(self._starts)
-        self._spans.give_up()
-        return False
+        unit_tokens = self._pruned[-1] - self._pruned[self._starts[-1]] + tokens
+        is_bound = self._longest is None or unit_tokens <= self._longest
+        if not is_bound:
+            self._spans.give_up()
+        return is_bound
 
     def _look_for_opening(self, message: Message, index: int) -> None:
         self._has_calls = bool(message.tool_calls) or message.role is Role.TOOL

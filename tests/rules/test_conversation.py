@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from support.builders import assistant, conversation, function_result, result, session, system, user
 
-from trimtab.rules.conversation import WRITTEN_ROLES, Decision, Media, Role, count_leading, starts_step
+from trimtab.rules.conversation import WRITTEN_ROLES, Decision, Media, Role, count_leading, find_beside, starts_step
 
 
 def test_only_results_do_not_start_a_step() -> None:
@@ -32,6 +32,12 @@ def test_what_keeps_the_messages_before_it_leads_with_its_results() -> None:
     messages = [user(), keeper, result("1"), user(), keeper, result("2"), result("3"), user(), result("4")]
     assert count_leading(messages) == 7
     assert count_leading(messages[:6]) == 6
+
+
+def test_a_new_answer_has_beside_its_words_what_the_newest_has_that_has_anything() -> None:
+    older, newer = (replace(assistant(), beside=(("reasoning", text),)) for text in (b"1", b"2"))
+    messages = [user(), older, newer, assistant()]
+    assert [find_beside(messages[:stop]) for stop in range(5)] == [(), (), older.beside, newer.beside, newer.beside]
 
 
 def test_tokens_are_those_of_all_messages_and_of_what_stands_outside() -> None:

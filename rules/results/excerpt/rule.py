@@ -112,8 +112,7 @@ def excerpt_written(text: str, limit: int, count: CountTokens) -> str:
     if count(hidden) <= limit:
         return hidden
     short = _excerpt_lines(hidden, limit, count, Asked(how=CALL_HAD_PART))
-    is_short = short is not None and count(short) <= limit
-    return short if short is not None and is_short else truncate_text(hidden, limit, count, how=CALL_HAD_PART)
+    return truncate_text(hidden, limit, count, how=CALL_HAD_PART) if short is None else short
 
 
 MIN_SHARE = 16

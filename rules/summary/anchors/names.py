@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 from math import fsum, log1p, sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 from trimtab.rules.conversation import Message, Role, ToolCall
 from trimtab.rules.results.calls import decode
@@ -327,14 +327,6 @@ FEWEST_WORDS = 4
 """Minimum number of words of a line of prose. In scripts without spaces each letter counts as a word. Chosen."""
 
 
-class _Line(NamedTuple):
-    """A line, who said it, and its position among all lines."""
-
-    text: str
-    role: Role
-    place: int
-
-
 def find_echoes(removed: Sequence[Message], tail: Sequence[Message], present: AbstractSet[str]) -> tuple[str, ...]:
     """Find lines of `removed` that share words with `tail`. Each result begins with who said the line.
 
@@ -345,22 +337,23 @@ def find_echoes(removed: Sequence[Message], tail: Sequence[Message], present: Ab
         word for message in tail if message.role is not Role.TOOL for word in _find_long_words(_say(message))
     )
     shared: dict[str, frozenset[str]] = {}
-    last: dict[str, _Line] = {}
+    speakers: dict[str, Role] = {}  # who said a line last, in the order of that
     times: Counter[str] = Counter()
-    for line in _find_lines(removed):
-        if line.text not in shared:
-            shared[line.text] = wanted & _find_long_words(line.text)
-            times.update(shared[line.text])
-        last[line.text] = line
+    for line, role in _find_lines(removed):
+        if line not in shared:
+            shared[line] = wanted & _find_long_words(line)
+            times.update(shared[line])
+        speakers.pop(line, None)
+        speakers[line] = role
     scores = {
-        text: score
-        for text, words in shared.items()
-        if (score := _score(text, words, times))
-        and _is_prose(text)
-        and (find_names(text) - present or _NUMBER.search(text))
+        line: score
+        for line in reversed(speakers)
+        if (score := _score(line, shared[line], times))
+        and _is_prose(line)
+        and (find_names(line) - present or _NUMBER.search(line))
     }
-    told = sorted(scores, key=lambda text: (-scores[text], -last[text].place))
-    return tuple(f"{_SPEAKERS[last[text].role]}: {quote_line(text, SHOWN_CHARS)}" for text in told[:MOST_TOLD])
+    told = sorted(scores, key=scores.__getitem__, reverse=True)
+    return tuple(f"{_SPEAKERS[speakers[line]]}: {quote_line(line, SHOWN_CHARS)}" for line in told[:MOST_TOLD])
 
 
 def _is_prose(line: str) -> bool:
@@ -390,13 +383,12 @@ def _find_long_words(text: str) -> frozenset[str]:
     return frozenset(_LONG_WORD.findall(text.lower()))
 
 
-def _find_lines(messages: Sequence[Message]) -> Iterator[_Line]:
-    """The lines and sentences of the newest messages, oldest first."""
+def _find_lines(messages: Sequence[Message]) -> Iterator[tuple[str, Role]]:
+    """The lines and sentences of the newest messages, oldest first, with who said them."""
     left, start = READ_CHARS, len(messages)
     while start and left > 0:
         start -= 1
         left -= sum(map(len, messages[start].texts))
-    index = 0
     for message in messages[start:]:
         if message.role not in _SPEAKERS:
             continue
@@ -404,5 +396,4 @@ def _find_lines(messages: Sequence[Message]) -> Iterator[_Line]:
             gutter = _GUTTER.match(line) if message.role is Role.TOOL else None
             stripped = line[gutter.end() if gutter else 0 :].strip()
             if MIN_LINE_CHARS <= len(stripped) <= LINE_CHARS:
-                index += 1
-                yield _Line(stripped, message.role, index)
+                yield stripped, message.role

@@ -89,8 +89,8 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
         text = f"{QUOTE_START}\n> {NAMES_TITLE}\n" + "".join(f"> {break_markers(line)}\n" for line in lines) + QUOTE_END
         text = corrections + text if lines else corrections.rstrip()
         excess = count(text) - max_tokens
-        if excess <= 0 or not lines:
-            return text if excess <= 0 else ""
+        if excess <= 0:
+            return text
         room -= excess
     return ""
 

@@ -294,6 +294,6 @@ def test_a_description_names_elements_and_no_text() -> None:
     one = describe_unpaired(Unpaired((), (), misplaced=(0,)), origins, "messages")
     assert "1 result is not right after its call (messages[0])." in one
     many = [Origin(number, number + 1) for number in range(MAX_NAMED + 2)]
-    assert f"messages[{MAX_NAMED - 1}] and 2 more)" in describe_unpaired(
-        Unpaired((), tuple(range(len(many))), ()), many, "messages"
-    )
+    for more, end in (0, ""), (2, " and 2 more"):
+        unpaired = Unpaired((), tuple(range(MAX_NAMED + more)), ())
+        assert f"messages[{MAX_NAMED - 1}]{end})" in describe_unpaired(unpaired, many, "messages")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.rules.results.tidy import MAX_DEPTH, MAX_JSON_CHARS, respace_json, shorten_json
+from trimtab.rules.results.tidy import MAX_DEPTH, MAX_JSON_CHARS, MIN_JSON_CHARS, respace_json, shorten_json
 
 SCALARS = st.sampled_from(
     ["1", "-0", "1.0", "1e5", "1E+400", "0.1000000000000000055", "123456789012345678901234567890", "true", "null"]
@@ -111,14 +111,19 @@ def test_white_space_around_it_stays() -> None:
         BODY + "\n[exit code 0]",
         '{"a": 1}\n{"a": 2}\n{"a": 3}\n{"a": 4}\n{"a": 5}\n{"a": 6}\n{"a": 7}\n{"a": 8}\n',
         "[12:00:01] started the server and waits\n[12:00:02] and waits still, with nothing to do]",
-        '{"short": 1}',
-        "[" + '{"a": "b"}, ' * (MAX_JSON_CHARS // 12) + '{"a": "b"}]',
     ],
     ids=lambda text: text[:20],
 )
 def test_other_texts_stay(text: str) -> None:
-    """Examples are JSON lines, which are compact already, and texts that would not fit any budget."""
+    """JSON lines, for example, are compact already."""
     assert shorten_json(text, spaces=True, tables=True) is None
+
+
+def test_only_texts_of_some_length_are_read_as_json() -> None:
+    """Shorter ones have little to save, longer ones would not fit any budget."""
+    lengths = (MIN_JSON_CHARS - 1, MIN_JSON_CHARS, MAX_JSON_CHARS, MAX_JSON_CHARS + 1)
+    shorter = [shorten_json(f"[{' ' * (chars - 2)}]", spaces=True, tables=True) for chars in lengths]
+    assert shorter == [None, "[]", "[]", None]
 
 
 @given(text=JSON)

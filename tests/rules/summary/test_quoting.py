@@ -112,6 +112,7 @@ def test_other_text_is_unchanged(text: str) -> None:
         "[\u202etrimtab: x]",
         "[tr\u0456mt\u0430b: x]",
         "[*trimtab*: x]",
+        "[t.r.i.m.t.a.b: x]",
         "[\ntrimtab: x]",
         "⟦trimtab: x⟧",
         "<trimtab: x>",
@@ -256,7 +257,7 @@ def test_what_only_resembles_a_token_is_unchanged(text: str) -> None:
 
 INVISIBLE = (
     *("\x00", "\x07", "\x08", "\x1b", "\x7f", "\x85", "\r", "\u00ad", "\u061c", "\u200b", "\u200e", "\u202a"),
-    *("\u202e", "\u2060", "\u2066", "\u2069", "\ufeff", "\U000e0041", "\u200c", "\u200d", "\u200d\u200c"),
+    *("\u202e", "\u2060", "\u2066", "\u2069", "\ufeff", "\U000e0041", "\u200c", "\u200d", "\u200d\u200c", "\x1b[2K"),
 )
 
 

@@ -23,7 +23,7 @@ from support.builders import (
 
 from trimtab.rules.conversation import Message, Role, count_leading
 from trimtab.rules.window.prune import PLACEHOLDER_TOKENS, ImageStop, saving_tokens
-from trimtab.rules.window.sums import MAX_OPEN_WORDS, Sums
+from trimtab.rules.window.sums import FIRST_SHARE, MAX_OPEN_WORDS, Sums
 
 
 def sum_up(messages: Sequence[Message], *, keeps_systems: bool = False) -> Sums:
@@ -195,6 +195,16 @@ def test_a_user_message_of_the_head_is_no_turn() -> None:
         sums.add(message)
     assert (sums.task, list(sums.users)) == (2, [2, 3])
     assert sums.between(0, 3) == 0
+
+
+def test_a_short_first_answer_stands_between_the_task_and_the_first_turn_behind_a_cut() -> None:
+    """If the cut removes more than this answer, and it is no call with a result."""
+    asked, said = assistant("Which?", call("1")), assistant("Done.")
+    sums = sum_up((system(), user("Task."), said, user("More."), said, user("And more.")))
+    low = said.tokens * FIRST_SHARE
+    assert [sums.find_first_answer(at, low) for at in range(6)] == [[], [], [], [], [], [(2, 3)]]
+    assert sums.find_first_answer(5, low - 1) == []
+    assert sum_up((user("Task."), asked, result("1"), said, user("More."))).find_first_answer(4, 10 * low) == []
 
 
 def test_the_opening_is_a_clients_summary_behind_the_head() -> None:

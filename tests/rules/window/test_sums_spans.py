@@ -96,6 +96,16 @@ def test_a_call_that_is_never_answered_does_not_keep_everything() -> None:
     assert window.cuts
 
 
+@pytest.mark.parametrize("excess", [0, 1])
+def test_a_unit_is_one_step_as_long_as_it_alone_fits(excess: int) -> None:
+    """However much there is before it."""
+    unit = (_serve(assistant("so"), opens="1"), user(fill("x", 50)), _serve(A, closes="1"))
+    sums = Sums(0, longest=sum(message.tokens for message in unit) - excess)
+    for message in (user("task"), assistant(fill("before", 500)), *unit):
+        sums.add(message)
+    assert sums.steps(2, 5) == 1 + excess
+
+
 def test_a_call_and_a_result_of_unknown_kinds_belong_together() -> None:
     """At the beginning, too, where there is no answer of the model yet."""
     unknown = Message(Role.OTHER, ("step",))

@@ -1,6 +1,7 @@
 """Positions of the parts of JSON texts."""
 
 import json  # noqa: TID251 - the oracle
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -60,6 +61,14 @@ def test_what_has_no_end_is_no_json(text: str) -> None:
         return
     with pytest.raises(NotJsonError):
         split_parts(text, 0, len(text))
+
+
+@given(st.text(st.sampled_from('[]{}:,"\\1 '), max_size=12), st.sampled_from(["[]", "{}"]))
+def test_any_text_is_no_json_or_has_its_parts_in_order(inner: str, ends: str) -> None:
+    text = f"{ends[0]}{inner}{ends[1]}"
+    with suppress(NotJsonError):
+        places = [place for part in split_parts(text, 0, len(text)) for place in (part.start, part.stop)]
+        assert sorted({0, len(text), *places}) == [0, *places, len(text)]
 
 
 @given(VALUES, st.sampled_from([1, 4, "\t"]))

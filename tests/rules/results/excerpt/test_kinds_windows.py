@@ -1,5 +1,6 @@
 """Very long texts are read window by window."""
 
+from itertools import accumulate, chain, pairwise
 from unittest import mock
 
 import hypothesis.strategies as st
@@ -15,6 +16,7 @@ from trimtab.rules.results.excerpt.kinds import (
     LARGE_LINES,
     LOG,
     SOURCE,
+    Kind,
     Scan,
     _Best,
     _Found,
@@ -63,6 +65,17 @@ def test_the_numbers_of_lines_are_true(text: str) -> None:
 def test_the_same_text_has_the_same_units(text: str) -> None:
     """The outcome for a result must be the same each time."""
     assert split_large(text, LOG, SCAN) == split_large(text, LOG, SCAN)
+
+
+@given(st.lists(st.sampled_from(["a" * 9 + "\n", "b" * 14 + "\n", "c\n"]), max_size=40))
+def test_the_units_at_both_ends_are_kept(lines: list[str]) -> None:
+    """As many as the limit, of those that begin or end within its characters; what lies between is one gap."""
+    text = "".join(lines)
+    places = list(pairwise(accumulate(map(len, lines), initial=0)))
+    head = [place for place in places if place[0] < SCAN.chars][: SCAN.limit]
+    tail = [place for place in places if place[1] > len(text) - SCAN.chars and place not in head][-SCAN.limit :]
+    offsets = split_large(text, Kind(lambda _: {}), SCAN).offsets
+    assert list(offsets) == sorted({0, len(text), *chain(*head, *tail)})
 
 
 def test_what_matters_most_is_kept_of_the_whole_text() -> None:

@@ -12,7 +12,7 @@ from support.builders import call, count, count_words
 from support.results import shorten_text
 
 from trimtab.rules.conversation import CountTokens
-from trimtab.rules.results.excerpt.rule import Asked, excerpt_text
+from trimtab.rules.results.excerpt.rule import Asked, excerpt_text, excerpt_written
 
 PIECES = [
     "a", " ", "\n", "\r\n", "error: ", "FAILED tests/test_a.py::test_b\n", "[", "{", '"', "\\", "漢字", "e\u0301",
@@ -41,6 +41,7 @@ def test_a_result_never_exceeds_its_budget(measure: CountTokens, text: str, limi
     """For any text: unchanged if it fits, the same outcome each time, and a second pass changes nothing."""
     short = shorten_text(text, limit, measure)
     assert measure(short) <= limit
+    assert measure(excerpt_written(text, limit, measure)) <= limit
     assert short == shorten_text(text, limit, measure)
     assert shorten_text(short, limit, measure) is short
     if measure(text) <= limit:

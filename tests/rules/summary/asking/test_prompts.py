@@ -1,6 +1,7 @@
 """The prompts for a note: after the conversation, with the transcript inside, and in parts."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.summary.asking.prompts import (
     EXCERPT_TOKENS,
     EXCERPTS_TOKENS,
+    _fill_parts,
     join_parts,
     split_request,
     write_inline_prompt,
@@ -197,6 +199,14 @@ def test_parts_cover_everything_once_oldest_first(
         if number:
             assert question.count(" ASSISTANT]\n") == len(part.span)
             assert "LIST OF WHAT CAME BEFORE" not in question
+
+
+@given(sizes=st.lists(st.integers(1, 20), min_size=1), room=st.integers(1, 30))
+def test_parts_are_as_full_as_they_may_be(sizes: list[int], room: int) -> None:
+    """What is longer than a part is one alone."""
+    parts = [sizes[start:stop] for start, stop in pairwise((0, *_fill_parts(sizes, room)))]
+    assert all(sum(part) <= room or len(part) == 1 for part in parts)
+    assert all(sum(left) + right[0] > room for left, right in pairwise(parts))
 
 
 def test_a_request_that_fits_one_prompt_is_one_part() -> None:
