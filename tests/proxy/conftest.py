@@ -17,6 +17,12 @@ def encoding() -> tiktoken.Encoding:
     return load_encoding("o200k_base")
 
 
+@pytest.fixture
+def loaded_vocabulary(encoding: tiktoken.Encoding, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session's vocabulary for whatever loads one in this process."""
+    monkeypatch.setattr("trimtab.proxy.compaction.pool.load_encoding", lambda _: encoding)
+
+
 @pytest.fixture(scope="session")
 def count(encoding: tiktoken.Encoding) -> CountTokens:
     """Exact token counts."""

@@ -158,6 +158,7 @@ TOOL = {"type": "function", "function": {"name": "f", "description": "word " * 5
 
 
 @pytest.mark.parametrize(("role", "unspoken"), [("user", 20), ("system", 0)])
+@pytest.mark.usefixtures("loaded_vocabulary")
 def test_what_the_server_says_of_its_template_is_counted(role: str, unspoken: int) -> None:
     """Tools that it leaves out cost nothing; what it says before a prompt without a system message costs its tokens."""
     body = orjson.dumps({"model": "m", "messages": [{"role": role, "content": "Hello"}], "tools": [TOOL]})
