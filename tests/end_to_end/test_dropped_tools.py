@@ -94,33 +94,6 @@ async def test_dropped_tools_are_not_sent_and_counted_as_saved(dialect, start_pr
 
 
 @dialects
-async def test_a_called_tool_stays_and_the_session_stays_valid(dialect, start_proxy, client, upstream):
-    """The set that is sent changes only when a dropped tool is called, and every call is to a declared tool."""
-    proxy = await start_proxy(*DROPS)
-    said = []
-    seen = []
-    for number, name in enumerate(["read", "read", "mcp__jira__add", "write"]):
-        said += call(dialect, name, number)
-        await post(client, proxy.url + PATHS[dialect], write(dialect, *said))
-        sent = orjson.loads(upstream.chats[-1].body)
-        assert CHECKS[dialect](sent) == []
-        seen.append(name_tools(sent))
-    assert seen == [["read", "write"]] * 2 + [["read", "write", "mcp__jira__add"]] * 2
-
-
-@dialects
-async def test_if_no_tool_is_left_strict_upstreams_take_the_request(dialect, start_proxy, client, upstream):
-    """Neither an empty list nor a choice is sent."""
-    proxy = await start_proxy('defaults.drop_tools=["*"]')
-    choice = {"type": "any"} if dialect == "messages" else "required"
-    more = {} if dialect == "messages" else {"parallel_tool_calls": True}
-    await post(client, proxy.url + PATHS[dialect], write(dialect, tool_choice=choice, **more))
-    sent = orjson.loads(upstream.chats[-1].body)
-    assert CHECKS[dialect](sent) == []
-    assert not {"tools", "tool_choice", "parallel_tool_calls"} & sent.keys()
-
-
-@dialects
 async def test_a_second_attempt_has_no_dropped_tools(dialect, start_proxy, client, upstream):
     """The upstream refuses the first for its length; the second one is shorter, without the dropped tools too."""
     plain = upstream.answer

@@ -105,52 +105,6 @@ async def test_pins_are_replayed(dialect, client, upstream, start_proxy):
 
 
 @each_dialect
-async def test_results_of_every_form_are_pinned(dialect, client, upstream, start_proxy):
-    """Strings, parts and errors. The pin is in the last text, and the other parts keep their bytes."""
-    proxy = await start_proxy(*PLAIN, *PIN)
-    talk = [{"role": "user", "content": "Mend the build."}]
-    for number in range(3):
-        talk += act(number, words(120))
-    body = write(dialect, talk)
-    results = [one for one in walk(body[dialect.transcript]) if is_result(one)]
-    key = "output" if dialect is RESPONSES else "content"
-    kind = "input_text" if dialect is RESPONSES else "text"
-    image = {"type": "input_image", "image_url": "https://x/a.png"} if dialect is RESPONSES else None
-    results[1][key] = [
-        {"type": kind, "text": words(60)},
-        {"type": kind, "text": words(60)},
-        *([image] if image else []),
-    ]
-    if dialect is MESSAGES:
-        results[2]["is_error"] = True
-        results[2]["cache_control"] = {"type": "ephemeral"}
-    sent, decisions = await send(client, upstream, proxy, dialect, body)
-    assert list(decisions) == ["pin"]
-    check(dialect, body, sent)
-    texts = [
-        [part[key] if isinstance(part[key], str) else [one.get("text") for one in part[key]]]
-        for part in walk(orjson.loads(sent)[dialect.transcript])
-        if is_result(part)
-    ]
-    pins = [read_pin(text if isinstance(text, str) else text[1]) for (text,) in texts]
-    assert pins == [f"{GOAL}]"] * 3
-    assert read_pin(texts[1][0][0]) == ""
-
-
-def walk(value: Any) -> Any:
-    """All objects in a JSON value."""
-    if isinstance(value, dict):
-        yield value
-    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from walk(one)
-
-
-def is_result(value: dict[str, Any]) -> bool:
-    """Whether an object is a tool result of one of the dialects."""
-    return value.get("role") == "tool" or value.get("type") in {"tool_result", "function_call_output"}
-
-
-@each_dialect
 @pytest.mark.parametrize("thinks", [False, True])
 async def test_long_messages_keep_head_and_tail(dialect, thinks, client, upstream, start_proxy):
     """Those of the assistant, with and without calls, and later ones of the system. Thinking and calls stay."""
@@ -180,28 +134,6 @@ async def test_long_messages_keep_head_and_tail(dialect, thinks, client, upstrea
     assert shortened == ["assistant", "assistant", *([] if dialect is MESSAGES else ["developer"])]
     if thinks:
         assert sent.count(b"c2lnbmVk") == orjson.dumps(body).count(b"c2lnbmVk") > 0
-
-
-@each_dialect
-async def test_long_user_messages_of_earlier_turns_keep_head_and_tail(dialect, client, upstream, start_proxy):
-    """The task and the newest stay whole. Each changes once: what was sent after that is sent again."""
-    proxies = [await start_proxy(*PLAIN, *LIMIT, "defaults.truncate_users=true") for _ in range(2)]
-    talk = [{"role": "user", "content": words(40)}]
-    long, bodies = [words(40) for _ in range(4)], []
-    for number, text in enumerate(long):
-        talk += [{"role": "assistant", "content": f"Answer {number}."}, {"role": "user", "content": text}]
-        body = write(dialect, talk)
-        (sent, decisions), (other, _) = [await send(client, upstream, proxy, dialect, body) for proxy in proxies]
-        assert sent == other
-        check(dialect, body, sent)
-        assert list(decisions) == ["truncate_users"] * (number > 0)
-        users = [one for one in dialect.read(orjson.loads(sent)) if one["role"] == "user"]
-        short = [any("[trimtab: omitted " in text for text in list_texts(one)) for one in users]
-        assert short == [False, *[True] * number, False]
-        bodies.append(sent)
-    for earlier, later in pairwise(bodies):
-        settled = earlier.index(b"Answer ", earlier.rindex(b"[trimtab: omitted ")) if earlier is not bodies[0] else 0
-        assert later[:settled] == earlier[:settled]
 
 
 def add_thinking(dialect: Dialect, body: dict[str, Any]) -> None:

@@ -90,17 +90,6 @@ async def test_what_is_excluded_goes_out_as_it_came(dialect, exclude, client, up
     assert (results[1] == other[2], rules) == ((True, "") if exclude == "true" else (False, "tidy truncate"))
 
 
-async def test_the_window_holds_whatever_is_excluded(client, upstream, start_proxy):
-    """Pruning and cuts also apply to excluded results."""
-    proxy = await start_proxy(
-        "defaults.tools={'*': {exclude: true}}", "defaults.context_window=16000", "defaults.overflow_strategy=prune"
-    )
-    results, rules = await send(client, upstream, proxy, CHAT, talk(CHAT, *(("run", {}, log()) for _ in range(12))))
-    assert rules == "prune"
-    assert results[0].startswith("[trimtab: tool result of")
-    assert results[-1].startswith("\x1b")
-
-
 async def test_results_that_were_forgotten_are_worked_out_in_a_thread(client, upstream, start_proxy, monkeypatch):
     """The messages are cached, but not their edits. The same bytes are sent, and a thread does all of the work."""
     proxy = await start_proxy("defaults.max_tool_result_tokens=100000")
