@@ -18,8 +18,8 @@ from support.sessions import DATA, read_rows, recorded_files, requests_of
 from trimtab.proxy.compaction.tokenizers.exact import load_encoding
 
 WINDOW, RESERVE = 32_000, 4_000
-EACH, FIFTH = 50, 5
-"""Requests of a session that are all sent; of a longer one every fifth and the last."""
+EACH, TENTH = 30, 10
+"""Requests of a session that are all sent; of a longer one every tenth and the last."""
 
 
 def choose_session(dialect: Dialect, rows: list[dict[str, Any]]) -> int | None:
@@ -88,7 +88,7 @@ async def test_session_stays_within_the_window(dialect, name, number, *, client,
     session = list(read_rows(file))[number]
     tools_tokens = count_text(orjson.dumps(session.get("tools") or []).decode())
     requests = list(requests_of(session))
-    for messages in requests if len(requests) <= EACH else [*requests[::FIFTH], requests[-1]]:
+    for messages in requests if len(requests) <= EACH else [*requests[::TENTH], requests[-1]]:
         body = orjson.dumps(dialect.write(messages, session.get("tools") or ()))
         upstream.requests.clear()
         async with client.post(proxy.url + dialect.path, data=BytesIO(body)) as response:
