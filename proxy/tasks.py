@@ -45,7 +45,7 @@ class Tasks:
             self._on_error(error)
 
 
-async def see_through(work: Coroutine[Any, Any, T]) -> T:
+async def shield_to_end(work: Coroutine[Any, Any, T]) -> T:
     """Run work to its end although the caller is cancelled meanwhile; the cancellation is raised after it.
 
     The caller owns the task: it waits for it in any case. A second cancellation ends the work.

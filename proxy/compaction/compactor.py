@@ -17,7 +17,7 @@ from trimtab.proxy.wire.codec import Codec, Counting, Request, UndecodableError
 from trimtab.proxy.wire.content.cache_help import Addition
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS
 from trimtab.proxy.wire.parameters import Question
-from trimtab.proxy.wire.transcript.beginnings import Beginning, Begun
+from trimtab.proxy.wire.transcript.beginnings import Beginning, PrefixMatch
 from trimtab.proxy.wire.transcript.body import Adapted, Unsent
 from trimtab.rules.conversation import Conversation, CountTokens, Decision
 from trimtab.rules.pipeline.apply import apply
@@ -181,7 +181,7 @@ HELP_REASONS: dict[Addition, str] = {
     "cache_breakpoint": "a breakpoint of the prompt cache at the end of the summary",
     "cache_control": "markers of the prompt cache",
 }
-FindBegun = Callable[[str, bytes], Begun | None]
+FindMatch = Callable[[str, bytes], PrefixMatch | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,23 +327,23 @@ class Compactor:
     def uncounted_bytes(self, request: Request) -> int:
         return request.codec.uncounted_bytes(request, self.counting)
 
-    def clean(self, request: Request, unsent: Unsent, find_begun: FindBegun = lambda _, __: None) -> Request:
+    def clean(self, request: Request, unsent: Unsent, find_match: FindMatch = lambda _, __: None) -> Request:
         """The request without what must not be sent, and with the decisions about that; itself if it holds none of it.
 
-        Tools that the transcript has called stay. `find_begun` finds, for a dialect, an earlier body that a body
+        Tools that the transcript has called stay. `find_match` finds, for a dialect, an earlier body that a body
         continues. Raises UndecodableError.
         """
         codec = request.codec
         body, decisions = codec.clean(request, unsent)
         if decisions:
-            request = request.reduce_to(codec.read(body, find_begun(codec.name, body)), decisions)
+            request = request.reduce_to(codec.read(body, find_match(codec.name, body)), decisions)
         if not unsent.tools or not any(request.fixed):
             return request
         before = codec.decode(request, self.counting)
         body, number = codec.drop_tools(request, before, unsent.tools, self.counting)
         if not number:
             return request
-        left = codec.read(body, find_begun(codec.name, body))
+        left = codec.read(body, find_match(codec.name, body))
         saved = before.fixed_tokens - codec.decode(left, self.counting).fixed_tokens
         reason = f"{number} declarations of tools"
         return request.reduce_to(left, (Decision(DROP_TOOLS, reason, before.tokens, before.tokens - saved, 0, 0),))

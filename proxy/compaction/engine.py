@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from trimtab.proxy.compaction.compactor import (
     Compacted,
     Compactor,
-    FindBegun,
+    FindMatch,
     Planned,
     RefusedError,
     describe_refused,
@@ -127,17 +127,17 @@ def compact(
     request: Request,
     variant: Variant,
     choose: Callable[[Plan], Text] = Text,
-    find_begun: FindBegun = lambda _, __: None,
+    find_match: FindMatch = lambda _, __: None,
 ) -> Compaction:
     """Compact a request. Raises UndecodableError.
 
-    choose: takes cuts back, and gives the last one its text. find_begun: as for `Compactor.clean`.
+    choose: takes cuts back, and gives the last one its text. find_match: as for `Compactor.clean`.
     """
     compactor, is_enforced = variant.compactor, variant.mode == "enforce"
     request = replace(request, cache=variant.cache)
     if variant.declares:
-        request = declare(request, compactor.counting, find_begun, without_tools=variant.declares_alone)
-    request = compactor.clean(request, variant.unsent, find_begun)
+        request = declare(request, compactor.counting, find_match, without_tools=variant.declares_alone)
+    request = compactor.clean(request, variant.unsent, find_match)
     planned = compactor.plan(request, variant.policy, cold=variant.cold)
     if variant.found:
         planned = replace(planned, plan=add_answers(planned.plan, variant.found[::-1], compactor.count))

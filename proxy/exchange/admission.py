@@ -18,12 +18,12 @@ from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.http.request_body import ReceivedBody, receive_body
 from trimtab.proxy.memory import Working, estimate_work
 from trimtab.proxy.wire.codec import Codec
-from trimtab.proxy.wire.transcript.beginnings import MIN_BYTES, Begun
+from trimtab.proxy.wire.transcript.beginnings import MIN_BYTES, PrefixMatch
 
 
 async def receive(
     services: Services, reply: Reply, arrival: Arrival, lane: Lane, codec: Codec
-) -> tuple[ReceivedBody, Begun | None]:
+) -> tuple[ReceivedBody, PrefixMatch | None]:
     """Receive the body, and find the longest common beginning with an earlier body of the same tenant, if any.
 
     A body that the memory could never hold is marked as too large and is not decoded. Raises SlowRequestError and
@@ -33,11 +33,11 @@ async def receive(
     body = received.json
     if body is None:
         return received, None
-    begun: Begun | None = None
+    match: PrefixMatch | None = None
     if len(body) >= MIN_BYTES:
         with fail_open(services.recorder, arrival.request_id, "read"):
-            begun = services.compactors.find_beginnings(arrival.tenant.id).find(codec.name, body)
-    known_bytes = 0 if begun is None else begun.stop
+            match = services.compactors.find_beginnings(arrival.tenant.id).find(codec.name, body)
+    known_bytes = 0 if match is None else match.stop
     if len(body) - known_bytes > LARGE_BODY_BYTES:
         work_bytes = await asyncio.to_thread(estimate_work, body, known_bytes)
     else:
@@ -45,7 +45,7 @@ async def receive(
     wire, beginning = received.wire, received.beginning
     if len(body) + work_bytes > services.memory.most_bytes:
         return ReceivedBody(wire, None, beginning, is_too_large=True), None
-    return ReceivedBody(wire, body, beginning, work_bytes=work_bytes), begun
+    return ReceivedBody(wire, body, beginning, work_bytes=work_bytes), match
 
 
 async def hold(services: Services, request: web.BaseRequest, lane: Lane) -> ReceivedBody:

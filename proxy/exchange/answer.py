@@ -41,7 +41,7 @@ from trimtab.proxy.http.client import Sending
 from trimtab.proxy.http.tenancy import Tenant
 from trimtab.proxy.models.calibration import IN_FULL_SHARE, MIN_SAMPLE_TOKENS
 from trimtab.proxy.models.calibration import Report as Sample
-from trimtab.proxy.tasks import see_through
+from trimtab.proxy.tasks import shield_to_end
 from trimtab.proxy.telemetry.pace import Pace
 from trimtab.proxy.wire.answers.tap import Tap
 from trimtab.proxy.wire.answers.usage import Usage, believe
@@ -299,7 +299,7 @@ async def learn(services: Services, ready: Ready, attempt: Attempt, tap: SafeTap
     """Learn from an answer, or from the part of it that was read. `keep` gets what was learned."""
     learning = _learn(services, ready, attempt, tap, keep)
     # A client may close its connection as soon as it has the answer, which cancels whatever waits.
-    await (learning if _learns_at_once(services, ready.route, attempt, tap) else see_through(learning))
+    await (learning if _learns_at_once(services, ready.route, attempt, tap) else shield_to_end(learning))
 
 
 async def learn_from_left(

@@ -117,7 +117,7 @@ def find_answered(services: Services, call: Call, planned: Planned) -> tuple[Ses
     return session, previous if is_answered else None
 
 
-async def heed_cold_cache(
+async def cut_at_cold_cache(
     services: Services, call: Call, planned: Planned, plan_again: PlanAgain, reply: Reply
 ) -> tuple[Call, Planned]:
     """The call and plan with the cold cuts of the session, and with a new one if the upstream's cache is cold now.
@@ -222,7 +222,7 @@ async def _cut(
     return call, planned
 
 
-async def heed_wish(services: Services, call: Call, planned: Planned, plan_again: PlanAgain) -> tuple[Call, Planned]:
+async def cut_on_wish(services: Services, call: Call, planned: Planned, plan_again: PlanAgain) -> tuple[Call, Planned]:
     """The call and plan with a cut, if one is asked for and frees enough. Raises UndecodableError and BusyError."""
     if call.request.codec.is_count:
         return call, planned
@@ -300,7 +300,7 @@ async def _ask(services: Services, call: Call, planned: Planned, reply: Reply) -
     return await wait_for(services, call, reply, writing) is not None
 
 
-async def heed_keep(services: Services, call: Call, planned: Planned, plan_again: PlanAgain) -> tuple[Call, Planned]:
+async def keep_marked(services: Services, call: Call, planned: Planned, plan_again: PlanAgain) -> tuple[Call, Planned]:
     """The call and plan with what is to be kept, also from earlier requests. Raises UndecodableError and BusyError."""
     plan, marks, names = planned.plan, services.cold_cuts.kept, call.route.keep
     if call.route.target.mode != "enforce" or planned.original.continues or plan.is_client_compaction:

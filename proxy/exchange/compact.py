@@ -29,10 +29,10 @@ from trimtab.proxy.exchange.attempt import (
 )
 from trimtab.proxy.exchange.cold import (
     PlanAgain,
+    cut_at_cold_cache,
+    cut_on_wish,
     find_answered,
-    heed_cold_cache,
-    heed_keep,
-    heed_wish,
+    keep_marked,
     may_be_marked,
     name_cache,
 )
@@ -85,7 +85,7 @@ async def compact(
                 marks, wished = services.cold_cuts, services.config.compaction.command or route.compact_now is not None
                 if marks.is_kept or route.keep or wished or marks.wishes.pending:
                     again = partial(_plan, services, phases=phases)
-                    call, planned = await _heed_marks(services, call, planned, again, reply)
+                    call, planned = await _apply_marks(services, call, planned, again, reply)
                 unpaired = await _find_unpaired(services, call, request, planned)
                 if unpaired is None:
                     attempt = await _carry_out_first(services, call, planned, reply, phases, size_bytes=size_bytes)
@@ -101,17 +101,17 @@ async def compact(
     return attempt if attempt.seconds else structs.replace(attempt, seconds=phases.seconds)
 
 
-async def _heed_marks(
+async def _apply_marks(
     services: Services, call: Call, planned: Planned, again: PlanAgain, reply: Reply
 ) -> tuple[Call, Planned]:
     """The call and plan with what is marked on the session, and what is wished now. Raises as `_plan`."""
     route, marks = call.route, services.cold_cuts
     if route.keep or may_be_marked(services, call, planned):
-        call, planned = await heed_keep(services, call, planned, again)
+        call, planned = await keep_marked(services, call, planned, again)
     if marks.is_kept:
-        call, planned = await heed_cold_cache(services, call, planned, again, reply)
+        call, planned = await cut_at_cold_cache(services, call, planned, again, reply)
     if route.compact_now is not None or services.config.compaction.command or marks.wishes.pending:
-        call, planned = await heed_wish(services, call, planned, again)
+        call, planned = await cut_on_wish(services, call, planned, again)
     return call, planned
 
 
@@ -286,7 +286,7 @@ async def _plan(services: Services, call: Call, phases: Phases) -> tuple[Planned
             work = plan_call(call)
             planned = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
     if call.route.settings.recall == "tool" or services.changed_sessions.total_bytes:
-        planned = await heed_kept(services, call, planned)
+        planned = await add_kept_of_session(services, call, planned)
     return planned, size_bytes
 
 
@@ -401,7 +401,7 @@ def tell_changed(planned: Planned) -> Planned:
     return replace(planned, plan=replace(planned.plan, was_otherwise=True))
 
 
-async def heed_kept(services: Services, call: Call, planned: Planned) -> Planned:
+async def add_kept_of_session(services: Services, call: Call, planned: Planned) -> Planned:
     """The plan with what is kept of its session: what was found for the model, and that its upstream must be told.
 
     Raises BusyError.
@@ -416,10 +416,10 @@ async def heed_kept(services: Services, call: Call, planned: Planned) -> Planned
             work = partial(add_answers, plan, found, call.compactor.count)
             size_bytes = sum(len(text) for _, text in found)
             planned = replace(planned, plan=await services.workers.run(call.lane, work, size_bytes=size_bytes))
-    return heed_changed(services, call, planned) if services.changed_sessions.total_bytes else planned
+    return tell_if_changed(services, call, planned) if services.changed_sessions.total_bytes else planned
 
 
-def heed_changed(services: Services, call: Call, planned: Planned) -> Planned:
+def tell_if_changed(services: Services, call: Call, planned: Planned) -> Planned:
     """The plan, for a session that `note_changed` knows as one whose upstream must be told."""
     return tell_changed(planned) if _name_changed(call, planned) in services.changed_sessions else planned
 

@@ -91,7 +91,7 @@ async def read_opening(
     return Opening(status, held, codec.read_refusal(status, text) if is_judged else None, text)
 
 
-async def wait_aloud(reply: Reply, request_id: str, patience: Patience, work: Coroutine[None, None, T]) -> T:
+async def keep_alive_while(reply: Reply, request_id: str, patience: Patience, work: Coroutine[None, None, T]) -> T:
     """Return the result of `work`. If it takes long, begin the answer as an event stream and send comments."""
     tasks = Tasks(lambda _: None)  # the `await` below raises its error
     task = tasks.start(work)

@@ -30,7 +30,7 @@ from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.http.relay import make_response, relay_answer, replace_answer
 from trimtab.proxy.recall.search import Lookup
 from trimtab.proxy.recall.tool import Place, append, find_head
-from trimtab.proxy.tasks import see_through
+from trimtab.proxy.tasks import shield_to_end
 from trimtab.proxy.wire.answers.recall import MAX_ASKED, MAX_ROUND_BYTES, NAME, Asked, Round
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.json.decode import try_decode
@@ -287,7 +287,7 @@ class Talk:
             await learn(self._services, self._ready, self._attempt, tap, self._note)
             return
         # A client may close its connection as soon as it has the answer, which cancels whatever waits.
-        await see_through(self._learn_more(tap))
+        await shield_to_end(self._learn_more(tap))
 
     async def _learn_more(self, tap: SafeTap) -> None:
         arrival, window_tokens = self._ready.arrival, self._attempt.call.view.believed_tokens

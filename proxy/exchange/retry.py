@@ -23,8 +23,8 @@ from trimtab.proxy.compaction.offload import BusyError, weigh_known
 from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.attempt import Call, Prepared, is_counted, is_text_only
 from trimtab.proxy.exchange.compact import (
+    add_kept_of_session,
     carry_out,
-    heed_kept,
     help_cache,
     note_changed,
     plan_call,
@@ -95,7 +95,7 @@ async def _plan_again(
     again = structs.replace(again, view=view, ledger=call.ledger, attempt=call.attempt + 1)
     again, size_bytes = structs.replace(again, session=call.session), weigh_known(len(call.request.body))
     planned = await services.workers.run(again.lane, plan_call(again), size_bytes=size_bytes)
-    planned = await heed_kept(services, again, planned)
+    planned = await add_kept_of_session(services, again, planned)
     try:
         shorter = await carry_out(services, again, planned, reply, phases, size_bytes=size_bytes)
     except RefusedError as error:

@@ -127,7 +127,7 @@ def choose_route(
         route = _choose(config, arrival, headers, model, codec)
         if len(model) <= MAX_CHARS and (model in known or len(known) < MAX_UPSTREAMS):
             known[model] = route
-    return route if request is None or not route.may_ask_million else _heed_own_words(route, arrival, request)
+    return route if request is None or not route.may_ask_million else _apply_own_words(route, arrival, request)
 
 
 def _choose(config: Config, arrival: Arrival, headers: OwnHeaders, model: str, codec: Codec) -> Route:
@@ -167,7 +167,7 @@ def _choose(config: Config, arrival: Arrival, headers: OwnHeaders, model: str, c
     )
 
 
-def _heed_own_words(route: Route, arrival: Arrival, request: Request) -> Route:
+def _apply_own_words(route: Route, arrival: Arrival, request: Request) -> Route:
     """The route of a request, with the window of a million tokens if its headers, body or model's name ask for it."""
     betas = _read_betas(arrival, request) if _is_claude(request.model) else ""
     if not (betas or request.model.endswith("]")) or not asks_million(request.model, betas):

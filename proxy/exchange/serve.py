@@ -37,7 +37,7 @@ from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 from trimtab.proxy.wire.codec import Codec, Request, UndecodableError
 from trimtab.proxy.wire.overflow import Kind, Overflow
 from trimtab.proxy.wire.routing import find_deployment
-from trimtab.proxy.wire.transcript.beginnings import Begun
+from trimtab.proxy.wire.transcript.beginnings import PrefixMatch
 
 REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
 """For the other kinds, `context_length_exceeded` would make the client compact for nothing."""
@@ -56,9 +56,9 @@ async def _prepare(services: Services, arrival: Arrival, reply: Reply, codec: Co
     ready: Ready | None = None
     try:
         lane = services.lane(arrival.tenant)
-        received, begun = await receive(services, reply, arrival, lane, codec)
+        received, match = await receive(services, reply, arrival, lane, codec)
         async with working(services, reply.request, received):
-            request = None if received.json is None else await _read(services, lane, codec, received.json, begun)
+            request = None if received.json is None else await _read(services, lane, codec, received.json, match)
             # The model decides the upstream, and so which credential is sent, even if the body is not decoded.
             model = codec.peek_model(received.beginning) if request is None else request.model
             model = model or find_deployment(arrival.target)
@@ -74,7 +74,7 @@ async def _prepare(services: Services, arrival: Arrival, reply: Reply, codec: Co
                 request = request if request.model == model else replace(request, model=model)
                 attempt = await compact(services, arrival, route, request, reply, lane)
                 target = route.target if attempt.call is None else attempt.call.route.target  # some are only observed
-                _keep_beginnings(services, arrival, request, attempt, begun)
+                _keep_beginnings(services, arrival, request, attempt, match)
         if attempt.refusal is not None:
             raise attempt.refusal
         sent_at = time.monotonic()
@@ -126,12 +126,12 @@ def _choose_route(
 
 
 def _keep_beginnings(
-    services: Services, arrival: Arrival, request: Request, attempt: Attempt, begun: Begun | None
+    services: Services, arrival: Arrival, request: Request, attempt: Attempt, match: PrefixMatch | None
 ) -> None:
     """Keep the body for the next request of the session, which will begin with it; also without what is not sent."""
     beginning = request.beginning
     left = beginning if attempt.call is None else attempt.call.request.beginning
-    kept = [(beginning, begun)] if left is beginning else [(beginning, begun), (left, None)]
+    kept = [(beginning, match)] if left is beginning else [(beginning, match), (left, None)]
     for one, continued in kept:
         if one is not None and one.decoded:
             with fail_open(services.recorder, arrival.request_id, "read"):
@@ -139,15 +139,15 @@ def _keep_beginnings(
                 beginnings.keep(request.codec.name, one, continued)
 
 
-async def _read(services: Services, lane: Lane, codec: Codec, body: bytes, begun: Begun | None) -> Request | None:
+async def _read(services: Services, lane: Lane, codec: Codec, body: bytes, match: PrefixMatch | None) -> Request | None:
     """Split the request into its elements; None if it is not a request of this dialect. Then the upstream decides.
 
     Raises OverloadedError.
     """
-    new_bytes = len(body) if begun is None else len(body) - begun.stop
+    new_bytes = len(body) if match is None else len(body) - match.stop
     size_bytes = INLINE_BYTES + 1 if new_bytes > LARGE_BODY_BYTES else 0
     try:
-        return await services.workers.run_bounded(lane, partial(codec.read, body, begun), size_bytes=size_bytes)
+        return await services.workers.run_bounded(lane, partial(codec.read, body, match), size_bytes=size_bytes)
     except UndecodableError:
         return None
     except (BusyError, MemoryError) as error:

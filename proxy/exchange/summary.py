@@ -20,7 +20,7 @@ from trimtab.proxy.compaction.offload import weigh_known
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.exchange.arrival import Caller
 from trimtab.proxy.exchange.attempt import Call, Chosen, Prepared, add_key
-from trimtab.proxy.exchange.early_answer import wait_aloud
+from trimtab.proxy.exchange.early_answer import keep_alive_while
 from trimtab.proxy.exchange.route import PROVIDER_NOTE, place
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.http.credentials import find_query_keys, keep_credentials
@@ -271,7 +271,7 @@ async def wait_for(services: Services, call: Call, reply: Reply, work: Coroutine
     """The result of `work`. A client that asked for a stream gets comments meanwhile: only it can read them."""
     if not call.request.stream:
         return await work
-    return await wait_aloud(reply, call.arrival.request_id, services.patience, work)
+    return await keep_alive_while(reply, call.arrival.request_id, services.patience, work)
 
 
 def make_task(

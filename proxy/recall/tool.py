@@ -15,7 +15,7 @@ from trimtab.proxy.wire.answers.recall import NAME
 from trimtab.proxy.wire.codec import Codec, Counting, Request
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS
 from trimtab.proxy.wire.json.spans import Span, find_member, splice
-from trimtab.proxy.wire.transcript.beginnings import Begun, find_transcript
+from trimtab.proxy.wire.transcript.beginnings import PrefixMatch, find_transcript
 from trimtab.proxy.wire.transcript.body import UndecodableError, find_elements, read_outside
 from trimtab.rules.conversation import CountTokens, Decision, Role, count_leading
 from trimtab.rules.pipeline.pins import Pin
@@ -46,7 +46,7 @@ class Place(NamedTuple):
 def declare(
     request: Request,
     counting: Counting,
-    find_begun: Callable[[str, bytes], Begun | None],
+    find_match: Callable[[str, bytes], PrefixMatch | None],
     *,
     without_tools: bool = False,
 ) -> Request:
@@ -60,7 +60,7 @@ def declare(
     body = _splice_tool(request, without_tools=without_tools)
     if body is request.body:
         return request
-    left = codec.read(body, find_begun(codec.name, body))
+    left = codec.read(body, find_match(codec.name, body))
     tokens = codec.count_outside(left, counting).tools_tokens - codec.count_outside(request, counting).tools_tokens
     return request.reduce_to(left, (Decision(RECALL_TOOL, "the tool to search what was cut", 0, tokens, 0, 0),))
 

@@ -208,10 +208,10 @@ def _admit(services: Services, request: web.BaseRequest, arrival: Arrival) -> Ar
         message = "too many requests at once (limits.max_concurrent_requests); try again"
         raise OverloadedError(message)
     budgets = services.budgets
-    return _heed_budget(budgets, arrival) if budgets is not None and budgets.budgets else arrival
+    return _apply_budget(budgets, arrival) if budgets is not None and budgets.budgets else arrival
 
 
-def _heed_budget(budgets: Budgets, arrival: Arrival) -> Arrival:
+def _apply_budget(budgets: Budgets, arrival: Arrival) -> Arrival:
     spent = budgets.check(arrival.tenant.client_name)
     if spent is None:
         return arrival

@@ -35,7 +35,7 @@ from trimtab.proxy.wire.json.spans import Array, Span
 from trimtab.proxy.wire.parameters import CACHE_KEY, Question, find_refused, list_forms, write_parameters
 from trimtab.proxy.wire.provider_note import ProviderNote
 from trimtab.proxy.wire.routing import peek_model
-from trimtab.proxy.wire.transcript.beginnings import Beginning, Begun, find_transcript, look_through
+from trimtab.proxy.wire.transcript.beginnings import Beginning, PrefixMatch, find_transcript, look_through
 from trimtab.proxy.wire.transcript.body import (
     OUTSIDE,
     Adapted,
@@ -107,8 +107,8 @@ class Request:
 
     def find_array(self) -> Array:
         """The positions of the elements. Raises UndecodableError if their key is written with escapes."""
-        begun = self.beginning
-        return find_elements(self.codec.form, self.body, self.raws) if begun is None else begun.array
+        known = self.beginning
+        return find_elements(self.codec.form, self.body, self.raws) if known is None else known.array
 
     def reduce_to(self, left: "Request", decisions: tuple[Decision, ...]) -> "Request":
         """What is `left` of this request, with everything that is known of it beside its body."""
@@ -183,13 +183,13 @@ class Codec(Answers):
     encode_message: Callable[[Message], bytes]
     """The JSON of one message: its own bytes, with new content if a rule edited it."""
 
-    def read(self, body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Request:
+    def read(self, body: bytes, match: PrefixMatch | None = None, *, max_chars: int | None = None) -> Request:
         """Split a body into its elements without decoding them. Raises UndecodableError.
 
-        The part that the body has in common with `begun` is not read again; the result is the same. Invalid JSON is
+        The part that the body has in common with `match` is not read again; the result is the same. Invalid JSON is
         repaired if possible. That is slow: raises LargeWorkError if a body of more than `max_chars` needs it.
         """
-        members, raws, beginning = split_body(self.form, body, begun, max_chars=max_chars)
+        members, raws, beginning = split_body(self.form, body, match, max_chars=max_chars)
         asked = self.describe(members)
         return Request(
             codec=self,

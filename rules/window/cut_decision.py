@@ -63,7 +63,7 @@ class Fold:
         self._turn = 0  # where the newest turn begins: a user message right behind an answer
         self._is_near = False  # whether the next request is expected to be cut
         self._forwarded = 0  # tokens forwarded after the head now: self._cuts.size(self.window)
-        self._looked: tuple[Window, Window] | None = None  # the last answer of _look_cold, and what it is about
+        self._looked: tuple[Window, Window] | None = None  # the last answer of _plan_cold_summary, and what it is about
 
     def __len__(self) -> int:
         return self._sums.number
@@ -89,7 +89,7 @@ class Fold:
         pruning saves in the calls of its step.
         """
         if cold:
-            self._heed_cold(cold)
+            self._cut_if_cold(cold)
         for index in range(self._sums.number, len(messages)):
             message, more = messages[index], added_tokens.get(index, 0)
             message = replace_fields(message, tokens=message.tokens + more) if more else message
@@ -97,7 +97,7 @@ class Fold:
             if index in short_tokens:
                 self._long[index] = short_tokens[index]
             if cold:
-                self._heed_cold(cold)
+                self._cut_if_cold(cold)
         return self
 
     def fits(self, cold: Mapping[int, ColdCut]) -> bool:
@@ -105,7 +105,7 @@ class Fold:
         known = {at: kind for at, kind in cold.items() if at <= len(self)}
         return {**known, **self._cold} == known and known.keys() - self._cold <= {len(self)}
 
-    def _heed_cold(self, cold: Mapping[int, ColdCut]) -> None:
+    def _cut_if_cold(self, cold: Mapping[int, ColdCut]) -> None:
         """Make the cut that was decided at a cold cache, if the request that ends here has one."""
         if (kind := cold.get(len(self))) is not None and len(self) not in self._cold:
             self._cold[len(self)] = kind
@@ -116,7 +116,7 @@ class Fold:
         """Add the next message and decide what follows from it; its memory costs `memory_tokens` on top."""
         shows_answer = self._sums.shows_answer(message)
         if shows_answer:
-            self.window = self._look_cold()
+            self.window = self._plan_cold_summary()
             self._answer()
             head = self._room.limit - self._cuts.marks.tokens
             self._economics.send(head + self._forwarded, head + self._sums.between(0, self._sums.number))
@@ -138,10 +138,10 @@ class Fold:
         if not self.window.is_high:
             self.window = note_marks(self._cuts, self.window, self._forwarded)
         self._is_near = False
-        self._heed_limits()
-        self._heed_marks(is_request=shows_answer)
+        self._enforce_limits()
+        self._cut_at_marks(is_request=shows_answer)
 
-    def _heed_limits(self) -> None:
+    def _enforce_limits(self) -> None:
         policy = self._policy
         if self._sums.memory.places:
             self._drop_memory()
@@ -152,7 +152,7 @@ class Fold:
         if policy.max_turns is not None and policy.overflow_strategy is not OverflowStrategy.ERROR:
             self._keep_turns(policy.max_turns)
 
-    def _heed_marks(self, *, is_request: bool) -> None:
+    def _cut_at_marks(self, *, is_request: bool) -> None:
         """Cut, or fix the next cut, if what is forwarded has reached a mark."""
         marks = self._cuts.marks
         if self._forwarded < min(marks.high, int(marks.due * (1 - PREFETCH_GAP))):
@@ -168,15 +168,15 @@ class Fold:
 
     def finish(self) -> Window:
         """The window for a request that ends here: its newest messages are shortened if they do not fit."""
-        caps, window = self._share_room(), self._look_cold()
+        caps, window = self._share_room(), self._plan_cold_summary()
         if self._is_near != window.is_near:
             window = replace(window, is_near=self._is_near)
         return replace(window, caps=(*window.caps, *caps)) if caps else window
 
-    def _look_cold(self) -> Window:
+    def _plan_cold_summary(self) -> Window:
         """The window with the summary for a cold cache, for a request that ends here and for the answer to it."""
         if self._looked is None or self._looked[0] is not self.window:
-            looked = self._economics.look_cold(self._cuts, self.window, self._forwarded)
+            looked = self._economics.plan_cold_summary(self._cuts, self.window, self._forwarded)
             self._looked = self.window, looked
         return self._looked[1]
 

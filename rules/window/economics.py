@@ -122,7 +122,7 @@ class Economics:
             self._bet_at = cold.at
             self._bet += cold.price
 
-    def look_cold(self, cuts: Cuts, window: Window, size: int) -> Window:
+    def plan_cold_summary(self, cuts: Cuts, window: Window, size: int) -> Window:
         """The window, of this size, with the summary that a cut at a cold cache would need at the next request.
 
         Only if what is forwarded is at least half of the mark from which on cuts are prepared, if the summary can be

@@ -20,7 +20,7 @@ from pathlib import Path
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.server.workers import supervisor
 from trimtab.proxy.server.workers.supervisor import Program, Supervisor
-from trimtab.proxy.server.workers.worker import LEAVING, READY, Ground, Worker
+from trimtab.proxy.server.workers.worker import LEAVING, READY, SharedResources, Worker
 from trimtab.proxy.telemetry.logs import configure_log, get_log
 
 EXIT = 3
@@ -58,13 +58,13 @@ def main(what: str) -> int:
         supervisor.SLACK_SECONDS = 0.2
     configure_log()
     log = get_log()
-    ground = Ground.open(load_config(settings=["listen=127.0.0.1:0"], environment={}), 2)
+    shared = SharedResources.open(load_config(settings=["listen=127.0.0.1:0"], environment={}), 2)
     tasks = Path("/proc/self/task")
     threads = len(list(tasks.iterdir())) if tasks.is_dir() else 1
     program = Program(
-        lambda: what != "invalid", lambda: 0.0, lambda: log.info("listening", url=ground.requests.url, threads=threads)
+        lambda: what != "invalid", lambda: 0.0, lambda: log.info("listening", url=shared.requests.url, threads=threads)
     )
-    found = Supervisor(ground, program, log).run()
+    found = Supervisor(shared, program, log).run()
     return found if isinstance(found, int) else be_worker(found, what)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trimtab import proxy
-from trimtab.proxy.tasks import Tasks, see_through
+from trimtab.proxy.tasks import Tasks, shield_to_end
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ async def test_work_that_is_seen_through_ends_although_its_caller_is_cancelled()
         await release.wait()
         done.append("work")
 
-    caller = asyncio.ensure_future(see_through(work()))
+    caller = asyncio.ensure_future(shield_to_end(work()))
     await begun.wait()
     caller.cancel()
     await asyncio.sleep(0)
@@ -116,7 +116,7 @@ async def test_work_that_is_seen_through_ends_although_its_caller_is_cancelled()
 
     release.clear()
     begun.clear()
-    caller = asyncio.ensure_future(see_through(work()))
+    caller = asyncio.ensure_future(shield_to_end(work()))
     await begun.wait()
     for _ in range(2):
         caller.cancel()

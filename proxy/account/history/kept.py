@@ -21,7 +21,7 @@ from trimtab.proxy.account.history.texts import MAX_TITLES, Packed, Title
 from trimtab.proxy.account.outcome import Outcome
 from trimtab.proxy.store.sqlite_file import SqliteFile, SqliteThread, Work, is_broken
 from trimtab.proxy.store.store import StoreError
-from trimtab.proxy.tasks import Tasks, see_through
+from trimtab.proxy.tasks import Tasks, shield_to_end
 
 if TYPE_CHECKING:
     from trimtab.proxy.account.history.shared import SharedLog
@@ -228,7 +228,7 @@ class History:
 
     async def flush(self) -> None:
         """Write the rows that wait. If that fails, they stay. None is lost if the caller leaves."""
-        await see_through(self._flush())
+        await shield_to_end(self._flush())
 
     async def _flush(self) -> None:
         async with self._writing:

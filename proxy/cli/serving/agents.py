@@ -233,7 +233,7 @@ def _lead_opencode(start: Start) -> Lead:
     def write(environment: dict[str, str]) -> tuple[str, ...]:
         urls = {OPENAI: environment.get(OPENAI), ANTHROPIC: f"{environment[ANTHROPIC]}/v1"}
         led = {provider: {"options": {"baseURL": urls[variable]}} for provider, variable in providers.items()}
-        environment["OPENCODE_CONFIG_CONTENT"] = orjson.dumps(_lay_over(given, {"provider": led})).decode()
+        environment["OPENCODE_CONFIG_CONTENT"] = orjson.dumps(_overlay(given, {"provider": led})).decode()
         return ()
 
     return Lead(seen, write)
@@ -264,11 +264,11 @@ def _read_content(environment: Environment) -> dict[str, Any]:
     return given if isinstance(given, dict) else {}
 
 
-def _lay_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def _overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
-        merged[key] = _lay_over(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+        merged[key] = _overlay(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
     return merged
 
 

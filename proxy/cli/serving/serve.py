@@ -56,7 +56,7 @@ from trimtab.proxy.server.reload import (
     warn_of_unknown_variables,
 )
 from trimtab.proxy.server.workers.supervisor import END_AT_ONCE, Program, Supervisor, count_workers
-from trimtab.proxy.server.workers.worker import LEAVING, READY, Ground, Worker
+from trimtab.proxy.server.workers.worker import LEAVING, READY, SharedResources, Worker
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.logs import LEVELS, configure_log, get_log
 from trimtab.proxy.telemetry.metrics import Metrics
@@ -220,9 +220,9 @@ class _Told:
     def drain_seconds(self) -> float:
         return self.config.limits.shutdown_delay_seconds + self.config.limits.drain_seconds
 
-    def tell_ready(self, ground: Ground) -> None:
-        url, pages_url = ground.requests.url, (ground.pages or ground.requests).url
-        self._screen.announce(self.config, url, pages_url, self._log, workers=ground.count)
+    def tell_ready(self, shared: SharedResources) -> None:
+        url, pages_url = shared.requests.url, (shared.pages or shared.requests).url
+        self._screen.announce(self.config, url, pages_url, self._log, workers=shared.count)
 
 
 def start_workers(config: Config, load: Load | None, count: int, log: Any, screen: Screen) -> Start | int:
@@ -231,8 +231,8 @@ def start_workers(config: Config, load: Load | None, count: int, log: Any, scree
     Returns twice: in each worker's process at once, with what the worker starts with; in this process when all workers
     have ended, with the exit status. Raises OSError before the first worker starts if it cannot listen.
     """
-    ground = Ground.open(config, count)
-    told = _Told(config, load, log, screen, ground.metrics.reloads)
+    shared = SharedResources.open(config, count)
+    told = _Told(config, load, log, screen, shared.metrics.reloads)
     warn_of_risks(config, log)
     if config.store == "memory":
         meaning = "workers do not share their summaries, nor what they learn about models; see store"
@@ -241,10 +241,10 @@ def start_workers(config: Config, load: Load | None, count: int, log: Any, scree
     compactors = Compactors(log, caches_bytes=bound_caches(limits.max_memory_bytes, CACHES_BYTES))
     compactors.load()
     compile_all()
-    program = Program(told.reload, told.drain_seconds, lambda: told.tell_ready(ground))
+    program = Program(told.reload, told.drain_seconds, lambda: told.tell_ready(shared))
     gc.collect()
     gc.freeze()  # else a collection in a worker would write to, and so copy, the shared memory
-    worker = Supervisor(ground, program, log).run()
+    worker = Supervisor(shared, program, log).run()
     if isinstance(worker, int):
         return worker
     load_part = None if load is None else lambda: load().as_worker_of(count)

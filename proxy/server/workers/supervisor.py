@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.proxy.config.schema import MIN_MEMORY_BYTES, Config
-from trimtab.proxy.server.workers.worker import LEAVING, READY, Ground, Worker
+from trimtab.proxy.server.workers.worker import LEAVING, READY, SharedResources, Worker
 
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 """A container's quota and period, in microseconds. Source: Linux, Control Group v2, cpu.max."""
@@ -114,11 +114,11 @@ class _Place:
 class Supervisor:
     """Runs the workers of a program. No other code in the process may wait for children or handle signals."""
 
-    def __init__(self, ground: Ground, program: Program, log: Any) -> None:
-        self._ground = ground
+    def __init__(self, shared: SharedResources, program: Program, log: Any) -> None:
+        self._shared = shared
         self._program = program
         self._log = log
-        self._places = [_Place(number) for number in range(1, ground.count + 1)]
+        self._places = [_Place(number) for number in range(1, shared.count + 1)]
         self._signals: list[int] = []
         self._wake, self._woken = socket.socketpair()
         self._generation = 0
@@ -143,7 +143,7 @@ class Supervisor:
             while self._signals:
                 self._handle_signal(self._signals.pop(0))
             if self._is_over():
-                self._ground.metrics.close()
+                self._shared.metrics.close()
                 return self._status
 
     def _take_signals(self) -> None:
@@ -170,7 +170,7 @@ class Supervisor:
             return self._become(place, theirs)
         theirs.close()
         place.pid, place.line, place.is_ready, place.generation = pid, ours, False, self._generation
-        self._ground.metrics.roster.write(place.number, pid, place.restarts.total)
+        self._shared.metrics.roster.write(place.number, pid, place.restarts.total)
         return None
 
     def _become(self, place: _Place, line: socket.socket) -> Worker:
@@ -181,7 +181,7 @@ class Supervisor:
         for one in (self._wake, self._woken, *(other.line for other in self._places if other.line is not None)):
             one.close()
         line.settimeout(0)
-        return self._ground.become(place.number, line)
+        return self._shared.become(place.number, line)
 
     def _wait(self) -> None:
         """Wait for a signal, a message or the end of a worker, or the next due time."""
@@ -238,7 +238,7 @@ class Supervisor:
         if place.line is not None:
             place.line.close()
         place.pid, place.line, place.is_ready = 0, None, False
-        self._ground.metrics.roster.write(place.number, 0, place.restarts.total)
+        self._shared.metrics.roster.write(place.number, 0, place.restarts.total)
         how = {"status": code} if code >= 0 else {"signal": signal.Signals(-code).name}
         if self._stop_signal is not None:
             if code not in {0, -signal.SIGTERM}:  # SIGTERM ends it directly if it had not started yet
@@ -262,7 +262,7 @@ class Supervisor:
 
     def _renew(self, place: _Place) -> None:
         try:
-            self._ground.renew(place.number)
+            self._shared.renew(place.number)
         except OSError as error:
             self._log.error("listener_not_renewed", worker=place.number, reason=os.strerror(error.errno or 0))
 
@@ -283,7 +283,7 @@ class Supervisor:
     def _stop(self, number: int, passed_on: int, seconds: float) -> None:
         """End all workers and start no new ones; those that do not end in time are killed."""
         self._stop_signal, self._kill_at = number, time.monotonic() + seconds
-        self._ground.stop_listening()
+        self._shared.stop_listening()
         for place in self._places:
             place.due_at = None
             self._send(place, signal.SIGKILL if passed_on == END_AT_ONCE and not place.is_ready else passed_on)

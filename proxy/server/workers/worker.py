@@ -57,7 +57,7 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class SharedResources:
     """Shared by `count` workers. `pages`: the listeners at `metrics_listen`; None if it is not set."""
 
     count: int
@@ -67,7 +67,7 @@ class Ground:
     spare_key: bytes
 
     @classmethod
-    def open(cls, config: Config, workers: int) -> "Ground":
+    def open(cls, config: Config, workers: int) -> "SharedResources":
         """Open sockets and metrics for a configuration.
 
         Raises OSError if it cannot listen at an address, ConfigError if there is no folder for the metrics.

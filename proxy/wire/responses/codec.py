@@ -69,9 +69,9 @@ class ResponsesCodec(Codec):
         self, request: Request, before: Conversation, after: Conversation
     ) -> tuple[tuple[bytes, ...], Span]:
         """A transcript that is a text stays one if that can hold it."""
-        body, begun = request.body, request.beginning
+        body, known = request.body, request.beginning
         if not request.raws or after.messages == before.messages:
-            place = find_member(body, self.form.key) if begun is None else Span(begun.array.start, begun.array.stop)
+            place = find_member(body, self.form.key) if known is None else Span(known.array.start, known.array.stop)
             return (body,), place or Span(len(body), len(body))
         return encode_text(request, after) or super().encode_transcript(request, before, after)
 

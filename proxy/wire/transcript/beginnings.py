@@ -118,7 +118,7 @@ def find_transcript(beginning: Beginning | None) -> Span | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class PrefixMatch:
     """A body shares its first `number` elements with an earlier one; they end at `stop`."""
 
     beginning: Beginning
@@ -152,24 +152,24 @@ class Beginnings:
         self._kept = kept
         self.most_bytes = most_bytes
 
-    def find(self, dialect: str, body: bytes) -> Begun | None:
+    def find(self, dialect: str, body: bytes) -> PrefixMatch | None:
         """The earlier body that shares the longest beginning with this one; None if none shares an element."""
         alike = self._kept.get((dialect, body[:HEAD_BYTES])) or ()
         for each in sorted(
             alike, key=attrgetter("array.stop"), reverse=True
         ):  # the longest that the body continues is best
             if each.holds(body, len(each.raws)):
-                return Begun(each, len(each.raws))
-        common = [Begun(each, each.count_common(body)) for each in alike[:MAX_COMPARED]]
-        best = max(common, key=lambda begun: begun.stop if begun.number else 0, default=None)
+                return PrefixMatch(each, len(each.raws))
+        common = [PrefixMatch(each, each.count_common(body)) for each in alike[:MAX_COMPARED]]
+        best = max(common, key=lambda match: match.stop if match.number else 0, default=None)
         return best if best is not None and best.number else None
 
-    def keep(self, dialect: str, beginning: Beginning, begun: Begun | None) -> None:
-        """Keep a beginning. It replaces those that it continues, among them that of `begun`."""
+    def keep(self, dialect: str, beginning: Beginning, match: PrefixMatch | None) -> None:
+        """Keep a beginning. It replaces those that it continues, among them that of `match`."""
         if not beginning.raws:
             return
         key = dialect, beginning.body[:HEAD_BYTES]
-        gone = begun.beginning if begun is not None and begun.is_whole else None
+        gone = match.beginning if match is not None and match.is_whole else None
         alike, left_bytes, left_new_bytes = [beginning], self.most_bytes - beginning.size_bytes, self.most_bytes // 4
         for each in self._kept.get(key) or ():
             if each is gone or each is beginning or each.holds(beginning.body, len(each.raws)):

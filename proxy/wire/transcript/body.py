@@ -17,7 +17,7 @@ import msgspec
 from trimtab.proxy.wire.content.parts import replace_texts
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_members, describe_fault, mend
 from trimtab.proxy.wire.json.spans import Array, Span, count_parts, find_array, find_member, has_more_parts, match_array
-from trimtab.proxy.wire.transcript.beginnings import MIN_BYTES, Beginning, Begun
+from trimtab.proxy.wire.transcript.beginnings import MIN_BYTES, Beginning, PrefixMatch
 from trimtab.proxy.wire.transcript.elements import Placed, Shares
 from trimtab.rules.conversation import Conversation, Decision, Origin
 from trimtab.rules.results.work import Allowance
@@ -64,14 +64,16 @@ class Split(NamedTuple, Generic[B]):
     beginning: Beginning | None
 
 
-def split_body(form: Form[B], body: bytes, begun: Begun | None = None, *, max_chars: int | None = None) -> Split[B]:
+def split_body(
+    form: Form[B], body: bytes, match: PrefixMatch | None = None, *, max_chars: int | None = None
+) -> Split[B]:
     """Split a body without decoding its elements. Raises UndecodableError.
 
     Lone surrogates, NaN, Infinity and a byte order mark are repaired for decoding, because most upstreams accept them;
     the elements keep their bytes. A repair takes up to 0.3 s per megabyte: raises LargeWorkError if the body needs one
     and is longer than `max_chars`.
     """
-    split = None if begun is None else _read_on(form, body, begun)
+    split = None if match is None else _read_on(form, body, match)
     if split is not None:
         return split
     try:
@@ -118,13 +120,13 @@ def _begin(form: Form[B], body: bytes, members: B, raws: tuple[bytes, ...]) -> B
     return Beginning(body, array, raws, count_parts(body) - count_parts(body[behind:]))
 
 
-def _read_on(form: Form[B], body: bytes, begun: Begun) -> Split[B] | None:
+def _read_on(form: Form[B], body: bytes, match: PrefixMatch) -> Split[B] | None:
     """Split a body that continues an earlier one; None if it must be read whole.
 
     One random string replaces the elements that both have in common, and the rest of the body is decoded unchanged.
     So the decoder judges the bytes before and after them as in the whole body. No client can guess that string.
     """
-    earlier, start, stop = begun.beginning, begun.beginning.array.start, begun.stop
+    earlier, start, stop = match.beginning, match.beginning.array.start, match.stop
     rest = body[stop:]
     parts = earlier.parts + count_parts(rest)
     if parts > MAX_PARTS:
@@ -143,13 +145,13 @@ def _read_on(form: Form[B], body: bytes, begun: Begun) -> Split[B] | None:
     parts -= count_parts(text[array.elements[-1].stop :])
     beginning = Beginning(
         body,
-        Array(start, array.stop + shift, [*earlier.array.elements[: begun.number], *spans]),
-        earlier.raws[: begun.number] + new[1:],
+        Array(start, array.stop + shift, [*earlier.array.elements[: match.number], *spans]),
+        earlier.raws[: match.number] + new[1:],
         parts,
-        {number: decoded.first(begun.number) for number, decoded in earlier.decoded.items()},
-        earlier.written and earlier.written.within(begun.number),
+        {number: decoded.first(match.number) for number, decoded in earlier.decoded.items()},
+        earlier.written and earlier.written.within(match.number),
         is_grown=True,
-        noted={look: noted.first(begun.number) for look, noted in earlier.noted.items()},
+        noted={look: noted.first(match.number) for look, noted in earlier.noted.items()},
         counted={**earlier.counted},
     )
     return Split(members, beginning.raws, beginning)

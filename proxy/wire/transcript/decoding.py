@@ -102,7 +102,7 @@ class KnownView:
             if messages is None:
                 messages = decode(raw)
                 if _KEEP in raw:
-                    messages = tuple(map(_heed_keep, messages))
+                    messages = tuple(map(_read_keep_marker, messages))
                 new[raw] = self._elements[number, raw] = messages
             decoded.append(messages)
         return decoded
@@ -127,7 +127,7 @@ class KnownView:
 _KEEP = KEEP.encode()
 
 
-def _heed_keep(message: Message) -> Message:
+def _read_keep_marker(message: Message) -> Message:
     """The message, with whether it asks to be kept. Of what tools and the model say, only the ends can ask that."""
     at_ends = message.role in {Role.TOOL, Role.ASSISTANT}
     keep = any(asks_to_keep(text, at_ends=at_ends) for text in message.texts)

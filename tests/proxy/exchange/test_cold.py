@@ -13,10 +13,10 @@ from support.journeys import MakeStages, Stages, make_reply, read_session
 from trimtab.proxy.exchange.attempt import Call
 from trimtab.proxy.exchange.cold import (
     COLD_CACHE,
+    cut_at_cold_cache,
     find_lifetime,
     find_previous,
     find_session,
-    heed_cold_cache,
     read_command,
     recall_earlier,
     uses_cache,
@@ -101,7 +101,7 @@ async def test_at_a_warm_cache_a_long_session_is_planned_as_it_was(is_count: boo
     services = replace(stages.services, cold_cuts=ColdCuts(store, clock=lambda: 100.0))
     if is_count:
         call = structs.replace(call, request=replace(request, codec=Counting()))
-    heeded, again = await heed_cold_cache(services, call, planned, fail_to_plan, make_reply())
+    heeded, again = await cut_at_cold_cache(services, call, planned, fail_to_plan, make_reply())
     assert again is planned
     assert heeded.cold == call.cold
 

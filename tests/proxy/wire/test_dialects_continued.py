@@ -16,7 +16,7 @@ from support.gemini.spoken import SPOKEN
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.codec import Counting, Request, UndecodableError
-from trimtab.proxy.wire.transcript.beginnings import Begun
+from trimtab.proxy.wire.transcript.beginnings import PrefixMatch
 from trimtab.rules.conversation import Conversation, Role
 
 SHARED = [
@@ -103,7 +103,7 @@ def test_a_session_goes_on_as_if_each_body_came_alone(dialect, turns, monkeypatc
 
     @given(turns, HEADS, SEPARATORS, ENDS)
     def check(drawn: list[list[bytes]], head: bytes, separator: bytes, end: bytes) -> None:
-        begun: Begun | None = None
+        begun: PrefixMatch | None = None
         counting = Counting(count_by_heuristic, make_known())
         for elements in accumulate(drawn, lambda one, other: [*one, *other]):
             body = b'{%b"%b":[' % (head, dialect.transcript.encode()) + separator.join(elements) + end
@@ -111,6 +111,6 @@ def test_a_session_goes_on_as_if_each_body_came_alone(dialect, turns, monkeypatc
             assert request == alone
             assert see(request, counting) == see(alone, Counting(count_by_heuristic, make_known()))
             assert request.beginning is not None
-            begun = Begun(request.beginning, len(request.raws))
+            begun = PrefixMatch(request.beginning, len(request.raws))
 
     check()

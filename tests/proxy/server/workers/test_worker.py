@@ -7,7 +7,7 @@ import pytest
 
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.server.workers.worker import LEAVING, READY, Ground, Worker
+from trimtab.proxy.server.workers.worker import LEAVING, READY, SharedResources, Worker
 from trimtab.proxy.telemetry.shared import Roster, SharedMetrics
 
 
@@ -58,40 +58,40 @@ def test_a_worker_hears_that_the_supervisor_is_gone(line) -> None:
     worker.tell(LEAVING)
 
 
-def open_ground(*settings: str) -> Ground:
-    """The ground of two workers."""
-    return Ground.open(load_config(settings=("listen=127.0.0.1:0", *settings), environment={}), 2)
+def open_shared(*settings: str) -> SharedResources:
+    """What two workers share."""
+    return SharedResources.open(load_config(settings=("listen=127.0.0.1:0", *settings), environment={}), 2)
 
 
 @pytest.mark.parametrize("settings", [(), ("metrics_listen=127.0.0.1:0",)])
 def test_workers_have_the_same_key_and_addresses(settings) -> None:
     """A client without a credential finds what another worker has kept for it."""
-    ground = open_ground(*settings)
-    first, second = (ground.become(number, socket.socket()) for number in (1, 2))
+    shared = open_shared(*settings)
+    first, second = (shared.become(number, socket.socket()) for number in (1, 2))
     assert first.spare_key == second.spare_key
     assert len(first.spare_key) == 32
     assert (first.number, second.number, first.count) == (1, 2, 2)
     assert first.url == second.url
     assert bool(first.page_sockets) is bool(first.pages_url) is bool(settings)
-    ground.stop_listening()
-    ground.metrics.close()
+    shared.stop_listening()
+    shared.metrics.close()
     for worker in (first, second):
         worker.line.close()
 
 
 def test_what_stops_listening_refuses_connections() -> None:
     """All addresses refuse them, as soon as no worker listens there either."""
-    ground = open_ground("metrics_listen=127.0.0.1:0")
-    places = [listeners.of(number)[0].getsockname() for listeners in ground.listeners for number in (1, 2)]
-    for listeners in ground.listeners:
+    shared = open_shared("metrics_listen=127.0.0.1:0")
+    places = [listeners.of(number)[0].getsockname() for listeners in shared.listeners for number in (1, 2)]
+    for listeners in shared.listeners:
         listeners.of(2)[0].listen()
-    ground.renew(1)
+    shared.renew(1)
     socket.create_connection(places[0], timeout=30).close()
-    ground.stop_listening()
+    shared.stop_listening()
     for place in places:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(place, timeout=30)
-    ground.metrics.close()
+    shared.metrics.close()
 
 
 def test_an_address_that_is_taken_is_an_error_at_once() -> None:
@@ -100,7 +100,7 @@ def test_an_address_that_is_taken_is_an_error_at_once() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(OSError, match="in use"):
-            open_ground(f"metrics_listen=127.0.0.1:{taken.getsockname()[1]}")
+            open_shared(f"metrics_listen=127.0.0.1:{taken.getsockname()[1]}")
 
 
 def test_metrics_without_a_folder_are_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,4 +111,4 @@ def test_metrics_without_a_folder_are_an_error_that_says_what_to_do(monkeypatch:
 
     monkeypatch.setattr(SharedMetrics, "open", fail)
     with pytest.raises(ConfigError, match="name one with TMPDIR"):
-        open_ground()
+        open_shared()

@@ -6,7 +6,7 @@ from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.responses.codec import RESPONSES
-from trimtab.proxy.wire.transcript.beginnings import Begun
+from trimtab.proxy.wire.transcript.beginnings import PrefixMatch
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +23,6 @@ def test_only_the_last_unit_is_decoded_again() -> None:
     first = RESPONSES.read(b'{"input":[%b,%b]}' % (user, said))
     RESPONSES.decode(first, counting)
     assert first.beginning is not None
-    longer = RESPONSES.read(b'{"input":[%b,%b,%b]}' % (user, said, call), Begun(first.beginning, 2))
+    longer = RESPONSES.read(b'{"input":[%b,%b,%b]}' % (user, said, call), PrefixMatch(first.beginning, 2))
     assert RESPONSES.uncounted_bytes(longer, counting) == len(said + b"," + call)
     assert [len(message.tool_calls) for message in RESPONSES.decode(longer, counting).messages] == [0, 1]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Request
-from trimtab.proxy.wire.transcript.beginnings import Begun, find_all, look_through
+from trimtab.proxy.wire.transcript.beginnings import PrefixMatch, find_all, look_through
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def test_a_known_beginning_never_changes_the_result(first: list[bool], more: lis
     look_through(earlier.raws, earlier.beginning, look)
     seen.clear()
     common = data.draw(st.integers(1, len(first)))
-    grown = CHAT.read(_write([*first[:common], *more]), Begun(earlier.beginning, common))
+    grown = CHAT.read(_write([*first[:common], *more]), PrefixMatch(earlier.beginning, common))
     expected = tuple((at, True) for at, flag in enumerate([*first[:common], *more]) if flag)
     assert look_through(grown.raws, grown.beginning, look) == expected
     assert len(seen) == len(more)
@@ -60,5 +60,5 @@ def test_all_that_a_body_says_is_found_beside_its_elements_too(first: list[bool]
     assert _find(earlier) == find(earlier.body)
     around = orjson.dumps({"m": 2, "messages": orjson.Fragment(_write(first)[12:-1]), "n": {"m": 3}})
     assert sorted(_find(CHAT.read(around))) == sorted(find(around))
-    grown = CHAT.read(_write([*first, *more]), Begun(earlier.beginning, len(first)))
+    grown = CHAT.read(_write([*first, *more]), PrefixMatch(earlier.beginning, len(first)))
     assert _find(grown) == find(grown.body) == find(_write([*first, *more]))

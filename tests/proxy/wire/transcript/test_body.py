@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trimtab.proxy.wire.json.decode import BYTE_ORDER_MARK
 from trimtab.proxy.wire.json.spans import find_array, find_member
-from trimtab.proxy.wire.transcript.beginnings import Beginning, Begun, Decoded
+from trimtab.proxy.wire.transcript.beginnings import Beginning, Decoded, PrefixMatch
 from trimtab.proxy.wire.transcript.body import (
     MAX_PARTS,
     MIN_BYTES,
@@ -108,7 +108,7 @@ def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
 
 
-def _split(body: bytes, begun: Begun | None = None) -> Split[Body] | str:
+def _split(body: bytes, begun: PrefixMatch | None = None) -> Split[Body] | str:
     """The parts of a body, or the problem with it. The elements in `members` are left out; see Split."""
     try:
         split = split_body(FORM, body, begun)
@@ -162,7 +162,7 @@ def test_what_goes_on_is_split_as_if_it_were_new(
         return
     body = head + separator.join([*first[:kept], *second]) + noise + tail
     for number in range(1, earlier.beginning.count_common(body) + 1):
-        assert _tell(_split(body, Begun(earlier.beginning, number))) == _tell(_split(body))
+        assert _tell(_split(body, PrefixMatch(earlier.beginning, number))) == _tell(_split(body))
 
 
 @pytest.mark.parametrize("max_parts", [MAX_PARTS, 24])
@@ -172,7 +172,7 @@ def test_a_session_is_split_on_from_request_to_request(
 ) -> None:
     """Each request continues the one before. A limit for the parts of a body applies to all of it."""
     head, separator = around
-    begun: Begun | None = None
+    begun: PrefixMatch | None = None
     for elements in accumulate(turns, lambda one, other: [*one, *other]):
         body = head + separator.join(elements) + b"]}"
         with pytest.MonkeyPatch.context() as patch:
@@ -182,7 +182,7 @@ def test_a_session_is_split_on_from_request_to_request(
         if isinstance(split, str) or split.beginning is None:
             return
         assert max_parts < MAX_PARTS or split.beginning.is_grown is (begun is not None)
-        begun = Begun(split.beginning, len(elements))
+        begun = PrefixMatch(split.beginning, len(elements))
 
 
 @given(st.tuples(HEADS, SEPARATORS, TAILS), ELEMENTS)
@@ -230,9 +230,9 @@ def test_a_body_that_was_fine_may_go_on_with_damage() -> None:
     """It is repaired as a whole, and its elements keep their bytes."""
     earlier = _begin(b'{"items":[1,2]}')
     body = b'{"items":[1,2,"\\ud83d"],"later":NaN}'
-    assert split_body(FORM, body, Begun(earlier, 2)).raws == (b"1", b"2", b'"\\ud83d"')
+    assert split_body(FORM, body, PrefixMatch(earlier, 2)).raws == (b"1", b"2", b'"\\ud83d"')
     with pytest.raises(LargeWorkError):
-        split_body(FORM, body, Begun(earlier, 2), max_chars=5)
+        split_body(FORM, body, PrefixMatch(earlier, 2), max_chars=5)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_what_is_no_request_is_undecodable(body: bytes) -> None:
 @given(st.binary(max_size=40) | st.binary(max_size=30).map(lambda junk: b'{"items":[1,' + junk), st.booleans())
 def test_junk_raises_nothing_else(body: bytes, goes_on: bool) -> None:  # noqa: FBT001
     """Any bytes are split or undecodable, also as the rest of an earlier body."""
-    begun = Begun(_begin(b'{"items":[1]}'), 1) if goes_on and body.startswith(b'{"items":[1') else None
+    begun = PrefixMatch(_begin(b'{"items":[1]}'), 1) if goes_on and body.startswith(b'{"items":[1') else None
     assert _tell(_split(body, begun)) == _tell(_split(body))
 
 
@@ -287,7 +287,7 @@ def test_what_was_derived_from_the_common_elements_goes_along() -> None:
     earlier.written = Written((), (), (b"1,2", b",3"), 3, 3, early)
     for number in (1, 2, 3):
         body = b'{"items":[' + b",".join([b"1", b"2", b"3"][:number]) + b",4]}"
-        on = split_body(FORM, body, Begun(earlier, number)).beginning
+        on = split_body(FORM, body, PrefixMatch(earlier, number)).beginning
         assert on is not None
         assert on.decoded == {7: Decoded(messages[:number], whole_elements(number))}
         assert on.written == {1: None, 2: early, 3: replace(earlier.written, before=None)}[number]
@@ -300,7 +300,9 @@ def test_messages_of_an_element_that_is_not_common_whole_are_dropped() -> None:
     origins = (Origin(0, 1, 0), Origin(0, 1, 1), Origin(1, 3, 0), Origin(1, 3, 1))
     earlier.decoded[0] = Decoded(messages, origins)
     for number, kept in ((1, 2), (2, 2), (3, 4)):
-        on = split_body(FORM, b'{"items":[' + b"1,2,3"[: 2 * number - 1] + b",9]}", Begun(earlier, number)).beginning
+        on = split_body(
+            FORM, b'{"items":[' + b"1,2,3"[: 2 * number - 1] + b",9]}", PrefixMatch(earlier, number)
+        ).beginning
         assert on is not None
         assert on.decoded[0] == Decoded(messages[:kept], origins[:kept])
 

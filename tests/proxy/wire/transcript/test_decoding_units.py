@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.proxy.compaction.caches import make_known
-from trimtab.proxy.wire.transcript.beginnings import Beginning, Begun, Decoded
+from trimtab.proxy.wire.transcript.beginnings import Beginning, Decoded, PrefixMatch
 from trimtab.proxy.wire.transcript.body import Form, split_body
 from trimtab.proxy.wire.transcript.decoding import (
     Elements,
@@ -101,7 +101,7 @@ def _make_view(*, forgets: bool, number: int = 0) -> KnownView:
     return (Known(elements, fixed) if forgets else make_known()).view("test", number)
 
 
-def _begin(raws: Sequence[bytes], begun: Begun | None = None) -> Beginning:
+def _begin(raws: Sequence[bytes], begun: PrefixMatch | None = None) -> Beginning:
     beginning = split_body(FORM, b'{"items":[' + b",".join(raws) + b"]}", begun).beginning
     assert beginning is not None
     assert beginning.raws == tuple(raws)
@@ -134,7 +134,7 @@ def test_a_grown_transcript_is_decoded_as_if_it_were_new(
     for number in range(1, len(raws) + 1):
         view, earlier = _make_view(forgets=forgets), _begin(raws[:number])
         assert decode_units(raws[:number], earlier, view, _decode, find_units) == _decode_whole(raws[:number], way)
-        on = _begin(raws, Begun(earlier, number))
+        on = _begin(raws, PrefixMatch(earlier, number))
         assert decode_units(raws, on, view, _decode, find_units) == _decode_whole(raws, way)
 
 
@@ -150,7 +150,7 @@ def test_a_session_that_goes_back_and_on_is_decoded_as_if_it_were_new(
     for kept, new in turns:
         number = min(kept, len(last.raws))
         raws = (*last.raws[:number], *new)
-        last = _begin(raws, Begun(last, number))
+        last = _begin(raws, PrefixMatch(last, number))
         assert decode_units(raws, last, view, _decode, _find_units(way)) == _decode_whole(raws, way)
 
 
@@ -162,7 +162,7 @@ def test_only_what_is_new_is_decoded(way: str | None, raws: tuple[bytes, ...], d
     number = data.draw(st.integers(1, len(raws)))
     earlier = _begin(raws[:number])
     decode_units(raws[:number], earlier, view, _decode, find_units)
-    on = _begin(raws, Begun(earlier, number))
+    on = _begin(raws, PrefixMatch(earlier, number))
     recalled, whole, decoded = recall(raws, on, view, find_units), _decode_whole(raws, way), list[bytes]()
 
     assert recalled.messages == whole.messages[: len(recalled.messages)]
