@@ -17,7 +17,7 @@ from trimtab.rules.results.excerpt.rule import may_shorten
 from trimtab.rules.results.pairing import pair_tool_calls
 from trimtab.rules.results.work import Work
 from trimtab.rules.summary.request import request_again, request_prefetch
-from trimtab.rules.text.client_summaries import asks_for_summary, instructs_to_summarise
+from trimtab.rules.text.client_summaries import TRIGGER, asks_for_summary, instructs_to_summarise
 from trimtab.rules.window.room import HEAD_STEPS, bound_guesses
 from trimtab.rules.window.state import ColdCut, Window
 
@@ -165,12 +165,14 @@ def _list_before(places: Iterable[int], stop: int, conversation: Conversation) -
 
 
 def is_client_compaction(conversation: Conversation) -> bool:
-    """Whether a client asks for a summary of the conversation: in the last message, or by its system prompt.
+    """Whether a client asks for a summary of the conversation: in the last message or item, or by its system prompt.
 
     Such a request passes unchanged while that is possible: if a summary of ours stood in it, or a tool result were a
     placeholder, the client would summarise what is summarised already. Nothing that is kept for the session changes.
     """
     messages = conversation.messages
+    if messages and messages[-1].wire_role == TRIGGER:
+        return True
     if not messages or messages[-1].role is not Role.USER:
         return False
     if any(map(asks_for_summary, messages[-1].texts)):

@@ -324,6 +324,10 @@ AFTER_CONVERSATION = (
 """The forms after a conversation that a client wrote as one text between `<conversation>` tags, in a user message."""
 
 
+TRIGGER = "compaction_trigger"
+"""The item with which a client asks the server for a compaction of what is before it. Source: openai/codex#22809."""
+
+
 def _join(forms: tuple[Form, ...], start: str) -> re.Pattern[str]:
     return compile_late(start + "(?:" + "|".join(f"(?:{form.pattern})" for form in forms) + ")")
 

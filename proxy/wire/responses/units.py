@@ -20,6 +20,7 @@ from trimtab.proxy.wire.content.schemas import decode_or_none
 from trimtab.proxy.wire.content.tool_lists import find_callers
 from trimtab.proxy.wire.json.decode import DECODE_ERRORS, mend, read_id
 from trimtab.rules.conversation import NOT_SERVED, Served
+from trimtab.rules.text.client_summaries import TRIGGER
 
 REFERENCE = "item_reference"
 """Type of an item that stands for one that the server has stored. Clients refer to what the model said."""
@@ -68,7 +69,7 @@ _KINDS = {
     **dict.fromkeys(RESULT_TYPES, Kind.CALL),
     **dict.fromkeys(RESULT_TYPES.values(), Kind.RESULT),
     **dict.fromkeys((*_SERVED, REFERENCE), Kind.MODEL),
-    **dict.fromkeys((*COMPACTIONS, "additional_tools", "configuration_update"), Kind.ALONE),
+    **dict.fromkeys((*COMPACTIONS, TRIGGER, "additional_tools", "configuration_update"), Kind.ALONE),
 }
 _OUTSIDE_RUNS = frozenset({Kind.ALONE, Kind.RESULT})
 _OPENS_NO_RUN = frozenset({Kind.ALONE, Kind.RESULT, Kind.UNKNOWN})

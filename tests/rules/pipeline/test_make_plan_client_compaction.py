@@ -31,7 +31,7 @@ from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import OverflowStrategy, Policy, find_limits
 from trimtab.rules.results.work import LargeWorkError, Work
 from trimtab.rules.summary.request import Summary
-from trimtab.rules.text.client_summaries import IN_SYSTEM, IN_USER
+from trimtab.rules.text.client_summaries import IN_SYSTEM, IN_USER, TRIGGER
 
 ASK = user("You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM.")
 FIRST_CUT = 23
@@ -67,6 +67,14 @@ def test_the_last_user_message_or_the_system_prompt_tells(form) -> None:
     assert not is_client_compaction(conversation(system(), ask, assistant("Here it is."), user("Go on.")))
     assert not is_client_compaction(conversation(user("Hello."), assistant(form.sample)))
     assert not is_client_compaction(conversation(user("Hello."), assistant(None, call("a")), result("a", form.sample)))
+
+
+def test_an_item_tells_at_the_end() -> None:
+    """Codex asks its server for a compaction so. Earlier items of that kind say nothing."""
+    trigger = Message(Role.OTHER, wire_role=TRIGGER)
+    assert is_client_compaction(conversation(*session(2), trigger))
+    assert not is_client_compaction(conversation(*session(2), trigger, user("Go on.")))
+    assert not is_client_compaction(conversation(*session(2), replace(trigger, wire_role="other")))
 
 
 def test_a_system_prompt_counts_only_among_the_leading_messages() -> None:

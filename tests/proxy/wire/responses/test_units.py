@@ -27,6 +27,7 @@ ITEMS = {
     "p": {"type": "program", "call_id": "p"},
     "q": {"type": "program_output", "call_id": "p"},
     "k": {"type": "compaction", "encrypted_content": ""},
+    "t": {"type": "compaction_trigger"},
     "i": {"id": "msg_1"},
     "j": {"type": "item_reference", "id": "msg_1"},
     "?": {"type": "other"},
@@ -58,6 +59,7 @@ def _split(letters: str) -> str:
         "r u r",
         "k rm k k c",
         "m k",
+        "u rm t",
         "i jm i c",
         "u jc o jrc o u j u",
         "u ? m??5 m5 o",
@@ -72,13 +74,13 @@ def test_what_the_model_said_in_one_go_is_one_unit(units: str) -> None:
     assert _split(units.replace(" ", "")) == units
 
 
-@given(st.text("udmerowpqkij?5c", max_size=14), st.text("udmerowpqkij?5c", max_size=6))
+@given(st.text("udmerowpqktij?5c", max_size=14), st.text("udmerowpqktij?5c", max_size=6))
 def test_only_the_last_unit_changes_if_items_are_added(first: str, more: str) -> None:
     before, after = _split(first).split(" "), _split(first + more).split(" ")
     assert after[: len(before) - 1] == before[:-1]
 
 
-@given(st.text("udmerowpqkij?5c", max_size=14))
+@given(st.text("udmerowpqktij?5c", max_size=14))
 def test_units_can_be_found_from_any_unit_on(letters: str) -> None:
     """Together they are all items, in order."""
     raws = [orjson.dumps(ITEMS[letter]) for letter in letters]
