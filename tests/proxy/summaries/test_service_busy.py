@@ -13,6 +13,7 @@ from upstreams.recording import FakeUpstream, Recorded
 
 from trimtab.proxy.cli.doctor_checks import check_sessions
 from trimtab.proxy.summaries.service import MAX_PAUSE_SECONDS
+from trimtab.proxy.summaries.summariser import BUSY_WAITS
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 LONG = {"model": "m", "messages": make_session(40, result_words=200)["messages"][:-1]}
@@ -64,6 +65,13 @@ async def test_a_busy_upstream_is_asked_again_when_its_time_is_up(status, client
     proxy = await start_proxy(*SETTINGS)
     assert (await send(client, proxy, LONG)).startswith("summarise;")
     assert len(upstream.summaries) == 3
+
+
+async def test_an_upstream_that_stays_busy_is_not_asked_for_ever(client, upstream, start_proxy):
+    answer_summaries(upstream, lambda _: busy_for("0.01"))
+    proxy = await start_proxy(*SETTINGS)
+    assert (await send(client, proxy, LONG)).startswith("digest;")
+    assert len(upstream.summaries) == 1 + BUSY_WAITS
 
 
 @BUSY

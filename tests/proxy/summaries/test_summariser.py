@@ -77,6 +77,25 @@ async def test_digest_stands_in_for_a_summary_that_fails(answer, client, upstrea
     assert "src/harbour/part_22.py" in upstream.chats[0].json["messages"][1]["content"]
 
 
+async def test_a_question_of_its_own_costs_the_clients_system_prompt_too(client, upstream, start_proxy, log):
+    """As long as the upstream does not say what it has cost."""
+    plain = upstream.answer
+
+    async def refuse(recorded, request):
+        return aiohttp.web.Response(status=401) if recorded.asks_for_summary else await plain(recorded, request)
+
+    upstream.answer = refuse
+    proxy = await start_proxy(*SETTINGS, "defaults.summary.request=transcript")
+    counted = []
+    for words in (10, 400):
+        system = {"role": "system", "content": "harbour " * words}
+        messages = [system, *make_session(40, result_words=200)["messages"][1:-1]]
+        body = {"model": f"m{words}", "messages": messages}
+        await post(client, proxy.url + "/v1/chat/completions", body, Authorization=f"Bearer sk-{words}")
+        counted.append(next(line["prompt_tokens"] for line in reversed(log.lines) if line["event"] == "summary"))
+    assert abs(counted[1] - counted[0]) <= 100  # together they fill the room
+
+
 async def test_summary_request_is_halved_when_the_upstream_refuses_its_length(client, upstream, start_proxy):
     """A refusal of its length halves the question. The other half has a question of its own."""
     plain = upstream.answer
