@@ -56,10 +56,19 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     return "gzip" if isinstance(val, bytes) and val.startswith(b"\x1f\x8b") else None
 
 
-def pytest_collection_finish() -> None:
-    """Exempt the collected tests from garbage collections: else a full one examines them anew, for a second each."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Collect no garbage while tests are collected: that takes a quarter of the time.
+
+    Later garbage collections leave out the collected tests: else a full one examines them anew, for a second each.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
