@@ -75,6 +75,8 @@ CORRECTIONS_TITLE = "User corrections and requests, oldest first"
 """What the user corrected or ruled in the removed messages: the user's own sentences, perhaps shortened."""
 ECHOES_TITLE = "Lines from the removed messages about what follows"
 """Within a quotation: lines that share a rare word with the messages after the cut, and who wrote them."""
+CODE_TITLE = "Lines of code in removed calls, the newest call first"
+"""Within a quotation: lines of code that removed calls have written or run, one JSON string for each message."""
 
 
 def asks_to_keep(text: str, *, at_ends: bool) -> bool:

@@ -26,7 +26,7 @@ def test_low_water_is_well_below_high_water(economy: Economy, window_tokens: int
     budgets = find_budgets(economy, window_tokens)
     assert 0 < budgets.low_water <= 0.6 * budgets.high_water
     assert budgets.high_water < 1
-    assert 0 < budgets.anchor_share <= 0.5
+    assert 0 < budgets.anchor_share <= 0.6
 
 
 @given(window_tokens=WINDOWS)

@@ -3,7 +3,7 @@
 Laws: the text is a function of the messages that were there when the cut was made, of the cut, and of the policy. What
 is cached for the next request of the same transcript saves time and changes nothing else.
 
-The index has what is still running, errors, files, calls, related lines, and names by their form. It is
+The index has what is still running, errors, files, calls, related lines, lines of code, and names by their form. It is
 never larger than its budget. All of it is in one quotation, with markers in it broken, so that tool output gains no
 authority here. Only the user's corrections stand before the quotation, as the user's words. Names in the tail or in
 verbatim messages are not repeated.
@@ -13,7 +13,10 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
+from msgspec.json import encode
+
 from trimtab.rules.conversation import CountTokens, Message, Role, count_leading
+from trimtab.rules.summary.anchors.code_lines import find_code
 from trimtab.rules.summary.anchors.corrections import find_corrections
 from trimtab.rules.summary.anchors.names import (
     READ_CHARS,
@@ -31,7 +34,7 @@ from trimtab.rules.summary.carried.list_calls import leave_out_lists
 from trimtab.rules.summary.carried.task_list import find_task_list, write_task_list
 from trimtab.rules.summary.digest.steps import find_open_errors, find_steps
 from trimtab.rules.summary.quoting import break_markers
-from trimtab.rules.text.markers import CORRECTIONS_TITLE, ECHOES_TITLE, NAMES_TITLE, QUOTE_END, QUOTE_START
+from trimtab.rules.text.markers import CODE_TITLE, CORRECTIONS_TITLE, ECHOES_TITLE, NAMES_TITLE, QUOTE_END, QUOTE_START
 from trimtab.rules.window.state import Cut
 
 MIN_TOKENS = 80
@@ -47,6 +50,8 @@ CORRECTIONS_SHARE = 0.05
 ECHOES_SHARE = 0.3
 """Share of the budget for lines that share rare words with the tail. Measured on planted facts: with 0.12, half as many
 are found; needed identifiers rise by 0.1 points (docs/architecture/decisions.md)."""
+CODE_SHARE = 0.25
+"""Share of the budget for lines of code. Measured: docs/architecture/decisions.md."""
 _SEPARATOR = ", "
 
 
@@ -80,6 +85,7 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
         corrections = _write_corrections(removed.messages, int(room * CORRECTIONS_SHARE), count)
         told += _write_deeds(removed.messages[-DEED_MESSAGES:], int(room * DEEDS_SHARE), count)
     told += _write_echoes(removed, int(room * ECHOES_SHARE), count)
+    told += _write_code(removed, int(room * CODE_SHARE), count)
     room -= count(corrections) + sum(count(f"> {line}\n") for line in told)
     removed = replace(removed, present=removed.present | find_names("\n".join((corrections, *told))))
     names = _rank(removed, most=max(room, 0))
@@ -116,6 +122,24 @@ def _write_echoes(removed: Removed, room_tokens: int, count: CountTokens) -> lis
             break
         lines.append(line)
     return [ECHOES_TITLE, *lines] if lines else []
+
+
+def _write_code(removed: Removed, room_tokens: int, count: CountTokens) -> list[str]:
+    """A line for each call, the newest first: its lines of code as one JSON string, as the call itself has them."""
+    rows: list[str] = []
+    room_tokens -= count(f"> {CODE_TITLE}\n")
+    messages = [leave_out_lists(message) for message in removed.messages[-DEED_MESSAGES:]]
+    for lines in find_code(messages, removed.tail, removed.present):
+        taken: list[str] = []
+        for line in lines:
+            room_tokens -= count(f"\\n{line}")
+            if room_tokens < 0:
+                break
+            taken.append(line)
+        rows += [encode("\n".join(taken)).decode()] if taken else []
+        if room_tokens < 0:
+            break
+    return [CODE_TITLE, *rows] if rows else []
 
 
 def _rank(removed: Removed, most: int) -> list[tuple[Kind, str]]:

@@ -35,7 +35,8 @@ for number in range(24):
     messages.append(assistant(f"step {number}", call(f"c{number}", name, '{"query": "function_77 gamma"}')))
     messages.append(result(f"c{number}", texts[number % 6] + "\\n" * (number % 2)))
 policy = Policy(
-    context_window=9000, completion_reserve=0, high_water=0.8, low_water=0.4, on_exceeded=OnExceeded.FORWARD
+    context_window=9000, completion_reserve=0, high_water=0.8, low_water=0.4, anchor_share=0.3,
+    on_exceeded=OnExceeded.FORWARD,
 )
 given = conversation(*messages)
 planned = plan(given, policy, count=count)

@@ -121,6 +121,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         " behind a model's note, before the index of exact names.",
         "ECHOES_TITLE": "The heading, within a quotation, of lines that share a rare word with the messages after the"
         " cut. Each line says who wrote it.",
+        "CODE_TITLE": "The heading, within a quotation, of lines of code from the newest removed calls. Each call has"
+        " one JSON string.",
     },
     "From clients": {
         "KEEP": "The only marker that clients write: on a line of its own in a message, it asks trimtab to keep the"
