@@ -47,7 +47,9 @@ def print_fitting(console: Console, table: Table, spare: Iterable[str] = ()) -> 
         if len(kept) < len(table.columns):
             left.append(name)
             table = _with_columns(table, kept)
-    table.columns[0].overflow = "fold"
+    for number, column in enumerate(table.columns):
+        if number == 0 or not column.no_wrap:
+            column.overflow = "fold"
     usual_chars, console.width = console.width, max(console.width, _find_width(console, table))
     console.print(table)
     console.width = usual_chars

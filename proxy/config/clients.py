@@ -181,8 +181,10 @@ def _read_client(value: Any) -> Any:
 
 
 def _read_clients(value: Any) -> Any:
-    if not isinstance(value, dict | list | tuple):
-        raise refused()
+    if not isinstance(value, dict | list | tuple) or (
+        not isinstance(value, dict) and any(isinstance(each, dict) for each in value)
+    ):
+        raise refused()  # names and limits are in a mapping: their keys' own errors would not say so
     return (_MAPPING if isinstance(value, dict) else _LIST).validate_python(value)
 
 

@@ -9,19 +9,15 @@ from typing import Any
 import aiohttp
 import orjson
 import pytest
-from programs.llama_server import REALSERVER, make_model, run_llama
+from programs.llama_server import make_model, run_llama
 from support.dialects.to_messages import to_messages
 from support.dialects.to_responses import to_responses
 from support.sessions import make_session, requests_of
 
+from bench.local.server import find_missing, find_smollm, find_twin
 from trimtab.proxy.models.discovery import Windows
 
-pytest.importorskip("xllamacpp", reason="the llama.cpp server (xllamacpp) is not installed")
-
-pytestmark = [
-    pytest.mark.recorded,
-    pytest.mark.skipif(not REALSERVER.is_dir(), reason="the server's scripts (../shared/realserver) are not here"),
-]
+pytestmark = [pytest.mark.recorded, pytest.mark.skipif(find_missing() is not None, reason=find_missing() or "")]
 
 Wire = dict[str, Any]
 
@@ -65,7 +61,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 async def llama(model: Path, client: aiohttp.ClientSession) -> AsyncIterator[str]:
-    async with run_llama(model, client) as url:
+    async with run_llama(model) as url:
         yield url
 
 
@@ -116,7 +112,7 @@ async def test_a_session_of_ten_windows_finishes_though_nothing_is_configured(sp
     the session.
     """
     session = make_session(60, result_words=320)
-    async with run_llama(model, client, context_tokens=WINDOW_TOKENS) as llama:
+    async with run_llama(model, context_tokens=WINDOW_TOKENS) as llama:
         proxy = await start_proxy(f"upstream.base_url={llama}", "defaults.summary.max_tokens=100")
         counts = []
         for messages in requests_of(session):
@@ -149,7 +145,7 @@ async def test_a_server_that_tells_no_window_teaches_it_by_refusing(share, model
 
     monkeypatch.setattr("trimtab.proxy.models.discovery.discover", tell_nothing)
     session = make_session(round(12 / share), result_words=round(share * WINDOW_TOKENS / 11) * 4)
-    async with run_llama(model, client, context_tokens=WINDOW_TOKENS) as llama:
+    async with run_llama(model, context_tokens=WINDOW_TOKENS) as llama:
         proxy = await start_proxy(f"upstream.base_url={llama}", "defaults.summary.max_tokens=100")
         originals = []
         for messages in requests_of(session):
@@ -191,7 +187,7 @@ async def test_strict_chat_templates_take_what_is_forwarded(template, role, mode
         "defaults.summary.max_tokens=64",
         "defaults.summary.min_steps=3",
     )
-    async with run_llama(model, client, template) as llama:
+    async with run_llama(model, template) as llama:
         proxy = await start_proxy(f"upstream.base_url={llama}", *tiny, f"defaults.summary.role={role}")
         wrong = [{"role": "assistant", "content": "first"}, {"role": "system", "content": "late"}]
         assert (await ask(client, llama, wrong))[0] in {400, 500}
@@ -205,3 +201,53 @@ async def test_strict_chat_templates_take_what_is_forwarded(template, role, mode
                 decisions = response.headers.get("x-trimtab-decisions", "")
                 cut += "summarise" in decisions or "digest" in decisions
         assert cut >= 4
+
+
+DAY = (
+    "the harbour master walks along the pier and writes down which ships are waiting, what they carry, and who has paid"
+    " for the berth. The crane is slow today, because the wind comes from the north and the load swings. Nobody is"
+    " hurt, but a captain complains that his fish will spoil. Towards the evening the fog comes in, and the pilots stay"
+    " ashore. They drink tea in the office, talk about the storm of last winter, and wait for the lighthouse to answer."
+)
+TOOLS = [{"type": "function", "function": {"name": "find_berth", "description": "a free berth " * 40}}]
+
+
+async def talk(
+    model: Path | None, client: aiohttp.ClientSession, start_proxy: Any, turns: int, text: str, *settings: str
+) -> Wire:
+    """A chat that grows out of the window. Returns the summary of each turn, and the tokens that it read anew."""
+    if model is None:
+        pytest.skip("the model SmolLM2 could not be downloaded")
+    messages: list[Wire] = [{"role": "system", "content": "You are a careful harbour master."}]
+    read: Wire = {}
+    async with run_llama(model, context_tokens=2048) as llama:
+        proxy = await start_proxy(f"upstream.base_url={llama}", "prices=auto", *settings)
+        await proxy.services.models.settle()  # what the server says of itself
+        for turn in range(turns):
+            messages.append({"role": "user", "content": f"On day {turn} {text}"})
+            body = {"model": "m", "messages": messages, "max_tokens": 4, "temperature": 0, "tools": TOOLS}
+            async with client.post(proxy.url + "/v1/chat/completions", data=orjson.dumps(body)) as response:
+                answer = orjson.loads(await response.read())
+                assert response.status == 200, answer
+            usage, told = answer["usage"], dict(re.findall(r"(\w+)=(\d+)", response.headers["x-trimtab-tokens"]))
+            assert abs(int(told["sent"]) / usage["prompt_tokens"] - 1) < 0.1
+            fresh = usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
+            read.setdefault(response.headers.get("x-trimtab-summary"), []).append(fresh)
+            messages.append({"role": "assistant", "content": "Noted."})
+    return read
+
+
+async def test_behind_the_template_of_a_real_model_nothing_is_configured(client, start_proxy):
+    """The server tells its window, slot and tokenizer, and that its template leaves tools out.
+
+    So every request is answered, first counts are near, and a standing cut keeps the server's cache.
+    """
+    read = await talk(find_twin(), client, start_proxy, 8, f"{DAY} {DAY}")
+    assert len(read) > 1
+    assert all(max(fresh[1:], default=0) < 300 for fresh in read.values())
+
+
+async def test_a_small_real_model_is_asked_for_summaries_and_cuts_get_digests(client, start_proxy):
+    """Its notes are worth nothing. Nobody waits for them, and every request is answered."""
+    read = await talk(find_smollm(), client, start_proxy, 14, DAY, "defaults.summary.when=background")
+    assert {cut.partition("kind=")[2].partition(";")[0] for cut in read if cut} == {"digest"}

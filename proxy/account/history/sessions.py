@@ -49,7 +49,7 @@ _FROM = " FROM last JOIN sums USING (session) LEFT JOIN private.titles USING (se
 _FOUND = """
 SELECT session, first_at, requests, saved, cost, without_cost, summary_cost, cuts,
   EXISTS (SELECT 1 FROM private.texts WHERE texts.session = last.session), COALESCE(title, ''), COALESCE(header, '')"""
-_SEARCHED = "lower(session || ' ' || model || ' ' || client || ' ' || outcome) || ' ' || COALESCE(folded, '')"
+_SEARCHED = "{}(session || ' ' || model || ' ' || client || ' ' || outcome) || ' ' || COALESCE(folded, '')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +103,13 @@ class SessionQuery:
             if (wanted := getattr(self, column)) is not None:
                 yield f"{column} = ?", wanted
         for word in self.words.split()[:MAX_WORDS]:
-            yield f"instr({_SEARCHED}, ?)", word.casefold()
+            # SQLite's `lower` folds ASCII only. Our own takes its time, so only the words that need it use it.
+            yield f"instr({_SEARCHED.format('lower' if word.isascii() else 'casefold')}, ?)", word.casefold()
 
 
 def list_sessions(connection: sqlite3.Connection, query: SessionQuery) -> tuple[list[Session], int]:
     """The sessions that are wanted, and how many there are on all pages."""
+    connection.create_function("casefold", 1, str.casefold, deterministic=True)
     conditions = list(query.write_conditions())
     wheres = f" WHERE {' AND '.join(condition for condition, _ in conditions)}" if conditions else ""
     start, values = _choose(query)

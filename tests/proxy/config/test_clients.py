@@ -86,6 +86,12 @@ def test_a_client_has_several_keys_and_each_may_end(tmp_path: Path) -> None:
     assert both.budgets == {}
 
 
+def test_a_list_of_named_keys_is_told_the_mapping_to_write() -> None:
+    """What is wrong is the list, not a key in it."""
+    with pytest.raises(ConfigError, match=r"client_keys .*must be a list of keys or a mapping of names"):
+        _load("client_keys: [{name: alice, key: sk-a}, {name: bob, key: sk-b}]")
+
+
 def test_a_budget_belongs_to_a_name() -> None:
     """Without any limit there is none, whatever would happen at it."""
     text = "client_keys: {a: {key: x, tokens_per_day: 5, dollars_per_month: 1.5}, b: {key: y, over_budget: tell}}"

@@ -83,6 +83,12 @@ def test_sessions_are_found_by_words_and_by_what_their_newest_request_has(three,
     assert list_sessions(three, SessionQuery(1, **query))[1] == len(found)
 
 
+@pytest.mark.parametrize(("words", "found"), [("ärzte", ["s"]), ("ÄRZTE s", ["s"]), ("ärzt", ["s"]), ("ärzten", [])])
+def test_names_are_found_in_any_case_of_any_script(connection, words, found):
+    keep(connection, make_event("1", session="s", client="Ärzte", at=1.0), make_event("2", session="t", at=2.0))
+    assert names(connection, words=words) == found
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_pages_lose_no_session_and_repeat_none(three, order):
     """Whatever they are sorted by."""
