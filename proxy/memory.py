@@ -24,7 +24,7 @@ once."""
 PART_BYTES = 130
 """The memory of each value of a body, in addition to WORK_FACTOR. Measured on 42,000 messages of 33 bytes."""
 MOST_PARTS = 600_000
-"""A body with more values than this is not decoded (wire/chat/request.py)."""
+"""A body with more values than this is not decoded (wire/chat/codec.py)."""
 KEPT_FACTOR = 6
 """The memory that a body takes until its request is answered, as a multiple of its bytes. Chosen: its bytes, the bytes
 of its elements, and its texts in four bytes a character."""

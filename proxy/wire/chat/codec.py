@@ -1,16 +1,130 @@
-"""The dialect of chat completions: POST /v1/chat/completions, and any path with that ending."""
+"""The dialect of chat completions: POST /v1/chat/completions, and any path with that ending.
 
-from collections.abc import Iterable, Mapping
+What a request has besides its messages: which members are read, counted, and copied into a question behind it.
+
+Law: of a request that continues a conversation, a question copies each member unchanged that the upstream renders into
+the prompt, or by which it finds its prompt cache. So the question reads the cache of the conversation. Members that
+only say how to respond are left out.
+
+Sources: OpenAI's, Anthropic's, OpenRouter's, Fireworks', Mistral's and DashScope's references of chat completions and
+prompt caching; the request models of vLLM, SGLang and llama.cpp.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
+from typing import Any
 
 import msgspec
 import orjson
 
-from trimtab.proxy.wire.chat import answer, message, recall, request
-from trimtab.proxy.wire.chat.request import drop_thinking, is_bound
+from trimtab.proxy.wire.chat import answer, message, recall
 from trimtab.proxy.wire.codec import Codec, Request
+from trimtab.proxy.wire.content.schemas import decode_or_none
+from trimtab.proxy.wire.content.tool_lists import ToolList, find_used
+from trimtab.proxy.wire.json.decode import decode_member, read_members
+from trimtab.proxy.wire.json.spans import splice
 from trimtab.proxy.wire.parameters import CACHE_KEY
-from trimtab.rules.conversation import Conversation, Message
+from trimtab.proxy.wire.routing import binds_thinking
+from trimtab.proxy.wire.transcript.body import Adapted, Asked, find_elements, make_form
+from trimtab.rules.conversation import Conversation, Decision, Message, Role
+from trimtab.rules.tokens.tool_schemas import as_schema
+
+FIXED = ("tools", "functions", "tool_choice", "function_call", "response_format")
+FORM = make_form(
+    "messages",
+    FIXED,
+    ("stream_options", "max_tokens", "max_completion_tokens"),
+    long=("tools", "functions", "response_format"),
+)
+COUNTED = frozenset({"messages", "tools", "functions", "tool_choice", "function_call", "response_format"})
+WITHOUT_TOKENS = frozenset(
+    {
+        "model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k",
+        "min_p", "typical_p", "n", "stop", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty",
+        "repeat_penalty", "logit_bias", "logprobs", "top_logprobs", "user", "metadata", "store", "service_tier",
+        "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "ignore_eos",
+        "cache_prompt", "id_slot", "timings_per_token", "reasoning_effort", "verbosity",
+    }
+)  # fmt: skip
+"""Members that no server puts into the prompt. Source: the API references of OpenAI, vLLM and llama.cpp. Any other
+member may be part of the prompt: `documents`, `chat_template`, `chat_template_kwargs`, and future ones."""
+RENDERED = frozenset(
+    {
+        "tools", "functions", "tool_choice", "function_call", "parallel_tool_calls", "response_format", "documents",
+        "reasoning", "reasoning_effort", "verbosity", "output_config", "thinking", "thinking_budget", "enable_thinking",
+        "prompt_mode", "safe_prompt", "web_search_options", "plugins", "transforms", "chat_template",
+        "chat_template_kwargs", "add_special_tokens", "mm_processor_kwargs", "media_io_kwargs", "extra_body",
+        "preset", "context_management", "search_parameters", "enable_search", "search_options", "preserve_thinking",
+        "vl_high_resolution_images", "chat_template_args",
+    }
+)  # fmt: skip
+"""Members that are part of the prompt, or of hidden instructions in it.
+
+`context_management` is one of them: the upstream edits the context before it renders it, so its cache holds the edited
+text.
+"""
+CACHED = frozenset(
+    {
+        "model", "models", "route", "provider", "session_id", "service_tier", "user", "safety_identifier",
+        "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "prompt_cache_isolation_key",
+        "cache_control", "cache_prompt", "cache_salt", "id_slot", "lora", "lora_path", "store",
+        "cached_content", "data_parallel_rank", "metadata",
+    }
+)  # fmt: skip
+"""Members that name the model, the account and the prompt cache, or say what the upstream may store."""
+OF_SESSION = frozenset(
+    {
+        "route", "provider", "session_id", "service_tier", "user", "safety_identifier", "prompt_cache_key",
+        "prompt_cache_retention", "prompt_cache_isolation_key", "cache_salt", "store", "metadata", "transforms",
+    }
+)  # fmt: skip
+"""Members by which an upstream knows the account and the session, whatever is asked."""
+
+
+def _find_legacy_call(message: Message) -> Iterator[str]:
+    if message.role is Role.ASSISTANT and not message.tool_calls and b'"function_call"' in message.raw:
+        called = as_schema(decode_or_none(read_members(message.raw).get("function_call"))).get("name")
+        yield from [called] if isinstance(called, str) else []
+
+
+# A Claude model behind a gateway binds its thinking to the messages before it. Gateways for chat completions have no
+# setting by which a server may drop such thinking (messages/binding.py). Leaving out all of it is no change of what
+# comes after it. So it is left out, only if it is sealed, and only in a session in which something before an answer was
+# changed. Source: Anthropic's page on preserved thinking; LiteLLM's and OpenRouter's on thinking.
+_SEALED = ("thinking_blocks", "reasoning_details")
+
+
+def is_bound(request: Request, transcript: Conversation) -> bool:
+    """Whether a request's model binds its thinking to what is before it, and there is any."""
+    return binds_thinking(request.model) and any(
+        name.encode() in message.raw for message in transcript.messages if message.has_reasoning for name in _SEALED
+    )
+
+
+def drop_thinking(raw: bytes) -> bytes:
+    """A message without sealed thinking; the same bytes if it has none. Raises one of DECODE_ERRORS."""
+    if not any(name.encode() in raw for name in _SEALED):
+        return raw
+    members = read_members(raw)
+    left = {name: value for name, value in members.items() if name not in _SEALED}
+    is_same = len(left) == len(members) or bytes(members.get("role", b"")) != b'"assistant"'
+    return raw if is_same else msgspec.json.encode(left)
+
+
+_BUDGETS = frozenset({"budget_tokens", "thinking_budget"})
+_THINKING = frozenset({"thinking", "reasoning", "thinking_budget", "extra_body"})
+
+
+def _find_thinking(value: dict[str, Any], *, is_reasoning: bool = False) -> int | None:
+    """As `read_thinking`, for one object and those in it. `max_tokens` is a budget only in OpenRouter's `reasoning`."""
+    found = [0] if value.get("type") in ("enabled", "adaptive") else []
+    for name, member in value.items():
+        if isinstance(member, dict):
+            tokens = _find_thinking(member, is_reasoning=name == "reasoning")
+            found += [] if tokens is None else [tokens]
+        elif (name in _BUDGETS or (is_reasoning and name == "max_tokens")) and type(member) is int and member > 0:
+            found.append(member)
+    return max(found, default=None)
 
 
 class ChatCodec(Codec):
@@ -19,20 +133,16 @@ class ChatCodec(Codec):
     ending = "/chat/completions"
     path = f"/v1{ending}"
 
-    form = request.FORM
-    fixed = attrgetter(*request.FIXED)
-    known_members = request.COUNTED | request.WITHOUT_TOKENS
+    form = FORM
+    fixed = attrgetter(*FIXED)
+    known_members = COUNTED | WITHOUT_TOKENS
     markers = frozenset({"cache_control", "cache_breakpoint"})
-    describe = staticmethod(request.describe)
     decode_unit = staticmethod(message.decode_element)
     read_tools_and_format = staticmethod(message.read_tools_and_format)
     encode_message = staticmethod(message.encode_message)
-    list_tools = staticmethod(request.list_tools)
     recall_tool = recall.TOOL
     one_answer = recall.ONE_ANSWER
     sifter = recall.ChatSifter
-    list_called = staticmethod(request.list_called)
-    adapt = staticmethod(request.leave_out_thinking)
 
     read_answer = staticmethod(answer.read_answer)
     is_end = staticmethod(answer.is_end)
@@ -44,11 +154,58 @@ class ChatCodec(Codec):
     limits = refusable_limits = ("max_tokens", "max_completion_tokens")  # models that think accept only the second one
     refusable = (CACHE_KEY,)
     asks_for_usage = True
-    taken_over = request.RENDERED | request.CACHED
-    of_session = request.OF_SESSION
+    taken_over = RENDERED | CACHED
+    of_session = OF_SESSION
     choices = frozenset({"tool_choice", "function_call"})
-    prescribes_form = staticmethod(request.prescribes_form)
-    read_thinking = staticmethod(request.read_thinking)
+
+    @staticmethod
+    def describe(members: Any) -> Asked:
+        # Reasoning models want `max_completion_tokens`, and their reasoning counts against it.
+        is_reasoning = members.max_completion_tokens is not None
+        options = members.stream_options
+        return Asked(
+            members.max_completion_tokens if is_reasoning else members.max_tokens,
+            is_reasoning,
+            isinstance(options, dict) and options.get("include_usage") is True,
+        )
+
+    def list_tools(self, request: Request, /) -> tuple[ToolList, ...]:
+        tools, functions, tool_choice, function_call, _ = request.fixed
+        return (
+            ToolList(b'"tools"', tools, tool_choice, (b'"tool_choice"', b'"parallel_tool_calls"')),
+            ToolList(b'"functions"', functions, function_call, (b'"function_call"',)),
+        )
+
+    def list_called(self, request: Request, transcript: Conversation, /) -> frozenset[str]:
+        used = find_used(transcript.messages)
+        if request.fixed[1]:
+            used |= frozenset(name for message in transcript.messages for name in _find_legacy_call(message))
+        return used
+
+    def adapt(self, request: Request, before: Conversation, _: Conversation, pieces: tuple[bytes, ...], /) -> Adapted:
+        """The body without thinking, if its model binds that and the client's transcript `before` has any.
+
+        Raises UndecodableError, or one of DECODE_ERRORS.
+        """
+        if not is_bound(request, before):
+            return Adapted(pieces)
+        body = b"".join(pieces)
+        raws = request.codec.read(body).raws
+        spans = find_elements(request.codec.form, body, raws).elements
+        left = splice(body, [(span, drop_thinking(raw)) for span, raw in zip(spans, raws, strict=True)])
+        decision = Decision("thinking", "thinking that no longer fits is left out", 0, 0, 0, 0)
+        return Adapted((left,), decisions=(decision,))
+
+    @staticmethod
+    def prescribes_form(members: dict[str, msgspec.Raw]) -> bool:
+        form, output = (decode_member(members.get(name)) for name in ("response_format", "output_config"))
+        is_free = form is None or (isinstance(form, dict) and form.get("type") == "text")
+        return not is_free or (isinstance(output, dict) and output.get("format") is not None)
+
+    @staticmethod
+    def read_thinking(members: dict[str, msgspec.Raw]) -> int | None:
+        found = [_find_thinking({name: decode_member(members[name])}) for name in _THINKING & members.keys()]
+        return max((tokens for tokens in found if tokens is not None), default=None)
 
     def write_behind(
         self,

@@ -9,9 +9,8 @@ import pytest
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.compactor import Compacted, Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
-from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.chat.codec import CHAT, drop_thinking
 from trimtab.proxy.wire.chat.message import decode_message, encode_message
-from trimtab.proxy.wire.chat.request import drop_thinking
 from trimtab.proxy.wire.codec import Counting
 from trimtab.rules.conversation import Media, Message, Role, ToolCall
 from trimtab.rules.policy import OverflowStrategy, Policy

@@ -12,8 +12,7 @@ from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.content.schemas import read_fixed
-from trimtab.proxy.wire.responses.codec import RESPONSES
-from trimtab.proxy.wire.responses.request import read_tools_and_format
+from trimtab.proxy.wire.responses.codec import RESPONSES, read_tools_and_format
 
 FUNCTION = {
     "name": "ls",
