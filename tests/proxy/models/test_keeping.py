@@ -1,10 +1,9 @@
 """What one process knows of models: for each client, for all clients, and after `trimtab forget`."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-from support.model_learning import NAME, NOW, Clock, Process, Start, run_processes
+from support.model_learning import NAME, NOW, Clock, Process, Start
 
 from trimtab.proxy.models.calibration import WARM_UP_SAMPLES
 from trimtab.proxy.models.discovery import Windows, _Upstream
@@ -18,18 +17,6 @@ from trimtab.rules.tokens.families import SAMPLE_TOKENS, SILENT, Reading
 MINE, OTHER = replace(NAME, tenant="mine", key_id="one"), replace(NAME, tenant="other", key_id="two")
 LESSON = Lesson(window_tokens=8192, ratio=1.5)
 BELIEVED = 128_000
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def start(clock: Clock) -> AsyncIterator[Start]:
-    """Start processes on a store that they share, unless they are given another."""
-    async with run_processes(clock) as start:
-        yield start
 
 
 async def test_what_a_client_has_met_counts_for_that_client_in_every_process(start: Start) -> None:

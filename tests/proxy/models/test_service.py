@@ -1,27 +1,14 @@
 """The ratio of a model is learned from the upstream's usage reports."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-from support.model_learning import NAME, TOKENS, Clock, Start, report, run_processes
+from support.model_learning import NAME, TOKENS, Start, report
 
 from trimtab.proxy.models.calibration import KEPT_SAMPLES, MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES
 from trimtab.proxy.models.records import Facts
 from trimtab.proxy.models.service import MAX_NAME_CHARS
 from trimtab.proxy.store.memory import MemoryStore
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def start(clock: Clock) -> AsyncIterator[Start]:
-    """Start processes on a store that they share, unless they are given another."""
-    async with run_processes(clock) as start:
-        yield start
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from uuid import uuid4
 
@@ -10,7 +9,7 @@ import orjson
 import pytest
 from aiohttp import web
 from support.client import post
-from support.model_learning import NAME, TOKENS, Clock, ListLog, Start, report, run_processes
+from support.model_learning import NAME, TOKENS, Clock, ListLog, Start, report
 from upstreams.recording import completion
 
 from trimtab.proxy.config.policy import PolicyConfig
@@ -30,18 +29,6 @@ CHAT = "/v1/chat/completions"
 KNOWN = MAX_MODELS_BYTES // MODEL_BYTES
 ONE_MODEL = orjson.dumps({"data": [{"id": "x.gguf", "owned_by": "llamacpp", "meta": {"n_ctx": 16_384}}]})
 """A list of llama.cpp's, which serves whatever name a request says."""
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def start(clock: Clock) -> AsyncIterator[Start]:
-    """Start processes on a store that they share, unless they are given another."""
-    async with run_processes(clock) as start:
-        yield start
 
 
 async def test_a_name_that_is_too_long_is_not_kept(start: Start) -> None:

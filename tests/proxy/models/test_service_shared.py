@@ -1,7 +1,6 @@
 """Learning in several processes that share a store."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import given
@@ -16,18 +15,6 @@ from trimtab.proxy.store.layered import LayeredStore
 from trimtab.proxy.store.memory import MemoryStore
 
 CORRUPT = (b"", b"{", b"\xff", b"[]", b'{"ratio":7}', b'{"ratio":null}', b'{"ratio":1,"window_tokens":8}')
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def start(clock: Clock) -> AsyncIterator[Start]:
-    """Start processes on a store that they share, unless they are given another."""
-    async with run_processes(clock) as start:
-        yield start
 
 
 async def test_the_first_writer_wins(start: Start) -> None:

@@ -1,13 +1,12 @@
 """What is learned of models' windows, from an upstream over real HTTP."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import orjson
 import pytest
 from aiohttp import web
-from support.model_learning import NAME, NOW, Clock, Process, Start, run_processes
+from support.model_learning import NAME, NOW, Clock, Process, Start
 from upstreams.recording import FakeUpstream
 
 from trimtab.proxy.config.schema import UpstreamConfig
@@ -19,18 +18,6 @@ from trimtab.proxy.store.memory import MemoryStore
 
 CREDENTIAL = [("Authorization", "Bearer sk-client")]
 MODEL = NAME.model
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def start(clock: Clock) -> AsyncIterator[Start]:
-    """Start processes on a store that they share, unless they are given another."""
-    async with run_processes(clock) as start:
-        yield start
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """A table, in memory and in a file that two processes share."""
 
 import pytest
-from programs.redis_server import PROGRAM, RedisServer
 
 from trimtab.proxy.account.history.kept import History, Places
 from trimtab.proxy.account.history.shared import SharedLog
@@ -20,17 +19,6 @@ def connection():
     attach(found, ":memory:")
     yield found
     found.close()
-
-
-@pytest.fixture
-def redis_url(tmp_path):
-    """The URL of a Redis server for this test only."""
-    if PROGRAM is None:
-        pytest.skip("redis-server is not on PATH")
-    server = RedisServer(tmp_path)
-    server.start()
-    yield server.url
-    server.stop()
 
 
 @pytest.fixture(params=["sqlite", "redis", "workers of a replica"])

@@ -4,22 +4,10 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest
-from programs.redis_server import PROGRAM, RedisServer
 
 from trimtab.proxy.account.statistics.books import MemoryStatistics, StatisticsStore
 from trimtab.proxy.account.statistics.redis import RedisStatistics
 from trimtab.proxy.account.statistics.store import SqliteStatistics
-
-
-@pytest.fixture
-def redis_url(tmp_path):
-    """The URL of a Redis server for this test only."""
-    if PROGRAM is None:
-        pytest.skip("redis-server is not on PATH")
-    server = RedisServer(tmp_path)
-    server.start()
-    yield server.url
-    server.stop()
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])
