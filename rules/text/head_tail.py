@@ -133,7 +133,7 @@ def truncate_text(
         return text
     count_units = count_units or measure
     total = count_units(text)
-    room = limit - measure(_mark(_count_lines(text, 0, len(text)), total, unit, how))
+    room = limit - measure(_mark(text.count("\n"), total, unit, how))
     # Tokens of head, marker and tail do not simply add up at their joins, so the room may have to shrink.
     for _ in range(SEARCH_ROUNDS):
         if room * HEAD_SHARE < 1:  # a beginning alone says more than a marker alone

@@ -107,9 +107,10 @@ class Reminders:
             tokens += self._tree[below]
             below -= below & -below
         self._tree.append(tokens)
-        before, before_tokens = self._newest.get(message.digest, (0, 0))
+        equal = self._newest.get(message.digest)
         self._newest[message.digest] = position, message.tokens
-        if before:
+        if equal is not None:
+            before, before_tokens = equal
             self._is_newest[before - 1] = 0
             while before < len(self._tree):
                 self._tree[before] -= before_tokens

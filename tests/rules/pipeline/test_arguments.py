@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from support.append_law import check_append_law, run
 from support.builders import KeptStates, assistant, call, conversation, count, fill, result, system, user
 from support.policies import POLICY
@@ -57,6 +58,13 @@ def find_stale(messages: Sequence[Message], policy: Policy = PRUNING) -> list[tu
     found = LongArguments()
     found.extend(messages, 0, policy, Work(count))
     return [(one.at, one.made_at) for one in found.stale]
+
+
+def test_a_stale_call_is_short_once_it_and_what_made_it_stale_are_pruned() -> None:
+    planned = plan(conversation(system(), *step(1, write(1)), *step(2, write(2))), PRUNING, count=count)
+    for stop in range(6):
+        pruned = replace(planned, window=structs.replace(planned.window, prune_stop=stop))
+        assert list(pruned.stale_arguments) == [at for at in (1, 3) if at + 1 < stop]
 
 
 def test_a_call_is_stale_once_its_own_result_says_nothing_of_a_failure() -> None:

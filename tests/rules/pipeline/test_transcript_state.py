@@ -32,13 +32,15 @@ from trimtab.rules.conversation import Message, Outcome, Role
 from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.make_plan import plan
 from trimtab.rules.pipeline.plan import Plan, StateKey
-from trimtab.rules.pipeline.transcript_state import MAX_GROWTH, TranscriptState, name_state, take_state
+from trimtab.rules.pipeline.transcript_state import MAX_GROWTH, TranscriptState, find_cold, name_state, take_state
 from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy
+from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.results import edit
 from trimtab.rules.results.dedupe import View
 from trimtab.rules.results.work import Allowance, LargeWorkError, ResultKey, Shortened, Work
 from trimtab.rules.summary import request, splice
 from trimtab.rules.treatment import Budget, ToolRule, Treatment
+from trimtab.rules.window.state import ColdCut
 
 POLICY = Policy(
     context_window=100_000,
@@ -115,6 +117,11 @@ def test_a_growing_session_is_as_it_would_be_anew(policy: Policy) -> None:
     kept, messages = Kept(), rereading(40)
     for stop in range(2, len(messages) + 1, 2):
         check(messages[:stop], policy, kept)
+
+
+def test_a_cold_cut_is_known_by_what_is_before_it() -> None:
+    hashes = hash_prefixes(session(3))
+    assert find_cold(hashes, {hashes[3]: ColdCut.CUT, b"another's": ColdCut.CUT}) == {3: ColdCut.CUT}
 
 
 def test_a_policy_that_changes_is_told_apart() -> None:

@@ -15,8 +15,8 @@ from trimtab.rules.summary.request import (
     Summary,
     SummaryRequest,
     make_digest,
+    request_again,
     request_prefetch,
-    request_summary,
 )
 from trimtab.rules.text.markers import KEPT_TITLE, QUOTE_END, QUOTE_START
 from trimtab.rules.window.state import Cut, CutKind, Window
@@ -32,7 +32,8 @@ def window(*places: int, kind: CutKind = CutKind.SUMMARISE, next_cut: int | None
 
 def request(messages: tuple[Message, ...], cut: Window) -> SummaryRequest | None:
     """The request for the window's last cut."""
-    return request_summary(messages, hash_prefixes(messages), cut)
+    asked = request_again(messages, hash_prefixes(messages), cut, None)
+    return None if asked is None else asked.request
 
 
 def prefetch(messages: tuple[Message, ...], cut: Window) -> SummaryRequest | None:

@@ -92,6 +92,7 @@ def _number(text: str, form: str) -> str:
         ('x = (\n    "' + _break(_encode(DATA), 72, '"\n    "') + '"\n)', f'x = (\n    "{MARK_DATA}"\n)'),
         ("x = '" + _break(_encode(DATA), 72, "' +\n'") + "'", f"x = '{MARK_DATA}'"),
         (_break(_encode(DATA), 76, " ") + " and so on", f"{MARK_DATA} and so on"),
+        (_break(_encode(DATA[:1470]), 76) + "\n" + "key123" * 10, MARK_DATA.replace("2", "1") + "\n" + "key123" * 10),
         (f"data:image/png;base64,{_break(BASE64, 76, ' ')} is it", f"{MARK} is it"),
         ("url(data:image/svg+xml,%3Csvg%20viewBox=%220%200%2024%2024%22%3E%3C/svg%3E) x",
          "url([trimtab: image/svg+xml, 51 bytes as a data URL, omitted]) x"),

@@ -104,7 +104,8 @@ def test_a_shortened_message_costs_less_in_every_sum(messages: tuple[Message, ..
     behind = [index for index in range(sums.open_step, len(messages)) if messages[index].role in {"user", "tool"}]
     for at in (index for index in behind if messages[index].tokens > PLACEHOLDER_TOKENS):
         tokens = max(int(messages[at].tokens * share), PLACEHOLDER_TOKENS)
-        messages = (*messages[:at], replace(messages[at], tokens=tokens), *messages[at + 1 :])
+        media = messages[at].media[: int(len(messages[at].media) * share)]
+        messages = (*messages[:at], replace(messages[at], tokens=tokens, media=media), *messages[at + 1 :])
         sums.shorten(at, sums.between(at, at + 1) - tokens, saving_tokens(messages[at]))
     fresh = sum_up(messages)
     for start, stop in pairwise(range(len(messages) + 1)):
