@@ -99,8 +99,9 @@ _LATEST = ":latest"
 """The tag that Ollama adds to names without a tag."""
 _MODELS = "models/"
 """Gemini's own list has names of that form. Requests may leave it out."""
-_OTHERS = ("/props", "/api/v0/models", "/api/v1/models", "/api/ps", "/info")
-"""Asked after /v1/models, in this order: llama.cpp; LM Studio, older and newer builds; Ollama's loaded models; TGI."""
+_OTHERS = ("/props", "/api/v0/models", "/api/v1/models", "/api/ps", "/info", "/model/info")
+"""Asked after /v1/models, in this order: llama.cpp; LM Studio, older and newer builds; Ollama's loaded models; TGI;
+LiteLLM, whose list of models has no windows."""
 _ENGINES = {
     "llamacpp": ("llama.cpp", ("/props",)),
     "vllm": ("vLLM", ("/version", "/server_info?config_format=json")),
@@ -203,10 +204,10 @@ async def discover(
 ) -> Windows:
     """Ask the upstream for its models' windows. Returns none if it reports none or fails. Never raises.
 
-    It asks /v1/models, then llama.cpp's /props, the lists of LM Studio and Ollama, and TGI's /info, and stops at the
-    first answer with a window. A server of _ENGINES with one model is asked for its version and its slots, too; a host
-    of a known provider is asked for /v1/models only. Ollama's /api/show is not asked: for a model that is not loaded,
-    it reports the window of the training, and the model will run with another one.
+    It asks /v1/models, then _OTHERS, and stops at the first answer with a window. A server of _ENGINES with one model
+    is asked for its version and its slots, too; a host of a known provider is asked for /v1/models only. Ollama's
+    /api/show is not asked: for a model that is not loaded, it reports the window of the training, and the model will
+    run with another one.
 
     A server with one model is then asked to count the samples of scripts.py, unless it has done so for `known`, the
     answer before this one.

@@ -278,12 +278,12 @@ async def asking() -> AsyncIterator[UpstreamClient]:
     await made.close()
 
 
-PATHS = ("/v1/models", "/props", "/api/v0/models", "/api/v1/models", "/api/ps", "/info")
+PATHS = ("/v1/models", "/props", "/api/v0/models", "/api/v1/models", "/api/ps", "/info", "/model/info")
 
 
 def _answer(**answers: Any) -> Handler:
     """The answers to the PATHS, as `models`, `props`, `lm_studio` and so on: JSON, a body, a status; else 404."""
-    names = dict(zip(PATHS, ("models", "props", "lm_studio", "lm_studio_1", "ollama", "info"), strict=True))
+    names = dict(zip(PATHS, ("models", "props", "lm_studio", "lm_studio_1", "ollama", "info", "litellm"), strict=True))
 
     async def answer(recorded: Any, _: web.BaseRequest) -> web.StreamResponse:
         told = answers.get(names.get(recorded.path, ""), 404)
@@ -295,6 +295,12 @@ def _answer(**answers: Any) -> Handler:
 
 
 OLLAMA = {"models": [_ollama("m:latest", 4096), _ollama("n:8b", 8192), {"name": "o", "model": "o"}]}
+LITELLM = _list(
+    {"model_name": "m", "litellm_params": {"model": "x"}, "model_info": {"id": "7", "max_input_tokens": 16_384}},
+    {"model_name": "m", "litellm_params": {"model": "y"}, "model_info": {"id": "8", "max_input_tokens": 8192}},
+    {"model_name": "unknown", "model_info": {"id": "9", "max_input_tokens": None}},
+)
+"""Two deployments of one name."""
 SHIFTS = Reading(shifts=True)
 LM_STUDIO = _list(_model(max_context_length=131_072, loaded_context_length=8192))
 
@@ -315,11 +321,12 @@ LM_STUDIO = _list(_model(max_context_length=131_072, loaded_context_length=8192)
         ({"models": _list(_model()), "ollama": OLLAMA}, Windows({"m:latest": 4096, "m": 4096, "n:8b": 8192}, None), 5),
         ({"models": _list(_model()), "info": _tgi(max_total_tokens=4096)}, Windows({}, 4096), 6),
         ({"models": _list(_model()), "info": _tgi(max_input_tokens=3000, max_total_tokens=4096)}, Windows({}, 3000), 6),
-        ({"models": _llama(n_ctx_train=65_536)}, Windows({"m": 65_536}, 65_536), 6),
-        ({"models": _list(_model())}, NOTHING, 6),
-        ({"models": _list(_model()), "ollama": {"models": []}}, NOTHING, 6),
-        ({"models": b"{", "props": b"\xff", "lm_studio": b"[" * 9000, "lm_studio_1": b"", "ollama": b"1"}, NOTHING, 6),
-        ({"models": 401, "props": 302, "lm_studio": 206, "lm_studio_1": 500, "ollama": 204}, NOTHING, 6),
+        ({"models": _list(_model()), "litellm": LITELLM}, Windows({"m": 8192}, None), 7),
+        ({"models": _llama(n_ctx_train=65_536)}, Windows({"m": 65_536}, 65_536), 7),
+        ({"models": _list(_model())}, NOTHING, 7),
+        ({"models": _list(_model()), "ollama": {"models": []}}, NOTHING, 7),
+        ({"models": b"{", "props": b"\xff", "lm_studio": b"[" * 9000, "lm_studio_1": b"", "ollama": b"1"}, NOTHING, 7),
+        ({"models": 401, "props": 302, "lm_studio": 206, "lm_studio_1": 500, "ollama": 204}, NOTHING, 7),
     ],
 )
 async def test_the_upstream_is_asked_until_it_tells(
