@@ -364,8 +364,7 @@ class _Asking:
 
     async def _write_body(self) -> tuple[Question, bytes]:
         summariser, apart = self._task.summariser, self._task.apart
-        inline = self._forms[0]
-        if inline is not None:
+        while (inline := self._forms[0]) is not None:
             question = self._make_question(self._parts[-1])
             body = await asyncio.to_thread(inline.write, question)
             if body is not None:

@@ -281,6 +281,7 @@ async def test_a_client_that_compacts_itself_is_left_to_it(open_session, start_p
     await finish(session, proxy)
     assert session.model.compacted == []
     assert session.questions
+    assert all(recorded.json["tools"] for recorded in session.questions)  # behind its conversation, as ever
 
 
 @pytest.fixture
