@@ -45,12 +45,15 @@ from trimtab.rules.pipeline.exceeded import LimitExceededError
 
 REFUSING_STATUSES = frozenset({400, 422})
 """The statuses with which servers refuse an unknown field. Source: OpenAI's and vLLM's error answers."""
-NAMES = {**FIELDS, THINKING: b"block_binding"}
+NAMES: dict[Addition, tuple[bytes, ...]] = {
+    **{name: (field,) for name, field in FIELDS.items()},
+    THINKING: (b"block_binding",),
+    PROVIDER_NOTE: (b"compaction", b"encrypted_content", b"encrypted content"),
+}
+"""What a refusal of each of them names. Source for notes: Anthropic's and OpenAI's errors."""
 REFUSED = "cache_refused"
 """The name of the decision to send an attempt again without its additions."""
 _OWN = "the upstream refused thinking that no longer fits; sent again as the client wrote it"
-_OF_NOTE = (b"compaction", b"encrypted_content", b"encrypted content")
-"""What the refusal of a provider's own note names. Source: Anthropic's and OpenAI's errors."""
 _NO_NOTE = "the upstream refused its own note; sent again with a digest"
 _NAMED = (b"signature", b"thinking")
 """What such a refusal names: "Invalid `signature` in `thinking` block". Source: Anthropic's page on prefix checks."""
@@ -196,12 +199,12 @@ async def _allow_drops(services: Services, plain: Prepared) -> Prepared | None:
 async def _leave_note(services: Services, attempt: Prepared, opening: Opening) -> Prepared | None:
     """The attempt with a digest in place of the provider's own note, if that was refused; None if not.
 
-    No further one is asked for, or used, of this model for a while.
+    If that helps, no further one is asked for, or used, of this model.
     """
-    call, chosen = attempt.call, attempt.chosen
-    if chosen.text is None or not chosen.text.note or not any(word in opening.text for word in _OF_NOTE):
+    call, chosen, named = attempt.call, attempt.chosen, _find_names(frozenset({PROVIDER_NOTE}), opening)
+    is_cut = any(decision.rule == "summarise" for decision in attempt.compacted.decisions)
+    if not (named and is_cut and chosen.text and chosen.text.note) or opening.overflow is not None:
         return None
-    services.refused_additions.keep(call.route.asked, frozenset({PROVIDER_NOTE}))
     with (
         suppress(BusyError, RefusedError, UndecodableError),
         fail_open(services.recorder, call.arrival.request_id, "summary"),
@@ -209,14 +212,16 @@ async def _leave_note(services: Services, attempt: Prepared, opening: Opening) -
         work = partial(call.compactor.apply, chosen.planned, None)
         told = await services.workers.run_bounded(call.lane, work, size_bytes=weigh_known(len(call.request.body)))
         call.ledger.note(call.attempt, told.limit_tokens, [Decision(REFUSED, _NO_NOTE, 0, 0, 0, 0), *told.decisions])
-        return structs.replace(
+        digested = structs.replace(
             attempt,
             chosen=structs.replace(chosen, text=None),
             compacted=told,
             body=told.pieces,
             plain=None,
             summary=None,
+            dropped=attempt.dropped | named,
         )
+        return await help_cache(services, digested)
     return None
 
 
@@ -234,7 +239,7 @@ def _drop_refused(attempt: Prepared, opening: Opening) -> Prepared | None:
     reason = f"the upstream refused {', '.join(sorted(named))}; sent again without"
     call.ledger.note(call.attempt, limit_tokens, [Decision(REFUSED, reason, tokens, tokens, 0, 0)])
     request = replace(call.request, cache=NO_HELP, takes_binding=THINKING not in named)
-    return structs.replace(plain, call=structs.replace(call, request=request), dropped=named)
+    return structs.replace(plain, call=structs.replace(call, request=request), dropped=attempt.dropped | named)
 
 
 def _leave_untold(attempt: Prepared) -> Prepared | None:
@@ -250,9 +255,7 @@ def _leave_untold(attempt: Prepared) -> Prepared | None:
 async def change(services: Services, attempt: Prepared, opening: Opening) -> Prepared | None:
     """The attempt in another form, if the upstream refuses what only trimtab has added or changed; else None."""
     _learn_refused(services, attempt, opening)
-    if opening.status in REFUSING_STATUSES and (digested := await _leave_note(services, attempt, opening)) is not None:
-        return digested
-    other = _drop_refused(attempt, opening)
+    other = await _leave_note(services, attempt, opening) or _drop_refused(attempt, opening)
     if other is None and (opening.status == 400 or attempt.is_own):
         other = await undo_refused(services, attempt, opening)
     return other
@@ -276,4 +279,4 @@ def _find_named(attempt: Prepared, opening: Opening) -> frozenset[Addition]:
 def _find_names(added: frozenset[Addition], opening: Opening) -> frozenset[Addition]:
     if opening.status not in REFUSING_STATUSES:
         return frozenset()
-    return frozenset(name for name in added if NAMES[name] in opening.text)
+    return frozenset(name for name in added if any(word in opening.text for word in NAMES[name]))

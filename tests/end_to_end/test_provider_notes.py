@@ -5,6 +5,7 @@ what was forwarded before stays, byte for byte, until the next cut; and whatever
 stands there instead.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -262,6 +263,26 @@ async def test_a_note_that_is_refused_gives_way_to_a_digest(speech, open_session
     assert session.model.invalid == []
     assert not any(session.find_notes()[-2:])
     assert b"earlier messages" in session.sent[-1].body
+
+
+@each_speech
+async def test_a_refusal_that_only_quotes_such_words_leaves_the_note(
+    speech, open_session, start_proxy, upstream
+) -> None:
+    """A digest does not help against it: the client gets the refusal, and the session keeps the provider's note."""
+    session = open_session(speech)
+    proxy = await start_proxy(*SETTINGS)
+    while not any(session.find_notes()):
+        await session.play(proxy)
+    upstream.answer = lambda *_: asyncio.sleep(0, fault(400, "invalid_request_error", "no tool is named 'compaction'"))
+    url, body = proxy.url + session.agent.speech.path, session.agent.write()
+    response, _ = await post(session.client, url, body, **session.agent.speech.headers)
+    assert response.status == 400
+    upstream.answer = session.receive
+    before = len(session.sent)
+    await finish(session, proxy)
+    assert all(session.find_notes()[before:])
+    assert check(session)
 
 
 async def test_chat_completions_get_a_summary_of_ours(open_session, start_proxy) -> None:
