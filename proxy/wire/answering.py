@@ -23,7 +23,7 @@ PROMPT_TOO_LONG = "context_length_exceeded"
 
 
 MAX_REASON_BYTES = 2000
-"""Part of an error in another form than the dialect's that is quoted. Chosen: as MAX_TEXT_CHARS in classify.py."""
+"""Part of an error in another form than the dialect's that is quoted. Chosen: as MAX_TEXT_CHARS in overflow.py."""
 
 
 @dataclass(frozen=True, slots=True)

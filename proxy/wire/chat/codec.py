@@ -88,7 +88,7 @@ def _find_legacy_call(message: Message) -> Iterator[str]:
 
 
 # A Claude model behind a gateway binds its thinking to the messages before it. Gateways for chat completions have no
-# setting by which a server may drop such thinking (messages/binding.py). Leaving out all of it is no change of what
+# setting by which a server may drop such thinking (messages/request.py). Leaving out all of it is no change of what
 # comes after it. So it is left out, only if it is sealed, and only in a session in which something before an answer was
 # changed. Source: Anthropic's page on preserved thinking; LiteLLM's and OpenRouter's on thinking.
 _SEALED = ("thinking_blocks", "reasoning_details")

@@ -146,7 +146,7 @@ def test_a_recording_with_values_of_a_stranger_ends_in_no_traceback(command: tup
 
 
 def test_the_picture_is_drawn_where_it_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of what was replayed. How it looks needs an extra: test_picture.py."""
+    """Of what was replayed. How it looks needs an extra: test_course_picture.py."""
     drawn: list[tuple[int, Path]] = []
     monkeypatch.setattr(
         "trimtab.proxy.cli.records.replay.draw", lambda series, path: drawn.append((len(series.points), path))
