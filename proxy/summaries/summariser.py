@@ -424,7 +424,8 @@ class _Asking:
         call.span.write_into(headers)
         url = summariser.url
         if self._weigh is not None and summariser.provider is not None:
-            url = url.with_path(f"{url.raw_path}{summariser.provider.path}", encoded=True, keep_query=True)
+            base, mark, query = str(url).partition("?")  # the target of a request is one piece in it
+            url = URL(f"{base}{summariser.provider.path}{mark}{query}", encoded=True)
         async with self._client.send("POST", url, headers, body, summariser.upstream) as response:
             call.status = response.status
             return await read_answer(response)
