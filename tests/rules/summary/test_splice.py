@@ -214,6 +214,16 @@ def test_kept_system_messages_follow_the_summary() -> None:
     assert sent[2:] == (other, *messages[6:])
 
 
+@pytest.mark.parametrize("last", [user("next"), assistant("next")])
+def test_a_kept_system_message_stays_unless_the_user_speaks_next(last: Message) -> None:
+    """Where it must not, and roles need not alternate: no answer is inserted between the two."""
+    messages = (system(), user("task"), assistant(LONG), system("note"), assistant("a"), last)
+    cut = structs.replace(window(5).cuts[0], kept_systems=(3,))
+    before = replace(conversation(*messages), shape=Shape(alternates=False, joins_systems=True))
+    sent = put(before, Window(task=1, cuts=(cut,))).conversation.messages
+    assert [one.text for one in sent[2:] if one.text in {"note", "next"}] == [*["note"] * (last.role != "user"), "next"]
+
+
 def test_kept_steps_follow_the_summary() -> None:
     """In their order, unchanged. A line of the assistant stands between them and a user message."""
     messages = (*session(4), user("next"), assistant("done"))

@@ -2,6 +2,7 @@
 
 from msgspec import structs
 
+from trimtab.rules.window.prune import ImageStop
 from trimtab.rules.window.room import Cap
 from trimtab.rules.window.state import Cut, CutKind, Window
 
@@ -49,6 +50,12 @@ def test_what_is_pruned_lies_between_the_cut_and_the_place_of_prune() -> None:
     window = Window(cuts=(SECOND,), prune_stop=18, spared=((4, 6), (14, 16)))
     assert list(window.pruned) == [12, 13, 16, 17]
     assert list(Window(cuts=(SECOND,), prune_stop=10).pruned) == []
+
+
+def test_images_stay_in_the_message_that_is_spared_and_in_the_task_statement() -> None:
+    """Of what the cut keeps, and of what is behind it."""
+    cut = structs.replace(SECOND, kept=(3, 8), spared=3)
+    assert list(Window(task=13, cuts=(cut,), images=ImageStop(17, 15)).without_images) == [8, 12, 14, 16]
 
 
 def test_a_task_statement_that_was_shortened_to_fit_has_reached_high_water() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from trimtab.rules.results.excerpt import kinds
-from trimtab.rules.results.excerpt.kinds import Kind, tell_kind
+from trimtab.rules.results.excerpt.kinds import Kind, _sample, tell_kind
 
 CODE = '''import os
 
@@ -119,3 +119,10 @@ def test_each_kind_has_its_scores_and_ends(kind: Kind) -> None:
         assert all(score >= 0 for score in scores.values())
     assert kind.score([]) == {}
     assert kind.ends.head + kind.ends.tail <= 0.25
+
+
+@pytest.mark.parametrize("number", [320, 321, 5000])
+def test_a_long_text_is_known_by_eight_runs_of_lines_spread_over_it(number: int) -> None:
+    sample = _sample([str(line) for line in range(number)])
+    assert len(sample) == 320
+    assert int(sample[-1]) >= number - 10
