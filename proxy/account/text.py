@@ -84,7 +84,7 @@ def _write(served: Served, done: CarriedOut) -> OutcomeText:
     story = tell_story(done.plan, done.applied, ratio=done.ratio)
     hidden = find_hidden(served.config, served.find_shown())
     changes = [_redact(change, hidden) for change in story.changes]
-    summary = "" if done.text is None or done.used is None else redact_text(done.text.text, hidden)
+    summary = "" if done.text is None or done.used is None else redact_text(done.text.shown, hidden)
     if not summary and served.outcome.summary_kind:  # a digest
         summary = max((change.after for change in changes if change.fate is Fate.ADDED), key=len, default="")
     sentences = tuple(redact_text(sentence.text, hidden) for sentence in story.sentences)

@@ -164,7 +164,6 @@ KEY_VARIABLES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY")
 KEY_FORMS = (("authorization", "Bearer {}"), ("x-api-key", "{}"), ("api-key", "{}"), ("x-goog-api-key", "{}"))
 """How clients send a key. Source: as in KEY_NAMES of proxy/http/credentials.py."""
 _ID = re.compile(r'"?([0-9a-f]{64})(?:"|$|;)')
-OPAQUE = "(encrypted: only the provider can read it)"
 _UNREADABLE = (
     "no summary with this id can be read with this credential: the id, the key, another header of the client or the"
     " store is a different one, or the summary has expired (store_ttl_seconds)"
@@ -244,8 +243,7 @@ def summary(
     by = "a model has written it" if found.by_model else "a digest, written without a model"
     by = "the provider's own compaction has written it" if found.note else by
     click.echo(f"trimtab: {by}", err=True)
-    text = found.text or (OPAQUE if found.note else "")
-    click.echo("\n".join(map(escape, text.split("\n"))))
+    click.echo("\n".join(map(escape, found.shown.split("\n"))))
 
 
 async def find_summary(config: Config, summary_id: str, keys: Sequence[str], headers: Sequence[Pair]) -> Summary:

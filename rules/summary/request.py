@@ -21,6 +21,8 @@ PROMPT_VERSION = "5"
 NOTE_GAP_TOKENS = 8
 """Tokens reserved for the blank line between a note and the list after it, and for the difference between the count of
 the joined text and the sum of the two counts. Chosen."""
+OPAQUE = "(encrypted: only the provider can read it)"
+"""Shown in the place of a note without a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,11 @@ class Summary:
     carried: str = ""
     note: bytes = b""
     standing: tuple[Message, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """What a person can read of it."""
+        return self.text or (OPAQUE if self.note else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -23,8 +24,10 @@ from upstreams.recording import FakeUpstream, Recorded
 from upstreams.scripted import Call, Turn
 from upstreams.speech.messages import fault
 
+from trimtab.proxy.account.history.texts import find_text, unpack_text
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.server.app import Proxy, run_proxy
+from trimtab.rules.summary.request import OPAQUE
 
 SETTINGS = (
     "defaults.context_window=8000",
@@ -52,13 +55,14 @@ def make_script(*, thinks: bool = False) -> list[Turn]:
 
 @dataclass
 class Session:
-    """A client's session. `sent`: the requests of it that the upstream got. `outcomes`: the statuses of its answers."""
+    """A client's session. `sent`: the requests of it that the upstream got. `id`: of the last one."""
 
     client: aiohttp.ClientSession
     model: CompactingModel
     agent: Agent
     sent: list[Recorded] = field(default_factory=list)
     questions: list[Recorded] = field(default_factory=list)
+    id: str = ""
 
     async def receive(self, recorded: Recorded, request: Any) -> web.StreamResponse:
         asked = len(self.model.compacted)
@@ -75,6 +79,7 @@ class Session:
         self.agent.more["stream"] = stream
         response, answer = await post(self.client, proxy.url + speech.path, self.agent.write(), **speech.headers)
         assert response.status == 200, answer
+        self.id = response.headers["x-trimtab-request-id"]
         calls = self.agent.hear(answer, is_stream=stream)
         if calls:
             self.agent.answer({one: write_file(str(turn.calls[0])) for one in calls})
@@ -200,6 +205,19 @@ async def test_its_cost_is_a_summarys(speech, open_session, start_proxy, log) ->
     assert {(line["form"], line["result"], line["cached_tokens"]) for line in calls} == {
         ("provider", "written", CACHED_TOKENS)
     }
+
+
+@pytest.mark.parametrize(("speech", "told"), [(MESSAGES, "the clearance was 9 metres"), (RESPONSES, OPAQUE)], ids=str)
+async def test_what_is_kept_of_a_request_shows_what_can_be_read_of_its_note(
+    speech, told, open_session, start_proxy
+) -> None:
+    session = open_session(speech)
+    proxy = await start_proxy(*SETTINGS, "dashboard.keep_text=true")
+    while not any(session.find_notes()):
+        await session.play(proxy)
+    past = proxy.services.past
+    await past.settle()
+    assert told in unpack_text(await past.read(partial(find_text, request_id=session.id))).summary
 
 
 Change = Callable[[Wire], Any]

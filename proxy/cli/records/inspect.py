@@ -38,6 +38,7 @@ from trimtab.proxy.telemetry.logs import configure_log, escape, get_log
 from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.rules.conversation import Decision
 from trimtab.rules.pipeline.changes import Change, Fate
+from trimtab.rules.summary.request import OPAQUE
 from trimtab.rules.tokens.sections import Sections
 
 STYLES = {"-": "red", "+": "green", "@": "cyan"}
@@ -160,7 +161,8 @@ def show(recording: Recording, changed: Changed, console: Console | None = None,
         by = "written by the provider's own compaction" if recording.summary.note else by
         name = f", id {escape(recording.summary.id)}" if recording.summary.id else ""
         console.print(Text(f"\nSummary ({by}{name})", "bold"))
-        console.print(safe(recording.summary.text, lines=True), soft_wrap=True)
+        told = recording.summary.text or (OPAQUE if recording.summary.note else "")
+        console.print(safe(told, lines=True), soft_wrap=True)
     console.print()
     for line in _tell_answer(event):
         console.print(safe(line))

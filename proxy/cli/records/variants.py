@@ -34,6 +34,8 @@ from trimtab.rules.window.state import ColdCut
 
 MAX_TEXTS_BYTES = 64 * 1024 * 1024
 """Of recorded summaries that are remembered. Chosen: some ten thousand."""
+NOTE_BYTES_PER_TOKEN = 4
+"""Of a provider's own note, at least. Source: BYTES_PER_TOKEN of encrypted reasoning in wire/responses/results.py."""
 
 
 def read(compactors: Compactors, body: bytes, dialect: str | None = None) -> Request:
@@ -69,7 +71,9 @@ class Texts:
     """The recorded summaries of models, by session and by the prefix that they cover."""
 
     def __init__(self) -> None:
-        self._known: BytesLRU[tuple[str, str], Summary] = BytesLRU(MAX_TEXTS_BYTES, lambda _, text: len(text.text) * 2)
+        self._known: BytesLRU[tuple[str, str], Summary] = BytesLRU(
+            MAX_TEXTS_BYTES, lambda _, text: len(text.text) * 2 + len(text.note)
+        )
 
     def keep(self, session: str, key: str, summary: Summary) -> None:
         self._known[session, key] = summary
@@ -78,9 +82,11 @@ class Texts:
         """The recorded summary of the very cut of a plan, if it has room there; else None."""
         wanted = plan.request
         found = None if wanted is None or not wanted.asks_model else self._known.get((session, wanted.key))
-        if wanted is None or found is None or compactor.count(found.text) > wanted.max_tokens:
+        if wanted is None or found is None:
             return None
-        return found
+        if found.note:  # its messages are in its dialect, and mostly encrypted
+            return found if len(found.note) <= wanted.room_tokens * NOTE_BYTES_PER_TOKEN else None
+        return found if compactor.count(found.text) <= wanted.max_tokens else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from trimtab.rules.conversation import Message, Role, count_leading
 from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.summary.digest.write import find_note
 from trimtab.rules.summary.request import (
+    OPAQUE,
     Summary,
     SummaryRequest,
     make_digest,
@@ -158,6 +159,8 @@ def test_a_digest_lists_all_again_behind_a_note_that_only_its_provider_can_read(
     sealed, readable = (Summary(text, by_model=True, note=b"{}") for text in ("", "The harbour was mended."))
     assert make_digest(asked, base=sealed, count=count) == make_digest(asked, count=count)
     assert make_digest(asked, base=readable, count=count).startswith("The harbour was mended.")
+    shown = [one.shown for one in (sealed, readable, Summary("", by_model=False))]
+    assert shown == [OPAQUE, "The harbour was mended.", ""]
 
 
 def test_what_stands_alone_has_the_room_of_all_that_would_stand_there() -> None:

@@ -12,6 +12,7 @@ from trimtab.proxy.account.recordings.format import RecordedSummary
 from trimtab.proxy.cli.records.inspect import Changed, safe, show, show_list
 from trimtab.proxy.telemetry.ledger import Entry
 from trimtab.rules.pipeline.changes import Change, Fate
+from trimtab.rules.summary.request import OPAQUE
 
 EVIL = "\x1b]0;title\x07\x1b[2Jred \x9b31m \u202e [bold]x[/bold]"
 REMOVED = [Change(at, "tool", "bash", Fate.REMOVED, ("digest",), 100, 0, "before") for at in range(2, 9)]
@@ -94,6 +95,12 @@ def test_each_figure_is_shown_if_it_is_known(figures, told):
     recording = make_recording()
     assert told in print_it(replace(recording, event=structs.replace(recording.event, **figures)))
     assert told not in print_it(recording)
+
+
+def test_of_a_note_that_only_its_provider_can_read_that_is_said() -> None:
+    summary = RecordedSummary("5" * 64, "summarise", by_model=True, text="", note="{}")
+    shown = print_it(replace(make_recording(), summary=summary))
+    assert f"Summary (written by the provider's own compaction, id {'5' * 64})\n{OPAQUE}\n" in shown
 
 
 def test_lines_of_a_text_stay_lines():

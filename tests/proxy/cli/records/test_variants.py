@@ -53,7 +53,8 @@ def _read(compactors: Compactors, model: str = "gpt-4o") -> Request:
 
 
 def _plan(key: str, max_tokens: int = 100, *, asks_model: bool = True) -> Any:
-    return SimpleNamespace(request=SimpleNamespace(key=key, max_tokens=max_tokens, asks_model=asks_model))
+    wanted = SimpleNamespace(key=key, max_tokens=max_tokens, room_tokens=max_tokens + 20, asks_model=asks_model)
+    return SimpleNamespace(request=wanted)
 
 
 def test_what_was_learned_stays(compactors: Compactors) -> None:
@@ -143,6 +144,15 @@ def test_a_recorded_text_stands_for_the_same_cut_only(compactors: Compactors) ->
     others = [texts.find("s", _plan("x"), compactor), texts.find("t", _plan("k"), compactor)]
     others += [texts.find("s", _plan("k", 2), compactor), texts.find("s", _plan("k", asks_model=False), compactor)]
     assert others == [None] * 4
+
+
+def test_a_recorded_note_of_the_provider_stands_there_if_it_has_room(compactors: Compactors) -> None:
+    """It has that of all that it stands for. Its text, if it has one, is only a copy of it."""
+    compactor = _configure(compactors).choose(_read(compactors)).variant.compactor
+    texts, note = Texts(), Summary("word " * 500, by_model=True, note=b"x" * 480)
+    texts.keep("s", "k", note)
+    assert texts.find("s", _plan("k"), compactor) == note
+    assert texts.find("s", _plan("k", 99), compactor) is None
 
 
 def test_cuts_that_were_taken_back_are_taken_back_again(compactors: Compactors) -> None:
