@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 from hypothesis import given
@@ -276,3 +277,38 @@ def test_of_an_answer_that_is_edited_only_what_was_said_is_written() -> None:
     after = before.edit([before.messages[0], replace(before.messages[1], texts=("new",), edited=True)])
     written = b"".join(RESPONSES.encode(request, before, after))
     assert written.endswith(b",".join((reasoning, said.replace(b"old", b"new"), call)) + b"]}")
+
+
+def test_shortened_instructions_are_written_in_their_place(counting: Counting) -> None:
+    request = RESPONSES.read(body := _body(instructions="Be brief.", input=[{"role": "user", "content": "a"}]))
+    before = RESPONSES.decode(request, counting)
+    assert b"".join(RESPONSES.encode(request, before, _edit(before, 0, "Brief."))) == body.replace(b"Be b", b"B")
+
+
+def test_tools_go_by_their_names(counting: Counting) -> None:
+    """With the last one goes the choice of them."""
+    tools = [{"type": "function", "name": name, "parameters": {}} for name in ("a", "b")]
+    request = RESPONSES.read(_body(input=[{"role": "user", "content": "a"}], tools=tools, tool_choice="auto"))
+    before = RESPONSES.decode(request, counting)
+    left, number = RESPONSES.drop_tools(request, before, ("a",), counting)
+    assert (orjson.loads(left)["tools"], number) == (tools[1:], 1)
+    assert (
+        orjson.loads(RESPONSES.drop_tools(request, before, ("*",), counting)[0])
+        .keys()
+        .isdisjoint({"tools", "tool_choice"})
+    )
+
+
+def test_a_made_result_has_the_type_of_its_call(counting: Counting) -> None:
+    request = RESPONSES.read(_body(input=[{"type": "custom_tool_call", "call_id": "c", "name": "t", "input": "x"}]))
+    before = RESPONSES.decode(request, counting)
+    made = Message(Role.TOOL, ("lost",), answers="c", edited=True)
+    after = replace(before, messages=(*before.messages, made), origins=(*before.origins, None))
+    written = orjson.loads(b"".join(RESPONSES.encode(request, before, after)))["input"]
+    assert [item["type"] for item in written] == ["custom_tool_call", "custom_tool_call_output"]
+
+
+@pytest.mark.parametrize("name", ["previous_response_id", "conversation"])
+def test_what_continues_an_upstreams_transcript_prescribes_its_answer(name: str) -> None:
+    assert RESPONSES.prescribes_form({name: msgspec.Raw(b'"r"')})
+    assert not RESPONSES.prescribes_form({name: msgspec.Raw(b"null")})
