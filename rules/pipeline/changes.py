@@ -166,7 +166,7 @@ class _Traces:
                 continue
             blamed = {"pairing"} if at < 0 else {*self._blame(at, final), *(("pairing",) if index in moved else ())}
             rules, elements = tuple(rule for rule in self.rules if rule in blamed), list_elements(origin)
-            call = answered[at] if at >= 0 else None
+            call = answered[at]
             yield Change(
                 elements[0] if elements else OUTSIDE,
                 message.role_name,
@@ -240,7 +240,8 @@ def match_origins(before: Sequence[Origin | None], after: Sequence[Origin | None
 
 
 def _list_answered(conversation: Conversation) -> list[ToolCall | None]:
-    return list(map(OpenCalls().answer, conversation.messages))
+    """The calls that the messages answer; at index -1, which stands for no message, none."""
+    return [*map(OpenCalls().answer, conversation.messages), None]
 
 
 def _find_fate(message: Message, final: Message | None, rules: Sequence[str]) -> Fate:

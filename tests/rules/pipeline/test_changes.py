@@ -242,8 +242,10 @@ def test_a_change_is_described_without_texts_unless_they_are_asked_for():
 
 
 def test_a_result_without_a_call_is_dropped_by_pairing_alone() -> None:
-    """Even if a cut removes what stood around it."""
+    """Even if a cut removes what stood around it. It is no tool's."""
     messages = (*session(20), result("nobody", "Who asked?"), *session(25)[2:])
     found, at = blame(messages, POLICY), len(session(20))
     assert found[at] == ("pairing",)
     assert found[at - 1] == found[at + 1] == ("digest",)
+    (dropped,) = trace((user(), result("nobody"), assistant(None, call("1")), result("1")))
+    assert (dropped.at, dropped.tool) == (1, "")

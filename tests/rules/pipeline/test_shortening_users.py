@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from support.builders import assistant, conversation, count, fill, result, system, user
 
+from trimtab.rules.pipeline.make_plan import plan
 from trimtab.rules.pipeline.shortening import LongUsers
 from trimtab.rules.policy import Policy
 from trimtab.rules.results.work import Work
@@ -52,3 +53,9 @@ def test_those_before_the_place_are_short() -> None:
     (decision,) = outcome.decisions
     assert (decision.rule, decision.messages, decision.first_changed) == ("truncate_users", 1, 3)
     assert decision.saved_tokens == talk.tokens - outcome.conversation.tokens
+
+
+def test_a_plan_shortens_them_once_a_later_turn_has_begun() -> None:
+    messages = (system(), user("Task."), user(LONG), assistant("Yes."), user("Next."))
+    plans = [plan(conversation(*messages[:stop]), POLICY, count=count) for stop in range(2, 6)]
+    assert [planned.window.users_stop for planned in plans] == [0, 0, 0, 4]

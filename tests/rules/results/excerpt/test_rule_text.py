@@ -1,6 +1,7 @@
 """A text that is too long is shortened to its budget, and markers say what is missing."""
 
 import re
+from base64 import b64encode
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -12,7 +13,7 @@ from support.builders import call, count, count_words
 from support.results import shorten_text
 
 from trimtab.rules.conversation import CountTokens
-from trimtab.rules.results.excerpt.rule import Asked, excerpt_text, excerpt_written
+from trimtab.rules.results.excerpt.rule import Asked, _shorten_within, excerpt_text, excerpt_written
 
 PIECES = [
     "a", " ", "\n", "\r\n", "error: ", "FAILED tests/test_a.py::test_b\n", "[", "{", '"', "\\", "漢字", "e\u0301",
@@ -201,3 +202,10 @@ def test_one_long_line_keeps_both_ends(sign: str) -> None:
     assert short.startswith("begin")
     assert short.endswith("end")
     assert count(short) > 250
+
+
+def test_a_string_of_json_loses_its_file_only_if_it_does_not_fit() -> None:
+    text = f"Saved: {b64encode(bytes(range(256))).decode()}"
+    shorten = _shorten_within(count, Asked())
+    assert shorten(text, count(text)) == text
+    assert shorten(text, count(text) - 1) == "Saved: [trimtab: data, 256 bytes in Base64, omitted]"
