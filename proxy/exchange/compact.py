@@ -142,7 +142,7 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
         Ledger(),
         cold=cold,
         keeps=keeps,
-        tells_compaction=tells_compaction(arrival),
+        tells_compaction=tells_compaction(arrival, request),
     )
 
 

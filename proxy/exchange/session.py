@@ -24,6 +24,9 @@ from trimtab.rules.tokens.tool_schemas import as_schema
 
 CLASS, COMPACTION = "x-claude-code-request-class", "x-claude-code-compaction"
 """Claude Code's hints, which it sends with CLAUDE_CODE_GATEWAY_HINT_HEADERS=1. Source: its gateway protocol."""
+BETAS, _ON_DEMAND_TYPE = "anthropic-beta", "compaction.type"
+_ON_DEMAND = f"{_ON_DEMAND_TYPE}=summarize"
+"""What asks Anthropic for its compaction on demand. Source: its page on that."""
 CLASSES = frozenset({"main", "subagent", "workflow", "auxiliary"})
 MAX_OUTSIDE_BYTES = 1024 * 1024
 """Members beside a longer transcript are not searched for fields. Chosen: reading them would take milliseconds."""
@@ -69,9 +72,11 @@ def _find(services: Services, plan: Plan, name: str, opening: int) -> str:
     return found
 
 
-def tells_compaction(arrival: Arrival) -> bool | None:
+def tells_compaction(arrival: Arrival, request: Request) -> bool | None:
     """Whether the client says that it asks for a summary of its conversation; None if it says nothing of that."""
     named = arrival.named
+    if BETAS in named and "compact-" in named[BETAS] and _ON_DEMAND in _read_fields(request, (_ON_DEMAND_TYPE,)):
+        return True
     if CLASS not in named and COMPACTION not in named:
         return None
     kind = named.get(CLASS, "").strip().lower()
