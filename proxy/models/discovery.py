@@ -290,7 +290,7 @@ def _find_owner(listed: bytes) -> str | None:
     if len(models) != 1:
         return None
     owner = "llamacpp" if _is_llama(models[0]) else models[0].get("owned_by")
-    return owner if owner in _ENGINES else None
+    return owner if isinstance(owner, str) and owner in _ENGINES else None
 
 
 def _find_only(listed: bytes) -> str | None:

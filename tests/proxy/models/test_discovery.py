@@ -356,10 +356,12 @@ VLLM = {"vllm_config": {"scheduler_config": {"max_num_seqs": 1}}}
         ("sglang", {"/server_info": {"version": 5, "internal_states": [{}]}}, None, "SGLang"),
         ("sglang", {"/server_info": {"version": "v" * 99}}, None, "SGLang " + "v" * 40),
         ("other", {"/version": {"version": "1"}, "/server_info": SGLANG}, None, ""),
+        (["vllm"], {}, None, ""),
+        ({}, {}, None, ""),
     ],
 )
 async def test_a_server_says_what_it_is(
-    asking: UpstreamClient, upstream: FakeUpstream, owner: str, answers: Any, slots: int | None, engine: str
+    asking: UpstreamClient, upstream: FakeUpstream, owner: Any, answers: Any, slots: int | None, engine: str
 ) -> None:
     """Each engine is asked at its own paths, until it has said its slots."""
 
