@@ -59,6 +59,7 @@ class Forked(subprocess.Popen[bytes]):
             super()._execute_child(args, *others)
             return
         given = (pipes[0], pipes[3], pipes[5])
+        sys.audit("subprocess.Popen", args[0], list(args), cwd, env)  # as Python does
         try:
             streams = [number if end == -1 else end for number, end in enumerate(given)]
             directory = str(Path(cwd or ".").resolve(strict=True))

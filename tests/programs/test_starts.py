@@ -108,6 +108,20 @@ async def test_a_signal_ends_it(program: str, number: int, status: int) -> None:
     assert said.endswith(b"KeyboardInterrupt\n") == (number == signal.SIGINT)
 
 
+async def test_who_listens_hears_of_a_fork_as_of_any_start(tmp_path: Path) -> None:
+    """Else a test that hands a file of the tree to the program would not be run in a clone elsewhere."""
+    heard: list[object] = []
+    sys.addaudithook(lambda event, told: heard.append(told) if event == "subprocess.Popen" and is_on else None)
+    is_on = True
+    try:
+        for program in (sys.executable, PROGRAM):
+            await (await _start(program, "one", "pass", cwd=tmp_path)).communicate()
+    finally:
+        is_on = False  # what listens to events cannot be removed
+    executed, *_, forked = heard  # between them, a server may have started
+    assert executed == forked
+
+
 async def test_its_output_ends_with_it() -> None:
     """Neither the server nor a later fork holds its streams open."""
     first = await _start(PROGRAM, "input()")

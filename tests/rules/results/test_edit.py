@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from support.builders import assistant, call, conversation, count, fill, result
+from support.builders import assistant, call, conversation, count, fill, result, session
 from support.results import edit_results, tidy_tool_results, truncate_tool_results
 
-from trimtab.rules.conversation import CountTokens, Message, Outcome, Telling
-from trimtab.rules.policy import Policy
+from trimtab.rules.conversation import CountTokens, Message, Outcome, Role, Telling
+from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.policy import OverflowStrategy, Policy
 from trimtab.rules.results.calls import Place
 from trimtab.rules.results.edit import Editor, Result
 from trimtab.rules.results.work import Allowance, LargeWorkError, Work
@@ -52,6 +54,20 @@ def test_exempt_results_stand_as_they_are() -> None:
     long = (assistant(None, *read), *(result(one.id, fill("long", 400)) for one in read))
     short = truncate_tool_results(conversation(*long), policy=policy, work=Work(count)).conversation.messages[1:]
     assert [message.edited for message in short] == [False, True, False]
+
+
+def test_exempt_results_are_pruned_all_the_same() -> None:
+    """The window holds whatever is exempt: these results stand whole, or as a placeholder."""
+    rule = ToolRule("*", replace(PLAIN, is_exempt=True))
+    policy = Policy(6000, 500, tools=(rule,), overflow_strategy=OverflowStrategy.PRUNE)
+    before = conversation(*session(12, result_tokens=400))
+    planned = plan(before, policy, count=count)
+    after = apply(planned, policy, count=count)
+    assert {decision.rule for decision in after.decisions} == {"prune"}
+    results = [message for message in after.conversation.messages if message.role is Role.TOOL]
+    assert results[0].text.startswith("[trimtab: tool result of ")
+    assert results[-1] == before.messages[-1]
+    assert after.conversation.tokens <= planned.limit
 
 
 @pytest.mark.parametrize(
