@@ -224,6 +224,20 @@ def test_a_long_chat_names_one() -> None:
         assert not any(fold_to(chat(turns), policy).cold_summary for turns in range(4, 40, 3))
 
 
+@pytest.mark.parametrize(("bears", "is_named"), [(1.5, False), (2.5, True)])
+def test_a_summary_that_was_written_ahead_counts_once(bears: float, is_named: bool) -> None:  # noqa: FBT001
+    """Against the share of the session's cost that all of them may have, however many turns it serves."""
+    cuts, window, _ = cut_in_two(CHAT)
+    window, size = structs.replace(window, is_long=True), cuts.size(window)
+    cold = begin(CHAT).plan_cold_summary(cuts, window, size).cold_summary
+    assert cold is not None
+    economics = begin(CHAT, spent_tokens=int(bears * cold.price / AHEAD_SHARE / CHAT.prices.cache_write))
+    assert economics.plan_cold_summary(cuts, window, size).cold_summary == cold
+    for _ in range(2):
+        economics.note_turn(structs.replace(window, cold_summary=cold))
+    assert (economics.plan_cold_summary(cuts, window, size).cold_summary == cold) is is_named
+
+
 def test_all_that_is_written_ahead_costs_a_small_share() -> None:
     """Each turn of a chat that is never silent may have a summary, yet only few are named, and they are borne."""
     named = {cold for turns in range(4, 100, 6) if (cold := fold_to(chat(turns), CHAT).cold_summary)}
