@@ -245,3 +245,14 @@ def test_compacted_recordings_are_valid() -> None:
             assert check_request(body, compacted.body, last_may_shrink=True) == [], session["id"]
             cuts += any(decision.rule == "digest" for decision in compacted.decisions)
     assert cuts > 0
+
+
+def test_tools_go_by_their_names() -> None:
+    """One that the request's choice names stays."""
+    tools = [{"name": name, "input_schema": {"type": "object"}} for name in ("a", "b")]
+    body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "a"}], "tools": tools}
+    counting = Counting(count_by_heuristic, make_known())
+    for choice, left in (({"type": "auto"}, []), ({"type": "tool", "name": "b"}, tools[1:])):
+        request = MESSAGES.read(orjson.dumps({**body, "tool_choice": choice}))
+        written, number = MESSAGES.drop_tools(request, MESSAGES.decode(request, counting), ("*",), counting)
+        assert (orjson.loads(written).get("tools", []), number) == (left, 2 - len(left))
