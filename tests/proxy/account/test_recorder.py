@@ -307,6 +307,9 @@ def test_a_client_that_halves_the_window_is_told_once_for_each_model(recorder: R
         recorder.record(_outcome(**fields))
     told = [line for line in log.lines if line["event"] == "window_halved"]
     assert [(line["model"], line["limit_tokens"], line["max_tokens"]) for line in told] == [("m*", 2000, 2000)]
+    for number in range(MAX_TOLD_PATHS):
+        recorder.record(_outcome(max_tokens=2000, label=str(number)))
+    assert len([line for line in log.lines if line["event"] == "window_halved"]) == MAX_TOLD_PATHS
 
 
 def test_a_head_that_fills_the_window_is_told_once_a_session(recorder: Recorder, log: _Log) -> None:
