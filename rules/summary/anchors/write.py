@@ -85,8 +85,9 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
         corrections = _write_corrections(removed.messages, int(room * CORRECTIONS_SHARE), count)
         told += _write_deeds(removed.messages[-DEED_MESSAGES:], int(room * DEEDS_SHARE), count)
     told += _write_echoes(removed, int(room * ECHOES_SHARE), count)
-    told += _write_code(removed, int(room * CODE_SHARE), count)
-    room -= count(corrections) + sum(count(f"> {line}\n") for line in told)
+    left = room - count(corrections) - sum(count(f"> {line}\n") for line in told)
+    code = _write_code(removed, min(int(room * CODE_SHARE), left), count)
+    room = _leave_out_last(told := [*told, *code], left - sum(count(f"> {line}\n") for line in code), count)
     removed = replace(removed, present=removed.present | find_names("\n".join((corrections, *told))))
     names = _rank(removed, most=max(room, 0))
     # The count of the whole text differs a little from the sum of its parts, so the first attempt may be too long.
@@ -97,8 +98,15 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
         excess = count(text) - max_tokens
         if excess <= 0:
             return text
-        room -= excess
+        room = _leave_out_last(told, room - excess, count)
     return ""
+
+
+def _leave_out_last(told: list[str], room_tokens: int, count: CountTokens) -> int:
+    """Leave out the last lines until the others fit, since the shares add up to more than all; returns what is left."""
+    while told and (room_tokens < 0 or told[-1] in {ECHOES_TITLE, CODE_TITLE}):
+        room_tokens += count(f"> {told.pop()}\n")
+    return room_tokens
 
 
 def _write_corrections(messages: Sequence[Message], room_tokens: int, count: CountTokens) -> str:
@@ -132,7 +140,7 @@ def _write_code(removed: Removed, room_tokens: int, count: CountTokens) -> list[
     for lines in find_code(messages, removed.tail, removed.present):
         taken: list[str] = []
         for line in lines:
-            room_tokens -= count(f"\\n{line}")
+            room_tokens -= count(encode(f"\n{line}").decode()[1:-1])
             if room_tokens < 0:
                 break
             taken.append(line)

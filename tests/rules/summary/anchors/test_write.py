@@ -13,7 +13,7 @@ from support.tool_steps import step
 from trimtab.rules.conversation import CountTokens, Message, Role
 from trimtab.rules.summary.anchors.names import find_names, read_mentions
 from trimtab.rules.summary.anchors.write import MIN_TOKENS, Removed, write_anchors
-from trimtab.rules.text.markers import NAMES_TITLE, QUOTE_END, QUOTE_START
+from trimtab.rules.text.markers import CODE_TITLE, ECHOES_TITLE, NAMES_TITLE, QUOTE_END, QUOTE_START
 
 BUDGETS = st.integers(0, 400) | st.integers(-5, 5000)
 WORDS = st.sampled_from(
@@ -117,6 +117,30 @@ def test_running_processes_are_listed_however_old_they_are() -> None:
     assert "(pid 412)" in write_anchors(removed(*messages), max_tokens=200, count=count)
     ended = replace(removed(*messages), tail=step("bash", {"command": "kill 412"}))
     assert "(pid 412)" not in write_anchors(ended, max_tokens=200, count=count)
+
+
+@pytest.mark.parametrize("max_tokens", [*range(200, 3000, 200)])
+def test_where_there_is_too_much_of_everything_the_last_lines_are_left_out(max_tokens: int) -> None:
+    """The shares add up to more than the budget, and code takes more room as a JSON string: there still is an index."""
+    messages: list[Message] = []
+    running: list[Message] = []
+    for number in range(60):
+        code = "\n".join('""\\' * 10 + f" name_{number}_{line} " + '""\\' * 10 for line in range(30))
+        start = f"python server_{number}.py --with-a-long-name=part{number}name --port 80{number} &"
+        failure = f"Error: failed in src/p{number}.py\nTraceback: zebra{number}quark ValueError: bad value_{number}"
+        running += step("bash", {"command": start}, f"[1] 41{number}")
+        messages += [
+            user(f"No, the port is 80{number}, not 81{number}."),
+            assistant(f"step about part_{number}.py and zebra{number}quark"),
+            *step("write", {"path": f"src/p{number}.py", "content": code}, failure),
+        ]
+    tail = [assistant(" ".join(f"zebra{number}quark part_{number}.py" for number in range(60)))]
+    text = write_anchors(replace(removed(*messages, *running), tail=tail), max_tokens=max_tokens, count=count)
+    assert max_tokens * 3 // 4 < count(text) <= max_tokens
+    assert "still running: " in text
+    lines = text.split("\n")
+    titles = [at for at, line in enumerate(lines) if line.removeprefix("> ") in {CODE_TITLE, ECHOES_TITLE}]
+    assert all(lines[at + 1].startswith("> ") and lines[at + 1] != f"> {CODE_TITLE}" for at in titles)
 
 
 def test_without_names_there_is_no_index() -> None:
