@@ -88,6 +88,10 @@ class SectionShares:
     recent: float = 0.55
     current: float = 0.05
 
+    @property
+    def total(self) -> float:
+        return self.system + self.summary + self.memory + self.recent + self.current
+
 
 @dataclass(frozen=True, slots=True)
 class Prices:
@@ -177,9 +181,8 @@ class Policy:
         It is `compact_at_tokens` or what the shares of `sections` give together, whichever is smaller.
         """
         limits = [] if self.compact_at_tokens is None else [int(self.compact_at_tokens / self.token_ratio)]
-        if (shares := self.sections) is not None:
-            total = shares.system + shares.summary + shares.memory + shares.recent + shares.current
-            limits.append(int(limit_tokens * total))
+        if self.sections is not None:
+            limits.append(int(limit_tokens * self.sections.total))
         soft = min(limits, default=limit_tokens)
         return soft if soft < limit_tokens else None
 

@@ -227,8 +227,9 @@ def show(compaction: Compaction, shown: Shown, place: str, view: ModelView) -> N
     story = compaction.tell()
     if shown.sentences:
         _print_sentences(story, place)
-        limit = compaction.planned.policy.describe_limit(compaction.request.max_tokens)
-        click.echo(f"{place}{view.settings.describe_cut()}; {limit}", err=True)
+        policy, asked = compaction.planned.policy, compaction.request.max_tokens
+        cut = view.settings.describe_cut(policy.model_limit_tokens(asked))
+        click.echo(f"{place}{cut}; {policy.describe_limit(asked)}", err=True)
     if shown.json:
         click.echo(_write_json(story, compaction.compacted), err=True)
     if shown.diff:

@@ -20,6 +20,7 @@ from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.store.opening import require_store
 from trimtab.proxy.telemetry.tracing import require_exporter
+from trimtab.rules.policy import Prices
 
 
 @click.command()
@@ -51,7 +52,7 @@ BY_OTHER = "summary: by provider has no effect, because summary.model or summary
 
 
 def _describe_cuts(config: Config) -> Iterator[str]:
-    general = config.defaults.describe_cut()
+    general = _describe_cut(config, config.defaults)
     yield general
     settled = [config.defaults, *(config.over_defaults(own) for own in (*config.models, *config.profiles.values()))]
     asking = [settings.summary for settings in settled if settings.summary.by == "provider"]
@@ -61,9 +62,17 @@ def _describe_cuts(config: Config) -> Iterator[str]:
     named: list[tuple[str, PolicyConfig]] = [(f"models: {model.match}", model) for model in config.models]
     named += [(f"profiles: {name}", profile) for name, profile in config.profiles.items()]
     for name, settings in named:
-        told = config.over_defaults(settings).describe_cut()
+        told = _describe_cut(config, config.over_defaults(settings))
         if told != general:
             yield f"{name}: {told}"
+
+
+def _describe_cut(config: Config, settings: PolicyConfig) -> str:
+    if (mode := config.mode_of(settings)) == "off":
+        return "cut: never (mode: off)"
+    window = settings.context_window
+    limit = None if window == "auto" else settings.to_policy(Prices()).model_limit_tokens()
+    return settings.describe_cut(limit) + ("; it is only reported (mode: observe)" if mode == "observe" else "")
 
 
 def _require_packages(config: Config) -> None:

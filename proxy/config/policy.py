@@ -210,7 +210,7 @@ class SectionsConfig(Section):
 
     @model_validator(mode="after")
     def _check_sum(self) -> Self:
-        total = self.system + self.summary + self.memory + self.recent + self.current
+        total = self.to_shares().total
         require(total <= MAX_SUM, f"must be at most 1 together, and are {total:.2f}")
         return self
 
@@ -403,16 +403,26 @@ class PolicyConfig(ControlConfig):
     def _cuts_at_threshold(self) -> bool:
         return self.cut == "at_threshold" or (self.cut == "auto" and self.high_water != "auto")
 
-    def describe_cut(self) -> str:
-        marks = [] if self.compact_at_tokens is None else [f"{self.compact_at_tokens:,} tokens (compact_at_tokens)"]
+    def describe_cut(self, limit_tokens: int | None = None) -> str:
+        """In words, when a request is cut. `limit_tokens`: its limit in the model's own tokens, if that is known."""
+        if self.overflow_strategy is OverflowStrategy.ERROR:
+            return "cut: never (overflow_strategy: error)"
+        soft, idle = self.compact_at_tokens, ""
+        if soft is not None and limit_tokens is not None and soft >= limit_tokens:
+            soft, idle = None, f"; compact_at_tokens, {soft:,}, has no effect, because the limit is not larger"
+        marks = (
+            [] if soft is None else [f"{soft:,} tokens (compact_at_tokens{'' if limit_tokens else ', if they fit'})"]
+        )
         if self._cuts_at_threshold:
-            share = "" if self.high_water == "auto" else f", {self.high_water:.0%} of the room"
+            share = "" if self.high_water == "auto" else f", {100 * self.high_water:g}% of the room"
             marks.append(f"high water{share} (high_water)")
-        reached = f"the first request that reaches {' or '.join(marks)} is cut"
-        if marks and (self._cuts_at_threshold or self.cut == "auto"):
-            return f"cut: at_threshold: {reached}"
-        also = f", and {reached}" if marks else ""
-        return f"cut: when_it_pays: once what a cut saves is worth its price ({self.economy}){also}"
+        told = f"when_it_pays: once what a cut saves is worth its price ({self.economy})"
+        if marks:  # a soft limit takes the place of the size from which on a cut is weighed
+            told = f"at_threshold: the first request that reaches {' or '.join(marks)} is cut"
+        others = [] if self.max_turns is None else [f"has more than {self.max_turns} user turns (max_turns)"]
+        if self.sections is not None and (total := self.sections.to_shares().total) < 1:
+            others.append(f"reaches {100 * total:g}% of the limit (sections)")
+        return f"cut: {told}{''.join(f', and one that {other}' for other in others)}{idle}"
 
     def _find_waters(self, budgets: Budgets) -> tuple[float, float]:
         ratio = budgets.low_water / budgets.high_water

@@ -25,9 +25,21 @@ def test_check_says_what_is_valid() -> None:
     ("document", "told"),
     [
         ("defaults: {high_water: 0.2}", ["at_threshold: the first request that reaches high water, 20% of the room"]),
-        ("defaults: {compact_at_tokens: 9000}", ["at_threshold: the first request that reaches 9,000 tokens"]),
         ("defaults: {cut: at_threshold}", ["at_threshold: the first request that reaches high water (high_water)"]),
+        (
+            "defaults: {high_water: 0.125}",
+            ["at_threshold: the first request that reaches high water, 12.5% of the room"],
+        ),
+        (
+            "defaults: {compact_at_tokens: 9000, cut: when_it_pays}",
+            ["at_threshold: the first request that reaches 9,000"],
+        ),
+        ("defaults: {compact_at_tokens: 9000}", ["at_threshold: the first request that reaches 9,000 tokens"]),
         ("defaults: {high_water: 0.2, cut: when_it_pays}", ["when_it_pays: once"]),
+        ("defaults: {overflow_strategy: error, high_water: 0.2}", ["never (overflow_strategy: error)"]),
+        ("mode: off", ["never (mode: off)"]),
+        ("profiles: {small: {mode: off}}", ["when_it_pays: once", "never (mode: off)"]),
+        ("profiles: {small: {max_turns: 5}}", ["when_it_pays: once", "when_it_pays: once"]),
         ("models: [{match: q*, high_water: 0.5}]", ["when_it_pays: once", "at_threshold: the first"]),
         ("profiles: {small: {compact_at_tokens: 800}}", ["when_it_pays: once", "at_threshold: the first"]),
     ],
@@ -43,6 +55,28 @@ def test_check_says_which_rule_of_cuts_holds(tmp_path: Path, document: str, told
     assert [line.partition("cut: ")[0] for line in lines[1:]] == (
         ["models: q*: " if "models" in document else "profiles: small: "] if told[1:] else []
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("compact_at_tokens: 9000", " 9,000 tokens (compact_at_tokens, if they fit) is cut"),
+        ("compact_at_tokens: 9000, context_window: 20000", " 9,000 tokens (compact_at_tokens) is cut"),
+        (
+            "compact_at_tokens: 15000, context_window: 20000",
+            "; compact_at_tokens, 15,000, has no effect, because the limit is not larger",
+        ),
+        ("max_turns: 5", ", and one that has more than 5 user turns (max_turns)"),
+        ("sections: {recent: 0.2}", ", and one that reaches 65% of the limit (sections)"),
+        ("sections: {}", "price (balanced)"),
+        ("mode: observe", "; it is only reported (mode: observe)"),
+    ],
+)
+def test_check_says_what_else_makes_a_cut_or_none(tmp_path: Path, settings: str, told: str) -> None:
+    """A soft limit that the window never lets a prompt reach has no effect."""
+    file = tmp_path / "right.yaml"
+    file.write_text(f"defaults: {{{settings}}}")
+    assert run_trimtab("check", file).stdout.splitlines()[1].endswith(told)
 
 
 @pytest.mark.parametrize(
