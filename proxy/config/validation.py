@@ -126,7 +126,10 @@ def _suggest(path: Path, model: type[BaseModel]) -> str:
     for step in path[:-1]:
         slot = slot.enter(step) if slot else None
     known = list_keys(slot.section) if slot and slot.section else []
-    near = get_close_matches(str(path[-1]), known, n=1)
+    key = str(path[-1])
+    inner = [(name, slot.enter(name)) for name in known] if slot else []
+    deeper = [f"{name}.{key}" for name, one in inner if one and one.section and key in list_keys(one.section)]
+    near = deeper or get_close_matches(key, known, n=1)
     return f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(known)}" if known else ""
 
 

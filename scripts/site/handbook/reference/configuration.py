@@ -53,7 +53,11 @@ TRIMTAB_MODELS='[{match: "gpt-*", mode: observe}]'             # models
 
 These variables have names of their own:
 """
-PERCENTAGE = ("`TRIMTAB_AUTOCOMPACT_PCT`", "`high_water` of every policy, in percent: a whole number from 1 to 100")
+PERCENTAGE = (
+    "`TRIMTAB_AUTOCOMPACT_PCT`",
+    "`high_water` of every policy, in percent: a whole number from 1 to 100. A `low_water` keeps its ratio to it if both"
+    " are numbers in the file; else it is that of the economy",
+)
 TOP = ("## Top level", "The keys outside all sections, with links to the sections.")
 _TITLES = ("Key", "Value", "Default", "Meaning")
 
