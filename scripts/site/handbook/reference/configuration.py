@@ -55,8 +55,7 @@ These variables have names of their own:
 """
 PERCENTAGE = (
     "`TRIMTAB_AUTOCOMPACT_PCT`",
-    "`high_water` of every policy, in percent: a whole number from 1 to 100. A `low_water` keeps its ratio to it if both"
-    " are numbers in the file; else it is that of the economy",
+    "`high_water` of every policy, in percent: a whole number from 1 to 100. `low_water` keeps its ratio if both are set",
 )
 TOP = ("## Top level", "The keys outside all sections, with links to the sections.")
 _TITLES = ("Key", "Value", "Default", "Meaning")
