@@ -55,7 +55,7 @@ These variables have names of their own:
 """
 PERCENTAGE = (
     "`TRIMTAB_AUTOCOMPACT_PCT`",
-    "`high_water` of every policy, in percent: a whole number from 1 to 100. `low_water` keeps its ratio if both are set",
+    "`high_water` of every policy, in percent: 1 to 100, a whole number. `low_water` keeps its ratio if both are set",
 )
 TOP = ("## Top level", "The keys outside all sections, with links to the sections.")
 _TITLES = ("Key", "Value", "Default", "Meaning")
