@@ -23,6 +23,8 @@ from trimtab.rules.window.state import Cut
 
 CUT_RULES = frozenset({"summarise", "digest"})
 """Names of the decisions that say that the part before a cut was replaced."""
+NOTE = "[the provider's own note]"
+"""Stands for what such a note says, in `Change.after`."""
 FRAME_TOKENS = MESSAGE_TOKENS + ROLE_TOKENS
 """What a message costs less if its words stand in another message."""
 OUTSIDE = -1
@@ -75,8 +77,12 @@ class Change:
 
     @property
     def is_summary(self) -> bool:
-        """Whether this is the summary, or the digest."""
-        return self.fate is Fate.ADDED and SUMMARY_START in self.after
+        """Whether this is the summary, the digest, or the provider's own note."""
+        return self.fate is Fate.ADDED and (SUMMARY_START in self.after or self.is_note)
+
+    @property
+    def is_note(self) -> bool:
+        return self.fate is Fate.ADDED and self.after == NOTE
 
     def describe(self, *, with_texts: bool = False) -> dict[str, object]:
         """The fields by their names, for JSON; without `elements`.
@@ -185,7 +191,8 @@ class _Traces:
         cut_rules = tuple(rule for rule in self.rules if rule in CUT_RULES)
         for place, message in enumerate(self.forwarded.messages):
             theirs = [self.finals[at] for at in self.carried.get(place, ())]
-            texts = _leave_out(message.texts, [final for final, _ in theirs])
+            is_note = message.keeps_before and self.forwarded.origins[place] is None
+            texts = [NOTE] if is_note else _leave_out(message.texts, [final for final, _ in theirs])
             if texts:
                 tokens = message.tokens - sum(tokens for _, tokens in theirs)
                 is_result, call = message.role is Role.TOOL, answered[place]

@@ -130,7 +130,8 @@ def _find_subject(plan: Plan, decision: Decision, changes: Sequence[Change]) -> 
 def _tell(subject: _Subject) -> str:
     decision, shown = subject.decision, subject.forwarded or subject.gone
     saved = decision.saved_tokens
-    telling = TELLINGS.get(decision.rule)
+    is_note = any(one.is_note for one in subject.added)
+    telling = splice.NOTE_TELLING if is_note else TELLINGS.get(decision.rule)
     if telling is None:
         return f"{decision.rule}: {decision.reason}{f', {_say_saved(saved)}' if saved else ''}."
     number = len(shown) or decision.messages
@@ -231,6 +232,8 @@ def _tell_cut(plan: Plan, cut: Cut, rule: str, changes: Sequence[Change]) -> Ite
     leading, stop = plan.leading, len(plan.conversation.messages)
     removed = {element for one in changes if one.fate is Fate.REMOVED for element in one.elements}
     kept = list(_list_kept(plan, cut, removed))
+    if not any(one.is_note for one in changes):  # only the provider knows what its note has of these
+        kept = [*_list_said(plan, cut), *kept]
     head, behind = _list_elements(plan, range(leading)), _list_elements(plan, range(cut.at, stop))
     newest = "the newest message" if len(behind) == 1 else f"the newest {say_number(len(behind), 'message')}"
     parts = [*(["the system prompt"] if leading else []), *(f"{what} ({say_places(at)})" for what, at in kept), newest]
@@ -243,8 +246,8 @@ def _tell_cut(plan: Plan, cut: Cut, rule: str, changes: Sequence[Change]) -> Ite
     yield Sentence(_tell_when(plan, cut), rule)
 
 
-def _list_kept(plan: Plan, cut: Cut, removed: set[int]) -> Iterator[tuple[str, set[int]]]:
-    """What stays of the part before the cut, and where it stands. A dialect may leave out a message all the same."""
+def _list_said(plan: Plan, cut: Cut) -> Iterator[tuple[str, set[int]]]:
+    """What stands in the summary's message word for word, and where it stood."""
     task = plan.window.task
     if task is not None and task < cut.at:
         yield "the task statement", _list_elements(plan, [task])
@@ -252,6 +255,10 @@ def _list_kept(plan: Plan, cut: Cut, removed: set[int]) -> Iterator[tuple[str, s
         yield "the client's own summary of an earlier session", _list_elements(plan, [cut.opening])
     if cut.kept:
         yield f"{say_number(len(cut.kept), 'user message')} from before the cut", _list_elements(plan, cut.kept)
+
+
+def _list_kept(plan: Plan, cut: Cut, removed: set[int]) -> Iterator[tuple[str, set[int]]]:
+    """What stays of the part before the cut, and where it stands. A dialect may leave out a message all the same."""
     systems = [at for at in cut.kept_systems if removed.isdisjoint(_list_elements(plan, [at]))]
     if systems:
         yield f"{say_number(len(systems), 'system message')} from there", _list_elements(plan, systems)

@@ -45,6 +45,7 @@ from trimtab.rules.window.cut_candidates import LOOP_TOKENS
 from trimtab.rules.window.state import Cut, Window
 
 SUMMARY_TELLING = Telling("message", "A summary{size} that a model wrote stands for {what}, {saved}.")
+NOTE_TELLING = Telling("message", "A note{size} that the provider's own compaction wrote stands for {what}, {saved}.")
 DIGEST_TELLING = Telling(
     "message", "A digest{size}, which trimtab makes without a model, stands for {what}, {saved}.{instead}"
 )

@@ -98,7 +98,7 @@ def count_messages(messages: tuple[Message, ...], find: FindMarks, known: Counte
         one
         for one in messages[start:]
         if (role := one.role) is not _TOOL
-        and (role is not _ASSISTANT or (one.texts and one.texts[0].startswith(SUMMARY_START)))
+        and (role is not _ASSISTANT or (one.texts[0].startswith(SUMMARY_START) if one.texts else _is_note(one)))
     ]:
         marks = _find_in_texts(message, find)
         memory += marks.memory
@@ -135,8 +135,13 @@ def _is_ours(message: Message) -> bool:
 def _may_have_marks(message: Message) -> bool:
     """Whether it is of a role that has memory, or begins with a summary, which may have the assistant's role."""
     if message.role is _ASSISTANT:
-        return bool(message.texts) and message.texts[0].startswith(SUMMARY_START)
+        return message.texts[0].startswith(SUMMARY_START) if message.texts else _is_note(message)
     return message.role is not _TOOL
+
+
+def _is_note(message: Message) -> bool:
+    """Whether it is only what the provider's own compaction wrote, which is no text of the message."""
+    return message.keeps_before and not message.texts and not message.tool_calls
 
 
 def find_in_message(message: Message, find: FindMarks) -> Marks:
@@ -145,6 +150,8 @@ def find_in_message(message: Message, find: FindMarks) -> Marks:
 
 
 def _find_in_texts(message: Message, find: FindMarks) -> Marks:
+    if _is_note(message):
+        return Marks(0, message.tokens)
     memory = summary = 0
     for text in message.texts:
         is_plain = len(text) < SHORT_CHARS and "</" not in text and "[" not in text  # as most texts are

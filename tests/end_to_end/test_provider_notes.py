@@ -209,15 +209,19 @@ async def test_its_cost_is_a_summarys(speech, open_session, start_proxy, log) ->
 
 @pytest.mark.parametrize(("speech", "told"), [(MESSAGES, "the clearance was 9 metres"), (RESPONSES, OPAQUE)], ids=str)
 async def test_what_is_kept_of_a_request_shows_what_can_be_read_of_its_note(
-    speech, told, open_session, start_proxy
+    speech, told, open_session, start_proxy, log
 ) -> None:
+    """And its tokens are the summary's."""
     session = open_session(speech)
     proxy = await start_proxy(*SETTINGS, "dashboard.keep_text=true")
     while not any(session.find_notes()):
         await session.play(proxy)
     past = proxy.services.past
     await past.settle()
-    assert told in unpack_text(await past.read(partial(find_text, request_id=session.id))).summary
+    text = unpack_text(await past.read(partial(find_text, request_id=session.id)))
+    assert told in text.summary
+    assert any("A note of " in sentence for sentence in text.sentences)
+    assert log.lines[-1]["sections"]["summary"]["sent"] > 10
 
 
 Change = Callable[[Wire], Any]

@@ -7,8 +7,9 @@ import pytest
 from support.builders import conversation, count, session, system, user
 from support.policies import POLICY
 
-from trimtab.rules.conversation import Message
+from trimtab.rules.conversation import Message, Role
 from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline.changes import NOTE, Fate
 from trimtab.rules.pipeline.make_plan import plan
 from trimtab.rules.pipeline.story import Sentence, tell_story
 from trimtab.rules.policy import Policy
@@ -41,6 +42,28 @@ def test_they_tell_what_stands_for_what_and_what_stays(summary: Summary | None) 
     assert when.text.startswith("The cut is due since message ")
     assert what.saved_tokens > 0
     assert (rest.saved_tokens, when.saved_tokens) == (0, 0)
+
+
+def test_of_a_providers_own_note_they_claim_no_word_that_it_may_not_have() -> None:
+    """Task statement and kept messages are in it as far as the provider keeps them. Its text may be unreadable."""
+    note = Message(Role.ASSISTANT, raw=b"{}", keeps_before=True, tokens=30)
+    said, standing = replace(SESSION[1], raw=b"said"), Summary("", by_model=True, note=b"{}", standing=(note,))
+    for more in ((), (said,)):
+        summary = replace(standing, standing=(*more, note))
+        planned = plan(conversation(*SESSION), POLICY, count=count)
+        story = tell_story(planned, apply(planned, POLICY, count=count, summary=summary))
+        what, rest, when = [one for one in story.sentences if one.rule == "summarise"]
+        assert what.text.startswith("A note of 30 tokens that the provider's own compaction wrote stands for ")
+        assert rest.text.startswith("The system prompt and the newest ")
+        assert rest.text.endswith(" messages stay word for word.")
+        assert rest.messages == ()
+        assert when.text.startswith("The cut ")
+        added = [one for one in story.changes if one.fate is Fate.ADDED]
+        assert [(one.tokens_after, one.after) for one in added] == [
+            *((one.tokens, one.text) for one in more),
+            (30, NOTE),
+        ]
+        assert [one.is_summary for one in added] == [*[False] * len(more), True]
 
 
 def test_they_tell_since_when_the_cut_is_due() -> None:

@@ -20,7 +20,7 @@ from support.builders import (
     user,
 )
 
-from trimtab.rules.conversation import Conversation
+from trimtab.rules.conversation import Conversation, Message, Role
 from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.make_plan import plan
 from trimtab.rules.policy import MEMORY_TAGS, Policy, SummaryRole
@@ -31,8 +31,10 @@ from trimtab.rules.tokens.sections import (
     Marks,
     Sections,
     count_messages,
+    count_parts,
     count_sections,
     find_current,
+    find_in_message,
     find_marks,
     scale_parts,
 )
@@ -130,6 +132,18 @@ def test_memory_within_a_summary_belongs_to_the_summary() -> None:
     assert find_marks(f"a {BLOCK} {summary} {BLOCK} b", MEMORY_TAGS, count) == Marks(2 * count(BLOCK), count(summary))
     assert find_marks(summary.removesuffix(SUMMARY_END), MEMORY_TAGS, count).memory == 0
     assert find_marks("</b> [a]", MEMORY_TAGS, count) is NO_MARKS
+
+
+def test_a_providers_own_note_is_a_summary() -> None:
+    """Trimtab's or the client's, if it stands alone. What the model said in the same message is recent."""
+    note = Message(Role.ASSISTANT, keeps_before=True, tokens=30)
+    caller = replace(assistant(None, call("1")), keeps_before=True, tokens=40)
+    said = replace(assistant("On."), keeps_before=True)
+    talk = conversation(system(), note, user("Go on."), said, caller, result("1", "a"), user("Go on."))
+
+    for section in (sections_of(talk).summary, count_parts(talk, FIND, format_tokens=0).summary):
+        assert section == 30
+    assert find_in_message(note, FIND) == Marks(0, 30)
 
 
 def test_a_clients_own_summary_is_a_summary() -> None:
