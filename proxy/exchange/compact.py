@@ -117,11 +117,11 @@ async def _apply_marks(
 
 async def prepare_call(services: Services, arrival: Arrival, route: Route, request: Request, lane: Lane) -> Call:
     settings, name = route.settings, route.name
-    is_auto = settings.context_window == "auto"
-    label = services.recorder.metrics.label_model(route.target.model, route.target.match)
-    facts = await services.models.look_up(name, label, seeks_window=is_auto)
+    facts = await services.models.look_up(
+        name, services.recorder.metrics.label_model(route.target.model, route.target.match)
+    )
     compactor = await services.compactors.get(settings, name.model, arrival.tenant.id, facts.reading)
-    if is_auto:
+    if settings.context_window == "auto":
         services.models.seek_windows(route.upstream, route.credentials, arrival.tenant.id)
     view = route.views[0] if route.views else None
     if view is None or view.facts is not facts or view.settings is not settings:

@@ -49,7 +49,6 @@ class Model:
     known: the family's defaults at first, then the last record, changed by lessons since.
     is_vouched: the upstream has answered a request for this model with success, so its name is not invented.
     is_taught: a lesson changed `known`, and no record has it yet.
-    seeks_window: some client's policy has no window of its own; else what the upstream says of it changes nothing.
     generation: number of records that the store has, as far as this process knows.
     discovered: what the upstream said, as last taken into `known`.
     cut_requests: requests that were cut because of something learned, since the last test.
@@ -66,7 +65,6 @@ class Model:
     known: Record
     is_vouched: bool = False
     is_taught: bool = False
-    seeks_window: bool = False
     generation: int = 0
     discovered: tuple[int | None, Reading] | None = None
     cut_requests: int = 0
@@ -210,9 +208,7 @@ class Kept:
 
         What is reported is taken over once. If the record differs later, another process has asked more recently.
         """
-        found, reading = self._find_told(model.name)
-        found = found if model.seeks_window else None
-        told = found, reading
+        found, reading = told = self._find_told(model.name)
         if (found is None and reading == SILENT) or told == model.discovered:
             return
         changes: dict[str, Any] = {} if found is None else {"window_tokens": found}

@@ -69,11 +69,11 @@ class Models:
         self._clock = clock
         self._wall_clock = wall_clock
 
-    async def look_up(self, name: ModelName, label: str, *, seeks_window: bool = True) -> Facts:
+    async def look_up(self, name: ModelName, label: str) -> Facts:
         """The facts to plan a client's requests with.
 
         The first request for a model waits for the store. Later ones get what is in memory, which is refreshed in the
-        background. `label` is the model's name in logs and metrics. seeks_window: no window is configured.
+        background. `label` is the model's name in logs and metrics.
         """
         if len(name.model) > MAX_NAME_CHARS:
             return self.recall(name)
@@ -81,9 +81,6 @@ class Models:
         if model is None or of_all is None:
             of_all, model = self._kept.meet(name.of_all), self._kept.meet(name)
         model.label = of_all.label = label
-        if seeks_window and not (model.seeks_window and of_all.seeks_window):
-            model.seeks_window = of_all.seeks_window = True
-            model.read_at = of_all.read_at = None  # so that the window is taken over before this request is planned
         own_at, all_at = model.read_at, of_all.read_at
         if own_at is None or all_at is None or self._clock() - min(own_at, all_at) > REFRESH_SECONDS:
             await self._refresh(model, of_all)

@@ -67,16 +67,6 @@ async def test_a_window_reaches_a_model_that_is_new(upstream: FakeUpstream, star
     assert (process.changes, process.log.lines) == ({}, [])
 
 
-async def test_a_window_that_nobody_seeks_is_no_change(upstream: FakeUpstream, start: Start, name: ModelName) -> None:
-    """The policies have windows of their own. The first one without gets it before its request is planned."""
-    upstream.models, process = _list(secret_model=8192), start()
-    for _ in range(2):
-        assert await process.models.look_up(name, "glob-*", seeks_window=False) == Facts(1.0)
-        await _seek(process, upstream)
-    assert await process.models.look_up(name, "glob-*") == Facts(1.0, 8192)
-    assert (process.changes, process.log.lines) == ({}, [])
-
-
 async def test_the_window_of_a_server_of_one_model_is_every_names(upstream: FakeUpstream, start: Start) -> None:
     """llama.cpp serves its model under every name."""
     upstream.models = orjson.dumps({"data": [{"id": "x.gguf", "owned_by": "llamacpp", "meta": {"n_ctx": 16_384}}]})
