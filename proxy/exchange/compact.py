@@ -16,7 +16,6 @@ from trimtab.proxy.account.recorder import Phases, fail_open
 from trimtab.proxy.compaction.compactor import Planned, RefusedError, describe_excess, describe_refused, write_cost
 from trimtab.proxy.compaction.compactor import help_cache as add_help
 from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, Lane, weigh_known
-from trimtab.proxy.config.network import is_local
 from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.attempt import (
     Attempt,
@@ -127,8 +126,6 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
     if view is None or view.facts is not facts or view.settings is not settings:
         view = ModelView.of(services.config, settings, name, facts, route.upstream)
         route.views[:] = [view]
-        if is_local(route.upstream.base_url):  # its slots and its tokenizer count beside a configured window, too
-            services.models.seek_windows(route.upstream, route.credentials, arrival.tenant.id)
     cold = services.cold_cuts.recall(arrival.tenant.id, name_cache(name)) if services.cold_cuts.is_used else {}
     kept = services.cold_cuts.kept
     keeps = kept.recall(arrival.tenant.id, name_cache(name)) if kept.has_any else ()
