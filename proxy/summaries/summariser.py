@@ -162,8 +162,8 @@ class Summariser:
         return self.client_id, self.upstream.base_url, f"{self.codec.name} {self.model}"
 
     def name_summary(self, key: str) -> str:
-        if self.provider is not None:  # its notes are of one dialect, and are not mixed with others'
-            key = f"{self.codec.name}:{key}"
+        if self.provider is not None:  # only this upstream surely reads its notes, in this dialect
+            key = f"{self.codec.name}:{self.upstream.base_url}:{key}"
         return derive_id(self.secret, key, self.model, self.settings.instructions)
 
 

@@ -332,8 +332,8 @@ def serve(upstream: Any, compactors: Any, log: Any) -> Any:
     """A function that runs a proxy while a block runs."""
 
     @asynccontextmanager
-    async def run(store: str) -> AsyncIterator[Proxy]:
-        base = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", f"store={store}", *SETTINGS)
+    async def run(store: str, url: str = upstream.url) -> AsyncIterator[Proxy]:
+        base = ("listen=127.0.0.1:0", f"upstream.base_url={url}", f"store={store}", *SETTINGS)
         async with run_proxy(load_config(settings=base, environment={}), log, compactors) as proxy:
             yield proxy
 
@@ -358,3 +358,24 @@ async def test_restarts_and_two_workers_replay_the_same_note(speech, open_sessio
     assert changed == [at for at in range(1, len(notes)) if notes[at] != notes[at - 1]]
     assert len(session.model.compacted) == len(session.model.issued)
     assert len(set(notes) - {""}) >= 2
+
+
+@each_speech
+async def test_another_upstream_never_gets_the_note(speech, open_session, serve, upstream, tmp_path) -> None:
+    """It might take the request, and know nothing of what was cut. Back at the first one, the note stands again."""
+    store, session = f"sqlite:///{tmp_path}/notes.sqlite3", open_session(speech)
+    async with serve(store) as proxy:
+        while not any(session.find_notes()):
+            await session.play(proxy)
+    note, asked, agent = session.find_notes()[-1], [], session.agent
+
+    async def answer(recorded: Recorded, _: Any) -> web.Response:
+        asked.append(_list_notes(recorded.json))
+        return answer_without_notes(404)
+
+    upstream.answer, sent = answer, agent.write()
+    for url in (upstream.url.replace("127.0.0.1", "localhost"), upstream.url):
+        async with serve(store, url) as proxy:
+            await post(session.client, proxy.url + agent.speech.path, sent, **agent.speech.headers)
+    assert not any(asked[:-1])
+    assert asked[-1] == note
