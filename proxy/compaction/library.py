@@ -20,7 +20,7 @@ from trimtab.proxy.catalogue.prices import read_prices
 from trimtab.proxy.compaction import engine
 from trimtab.proxy.compaction.pool import load_compactor
 from trimtab.proxy.config.policy import PolicyConfig, PricesConfig
-from trimtab.proxy.config.validation import validate
+from trimtab.proxy.config.validation import find_policy_conflicts, validate
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.proxy.wire.dialects import name_codec
@@ -136,10 +136,10 @@ class Compactor:
 
         members: its other members, such as `tools`, `system`, `instructions` or `max_tokens`: they cost tokens, too.
 
-        Raises UndecodableError; LimitExceededError if the policy refuses what does not fit; TypeError if `summarise`
-        must be awaited; and what `summarise` raises.
+        Raises UndecodableError; LimitExceededError if the policy refuses what does not fit; TypeError if `messages` is
+        no list, or `summarise` must be awaited; and what `summarise` raises.
         """
-        result = self._compact([*messages], members)
+        result = self._compact(_read_list(messages), members)
         if self._summarise is None or result.summary_request is None:
             return result
         text = self._summarise(result.summary_request)
@@ -152,7 +152,7 @@ class Compactor:
 
     async def compact_async(self, messages: Sequence[Any], **members: Any) -> Result:
         """As `compact`, for an event loop: the work is done in a thread, and `summarise` may be a coroutine."""
-        result = await asyncio.to_thread(self._compact, [*messages], members)
+        result = await asyncio.to_thread(self._compact, _read_list(messages), members)
         if self._summarise is None or result.summary_request is None:
             return result
         text = self._summarise(result.summary_request)
@@ -247,8 +247,9 @@ def make_policy(**keys: Any) -> Policy:
     only the proxy can heed.
     """
     validated = validate(keys, PolicyConfig)
-    problems = [f"{'.'.join(map(str, one.path)) or 'policy'}: {one.words}" for one in validated.problems]
     config = validated.model or PolicyConfig()
+    found = [*validated.problems, *find_policy_conflicts(config, validated.wrong)]
+    problems = [f"{'.'.join(map(str, one.path)) or 'policy'}: {one.words}" for one in found]
     if problems := problems or [f"{name}: {words}" for name, words in UNHEEDED.items() if not _heeds(config, name)]:
         raise ValueError("\n".join(problems))
     prices = config.prices
@@ -261,6 +262,13 @@ def _heeds(config: PolicyConfig, name: str) -> bool:
     for step in name.split("."):
         at, default = getattr(at, step), getattr(default, step)
     return at in (default, _ANYWAY.get(name, default)) or isinstance(at, PricesConfig)
+
+
+def _read_list(messages: Sequence[Any]) -> list[Any]:
+    if isinstance(messages, str | bytes | Mapping):
+        message = f"messages must be a list of messages, not a {type(messages).__name__}"
+        raise TypeError(message)
+    return [*messages]
 
 
 def _dump(value: Any) -> Any:

@@ -167,12 +167,21 @@ def find_conflicts(config: Config, wrong: set[Path]) -> list[Problem]:
     found = [*_check_addresses(config, wrong), *_check_clients(config), *_check_workers(config, wrong)]
     found += [*_check_credentials(config, wrong), *_check_text(config, wrong)]
     for policy in _list_policies(config):
-        found += _check_waters(policy, wrong)
+        found += _check_policy(policy, wrong)
         if not is_within(("upstreams",), wrong):
             found += _check_upstreams(policy, known, wrong)
-        found += _check_order((*policy.path, "tools"), [((glob,), glob) for glob in policy.own.tools], wrong)
     matches = [((index, "match"), entry.match) for index, entry in enumerate(config.models)]
     return [*found, *_check_order(("models",), matches, wrong)]
+
+
+def find_policy_conflicts(policy: PolicyConfig, wrong: set[Path]) -> list[Problem]:
+    """The contradictions between the keys of a policy that stands alone."""
+    return [*_check_policy(_Policy((), policy, policy), wrong)]
+
+
+def _check_policy(policy: _Policy, wrong: set[Path]) -> Iterator[Problem]:
+    yield from _check_waters(policy, wrong)
+    yield from _check_order((*policy.path, "tools"), [((glob,), glob) for glob in policy.own.tools], wrong)
 
 
 def _list_policies(config: Config) -> list[_Policy]:

@@ -274,6 +274,9 @@ def _write_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
+WITHOUT_SUMMARIES = (
+    "cost and saved are without calls for summaries, which are recorded without a session; stats --by session has them"
+)
 NOT_RECORDED = (
     "nothing is recorded in {folder}; start the proxy with `trimtab record`, or set record.dir in the configuration"
 )
@@ -352,7 +355,10 @@ def _read(folder: Path, *, newest_first: bool = False) -> Iterator[Recording]:
 
 def _list(folder: Path, limit: int, asked: Mapping[str, str | None], *, by_session: bool, as_json: bool) -> None:
     if by_session:
-        show_sessions(*find_recorded(_read(folder), read_query(limit, asked)), as_json=as_json)
+        found, total = find_recorded(_read(folder), read_query(limit, asked))
+        show_sessions(found, total, as_json=as_json)
+        if not as_json and any(one.cost is not None for one in found):
+            click.echo(WITHOUT_SUMMARIES)
         return
     if asked["order"] or asked["find"]:
         message = "--sort and --find are for --sessions"

@@ -188,6 +188,9 @@ def test_what_cannot_be_compacted_is_told() -> None:
     for broken in ([object()], ["\ud800"], [{"role": "user", "content": "Hi."}, 7]):
         with pytest.raises(UndecodableError):
             compactor.compact(broken)
+    for wrong in ("Hi.", b"Hi.", {"role": "user", "content": "Hi."}):
+        with pytest.raises(TypeError, match="messages must be a list"):
+            compactor.compact(wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no dialect"):
         Compactor(dialect="french")
 
@@ -210,6 +213,9 @@ def test_what_is_wrong_with_a_message_is_told_with_its_place() -> None:
     [
         ({"high_water": 7}, "high_water: 7 must be"),
         ({"hihg_water": 0.5}, "hihg_water: unknown key; did you mean high_water?"),
+        ({"high_water": 0.5, "low_water": 0.6}, "low_water: 0.6 must be below high_water, 0.5"),
+        ({"low_water": 1.0}, "low_water: 1.0 must be below"),
+        ({"tools": {"re*": {}, "read": {}}}, r"tools\.read: never matches"),
         ({"context_window": "big"}, "context_window: 'big' must be"),
         ({"summary": {"min_steps": 0}}, "summary.min_steps: 0 must be"),
         ({"mode": "observe"}, "mode: the library always compacts"),

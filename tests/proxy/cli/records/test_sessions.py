@@ -13,6 +13,7 @@ from support.command_line import run_trimtab
 from support.events import make_event
 from support.recordings import keep, make_recording
 
+from trimtab.proxy.cli.records.inspect import WITHOUT_SUMMARIES
 from trimtab.proxy.cli.records.sessions import find_recorded, read_query, read_title, show_sessions
 
 HEADS = {*["session", "title", "newest", "model", "client", "outcome", "requests", "original", "sent", "cost", "saved"]}
@@ -105,6 +106,13 @@ def test_inspect_lists_sessions_and_filters_requests(tmp_path):
         assert [one["request_id"][:2] for one in listed] == ids
     assert inspect("--outcome", "nothing").exit_code == 1
     assert inspect("--sort", "cost").exit_code == 2
+
+
+@pytest.mark.parametrize("cost", [None, 10**7])
+def test_the_money_of_recorded_sessions_is_said_to_lack_summaries(tmp_path, cost):
+    keep(tmp_path, record("aa", "s1", "Mend the parser.", cost=cost, without_cost=cost))
+    told = run_trimtab("inspect", "--dir", tmp_path, "--sessions").stdout.splitlines()
+    assert (told[-1] == WITHOUT_SUMMARIES) is (cost is not None)
 
 
 async def test_stats_lists_the_sessions_of_the_store(client, start_proxy, tmp_path):
