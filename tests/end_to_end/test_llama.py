@@ -209,22 +209,23 @@ DAY = (
     " hurt, but a captain complains that his fish will spoil. Towards the evening the fog comes in, and the pilots stay"
     " ashore. They drink tea in the office, talk about the storm of last winter, and wait for the lighthouse to answer."
 )
+BACKGROUND = ("defaults.summary.when=background", "defaults.summary.max_tokens=64")
 TOOLS = [{"type": "function", "function": {"name": "find_berth", "description": "a free berth " * 40}}]
 
 
 async def talk(
-    model: Path | None, client: aiohttp.ClientSession, start_proxy: Any, turns: int, text: str, *settings: str
+    model: Path | None, client: aiohttp.ClientSession, start_proxy: Any, turns: int, *settings: str, window: int = 2048
 ) -> Wire:
     """A chat that grows out of the window. Returns the summary of each turn, and the tokens that it read anew."""
     if model is None:
         pytest.skip("the model SmolLM2 could not be downloaded")
     messages: list[Wire] = [{"role": "system", "content": "You are a careful harbour master."}]
     read: Wire = {}
-    async with run_llama(model, context_tokens=2048) as llama:
+    async with run_llama(model, context_tokens=window) as llama:
         proxy = await start_proxy(f"upstream.base_url={llama}", "prices=auto", *settings)
         await proxy.services.models.settle()  # what the server says of itself
         for turn in range(turns):
-            messages.append({"role": "user", "content": f"On day {turn} {text}"})
+            messages.append({"role": "user", "content": f"On day {turn} {DAY} {DAY}"})
             body = {"model": "m", "messages": messages, "max_tokens": 4, "temperature": 0, "tools": TOOLS}
             async with client.post(proxy.url + "/v1/chat/completions", data=orjson.dumps(body)) as response:
                 answer = orjson.loads(await response.read())
@@ -242,12 +243,12 @@ async def test_behind_the_template_of_a_real_model_nothing_is_configured(client,
 
     So every request is answered, first counts are near, and a standing cut keeps the server's cache.
     """
-    read = await talk(find_twin(), client, start_proxy, 8, f"{DAY} {DAY}")
+    read = await talk(find_twin(), client, start_proxy, 8)
     assert len(read) > 1
     assert all(max(fresh[1:], default=0) < 300 for fresh in read.values())
 
 
 async def test_a_small_real_model_is_asked_for_summaries_and_cuts_get_digests(client, start_proxy):
     """Its notes are worth nothing. Nobody waits for them, and every request is answered."""
-    read = await talk(find_smollm(), client, start_proxy, 14, DAY, "defaults.summary.when=background")
+    read = await talk(find_smollm(), client, start_proxy, 6, *BACKGROUND, window=1024)
     assert {cut.partition("kind=")[2].partition(";")[0] for cut in read if cut} == {"digest"}
