@@ -145,7 +145,7 @@ def _write_code(removed: Removed, room_tokens: int, count: CountTokens) -> list[
                 break
             taken.append(line)
         rows += [encode("\n".join(taken)).decode()] if taken else []
-        if room_tokens < 0:
+        if len(taken) < len(lines):
             break
     return [CODE_TITLE, *rows] if rows else []
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from math import ceil
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from support.tool_steps import step
 
 from trimtab.rules.conversation import CountTokens, Message, Role
 from trimtab.rules.summary.anchors.names import find_names, read_mentions
-from trimtab.rules.summary.anchors.write import MIN_TOKENS, Removed, write_anchors
+from trimtab.rules.summary.anchors.write import CODE_SHARE, MIN_TOKENS, Removed, write_anchors
 from trimtab.rules.text.markers import CODE_TITLE, ECHOES_TITLE, NAMES_TITLE, QUOTE_END, QUOTE_START
 
 BUDGETS = st.integers(0, 400) | st.integers(-5, 5000)
@@ -141,6 +142,22 @@ def test_where_there_is_too_much_of_everything_the_last_lines_are_left_out(max_t
     lines = text.split("\n")
     titles = [at for at, line in enumerate(lines) if line.removeprefix("> ") in {CODE_TITLE, ECHOES_TITLE}]
     assert all(lines[at + 1].startswith("> ") and lines[at + 1] != f"> {CODE_TITLE}" for at in titles)
+
+
+def test_a_line_of_code_needs_the_room_that_it_takes_as_json() -> None:
+    """Down to the last character. Behind a line without room, no other call has one."""
+    line, other = 'print("size_of_a")', "print(size_of_b, size_of_b)"
+    messages = [
+        *step("write", {"content": "x\ny = size_of_c"}, "ok"),
+        *step("write", {"content": f"{line}\n{other}"}, "ok"),
+    ]
+    needed = len(f"> {CODE_TITLE}\n") + len(line) + len('""') + len("\\n")
+    frame = len(f"{QUOTE_START}\n> {NAMES_TITLE}\n{QUOTE_END}")
+    for spare, is_there in ((0, True), (-1, False)):
+        max_tokens = ceil((needed + spare) / CODE_SHARE) + frame
+        text = write_anchors(removed(*messages), max_tokens=max_tokens, count=len)
+        assert ('> "print(\\"size_of_a\\")"\n' in text) is is_there
+        assert "y = size_of_c" not in text
 
 
 def test_without_names_there_is_no_index() -> None:
