@@ -13,7 +13,7 @@ from support.tool_steps import step
 
 from trimtab.rules.conversation import CountTokens, Message, Role
 from trimtab.rules.summary.anchors.names import find_names, read_mentions
-from trimtab.rules.summary.anchors.write import CODE_SHARE, MIN_TOKENS, Removed, write_anchors
+from trimtab.rules.summary.anchors.write import CODE_SHARE, MIN_TOKENS, Removed, _leave_out_last, write_anchors
 from trimtab.rules.text.markers import CODE_TITLE, ECHOES_TITLE, NAMES_TITLE, QUOTE_END, QUOTE_START
 
 BUDGETS = st.integers(0, 400) | st.integers(-5, 5000)
@@ -158,6 +158,15 @@ def test_a_line_of_code_needs_the_room_that_it_takes_as_json() -> None:
         text = write_anchors(removed(*messages), max_tokens=max_tokens, count=len)
         assert ('> "print(\\"size_of_a\\")"\n' in text) is is_there
         assert "y = size_of_c" not in text
+
+
+def test_lines_that_fill_the_room_stay_and_no_title_is_left_alone() -> None:
+    """`> b` and its line break are four characters."""
+    told = ["a", "b"]
+    assert (_leave_out_last(told, 0, len), told) == (0, ["a", "b"])
+    assert (_leave_out_last(told, -1, len), told) == (3, ["a"])
+    told = ["a", CODE_TITLE, "b"]
+    assert (_leave_out_last(told, -1, len), told) == (3 + len(f"> {CODE_TITLE}\n"), ["a"])
 
 
 def test_without_names_there_is_no_index() -> None:
