@@ -355,7 +355,7 @@ def load_config(
         draft.apply_setting(setting)
     high_water = _read_percentage(environment.get("TRIMTAB_AUTOCOMPACT_PCT"), draft.problems)
     config = draft.finish()
-    config = config if high_water is None else _override_waters(config, high_water)
+    config = config if high_water is None else _override_waters(config, high_water, settings)
     try:
         return config.routed_by(environment) if is_online else config
     except UnusableProxyError as error:
@@ -385,10 +385,17 @@ def _read_percentage(text: str | None, problems: list[Problem]) -> float | None:
     return int(text) / 100
 
 
-def _override_waters(config: Config, high_water: float) -> Config:
-    # Each low water keeps its ratio to the high water.
+def _override_waters(config: Config, high_water: float, settings: Sequence[str]) -> Config:
+    # Each low water keeps its ratio to the high water. A setting wins over the percentage.
+    given = {setting.partition("=")[0].removesuffix(".high_water") for setting in settings if ".high_water=" in setting}
+    general = "defaults" in given
+    kept = [config.defaults] if general else []
+    kept += [profile for name, profile in config.profiles.items() if f"profiles.{name}" in given]
 
     def override(policy: PolicyConfig) -> dict[str, Any]:
+        inherits = general and "high_water" not in policy.model_fields_set
+        if inherits or any(policy is one for one in kept):
+            return {}
         full = config.over_defaults(policy)
         # Without a number for both there is no ratio: the policy then uses that of the fitted waters.
         high, low = full.high_water, full.low_water

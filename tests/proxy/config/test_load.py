@@ -86,6 +86,15 @@ def test_autocompact_percent_overrides_high_water_everywhere() -> None:
     assert _load(text, TRIMTAB_AUTOCOMPACT_PCT="") == _load(text)
 
 
+def test_a_setting_wins_over_the_percentage() -> None:
+    """Where it holds: a high water of the file, in the policy of a model, does not win."""
+    text = "models: [{match: a}, {match: b, high_water: 0.5}]\nprofiles: {p: {}, q: {}}"
+    settings = ["defaults.high_water=0.9", "profiles.q.high_water=0.7"]
+    config = _load(text, *settings, TRIMTAB_AUTOCOMPACT_PCT="60")
+    policies = [*map(config.policy_for, "xab"), *map(config.over_defaults, config.profiles.values())]
+    assert [policy.high_water for policy in policies] == [0.9, 0.9, 0.6, 0.9, 0.7]
+
+
 def test_the_process_s_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     """If no environment is given, the process's own is read."""
     monkeypatch.setenv("TRIMTAB_UPSTREAM", "http://from-env/v1")
