@@ -15,7 +15,13 @@ import orjson
 
 from trimtab.proxy.cli.options import set_option, wrong_use
 from trimtab.proxy.config.document import ConfigError
-from trimtab.proxy.config.load import VARIABLE, find_route_fault, find_unknown_variables, load_file
+from trimtab.proxy.config.load import (
+    VARIABLE,
+    find_route_fault,
+    find_unknown_variables,
+    find_winning_variables,
+    load_file,
+)
 from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.store.opening import require_store
@@ -39,6 +45,8 @@ def check(file: Path, settings: tuple[str, ...]) -> None:
     for name, similar in find_unknown_variables().items():
         near = f"; did you mean {similar}?" if similar else ""
         click.echo(f"trimtab: warning: the variable {name} sets no key{near}", err=True)
+    if names := find_winning_variables():
+        click.echo(f"trimtab: set by the environment, whatever the file says: {', '.join(names)}", err=True)
     click.echo(f"{file}: valid; entries in models: {len(config.models)}; upstream {config.upstream.base_url}")
     for line in _describe_cuts(config):
         click.echo(line)

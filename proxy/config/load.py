@@ -370,6 +370,17 @@ def find_route_fault(config: Config) -> str | None:
     return None
 
 
+def find_winning_variables(environment: Mapping[str, str] | None = None) -> list[str]:
+    """Variables that set a key, or the percentage: they win over the file."""
+    found = os.environ if environment is None else environment
+    idle = {"TRIMTAB_CONFIG", "TRIMTAB_LOG_LEVEL", "TRIMTAB_LOG_FORMAT"}
+    return [
+        name
+        for name in sorted(found)
+        if name.startswith(PREFIX) and found[name] and not is_unknown(name) and name not in idle
+    ]
+
+
 def find_unknown_variables(environment: Mapping[str, str] | None = None) -> dict[str, str | None]:
     """Variables that begin like those of trimtab but set nothing, each with the known name that is most like it."""
     names = sorted(os.environ if environment is None else environment)

@@ -104,7 +104,9 @@ def test_the_variable_is_a_threshold(tmp_path: Path) -> None:
     told = "cut: at_threshold: the first request that reaches high water, 20% of the room (high_water) is cut"
     file = tmp_path / "right.yaml"
     file.write_text("{}")
-    assert run_trimtab("check", file, **variable).stdout.splitlines()[1:] == [told]
+    checked = run_trimtab("check", file, **variable)
+    assert checked.stdout.splitlines()[1:] == [told]
+    assert checked.stderr == "trimtab: set by the environment, whatever the file says: TRIMTAB_AUTOCOMPACT_PCT\n"
     body = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
     last = run_trimtab("compact", "--explain", "-", input_bytes=body, **variable).stderr.splitlines()[-1]
     assert last.startswith(told + "; limit: ")
@@ -195,6 +197,7 @@ def test_check_tells_variables_that_set_no_key(tmp_path: Path) -> None:
     assert result.stderr.splitlines() == [
         "trimtab: warning: the variable TRIMTAB_SERVICE_HOST sets no key",
         "trimtab: warning: the variable TRIMTAB_WORKER sets no key; did you mean TRIMTAB_WORKERS?",
+        "trimtab: set by the environment, whatever the file says: TRIMTAB_DEFAULTS__DEDUPE",
     ]
     result = run_trimtab("check", file, TRIMTAB_DEFAULTS__DEDUP="false")
     assert (result.exit_code, result.stderr) == (

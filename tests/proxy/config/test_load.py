@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trimtab.proxy.config.document import ConfigError
-from trimtab.proxy.config.load import find_unknown_variables, load_config, load_file
+from trimtab.proxy.config.load import find_unknown_variables, find_winning_variables, load_config, load_file
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 
 
@@ -93,6 +93,14 @@ def test_a_setting_wins_over_the_percentage() -> None:
     config = _load(text, *settings, TRIMTAB_AUTOCOMPACT_PCT="60")
     policies = [*map(config.policy_for, "xab"), *map(config.over_defaults, config.profiles.values())]
     assert [policy.high_water for policy in policies] == [0.9, 0.9, 0.6, 0.9, 0.7]
+
+
+def test_variables_that_win_over_the_file_are_found() -> None:
+    """An empty one sets nothing, and one that begins like those of trimtab may be another program's."""
+    winning = {"TRIMTAB_AUTOCOMPACT_PCT": "60", "TRIMTAB_DEFAULTS__ECONOMY": "frugal", "TRIMTAB_UPSTREAM": "http://h"}
+    others = {"TRIMTAB_MODE": "", "TRIMTAB_CONFIG": "f", "TRIMTAB_LOG_LEVEL": "info", "TRIMTAB_QQQQQ": "1", "HOME": "/"}
+    assert find_winning_variables(winning | others) == [*winning]
+    assert find_winning_variables({}) == []
 
 
 def test_the_process_s_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
