@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
+import orjson
 
 Wire = dict[str, Any]
 Wires = Sequence[Wire]
@@ -19,6 +20,8 @@ OWN_ROLES = frozenset({"", "system", "developer", "user", "assistant", "tool"})
 """The roles of chat completions but for the legacy one; "" is the end of the transcript."""
 LEADERS = ("system", "developer")
 RESULTS = ("tool", "function")
+EXCERPT = "the call had this part"
+"""What stands in the arguments of a call of which a part was left out."""
 
 _POINTER = re.compile(r"\[trimtab: same as the tool result (\d+) before this")
 _HUNK = re.compile(r"@@ -(\d+),(\d+) \+(\d+),(\d+) @@")
@@ -28,6 +31,7 @@ BEGINNING_CHARS = 8
 
 def check_transcript(original: Wires, sent: Wires, *, last_may_shrink: bool = False) -> list[str]:
     """All problems of a forwarded transcript. `last_may_shrink`: the policy may truncate the last message."""
+    sent = make_whole(original, sent)
     known = _with_last(original, sent) if last_may_shrink else original
     return [
         *check_pairing(sent),
@@ -100,6 +104,29 @@ def check_calls(original: Wires, sent: Wires) -> list[str]:
         for index, message in enumerate(sent)
         if message.get("tool_calls") and message["tool_calls"] not in made
     ]
+
+
+def make_whole(original: Wires, sent: Wires) -> Wires:
+    """The transcript with the client's own calls in place of those that have excerpts of their arguments."""
+    owns = [call for message in original for call in message.get("tool_calls") or ()]
+
+    def find(call: Wire) -> Wire:
+        return next((own for own in owns if _is_excerpt(call, own)), call)
+
+    return [
+        {**message, "tool_calls": [*map(find, message["tool_calls"])]} if message.get("tool_calls") else message
+        for message in sent
+    ]
+
+
+def _is_excerpt(call: Wire, own: Wire) -> bool:
+    """Whether a call differs from the client's in its arguments alone, which have the same members and an excerpt."""
+    texts = [one.get("function", {}).get("arguments", "") for one in (call, own)]
+    return (
+        EXCERPT in texts[0]
+        and {**call, "function": {**call["function"], "arguments": texts[1]}} == own
+        and orjson.loads(texts[0]).keys() == orjson.loads(texts[1]).keys()
+    )
 
 
 def check_leaders(original: Wires, sent: Wires) -> list[str]:

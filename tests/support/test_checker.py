@@ -16,6 +16,14 @@ CALL = {
     "content": None,
     "tool_calls": [{"id": "a", "type": "function", "function": {"name": "run", "arguments": "{}"}}],
 }
+
+
+def call(arguments: str) -> Wire:
+    """The call with these arguments."""
+    (made,) = CALL["tool_calls"]
+    return {**CALL, "tool_calls": [{**made, "function": {**made["function"], "arguments": arguments}}]}
+
+
 RESULT = {"role": "tool", "tool_call_id": "a", "content": "out", "name": "run"}
 SAID = {"role": "assistant", "content": "said"}
 LAST = {"role": "user", "content": "last"}
@@ -37,6 +45,20 @@ ORIGINAL = [SYSTEM, TASK, CALL, RESULT, NOTE, SAID, LAST]
 def test_what_is_right_is_praised(sent: list[Wire]) -> None:
     """No problem with the original, with a summary with or without a bridge, or with a pruned result."""
     assert check_transcript(ORIGINAL, sent) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_right"),
+    [
+        ('{"path":"a","text":"x[the call had this part]y"}', True),
+        ('{"path":"a","text":"xy"}', False),
+        ('{"text":"x[the call had this part]y"}', False),
+    ],
+)
+def test_arguments_may_be_excerpts_that_say_so(arguments: str, *, is_right: bool) -> None:
+    """Of the same members."""
+    own = [TASK, call('{"path":"a","text":"xzzzzzzzzzzy"}'), RESULT, LAST]
+    assert (check_transcript(own, [TASK, call(arguments), RESULT, LAST]) == []) is is_right
 
 
 @pytest.mark.parametrize(
