@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.policy import DEFAULT_CONTEXT_WINDOW, PolicyConfig, Same, overlay
+from trimtab.proxy.config.policy import DEFAULT_CONTEXT_WINDOW, PolicyConfig, Same, WindowConfig, overlay
 from trimtab.proxy.config.schema import Config
 from trimtab.rules.economy import Economy, find_budgets
 from trimtab.rules.policy import INSTRUCTION_FILES, OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
@@ -155,6 +155,38 @@ def test_a_percentage_of_the_environment_replaces_a_high_water_that_is_auto(text
 def test_a_high_water_that_is_set_is_a_threshold(text: str, is_threshold: bool) -> None:  # noqa: FBT001
     """The key `cut` says it in so many words."""
     assert _load(f"defaults: {text}").defaults.to_policy(Prices()).cuts_at_threshold is is_threshold
+
+
+def test_a_window_holds_only_at_its_endpoint() -> None:
+    window = WindowConfig(endpoint="chat", tokens=9000)
+    assert [window.matches([], endpoint) for endpoint in ("chat", "messages")] == [True, False]
+
+
+PAYS = "cut: when_it_pays: once what a cut saves is worth its price (balanced)"
+REACHED = "cut: at_threshold: the first request that reaches"
+
+
+@pytest.mark.parametrize(
+    ("text", "limit_tokens", "told"),
+    [
+        ("{}", 9000, PAYS),
+        ("{high_water: 0.07}", None, f"{REACHED} high water, 7% of the room (high_water) is cut"),
+        ("{compact_at_tokens: 8999}", 9000, f"{REACHED} 8,999 tokens (compact_at_tokens) is cut"),
+        ("{compact_at_tokens: 8999}", None, f"{REACHED} 8,999 tokens (compact_at_tokens, if they fit) is cut"),
+        (
+            "{compact_at_tokens: 9000}",
+            9000,
+            f"{PAYS}; compact_at_tokens, 9,000, has no effect, because the limit is not larger",
+        ),
+        ("{max_turns: 2}", None, f"{PAYS}, and one that has more than 2 user turns (max_turns)"),
+        ("{sections: {current: 0}}", None, f"{PAYS}, and one that reaches 95% of the limit (sections)"),
+        ("{sections: {}}", None, PAYS),
+        ("{overflow_strategy: error, high_water: 0.5}", None, "cut: never (overflow_strategy: error)"),
+    ],
+)
+def test_a_policy_says_when_it_cuts(text: str, limit_tokens: int | None, told: str) -> None:
+    """A soft limit that is not below the limit has no effect."""
+    assert _load(f"defaults: {text}").defaults.describe_cut(limit_tokens) == told
 
 
 def test_numbers_of_the_rules_are_in_our_tokens() -> None:
