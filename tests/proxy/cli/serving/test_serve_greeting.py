@@ -92,7 +92,7 @@ class _Counting(LiveLine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.shown = 0
+        self.shown = self.ended = 0
         self.twice = asyncio.Event()
 
     def show(self, text: str) -> None:
@@ -100,6 +100,9 @@ class _Counting(LiveLine):
         self.shown += 1
         if self.shown == 2:
             self.twice.set()
+
+    def end(self) -> None:
+        self.ended += 1
 
 
 async def _show(line: _Counting, requests: int) -> AsyncIterator[None]:
@@ -111,14 +114,14 @@ async def _show(line: _Counting, requests: int) -> AsyncIterator[None]:
 
 
 async def test_between_two_states_of_the_live_line_is_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last state is shown at the end, without one. Before the first request there is none."""
+    """The last state is shown at the end, without one, and stays. Before the first request there is none."""
     for requests, last in ((0, 0), (3, 1)):
         line = _Counting()
         async for _ in _show(line, requests):
             for _ in range(20):  # more turns of the pool that reads the figures than one state needs
                 await asyncio.to_thread(str)
             assert line.shown == 0
-        assert line.shown == last
+        assert (line.shown, line.ended) == (last, 1)
 
     monkeypatch.setattr(serve, "PAUSE_SECONDS", 0)
     again = _Counting()
