@@ -56,6 +56,7 @@ async def talk_until(client: Any, proxy: Any) -> int:
     """Talk until something is to be done while no request comes; returns the number of turns."""
     for turns in range(1, TURNS):
         await ask(client, proxy, turns)
+        await proxy.services.models.settle()  # what the server says of its slots may come late
         if proxy.services.lifecycle.meanwhile is not None:
             return turns
     raise AssertionError
