@@ -195,14 +195,14 @@ def ask_beside(turns: Sequence[Turn]) -> Iterator[Turn]:
 @EACH_OF_ONE_FORM
 async def test_recall_is_not_seen(drive, upstream, start_tapped, log):
     """The model's calls of the tool are answered; the client gets the same calls and the same last text."""
-    models, turns = play(upstream), (*TURNS[:9], TURNS[-1])
+    models, turns = play(upstream), (*TURNS[:12], TURNS[-1])
     for model in models.values():
         model.turns = tuple(ask_beside(turns))
     tap = await start_tapped(*SMALL, "defaults.recall=tool")
     answers = await drive(tap.url, *(f"{kind}={kind}" for kind in models))
     for (kind, model), answer in zip(models.items(), answers, strict=True):
         assert (answer["error"], answer.get("text")) == (None, TURNS[-1].text)
-        assert answer["parts"] == list(range(27))
+        assert answer["parts"] == list(range(36))
         assert model.invalid == []
         assert len(tap.bodies_for(kind)) == len(turns)
         assert any(b"trimtab_recall(" in sent.body and b"Message " in sent.body for sent in model.accepted)
