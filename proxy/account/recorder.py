@@ -213,12 +213,13 @@ class Recorder:
             )
 
     def _tell_head(self, outcome: Outcome, head: float) -> None:
-        """Warn, once for each session, that instructions and tools fill its window."""
-        if outcome.session in self._headed:
+        """Warn, once for each session, that instructions and tools fill its window; without a dashboard, each model."""
+        told = outcome.session or outcome.label  # only the dashboard and recordings have sessions named
+        if told in self._headed:
             return
         if len(self._headed) >= MAX_TOLD_SESSIONS:
             self._headed.clear()
-        self._headed.add(outcome.session)
+        self._headed.add(told)
         meaning = f"the system prompt and the tools take {head:.0%} of the limit: {HEAD_REMEDY}"
         model, limit = outcome.label, outcome.limit_tokens
         self._log.warning("head_large", session=outcome.session, model=model, limit_tokens=limit, meaning=meaning)

@@ -326,6 +326,9 @@ def test_a_head_that_fills_the_window_is_told_once_a_session(recorder: Recorder,
     assert len([line for line in log.lines if line["event"] == "head_large"]) == 2 + MAX_TOLD_SESSIONS
     recorder.record(_outcome(session="a", limit_tokens=2, original_sections=(1, 0, 0, 0, 0)))
     assert log.lines[-1]["session"] == "a"
+    for label in ("x", "x", "y"):
+        recorder.record(_outcome(session="", label=label, limit_tokens=2, original_sections=(1, 0, 0, 0, 0)))
+    assert [line["model"] for line in log.lines if line.get("session") == ""] == ["x", "y"]
 
 
 def test_paths_that_are_not_compacted_are_told_once_and_up_to_a_bound(recorder: Recorder, log: _Log) -> None:
