@@ -1,16 +1,23 @@
-"""Which hosts and models take what trimtab adds for their prompt caches.
+"""The prompt caches of upstreams: who takes what trimtab adds for them, who has refused it, how long a prompt stays.
 
-Law: data. Each row has its source, and tests/proxy/catalogue/test_prompt_caches.py has an example for each. Hosts
-without a row get nothing: some refuse unknown fields (NVIDIA NIM: anomalyco/opencode#45113; Azure with a model that is
-not OpenAI's: vectorize-io/hindsight#3518; Vertex: anomalyco/opencode#3931).
+Law: each row of the tables has its source, and tests/proxy/catalogue/test_prompt_caches.py has an example for each.
+Hosts without a row get nothing: some refuse unknown fields (NVIDIA NIM: anomalyco/opencode#45113; Azure with a model
+that is not OpenAI's: vectorize-io/hindsight#3518; Vertex: anomalyco/opencode#3931). A lifetime is an estimate: it
+decides when a cut costs little, and how a missed cache is explained, never what is correct. What one client is refused,
+or its answers show, changes nothing for another client.
 """
 
 import re
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from math import inf
+from typing import Generic, NamedTuple, TypeVar
 
 from trimtab.proxy.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS
-from trimtab.proxy.config.network import read_host
+from trimtab.proxy.config.network import is_local, read_host
+from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.wire.content.cache_help import Addition
 from trimtab.proxy.wire.routing import MESSAGES
 
@@ -95,3 +102,142 @@ def find_additions(base_url: str, dialect: str, model: str) -> frozenset[Additio
         and host.endswith(tuple(f".{known}" for known in row.hosts))
         and re.match(row.models, name)
     )
+
+
+HOUR_SECONDS = 3600.0  # source: the definition
+DAY_SECONDS = 86_400.0  # source: the definition
+_WANTED = {"24h": DAY_SECONDS, "1h": HOUR_SECONDS, "30m": 1800.0, "5m": 300.0}
+"""What a request may say. Sources: OpenAI's `prompt_cache_retention` and `prompt_cache_options.ttl`; Anthropic's `ttl`
+of `cache_control`."""
+LEARNED_BYTES = 1024 * 1024  # chosen: some thousand clients with their models
+LEARNED_SHARE = 0.5
+"""Share of a prompt that was read from the cache, from which on the cache was alive. Chosen: the head alone, which
+other sessions keep alive, is less."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lifetime:
+    host: str
+    model: str
+    seconds: float
+
+
+_GPT_30_MINUTES = r"gpt-(?:5\.[6-9]|5\.\d\d|[6-9]|[12]\d)(?!\d)"
+# Not 35: Azure's deployments of GPT-3.5 are called gpt-35-turbo.
+_GPT_24_HOURS = r"gpt-5\.5"
+_LIFETIMES = (
+    # https://developers.openai.com/api/docs/guides/prompt-caching: 5 to 10 minutes in memory; at least 30 minutes from
+    # GPT-5.6 on; GPT-5.5 has a retention of 24 hours by default.
+    _Lifetime("api.openai.com", _GPT_30_MINUTES, 1800.0),
+    _Lifetime("api.openai.com", _GPT_24_HOURS, DAY_SECONDS),
+    _Lifetime("api.openai.com", "", 300.0),
+    # https://learn.microsoft.com/azure/foundry/openai/how-to/prompt-caching: as OpenAI's.
+    _Lifetime("openai.azure.com", _GPT_30_MINUTES, 1800.0),
+    _Lifetime("openai.azure.com", _GPT_24_HOURS, DAY_SECONDS),
+    _Lifetime("openai.azure.com", "", 300.0),
+    # The same deployments under Azure's other names; Claude's time there is Anthropic's.
+    *(
+        _Lifetime(host, model, seconds)
+        for host in ("services.ai.azure.com", "cognitiveservices.azure.com")
+        for model, seconds in ((_GPT_30_MINUTES, 1800.0), (_GPT_24_HOURS, DAY_SECONDS), ("gpt|^o\\d|claude", 300.0))
+    ),
+    # https://platform.claude.com/docs/en/build-with-claude/prompt-caching: 5 minutes, an hour with `ttl`. Bedrock and
+    # Vertex AI: the same.
+    _Lifetime("anthropic.com", "", 300.0),
+    _Lifetime("claude.com", "", 300.0),
+    _Lifetime("amazonaws.com", "", 300.0),
+    # https://api-docs.deepseek.com/guides/kv_cache: on disk; unused entries go after hours to days. Chosen: the first.
+    _Lifetime("api.deepseek.com", "", 2 * HOUR_SECONDS),
+    # https://console.groq.com/docs/prompt-caching: two hours without use.
+    _Lifetime("api.groq.com", "", 2 * HOUR_SECONDS),
+    # https://ai.google.dev/gemini-api/docs/caching names no time for implicit caches; explicit ones live an hour.
+    _Lifetime("generativelanguage.googleapis.com", "", HOUR_SECONDS),
+    _Lifetime("aiplatform.googleapis.com", "claude", 300.0),
+    _Lifetime("aiplatform.googleapis.com", "", HOUR_SECONDS),
+    # https://docs.x.ai/developers/advanced-api-usage/prompt-caching/best-practices names no time: by load. Chosen.
+    _Lifetime("api.x.ai", "", HOUR_SECONDS),
+    # https://openrouter.ai/docs/features/prompt-caching: by the provider that serves the model, so by its maker.
+    _Lifetime("openrouter.ai", rf"openai/{_GPT_30_MINUTES}", 1800.0),
+    _Lifetime("openrouter.ai", rf"openai/{_GPT_24_HOURS}", DAY_SECONDS),
+    _Lifetime("openrouter.ai", "deepseek/", 2 * HOUR_SECONDS),
+    _Lifetime("openrouter.ai", "(?:google|x-ai)/", HOUR_SECONDS),
+    _Lifetime("openrouter.ai", "", 300.0),
+    # https://vercel.com/docs/ai-gateway: passed on to the maker of the model, as at OpenRouter.
+    _Lifetime("ai-gateway.vercel.sh", rf"openai/{_GPT_30_MINUTES}", 1800.0),
+    _Lifetime("ai-gateway.vercel.sh", "(?:anthropic|openai)/", 300.0),
+)
+"""The first row that fits counts. If no time is documented, the value is on the long side: a cut at a cache that is
+still warm costs more than one that is missed."""
+_SHORTEST_SECONDS = min(row.seconds for row in _LIFETIMES)
+
+
+def find_lifetime_seconds(base_url: str, model: str, wanted: Sequence[str] = ()) -> float | None:
+    """The seconds that a cached prompt lives without being read; None if that is not known.
+
+    It is not known for hosts that are not in the table: a server of one's own keeps prompts as long as it has memory.
+
+    wanted: what the request says about it, as `24h` (OpenAI's retention) or `1h` (Anthropic's ttl).
+    """
+    if is_local(base_url):
+        return None
+    host, name = f".{read_host(base_url)}", model[:MAX_NAME_CHARS].lower()
+    rows = (row for row in _LIFETIMES if host.endswith(f".{row.host}") and re.search(row.model, name))
+    seconds = next((row.seconds for row in rows), None)
+    return None if seconds is None else max(seconds, *(_WANTED.get(each, 0.0) for each in wanted), 0.0)
+
+
+class Lifetimes:
+    """The lifetimes of this process's clients: those of the table, or longer if a client's answers have shown that."""
+
+    def __init__(self) -> None:
+        self._learned: BytesLRU[tuple[str, str, str], float] = BytesLRU(
+            LEARNED_BYTES, lambda key, _: sum(map(len, key))
+        )
+
+    def find(self, tenant: str, base_url: str, model: str, wanted: Sequence[str] = ()) -> float | None:
+        """The seconds that a client's prompt lives in the cache; None if only the server's memory limits it."""
+        seconds = find_lifetime_seconds(base_url, model, wanted)
+        learned = self._learned.get((tenant, base_url, model[:MAX_NAME_CHARS]))
+        return seconds if seconds is None or learned is None else max(seconds, learned)
+
+    def may_be_over(self, idle_seconds: float) -> bool:
+        """Whether this is longer than the shortest lifetime of all; if not, nothing else need be looked up."""
+        return idle_seconds > _SHORTEST_SECONDS
+
+    def learn(self, tenant: str, base_url: str, model: str, idle_seconds: float, cached_share: float) -> None:
+        """Note how much of a prompt was still cached after a silence. The longest such silence counts."""
+        if cached_share < LEARNED_SHARE or not self.may_be_over(idle_seconds):
+            return
+        key = tenant, base_url, model[:MAX_NAME_CHARS]
+        self._learned[key] = max(self._learned.get(key) or 0.0, min(idle_seconds, DAY_SECONDS))
+
+
+T = TypeVar("T", bound=str)
+MAX_KEPT = 1024
+"""Entries kept; with more, the oldest is forgotten. Chosen: more than the clients and models of one process."""
+
+Asked = tuple[str, str, str]
+"""The id of a tenant, the base URL of an upstream, and a model."""
+
+
+class Refusals(Generic[T]):
+    """What is not added any more, by tenant, upstream and model; for one process. Used on the event loop only.
+
+    seconds: for so long after its first refusal, an entry is kept. Then what was refused is tried again.
+    """
+
+    def __init__(self, seconds: float = inf) -> None:
+        self._seconds = seconds
+        self._kept: OrderedDict[Asked, tuple[frozenset[T], float]] = OrderedDict()
+
+    def find(self, asked: Asked, now: float = 0.0) -> frozenset[T]:
+        refused, until = self._kept.get(asked, (frozenset[T](), 0.0))
+        return refused if now < until else frozenset()
+
+    def keep(self, asked: Asked, refused: frozenset[T], now: float = 0.0) -> None:
+        known = self.find(asked, now)
+        until = self._kept[asked][1] if known else now + self._seconds
+        self._kept[asked] = known | refused, until
+        self._kept.move_to_end(asked)
+        while len(self._kept) > MAX_KEPT:
+            self._kept.popitem(last=False)

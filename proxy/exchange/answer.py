@@ -28,8 +28,8 @@ from trimtab.proxy.account.prompt_cache import (
     watch_cache,
 )
 from trimtab.proxy.account.recorder import Recorder, fail_open
-from trimtab.proxy.catalogue.lifetimes import find_lifetime_seconds
 from trimtab.proxy.catalogue.prices import Bill, PriceList, Tokens, find_price_list, price
+from trimtab.proxy.catalogue.prompt_caches import find_lifetime_seconds
 from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES
 from trimtab.proxy.config.schema import find_in_name
 from trimtab.proxy.exchange.attempt import CHANGED, Attempt, Call, Prepared, Ready, is_counted, is_text_only

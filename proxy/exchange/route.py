@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from trimtab.proxy.catalogue.prompt_caches import find_additions
-from trimtab.proxy.catalogue.refusals import Asked
+from trimtab.proxy.catalogue.prompt_caches import Asked, find_additions
 from trimtab.proxy.catalogue.windows import MILLION_TOKENS, asks_million
 from trimtab.proxy.config.policy import MODES, ModelConfig, PolicyConfig, with_window
 from trimtab.proxy.config.schema import Config, UpstreamConfig, find_in_name

@@ -12,8 +12,7 @@ from trimtab.proxy.account.previous_request import PreviousRequests
 from trimtab.proxy.account.recorder import Recorder
 from trimtab.proxy.account.recordings.writing import Recordings
 from trimtab.proxy.account.session_names import SessionNames
-from trimtab.proxy.catalogue.lifetimes import Lifetimes
-from trimtab.proxy.catalogue.refusals import Refusals
+from trimtab.proxy.catalogue.prompt_caches import Lifetimes, Refusals
 from trimtab.proxy.compaction.offload import Lane, Workers
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.schema import Config

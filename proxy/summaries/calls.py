@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 from yarl import URL
 
 from trimtab.proxy.catalogue.prices import PriceList, Tokens
-from trimtab.proxy.catalogue.refusals import Refusals
+from trimtab.proxy.catalogue.prompt_caches import Refusals
 from trimtab.proxy.http.errors import ProxyError
 from trimtab.proxy.telemetry.metrics import OTHER, Metrics
 from trimtab.proxy.telemetry.spans import NO_SPAN, NO_SPANS, Span, Spans, describe_server, find_current

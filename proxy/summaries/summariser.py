@@ -16,7 +16,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from trimtab.proxy.catalogue.refusals import Asked
+from trimtab.proxy.catalogue.prompt_caches import Asked
 from trimtab.proxy.config.policy import SummaryConfig
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient

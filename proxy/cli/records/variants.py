@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from trimtab.proxy.account.recordings.format import Circumstances, Recording
-from trimtab.proxy.catalogue.lifetimes import find_lifetime_seconds
+from trimtab.proxy.catalogue.prompt_caches import find_lifetime_seconds
 from trimtab.proxy.cli.records.sums import Paid, SummaryFigures
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.engine import Compaction, Text, Variant, compact

@@ -1,6 +1,6 @@
 """What an upstream has refused is not added again, for the client and the model of that request."""
 
-from trimtab.proxy.catalogue.refusals import MAX_KEPT, Refusals
+from trimtab.proxy.catalogue.prompt_caches import MAX_KEPT, Refusals
 
 ASKED = ("tenant", "https://api.openai.com/v1", "gpt-4o")
 

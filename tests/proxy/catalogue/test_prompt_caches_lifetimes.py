@@ -2,7 +2,7 @@
 
 import pytest
 
-from trimtab.proxy.catalogue.lifetimes import DAY_SECONDS, HOUR_SECONDS, Lifetimes, find_lifetime_seconds
+from trimtab.proxy.catalogue.prompt_caches import DAY_SECONDS, HOUR_SECONDS, Lifetimes, find_lifetime_seconds
 
 OPENAI = "https://api.openai.com/v1"
 
