@@ -23,8 +23,8 @@ from trimtab.proxy.wire.routing import MESSAGES
 
 _CACHING = r"(?:ft:)?(?:chatgpt-4o|codex|gpt-4o|gpt-4\.1|gpt-(?:[5-9]|[12]\d)|o\d)(?![a-z\d])"
 """OpenAI's models with a prompt cache: GPT-4o and newer. Source: OpenAI's guide to prompt caching."""
-_MARKING = r"gpt-(?:5\.(?:[6-9]|\d\d)|[6-9]|[12]\d)(?!\d)"
-"""OpenAI's models with breakpoints: GPT-5.6 and newer. Source: the same."""
+_GPT_5_6 = r"gpt-(?:5\.(?:[6-9]|\d\d)|[6-9]|[12]\d)(?!\d)"
+"""GPT-5.6 and newer, which have breakpoints and a cache of 30 minutes. Source: the same."""
 _AZURE = ("openai.azure.com", "cognitiveservices.azure.com", "services.ai.azure.com")
 _OPEN = ("chat", "responses")
 OPENAI_GUIDE = "https://developers.openai.com/api/docs/guides/prompt-caching"
@@ -61,12 +61,12 @@ ROWS = (
         "openai/" + _CACHING,
         f"{OPENROUTER_PAGE} (it keeps a session at one provider by this key); damianvtran/local-operator#938",
     ),
-    Row("cache_breakpoint", ("api.openai.com",), _OPEN, _MARKING, OPENAI_GUIDE),
+    Row("cache_breakpoint", ("api.openai.com",), _OPEN, _GPT_5_6, OPENAI_GUIDE),
     Row(
         "cache_breakpoint",
         ("openrouter.ai",),
         _OPEN,
-        "openai/" + _MARKING,
+        "openai/" + _GPT_5_6,
         "https://openrouter.ai/docs/client-sdks/typescript/models/promptcacheoptions",
     ),
     Row("cache_control", ("anthropic.com", "claude.com"), (MESSAGES,), "", ANTHROPIC_PAGE),
@@ -122,24 +122,23 @@ class _Lifetime:
     seconds: float
 
 
-_GPT_30_MINUTES = r"gpt-(?:5\.[6-9]|5\.\d\d|[6-9]|[12]\d)(?!\d)"
 # Not 35: Azure's deployments of GPT-3.5 are called gpt-35-turbo.
-_GPT_24_HOURS = r"gpt-5\.5"
+_GPT_5_5 = r"gpt-5\.5"
 _LIFETIMES = (
     # https://developers.openai.com/api/docs/guides/prompt-caching: 5 to 10 minutes in memory; at least 30 minutes from
     # GPT-5.6 on; GPT-5.5 has a retention of 24 hours by default.
-    _Lifetime("api.openai.com", _GPT_30_MINUTES, 1800.0),
-    _Lifetime("api.openai.com", _GPT_24_HOURS, DAY_SECONDS),
+    _Lifetime("api.openai.com", _GPT_5_6, 1800.0),
+    _Lifetime("api.openai.com", _GPT_5_5, DAY_SECONDS),
     _Lifetime("api.openai.com", "", 300.0),
     # https://learn.microsoft.com/azure/foundry/openai/how-to/prompt-caching: as OpenAI's.
-    _Lifetime("openai.azure.com", _GPT_30_MINUTES, 1800.0),
-    _Lifetime("openai.azure.com", _GPT_24_HOURS, DAY_SECONDS),
+    _Lifetime("openai.azure.com", _GPT_5_6, 1800.0),
+    _Lifetime("openai.azure.com", _GPT_5_5, DAY_SECONDS),
     _Lifetime("openai.azure.com", "", 300.0),
     # The same deployments under Azure's other names; Claude's time there is Anthropic's.
     *(
         _Lifetime(host, model, seconds)
         for host in ("services.ai.azure.com", "cognitiveservices.azure.com")
-        for model, seconds in ((_GPT_30_MINUTES, 1800.0), (_GPT_24_HOURS, DAY_SECONDS), ("gpt|^o\\d|claude", 300.0))
+        for model, seconds in ((_GPT_5_6, 1800.0), (_GPT_5_5, DAY_SECONDS), ("gpt|^o\\d|claude", 300.0))
     ),
     # https://platform.claude.com/docs/en/build-with-claude/prompt-caching: 5 minutes, an hour with `ttl`. Bedrock and
     # Vertex AI: the same.
@@ -157,13 +156,13 @@ _LIFETIMES = (
     # https://docs.x.ai/developers/advanced-api-usage/prompt-caching/best-practices names no time: by load. Chosen.
     _Lifetime("api.x.ai", "", HOUR_SECONDS),
     # https://openrouter.ai/docs/features/prompt-caching: by the provider that serves the model, so by its maker.
-    _Lifetime("openrouter.ai", rf"openai/{_GPT_30_MINUTES}", 1800.0),
-    _Lifetime("openrouter.ai", rf"openai/{_GPT_24_HOURS}", DAY_SECONDS),
+    _Lifetime("openrouter.ai", rf"openai/{_GPT_5_6}", 1800.0),
+    _Lifetime("openrouter.ai", rf"openai/{_GPT_5_5}", DAY_SECONDS),
     _Lifetime("openrouter.ai", "deepseek/", 2 * HOUR_SECONDS),
     _Lifetime("openrouter.ai", "(?:google|x-ai)/", HOUR_SECONDS),
     _Lifetime("openrouter.ai", "", 300.0),
     # https://vercel.com/docs/ai-gateway: passed on to the maker of the model, as at OpenRouter.
-    _Lifetime("ai-gateway.vercel.sh", rf"openai/{_GPT_30_MINUTES}", 1800.0),
+    _Lifetime("ai-gateway.vercel.sh", rf"openai/{_GPT_5_6}", 1800.0),
     _Lifetime("ai-gateway.vercel.sh", "(?:anthropic|openai)/", 300.0),
 )
 """The first row that fits counts. If no time is documented, the value is on the long side: a cut at a cache that is

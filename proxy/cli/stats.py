@@ -24,7 +24,7 @@ from trimtab.proxy.cli.records.sessions import filter_options, read_query, show_
 from trimtab.proxy.cli.tables import add_figures, make_console, print_fitting, safe, write_cost, write_short
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
-from trimtab.proxy.server.admin.dashboard.opening import open_history
+from trimtab.proxy.server.admin.opening import open_history
 from trimtab.proxy.store.store import StoreError
 from trimtab.proxy.telemetry.logs import configure_log, get_log
 from trimtab.proxy.telemetry.savings import count

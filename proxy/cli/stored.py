@@ -24,7 +24,7 @@ from trimtab.proxy.config.schema import Config
 from trimtab.proxy.http.tenancy import Tenancy
 from trimtab.proxy.models import keeping
 from trimtab.proxy.models.records import ModelName, Record, Records
-from trimtab.proxy.server.admin.dashboard.opening import open_history
+from trimtab.proxy.server.admin.opening import open_history
 from trimtab.proxy.store.opening import find_key_file, open_store
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.proxy.summaries.sealing import KEY_BYTES, KeyFileError, load_key, unseal

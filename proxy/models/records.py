@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from trimtab.proxy.catalogue.windows import find_window
+from trimtab.proxy.catalogue.providers import find_window
 from trimtab.proxy.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.rules.tokens.families import GENERIC, SILENT, Reading, find_family

@@ -28,8 +28,8 @@ from trimtab.proxy.http.request_body import Uploads
 from trimtab.proxy.http.tenancy import Tenancy
 from trimtab.proxy.memory import Memory, bound_caches, bound_requests
 from trimtab.proxy.models.service import Models
-from trimtab.proxy.server.admin.dashboard.api import write_notes
-from trimtab.proxy.server.admin.dashboard.opening import measure_dashboard, open_history
+from trimtab.proxy.server.admin.api import write_notes
+from trimtab.proxy.server.admin.opening import measure_dashboard, open_history
 from trimtab.proxy.server.connections import LINGERING_SECONDS, Server
 from trimtab.proxy.server.router import Current, Handler, handle, handle_pages
 from trimtab.proxy.server.workers.worker import Worker

@@ -14,7 +14,7 @@ from trimtab.proxy.catalogue.providers import load_catalogue
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import find_unknown_variables
 from trimtab.proxy.config.schema import Config
-from trimtab.proxy.server.admin.dashboard.opening import adopt_dashboard, measure_dashboard
+from trimtab.proxy.server.admin.opening import adopt_dashboard, measure_dashboard
 from trimtab.proxy.server.router import Current
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.metrics import Metrics

@@ -15,7 +15,7 @@ from support.command_line import run_trimtab
 from support.golden import check_golden
 
 from trimtab.proxy.cli.main import main
-from trimtab.proxy.server.admin.dashboard.files import FILES
+from trimtab.proxy.server.admin.sending import FILES
 from trimtab.proxy.telemetry.metrics import Metrics
 
 GONE = "http://127.0.0.1:9/v1"

@@ -33,7 +33,7 @@ from trimtab.proxy.cli.tables import add_figures, make_console, print_fitting, s
 from trimtab.proxy.compaction.engine import Compaction
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
-from trimtab.proxy.server.admin.dashboard.shapes import shape_event
+from trimtab.proxy.server.admin.shapes import shape_event
 from trimtab.proxy.telemetry.logs import configure_log, escape, get_log
 from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.rules.conversation import Decision

@@ -20,7 +20,7 @@ from trimtab.proxy.account.redact import Hidden
 from trimtab.proxy.account.text import find_title
 from trimtab.proxy.cli.tables import add_figures, make_console, print_fitting, safe, write_cost, write_short
 from trimtab.proxy.compaction.caches import make_known
-from trimtab.proxy.server.admin.dashboard.shapes import shape_session
+from trimtab.proxy.server.admin.shapes import shape_session
 from trimtab.proxy.wire.codec import Counting, UndecodableError
 from trimtab.proxy.wire.dialects import name_codec
 

@@ -14,9 +14,8 @@ from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.http.errors import NoSuchPageError, PagesClosedError, ProxyError
 from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.server.access import admit_reader
-from trimtab.proxy.server.admin.dashboard.api import OTHERS_CLOSED, answer_api
-from trimtab.proxy.server.admin.dashboard.files import SAFE, UNSTORED, answer_file, find_file
-from trimtab.proxy.server.admin.models import write_models
+from trimtab.proxy.server.admin.api import OTHERS_CLOSED, answer_api, write_models
+from trimtab.proxy.server.admin.sending import SAFE, UNSTORED, answer_file, find_file
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.dialects import DEFAULT
 

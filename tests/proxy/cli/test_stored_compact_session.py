@@ -11,7 +11,7 @@ from trimtab.proxy.cli.stored import MAX_WORDS_CHARS, wish
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange import route
-from trimtab.proxy.server.admin.dashboard.opening import open_history
+from trimtab.proxy.server.admin.opening import open_history
 from trimtab.proxy.store.opening import open_store
 from trimtab.proxy.summaries.wishes import Wishes
 

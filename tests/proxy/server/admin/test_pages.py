@@ -5,8 +5,8 @@ import pytest
 from prometheus_client import parser as prometheus_text
 from prometheus_client.openmetrics import parser as open_metrics
 
-from trimtab.proxy.server.admin.dashboard.files import SAFE
 from trimtab.proxy.server.admin.pages import PAGES
+from trimtab.proxy.server.admin.sending import SAFE
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,22 @@
 """Readers of our own pages that read slowly, or not at all: over real sockets."""
 
 import asyncio
+import itertools
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import aiohttp
 import orjson
 import pytest
 from aiohttp import web
-from support.client import wait_until
+from support.client import CHAT, ask_raw, post, wait_until
+from support.events import make_event
 from yarl import URL
 
-from trimtab.proxy.server.admin import pages, sending
-from trimtab.proxy.server.admin.dashboard import api
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.server.admin import api, pages, sending
+from trimtab.proxy.server.app import run_proxy
 
 PATH = "/trimtab/api/models"
 LISTED = {"requests": ["0123456789" * 100_000] * 16}
@@ -104,3 +109,227 @@ async def test_a_reader_that_takes_nothing_is_gone_after_a_time(start_proxy, mon
         await wait_until(lambda: not proxy.services.pages_in_flight)
         with pytest.raises(ConnectionResetError):
             await reader.read(-1)
+
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+@pytest.fixture
+def page(tmp_path, monkeypatch):
+    folder = tmp_path / "page"
+    folder.mkdir()
+    (tmp_path / "secret.html").write_text("secret", encoding="utf-8")
+    for name, text in (("index.html", "<p>hello"), ("page.css", "p {}"), ("page.js", "1"), ("notes.txt", "no")):
+        (folder / name).write_text(text, encoding="utf-8")
+    monkeypatch.setattr(sending, "FILES", sending.load_files(folder))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "content_type", "body"),
+    [
+        ("", "text/html; charset=utf-8", "<p>hello"),
+        ("index.html", "text/html; charset=utf-8", "<p>hello"),
+        ("page.css", "text/css; charset=utf-8", "p {}"),
+        ("page.js", "text/javascript; charset=utf-8", "1"),
+    ],
+)
+@pytest.mark.usefixtures("page")
+@pytest.mark.parametrize("address", ["listen", "metrics_listen"])
+async def test_a_file_is_served_with_its_type_and_safe_headers(address, name, content_type, body, client, start_proxy):
+    proxy = await start_proxy(*(["metrics_listen=127.0.0.1:0"] if address == "metrics_listen" else []))
+    root = proxy.metrics_url.removesuffix("metrics")
+    async with client.get(f"{root}trimtab/{name}") as response:
+        assert (response.status, await response.text()) == (200, body)
+        headers = response.headers
+    assert headers["Content-Type"] == content_type
+    assert headers["Content-Security-Policy"] == POLICY
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["Cache-Control"] == "no-cache"
+    async with client.get(f"{root}trimtab/{name}", headers={"If-None-Match": headers["ETag"]}) as response:
+        assert (response.status, await response.read()) == (304, b"")
+
+
+async def test_another_version_has_another_tag(page, monkeypatch, client, start_proxy):
+    proxy = await start_proxy()
+    async with client.get(f"{proxy.url}/trimtab/") as response:
+        before = response.headers["ETag"]
+    (page / "index.html").write_text("<p>other", encoding="utf-8")
+    monkeypatch.setattr(sending, "FILES", sending.load_files(page))
+    async with client.get(f"{proxy.url}/trimtab/", headers={"If-None-Match": before}) as response:
+        assert (response.status, await response.text()) == (200, "<p>other")
+
+
+async def test_a_running_program_serves_its_page_after_the_files_are_gone(page, client, start_proxy):
+    """An update of the package removes them for a moment, and may rename them."""
+    proxy = await start_proxy()
+    for path in page.iterdir():
+        path.unlink()
+    async with client.get(f"{proxy.url}/trimtab/page.js") as response:
+        assert (response.status, await response.text()) == (200, "1")
+
+
+def test_the_page_is_loaded_when_the_program_starts():
+    assert sending.load_files(sending.FOLDER) == sending.FILES
+    assert {"index.html", "page.css", "main.js", "overview.js"} <= sending.FILES.keys()
+
+
+@pytest.mark.usefixtures("page")
+@pytest.mark.parametrize(
+    "name", ["notes.txt", "../secret.html", "%2e%2e/secret.html", "..%2fsecret.html", "none.html", "page.css/", "page"]
+)
+async def test_nothing_else_is_served(name, client, start_proxy):
+    proxy = await start_proxy()
+    host = proxy.url.removeprefix("http://")
+    answer = await ask_raw(
+        proxy.url, f"GET /trimtab/{name} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
+    )
+    head, _, body = answer.partition(b"\r\n\r\n")
+    # `..` may lead out of our own pages: then the upstream answers.
+    assert head.startswith(b"HTTP/1.1 404 ") or body == b"hello"
+
+
+@pytest.mark.usefixtures("page")
+async def test_the_root_leads_to_the_page_also_behind_a_path(client, start_proxy):
+    """The redirect is relative, so a proxy that adds a path before it need not change it."""
+    proxy = await start_proxy()
+    async with client.get(f"{proxy.url}/trimtab", allow_redirects=False) as response:
+        assert (response.status, response.headers["Location"]) == (308, "trimtab/")
+    async with client.get(f"{proxy.url}/trimtab") as response:
+        assert (response.status, response.url.path) == (200, "/trimtab/")
+
+
+async def read_events(response, *, until: str) -> list[tuple[str, object]]:
+    """Events up to and including the first of a name; comments have the name `:`."""
+    found = []
+    async with asyncio.timeout(30):
+        while not found or found[-1][0] != until:
+            lines = (await response.content.readuntil(b"\n\n")).decode().strip().splitlines()
+            if lines[0].startswith(":"):
+                found.append((":", lines[0]))
+                continue
+            name, data = lines
+            found.append((name.removeprefix("event: "), orjson.loads(data.removeprefix("data: "))))
+    return found
+
+
+async def ask(client, proxy):
+    await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
+    await proxy.services.lifecycle.idle.wait()
+
+
+async def test_a_request_is_told_when_it_ends_and_the_totals_after_it(client, start_proxy):
+    """The event is that of the list, and the totals are those of the overview."""
+    proxy = await start_proxy()
+    async with client.get(f"{proxy.url}/trimtab/api/events") as response:
+        assert response.content_type == "text/event-stream"
+        (first,) = await read_events(response, until="totals")
+        assert first[1]["requests"] == 0
+        await ask(client, proxy)
+        *_, (_, event) = await read_events(response, until="request")
+        *_, (_, totals) = await read_events(response, until="totals")
+    async with client.get(f"{proxy.url}/trimtab/api/requests") as listed:
+        assert orjson.loads(await listed.read())["requests"] == [event]
+    async with client.get(f"{proxy.url}/trimtab/api/overview") as overview:
+        assert orjson.loads(await overview.read())["totals"] == totals
+    assert totals["requests"] == 1
+
+
+async def test_silence_is_filled_with_comments(client, start_proxy, monkeypatch):
+    monkeypatch.setattr(sending, "COMMENT_SECONDS", 0.01)
+    monkeypatch.setattr(sending, "TOTALS_SECONDS", 0.02)
+    proxy = await start_proxy()
+    async with client.get(f"{proxy.url}/trimtab/api/events") as response:
+        await read_events(response, until=":")
+
+
+@pytest.mark.parametrize("address", ["listen", "metrics_listen"])
+async def test_a_stream_ends_when_its_reader_leaves(address, client, start_proxy):
+    """At both addresses. Nothing is kept for it."""
+    proxy = await start_proxy(*(["metrics_listen=127.0.0.1:0"] if address == "metrics_listen" else []))
+    readers = proxy.services.past.streams
+    async with client.get(proxy.metrics_url.removesuffix("metrics") + "trimtab/api/events") as response:
+        await read_events(response, until="totals")
+        assert readers.readers == 1
+        response.close()
+    await wait_until(lambda: not readers.readers)
+
+
+async def test_a_slow_reader_loses_events_and_is_told_so(client, start_proxy, monkeypatch):
+    """What waits for it is bounded. What comes after the loss is told again."""
+    monkeypatch.setattr(sending, "MAX_WAITING", 3)
+    proxy = await start_proxy()
+    async with client.get(f"{proxy.url}/trimtab/api/events") as response:
+        await read_events(response, until="totals")
+        for number in range(4):  # at once, so between two looks
+            proxy.services.past.add(make_event(str(number)))
+        assert (await read_events(response, until="lost"))[-1] == ("lost", {})
+        proxy.services.past.add(make_event("next"))
+        assert (await read_events(response, until="request"))[-1][1]["request_id"] == "next"
+
+
+async def test_a_reader_that_takes_nothing_is_cut_off(start_proxy, client, monkeypatch):
+    """It never reads, until the buffers between are full."""
+    monkeypatch.setattr(sending, "STALL_SECONDS", 0.05)
+    monkeypatch.setattr(sending, "LOOK_SECONDS", 0.0)
+    proxy = await start_proxy()
+    host, port = proxy.url.removeprefix("http://").split(":")
+    _, writer = await asyncio.open_connection(host, int(port), limit=1)
+    writer.write(b"GET /trimtab/api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    readers, numbers = proxy.services.past.streams, itertools.count()
+    await wait_until(lambda: readers.readers == 1)
+
+    def is_cut_off() -> bool:
+        for number in itertools.islice(numbers, 0 if proxy.services.past._rows else 20):
+            proxy.services.past.add(make_event(str(number), reason="x" * 10_000))
+        return not readers.readers
+
+    await wait_until(is_cut_off)
+    writer.close()
+
+
+async def test_only_so_many_may_read_at_once(client, start_proxy, monkeypatch):
+    monkeypatch.setattr(sending, "MAX_STREAMS", 1)
+    proxy = await start_proxy()
+    async with client.get(f"{proxy.url}/trimtab/api/events") as response:
+        await read_events(response, until="totals")
+        async with client.get(f"{proxy.url}/trimtab/api/events") as refused:
+            assert refused.status == 503
+
+
+async def test_a_stream_ends_at_once_when_the_proxy_drains(client, upstream, log, compactors):
+    """A request in flight is still served, and no reader is waited for."""
+    release, begun = asyncio.Event(), asyncio.Event()
+    plain = upstream.answer
+
+    async def hold(recorded, request):
+        begun.set()
+        await release.wait()
+        return await plain(recorded, request)
+
+    upstream.answer = hold
+    settings = ("listen=127.0.0.1:0", "store=memory", "limits.drain_seconds=60")
+    config = load_config(settings=(*settings, f"upstream.base_url={upstream.url}"), environment={})
+    async with asyncio.TaskGroup() as tasks:
+        async with run_proxy(config, log, compactors) as proxy:
+            response = await client.get(f"{proxy.url}/trimtab/api/events")
+            await read_events(response, until="totals")
+            served = tasks.create_task(post(client, f"{proxy.url}/v1/chat/completions", CHAT))
+            await begun.wait()
+            watched = tasks.create_task(_release_after(response, release))
+            started = time.monotonic()
+        assert time.monotonic() - started < 30
+    assert (await served)[0].status == 200
+    assert watched.result()
+
+
+async def _release_after(response: aiohttp.ClientResponse, release: asyncio.Event) -> bool:
+    """Wait for the end of the stream, and only then let the upstream answer."""
+    async with asyncio.timeout(30):
+        await response.content.read()
+    release.set()
+    return True

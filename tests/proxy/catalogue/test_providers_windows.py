@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.catalogue.providers import MAX_NAME_CHARS
-from trimtab.proxy.catalogue.windows import asks_million, find_window
+from trimtab.proxy.catalogue.providers import MAX_NAME_CHARS, asks_million, find_window
 
 OPENAI = "https://api.openai.com/v1"
 GATEWAY = "https://llm.example.com/v1"
@@ -88,7 +87,7 @@ def test_nothing_is_asked_of_the_network() -> None:
         "import sys, threading\n"
         "def refuse(event, _): assert not event.startswith('socket.'), event\n"
         "sys.addaudithook(refuse)\n"
-        "from trimtab.proxy.catalogue.windows import find_window\n"
+        "from trimtab.proxy.catalogue.providers import find_window\n"
         f"assert find_window({OPENAI!r}, 'gpt-4o') == 128000\n"
         "assert threading.active_count() == 1"
     )

@@ -10,7 +10,7 @@ from support.events import make_event, read_events
 from support.sessions import make_session, requests_of
 from upstreams.recording import completion
 
-from trimtab.proxy.server.admin.dashboard import api
+from trimtab.proxy.server.admin import api
 from trimtab.proxy.store.store import StoreError
 
 PRICED = "prices={unit: usd, input: 2.5, cached_input: 0.25, output: 10}"

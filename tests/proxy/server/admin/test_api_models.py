@@ -9,7 +9,7 @@ from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.compaction.tokenizers.exact import VocabularyError
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.models.calibration import ERROR_WEIGHT
-from trimtab.proxy.server.admin.models import write_models
+from trimtab.proxy.server.admin.api import write_models
 from trimtab.proxy.server.app import Proxy, run_proxy
 
 

@@ -1,19 +1,29 @@
 """What the pages show of a request, a session, a minute and a text."""
 
+import asyncio
 import time
+from pathlib import Path
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.client import CHAT
 from support.events import make_event
+from support.recordings import keep, make_recording
 
 from trimtab.proxy.account.history.sessions import Session
 from trimtab.proxy.account.history.table import FIGURES, Turn
 from trimtab.proxy.account.outcome import Window
-from trimtab.proxy.server.admin.dashboard.shapes import (
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.server.admin.shapes import (
+    Curve,
     choose_step,
     diff_lines,
+    read_clients,
+    read_models,
+    read_totals,
     shape_request,
     shape_session,
     shape_timeline,
@@ -21,7 +31,10 @@ from trimtab.proxy.server.admin.dashboard.shapes import (
     tell_why,
     write_json,
 )
+from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.ledger import IS_CUT, TOO_SHORT, Entry
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.telemetry.savings import Samples
 
 
 def test_money_is_in_dollars_and_sections_have_names():
@@ -145,3 +158,134 @@ def test_why_a_cut_moved_is_told_in_words(event, uncut_tokens, why):
     decisions = tuple(Entry(rule, reason, 0, 0, 0, 0, 1, 1000) for rule, reason in event.pop("decisions", ()))
     told = make_event(limit_tokens=1000, window=Window(800, 300), decisions=decisions, **event)
     assert tell_why(told, uncut_tokens) == why
+
+
+def make_samples() -> Samples:
+    metrics = Metrics()
+    for model, status, outcome in (("a", "200", "compacted"), ("a", "200", "broken"), ("b", "400", "refused")):
+        metrics.requests[model, "chat", status, outcome] += 1
+    metrics.answered["a", "compacted"] += 1
+    for result in ("recovered", "refused", "hopeless"):
+        metrics.overflow_retries["a", result] += 1
+    results = ("made", "prefetched", "hit", "hit", "hit", "joined", "rejected", "failed", "failed", "digest")
+    for result in results:
+        metrics.summaries["a", result] += 1
+    for result in ("written", "written", "rejected", "timed_out", "rejected", "refused"):
+        metrics.summary_seconds.observe(("a", result), 1.0)
+    for kind in ("prune", "prune", "summarise"):
+        metrics.cuts["a", kind] += 1
+    metrics.prefix_kept.observe("a", 0.5)
+    metrics.prefix_kept.observe("b", 1.0)
+    metrics.cost_usd["a", "fresh"] += 2
+    metrics.cost_usd["a", "summary"] += 1
+    metrics.cost_without_usd["a"] += 7
+    metrics.fail_open["plan"] += 3
+    metrics.show_in_flight(2)
+    metrics.client_tokens["alice", "sent"] += 5
+    metrics.client_requests["alice", "compacted"] += 1
+    return Samples.of(metrics.collect_all())
+
+
+def test_totals_add_up_all_models():
+    totals = read_totals(make_samples())
+    assert (totals["requests"], totals["answered"], totals["failed"], totals["fail_opens"]) == (3, 1, 2, 3)
+    assert totals["in_flight"] == 2
+    assert (totals["overflow_refusals"], totals["recoveries"]) == (3, 1)
+    assert totals["prefix_kept"] == 0.75
+    assert (totals["cost_usd"], totals["summary_usd"], totals["net_usd"]) == (3, 1, 4)
+    assert totals["cached_share"] is totals["estimate_error"] is None
+
+
+def test_only_what_was_written_counts_as_a_summary():
+    """What was found in the store, refused, or replaced by a digest has its own number."""
+    totals = read_totals(make_samples())
+    assert [totals[name] for name in ("summaries", "summaries_reused", "digests")] == [2, 4, 1]
+
+
+def test_of_the_calls_for_summaries_those_failed_that_wrote_none():
+    """A cut for which no try gave a summary is no call more. So never more calls have failed than there were."""
+    totals = read_totals(make_samples())
+    assert (totals["summary_calls"], totals["summaries_failed"]) == (6, 4)
+
+
+def test_cuts_are_told_by_kind_because_a_request_may_have_two():
+    totals = read_totals(make_samples())
+    assert [totals[name] for name in ("cuts_pruned", "cuts_summarised", "cuts_digested")] == [2, 1, 0]
+    assert "cuts" not in totals
+
+
+def test_each_model_has_its_own_and_what_has_no_model_is_null():
+    first, second = read_models(make_samples())
+    assert (first["name"], first["requests"], first["net_usd"], first["prefix_kept"]) == ("a", 2, 4, 0.5)
+    assert (second["name"], second["requests"], second["net_usd"]) == ("b", 1, None)
+    assert first["fail_opens"] is first["in_flight"] is None
+
+
+def test_clients_are_told_by_name():
+    (client,) = read_clients(make_samples())
+    assert client == {"name": "alice", "requests": 1, "original_tokens": 0, "sent_tokens": 5, "completion_tokens": 0}
+
+
+POLICIES = """
+upstreams: {other: {base_url: "http://127.0.0.1:9/v1"}}
+defaults: {upstream: other, economy: frugal, summary: {upstream: other, min_steps: 3}, tools: {"run*": {exclude: true}}}
+models: [{match: "q*", high_water: 0.5}]
+"""
+
+
+def _configure(folder: Path) -> Config:
+    return load_config(POLICIES, settings=(f"record.dir={folder}",), environment={})
+
+
+def _make_tasks() -> Tasks:
+    """Tasks whose errors fail the test."""
+
+    def fail(error: BaseException) -> None:
+        raise error
+
+    return Tasks(fail)
+
+
+async def _show_when_done(curve: Curve, config: Config, background: Tasks) -> dict[str, object]:
+    assert curve.show(config, background) == {"state": "running"}
+    assert curve.show(config, background) == {"state": "running"}
+    await background.settle()
+    return curve.show(config, background)
+
+
+async def test_nothing_is_computed_without_recordings() -> None:
+    """The page then says what to do."""
+    assert Curve().show(load_config("", environment={}), _make_tasks()) == {"state": "off"}
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_the_recordings_are_replayed_once(tmp_path: Path) -> None:
+    """With the policies of the configuration; the result is kept."""
+    for number in range(2):
+        keep(tmp_path, make_recording(f"{number:02x}" * 12, body=orjson.dumps(CHAT).decode()))
+    curve, background, config = Curve(), _make_tasks(), _configure(tmp_path)
+    shown = await _show_when_done(curve, config, background)
+    assert (shown["state"], shown["requests"]) == ("ready", 2)
+    points = shown["points"]
+    assert isinstance(points, list)
+    assert [point["name"] for point in points][:4] == ["recorded", "careful", "balanced", "frugal"]
+    assert curve.show(config, background) is shown
+
+
+async def test_a_folder_that_cannot_be_replayed_is_told(tmp_path: Path) -> None:
+    """And is not tried again at once."""
+    curve, background, config = Curve(), _make_tasks(), _configure(tmp_path / "none")
+    shown = await _show_when_done(curve, config, background)
+    assert (shown["state"], shown["points"]) == ("failed", [])
+    assert curve.show(config, background) is shown
+
+
+async def test_the_computation_ends_with_the_proxy(tmp_path: Path) -> None:
+    """The other process is killed with it."""
+    keep(tmp_path, make_recording("ab" * 12, body=orjson.dumps(CHAT).decode()))
+    curve, background = Curve(), _make_tasks()
+    assert curve.show(_configure(tmp_path), background) == {"state": "running"}
+    await asyncio.sleep(0)
+    await background.close()
+    assert background.is_idle
+    assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -1,13 +1,23 @@
-"""The JSON of requests, sessions, minutes and texts.
+"""The JSON of requests, sessions, minutes, texts and totals, and of the curve.
 
-Law: figures and names that may be logged, and texts that are kept. Money is in US dollars. Bounded time.
+Law: figures and names that may be logged, and texts that are kept. Money is in US dollars. Bounded time. Every total is
+a sum over series of the metrics page, or the mean of one of its histograms. The curve, what the economies and a few
+thresholds would have cost and kept, is computed by another process (`trimtab replay --curve`), one at a time, from the
+newest recordings, within a time, and only if somebody asks.
 """
 
+import asyncio
+import os
+import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import date
 from difflib import SequenceMatcher
 from io import BytesIO
+from tempfile import TemporaryFile
 from typing import Any
 
 import orjson
@@ -18,7 +28,11 @@ from trimtab.proxy.account.history.texts import unpack_text
 from trimtab.proxy.account.outcome import Outcome, keep
 from trimtab.proxy.account.statistics.books import DAY_SECONDS, NO_CLIENT, Place, Sums
 from trimtab.proxy.catalogue.prices import to_dollars
+from trimtab.proxy.config.policy import PolicyConfig
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.ledger import COLD_CACHE, COMPACT_NOW, TOO_SHORT
+from trimtab.proxy.telemetry.savings import Samples
 from trimtab.rules.pipeline.changes import Change
 from trimtab.rules.pipeline.story import tell_decision
 from trimtab.rules.tokens.sections import Sections
@@ -221,3 +235,169 @@ def diff_lines(before: str, after: str) -> list[Line]:
 
 def _mark(kind: str, lines: list[str]) -> Iterator[Line]:
     return ({"kind": kind, "text": line} for line in lines)
+
+
+_NOT_BY_MODEL = ("fail_opens", "in_flight")
+SUMMARIES: Mapping[str, tuple[str, ...]] = {
+    "summaries": ("made", "prefetched"),
+    "summaries_reused": ("hit", "joined"),
+    "digests": ("digest",),
+}
+"""The results that each number of summaries adds up. Source: docs/reference/metrics.md."""
+CUTS = {"cuts_pruned": "prune", "cuts_summarised": "summarise", "cuts_digested": "digest"}
+"""The kind of each number of cuts. A request may have cuts of two kinds, so no sum of them counts requests."""
+
+
+def read_totals(samples: Samples) -> Json:
+    whole = _read(samples)
+    return whole | {
+        "fail_opens": samples.count("fail_open_total"),
+        "in_flight": samples.count("requests_in_flight"),
+    }
+
+
+def read_models(samples: Samples) -> list[Json]:
+    """The totals of each model, most requests first. Faults and requests in flight have no model: they are None."""
+    names = samples.list_values("requests_total", "model")
+    models = [{"name": name} | _read(samples, model=name) | dict.fromkeys(_NOT_BY_MODEL) for name in names]
+    return sorted(models, key=lambda one: -one["requests"])
+
+
+def read_clients(samples: Samples) -> list[Json]:
+    """The totals of each client that has a name, most requests first."""
+    clients = []
+    for name in samples.list_values("client_requests_total", "client"):
+        stages = {
+            f"{stage}_tokens": samples.count("client_tokens_total", client=name, stage=stage)
+            for stage in ("original", "sent", "completion")
+        }
+        clients.append({"name": name, "requests": samples.count("client_requests_total", client=name)} | stages)
+    return sorted(clients, key=lambda one: -one["requests"])
+
+
+def _read(samples: Samples, **of: str) -> Json:
+    count = samples.count
+    calls = count("summary_seconds_count", **of)
+    cached_tokens, reported = count("cached_prompt_tokens_total", **of), count("cache_reported_tokens_total", **of)
+    return {
+        "requests": count("requests_total", **of),
+        "failed": samples.count_failed(**of),
+        "answered": count("answered_requests_total", **of),
+        "original_tokens": count("prompt_tokens_total", stage="original", **of),
+        "sent_tokens": count("prompt_tokens_total", stage="sent", **of),
+        "saved_tokens": count("tokens_saved_total", **of),
+        "added_tokens": count("tokens_added_total", **of),
+        "completion_tokens": count("completion_tokens_total", **of),
+        "cached_tokens": cached_tokens,
+        "written_tokens": count("cache_write_tokens_total", **of),
+        "summary_prompt_tokens": count("summary_tokens_total", kind="prompt", **of),
+        "summary_completion_tokens": count("summary_tokens_total", kind="completion", **of),
+        "summary_calls": calls,
+        "summaries_failed": calls - count("summary_seconds_count", result="written", **of),
+        **_read_money(samples, **of),
+        "prefix_kept": samples.mean("prefix_kept_ratio", **of),
+        "cached_share": cached_tokens / reported if reported else None,
+        "estimate_error": samples.mean("estimate_error_ratio", **of),
+        **_sort_summaries(samples, **of),
+        "sessions_without_summaries": count("sessions_without_summaries_total", **of),
+        **{name: count("cuts_total", kind=kind, **of) for name, kind in CUTS.items()},
+        "recoveries": count("overflow_retries_total", result="recovered", **of),
+        "overflow_refusals": count("overflow_retries_total", **of),
+    }
+
+
+def _sort_summaries(samples: Samples, **of: str) -> Json:
+    """Summaries by what became of them. Only those that were written count as summaries."""
+    return {
+        name: sum(samples.count("summaries_total", result=result, **of) for result in results)
+        for name, results in SUMMARIES.items()
+    }
+
+
+def _read_money(samples: Samples, **of: str) -> Json:
+    """Money in dollars; None if no price is known."""
+    summary, cost = samples.sum("cost_usd_total", part="summary", **of), samples.sum("cost_usd_total", **of)
+    without = samples.sum("cost_without_usd_total", **of)
+    if not cost and not without:
+        return dict.fromkeys(("cost_usd", "without_usd", "summary_usd", "net_usd"))
+    return {"cost_usd": cost, "without_usd": without, "summary_usd": summary, "net_usd": without - cost}
+
+
+NEWEST = 500
+"""Recordings that are replayed. Chosen: several long sessions, in less than a minute."""
+MOST_SECONDS = 180.0  # chosen: with seven settings, 500 long requests take half of it on a busy machine
+KEPT_SECONDS = 900.0  # chosen: it changes slowly, and costs a minute of one core
+NICENESS = 10  # chosen: requests go first
+_HIDDEN = {"upstream": True, "prices": True, "summary": {"upstream", "model"}}
+"""Keys of a policy that name other parts of a configuration. They decide nothing here: prices are as recorded."""
+
+
+@dataclass(slots=True)
+class Curve:
+    _answer: dict[str, Any] = field(default_factory=dict)
+    _made_at: float = 0.0
+    _task: asyncio.Task[None] | None = None
+
+    def show(self, config: Config, background: Tasks) -> dict[str, Any]:
+        """What is known now; begins to compute, in the background, if that is nothing, or too old.
+
+        `state` is `off` (nothing is recorded), `running`, `ready` or `failed`.
+        """
+        if config.record is None:
+            return {"state": "off"}
+        if self._task is not None and not self._task.done():
+            return {"state": "running"}
+        if not self._answer or time.monotonic() - self._made_at > KEPT_SECONDS:
+            self._answer = {}
+            self._task = background.start(self._compute(config, str(config.record.dir)))
+            return {"state": "running"}
+        return self._answer
+
+    async def _compute(self, config: Config, folder: str) -> None:
+        try:
+            async with asyncio.timeout(MOST_SECONDS):
+                found = await _replay(config, folder)
+        except (TimeoutError, OSError, orjson.JSONDecodeError):
+            found = {}
+        self._made_at = time.monotonic()
+        is_ready = "curve" in found
+        self._answer = {
+            "state": "ready" if is_ready else "failed",
+            "at": time.time(),
+            "requests": found["input"]["requests"] if is_ready else 0,
+            "points": found["curve"] if is_ready else [],
+            "notes": found["notes"] if is_ready else [],
+        }
+
+
+async def _replay(config: Config, folder: str) -> dict[str, Any]:
+    """The report of the other process; without a curve if it has failed."""
+    arguments = ("replay", folder, "--curve", "--json", "--newest", str(NEWEST), "--config", "/dev/stdin")
+    # A file, because an event loop may connect a process by sockets, which cannot be opened by a path.
+    with TemporaryFile() as policies:
+        policies.write(orjson.dumps(_write_policies(config)))
+        policies.seek(0)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "trimtab",
+            *arguments,
+            stdin=policies,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    try:
+        os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
+        written, _ = await process.communicate()
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+    found: dict[str, Any] = orjson.loads(written) if process.returncode == 0 else {}
+    return found
+
+
+def _write_policies(config: Config) -> dict[str, Any]:
+    def write(policy: PolicyConfig) -> dict[str, Any]:
+        return policy.model_dump(mode="json", exclude_unset=True, exclude=_HIDDEN)  # type: ignore[arg-type]
+
+    return {"defaults": write(config.defaults), "models": [write(model) for model in config.models]}

@@ -12,8 +12,8 @@ from support.events import make_event, read_events
 from trimtab.proxy.account.history.table import sum_steps
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.memory import MAX_HISTORY_BYTES, MAX_TEXT_BYTES
-from trimtab.proxy.server.admin.dashboard import opening
-from trimtab.proxy.server.admin.dashboard.opening import measure_dashboard, open_history
+from trimtab.proxy.server.admin import opening
+from trimtab.proxy.server.admin.opening import measure_dashboard, open_history
 from trimtab.proxy.server.reload import adopt
 
 MB = 1024 * 1024
