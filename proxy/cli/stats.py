@@ -1,9 +1,12 @@
-"""`trimtab stats`: what requests have cost, and what they would have cost without trimtab."""
+"""`trimtab stats`: what requests have cost, and what they would have cost without trimtab; sessions, as a table.
+
+Law: sessions are those of the dashboard, found by the same query.
+"""
 
 import asyncio
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
@@ -15,16 +18,16 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from trimtab.proxy.account.history.sessions import Session, SessionQuery, list_sessions
+from trimtab.proxy.account.history.sessions import ORDERS, Session, SessionQuery, list_sessions
 from trimtab.proxy.account.statistics.books import KEPT_DAYS, Rows, Sums, go_back, name_day
 from trimtab.proxy.account.statistics.store import open_statistics
 from trimtab.proxy.catalogue.prices import NANODOLLARS
 from trimtab.proxy.cli.options import StoppedError, config_option, set_option, wrong_use
-from trimtab.proxy.cli.records.sessions import filter_options, read_query, show_sessions
 from trimtab.proxy.cli.tables import add_figures, make_console, print_fitting, safe, write_cost, write_short
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.server.admin.opening import open_history
+from trimtab.proxy.server.admin.shapes import shape_session
 from trimtab.proxy.store.store import StoreError
 from trimtab.proxy.telemetry.logs import configure_log, get_log
 from trimtab.proxy.telemetry.savings import count
@@ -39,6 +42,41 @@ COLUMNS = ("answered", "original", "sent", "cached", "completion", "cost", "with
 """The columns after the name. The tokens are those of the model."""
 SPARE = ("completion", "share", "cached", "without", "original", "sent", "requests", "cost")
 """Columns that a narrow terminal does without, the least important first."""
+TITLE_CHARS = 24
+"""The least width of titles. Chosen: some words."""
+_SORT_NAMES = ", ".join(ORDERS)
+
+
+def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Which sessions or requests are wanted."""
+    for name, told in (
+        ("model", "Only this model."),
+        ("client", "Only the client with this name."),
+        ("outcome", "Only with this outcome; of sessions, that of the newest request."),
+        ("find", "Only sessions with these words in their title or names."),
+    ):
+        command = click.option(f"--{name}", help=told)(command)
+    told = f"How sessions are sorted: {_SORT_NAMES}. With a minus in front, the other way round."
+    return click.option("--sort", "order", help=told, metavar="COLUMN")(command)
+
+
+def read_query(limit: int, asked: Mapping[str, str | None]) -> SessionQuery:
+    """The query of the options. Raises click.BadParameter."""
+    order = asked["order"] or "last"
+    name = order.removeprefix("-")
+    if name not in ORDERS:
+        message = f"must be one of {_SORT_NAMES}, or one of them with a minus in front"
+        raise click.BadParameter(message, param_hint="--sort")
+    ascends = (name in {"session", "model", "client", "outcome"}) is not order.startswith("-")
+    return SessionQuery(
+        limit,
+        words=asked["find"] or "",
+        model=asked["model"],
+        client=asked["client"],
+        outcome=asked["outcome"],
+        order=name,
+        ascends=ascends,
+    )
 
 
 @click.command()
@@ -264,3 +302,40 @@ def _list_gaps(total: Sums) -> list[str]:
     if not total.is_unpriced:
         lines.append("without is what the same requests would have cost unchanged; it assumes that they were answered")
     return lines
+
+
+def show_sessions(found: Sequence[Session], total: int, *, as_json: bool, console: Console | None = None) -> None:
+    if as_json:
+        shaped = {"sessions": [shape_session(one) for one in found], "total": total}
+        click.echo(orjson.dumps(shaped, option=orjson.OPT_INDENT_2))
+        return
+    console = console or make_console()
+    if not found:
+        console.print("no session is like that")
+        return
+    table = Table(box=None, pad_edge=False)
+    titles = [safe(one.title or one.header) for one in found]
+    has_titles = any(titles)  # else nobody has kept texts
+    for name in ("session", *(["title"] if has_titles else []), "newest (UTC)", "model", "client", "outcome"):
+        least_chars = TITLE_CHARS if name == "title" else None
+        table.add_column(name, no_wrap=name not in {"title", "model"}, min_width=least_chars)
+    add_figures(table, ("requests", "original", "sent", "cost", "saved"))
+    for one, title in zip(found, titles, strict=True):
+        last, cost = one.last, None if one.cost is None else one.cost + one.summary_cost
+        saved = None if cost is None or one.without_cost is None else one.without_cost - cost
+        table.add_row(
+            safe(one.name),
+            *([title] if has_titles else []),
+            datetime.fromtimestamp(last.at, UTC).strftime("%m-%d %H:%M"),
+            safe(last.model),
+            safe(last.client),
+            safe(last.outcome),
+            f"{one.requests:,}",
+            write_short(last.original_tokens),
+            write_short(last.sent_tokens),
+            *("-" if amount is None else write_cost(amount) for amount in (cost, saved)),
+        )
+    spare = ("client", "outcome", "original", "saved", "newest (UTC)", "sent", "cost", "requests", "model")
+    print_fitting(console, table, spare)
+    if total > len(found):
+        console.print(f"{len(found):,} of {total:,} sessions; --limit shows more", highlight=False)

@@ -1,4 +1,4 @@
-"""Reads the recordings' messages for the measure of needed identifiers (proxy/cli/records/course.py).
+"""Reads the recordings' messages for the measure of needed identifiers (proxy/cli/records/run.py).
 
 The definition reads the arguments of calls as they stand in the request, as JSON in a text. There a line break before a
 name is an `n` that becomes its first letter, which makes another name of it. With `is_decoded`, arguments are read by
@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from bench.retention.needed.tally import Known, Named
-from trimtab.proxy.cli.records.course import find_identifiers
+from trimtab.proxy.cli.records.run import find_identifiers
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,21 +21,27 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from trimtab.proxy.account.history.sessions import Session, SessionQuery, list_sessions
+from trimtab.proxy.account.history.table import Bounds, Row, add, open_in_memory
+from trimtab.proxy.account.history.texts import Title, attach, keep_title
 from trimtab.proxy.account.outcome import Outcome
 from trimtab.proxy.account.recordings.folder import LAST, NoRecordingError, list_files, read_all, read_one
 from trimtab.proxy.account.recordings.format import BadRecordingError, Recording
-from trimtab.proxy.account.redact import HIDDEN
+from trimtab.proxy.account.redact import HIDDEN, Hidden
+from trimtab.proxy.account.text import find_title
 from trimtab.proxy.cli.options import config_option, give_up, set_option, usual_recordings, wrong_use
 from trimtab.proxy.cli.records.run import find_difference
-from trimtab.proxy.cli.records.sessions import filter_options, find_recorded, read_query, show_sessions
 from trimtab.proxy.cli.records.variants import RecordedVariants
+from trimtab.proxy.cli.stats import filter_options, read_query, show_sessions
 from trimtab.proxy.cli.tables import add_figures, make_console, print_fitting, safe, write_cost, write_short
+from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.engine import Compaction
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.server.admin.shapes import shape_event
 from trimtab.proxy.telemetry.logs import configure_log, escape, get_log
-from trimtab.proxy.wire.codec import UndecodableError
+from trimtab.proxy.wire.codec import Counting, UndecodableError
+from trimtab.proxy.wire.dialects import name_codec
 from trimtab.rules.conversation import Decision
 from trimtab.rules.pipeline.changes import Change, Fate
 from trimtab.rules.summary.request import OPAQUE
@@ -45,6 +51,8 @@ STYLES = {"-": "red", "+": "green", "@": "cyan"}
 """Colours of the lines of a diff, by their first character."""
 CONTEXT_LINES = 2
 """Lines around a difference that are shown. Chosen: enough to find the place."""
+NOTHING_HIDDEN = Hidden.of((), ())
+"""A recording has its keys replaced already."""
 OTHERWISE = "this trimtab plans the request otherwise than the one that recorded it: "
 
 
@@ -351,6 +359,35 @@ def _read(folder: Path, *, newest_first: bool = False) -> Iterator[Recording]:
     if not folder.is_dir() or not list_files(folder):
         give_up(escape(NOT_RECORDED.format(folder=folder)))
     return (one for one in read_all(folder, _tell_broken, newest_first=newest_first) if one.call is None)
+
+
+def find_recorded(recordings: Iterable[Recording], query: SessionQuery) -> tuple[list[Session], int]:
+    """The sessions of recordings, oldest recording first, and how many there are."""
+    connection = open_in_memory()
+    attach(connection, ":memory:")
+    rows, titled = [], set[str]()
+    for one in recordings:
+        event = one.event
+        if one.call is None and event.session:
+            rows.append(Row.of(event, 1))
+            if event.session not in titled:
+                titled.add(event.session)
+                keep_title(connection, event.session, event.at, Title(read_title(one), ""))
+    add(connection, rows, Bounds(len(rows), 1 << 40, ttl_seconds=float("inf")))
+    return list_sessions(connection, query)
+
+
+def read_title(recording: Recording) -> str:
+    """The beginning of what the user said first; empty if the body is not recorded, or cannot be read."""
+    told, body = recording.request, recording.received_body
+    if told is None or body is None or not told.dialect:
+        return ""
+    try:
+        codec = name_codec(told.dialect)
+        messages = codec.decode(codec.read(body), Counting(len, make_known())).messages
+    except (UndecodableError, KeyError, ValueError):
+        return ""
+    return find_title(messages, NOTHING_HIDDEN)
 
 
 def _list(folder: Path, limit: int, asked: Mapping[str, str | None], *, by_session: bool, as_json: bool) -> None:

@@ -14,10 +14,9 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from trimtab.proxy.account.recordings.folder import list_files
 from trimtab.proxy.cli.options import WRONG_USE, dialect_option, give_up, prints_table, table_option, wrong_use
-from trimtab.proxy.cli.records.course import Needed, draw
 from trimtab.proxy.cli.records.inputs import is_log
 from trimtab.proxy.cli.records.report import describe, list_points, list_settings, print_curve, print_report
-from trimtab.proxy.cli.records.run import Advance, Replay
+from trimtab.proxy.cli.records.run import Advance, Needed, Replay, draw
 from trimtab.proxy.cli.records.sums import VariantSums
 from trimtab.proxy.cli.records.variants import ConfiguredVariants
 from trimtab.proxy.compaction.pool import Compactors

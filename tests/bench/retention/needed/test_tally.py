@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.retention.needed.tally import CLASSES, Known, Named, Tally, classify
-from trimtab.proxy.cli.records.course import find_identifiers
+from trimtab.proxy.cli.records.run import find_identifiers
 
 
 def _message(text: str, *ids: str) -> Named:

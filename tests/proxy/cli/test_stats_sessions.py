@@ -13,8 +13,8 @@ from support.command_line import run_trimtab
 from support.events import make_event
 from support.recordings import keep, make_recording
 
-from trimtab.proxy.cli.records.inspect import WITHOUT_SUMMARIES
-from trimtab.proxy.cli.records.sessions import find_recorded, read_query, read_title, show_sessions
+from trimtab.proxy.cli.records.inspect import WITHOUT_SUMMARIES, find_recorded, read_title
+from trimtab.proxy.cli.stats import read_query, show_sessions
 
 HEADS = {*["session", "title", "newest", "model", "client", "outcome", "requests", "original", "sent", "cost", "saved"]}
 ASKED = dict.fromkeys(("order", "find", "model", "client", "outcome"))

@@ -1,12 +1,13 @@
 """The picture of a replay."""
 
+import itertools
 import sys
 from pathlib import Path
 
 import pytest
 
 from trimtab.proxy.cli.options import StoppedError
-from trimtab.proxy.cli.records.course import Series, draw
+from trimtab.proxy.cli.records.run import MAX_POINTS, Series, draw
 
 
 def _make_series() -> Series:
@@ -49,3 +50,21 @@ def test_without_the_extra_the_error_says_what_to_install(tmp_path: Path, monkey
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(StoppedError, match=r"pip install 'trimtab\[plot\]'"):
         draw(_make_series(), tmp_path / "a.svg")
+
+
+def test_however_many_requests_there_are_the_points_are_bounded_and_even() -> None:
+    series = Series()
+    for _ in range(5 * MAX_POINTS):
+        if series.begin():
+            series.add(1, {}, {})
+    numbers = [point.number for point in series.points]
+    assert MAX_POINTS // 4 < len(numbers) < MAX_POINTS
+    assert len({after - before for before, after in itertools.pairwise(numbers)}) == 1
+
+
+def test_each_of_a_few_requests_is_a_point() -> None:
+    series = Series()
+    for tokens in (5, 6, 7):
+        assert series.begin()
+        series.add(tokens, {"recorded": tokens}, {})
+    assert [(point.number, point.original_tokens) for point in series.points] == [(1, 5), (2, 6), (3, 7)]

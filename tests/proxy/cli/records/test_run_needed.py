@@ -2,7 +2,7 @@
 
 from support.builders import assistant, call, conversation, result, user
 
-from trimtab.proxy.cli.records.course import Needed, Tally, find_identifiers
+from trimtab.proxy.cli.records.run import Needed, Tally, find_identifiers
 from trimtab.rules.conversation import Message
 
 TALK = (
