@@ -14,7 +14,7 @@ import orjson
 from trimtab.proxy.wire.answers.sse import FirstEvent, read_events, write_event
 from trimtab.proxy.wire.answers.tap import ReadAnswer, Tap
 from trimtab.proxy.wire.answers.usage import Usage, read_usage
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, describe_fault
+from trimtab.proxy.wire.json.decode import BYTE_ORDER_MARK, DECODE_ERRORS, describe_fault
 from trimtab.proxy.wire.overflow import Overflow, read_overflow
 from trimtab.proxy.wire.transcript.body import UndecodableError
 
@@ -160,6 +160,6 @@ class Answers:
         """The completion in the response to a question, streamed or not. Raises UndecodableError."""
         try:
             events = read_events(answer)
-            return self.join([answer] if events is None else events)
+            return self.join([answer.removeprefix(BYTE_ORDER_MARK)] if events is None else events)
         except DECODE_ERRORS as error:
             raise UndecodableError(describe_fault(error)) from error

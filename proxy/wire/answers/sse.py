@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
+from trimtab.proxy.wire.json.decode import BYTE_ORDER_MARK
+
 MAX_EVENT_BYTES = 512 * 1024
 """A longer event is skipped. Chosen: it holds an image or sound, and each stream in flight may hold one in memory."""
 MAX_FIRST_EVENT_BYTES = 64 * 1024
@@ -19,7 +21,7 @@ def write_event(data: bytes, name: bytes = b"") -> bytes:
     return head + b"data: " + data.translate(None, b"\r\n") + b"\n\n"
 
 
-_STREAM = re.compile(rb"\s*(?:data|event|id|retry)?:")
+_STREAM = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
 
 
 def is_stream(body: bytes) -> bool:
@@ -60,7 +62,8 @@ class EventReader:
     def feed(self, chunk: bytes) -> list[bytes]:
         # Strategy: C splits whole events of one line each at once, else the lines of a chunk; only a line that has not
         # ended is kept between chunks. An event is the `data:` lines up to a blank one; names, ids and comments are
-        # passed over. Source: the HTML standard, section 9.2.6. It lets a bare CR end a line; no server is known to.
+        # passed over, and so is a byte order mark. Source: the HTML standard, section 9.2.6. It lets a bare CR end a
+        # line; no server is known to.
         events: list[bytes] = []
         plain = None if self._rest or self._size else _PLAIN.match(chunk)
         if plain is not None and plain.end() <= MAX_EVENT_BYTES:
@@ -95,6 +98,8 @@ class EventReader:
         events: list[bytes] = []
         for line in lines:
             text = line.rstrip(b"\r") if line[-1:] == b"\r" else line
+            if text[:3] == BYTE_ORDER_MARK:
+                text = text[3:]
             if text[:5] == b"data:":
                 self._size += len(text)
                 if self._size <= MAX_EVENT_BYTES:
@@ -115,8 +120,8 @@ class FirstEvent:
 
     keeps_all: hold comments back, too.
     is_answer: whether a line is certainly part of a completion; then the stream is held no longer.
-    is_greeting: whether the data of an event says only that the request arrived. Then the next event counts as the
-        first one. Comments pass such events.
+    is_greeting: whether the data of an event says only that an answer has begun, and nothing of it. Then the next event
+        counts as the first one. Comments pass such events. A line that says so by itself is no answer.
     is_ping: whether the data of an event only keeps the connection open. Such an event passes like a comment; after a
         greeting it is held with it.
     held: bytes that must not pass yet.
@@ -149,7 +154,7 @@ class FirstEvent:
 
     def finish(self) -> None:
         """The stream has ended; a first event without a blank line after it counts as complete."""
-        last = bytes(self.held[self._read :]).rstrip(b"\r")
+        last = bytes(self.held[self._read :]).rstrip(b"\r").removeprefix(BYTE_ORDER_MARK)
         if last.startswith(b"data:"):
             self._lines.append(last[5:])
         if self._lines and not self.is_done:
@@ -163,11 +168,11 @@ class FirstEvent:
         self.held += chunk
         passed, free = self._greeted, b""
         while not self.is_done and (stop := self.held.find(b"\n", self._read)) >= 0:
-            line = bytes(self.held[self._read : stop]).rstrip(b"\r")
+            line = bytes(self.held[self._read : stop]).rstrip(b"\r").removeprefix(BYTE_ORDER_MARK)
             self._read = stop + 1
             if line.startswith(b"data:"):
                 self._lines.append(line[5:])
-                self.is_done = self._is_answer(line)
+                self.is_done = self._is_answer(line) and not (self._is_greeting and self._is_greeting(line[5:]))
             elif not line and self._lines:
                 free += self._release(passed)
                 passed = self._end_event()

@@ -152,6 +152,21 @@ def is_part_of_answer(line: bytes) -> bool:
     return b'"choices"' in line and _EXCEEDED not in line and b'"error"' not in line
 
 
+def is_greeting(data: bytes) -> bool:
+    """Whether nothing is said yet: no choice, as in Azure's first chunk, or only who will speak."""
+    chunk: Any = try_decode(data) if b'"choices"' in data else None
+    if not isinstance(chunk, dict) or chunk.get("error") or chunk.get("usage"):
+        return False
+    choices = chunk.get("choices")
+    return isinstance(choices, list) and all(map(_is_silent, choices))
+
+
+def _is_silent(choice: Any) -> bool:
+    delta = choice.get("delta") if isinstance(choice, dict) else None
+    is_empty = isinstance(delta, dict) and not any(value for name, value in delta.items() if name != "role")
+    return is_empty and not choice.get("finish_reason")
+
+
 def read_empty_answer(body: bytes) -> Overflow | None:
     """The overflow in an error, or in a completion without text whose `finish_reason` is EXCEEDED."""
     if is_part_of_answer(body):

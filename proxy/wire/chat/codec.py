@@ -147,6 +147,7 @@ class ChatCodec(Codec):
     read_answer = staticmethod(answer.read_answer)
     is_end = staticmethod(answer.is_end)
     is_part_of_answer = staticmethod(answer.is_part_of_answer)
+    is_greeting = staticmethod(answer.is_greeting)
     read_empty_answer = staticmethod(answer.read_empty_answer)
     write_answer = staticmethod(answer.write_answer)
     join = staticmethod(answer.join)

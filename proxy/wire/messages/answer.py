@@ -62,6 +62,7 @@ class _Answer(msgspec.Struct):
 
 _OTHERS = ("content_block_start", "content_block_delta", "content_block_stop", "ping", "error")
 """The events that say nothing of the usage. Source: Anthropic's API."""
+_TEXT_TYPES = ("text", "thinking", "text_delta", "thinking_delta")
 _NOTHING = frozenset({b"null", b"{}", b'""'})
 _decode = msgspec.json.Decoder(_Answer).decode
 _decode_delta = msgspec.json.Decoder(_Delta | None).decode
@@ -83,8 +84,14 @@ def is_ping(data: bytes) -> bool:
 
 
 def is_greeting(data: bytes) -> bool:
-    """`message_start` is held until the next event, because an error may still follow it."""
-    return b'"message_start"' in data and b'"error"' not in data
+    """`message_start`, and blocks that are empty so far."""
+    if b'"content_block' not in data:
+        return b'"message_start"' in data and b'"error"' not in data
+    event = try_decode(data)
+    block = (event.get("content_block") or event.get("delta")) if isinstance(event, dict) else None
+    if not isinstance(block, dict) or block.get("type") not in _TEXT_TYPES:
+        return False
+    return not any(value for name, value in block.items() if name != "type")
 
 
 def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece] | None]:

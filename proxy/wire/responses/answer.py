@@ -36,6 +36,12 @@ _DELTAS = {
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 _GREETINGS = frozenset({"response.created", "response.in_progress", "response.queued"})
 """The events that say only that the request arrived. Source: OpenAI's API, which sends them before an error, too."""
+_OPENINGS = frozenset(
+    {"response.output_item.added", "response.content_part.added", "response.reasoning_summary_part.added"}
+)
+_TEXT_TYPES = ("message", "reasoning", "output_text", "reasoning_text", "summary_text")
+_TEXTS = ("content", "summary", "encrypted_content", "text")
+"""The items and parts that may be opened before there is a text in them, and what has the text."""
 _ANSWER = re.compile(
     rb'"type"\s{0,9}:\s{0,9}"response\.(?!created|in_progress|queued|failed|incomplete|completed)[a-z_]+\.'
 )
@@ -66,6 +72,7 @@ class _Answer(msgspec.Struct):
     content_index: int | None = None
     summary_index: int | None = None
     item: msgspec.Raw = NULL
+    part: msgspec.Raw = NULL
     response: msgspec.Raw = NULL
     output: msgspec.Raw = NULL
     usage: msgspec.Raw = NULL
@@ -127,9 +134,12 @@ def is_part_of_answer(line: bytes) -> bool:
 
 
 def is_greeting(data: bytes) -> bool:
-    """Whether an event says only that the request arrived, or nothing about the response."""
+    """Whether an event says only that the request arrived, nothing about the response, or that an item is empty yet."""
     with suppress(*DECODE_ERRORS):
-        kind = _decode(data).type
+        event = _decode(data)
+        kind, opened = event.type, try_decode(event.item if event.part == NULL else event.part)
+        if kind in _OPENINGS and isinstance(opened, dict) and opened.get("type") in _TEXT_TYPES:
+            return not any(map(opened.get, _TEXTS))
         return kind in _GREETINGS or (kind is not None and kind != "error" and not kind.startswith("response."))
     return False
 

@@ -181,6 +181,8 @@ def test_an_answer_is_the_same_completion_whole_and_streamed(dialect: Dialect) -
     """With the usage of both."""
     whole = dialect.codec.read_completion(dialect.write_answer("hello", prompt_tokens=11, completion_tokens=3))
     streamed = dialect.codec.read_completion(b"".join(dialect.write_events("he", "llo")))
+    for body in (dialect.write_answer("hello"), b"".join(dialect.write_events("he", "llo"))):
+        assert dialect.codec.read_completion(b"\xef\xbb\xbf" + body).text == "hello"  # behind a byte order mark
     assert (whole.text, streamed.text) == ("hello", "hello")
     assert (whole.usage.prompt_tokens, whole.usage.completion_tokens) == (11, 3)
 

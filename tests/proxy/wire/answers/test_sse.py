@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.wire.answers.sse import MAX_FIRST_EVENT_BYTES, FirstEvent
+from trimtab.proxy.wire.answers.sse import MAX_FIRST_EVENT_BYTES, EventReader, FirstEvent, read_events
 
 
 def _is_answer(line: bytes) -> bool:
@@ -82,3 +82,19 @@ def test_greetings_are_held_and_comments_pass_them(cuts):
     assert first.data == b" no"
     assert free == b": ping\n\n: ping\n\n"
     assert bytes(first.held) + rest == whole.replace(b": ping\n\n", b"")
+
+
+@pytest.mark.parametrize(
+    "stream", [b"data: {}\n\ndata: 2\n\n", b"data: {}\r\n\r\ndata: 2\r\n\r\n", b": hi\n\ndata: {}\n\ndata: 2\n\n"]
+)
+def test_a_byte_order_mark_before_a_stream_is_no_part_of_it(stream):
+    """The HTML standard has one passed over, wherever the chunks end."""
+    marked = b"\xef\xbb\xbf" + stream
+    assert read_events(marked) == [b" {}", b" 2"]
+    for size in (1, 2, 3, 4, 100):
+        reader, first = EventReader(), FirstEvent(_is_answer)
+        pieces = [marked[at : at + size] for at in range(0, len(marked), size)]
+        assert [data for piece in pieces for data in reader.feed(piece)] == [b" {}", b" 2"]
+        passed = b"".join(b"" if first.is_done else first.feed(piece) for piece in pieces)
+        assert first.data == b" {}"
+        assert marked.startswith(passed + bytes(first.held))

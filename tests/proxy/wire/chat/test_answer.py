@@ -217,3 +217,46 @@ def test_no_answer_makes_reading_its_refusal_fail(body: bytes) -> None:
     """For any bytes."""
     for status in (200, 400, 500):
         assert isinstance(CHAT.read_refusal(status, body), Overflow | None)
+
+
+SILENT = [
+    {"choices": [], "prompt_filter_results": [{"prompt_index": 0}]},
+    _delta(role="assistant"),
+    _delta(role="assistant", content="", refusal=None, tool_calls=[]) | {"usage": None},
+    {"choices": [{"index": 0, "delta": {"content": ""}, "logprobs": None, "finish_reason": None}], "error": None},
+]
+"""Chunks in which the model has said nothing yet. Source: Azure's API, OpenAI's, vLLM's."""
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_an_error_behind_chunks_that_say_nothing_is_the_first_event(end: bytes) -> None:
+    """Servers say who will speak before they have read the prompt."""
+    error = {"error": {"message": "This model's maximum context length is 16 tokens", "code": 400}}
+    first = CHAT.hold_first_event(keeps_all=False)
+    assert first.feed(_write(SILENT, end)) == b""
+    assert (first.is_done, first.is_greeted) == (False, True)
+    first.feed(_write([error], end))
+    assert first.is_done
+    assert first.data is not None
+    assert CHAT.read_refusal(200, first.data) is not None
+    assert bytes(first.held) == _write([*SILENT, error], end)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        *EVENTS[1:],
+        _delta(role="assistant", audio={"id": "a"}),
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+        {"choices": [{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": "x"}}]},
+        {"choices": [{"index": 0, "text": "x"}]},
+        {"choices": "odd"},
+        {"choices": [7]},
+    ],
+)
+def test_a_chunk_that_says_something_is_not_held(event: dict[str, object]) -> None:
+    """Nor one of an unknown form."""
+    first = CHAT.hold_first_event(keeps_all=False)
+    first.feed(_write(SILENT[1:2]))
+    first.feed(_write([event]).removesuffix(b"\n"))
+    assert (first.is_done, first.data) == (True, None)

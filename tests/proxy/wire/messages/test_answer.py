@@ -133,6 +133,7 @@ def test_odd_events_are_read_without_an_error(event: object) -> None:
     assert all(isinstance(piece.text, str) for piece in pieces or ())
     for status in (200, 400):
         MESSAGES.read_refusal(status, dump(event))
+        _hold(_write({"type": "message_start"}) + b"data: " + dump(event) + b"\n\n")
     assert MESSAGES.write_event(200, dump(event)).startswith(b"event: ")
 
 
@@ -312,3 +313,31 @@ def test_a_whole_response_becomes_events_of_a_stream() -> None:
 def test_a_stream_that_fails_or_has_no_beginning_is_no_completion(events: list[Wire]) -> None:
     with pytest.raises(UndecodableError):
         MESSAGES.join(list(map(orjson.dumps, events)))
+
+
+@pytest.mark.parametrize(
+    ("event", "is_held"),
+    [
+        (EVENTS[1], True),
+        (EVENTS[5], True),
+        ({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": ""}}, True),
+        (EVENTS[8], False),
+        (
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "redacted_thinking", "data": "x"}},
+            False,
+        ),
+        ({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "x"}}, False),
+        ({"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use"}}, False),
+        ({"type": "content_block_start", "index": 0, "content_block": 7}, False),
+        ({"type": "content_block_start", "index": 0, "content_block": {"type": []}}, False),
+        (EVENTS[6], False),
+        (EVENTS[10], False),
+    ],
+)
+def test_a_stream_is_held_until_a_block_has_content(event: Wire, *, is_held: bool) -> None:
+    """Gateways open a block before the upstream has read the prompt; an error may still follow it."""
+    start, line = _write(START), _write(event)
+    _, held, judged = _hold(start + line + _write(ERROR))
+    is_refused = judged is not None and MESSAGES.read_refusal(200, judged) is not None
+    assert is_refused is is_held
+    assert held.startswith(start + line) or not is_held

@@ -118,6 +118,7 @@ def test_nothing_is_raised_on_odd_json(value: object) -> None:
     _read(b"data: " + data + b"\n\n")
     _read(data, is_stream=False)
     RESPONSES.read_refusal(200, data)
+    RESPONSES.hold_first_event(keeps_all=False).feed(b"data: " + data + b"\n\n")
     RESPONSES.read_refusal(400, data)
     RESPONSES.write_event(200, data)
     RESPONSES.write_event(500, data)
@@ -190,14 +191,32 @@ def test_a_refusal_behind_the_greetings_is_held(refusal: dict[str, object], *, k
     assert bytes(first.held) == kept
 
 
-def test_a_good_stream_is_held_no_longer_than_to_its_first_item() -> None:
+def test_a_good_stream_is_held_no_longer_than_to_its_first_content() -> None:
+    """An item that is empty so far is none: gateways open one before the upstream has read the prompt."""
+    part = {"type": "output_text", "text": "", "annotations": []}
+    empty = [
+        _event("response.output_item.added", output_index=0, item={"type": "message", "content": []}),
+        _event("response.output_item.added", output_index=0, item={"type": "message", "content": None}),
+        _event("response.content_part.added", output_index=0, content_index=0, part=part),
+        _event("response.reasoning_summary_part.added", output_index=0, part={"type": "summary_text", "text": ""}),
+        EVENTS[2],
+    ]
+    for event in [*EVENTS[9:10], _event("response.content_part.added", part=part | {"text": "x"})]:
+        first = RESPONSES.hold_first_event(keeps_all=False)
+        assert first.feed(_write([*GREETING, *empty])) == b""
+        assert not first.is_done
+        _check_held([*GREETING, *empty], event)
+    for item in ({"type": "web_search_call"}, {"type": []}, 7):
+        _check_held(GREETING, EVENTS[9] | {"item": item})
+
+
+def _check_held(silent: list[dict[str, object]], event: dict[str, object]) -> None:
     first = RESPONSES.hold_first_event(keeps_all=False)
-    assert first.feed(_write(GREETING)) == b""
-    assert not first.is_done
-    item = _write(EVENTS[2:3]).partition(b"\n\n")[0] + b"\n"
+    first.feed(_write(silent))
+    item = _write([event]).partition(b"\n\n")[0] + b"\n"
     first.feed(item)
     assert (first.is_done, first.data) == (True, None)
-    assert bytes(first.held) == _write(GREETING) + item
+    assert bytes(first.held) == _write(silent) + item
 
 
 def test_a_long_greeting_is_still_a_greeting() -> None:
