@@ -20,7 +20,6 @@ import structlog
 from hypothesis import HealthCheck, settings
 from support.late_connections import close_late_connections
 from support.model_learning import ListLog
-from support.tracing import pytest_pyfunc_call  # noqa: F401 - a hook
 from upstreams.forward_proxy import run_forward_proxy
 from upstreams.recording import FakeUpstream, run_upstream
 from yarl import URL
@@ -46,7 +45,7 @@ settings.register_profile(
 )
 settings.load_profile("trimtab")
 
-pytest_plugins = ["support.slow_tests", "support.first_cases", "support.elsewhere"]
+pytest_plugins = ["support.tracing", "support.slow_tests", "support.first_cases", "support.elsewhere"]
 
 StartProxy = Callable[..., Awaitable[Proxy]]
 

@@ -1,11 +1,14 @@
-"""Only the first examples of a property test are traced, and the examples are the same as without."""
+"""What is traced: tests with their fixtures, and of a property test only the first examples; not the work of pytest."""
 
 import sys
 from collections.abc import Iterator
 
 import pytest
 from hypothesis.internal.reflection import function_digest
+from support import tracing
 from support.tracing import TRACED_EXAMPLES, trace_first_calls
+
+pytest_plugins = ["pytester"]
 
 
 @pytest.fixture
@@ -46,3 +49,43 @@ def test_a_failure_ends_the_tracing(untraced: None) -> None:
 def test_the_examples_are_the_same_as_without_a_tracer() -> None:
     """Hypothesis makes its seed from this digest."""
     assert function_digest(trace_first_calls(_double, None)) == function_digest(_double)
+
+
+def test_tests_and_their_fixtures_are_traced_and_the_work_of_pytest_is_not(
+    untraced: None, pytester, monkeypatch, capfd
+) -> None:
+    """A module of the program is traced while it is executed, whoever imports it; a test's module is not."""
+    pytester.makepyfile(trimtab_part="import sys; traced = bool(sys.gettrace())")
+    pytester.makeconftest(
+        """
+        import pytest, sys
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_runtest_logreport(report):
+            print("told", report.when, bool(sys.gettrace()))
+        """
+    )
+    pytester.makepyfile(
+        """
+        import pytest, sys
+        imported = bool(sys.gettrace())
+        import trimtab_part
+
+        @pytest.fixture
+        def around():
+            yield bool(sys.gettrace())
+            print("ended", bool(sys.gettrace()))
+
+        def test_it(around):
+            print("module", imported, trimtab_part.traced, "fixture", around, "test", bool(sys.gettrace()))
+        """
+    )
+    monkeypatch.setattr(tracing, "is_of_coverage", lambda tracer: tracer is not None)
+    monkeypatch.syspath_prepend(pytester.path)
+    sys.settrace(lambda *_: None)
+    pytester.inline_run("-s", "-p", "no:asyncio", "-p", "no:xdist", plugins=[tracing])
+    told = capfd.readouterr().out
+    assert "module False True fixture True test True" in told
+    assert "ended True" in told
+    assert all(f"told {when} False" in told for when in ("setup", "call", "teardown"))
+    assert sys.gettrace() is not None

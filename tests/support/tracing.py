@@ -1,12 +1,16 @@
-"""Coverage measures only the first examples of each property test. All examples run, and all are checked.
+"""Coverage traces the tests themselves, and of each property test only the first examples. All examples run.
 
-A traced example takes two to four times as long as an untraced one. Nearly all that the examples of a test reach is
-reached by the first ones. What generates the arguments is not traced.
+What is traced takes two to four times as long. So pytest's own work is not traced: to collect the tests, to run each of
+them and to report it. What is traced is what executes a module of the program, each test, and its fixtures. Nearly all
+that the examples of a property test reach is reached by the first ones; what generates them is not traced.
 """
 
 import functools
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,20 +19,79 @@ TRACED_EXAMPLES = 8
 """Chosen: a quarter of the examples of the profile `trimtab`."""
 
 
+_tracer = pytest.StashKey[Any]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_tracer] = sys.gettrace()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Iterator[object]:
+    with _untraced(session.config):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> Iterator[object]:
+    with _untraced(session.config):
+        return (yield)
+
+
+@contextmanager
+def _untraced(config: pytest.Config) -> Iterator[None]:
+    """Trace nothing but the program's modules while they are executed, if coverage traces."""
+    tracer = config.stash[_tracer]
+    if not is_of_coverage(tracer):
+        yield
+        return
+    execute = SourceFileLoader.exec_module
+
+    def execute_traced(loader: SourceFileLoader, module: ModuleType) -> None:
+        with tracing(tracer if module.__name__.startswith("trimtab") else None):
+            execute(loader, module)
+
+    with pytest.MonkeyPatch.context() as monkeypatch, tracing(None):
+        monkeypatch.setattr(SourceFileLoader, "exec_module", execute_traced)
+        yield
+
+
+@contextmanager
+def tracing(tracer: Any) -> Iterator[None]:
+    """Trace by this function, or not at all, and afterwards as before."""
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_fixture_setup(request: pytest.FixtureRequest) -> Iterator[object]:
+    with tracing(request.config.stash[_tracer]):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    with tracing(item.config.stash[_tracer]):
+        return (yield)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
-    """Trace only the first examples, if the test is a property test and coverage traces."""
-    tracer = sys.gettrace()
+    """Trace the test; of a property test, only the first examples."""
+    tracer = pyfuncitem.config.stash[_tracer]
     if not getattr(pyfuncitem.obj, "is_hypothesis_test", False) or not is_of_coverage(tracer):
-        return (yield)
+        with tracing(tracer):
+            return (yield)
     handle = pyfuncitem.obj.hypothesis
     whole = handle.inner_test
     handle.inner_test = trace_first_calls(whole, tracer)
-    sys.settrace(None)
     try:
         return (yield)
     finally:
-        sys.settrace(tracer)
         handle.inner_test = whole
 
 
