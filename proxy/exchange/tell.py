@@ -105,7 +105,7 @@ def make_outcome(
     opening, status = finished.opening, finished.reply.status if error is None else error.status
     # A request that is only counted is sent again to be answered; its tokens are recorded then.
     prompt = None if finished.request is not None and finished.request.codec.is_count else attempt.compacted
-    told = _NOTHING if prompt is None else _describe_prompt(attempt, prompt, sent_at)
+    told = _NOTHING if prompt is None else _describe_prompt(attempt, prompt, _when_sent(sent_at, error))
     is_again, label = is_last(attempt), recorder.metrics.label_model(target.model, target.match)
     is_refused = finished.is_hopeless or (is_again and opening is not None and opening.overflow is not None)
     if label == OTHER and status == 200 and prompt is not None and not is_refused:
@@ -328,7 +328,7 @@ def write_headers(arrival: Arrival, attempt: Attempt, sent_at: float, error: Pro
     budget = [("x-trimtab-budget", arrival.budget)] if arrival.budget else []
     if call is None or compacted is None:
         return [*write_own_headers(arrival.request_id, overhead_seconds, outcome), *budget]
-    sent_tokens, sent_sections = find_sent(attempt, compacted, sent_at)
+    sent_tokens, sent_sections = find_sent(attempt, compacted, _when_sent(sent_at, error))
     tokens = {"original": compacted.original_tokens, "sent": sent_tokens, "limit": compacted.limit_tokens}
     is_over = compacted.original_tokens > compacted.limit_tokens  # for a request that was refused: it has no plan
     if is_over if planned is None else planned.plan.window.is_near:
@@ -338,6 +338,10 @@ def write_headers(arrival: Arrival, attempt: Attempt, sent_at: float, error: Pro
     headers = write_own_headers(arrival.request_id, overhead_seconds, outcome, tokens)
     told = write_ledger_headers(compacted.original_sections, sent_sections, call.ledger.entries, used)
     return [*headers, *told, *budget]
+
+
+def _when_sent(sent_at: float, error: ProxyError | None) -> float:
+    return 0.0 if error is not None and error.is_unsent else sent_at
 
 
 def find_sent(attempt: Attempt, compacted: Compacted, sent_at: float) -> tuple[int, Sections]:

@@ -223,7 +223,9 @@ class Sending:
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
             if isinstance(error.__cause__, ProxyError):
                 raise error.__cause__ from None  # reading the client's body failed, not the upstream
-            raise explain(error, url, upstream) from error
+            told = explain(error, url, upstream)
+            told.is_unsent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+            raise told from error
         self._response = response
         try:
             _check_head(response, url, asks_upgrade=asks_upgrade)

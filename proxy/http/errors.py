@@ -23,6 +23,7 @@ class ProxyError(Exception):
     headers: additional headers of the response.
     closes: whether the response closes the client's connection.
     outcome: of the request, in log lines, metrics and the answer's headers.
+    is_unsent: there was no connection over which anything could have been sent.
     """
 
     status = 500
@@ -32,6 +33,7 @@ class ProxyError(Exception):
     headers: Mapping[str, str] = MappingProxyType({})
     closes = False
     outcome = "refused"
+    is_unsent = False
 
     def __init_subclass__(cls, *, status: int, code: str, closes: bool = False, retry: bool = False) -> None:
         cls.status, cls.code, cls.closes = status, code, closes

@@ -11,6 +11,7 @@ from trimtab.proxy.compaction.compactor import Compacted, Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.exchange.attempt import Attempt, Chosen, Passed, Prepared, Refused
 from trimtab.proxy.exchange.tell import write_headers
+from trimtab.proxy.http.errors import UpstreamUnreachableError
 from trimtab.proxy.telemetry.ledger import Ledger, UsedSummary
 from trimtab.rules.conversation import Conversation
 from trimtab.rules.policy import Policy
@@ -78,6 +79,15 @@ def test_a_head_of_half_of_the_limit_is_told(head: int, told: str) -> None:
     compacted = replace(COMPACTED, original_sections=Sections(system=head))
     headers = dict(_write(structs.replace(make_attempt(), compacted=compacted)))
     assert headers["x-trimtab-tokens"] == "original=1000, sent=508, limit=2000" + told
+
+
+@pytest.mark.parametrize(("is_unsent", "sent"), [(True, 0), (False, 508)])
+def test_what_had_no_connection_was_not_sent(*, is_unsent: bool, sent: int) -> None:
+    """An upstream that cannot be reached got nothing; one that hangs up may have got all."""
+    error = UpstreamUnreachableError("hung up")
+    error.is_unsent = is_unsent
+    headers = dict(write_headers(ARRIVAL, make_attempt(), 100.5, error))
+    assert headers["x-trimtab-tokens"] == f"original=1000, sent={sent}, limit=2000"
 
 
 @pytest.mark.parametrize(("original_tokens", "told"), [(2000, ""), (2001, ", high_water=?1")])

@@ -95,9 +95,10 @@ async def test_an_upstream_that_is_not_there_is_unreachable(client: UpstreamClie
         unused.bind(("127.0.0.1", 0))
         url = URL(f"http://127.0.0.1:{unused.getsockname()[1]}/v1/models")
         words = rf"127\.0\.0\.1:{url.port} could not be reached: it refuses connections; .*base_url"
-        with pytest.raises(UpstreamUnreachableError, match=words):
+        with pytest.raises(UpstreamUnreachableError, match=words) as raised:
             async with client.send("GET", url, CIMultiDict(), None, PLAIN):
                 pass
+        assert raised.value.is_unsent
 
 
 async def test_an_upstream_that_hangs_up_is_unreachable(client: UpstreamClient) -> None:
@@ -108,9 +109,10 @@ async def test_an_upstream_that_hangs_up_is_unreachable(client: UpstreamClient) 
 
     async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
         url = URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
-        with pytest.raises(UpstreamUnreachableError):
+        with pytest.raises(UpstreamUnreachableError) as raised:
             async with client.send("POST", url, CIMultiDict(), b"x", PLAIN):
                 pass
+        assert not raised.value.is_unsent
 
 
 async def test_an_upstream_that_is_silent_times_out(client: UpstreamClient) -> None:
