@@ -18,7 +18,7 @@ from typing import Generic, NamedTuple, TypeVar
 from trimtab.proxy.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS
 from trimtab.proxy.config.network import is_local, read_host
 from trimtab.proxy.lru import BytesLRU
-from trimtab.proxy.wire.content.cache_help import Addition
+from trimtab.proxy.wire.cache_help import Addition
 from trimtab.proxy.wire.routing import MESSAGES
 
 _CACHING = r"(?:ft:)?(?:chatgpt-4o|codex|gpt-4o|gpt-4\.1|gpt-(?:[5-9]|[12]\d)|o\d)(?![a-z\d])"

@@ -11,8 +11,8 @@ from copy import copy
 from sys import getsizeof
 
 from trimtab.proxy.lru import BytesLRU
-from trimtab.proxy.wire.content.tool_lists import ListKey
-from trimtab.proxy.wire.content.tool_lists import Shortened as ShortList
+from trimtab.proxy.wire.tools import ListKey
+from trimtab.proxy.wire.tools import Shortened as ShortList
 from trimtab.proxy.wire.transcript.beginnings import Beginning, Beginnings, weigh_beginnings
 from trimtab.proxy.wire.transcript.decoding import FixedTokens, Known, weigh_element
 from trimtab.rules.conversation import CountTokens, Message

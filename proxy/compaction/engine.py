@@ -18,8 +18,8 @@ from trimtab.proxy.compaction.compactor import (
 )
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.recall.tool import add_answers, declare, name_outcome
+from trimtab.proxy.wire.cache_help import NO_HELP, CacheHelp
 from trimtab.proxy.wire.codec import Request
-from trimtab.proxy.wire.content.cache_help import NO_HELP, CacheHelp
 from trimtab.proxy.wire.transcript.body import Unsent
 from trimtab.rules.conversation import Conversation, Outcome
 from trimtab.rules.pipeline.plan import Plan

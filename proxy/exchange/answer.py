@@ -45,7 +45,7 @@ from trimtab.proxy.tasks import shield_to_end
 from trimtab.proxy.telemetry.pace import Pace
 from trimtab.proxy.wire.answers.tap import Tap
 from trimtab.proxy.wire.answers.usage import Usage, believe
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.proxy.wire.json import DECODE_ERRORS
 from trimtab.rules.conversation import Conversation
 
 T = TypeVar("T")

@@ -27,8 +27,8 @@ from trimtab.proxy.models.lessons import Lesson
 from trimtab.proxy.models.model_policy import ModelView
 from trimtab.proxy.summaries.summariser import Summariser
 from trimtab.proxy.telemetry.ledger import Ledger, UsedSummary
+from trimtab.proxy.wire.cache_help import Addition
 from trimtab.proxy.wire.codec import Codec, Request
-from trimtab.proxy.wire.content.cache_help import Addition
 from trimtab.rules.conversation import Conversation, Message
 from trimtab.rules.pipeline.recall import RECALL
 from trimtab.rules.prefix import hash_head

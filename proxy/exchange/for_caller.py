@@ -40,7 +40,7 @@ from trimtab.proxy.summaries.originals import HASH_CHARS, name_original
 from trimtab.proxy.summaries.summariser import Summariser
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.proxy.wire.dialects import DIALECTS, read_request
-from trimtab.proxy.wire.json.decode import (
+from trimtab.proxy.wire.json import (
     BYTE_ORDER_MARK,
     DECODE_ERRORS,
     decode_any,

@@ -33,7 +33,7 @@ from trimtab.proxy.recall.tool import Place, append, find_head
 from trimtab.proxy.tasks import shield_to_end
 from trimtab.proxy.wire.answers.recall import MAX_ASKED, MAX_ROUND_BYTES, NAME, Asked, Round
 from trimtab.proxy.wire.codec import Codec
-from trimtab.proxy.wire.json.decode import try_decode
+from trimtab.proxy.wire.json import try_decode
 
 MAX_ROUNDS = 4
 """Answers in which calls are answered. Chosen: a model that has not found it by then asks for what is not there."""

@@ -37,8 +37,8 @@ from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.models.lessons import Lesson, Sent, draw_lesson
 from trimtab.proxy.models.records import find_ratios
+from trimtab.proxy.wire.cache_help import FIELDS, NO_HELP, Addition
 from trimtab.proxy.wire.codec import UndecodableError
-from trimtab.proxy.wire.content.cache_help import FIELDS, NO_HELP, Addition
 from trimtab.proxy.wire.overflow import Overflow, Quoted, find_quotes
 from trimtab.rules.conversation import Decision
 from trimtab.rules.pipeline.exceeded import LimitExceededError

@@ -29,8 +29,8 @@ from trimtab.proxy.http.errors import (
 from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.models.model_policy import ModelView, name_model
 from trimtab.proxy.models.records import ModelName
+from trimtab.proxy.wire.cache_help import NO_HELP, Addition, CacheHelp
 from trimtab.proxy.wire.codec import Codec, Request
-from trimtab.proxy.wire.content.cache_help import NO_HELP, Addition, CacheHelp
 from trimtab.proxy.wire.dialects import is_bare
 from trimtab.proxy.wire.transcript.body import Unsent
 

@@ -31,8 +31,8 @@ from trimtab.proxy.summaries.service import Summaries
 from trimtab.proxy.summaries.sliding import SlidingWatch
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.spans import NO_SPANS, Spans
+from trimtab.proxy.wire.cache_help import Addition
 from trimtab.proxy.wire.codec import Codec
-from trimtab.proxy.wire.content.cache_help import Addition
 
 QUIET_SECONDS = 3.0
 """Without a request for so long, the user reads or writes. Chosen: clients ask for titles and the like at once."""

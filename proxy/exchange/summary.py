@@ -31,9 +31,9 @@ from trimtab.proxy.summaries.calls import Payer
 from trimtab.proxy.summaries.service import SLIDING
 from trimtab.proxy.summaries.summariser import Apart, Inline, Summariser, Task
 from trimtab.proxy.telemetry.ledger import UsedSummary
+from trimtab.proxy.wire.answering import ProviderNote
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.dialects import DEFAULT
-from trimtab.proxy.wire.provider_note import ProviderNote
 from trimtab.proxy.wire.routing import MESSAGES, replace_deployment
 from trimtab.rules.conversation import count_leading
 from trimtab.rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS

@@ -22,7 +22,7 @@ from trimtab.proxy.http.errors import ProxyError
 from trimtab.proxy.http.headers import Headers, request_headers
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.models.tokenizer import ask_reading
-from trimtab.proxy.wire.json.decode import try_decode
+from trimtab.proxy.wire.json import try_decode
 from trimtab.rules.tokens.families import SILENT, Reading
 
 TIMEOUT_SECONDS = 5.0

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from trimtab.proxy.wire.json.decode import try_decode
+from trimtab.proxy.wire.json import try_decode
 from trimtab.rules.tokens.families import Reading
 from trimtab.rules.tokens.scripts import SAMPLES
 

@@ -13,8 +13,7 @@ import msgspec
 
 from trimtab.proxy.wire.answers.recall import NAME
 from trimtab.proxy.wire.codec import Codec, Counting, Request
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS
-from trimtab.proxy.wire.json.spans import Span, find_member, splice
+from trimtab.proxy.wire.json import DECODE_ERRORS, Span, find_member, splice
 from trimtab.proxy.wire.transcript.beginnings import PrefixMatch, find_transcript
 from trimtab.proxy.wire.transcript.body import UndecodableError, find_elements, read_outside
 from trimtab.rules.conversation import CountTokens, Decision, Role, count_leading

@@ -26,7 +26,7 @@ from trimtab.proxy.http.errors import ProxyError, UpstreamInvalidError, Upstream
 from trimtab.proxy.http.headers import Headers, request_headers
 from trimtab.proxy.http.relay import Reply, make_response, send_whole
 from trimtab.proxy.models.discovery import MAX_ANSWER_BYTES, MAX_MODELS, ask_for_models, find_name
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_items, decode_members
+from trimtab.proxy.wire.json import DECODE_ERRORS, decode_items, decode_members
 
 UPSTREAM_MEMBER = "trimtab_upstream"
 """The member of an entry that names the upstream which lists the model."""

@@ -14,7 +14,7 @@ from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.recall.tool import Place
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.proxy.summaries.sealing import derive_record_id, seal, unseal
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.proxy.wire.json import DECODE_ERRORS
 from trimtab.rules.summary.request import Summary
 
 MAX_TEXTS = 64

@@ -1,6 +1,7 @@
 """What all dialects share to read answers and to write errors.
 
-Law: no I/O. Whatever an upstream sends, only `read_completion` raises. No name of a dialect's field stands here.
+Law: no I/O. Whatever an upstream sends, only what reads a completion or a note raises. No name of a dialect's field
+stands here.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ import orjson
 from trimtab.proxy.wire.answers.sse import FirstEvent, read_events, write_event
 from trimtab.proxy.wire.answers.tap import ReadAnswer, Tap
 from trimtab.proxy.wire.answers.usage import Usage, read_usage
-from trimtab.proxy.wire.json.decode import BYTE_ORDER_MARK, DECODE_ERRORS, describe_fault
+from trimtab.proxy.wire.json import BYTE_ORDER_MARK, DECODE_ERRORS, describe_fault
 from trimtab.proxy.wire.overflow import Overflow, read_overflow
 from trimtab.proxy.wire.transcript.body import UndecodableError
 
@@ -158,8 +159,39 @@ class Answers:
 
     def read_completion(self, answer: bytes) -> Completion:
         """The completion in the response to a question, streamed or not. Raises UndecodableError."""
-        try:
-            events = read_events(answer)
-            return self.join([answer.removeprefix(BYTE_ORDER_MARK)] if events is None else events)
-        except DECODE_ERRORS as error:
-            raise UndecodableError(describe_fault(error)) from error
+        return _read_whole(self.join, answer)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderNote:
+    """How a dialect's provider compacts by itself: how it is asked, and its note, which goes in place of the messages.
+
+    Nothing in a note is changed, since the provider has signed or encrypted it. A note has only elements that need no
+    others, so it can stand before any transcript.
+
+    path: follows that of the client's request.
+    headers: of the question, and of each request that has a note. Their values are lists.
+    finish: what the members of a question and its parameters become, with the operator's own instructions; None if they
+        do not allow it.
+    join: the note in the events of a stream, or in a whole answer; without `note` if there is none. Raises
+        UndecodableError or one of DECODE_ERRORS.
+    """
+
+    path: str
+    headers: tuple[tuple[str, str], ...]
+    finish: Callable[[dict[str, msgspec.Raw], dict[str, Any], str], dict[str, Any] | None]
+    join: Callable[[list[bytes]], Completion]
+
+    def read(self, answer: bytes) -> Completion:
+        """The note in an answer, streamed or not. Raises UndecodableError."""
+        return _read_whole(self.join, answer)
+
+
+def _read_whole(join: Callable[[list[bytes]], Completion], answer: bytes) -> Completion:
+    try:
+        events = read_events(answer)
+        completion = join([answer.removeprefix(BYTE_ORDER_MARK)] if events is None else events)
+        completion.note.decode()  # what is stored and forwarded must be UTF-8
+    except DECODE_ERRORS as error:
+        raise UndecodableError(describe_fault(error)) from error
+    return completion

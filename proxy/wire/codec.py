@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 import orjson
 
-from trimtab.proxy.wire.answering import Answers
+from trimtab.proxy.wire.answering import Answers, ProviderNote
 from trimtab.proxy.wire.answers.recall import Sifter
-from trimtab.proxy.wire.content.cache_help import (
+from trimtab.proxy.wire.cache_help import (
     NO_HELP,
     Addition,
     CacheHelp,
@@ -28,13 +28,10 @@ from trimtab.proxy.wire.content.cache_help import (
     help_openly,
     mark_messages,
 )
-from trimtab.proxy.wire.content.schemas import forces_call, read_fixed
-from trimtab.proxy.wire.content.tool_lists import ListMemo, ToolList, drop_tools, find_used
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_items, decode_member
-from trimtab.proxy.wire.json.spans import Array, Span
+from trimtab.proxy.wire.json import DECODE_ERRORS, Array, Span, decode_items, decode_member
 from trimtab.proxy.wire.parameters import CACHE_KEY, Question, find_refused, list_forms, write_parameters
-from trimtab.proxy.wire.provider_note import ProviderNote
 from trimtab.proxy.wire.routing import peek_model
+from trimtab.proxy.wire.tools import ListMemo, ToolList, drop_tools, find_used, forces_call, read_fixed
 from trimtab.proxy.wire.transcript.beginnings import Beginning, PrefixMatch, find_transcript, look_through
 from trimtab.proxy.wire.transcript.body import (
     OUTSIDE,
@@ -308,7 +305,7 @@ class Codec(Answers):
     ) -> tuple[bytes, int]:
         """The body without the declarations of tools whose names match one of `globs`, and their number.
 
-        All other bytes stay; see content/tool_lists.py. `transcript` is the result of `decode`.
+        All other bytes stay; see tools.py. `transcript` is the result of `decode`.
         """
         lists, used = self.list_tools(request), self.list_called(request, transcript)
         return drop_tools(request.body, find_transcript(request.beginning), lists, used, globs, counting.tool_lists)

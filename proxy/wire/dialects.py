@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Codec, Request
-from trimtab.proxy.wire.json.decode import try_decode
+from trimtab.proxy.wire.json import try_decode
 from trimtab.proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
 from trimtab.proxy.wire.responses.codec import RESPONSES
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from trimtab.proxy.wire.json.decode import try_decode
+from trimtab.proxy.wire.json import try_decode
 from trimtab.rules.text.late import compile_late
 
 NUMBER = r"\d{1,20}+(?:[,_]\d{3}(?!\d)){0,6}+"

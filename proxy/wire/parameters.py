@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-from trimtab.proxy.wire.json.decode import try_decode
+from trimtab.proxy.wire.json import try_decode
 
 CACHE_KEY = "prompt_cache_key"
 TEMPERATURE, STREAM, STREAMED, STREAM_OPTIONS = "temperature", "stream", "stream=true", "stream_options"

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, try_decode
+from trimtab.proxy.wire.json import DECODE_ERRORS, try_decode
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from upstreams.recording import Recorded, completion, stream, write_note
 
 from trimtab.proxy.account.recordings.folder import list_files
 from trimtab.proxy.account.recordings.format import encode
-from trimtab.proxy.wire.content.cache_help import FIELDS
+from trimtab.proxy.wire.cache_help import FIELDS
 
 STEPS = 24
 LIMIT_BYTES = 20_000

@@ -14,7 +14,7 @@ from support.checker import are_of_client, check_pairing, check_request
 from support.dialects.spoken.chat import CHAT
 
 from trimtab.proxy.wire.codec import Request
-from trimtab.proxy.wire.json.decode import read_id, replace_lone_surrogates
+from trimtab.proxy.wire.json import read_id, replace_lone_surrogates
 from trimtab.rules.policy import OnExceeded, SummaryRole
 
 LEADERS = ("system", "developer")

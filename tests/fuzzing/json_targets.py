@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 from fuzzing.choices import Choices, dump
 
-from trimtab.proxy.wire.json.decode import mend, replace_lone_surrogates
-from trimtab.proxy.wire.json.spans import find_array, has_more_parts
+from trimtab.proxy.wire.json import find_array, has_more_parts, mend, replace_lone_surrogates
 
 _LONE = re.compile("[\ud800-\udfff]")
 _decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode

@@ -18,7 +18,7 @@ from math import ceil
 
 import msgspec
 
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.proxy.wire.json import DECODE_ERRORS
 from trimtab.rules.conversation import CountTokens, Message, Role, count_leading
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.text.head_tail import truncate_text

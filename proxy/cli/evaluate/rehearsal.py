@@ -26,7 +26,7 @@ from trimtab.proxy.summaries.calls import NoSummaryError, SummaryCalls
 from trimtab.proxy.summaries.summariser import Inline, Summariser, Task, ask_model
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.proxy.wire.dialects import DEFAULT
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, mend
+from trimtab.proxy.wire.json import DECODE_ERRORS, mend
 from trimtab.rules.conversation import Conversation, CountTokens, Message, Role, find_beside
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.results.pairing import pair_tool_calls

@@ -40,7 +40,7 @@ from trimtab.proxy.models.records import Facts, complete
 from trimtab.proxy.summaries.calls import Payer
 from trimtab.proxy.summaries.summariser import Summariser
 from trimtab.proxy.wire.dialects import DEFAULT
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.proxy.wire.json import DECODE_ERRORS
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.tokens.families import find_family
 

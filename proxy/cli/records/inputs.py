@@ -22,7 +22,7 @@ from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.dialects import guess_dialect, name_codec
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.proxy.wire.json import DECODE_ERRORS
 from trimtab.rules.conversation import Decision
 from trimtab.rules.tokens.sections import Sections
 

@@ -22,8 +22,8 @@ from trimtab.proxy.models.model_policy import ModelView, name_model
 from trimtab.proxy.models.records import Facts
 from trimtab.proxy.recall.tool import RECALL_TOOL
 from trimtab.proxy.telemetry.metrics import OTHER
+from trimtab.proxy.wire.cache_help import FIELDS, CacheHelp, find_key
 from trimtab.proxy.wire.codec import Request
-from trimtab.proxy.wire.content.cache_help import FIELDS, CacheHelp, find_key
 from trimtab.proxy.wire.dialects import guess_dialect, name_codec
 from trimtab.proxy.wire.transcript.body import Unsent
 from trimtab.rules.pipeline.plan import Plan

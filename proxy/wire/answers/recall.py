@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from trimtab.proxy.wire.answers.sse import MAX_EVENT_BYTES, write_event
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_any
+from trimtab.proxy.wire.json import DECODE_ERRORS, decode_any
 
 NAME = "trimtab_recall"
 DESCRIPTION = (

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
-from trimtab.proxy.wire.json.decode import BYTE_ORDER_MARK
+from trimtab.proxy.wire.json import BYTE_ORDER_MARK
 
 MAX_EVENT_BYTES = 512 * 1024
 """A longer event is skipped. Chosen: it holds an image or sound, and each stream in flight may hold one in memory."""

@@ -14,8 +14,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS
-from trimtab.proxy.wire.json.spans import end_value
+from trimtab.proxy.wire.json import DECODE_ERRORS, end_value
 
 MAX_TOKENS = 10**9
 """A larger number is not a count of tokens. Chosen: above every context window."""

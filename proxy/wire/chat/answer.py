@@ -14,7 +14,7 @@ from trimtab.proxy.wire.answers.sse import write_event
 from trimtab.proxy.wire.answers.tap import Piece
 from trimtab.proxy.wire.answers.usage import Usage, read_timings
 from trimtab.proxy.wire.codec import UndecodableError
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_members, try_decode
+from trimtab.proxy.wire.json import DECODE_ERRORS, decode_members, try_decode
 from trimtab.proxy.wire.overflow import Kind, Overflow, read_overflow
 
 EXCEEDED = "model_context_window_exceeded"

@@ -19,12 +19,10 @@ import orjson
 
 from trimtab.proxy.wire.chat import answer, message, recall
 from trimtab.proxy.wire.codec import Codec, Request
-from trimtab.proxy.wire.content.schemas import decode_or_none
-from trimtab.proxy.wire.content.tool_lists import ToolList, find_used
-from trimtab.proxy.wire.json.decode import decode_member, read_members
-from trimtab.proxy.wire.json.spans import splice
+from trimtab.proxy.wire.json import decode_member, decode_or_none, read_members, splice
 from trimtab.proxy.wire.parameters import CACHE_KEY
 from trimtab.proxy.wire.routing import binds_thinking
+from trimtab.proxy.wire.tools import ToolList, find_used
 from trimtab.proxy.wire.transcript.body import Adapted, Asked, find_elements, make_form
 from trimtab.rules.conversation import Conversation, Decision, Message, Role
 from trimtab.rules.tokens.tool_schemas import as_schema

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import orjson
 
+from trimtab.proxy.wire.cache_help import CACHE_MARKERS
 from trimtab.proxy.wire.codec import Counting, UndecodableError
-from trimtab.proxy.wire.content.cache_help import CACHE_MARKERS
-from trimtab.proxy.wire.content.parts import (
+from trimtab.proxy.wire.content import (
     begins,
     has_uncounted,
     read_content,
@@ -25,23 +25,18 @@ from trimtab.proxy.wire.content.parts import (
     write_canonical,
     write_content,
 )
-from trimtab.proxy.wire.content.schemas import (
-    as_list,
-    decode_or_none,
-    read_choice,
-    read_format,
-    write_compact,
-)
-from trimtab.proxy.wire.content.tool_lists import find_referenced, find_served
-from trimtab.proxy.wire.json.decode import (
+from trimtab.proxy.wire.json import (
     decode_any,
     decode_items,
     decode_member,
     decode_members,
+    decode_or_none,
     read_id,
     read_members,
+    write_compact,
     write_id,
 )
+from trimtab.proxy.wire.tools import as_list, find_referenced, find_served, read_choice, read_format
 from trimtab.rules.conversation import Arguments, CountTokens, Message, Role, ToolCall
 from trimtab.rules.prefix import digest_message
 from trimtab.rules.tokens.families import Costs

@@ -15,7 +15,7 @@ from trimtab.proxy.wire.answers.sse import write_event
 from trimtab.proxy.wire.answers.tap import Piece
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.codec import UndecodableError
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, try_decode
+from trimtab.proxy.wire.json import DECODE_ERRORS, try_decode
 from trimtab.proxy.wire.overflow import Kind, Overflow, read_overflow
 
 EXCEEDED = "model_context_window_exceeded"

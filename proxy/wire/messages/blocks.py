@@ -23,10 +23,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from trimtab.proxy.wire.cache_help import MAX_MARKERS, Helped, find_summary
 from trimtab.proxy.wire.codec import Request
-from trimtab.proxy.wire.content.cache_help import MAX_MARKERS, Helped, find_summary
-from trimtab.proxy.wire.content.parts import begins
-from trimtab.proxy.wire.json.decode import (
+from trimtab.proxy.wire.content import begins
+from trimtab.proxy.wire.json import (
     DECODE_ERRORS,
     decode_items,
     decode_member,

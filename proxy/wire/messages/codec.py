@@ -8,7 +8,7 @@ from operator import attrgetter
 import msgspec
 
 from trimtab.proxy.wire.codec import Codec, Request
-from trimtab.proxy.wire.json.spans import Span
+from trimtab.proxy.wire.json import Span
 from trimtab.proxy.wire.messages import answer, blocks, compaction, message, recall, request
 from trimtab.proxy.wire.messages.message import USER_SIDE, shares_element, write_element
 from trimtab.proxy.wire.messages.request import bind_question

@@ -5,15 +5,13 @@ The block is an assistant's. Each request that has it needs the beta header, and
 Law: total. An answer without exactly one signed block has no note. Source: Anthropic's page on compaction on demand.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from trimtab.proxy.wire.answering import Completion, try_usage
+from trimtab.proxy.wire.answering import Completion, ProviderNote, try_usage
 from trimtab.proxy.wire.answers.usage import Usage
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_items, decode_member, decode_members
-from trimtab.proxy.wire.provider_note import ProviderNote
+from trimtab.proxy.wire.json import DECODE_ERRORS, decode_items, decode_member, decode_members
 from trimtab.proxy.wire.transcript.body import UndecodableError
 from trimtab.rules.tokens.tool_schemas import as_schema
 
@@ -61,7 +59,7 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_counted = msgspec.json.Decoder(_Counted | None).decode
 
 
-def join(events: Sequence[bytes]) -> Completion:
+def join(events: list[bytes]) -> Completion:
     blocks: list[bytes] = []
     usage, reason, is_answer = Usage(), None, False
     for event in map(_decode_event, events):

@@ -19,29 +19,34 @@ from typing import Any
 import msgspec
 import orjson
 
+from trimtab.proxy.wire.cache_help import CACHE_MARKERS, find_markers, mark
 from trimtab.proxy.wire.codec import Counting, UndecodableError
-from trimtab.proxy.wire.content.cache_help import CACHE_MARKERS, find_markers, mark
-from trimtab.proxy.wire.content.media import PartCost, count_part, guess_data, take_payloads, write_line
-from trimtab.proxy.wire.content.parts import (
+from trimtab.proxy.wire.content import (
+    PartCost,
     begins,
+    count_part,
+    guess_data,
     has_uncounted,
     read_content,
     read_text,
     rename,
     replace_texts,
+    take_payloads,
     write_answered,
     write_canonical,
     write_content,
+    write_line,
 )
-from trimtab.proxy.wire.content.schemas import (
-    as_list,
+from trimtab.proxy.wire.json import (
+    decode_items,
+    decode_member,
+    decode_members,
     decode_or_none,
-    read_choice,
-    read_format,
+    read_id,
+    read_members,
     write_compact,
+    write_id,
 )
-from trimtab.proxy.wire.content.tool_lists import find_referenced, find_served
-from trimtab.proxy.wire.json.decode import decode_items, decode_member, decode_members, read_id, read_members, write_id
 from trimtab.proxy.wire.messages.blocks import (
     CALL,
     RESULT,
@@ -52,6 +57,7 @@ from trimtab.proxy.wire.messages.blocks import (
     split_parts,
     strip_markers,
 )
+from trimtab.proxy.wire.tools import as_list, find_referenced, find_served, read_choice, read_format
 from trimtab.proxy.wire.transcript.elements import Placed
 from trimtab.rules.conversation import NOT_SERVED, Arguments, CountTokens, Media, Message, Origin, Role, ToolCall
 from trimtab.rules.prefix import digest_message

@@ -24,12 +24,20 @@ from typing import Any
 import msgspec
 
 from trimtab.proxy.wire.codec import Counting, Request
-from trimtab.proxy.wire.content.tool_lists import ToolList
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_items, decode_member, read_members
-from trimtab.proxy.wire.json.spans import Span, find_array, find_member, splice
+from trimtab.proxy.wire.json import (
+    DECODE_ERRORS,
+    Span,
+    decode_items,
+    decode_member,
+    find_array,
+    find_member,
+    read_members,
+    splice,
+)
 from trimtab.proxy.wire.messages.blocks import split_blocks
 from trimtab.proxy.wire.messages.message import THINKING, decode_system
 from trimtab.proxy.wire.routing import binds_thinking
+from trimtab.proxy.wire.tools import ToolList
 from trimtab.proxy.wire.transcript.body import (
     Adapted,
     Asked,

@@ -16,7 +16,7 @@ from trimtab.proxy.wire.answers.sse import write_event
 from trimtab.proxy.wire.answers.tap import Piece
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.codec import UndecodableError
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, try_decode
+from trimtab.proxy.wire.json import DECODE_ERRORS, try_decode
 from trimtab.proxy.wire.overflow import Overflow, read_overflow
 from trimtab.proxy.wire.responses.units import RESULT_TYPES
 

@@ -18,14 +18,21 @@ import msgspec
 import orjson
 
 from trimtab.proxy.wire.codec import SHAPE, Codec, Request, UndecodableError
-from trimtab.proxy.wire.content.schemas import as_list, read_choice, read_format, write_compact
-from trimtab.proxy.wire.content.tool_lists import ToolList
-from trimtab.proxy.wire.json.decode import decode_member, decode_members, read_members
-from trimtab.proxy.wire.json.spans import Span, cut, find_member, holds
+from trimtab.proxy.wire.json import (
+    Span,
+    cut,
+    decode_member,
+    decode_members,
+    find_member,
+    holds,
+    read_members,
+    write_compact,
+)
 from trimtab.proxy.wire.parameters import CACHE_KEY, Question
 from trimtab.proxy.wire.responses import answer, compaction, recall, units
 from trimtab.proxy.wire.responses.message import decode_unit, encode_message, find_call_types
 from trimtab.proxy.wire.responses.units import REFERENCE, read_head
+from trimtab.proxy.wire.tools import ToolList, as_list, read_choice, read_format
 from trimtab.proxy.wire.transcript.body import Asked, Unsent, make_form, write_outside
 from trimtab.proxy.wire.transcript.decoding import discount_compacted
 from trimtab.proxy.wire.transcript.elements import Placed, WriteElement

@@ -4,16 +4,14 @@ Law: an answer has a note only if it has exactly one such item, and beside it on
 since trimtab forwards the client's own, as Codex does. Source: OpenAI's guide on compaction and its Python SDK.
 """
 
-from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
 
-from trimtab.proxy.wire.answering import Completion, try_usage
+from trimtab.proxy.wire.answering import Completion, ProviderNote, try_usage
 from trimtab.proxy.wire.answers.usage import Usage
-from trimtab.proxy.wire.json.decode import decode_member, decode_members
-from trimtab.proxy.wire.provider_note import ProviderNote
+from trimtab.proxy.wire.json import decode_member, decode_members
 from trimtab.proxy.wire.responses.units import COMPACTIONS, read_head
 from trimtab.proxy.wire.transcript.body import UndecodableError
 
@@ -43,7 +41,7 @@ def _finish(members: dict[str, msgspec.Raw], _: dict[str, Any], __: str) -> dict
     return {name: value for name, value in members.items() if name in _TAKEN}
 
 
-def join(events: Sequence[bytes]) -> Completion:
+def join(events: list[bytes]) -> Completion:
     if len(events) != 1:
         message = "no answer"
         raise UndecodableError(message)

@@ -11,10 +11,15 @@ import msgspec
 import orjson
 
 from trimtab.proxy.wire.codec import Counting
-from trimtab.proxy.wire.content.media import count_json
-from trimtab.proxy.wire.content.parts import read_content, read_media, replace_texts, write_canonical, write_content
-from trimtab.proxy.wire.content.schemas import decode_or_none
-from trimtab.proxy.wire.json.decode import decode_items, decode_members, mend, read_members
+from trimtab.proxy.wire.content import (
+    count_json,
+    read_content,
+    read_media,
+    replace_texts,
+    write_canonical,
+    write_content,
+)
+from trimtab.proxy.wire.json import decode_items, decode_members, decode_or_none, mend, read_members
 from trimtab.proxy.wire.responses.results import (
     LOCAL_TYPES,
     Said,

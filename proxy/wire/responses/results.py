@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 import msgspec
 import orjson
 
-from trimtab.proxy.wire.content.cache_help import CACHE_MARKERS
-from trimtab.proxy.wire.content.media import PartCost, count_json, count_part
-from trimtab.proxy.wire.content.parts import (
+from trimtab.proxy.wire.cache_help import CACHE_MARKERS
+from trimtab.proxy.wire.content import (
+    PartCost,
     begins,
+    count_json,
+    count_part,
     has_uncounted,
     read_content,
     read_media,
@@ -24,9 +26,7 @@ from trimtab.proxy.wire.content.parts import (
     write_canonical,
     write_content,
 )
-from trimtab.proxy.wire.content.schemas import decode_or_none, write_compact
-from trimtab.proxy.wire.content.tool_lists import find_declared
-from trimtab.proxy.wire.json.decode import decode_items, read_id, read_members, write_id
+from trimtab.proxy.wire.json import decode_items, decode_or_none, read_id, read_members, write_compact, write_id
 from trimtab.proxy.wire.responses.units import (
     COMPACTIONS,
     REFERENCE,
@@ -36,6 +36,7 @@ from trimtab.proxy.wire.responses.units import (
     read_type,
     tell_kind,
 )
+from trimtab.proxy.wire.tools import find_declared
 from trimtab.rules.conversation import Arguments, CountTokens, Media, Message, Role, ToolCall
 from trimtab.rules.tokens.families import Costs
 from trimtab.rules.tokens.tool_schemas import as_schema

@@ -16,9 +16,8 @@ from typing import Any
 
 import msgspec
 
-from trimtab.proxy.wire.content.schemas import decode_or_none
-from trimtab.proxy.wire.content.tool_lists import find_callers
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, mend, read_id
+from trimtab.proxy.wire.json import DECODE_ERRORS, decode_or_none, mend, read_id
+from trimtab.proxy.wire.tools import find_callers
 from trimtab.rules.conversation import NOT_SERVED, Served
 from trimtab.rules.text.client_summaries import TRIGGER
 

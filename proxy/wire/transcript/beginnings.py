@@ -13,7 +13,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from trimtab.proxy.wire.json.spans import Array, Span
+from trimtab.proxy.wire.json import Array, Span
 from trimtab.proxy.wire.transcript.elements import Written
 from trimtab.rules.conversation import Message, Origin
 from trimtab.rules.tokens.sections import Counted

@@ -14,9 +14,20 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from trimtab.proxy.wire.content.parts import replace_texts
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, decode_members, describe_fault, mend
-from trimtab.proxy.wire.json.spans import Array, Span, count_parts, find_array, find_member, has_more_parts, match_array
+from trimtab.proxy.wire.content import replace_texts
+from trimtab.proxy.wire.json import (
+    DECODE_ERRORS,
+    Array,
+    Span,
+    count_parts,
+    decode_members,
+    describe_fault,
+    find_array,
+    find_member,
+    has_more_parts,
+    match_array,
+    mend,
+)
 from trimtab.proxy.wire.transcript.beginnings import MIN_BYTES, Beginning, PrefixMatch
 from trimtab.proxy.wire.transcript.elements import Placed, Shares
 from trimtab.rules.conversation import Conversation, Decision, Origin

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from trimtab.proxy.wire.json.spans import Array
+from trimtab.proxy.wire.json import Array
 from trimtab.rules.conversation import Conversation, Message, Origin
 
 Placed = tuple[Message, Origin | None]

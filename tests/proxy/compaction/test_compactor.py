@@ -24,7 +24,7 @@ from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.telemetry.ledger import Entry
 from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
-from trimtab.proxy.wire.content.cache_help import CacheHelp
+from trimtab.proxy.wire.cache_help import CacheHelp
 from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.proxy.wire.overflow import read_overflow
 from trimtab.proxy.wire.transcript.beginnings import Beginning, Beginnings

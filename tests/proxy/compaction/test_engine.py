@@ -8,8 +8,8 @@ from support.sessions import make_session
 from trimtab.proxy.compaction.engine import Compaction, Text, Variant, compact
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.policy import PolicyConfig
+from trimtab.proxy.wire.cache_help import CacheHelp
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.content.cache_help import CacheHelp
 from trimtab.proxy.wire.transcript.body import Unsent
 from trimtab.rules.policy import OnExceeded, Policy
 from trimtab.rules.summary.request import Summary

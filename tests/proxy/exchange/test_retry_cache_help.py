@@ -23,7 +23,7 @@ from upstreams.recording import FakeUpstream, Recorded, answer_plainly
 
 from trimtab.proxy.exchange.compact import help_cache
 from trimtab.proxy.server.app import Proxy
-from trimtab.proxy.wire.content.cache_help import CacheHelp
+from trimtab.proxy.wire.cache_help import CacheHelp
 from trimtab.rules.text.markers import INTRODUCTION
 
 CUT = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")

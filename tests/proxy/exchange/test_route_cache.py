@@ -9,9 +9,9 @@ from support.journeys import MakeStages, arrive, read_session
 from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.attempt import KEY_CHARS, add_key
 from trimtab.proxy.exchange.route import THINKING, choose_route, find_help
+from trimtab.proxy.wire.cache_help import NO_HELP, CacheHelp
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Request
-from trimtab.proxy.wire.content.cache_help import NO_HELP, CacheHelp
 from trimtab.proxy.wire.messages.codec import COUNT_TOKENS
 from trimtab.rules.conversation import Conversation, Message, Role
 

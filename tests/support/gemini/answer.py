@@ -11,7 +11,7 @@ from trimtab.proxy.wire.answers.sse import write_event
 from trimtab.proxy.wire.answers.tap import Piece
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.codec import UndecodableError
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS, try_decode
+from trimtab.proxy.wire.json import DECODE_ERRORS, try_decode
 from trimtab.proxy.wire.overflow import Overflow, read_overflow
 
 _STATUSES = {PROMPT_TOO_LONG: "INVALID_ARGUMENT", "overloaded": "UNAVAILABLE"}

@@ -19,11 +19,10 @@ import orjson
 from support.gemini import answer
 
 from trimtab.proxy.wire.codec import Codec, Counting, Request, UndecodableError
-from trimtab.proxy.wire.content.media import count_json, count_part, write_line
-from trimtab.proxy.wire.content.parts import write_canonical
-from trimtab.proxy.wire.content.schemas import as_list, decode_or_none, read_format, write_compact
-from trimtab.proxy.wire.json.decode import decode_any, decode_items, decode_member, read_members
+from trimtab.proxy.wire.content import count_json, count_part, write_canonical, write_line
+from trimtab.proxy.wire.json import decode_any, decode_items, decode_member, decode_or_none, read_members, write_compact
 from trimtab.proxy.wire.parameters import Question
+from trimtab.proxy.wire.tools import as_list, read_format
 from trimtab.proxy.wire.transcript.body import OUTSIDE, Asked, make_form
 from trimtab.proxy.wire.transcript.elements import Placed, WriteElement
 from trimtab.rules.conversation import Conversation, Media, Message, Role, Shape, ToolCall

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import dump, odd_objects
 
-from trimtab.proxy.wire.json.decode import DECODE_ERRORS
+from trimtab.proxy.wire.json import DECODE_ERRORS
 from trimtab.proxy.wire.messages.blocks import find_content, split_blocks, split_parts, strip_markers
 
 MARKER = b'"cache_control":{"type":"ephemeral"}'

@@ -9,7 +9,7 @@ from support.dialects.messages_validity import check_markers, walk_markable
 
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
-from trimtab.proxy.wire.content.cache_help import MAX_MARKERS, CacheHelp
+from trimtab.proxy.wire.cache_help import MAX_MARKERS, CacheHelp
 from trimtab.proxy.wire.messages.blocks import find_client_markers
 from trimtab.proxy.wire.messages.codec import MESSAGES
 from trimtab.rules.policy import Policy

@@ -10,10 +10,10 @@ from support.odd_json import ODD, dump, odd_objects
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Counting
-from trimtab.proxy.wire.content.media import guess_data
-from trimtab.proxy.wire.content.schemas import read_fixed
+from trimtab.proxy.wire.content import guess_data
 from trimtab.proxy.wire.messages.codec import MESSAGES
 from trimtab.proxy.wire.messages.message import SEALED_CHARS_PER_TOKEN, count_block, count_said, read_tools_and_format
+from trimtab.proxy.wire.tools import read_fixed
 from trimtab.rules.conversation import Message, Role
 from trimtab.rules.tokens.families import GENERIC, find_family
 from trimtab.rules.tokens.messages import NO_CHOICE

@@ -11,8 +11,8 @@ from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Counting
-from trimtab.proxy.wire.content.schemas import read_fixed
 from trimtab.proxy.wire.responses.codec import RESPONSES, read_tools_and_format
+from trimtab.proxy.wire.tools import read_fixed
 
 FUNCTION = {
     "name": "ls",

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from trimtab.proxy.wire.json.decode import BYTE_ORDER_MARK
-from trimtab.proxy.wire.json.spans import find_array, find_member
+from trimtab.proxy.wire.json import BYTE_ORDER_MARK, find_array, find_member
 from trimtab.proxy.wire.transcript.beginnings import Beginning, Decoded, PrefixMatch
 from trimtab.proxy.wire.transcript.body import (
     MAX_PARTS,

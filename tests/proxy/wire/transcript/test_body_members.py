@@ -11,7 +11,7 @@ from support.dialects.spoken.dialect import Dialect
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.codec import Counting
-from trimtab.proxy.wire.json.spans import Span
+from trimtab.proxy.wire.json import Span
 from trimtab.proxy.wire.transcript.body import OUTSIDE, UndecodableError, find_edit, make_form, take_off_outside
 
 MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]

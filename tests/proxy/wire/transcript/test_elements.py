@@ -7,7 +7,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.wire.json.spans import find_array
+from trimtab.proxy.wire.json import find_array
 from trimtab.proxy.wire.transcript.elements import Placed, Source, Written, write_elements
 from trimtab.rules.conversation import Conversation, Message, Origin, Role, whole_elements
 

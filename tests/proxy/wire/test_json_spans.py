@@ -1,12 +1,33 @@
 """Offsets in a JSON text."""
 
+import re
+
 import msgspec
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.wire.json.spans import Array, Span, find_array, find_member, has_more_parts
+from trimtab.proxy.wire.json import (
+    STRIDE_BYTES,
+    STRING,
+    Array,
+    Span,
+    close_string,
+    count_bytes,
+    cut,
+    find_array,
+    find_cuts,
+    find_member,
+    find_members,
+    find_tokens,
+    has_more_parts,
+    holds,
+    match_array,
+    mend,
+    replace_lone_surrogates,
+    splice,
+)
 
 KEY = b'"messages"'
 BLANKS = st.sampled_from([b"", b"", b" ", b"\n  ", b"\t", b"\r\n", b" \n\t "])
@@ -136,3 +157,115 @@ def test_a_string_that_nothing_ends_is_one_part(ending: bytes) -> None:
     """However many quotation marks it has. A pattern that restarts at each would take quadratic time."""
     text = b'[",",' * 3 + b'"' + b'\\",' * 1000 + ending
     assert (has_more_parts(text, 6), has_more_parts(text, 7)) == (True, False)
+
+
+_TOKEN = re.compile(STRING + rb'|"|,|NaN', re.DOTALL)
+_WHOLE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|,|(?P<number>NaN|Infinity)', re.DOTALL)
+"""The same with one simple pattern, which holds the interpreter."""
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+FILLERS = [b" " * (STRIDE_BYTES - 9), b"a" * (STRIDE_BYTES - 3), b"\\\\" * (STRIDE_BYTES // 2 - 2), b""]
+PIECES = st.lists(
+    st.one_of(
+        st.sampled_from([b'"', b"\\", b'\\"', b",", b"NaN", b"Infinity", b"N", b"a", b"\\ud800", b"\\ud83d\\ude00"]),
+        st.sampled_from([b"\xed\xa0\x80", b"\xed", b"x" * 1100, b" "]),
+    ),
+    max_size=16,
+).map(b"".join)
+
+
+def _zeros(found: "re.Match[bytes]") -> bytes:
+    return b"0".ljust(len(found[0])) if found["number"] else found[0]
+
+
+@given(PIECES, st.sampled_from(FILLERS), PIECES)
+def test_what_is_mended_does_not_depend_on_the_strides(before: bytes, filler: bytes, behind: bytes) -> None:
+    """Numbers outside strings, lone surrogates, and surrogates' bytes, wherever a stride ends."""
+    text = before + filler + behind
+    expected = _ESCAPE.sub(lambda found: rb"\ufffd" if found["lone"] else found[0], text)
+    assert replace_lone_surrogates(text) == expected
+    expected = re.sub(rb"\xed[\xa0-\xbf][\x80-\xbf]", b"\xef\xbf\xbd", expected)
+    assert mend(text) == _WHOLE.sub(_zeros, expected)
+
+
+@pytest.mark.parametrize(
+    "token", [b"NaN", b"Infinity", b"\\ud800", b"\\ud83d\\ude00", b"\xed\xa0\x80\xed\xa0\x80", b'"NaN"']
+)
+def test_what_stands_across_the_end_of_a_stride_is_mended(token: bytes) -> None:
+    """Every place around that end is tried."""
+    for before in range(STRIDE_BYTES - len(token) - 1, STRIDE_BYTES + 2):
+        assert mend(b" " * before + token) == b" " * before + mend(token)
+
+
+@given(PIECES, st.sampled_from(FILLERS), PIECES)
+def test_tokens_begin_where_they_begin_in_the_whole_text(before: bytes, filler: bytes, behind: bytes) -> None:
+    """Strings, also very long ones and one that nothing ends, hide what is in them."""
+    text = before + filler + behind
+    found = [token.start() for token in find_tokens(_TOKEN, text, longest=3)]
+    assert found == [token.start() for token in _WHOLE.finditer(text) if token["number"] != b"Infinity"]
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [(b'a"b', 2), (b'\\"b"', 4), (b"abc", 3), (b"ab\\", 3), (b"", 0), (b"\\\\" * 300_000 + b'"x', 600_001)],
+)
+def test_a_string_ends_at_the_first_quotation_mark_that_is_not_escaped(text: bytes, end: int) -> None:
+    """Without such a mark, it ends at the text's end."""
+    assert close_string(text, 0) == end
+
+
+@given(PIECES, st.sampled_from(FILLERS), PIECES)
+def test_a_search_in_strides_finds_what_one_search_finds(before: bytes, filler: bytes, behind: bytes) -> None:
+    """Across the strides' ends, too."""
+    text = before + filler + behind
+    assert holds(text, b"Infinity") == (b"Infinity" in text)
+    assert holds(text, b"\\ud") == (b"\\ud" in text)
+    assert count_bytes(text, b",") == text.count(b",")
+
+
+ITEMS = st.lists(st.sampled_from(["1", '"a,b"', '{"x":[1,2]}', "[]", "null"]), max_size=7)
+SPACES = st.sampled_from(["", " ", "\n  "])
+
+
+@given(ITEMS, SPACES, SPACES, st.data())
+def test_what_is_left_of_a_list_are_the_other_items(items: list[str], before: str, after: str, data) -> None:
+    """The result is the JSON of exactly the items that stay, whatever stands around the commas."""
+    text = f"[{before}{f'{before},{after}'.join(items)}{after}]".encode()
+    gone = sorted(data.draw(st.sets(st.integers(0, max(len(items) - 1, 0)), max_size=len(items)))) if items else []
+    array = match_array(text, 0, [item.encode() for item in items])
+    assert array is not None
+    left = cut(text, array.elements, gone)
+
+    assert orjson.loads(left) == [orjson.loads(item) for at, item in enumerate(items) if at not in gone]
+    removed = sum(len(items[at]) for at in gone)
+    commas = max(len(items) - 1, 0) - max(len(items) - len(gone) - 1, 0)
+    assert len(left) == len(text) - removed - commas
+
+
+@given(st.permutations(["a", "b", "c", "d"]), st.sets(st.sampled_from("abcd")), SPACES)
+def test_what_is_left_of_an_object_are_the_other_members(keys: list[str], gone: set[str], blank: str) -> None:
+    """Members go like items."""
+    text = (
+        "{" + blank + f"{blank},".join(f'"{key}"{blank}:{blank}[{at},{{}}]' for at, key in enumerate(keys)) + "}"
+    ).encode()
+    members = find_members(text, [])
+    assert [key.decode().strip('"') for key, _, _ in members] == keys
+    spans = [span for _, span, _ in members]
+    left = cut(text, spans, [at for at, key in enumerate(keys) if key in gone])
+
+    assert orjson.loads(left) == {key: value for key, value in orjson.loads(text).items() if key not in gone}
+
+
+def test_nothing_to_take_out_leaves_the_text() -> None:
+    """No range is replaced."""
+    assert splice(b"[1,2]", []) == b"[1,2]"
+    assert list(find_cuts(b"[1,2]", [Span(1, 2), Span(3, 4)], [])) == []
+
+
+def test_known_values_are_found_without_a_search() -> None:
+    """A value that is known, and one whose position is, end where they end."""
+    body = b'{"tools":[{"a":"]"}],"messages":["x"],"n":1}'
+    plain = find_members(body, [])
+    assert find_members(body, [b'[{"a":"]"}]']) == plain == find_members(body, [], Span(31, 36))
+    assert [body[value.start : value.stop] for _, _, value in plain] == [b'[{"a":"]"}]', b'["x"]', b"1"]

@@ -13,11 +13,11 @@ from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.message import decode_message
 from trimtab.proxy.wire.codec import Counting, Request
-from trimtab.proxy.wire.content.tool_lists import ToolList, drop_tools, find_referenced, find_served, find_used
 from trimtab.proxy.wire.dialects import name_codec
-from trimtab.proxy.wire.json.decode import decode_members
+from trimtab.proxy.wire.json import decode_members
 from trimtab.proxy.wire.messages.message import decode_element
 from trimtab.proxy.wire.responses.message import decode_unit
+from trimtab.proxy.wire.tools import ToolList, drop_tools, find_referenced, find_served, find_used
 from trimtab.proxy.wire.transcript.body import Unsent
 from trimtab.rules.conversation import NOT_SERVED, Media, Message, Role, Served, ToolCall
 from trimtab.rules.tokens.families import GENERIC

@@ -1,7 +1,11 @@
 """An overflow is distinguished from all other errors, of any server, and its numbers are read."""
 
+import html
+import re
 import string
+from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 import orjson
 import pytest
@@ -10,7 +14,22 @@ from hypothesis import strategies as st
 from support.odd_json import dump
 
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.overflow import Kind, Overflow, read_overflow
+from trimtab.proxy.wire.overflow import (
+    FIGURES,
+    MAX_NUMBER,
+    MEANINGS,
+    OVERLAP_CHARS,
+    PIECE_CHARS,
+    Kind,
+    Numbers,
+    Overflow,
+    Quoted,
+    Wording,
+    find_quotes,
+    read_number,
+    read_numbers,
+    read_overflow,
+)
 
 RECORDED = Path(__file__).parents[5] / "shared" / "data" / "overflow_errors.jsonl"
 recorded = pytest.mark.skipif(not RECORDED.exists(), reason="the recorded overflow errors are not here")
@@ -286,3 +305,174 @@ def test_a_completion_beyond_the_sum_leaves_no_prompt():
     found = _read("maximum context length is 8192 tokens. You requested 900 tokens (9000 in the completion).")
     assert found is not None
     assert (found.requested, found.completion_tokens, found.prompt_tokens) == (900, 9000, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("", (None, None, None, None, None)),
+        ("limit: 184915 + 20000 > 204648", (204_648, 204_915, 184_915, 20_000, None)),
+        ("requested 4120 tokens (3120 in the messages, 1000 in the completion)", (None, 4120, 3120, 1000, None)),
+        ("your prompt contains at least 8193 input tokens", (None, 8193, 8193, None, None)),
+        ("prompt too long; exceeded max context length by 100918 tokens", (None, None, None, None, 100_918)),
+        ("9,001 tokens of 8_192", (8192, 9001, None, None, None)),
+        ("300K tokens > 256K maximum", (None, None, None, None, None)),
+        ("maximum context length is 0 tokens", (None, None, None, None, None)),
+        (f"maximum context length is {MAX_NUMBER} tokens", (None, None, None, None, None)),
+    ],
+)  # fmt: skip
+def test_what_is_told_is_read_and_nothing_else(text: str, numbers: tuple[int | None, ...]) -> None:
+    assert read_numbers(text) == Numbers(*numbers)
+
+
+def test_separators_of_thousands_are_no_part_of_a_number() -> None:
+    assert read_number("5,958_968") == 5_958_968
+
+
+PLANT = "maximum context length is 2048 tokens"
+
+
+def refuse(message: str) -> Overflow:
+    """The overflow in an error with this message."""
+    overflow = read_overflow(400, orjson.dumps({"error": {"message": message}}))
+    assert overflow is not None
+    return overflow
+
+
+def say(text: str, **members: object) -> bytes:
+    """A request with this text."""
+    return orjson.dumps({"model": "m", "messages": [{"role": "user", "content": text}], **members})
+
+
+def test_a_servers_own_words_are_no_quote() -> None:
+    """Even if the request talks about context windows, as long as it has none of the numbers that are used."""
+    overflow = refuse("This model's maximum context length is 32768 tokens. However, you requested 40001 tokens.")
+
+    assert find_quotes(overflow, say("Why is the maximum context length exceeded? It was 8192, 327680 or 132768.")) == 0
+
+
+SERVERS: list[Callable[[str], str]] = [
+    lambda said: f"Only user and tool roles are supported, got {said}.",
+    lambda said: f"invalid role {said!r}",
+    lambda said: f"invalid role {orjson.dumps(said).decode()}",
+    lambda said: f"invalid role {html.escape(said)}",
+    lambda said: f"no such model: {quote(said)} (maximum context length is 2048 tokens)",
+    lambda said: said.upper(),
+    lambda said: " ".join(said.split()),
+]
+
+
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize(
+    "said", [PLANT, f"x\n{PLANT}", f'a "b" <c>\t{PLANT}', f"é {PLANT}\\n", "maximum   context\nlength is 2048 tokens"]
+)
+@pytest.mark.parametrize("written", ["plain", "escaped", "surrogate", "nan"])
+def test_words_are_known_however_client_and_server_write_them(
+    server: Callable[[str], str], said: str, written: str
+) -> None:
+    """Escapes, white space, quotation marks and case do not count. A body that few decoders accept is read."""
+    body = say(said)
+    if written != "plain":
+        escaped = "".join(f"\\u{ord(char):04x}" for char in said).encode()
+        body = body.replace(orjson.dumps(said)[1:-1], escaped)
+    if written == "surrogate":
+        body = body.replace(b'"model"', b'"x":"\\ud800","model"')
+    if written == "nan":
+        body = body.replace(b'"model"', b'"x":NaN,"model"')
+
+    overflow = read_overflow(400, orjson.dumps({"error": {"message": server(said)}}))
+    assert overflow is None or find_quotes(overflow, body) is Quoted.WORDS
+
+
+@pytest.mark.parametrize(
+    "digits", ["\uff12\uff10\uff14\uff18", "\U0001d7d0\U0001d7ce\U0001d7d2\U0001d7d6", "2,048", "2_048"]
+)
+def test_digits_are_known_in_whatever_form(digits: str) -> None:
+    """In full width, in another script, with separators, or escaped as a surrogate pair."""
+    said = PLANT.replace("2048", digits)
+    overflow = Overflow(refuse(PLANT).kind, f"got {said}", limit=2048)
+    halves = said.encode("utf-16-be")
+    escaped = "".join(f"\\u{halves[at : at + 2].hex()}" for at in range(0, len(halves), 2))
+    for body in (say(said), f'{{"x":"{escaped}"}}'.encode(), said.encode("ascii", "backslashreplace")):
+        assert find_quotes(overflow, body) is not Quoted.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("message", "text", "quoted"),
+    [
+        ("message '2048': maximum context length exceeded, 9000 tokens", "2048", Quoted.NUMBER),
+        ("got role: maximum context length is 4096", "so maximum context length is 40960000", Quoted.WORDS),
+        ("prompt has 9000 tokens, its limit is set to the context length of 4096", "40960000", Quoted.NUMBER),
+        ("context length is 4000 tokens", "length is 4000", Quoted.NUMBER),
+        ("maximum context length is 4000 tokens", "port 14000 and 40001", Quoted.NOTHING),
+    ],
+)
+def test_a_number_alone_makes_a_guess_of_what_it_teaches(message: str, text: str, quoted: Quoted) -> None:
+    """It must be a whole run of digits; at the end of the refusal it may be the beginning of a cut number."""
+    assert find_quotes(refuse(message), say(text)) is quoted
+
+
+def test_words_without_a_number_are_looked_for_too() -> None:
+    """A refusal without a number is recognised by its wording."""
+    overflow = refuse("context length exceeded")
+
+    assert find_quotes(overflow, say("it said: Context_Length -- exceeded!")) is Quoted.WORDS
+    assert find_quotes(overflow, say("it said something else")) is Quoted.NOTHING
+
+
+def test_what_cannot_be_read_counts_as_quoted() -> None:
+    """It might contain the text."""
+    assert find_quotes(refuse(PLANT), b'{"x":"\xff\xfe"}') is Quoted.WORDS
+
+
+@given(st.integers(0, 3 * OVERLAP_CHARS))
+def test_words_are_found_where_a_long_body_is_cut(before: int) -> None:
+    """The overlap of two pieces is longer than any text that is searched for."""
+    filler = "x" * (PIECE_CHARS - before)
+
+    assert find_quotes(refuse(PLANT), say(f"{filler} {PLANT}")) is Quoted.WORDS
+
+
+@given(st.text(max_size=200), st.binary(max_size=200))
+def test_whatever_comes_is_judged(text: str, body: bytes) -> None:
+    """Nothing is raised."""
+    overflow = Overflow(refuse(PLANT).kind, text, limit=2048, requested=3000)
+
+    assert find_quotes(overflow, body) in set(Quoted)
+
+
+def _name(wording: Wording) -> str:
+    return f"{wording.server}: {wording.sample}"
+
+
+@pytest.mark.parametrize("wording", [*MEANINGS, *FIGURES], ids=_name)
+def test_each_row_matches_its_own_sample(wording: Wording) -> None:
+    assert wording.server
+    assert wording.pattern.search(wording.sample)
+
+
+@pytest.mark.parametrize("wording", MEANINGS, ids=_name)
+def test_no_row_above_takes_a_sample_for_something_else(wording: Wording) -> None:
+    """The first row that matches decides what a text is about, so the order of the table matters."""
+    first = next(row for row in MEANINGS if row.pattern.search(wording.sample))
+    assert first.kind is wording.kind
+
+
+@pytest.mark.parametrize("wording", FIGURES, ids=_name)
+def test_each_figure_is_read_from_its_own_sample(wording: Wording) -> None:
+    """Every number that a row can read is in its sample."""
+    match = wording.pattern.search(wording.sample)
+    assert match is not None
+    assert match.groupdict()
+    assert set(match.groupdict().values()) <= set(re.findall(r"\d+", wording.sample))
+
+
+def test_every_kind_has_a_wording() -> None:
+    assert {wording.kind for wording in MEANINGS} == {*Kind, None}
+
+
+@pytest.mark.parametrize("wording", [*MEANINGS, *FIGURES], ids=_name)
+def test_no_pattern_repeats_without_a_bound(wording: Wording) -> None:
+    """A hostile text can have any length."""
+    bare = re.sub(r"\\.|\[[^\]]*\]", "", wording.pattern.pattern)
+    assert not re.search(r"[^}][*+]|\{\d+,\}", bare)

@@ -16,7 +16,7 @@ from support.sessions import make_session
 
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
-from trimtab.proxy.wire.content.cache_help import (
+from trimtab.proxy.wire.cache_help import (
     BREAKPOINT,
     CACHE_MARKERS,
     CONTROL,
@@ -36,7 +36,7 @@ from trimtab.proxy.wire.content.cache_help import (
     replace_element,
     unmark,
 )
-from trimtab.proxy.wire.json.decode import decode_any, decode_members
+from trimtab.proxy.wire.json import decode_any, decode_members
 from trimtab.rules.conversation import Media, Message, Origin, Role
 from trimtab.rules.policy import Policy
 from trimtab.rules.summary.request import Summary

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from trimtab.proxy.wire.json.decode import decode_items, decode_member, read_members
+from trimtab.proxy.wire.json import decode_items, decode_member, read_members
 from trimtab.rules.conversation import Conversation, Message, Origin, Role
 from trimtab.rules.text.markers import SUMMARY_START
 

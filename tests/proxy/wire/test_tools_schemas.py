@@ -9,15 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import ODD, dump, odd_objects
 
-from trimtab.proxy.wire.content.schemas import (
+from trimtab.proxy.wire.json import decode_or_none, write_compact
+from trimtab.proxy.wire.tools import (
     MAX_DECODED_PARTS,
     as_list,
-    decode_or_none,
     forces_call,
     has_too_many_parts,
     read_choice,
     read_format,
-    write_compact,
 )
 from trimtab.rules.conversation import ToolCall
 from trimtab.rules.tokens.messages import MAX_COMPACTED_CHARS, NO_CHOICE, as_counted
