@@ -2,29 +2,44 @@
 
 Law: nothing of the answer is held or changed, and an answer of a known API says that the request was passed. If no
 policy names another upstream, nothing of the body is read or held. A request without a model goes to the main upstream.
+
+`GET /v1/models` may be answered with the models of all upstreams that requests can reach, merged into one list. The
+client's credential goes only to upstreams that are configured to get it. Time and size are bounded. An upstream that
+fails is left out; if all fail, the client gets the main upstream's answer. What an upstream says of a model stays as it
+was written; members are only added.
 """
 
+import asyncio
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
+import aiohttp
+import msgspec
 from aiohttp import web
+from multidict import CIMultiDict
+from yarl import URL
 
 from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.exchange.admission import hold
 from trimtab.proxy.exchange.arrival import Arrival, tell_upstream
 from trimtab.proxy.exchange.attempt import Passed
-from trimtab.proxy.exchange.route import NO_TARGET, Target, describe_target
+from trimtab.proxy.exchange.route import NO_TARGET, Target, describe_target, find_credentials_for
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.exchange.tell import Finished, Note
-from trimtab.proxy.http.client import Body, target_url
+from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse
+from trimtab.proxy.http.client import Body, UpstreamClient, read_bounded, target_url
+from trimtab.proxy.http.errors import ProxyError, UpstreamInvalidError, UpstreamTimeoutError
 from trimtab.proxy.http.headers import OUTCOME_HEADER, Headers, request_headers
-from trimtab.proxy.http.relay import Reply, relay_answer
+from trimtab.proxy.http.relay import Reply, make_response, relay_answer, send_whole
 from trimtab.proxy.http.request_body import ReceivedBody, receive_beginning
 from trimtab.proxy.http.websocket import is_upgrade, relay_websocket
-from trimtab.proxy.server.models_list import list_models, name_main, wants_all
+from trimtab.proxy.models.discovery import MAX_ANSWER_BYTES, MAX_MODELS, ask_for_models, find_name
+from trimtab.proxy.wire.json import DECODE_ERRORS, decode_items, decode_members
 from trimtab.proxy.wire.routing import FORM_BYTES, find_deployment, find_listed, peek_model, read_form_model, read_model
 
 
@@ -115,3 +130,181 @@ async def pass_through(services: Services, arrival: Arrival, reply: Reply, note:
             return await relay_answer(reply, answer, added)
     finally:
         note(Finished(arrival, reply, target, _PASSED, sent_at=sent_at))
+
+
+UPSTREAM_MEMBER = "trimtab_upstream"
+"""The member of an entry that names the upstream which lists the model."""
+_OF_OPENAI: Mapping[str, Any] = {"object": "model", "created": 0}
+_OF_ANTHROPIC: Mapping[str, Any] = {"type": "model", "created_at": "1970-01-01T00:00:00Z"}
+"""Members that clients of each form expect, and that an entry of another form may lack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model's entry in a list: its members as they were written. owned_by: empty if it names no owner."""
+
+    members: Mapping[str, msgspec.Raw]
+    owned_by: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The list of one upstream, which appears under `upstream`.
+
+    form: the other members of the answer, as they were written; None if it is a bare list. models: by their names.
+    """
+
+    upstream: str
+    form: Mapping[str, msgspec.Raw] | None
+    models: Mapping[str, Model]
+
+
+def read_list(upstream: str, body: bytes) -> Listed | None:
+    """Read an upstream's answer; None if it holds no list of models, or JSON that others may not read."""
+    try:
+        whole = msgspec.json.decode(body)  # all of it is valid, also what is only passed on
+        form = decode_members(body) if isinstance(whole, dict) else None
+        listed = whole["data"] if isinstance(whole, dict) else whole
+        raws = decode_items(body if form is None else form["data"])
+        models: dict[str, Model] = {}
+        for entry, raw in zip(listed[:MAX_MODELS], raws, strict=False):
+            name = find_name(entry) if isinstance(entry, dict) else None
+            if name is not None and name not in models:
+                models[name] = Model(decode_members(raw), entry.get("owned_by"))
+    except (*DECODE_ERRORS, KeyError, TypeError):
+        return None
+    return Listed(upstream, form, models)
+
+
+def merge_lists(lists: Sequence[Listed], find_upstream: Callable[[str], str]) -> bytes:
+    """One list, in the form of the first. There must be one at least.
+
+    A model that several upstreams list is that of the upstream to which requests for it go, else of the first one.
+
+    find_upstream: the upstream to which requests for a model go.
+    """
+    merged: dict[str, Listed] = {}
+    for listed in lists:
+        for name in listed.models:
+            if name not in merged or find_upstream(name) == listed.upstream:
+                merged[name] = listed
+    form = lists[0].form
+    expected = _OF_ANTHROPIC if form is not None and "object" not in form and "has_more" in form else _OF_OPENAI
+    entries = [_show(name, listed, expected) for name, listed in merged.items()]
+    return msgspec.json.encode(entries if form is None else {**form, "data": entries})
+
+
+def _show(name: str, listed: Listed, expected: Mapping[str, Any]) -> dict[str, Any]:
+    model = listed.models[name]
+    entry = {**expected, "id": name, **model.members} | {"id": name}
+    if "created_at" in expected:
+        entry.setdefault("display_name", name)
+    if not model.owned_by:
+        entry["owned_by"] = listed.upstream
+    return {**entry, UPSTREAM_MEMBER: listed.upstream}
+
+
+PATH = "/v1/models"
+TIMEOUT_SECONDS = 10.0
+"""For the answer of each upstream. Chosen: hosted servers answer within a second, and clients wait for the slowest."""
+_OF_A_PAGE = frozenset({"after_id", "before_id"})
+"""Query parameters of a further page, which only the upstream of the first page has. Source: Anthropic's API."""
+_BROKE_OFF = "the upstream broke off its list of models"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What an upstream answered.
+
+    response: its status and headers, without a body; None if there was no whole answer.
+    error: why there was none; None if there was one.
+    """
+
+    name: str
+    response: PlainResponse | None = None
+    body: bytes = b""
+    listed: Listed | None = None
+    error: ProxyError | None = None
+
+    @property
+    def reason(self) -> str:
+        if self.error is not None:
+            return self.error.code
+        status = 0 if self.response is None else self.response.status
+        return f"status {status}" if status != 200 else "no list of models"
+
+
+def wants_all(config: Config, request: web.BaseRequest) -> bool:
+    is_list = request.method == "GET" and request.path.removesuffix("/") == PATH
+    if not is_list or config.models_list == "main":
+        return False
+    return len(config.list_reachable()) > 1 and _OF_A_PAGE.isdisjoint(request.query)
+
+
+def name_main(config: Config) -> Target:
+    """The main upstream, which the log names for a merged list."""
+    return Target(tell_upstream(None, config.upstream.base_url))
+
+
+async def list_models(services: Services, arrival: Arrival, reply: Reply, added: Headers) -> web.StreamResponse:
+    """Ask all upstreams at once, and answer with one list. Raises ProxyError."""
+    config = services.config
+    main = config.upstream
+    url = target_url(main, arrival.target)
+    headers = request_headers(arrival.end_to_end, main, identity=True)
+    async with asyncio.TaskGroup() as tasks:
+        asking = [tasks.create_task(_ask(services.client, main, name_main(config).upstream, (url, headers), added))]
+        for name in config.list_reachable()[1:]:
+            upstream = config.upstream_for(name)
+            question = ask_for_models(upstream, find_credentials_for(upstream, arrival.end_to_end))
+            asking.append(tasks.create_task(_ask(services.client, upstream, str(name), question, added)))
+    asked = [task.result() for task in asking]
+    for one in asked:
+        if one.listed is None:
+            services.recorder.record_unlisted(one.name, one.reason)
+    body = await asyncio.to_thread(_merge, config, asked)
+    if body is not None:
+        response = PlainResponse(headers=CIMultiDict([("Content-Type", "application/json"), *added]))
+        return await send_whole(reply, response, body)
+    own = asked[0]
+    if own.response is None:
+        raise own.error or UpstreamInvalidError(_BROKE_OFF)
+    return await send_whole(reply, own.response, own.body)
+
+
+async def _ask(
+    client: UpstreamClient,
+    upstream: UpstreamConfig,
+    name: str,
+    question: tuple[URL, CIMultiDict[str]],
+    added: Headers,
+) -> _Asked:
+    """Ask one upstream. Raises nothing."""
+    url, headers = question
+    try:
+        async with asyncio.timeout(TIMEOUT_SECONDS), client.send("GET", url, headers, None, upstream) as answer:
+            body = await read_bounded(answer, MAX_ANSWER_BYTES)
+            if body is None:
+                message = "the upstream's list of models is too long"
+                return _Asked(name, error=UpstreamInvalidError(message))
+            listed = await asyncio.to_thread(read_list, name, body) if answer.status == 200 else None
+            response = make_response(answer, added)
+            response.headers.popall("Content-Encoding", None)  # the body was decoded
+            return _Asked(name, response, body, listed)
+    except ProxyError as error:
+        return _Asked(name, error=error)
+    except TimeoutError:
+        return _Asked(name, error=UpstreamTimeoutError("the upstream did not list its models in time"))
+    except (aiohttp.ClientError, OSError):
+        return _Asked(name, error=UpstreamInvalidError(_BROKE_OFF))
+
+
+def _merge(config: Config, asked: Sequence[_Asked]) -> bytes | None:
+    """The merged list; None if no upstream answered with one."""
+    lists = [one.listed for one in asked if one.listed is not None]
+
+    def find_upstream(model: str) -> str:
+        name = config.policy_for(model).upstream
+        return asked[0].name if name is None else name
+
+    return merge_lists(lists, find_upstream) if lists else None

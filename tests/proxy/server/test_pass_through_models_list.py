@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from upstreams.recording import run_upstream
 
-from trimtab.proxy.server import models_list
-from trimtab.proxy.server.models_list import UPSTREAM_MEMBER, Listed, merge_lists, read_list
+from trimtab.proxy.server import pass_through
+from trimtab.proxy.server.pass_through import UPSTREAM_MEMBER, Listed, merge_lists, read_list
 
 
 def _read(upstream: str, form: object) -> Listed:
@@ -194,7 +194,7 @@ async def test_every_upstream_that_requests_reach_is_asked(proxy, client, upstre
 )
 async def test_an_upstream_that_fails_is_left_out(answer, reason, *, proxy, client, upstream, others, log, monkeypatch):
     """The log says which one, and why. So it is if the main one fails."""
-    monkeypatch.setattr(models_list, "TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(pass_through, "TIMEOUT_SECONDS", 0.3)
     upstream.answer, others[0].answer, others[1].answer = answer, answer, _lists("far-1")
     response, body = await _get(client, proxy)
 
@@ -234,7 +234,7 @@ async def test_if_all_fail_the_client_gets_the_main_upstreams_answer(proxy, clie
 
 async def test_an_endless_list_is_left_out(proxy, client, upstream, others, monkeypatch):
     """Its size is bounded."""
-    monkeypatch.setattr(models_list, "MAX_ANSWER_BYTES", 1000)
+    monkeypatch.setattr(pass_through, "MAX_ANSWER_BYTES", 1000)
     upstream.answer, others[0].answer, others[1].answer = _lists("a"), _lists(*map(str, range(1000))), _lists("b")
     _, body = await _get(client, proxy)
     assert [entry["id"] for entry in orjson.loads(body)["data"]] == ["a", "b"]
