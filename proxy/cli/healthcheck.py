@@ -61,8 +61,7 @@ def ask_readiness(listen: str) -> None:
     except (OSError, http.client.HTTPException) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or "no answer in time, or not an HTTP answer"
         advice = "if serve got its address by --listen or --set, give the same option here; both read TRIMTAB_LISTEN"
-        message = f"{url} does not answer: {reason.lower()}; {advice}"
-        raise UnwellError(message) from error
+        raise UnwellError(f"{url} does not answer: {reason.lower()}; {advice}") from error
     if said != READY:
         message = f"{url} is draining" if said == DRAINING else f"{url} is not answered by trimtab; check listen"
         raise UnwellError(message)

@@ -117,8 +117,7 @@ def read_key(variable: str, option: str = "") -> str | None:
     if key and key.isascii() and key.isprintable():
         return key
     if option:
-        message = f"the environment variable {variable} holds no key"
-        raise click.BadParameter(message, param_hint=option)
+        raise click.BadParameter(f"the environment variable {variable} holds no key", param_hint=option)
     return None
 
 

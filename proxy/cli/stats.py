@@ -104,8 +104,7 @@ def stats(
     dashboard keeps; --outcome, --find and --sort are for them only.
     """
     if by != "session" and (asked["order"] or asked["find"] or asked["outcome"]):
-        message = "--sort, --find and --outcome are for --by session"
-        raise click.UsageError(message)
+        raise click.UsageError("--sort, --find and --outcome are for --by session")
     with wrong_use():
         config = load_file(config_path, settings)
         try:
@@ -136,8 +135,7 @@ async def _read_sessions(config: Config, query: SessionQuery) -> tuple[list[Sess
     try:
         return await history.read(partial(list_sessions, query=query))
     except StoreError as error:
-        message = f"{error}; trimtab doctor says more"
-        raise StoppedError(message) from error
+        raise StoppedError(f"{error}; trimtab doctor says more") from error
     finally:
         await history.close()
 
@@ -176,8 +174,7 @@ async def read_statistics(
         rows = await store.read(first_day, today)
         await store.close()
     except StoreError as error:
-        message = f"{error}; trimtab doctor says more"
-        raise StoppedError(message) from error
+        raise StoppedError(f"{error}; trimtab doctor says more") from error
     rows = {at: sums for at, sums in rows.items() if model in {None, at.model} and client in {None, at.client}}
     return gather(rows, first_day, today, by)
 
@@ -241,8 +238,7 @@ def _read_day(since: str, today: str) -> str:
     except ValueError:
         raise ValueError(ALLOWED) from None
     if day > today:
-        message = f"{day} is in the future: today is {today} in UTC"
-        raise ValueError(message)
+        raise ValueError(f"{day} is in the future: today is {today} in UTC")
     return day
 
 

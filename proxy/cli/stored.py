@@ -70,8 +70,7 @@ def compact_session(session: str, *, words: str, config_path: Path | None, setti
     whether that pays or not. Give the same --config and --set as to `serve`.
     """
     if len(words) > MAX_WORDS_CHARS:
-        message = f"at most {MAX_WORDS_CHARS} characters"
-        raise click.BadParameter(message, param_hint="--words")
+        raise click.BadParameter(f"at most {MAX_WORDS_CHARS} characters", param_hint="--words")
     with wrong_use():
         asyncio.run(wish(load_file(config_path, settings, is_online=False), session, words))
     click.echo(f"{session}: its next request is cut; running proxies notice within {REFRESH_SECONDS:g} seconds")
@@ -85,11 +84,10 @@ async def wish(config: Config, session: str, words: str) -> None:
         at_fault=fault,
     ) as store:
         if not await _is_known(config, session):
-            message = (
+            raise StoppedError(
                 f"no session is named {session}: the dashboard and trimtab inspect show the names, of {NAME_CHARS}"
                 " digits. Its requests must share this store; give the same --config and --set as to serve"
             )
-            raise StoppedError(message)
         if not await Wishes(store).make(session, words):
             raise StoppedError(fault)
 
@@ -179,16 +177,14 @@ Pair = tuple[str, str]
 def _read_pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[Pair, ...]:
     pairs = tuple((name.strip(), value) for name, _, value in (one.partition("=") for one in given))
     if not all(name and value for name, value in pairs):
-        message = "write NAME=VALUE"
-        raise click.BadParameter(message)
+        raise click.BadParameter("write NAME=VALUE")
     return pairs
 
 
 def _read_id(_: click.Context, __: click.Parameter, given: str) -> str:
     found = _ID.match(given.strip().lower())
     if found is None:
-        message = "an id has 64 hexadecimal digits; copy it from the header x-trimtab-summary"
-        raise click.BadParameter(message)
+        raise click.BadParameter("an id has 64 hexadecimal digits; copy it from the header x-trimtab-summary")
     return found[1]
 
 
@@ -235,8 +231,7 @@ def summary(
     keys = [key for name in variables if (key := read_key(name, option))]
     secret = tuple((name, os.environ.get(variable, "")) for name, variable in hidden)
     if not all(value for _, value in secret):
-        message = "one of these environment variables is not set"
-        raise click.BadParameter(message, param_hint="--header-from-env")
+        raise click.BadParameter("one of these environment variables is not set", param_hint="--header-from-env")
     with wrong_use():
         config = load_file(config_path, settings, is_online=False)
         found = asyncio.run(find_summary(config, summary_id, keys, (*headers, *secret)))

@@ -136,8 +136,7 @@ def _read_keys(key_file: str) -> dict[str, str]:
             text = file.read(MAX_KEYS_BYTES + 1).decode("ascii", "replace")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
-        message = f"key_file cannot be read: {(reason or 'no file can have this name').lower()}"
-        raise ValueError(message) from None
+        raise ValueError(f"key_file cannot be read: {(reason or 'no file can have this name').lower()}") from None
     require(text.strip(), "key_file is empty")
     require(len(text) <= MAX_KEYS_BYTES, "key_file is too long")
     lines = (line.strip() for line in text.splitlines())
@@ -153,8 +152,7 @@ def _read_line(line: str) -> tuple[str, str]:
     try:
         return key, date.fromisoformat(more[0].removeprefix(_EXPIRES)).isoformat() if more else ""
     except ValueError:
-        message = "key_file must have a date after expires=, such as 2027-01-31"
-        raise ValueError(message) from None
+        raise ValueError("key_file must have a date after expires=, such as 2027-01-31") from None
 
 
 def _check_name(name: str) -> str:

@@ -90,11 +90,9 @@ def find_similar(name: str) -> str | None:
 
 def _check_use(path: Path, text: str, found: Mapping[Path, Variable]) -> None:
     if not text and {path[0], path[-1]} & NEVER_EMPTY:
-        words = "is empty; for no key, write null or unset it"
-        raise _UnknownNameError(words)
+        raise _UnknownNameError("is empty; for no key, write null or unset it")
     if text and path in found:
-        words = f"sets the same key as {name_path((found[path].name,))}; unset one of the two"
-        raise _UnknownNameError(words)
+        raise _UnknownNameError(f"sets the same key as {name_path((found[path].name,))}; unset one of the two")
 
 
 def _find_key(name: str, data: Mapping[str, Any]) -> tuple[Path, Slot]:
@@ -130,8 +128,7 @@ def _find_name(part: str, written: object) -> str:
     Raises _UnknownNameError.
     """
     if not part or has_half_characters(part):
-        words = "has a part that is no name"
-        raise _UnknownNameError(words)
+        raise _UnknownNameError("has a part that is no name")
     # A shell cannot set a variable whose name has a hyphen.
     alike = [key for key in written if _fold(key) == _fold(part)] if isinstance(written, dict) else []
     if part in alike:
@@ -288,8 +285,7 @@ def load_file(
     """
     text = _read_text(file)
     if not may_be_empty and _says_nothing(text):
-        message = f"{file}: is empty; write a new file and rename it, so that it is never read half written"
-        raise ConfigError(message)
+        raise ConfigError(f"{file}: is empty; write a new file and rename it, so that it is never read half written")
     try:
         return load_config(text, settings=settings, is_online=is_online)
     except ConfigError as error:
@@ -319,8 +315,7 @@ def _read_text(file: FilePath | None) -> str:
         return file.read_text(encoding="utf-8") if file else ""
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        message = f"{file}: cannot be read: {reason}"
-        raise ConfigError(message) from error
+        raise ConfigError(f"{file}: cannot be read: {reason}") from error
 
 
 def _says_nothing(text: str) -> bool:
@@ -346,8 +341,7 @@ def load_config(
     document = Document.parse(text)
     data = {} if document.data is None else document.data
     if not isinstance(data, dict):
-        message = "the configuration must be a mapping of keys to values"
-        raise ConfigError(message)
+        raise ConfigError("the configuration must be a mapping of keys to values")
     draft = Draft(data, dict(document.places), list(document.problems))
     draft.fill_variables(environment)
     draft.apply_variables(environment)

@@ -244,8 +244,7 @@ def find_route(base_url: str, setting: str | None, environment: Mapping[str, str
     try:
         return Route(read_proxy(address if "://" in address else f"http://{address}", name))
     except UnusableProxyError as error:
-        message = f"{name}: {error}"
-        raise UnusableProxyError(message) from None
+        raise UnusableProxyError(f"{name}: {error}") from None
 
 
 def _find_variable(environment: Mapping[str, str], name: str) -> tuple[str, str] | None:
@@ -264,14 +263,12 @@ def read_proxy(address: str, told_by: str) -> ForwardProxy:
         parts = urlsplit(address)
         port = parts.port
     except ValueError:
-        message = "must be http://HOST:PORT, with a port from 1 to 65535"
-        raise UnusableProxyError(message) from None
+        raise UnusableProxyError("must be http://HOST:PORT, with a port from 1 to 65535") from None
     if parts.scheme.startswith("socks"):
         message = "SOCKS proxies are not supported; use an http:// or https:// proxy, or upstream.proxy: direct"
         raise UnusableProxyError(message)
     if parts.username is not None and not parts.netloc.rpartition("@")[0].isascii():
-        message = "must be plain ASCII; percent-encode characters like é in a password: %C3%A9"
-        raise UnusableProxyError(message)
+        raise UnusableProxyError("must be plain ASCII; percent-encode characters like é in a password: %C3%A9")
     is_plain = address.isascii() and address.isprintable() and " " not in address
     if parts.scheme not in _SCHEMES or not parts.hostname or not is_plain or port == 0:
         message = "must be http://HOST:PORT or https://HOST:PORT, with USER:PASSWORD@ before the host if it needs them"
@@ -364,20 +361,18 @@ def find_trust_fault(environment: Mapping[str, str]) -> str | None:
 
 def check_certificate(file: str) -> str:
     if _CERTIFICATE_MARK not in _read_file(file):
-        message = "contains no certificate in PEM form"
-        raise CertificateFileError(message)
+        raise CertificateFileError("contains no certificate in PEM form")
     return file
 
 
 def check_key(certificate_file: str, key_file: str | None) -> None:
     """Raises CertificateFileError if the private key cannot be read. `key_file` None: it is in the same file."""
     if _KEY_MARK not in _read_file(key_file or certificate_file):
-        message = (
+        raise CertificateFileError(
             "contains no private key in PEM form"
             if key_file
             else "is not enough: client_cert_file contains no private key"
         )
-        raise CertificateFileError(message)
     _load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), certificate_file, key_file)
 
 
@@ -402,8 +397,7 @@ def _read_file(file: str) -> str:
         return _expand(file).read_text(encoding="ascii", errors="replace")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
-        message = f"cannot be read: {(reason or 'no file can have this name').lower()}"
-        raise CertificateFileError(message) from error
+        raise CertificateFileError(f"cannot be read: {(reason or 'no file can have this name').lower()}") from error
 
 
 def _expand(file: str) -> Path:
@@ -413,13 +407,11 @@ def _expand(file: str) -> Path:
 def _load_authorities(context: ssl.SSLContext, file: str) -> None:
     text = _read_file(file)
     if _CERTIFICATE_MARK not in text and _TRUSTED_MARK not in text:
-        message = "contains no certificate in PEM form"
-        raise CertificateFileError(message)
+        raise CertificateFileError("contains no certificate in PEM form")
     try:
         context.load_verify_locations(_expand(file))
     except (ssl.SSLError, OSError, ValueError) as error:
-        message = "contains a certificate that cannot be read"
-        raise CertificateFileError(message) from error
+        raise CertificateFileError("contains a certificate that cannot be read") from error
 
 
 def _load_certificate(context: ssl.SSLContext, file: str, key_file: str | None) -> None:
@@ -430,8 +422,7 @@ def _load_certificate(context: ssl.SSLContext, file: str, key_file: str | None) 
     try:
         context.load_cert_chain(_expand(file), key, refuse)
     except _PassphraseError as error:
-        message = "contains a private key with a passphrase; store it without one"
-        raise CertificateFileError(message) from error
+        raise CertificateFileError("contains a private key with a passphrase; store it without one") from error
     except (ssl.SSLError, OSError, ValueError) as error:
         belongs = getattr(error, "reason", "") == "KEY_VALUES_MISMATCH"
         message = "does not belong to client_cert_file" if belongs else "or its certificate is damaged"

@@ -139,8 +139,7 @@ class UpstreamConfig(Section):
         if certificate_file is not None:
             check_key(certificate_file, key_file)
         elif key_file is not None and "client_cert_file" in info.data:
-            message = "needs client_cert_file too"
-            raise ValueError(message)
+            raise ValueError("needs client_cert_file too")
         return key_file
 
     @model_validator(mode="after")

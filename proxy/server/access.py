@@ -38,11 +38,10 @@ def admit_client(config: Config, headers: Headers) -> str | None:
         return None
     key = _find_client_key(config, headers, takes_basic=False)
     if key is None:
-        message = (
+        raise UnauthorizedError(
             "this proxy requires a key of its own: send one of its client_keys as Authorization: Bearer KEY, as"
             f" api-key, x-api-key or x-goog-api-key; or as {KEY_HEADER}, if Authorization is for the upstream"
         )
-        raise UnauthorizedError(message)
     return key
 
 
@@ -117,11 +116,10 @@ def admit_site(config: Config, request: web.BaseRequest, *, of_pages: bool, is_p
         return  # a browser knows no password for the name that was bound to our address
     listen = config.metrics_listen if has_own_address and config.metrics_listen else config.listen
     if not all(_is_own_host(host, listen, config.allowed_hosts) for host in hosts):
-        message = (
+        raise SiteNotAllowedError(
             "the Host of this request is not a known name of this machine; use localhost or an IP address,"
             " or list the name in allowed_hosts"
         )
-        raise SiteNotAllowedError(message)
 
 
 def _check_origin(config: Config, origins: Sequence[str], sites: Sequence[str], hosts: Sequence[str]) -> None:

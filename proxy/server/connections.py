@@ -332,7 +332,7 @@ class _Reader:
         if was_open:
             allowed_bytes += MAX_BYTES_PER_BODY_BYTE * self._body.total_bytes
         if self._fed_bytes > allowed_bytes:
-            raise LineTooLong(b"", MAX_HEAD_BYTES)  # noqa: EM101 - the quoted line, not a message
+            raise LineTooLong(b"", MAX_HEAD_BYTES)
 
     def pause_reading(self) -> None:
         self._parser.pause_reading()

@@ -72,8 +72,7 @@ def _find_answer(config: Config, method: str, path: str) -> Answer | None:
 
 
 async def _refuse_method(allowed: str, _: Services, __: Arrival, reply: Reply, ___: Note) -> tuple[bytes, Headers]:
-    message = f"{reply.request.path} takes {allowed}"
-    raise MethodNotAllowedError(message, allowed)
+    raise MethodNotAllowedError(f"{reply.request.path} takes {allowed}", allowed)
 
 
 async def _answer_caller(
@@ -188,11 +187,9 @@ def _admit(services: Services, request: web.BaseRequest, arrival: Arrival) -> Ar
     """Admit a request by its head alone; return it, with what its answer says of a budget. Raises ProxyError."""
     check_framing(request)
     if request.method == "CONNECT":
-        message = "this proxy does not open tunnels; send the request itself"
-        raise MethodNotAllowedError(message)
+        raise MethodNotAllowedError("this proxy does not open tunnels; send the request itself")
     if request.method == "TRACE" and services.config.upstream.shown == "key":
-        message = "TRACE would make the upstream reveal this proxy's own key; use another method"
-        raise MethodNotAllowedError(message)
+        raise MethodNotAllowedError("TRACE would make the upstream reveal this proxy's own key; use another method")
     head, config = arrival.head, services.config
     if head is None or head.admitted_by is not config:  # else the same head came before, on this connection
         admit_site(config, request, of_pages=False)
@@ -205,8 +202,7 @@ def _admit(services: Services, request: web.BaseRequest, arrival: Arrival) -> Ar
         message = "too many requests of this client at once (its max_concurrent_requests in client_keys); try again"
         raise ClientLimitError(message)
     if services.lifecycle.in_flight > services.config.limits.max_concurrent_requests:
-        message = "too many requests at once (limits.max_concurrent_requests); try again"
-        raise OverloadedError(message)
+        raise OverloadedError("too many requests at once (limits.max_concurrent_requests); try again")
     budgets = services.budgets
     return _apply_budget(budgets, arrival) if budgets is not None and budgets.budgets else arrival
 

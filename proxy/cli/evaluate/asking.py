@@ -146,8 +146,7 @@ class Asker:
         def write(question: Question) -> bytes:
             body = DEFAULT.ask_behind(request, before, question, prompt)
             if body is None:
-                message = "the question cannot be asked after this request"
-                raise AskError(message)
+                raise AskError("the question cannot be asked after this request")
             return body
 
         return await self._ask(write, before.tokens + self._calls.count(prompt), max_tokens)
@@ -166,10 +165,8 @@ class Asker:
                             return completion.text
                         self._thinking_tokens = THINKING_TOKENS
             except TimeoutError:
-                message = f"no answer within {self._calls.timeout_seconds:g} seconds"
-                raise AskError(message) from None
-        message = "only thinking and no answer, or a refused parameter"
-        raise AskError(message)
+                raise AskError(f"no answer within {self._calls.timeout_seconds:g} seconds") from None
+        raise AskError("only thinking and no answer, or a refused parameter")
 
     def _record(self, completion: Completion, prompt_tokens: int) -> None:
         usage = completion.usage
@@ -192,25 +189,21 @@ class Asker:
         except (aiohttp.ClientError, OSError) as error:
             if isinstance(error, TimeoutError):
                 raise
-            message = "the answer broke off"
-            raise AskError(message) from error
+            raise AskError("the answer broke off") from error
         if answer is None:
-            message = "the answer is too large"
-            raise AskError(message)
+            raise AskError("the answer is too large")
         if response.status != 200:
             self._refused(response.status, answer, question)
             return None
         try:
             return await asyncio.to_thread(DEFAULT.read_completion, answer)
         except UndecodableError:
-            message = "the answer is not a chat completion"
-            raise AskError(message) from None
+            raise AskError("the answer is not a chat completion") from None
 
     def _refused(self, status: int, answer: bytes, question: Question) -> None:
         """Learn from a refusal which parameter to change. Raises AskError if it names none that can change."""
         if DEFAULT.read_refusal(status, answer) is not None:
-            message = "the prompt is longer than the model's window"
-            raise TooLongError(message)
+            raise TooLongError("the prompt is longer than the model's window")
         host = name_host(self._server.url)
         if status in REFUSED_KEY:
             message = f"{host} answered {status}: it requires another key; set OPENAI_API_KEY, or use --api-key-env"
@@ -219,12 +212,10 @@ class Asker:
             message = f"{host} answered 404: it has no model {self._server.model}, or no chat completions; use --model"
             raise FatalError(message)
         if status in BUSY:
-            message = f"{host} keeps answering {status}; try again later, or with a lower --concurrency"
-            raise FatalError(message)
+            raise FatalError(f"{host} keeps answering {status}; try again later, or with a lower --concurrency")
         form = DEFAULT.find_refused(question, answer)
         if form is None:
-            message = f"status {status}"
-            raise AskError(message)
+            raise AskError(f"status {status}")
         self._question = replace(self._question, refused=self._question.refused | {form})
         if form == REASONING_SIGN:
             self._thinking_tokens = THINKING_TOKENS

@@ -262,11 +262,10 @@ def _check(setup: Setup) -> None:
     if setup.parts:
         return
     policy = setup.view.policy
-    message = (
+    raise StoppedError(
         f"compaction removes nothing from this session: it has {setup.original_tokens:,} tokens, and the window is"
         f" {policy.context_window:,} ({setup.view.window_from}); use a longer session, or a smaller --window"
     )
-    raise StoppedError(message)
 
 
 def _ask_to_go_on(*, is_agreed: bool) -> None:
@@ -276,8 +275,7 @@ def _ask_to_go_on(*, is_agreed: bool) -> None:
         message = "no model was asked, because there is no terminal to confirm on; to go on without, use --yes"
         raise StoppedError(message)
     if not click.confirm("Go on?", default=False, err=True):
-        message = "stopped at your request; no model was asked"
-        raise StoppedError(message)
+        raise StoppedError("stopped at your request; no model was asked")
 
 
 class _Calls(SummaryCalls):
@@ -334,11 +332,10 @@ async def _run(setup: Setup, spent: Tokens, on_step: Callable[[], None]) -> Resu
 async def _make_questions(setup: Setup, examiner: Examiner) -> tuple[ExamQuestion, ...]:
     questions, options = tuple(await examiner.make_questions(setup.parts)), setup.options
     if not questions:
-        message = (
+        raise StoppedError(
             f"{setup.model} wrote no usable question: one that has the requested form and quotes the session; try"
             " another --model"
         )
-        raise StoppedError(message)
     if options.cache is not None:
         name = name_set(setup.rehearsal.session.sha256, setup.model, options.questions)
         await asyncio.to_thread(keep_questions, options.cache, name, questions)

@@ -76,8 +76,7 @@ def read_session(data: bytes, *, line: int | None = None, model: str | None = No
     if line is None:
         line = max(range(len(lines)), key=lambda index: len(lines[index]), default=0) + 1
     if not 0 < line <= len(lines):
-        message = f"there is no line {line}: the file has {len(lines)}; choose another one with --line"
-        raise NoSessionError(message)
+        raise NoSessionError(f"there is no line {line}: the file has {len(lines)}; choose another one with --line")
     body = lines[line - 1]
     try:
         request = _read_request(body, model)
@@ -86,8 +85,7 @@ def read_session(data: bytes, *, line: int | None = None, model: str | None = No
         message = f"line {line} is not a chat request; each line must be a JSON object with `messages`"
         raise NoSessionError(message) from error
     if not request.model:
-        message = "the session names no model; choose one with --model"
-        raise NoSessionError(message)
+        raise NoSessionError("the session names no model; choose one with --model")
     return Session(request, sha256(body).hexdigest(), line, len(lines))
 
 

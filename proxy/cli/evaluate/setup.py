@@ -325,8 +325,7 @@ def keep_questions(path: Path, name: str, questions: Sequence[ExamQuestion]) -> 
                 Path(written).unlink()
             raise
     except OSError as error:
-        message = f"{path}: cannot be written ({error.strerror}); name another file with --cache"
-        raise CacheError(message) from error
+        raise CacheError(f"{path}: cannot be written ({error.strerror}); name another file with --cache") from error
 
 
 def _read(path: Path) -> _File:
@@ -335,11 +334,9 @@ def _read(path: Path) -> _File:
     except FileNotFoundError:
         return _File(KIND)
     except OSError as error:
-        message = f"{path}: cannot be read ({error.strerror}); name another file with --cache"
-        raise CacheError(message) from error
+        raise CacheError(f"{path}: cannot be read ({error.strerror}); name another file with --cache") from error
     except DECODE_ERRORS:
         found = _File("")
     if found.kind != KIND:
-        message = f"{path}: not a file of questions, so it is left unchanged; name another file with --cache"
-        raise CacheError(message)
+        raise CacheError(f"{path}: not a file of questions, so it is left unchanged; name another file with --cache")
     return found

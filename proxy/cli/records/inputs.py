@@ -194,8 +194,7 @@ def _read_line(text: bytes) -> Line:
     try:
         return _decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        message = "not a line of a log in the format json"
-        raise ValueError(message) from error
+        raise ValueError("not a line of a log in the format json") from error
 
 
 def _read_sections(line: Line, stage: str) -> tuple[int, ...]:

@@ -329,8 +329,7 @@ def inspect(  # noqa: PLR0913 - the options of a command
     `trimtab record`. The recordings contain the text of the conversation, and so does what this command prints.
     """
     if sent and received:
-        message = "--sent and --received exclude each other"
-        raise click.UsageError(message)
+        raise click.UsageError("--sent and --received exclude each other")
     with wrong_use():
         place = find_folder(folder, config_path, settings)
     try:
@@ -398,8 +397,7 @@ def _list(folder: Path, limit: int, asked: Mapping[str, str | None], *, by_sessi
             click.echo(WITHOUT_SUMMARIES)
         return
     if asked["order"] or asked["find"]:
-        message = "--sort and --find are for --sessions"
-        raise click.UsageError(message)
+        raise click.UsageError("--sort and --find are for --sessions")
     every = (one.event for one in _read(folder, newest_first=True))
     events = list(islice((event for event in every if _is_wanted(event, asked)), limit))
     if as_json:
@@ -417,8 +415,7 @@ def _find(folder: Path, request_id: str, asked: Mapping[str, str | None]) -> Rec
             give_up(escape(NOT_RECORDED.format(folder=folder)))
         return read_one(folder, request_id, _tell_broken)
     if request_id != LAST or asked["order"] or asked["find"]:
-        message = "an ID stands alone; --session, --model, --client and --outcome also go with last"
-        raise click.UsageError(message)
+        raise click.UsageError("an ID stands alone; --session, --model, --client and --outcome also go with last")
     found = next((one for one in _read(folder, newest_first=True) if _is_wanted(one.event, asked)), None)
     return found or give_up("no recorded request is like that")
 

@@ -98,14 +98,11 @@ def replay(path: Path, **given: Any) -> None:
     """
     options = Options(**given)
     if options.against is not None and not (options.config_path or options.settings):
-        message = "--against needs --config or --set"
-        raise click.UsageError(message)
+        raise click.UsageError("--against needs --config or --set")
     if options.curve and (options.against or options.plot or options.check):
-        message = "--curve cannot be combined with --against, --plot or --check"
-        raise click.UsageError(message)
+        raise click.UsageError("--curve cannot be combined with --against, --plot or --check")
     if options.plot is not None and options.plot.suffix not in {".svg", ".png"}:
-        message = "the name must end with .svg or .png"
-        raise click.BadParameter(message, param_hint="--plot")
+        raise click.BadParameter("the name must end with .svg or .png", param_hint="--plot")
     done: list[Replay] = []
     try:
         report = _run(path, options, done)

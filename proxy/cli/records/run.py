@@ -189,8 +189,7 @@ def draw(series: Series, file: Path) -> None:
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
     except ImportError as error:
-        message = "--plot needs matplotlib; install it with: pip install 'trimtab[plot]'"
-        raise StoppedError(message) from error
+        raise StoppedError("--plot needs matplotlib; install it with: pip install 'trimtab[plot]'") from error
     figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
     _draw_tokens(above, series)
@@ -202,8 +201,7 @@ def draw(series: Series, file: Path) -> None:
     try:
         figure.savefig(file)
     except OSError as error:
-        message = f"{file}: {error.strerror}"
-        raise StoppedError(message) from error
+        raise StoppedError(f"{file}: {error.strerror}") from error
 
 
 def _draw_tokens(axes: Any, series: Series) -> None:

@@ -37,18 +37,15 @@ def keys(action: str, file: Path, key_id: str | None, *, expires: str | None) ->
     """
     with wrong_use():
         if expires is not None and action != "add":
-            message = "only add takes --expires"
-            raise click.UsageError(message)
+            raise click.UsageError("only add takes --expires")
         if action == "add":
             if key_id is not None:
-                message = "add takes no ID: it makes one"
-                raise click.UsageError(message)
+                raise click.UsageError("add takes no ID: it makes one")
             _add(file, expires)
         elif action == "list":
             _list(file)
         elif key_id is None:
-            message = "revoke needs the ID of a key; trimtab keys list shows them"
-            raise click.UsageError(message)
+            raise click.UsageError("revoke needs the ID of a key; trimtab keys list shows them")
         else:
             _revoke(file, key_id)
 
@@ -57,8 +54,7 @@ def _add(file: Path, expires: str | None) -> None:
     try:
         end = "" if expires is None else f" expires={date.fromisoformat(expires).isoformat()}"
     except ValueError:
-        message = "must be a date, such as 2027-01-31"
-        raise click.BadParameter(message, param_hint="--expires") from None
+        raise click.BadParameter("must be a date, such as 2027-01-31", param_hint="--expires") from None
     if end and end.partition("=")[2] <= _today():
         message = f"{expires} is not in the future: the key would be refused from the beginning"
         raise click.BadParameter(message, param_hint="--expires")
@@ -93,8 +89,7 @@ def _revoke(file: Path, key_id: str) -> None:
     lines = _read(file)
     kept = [line for line in lines if line.startswith("#") or not line or _name(line) != key_id]
     if len(kept) == len(lines):
-        message = f"{file}: there is no key {key_id}; trimtab keys list shows those that there are"
-        raise StoppedError(message)
+        raise StoppedError(f"{file}: there is no key {key_id}; trimtab keys list shows those that there are")
     _write(file, [*kept, f"# {key_id} revoked {_today()}"])
     click.echo(f"key {key_id} is revoked; a running proxy refuses it after a reload")
 

@@ -85,8 +85,7 @@ async def answer_api(
     try:
         return await _answer(services, request, path, client)
     except StoreError as error:
-        message = f"the dashboard's events cannot be read or erased now; {error}; try again"
-        raise WorkerSilentError(message) from error
+        raise WorkerSilentError(f"the dashboard's events cannot be read or erased now; {error}; try again") from error
 
 
 async def _answer(
@@ -100,8 +99,7 @@ async def _answer(
     if request.method == "POST" and name == "sessions" and one.endswith("/compact"):
         return await _compact(services, request, one.removesuffix("/compact"), client)
     if request.method not in {"GET", "HEAD"}:
-        message = "this page takes GET; only a session can be deleted (DELETE) or compacted (POST)"
-        raise MethodNotAllowedError(message)
+        raise MethodNotAllowedError("this page takes GET; only a session can be deleted (DELETE) or compacted (POST)")
     if name == "events" and not one and request.method == "GET":
         return await stream_events(services, request, client)
     query = request.query if client is None else {**request.query, "client": client}
@@ -127,8 +125,7 @@ def _read_number(query: Mapping[str, str], name: str, default: int, most: int) -
     text = query.get(name, str(default))
     if text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most:
         return int(text)
-    message = f"{name} must be a whole number from 1 to {most}"
-    raise InvalidQueryError(message, name)
+    raise InvalidQueryError(f"{name} must be a whole number from 1 to {most}", name)
 
 
 async def _show_overview(services: Services, _: Mapping[str, str]) -> Json:
@@ -283,8 +280,7 @@ def read_session_query(query: Mapping[str, str]) -> SessionQuery:
     limit = _read_number(query, "limit", 50, MAX_LISTED)
     for name, allowed in (("sort", tuple(ORDERS)), ("order", ("asc", "desc"))):
         if query.get(name, allowed[0]) not in allowed:
-            message = f"{name} must be one of {', '.join(allowed)}"
-            raise InvalidQueryError(message, name)
+            raise InvalidQueryError(f"{name} must be one of {', '.join(allowed)}", name)
     return SessionQuery(
         limit,
         limit * (_read_number(query, "page", 1, MAX_PAGES) - 1),
@@ -311,8 +307,7 @@ async def _show_session(services: Services, name: str, query: Mapping[str, str])
 async def _erase(services: Services, request: web.BaseRequest, name: str) -> web.Response:
     _require_own(request)
     if request.query.get("text", "only") != "only":
-        message = "text must be only; without it, the whole session is deleted"
-        raise InvalidQueryError(message, "text")
+        raise InvalidQueryError("text must be only; without it, the whole session is deleted", "text")
     text_only = "text" in request.query
     if not await services.past.erase(name, text_only=text_only):
         raise _name_unknown(SESSION)
@@ -324,13 +319,11 @@ async def _compact(services: Services, request: web.BaseRequest, name: str, clie
     _require_own(request)
     words = request.query.get("words", "")
     if len(words) > MAX_WORDS_CHARS:
-        message = f"words may have {MAX_WORDS_CHARS} characters"
-        raise InvalidQueryError(message, "words")
+        raise InvalidQueryError(f"words may have {MAX_WORDS_CHARS} characters", "words")
     if await services.past.read(partial(find_named, name=name, client=client)) is None:
         raise _name_unknown(SESSION)
     if not await services.cold_cuts.wishes.make(name, words):
-        message = "too many sessions are to be compacted; try again in an hour"
-        raise WorkerSilentError(message)
+        raise WorkerSilentError("too many sessions are to be compacted; try again in an hour")
     return web.Response(status=204, headers=UNSTORED)
 
 

@@ -185,8 +185,7 @@ async def stream_events(services: Services, request: web.BaseRequest, client: st
     """
     streams = services.past.streams
     if not services.lifecycle.ready or streams.readers >= MAX_STREAMS:
-        message = "too many streams of the dashboard at once, or the proxy is about to stop; try again"
-        raise OverloadedError(message)
+        raise OverloadedError("too many streams of the dashboard at once, or the proxy is about to stop; try again")
     response = web.StreamResponse(headers=_HEADERS)
     streams.readers += 1
     try:

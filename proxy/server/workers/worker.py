@@ -223,8 +223,7 @@ def _open_metrics(workers: int) -> SharedMetrics:
     try:
         return SharedMetrics.open(workers)
     except OSError as error:
-        message = (
+        raise ConfigError(
             f"workers: {error.strerror or 'no folder'}: the metrics of several workers need a writable folder for"
             " temporary files; name one with TMPDIR, or set workers: 1"
-        )
-        raise ConfigError(message) from error
+        ) from error
