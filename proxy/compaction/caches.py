@@ -13,7 +13,7 @@ from sys import getsizeof
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.wire.tools import ListKey
 from trimtab.proxy.wire.tools import Shortened as ShortList
-from trimtab.proxy.wire.transcript.beginnings import Beginning, Beginnings, weigh_beginnings
+from trimtab.proxy.wire.transcript.body import Beginning, Beginnings, weigh_beginnings
 from trimtab.proxy.wire.transcript.decoding import FixedTokens, Known, weigh_element
 from trimtab.rules.conversation import CountTokens, Message
 from trimtab.rules.pipeline.plan import StateKey

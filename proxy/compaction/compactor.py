@@ -17,8 +17,7 @@ from trimtab.proxy.wire.cache_help import Addition
 from trimtab.proxy.wire.codec import Codec, Counting, Request, UndecodableError
 from trimtab.proxy.wire.json import DECODE_ERRORS
 from trimtab.proxy.wire.parameters import Question
-from trimtab.proxy.wire.transcript.beginnings import Beginning, PrefixMatch
-from trimtab.proxy.wire.transcript.body import Adapted, Unsent
+from trimtab.proxy.wire.transcript.body import Adapted, Beginning, PrefixMatch, Unsent
 from trimtab.rules.conversation import Conversation, CountTokens, Decision
 from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.exceeded import LimitExceededError

@@ -25,7 +25,7 @@ from trimtab.proxy.compaction.tokenizers.exact import (
 )
 from trimtab.proxy.compaction.tokenizers.optional import find_engine
 from trimtab.proxy.config.policy import PolicyConfig
-from trimtab.proxy.wire.transcript.beginnings import Beginnings
+from trimtab.proxy.wire.transcript.body import Beginnings
 from trimtab.rules.conversation import CountTokens
 from trimtab.rules.tokens.families import HEURISTIC, O200K, SILENT, Costs, Reading, find_family, read_costs
 from trimtab.rules.tokens.scripts import weigh

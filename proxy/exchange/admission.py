@@ -18,7 +18,7 @@ from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.http.request_body import ReceivedBody, receive_body
 from trimtab.proxy.memory import Working, estimate_work
 from trimtab.proxy.wire.codec import Codec
-from trimtab.proxy.wire.transcript.beginnings import MIN_BYTES, PrefixMatch
+from trimtab.proxy.wire.transcript.body import MIN_BYTES, PrefixMatch
 
 
 async def receive(

@@ -34,7 +34,7 @@ from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.models.records import ModelName
 from trimtab.proxy.summaries.cold_cuts import ColdCuts, Session
 from trimtab.proxy.telemetry.ledger import COLD_CACHE, COMPACT_NOW, IS_CUT, TOO_SHORT, WAS_CUT
-from trimtab.proxy.wire.transcript.beginnings import find_all
+from trimtab.proxy.wire.transcript.body import find_all
 from trimtab.rules.conversation import Conversation, Decision, Message, Role, count_leading
 from trimtab.rules.pipeline.exceeded import KEEP
 from trimtab.rules.pipeline.plan import Plan

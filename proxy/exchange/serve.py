@@ -37,7 +37,7 @@ from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 from trimtab.proxy.wire.codec import Codec, Request, UndecodableError
 from trimtab.proxy.wire.overflow import Kind, Overflow
 from trimtab.proxy.wire.routing import find_deployment
-from trimtab.proxy.wire.transcript.beginnings import PrefixMatch
+from trimtab.proxy.wire.transcript.body import PrefixMatch
 
 REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
 """For the other kinds, `context_length_exceeded` would make the client compact for nothing."""

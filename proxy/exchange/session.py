@@ -16,8 +16,7 @@ from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.wire.codec import Request
 from trimtab.proxy.wire.json import DECODE_ERRORS, decode_member
-from trimtab.proxy.wire.transcript.beginnings import Beginning
-from trimtab.proxy.wire.transcript.body import read_outside
+from trimtab.proxy.wire.transcript.body import Beginning, read_outside
 from trimtab.rules.conversation import Role, count_asked, count_leading
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.tokens.tool_schemas import as_schema

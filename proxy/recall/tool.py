@@ -14,8 +14,13 @@ import msgspec
 from trimtab.proxy.wire.answers.recall import NAME
 from trimtab.proxy.wire.codec import Codec, Counting, Request
 from trimtab.proxy.wire.json import DECODE_ERRORS, Span, find_member, splice
-from trimtab.proxy.wire.transcript.beginnings import PrefixMatch, find_transcript
-from trimtab.proxy.wire.transcript.body import UndecodableError, find_elements, read_outside
+from trimtab.proxy.wire.transcript.body import (
+    PrefixMatch,
+    UndecodableError,
+    find_elements,
+    find_transcript,
+    read_outside,
+)
 from trimtab.rules.conversation import CountTokens, Decision, Role, count_leading
 from trimtab.rules.pipeline.pins import Pin
 from trimtab.rules.pipeline.plan import Plan

@@ -63,7 +63,7 @@ Addition = Literal["cache_key", "cache_breakpoint", "cache_control", "thinking",
 - `cache_breakpoint`: OpenAI's `prompt_cache_breakpoint` at the end of the summary.
 - `cache_control`: Anthropic's marker. In the Messages API at the end of the summary; in chat completions also at the
   end of the system prompt and of the transcript.
-- `thinking`: Anthropic's `block_binding`, which has nothing to do with the cache; see messages/request.py.
+- `thinking`: Anthropic's `block_binding`, which has nothing to do with the cache; see messages/codec.py.
 - `provider_note`: the provider's own note; neither has that.
 """
 FIELDS: Mapping[Addition, bytes] = {

@@ -32,21 +32,21 @@ from trimtab.proxy.wire.json import DECODE_ERRORS, Array, Span, decode_items, de
 from trimtab.proxy.wire.parameters import CACHE_KEY, Question, find_refused, list_forms, write_parameters
 from trimtab.proxy.wire.routing import peek_model
 from trimtab.proxy.wire.tools import ListMemo, ToolList, drop_tools, find_used, forces_call, read_fixed
-from trimtab.proxy.wire.transcript.beginnings import Beginning, PrefixMatch, find_transcript, look_through
 from trimtab.proxy.wire.transcript.body import (
-    OUTSIDE,
     Adapted,
     Asked,
+    Beginning,
     Form,
+    PrefixMatch,
     Unsent,
     find_edit,
     find_elements,
     find_flaw,
-    group_elements,
+    find_transcript,
+    look_through,
     read_outside,
     replace_outside,
     split_body,
-    take_off_outside,
 )
 from trimtab.proxy.wire.transcript.body import UndecodableError as UndecodableError  # noqa: PLC0414 - of the interface
 from trimtab.proxy.wire.transcript.decoding import (
@@ -58,7 +58,15 @@ from trimtab.proxy.wire.transcript.decoding import (
     join_units,
     recall,
 )
-from trimtab.proxy.wire.transcript.elements import Shares, Source, WriteElement, write_elements
+from trimtab.proxy.wire.transcript.elements import (
+    OUTSIDE,
+    Shares,
+    Source,
+    WriteElement,
+    group_elements,
+    take_off_outside,
+    write_elements,
+)
 from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Role, Shape
 from trimtab.rules.tokens.families import GENERIC, Costs
 from trimtab.rules.tokens.messages import ToolsAndFormat, count_format, count_shared_frame, count_tools
@@ -391,7 +399,7 @@ class Codec(Answers):
     provider_note: ProviderNote | None = None
 
     def ask(self, question: Question, prompt: str) -> bytes:
-        asked = orjson.Fragment(self.encode_message(_make_message(prompt)))
+        asked = orjson.Fragment(self.encode_message(Message(Role.USER, (prompt,), edited=True)))
         members = {"model": question.model, self.transcript: [asked], **self.keep_nothing(question)}
         return orjson.dumps({**members, **self.write_parameters(question, None)})
 
@@ -413,7 +421,8 @@ class Codec(Answers):
         only those by which the upstream knows its session. None if the request prescribes the form of the response,
         which a summary would not have, or if the members of its body cannot be read.
         """
-        if (members := self.write_members(request, prefix, (_make_message(prompt),), is_apart=is_apart)) is None:
+        asked = Message(Role.USER, (prompt,), edited=True)
+        if (members := self.write_members(request, prefix, (asked,), is_apart=is_apart)) is None:
             return None
         if request.cache.key and CACHE_KEY in self.refusable and CACHE_KEY not in question.refused:
             members.setdefault(CACHE_KEY, msgspec.Raw(orjson.dumps(request.cache.key)))
@@ -487,7 +496,3 @@ class Codec(Answers):
 
     def find_refused(self, question: Question, answer: bytes) -> str | None:
         return find_refused(question, self.list_parameters(question), answer, self.limits)
-
-
-def _make_message(prompt: str) -> Message:
-    return Message(Role.USER, (prompt,), edited=True)

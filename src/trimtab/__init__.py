@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trimtab.proxy.compaction.library import Compactor, Result, SummaryRequest, Tokens, make_policy
     from trimtab.proxy.compaction.tokenizers.exact import VocabularyError
-    from trimtab.proxy.wire.codec import UndecodableError
+    from trimtab.proxy.wire.transcript.body import UndecodableError
     from trimtab.rules import Decision, LimitExceededError, Policy
 
 __all__ = [

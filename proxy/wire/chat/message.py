@@ -13,7 +13,7 @@ import msgspec
 import orjson
 
 from trimtab.proxy.wire.cache_help import CACHE_MARKERS
-from trimtab.proxy.wire.codec import Counting, UndecodableError
+from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.content import (
     begins,
     has_uncounted,
@@ -37,6 +37,7 @@ from trimtab.proxy.wire.json import (
     write_id,
 )
 from trimtab.proxy.wire.tools import as_list, find_referenced, find_served, read_choice, read_format
+from trimtab.proxy.wire.transcript.body import UndecodableError
 from trimtab.rules.conversation import Arguments, CountTokens, Message, Role, ToolCall
 from trimtab.rules.prefix import digest_message
 from trimtab.rules.tokens.families import Costs

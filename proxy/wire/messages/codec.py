@@ -1,20 +1,257 @@
-"""The dialect of Anthropic's Messages API: POST /v1/messages, and POST /v1/messages/count_tokens."""
+"""The dialect of Anthropic's Messages API: POST /v1/messages, and POST /v1/messages/count_tokens.
 
-from collections.abc import Iterable, Sequence
+What a request has besides its messages: which members are read, counted, and copied into a question behind it.
+
+Law: `system` is a message of the conversation. If a rule has shortened its texts, only these change in it. Of a request
+that continues a conversation, a question copies each member unchanged that the upstream renders into the prompt, or by
+which it finds its prompt cache. So the question reads the cache of the conversation. Members that only say how to
+respond are left out.
+
+Source: Anthropic's API reference, and its pages on what invalidates the prompt cache, on preserved thinking and on
+prefix checks.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
+from typing import Any
 
 import msgspec
 
-from trimtab.proxy.wire.codec import Codec, Request
-from trimtab.proxy.wire.json import Span
-from trimtab.proxy.wire.messages import answer, blocks, compaction, message, recall, request
-from trimtab.proxy.wire.messages.message import USER_SIDE, shares_element, write_element
-from trimtab.proxy.wire.messages.request import bind_question
-from trimtab.proxy.wire.transcript.body import take_off_outside
-from trimtab.proxy.wire.transcript.elements import WriteElement
-from trimtab.rules.conversation import Conversation, Message
+from trimtab.proxy.wire.codec import Codec, Counting, Request
+from trimtab.proxy.wire.json import (
+    DECODE_ERRORS,
+    Span,
+    decode_items,
+    decode_member,
+    find_array,
+    find_member,
+    read_members,
+    splice,
+)
+from trimtab.proxy.wire.messages import answer, blocks, message, recall
+from trimtab.proxy.wire.messages.blocks import split_blocks
+from trimtab.proxy.wire.messages.message import THINKING, USER_SIDE, decode_system, shares_element, write_element
+from trimtab.proxy.wire.routing import binds_thinking
+from trimtab.proxy.wire.tools import ToolList
+from trimtab.proxy.wire.transcript.body import (
+    Adapted,
+    Asked,
+    Edit,
+    Unsent,
+    find_edit,
+    find_transcript,
+    make_form,
+    replace_outside,
+)
+from trimtab.proxy.wire.transcript.decoding import discount_compacted
+from trimtab.proxy.wire.transcript.elements import WriteElement, take_off_outside, write_outside
+from trimtab.rules.conversation import Conversation, Decision, Message, Shape
+from trimtab.rules.tokens.tool_schemas import as_schema
+
+FIXED = ("system", "tools", "tool_choice", "output_config", "output_format", "thread")
+COUNTED_FIXED = slice(1, -1)
+"""`FIXED` without `system`, which may change with each request, and `thread`."""
+FORM = make_form("messages", FIXED, ("max_tokens", "thinking"), long=("system", "tools"))
+_THINKS = frozenset({"enabled", "adaptive"})
+SHAPE = Shape(has_system_messages=False, joins_systems=True, seals_reasoning=True)
+SHAPE_WITH_THINKING = replace(SHAPE, alternates=False)
+"""With thinking, the last message of an assistant must begin with thinking, which nobody can write for the model. So no
+line of an assistant is inserted. Anthropic's API joins user messages that follow each other. Source: its pages on
+extended thinking and on the Messages API. Between the other messages, it accepts no two system messages in a row, and
+after one only an answer or the end. Source: its page on mid-conversation system messages."""
+COUNTED = frozenset({"messages", "system", "tools", "tool_choice", "output_config", "output_format"})
+WITHOUT_TOKENS = frozenset(
+    {
+        "model", "stream", "max_tokens", "temperature", "top_p", "top_k", "stop_sequences", "metadata", "service_tier",
+        "cache_control", "thinking", "speed", "inference_geo", "diagnostics", "billing_policy", "user_profile_id",
+        "fallbacks", "fallback_credit_token", "anthropic_version", "anthropic_beta", "betas",
+    }
+)  # fmt: skip
+"""Members that no server puts into the prompt. Source: Anthropic's and Bedrock's API references. Any other member may
+be part of the prompt or change it: `mcp_servers`, `container`, `context_management`, and future ones."""
+TAKEN_OVER = frozenset(
+    {
+        "model", "system", "tools", "tool_choice", "thinking", "output_config", "mcp_servers", "container",
+        "context_management", "cache_control", "metadata", "service_tier", "speed", "inference_geo",
+        "anthropic_version", "anthropic_beta", "user_profile_id", "billing_policy",
+    }
+)  # fmt: skip
+"""Members that are part of the prompt or of hidden instructions in it, or name the account and the cache."""
+OF_SESSION = frozenset(
+    {
+        "system", "metadata", "service_tier", "speed", "inference_geo", "anthropic_version", "anthropic_beta",
+        "user_profile_id", "billing_policy",
+    }
+)  # fmt: skip
+"""Members by which an upstream knows the account and the session, whatever is asked. Anthropic accepts the login of
+Claude Code only with its system prompt."""
+
+
+_MARK = b"system:"
+"""Begins the key under which a decoded system message is known, so that it is not taken for an element."""
+
+
+def _continues(request: Request) -> bool:
+    thread = request.fixed[-1]
+    return b"continue" in thread and as_schema(decode_member(msgspec.Raw(thread))).get("type") == "continue"
+
+
+def _only_clears_thinking(management: msgspec.Raw) -> bool:
+    """Whether the server edits only thinking. Messages with thinking are not used to calibrate anyway."""
+    edits = as_schema(decode_member(management)).get("edits")
+    kinds = [as_schema(edit).get("type") for edit in edits] if isinstance(edits, list) else [None]
+    return all(isinstance(kind, str) and kind.startswith("clear_thinking_") for kind in kinds)
+
+
+# Claude Code begins its system prompt with a line `x-anthropic-billing-header: cc_version=...; cch=...;`. Both values
+# change with each request, and the model does not need them. Anthropic's own servers know the line. On other servers,
+# the prompt cache finds nothing because of it, and Amazon Bedrock refuses it. So the whole line is removed, and a block
+# that holds nothing else with it. Only texts of `system` that begin with that line change. Source:
+# anthropics/claude-code#68900; the fixes of sgl-project/sglang#29169, EasyMetaAu/helm-api#208 and
+# MadAppGang/claudish#167 remove the line as well.
+_HEADER = rb"x-anthropic-billing-header:"
+_LINE = re.compile(rb'"' + _HEADER + rb'(?: {0,9}[\w.-]{1,64}=[^"\\;\s]{0,256};){1,32}+ {0,9}(?:\\r)?(?:\\n)?')
+"""The beginning of a JSON string: the header, its fields, and the end of the line if nothing else is on it."""
+_BLANK = re.compile(rb'(?: |\\[rnt]){0,2000}+"')
+"""The end of a JSON string that goes on with only white space."""
+_KEY = b'{"system":'
+
+
+def _find_lines(body: bytes, place: Span) -> list[Span]:
+    """What to remove from `system`: the line of a string, or of each block. Raises one of DECODE_ERRORS."""
+    value = body[place.start : place.stop]
+    if value[:1] != b"[":
+        return [] if (line := _find_line(value)) is None else [_move(line, place.start)]
+    blocks = list(map(bytes, decode_items(value)))
+    array = find_array(_KEY + value + b"}", b'"system"', blocks)
+    spans = [] if array is None else [_move(span, place.start - len(_KEY)) for span in array.elements]
+    lines: dict[int, Span] = {}
+    for at, block in enumerate(blocks):  # a later block may quote the line
+        line = _find_in_block(block)
+        if line is None:
+            break
+        lines[at] = line
+    gone = [at for at, line in lines.items() if _is_all(blocks[at], line)] if spans else []
+    last = max((at for at in range(len(spans)) if at not in gone), default=-1)
+    found = [_move(lines[at], spans[at].start) for at in lines if spans and at not in gone]
+    found += [Span(spans[at].start, spans[at + 1].start) for at in gone if at < last]
+    if gone and gone[-1] > last:
+        found.append(Span(spans[last].stop if last >= 0 else spans[0].start, spans[-1].stop))
+    return sorted(found)
+
+
+def _find_in_block(block: bytes) -> Span | None:
+    place = find_member(block, b'"text"') if block[:1] == b"{" else None
+    line = None if place is None else _find_line(block[place.start : place.stop])
+    return None if place is None or line is None else _move(line, place.start)
+
+
+def _is_all(block: bytes, line: Span) -> bool:
+    return _BLANK.match(block, line.stop) is not None
+
+
+def _find_line(text: bytes) -> Span | None:
+    found = _LINE.match(text)
+    return Span(len(b'"'), found.end()) if found else None
+
+
+def _move(span: Span, shift: int) -> Span:
+    return Span(span.start + shift, span.stop + shift)
+
+
+# Newer models bind each block of thinking to everything before it. After a cut, the thinking behind the cut no longer
+# fits what is before it, and the API refuses the request. With a setting it drops such blocks instead. A request that
+# turns thinking off cannot have the setting. So the blocks are left out, all of them, as the API demands. Law of that:
+# only a request of a session in which something before an answer was changed is touched, and of it only the member
+# `thinking` and one header, or the blocks of thinking. What was asked for once is asked for in all later requests of
+# the session. A setting of the client stays, and the API's refusal of it is the client's.
+HEADER, BETA = "anthropic-beta", "thinking-binding-controls-2026-08-01"
+_THINKING = b'"thinking"'
+_BINDING = b'"block_binding":{"prefix_mismatch_behavior":"drop_block"}'
+_SETTING = b'{"type":"adaptive",' + _BINDING + b"}"
+"""The setting for a request without the member: such models think even if a request does not say so."""
+_TAKES_SETTING = frozenset({"adaptive", "enabled", None})
+_SILENT = b'[{"type":"text","text":"(no answer)"}]'
+"""What stands for an answer that was only thinking: the API refuses a message without content."""
+
+
+def is_bound(request: Request, transcript: Conversation) -> bool:
+    """Whether a request's model binds its thinking to what is before it, there is any, and its upstream may be told."""
+    return (
+        request.takes_binding
+        and binds_thinking(request.model)
+        and any(message.has_reasoning for message in transcript.messages)
+    )
+
+
+def is_off(value: bytes) -> bool:
+    return _read_setting(value).get("type") == "disabled"
+
+
+def allow_drops(value: bytes) -> bytes | None:
+    """A value of `thinking`, which may be missing, with the setting; None if it cannot have it, or has one."""
+    if not value:
+        return _SETTING
+    setting = _read_setting(value)
+    kind = setting.get("type")
+    if value[:1] != b"{" or "block_binding" in setting or not (kind is None or isinstance(kind, str)):
+        return None
+    if kind not in _TAKES_SETTING:
+        return None
+    rest = value[1:].lstrip()
+    return b"{" + _BINDING + (b"" if rest[:1] == b"}" else b",") + rest
+
+
+def _read_setting(value: bytes) -> dict[str, Any]:
+    try:
+        return as_schema(decode_member(msgspec.Raw(value or b"null")))
+    except DECODE_ERRORS:
+        return {}
+
+
+def drop_thinking(raw: bytes) -> bytes:
+    if b"thinking" not in raw:
+        return raw
+    members = read_members(raw)
+    content = members.get("content", msgspec.Raw(b"null"))
+    if bytes(members.get("role", b"")) != b'"assistant"' or bytes(content)[:1] != b"[":
+        return raw
+    blocks = split_blocks(raw, content)
+    kept = [block.raw for block in blocks if block.kind not in THINKING]
+    if len(kept) == len(blocks):
+        return raw
+    left = b"[" + b",".join(kept) + b"]" if kept else _SILENT
+    return msgspec.json.encode({**members, "content": msgspec.Raw(left)})
+
+
+def bind_question(request: Request, prefix: Conversation, members: dict[str, msgspec.Raw]) -> Sequence[bytes]:
+    """The elements to ask behind. Thinking in them that no longer fits may be dropped, as in the client's own request.
+
+    Changes the setting in `members`. Raises one of DECODE_ERRORS.
+    """
+    if not request.breaks_past or not is_bound(request, prefix):
+        return request.raws
+    setting = bytes(members.get("thinking", b""))
+    if is_off(setting):
+        return [drop_thinking(raw) for raw in request.raws]
+    if (allowed := allow_drops(setting)) is not None:
+        members["thinking"] = msgspec.Raw(allowed)
+    return request.raws
+
+
+def _leave_out(request: Request, before: Conversation, after: Conversation, elements: list[Span]) -> tuple[bytes, ...]:
+    edits = [(span, drop_thinking(raw)) for span, raw in zip(elements, request.raws, strict=True)]
+    left = request.codec.read(splice(request.body, edits))
+    return request.codec.encode(replace(left, model=request.model, cache=request.cache), before, after)
+
+
+def _add(pieces: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    last = pieces[-1]
+    at = last.rindex(b"}")
+    return (*pieces[:-1], last[:at] + b"," + _THINKING + b":" + _SETTING + last[at:])
 
 
 class MessagesCodec(Codec):
@@ -27,23 +264,14 @@ class MessagesCodec(Codec):
         self.path = f"/v1{self.ending}"
         self.is_count = is_count
 
-    form = request.FORM
-    fixed = attrgetter(*request.FIXED)
-    counted_fixed = request.COUNTED_FIXED
+    form = FORM
+    fixed = attrgetter(*FIXED)
+    counted_fixed = COUNTED_FIXED
     shares = staticmethod(shares_element)
-    describe = staticmethod(request.describe)
     decode_unit = staticmethod(message.decode_element)
-    list_outside = staticmethod(request.list_system)
-    decode_outside = staticmethod(request.decode_marked_system)
-    write_outside = staticmethod(request.write_system)
-    look_at = staticmethod(request.look_at)
     read_tools_and_format = staticmethod(message.read_tools_and_format)
-    knows_members = staticmethod(request.knows_members)
-    list_tools = staticmethod(request.list_tools)
     recall_tool = recall.TOOL
     sifter = recall.MessagesSifter
-    clean = staticmethod(request.clean_request)
-    adapt = staticmethod(request.bind_thinking)
     help_cache = staticmethod(blocks.help_cache)
 
     read_answer = staticmethod(answer.read_answer)
@@ -61,12 +289,103 @@ class MessagesCodec(Codec):
 
     limits = ("max_tokens",)
     refusable_limits = ()  # the limit is required
-    taken_over = request.TAKEN_OVER
-    of_session = request.OF_SESSION
+    taken_over = TAKEN_OVER
+    of_session = OF_SESSION
     choices = frozenset({"tool_choice"})
-    prescribes_form = staticmethod(request.prescribes_form)
-    read_thinking = staticmethod(request.read_thinking)
-    provider_note = compaction.NOTE
+    provider_note = answer.NOTE
+
+    @staticmethod
+    def describe(members: Any) -> Asked:
+        thinking = as_schema(members.thinking).get("type")
+        return Asked(members.max_tokens, isinstance(thinking, str) and thinking in _THINKS)
+
+    @staticmethod
+    def list_outside(request: Request) -> list[bytes]:
+        system = request.fixed[0]
+        return [_MARK + system] if system not in (b"", b'""', b"[]") else []
+
+    @staticmethod
+    def decode_outside(counting: Counting, marked: bytes) -> tuple[Message, ...]:
+        return decode_system(counting, marked[len(_MARK) :])
+
+    @staticmethod
+    def write_outside(after: Conversation) -> bytes | None:
+        return write_outside(after, lambda raw: bytes(read_members(b'{"content":%b}' % raw)["content"]))
+
+    @staticmethod
+    def look_at(request: Request, messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], Shape, bool]:
+        """Anthropic's API ignores what is before its compaction. Source: its page on compaction."""
+        shape = SHAPE_WITH_THINKING if request.is_reasoning else SHAPE
+        return discount_compacted(messages), shape, _continues(request)
+
+    @staticmethod
+    def knows_members(members: Mapping[str, msgspec.Raw]) -> bool:
+        unknown = members.keys() - COUNTED - WITHOUT_TOKENS
+        return not unknown or (unknown == {"context_management"} and _only_clears_thinking(members[unknown.pop()]))
+
+    @staticmethod
+    def list_tools(request: Request) -> tuple[ToolList, ...]:
+        return (ToolList(b'"tools"', request.fixed[1], request.fixed[2], (b'"tool_choice"',)),)
+
+    @staticmethod
+    def clean(request: Request, unsent: Unsent) -> tuple[bytes, tuple[Decision, ...]]:
+        """The body without the lines that change with each request; itself if it has none, or if they must be sent."""
+        system = request.fixed[0]
+        if not unsent.nonces or _HEADER not in system:
+            return request.body, ()
+        try:
+            known = find_transcript(request.beginning)
+            place = find_member(request.body, b'"system"', *([] if known is None else [known]))
+            spans = [] if place is None else _find_lines(request.body, place)
+        except DECODE_ERRORS:
+            spans = []
+        if not spans:
+            return request.body, ()
+        rest = splice(request.body, [(span, b"") for span in spans])
+        removed = sum(span.stop - span.start for span in spans)
+        return rest, (Decision("nonce", f"{removed} bytes of system that change with each request", 0, 0, 1, 0),)
+
+    def adapt(
+        self, request: Request, before: Conversation, after: Conversation, pieces: tuple[bytes, ...], /
+    ) -> Adapted:
+        """The body with the setting, if its model binds thinking and the client's transcript `before` has any.
+
+        Raises UndecodableError if the elements of the transcript cannot be found in the body.
+        """
+        if not is_bound(request, before):
+            return Adapted(pieces)
+        array = request.find_array()
+        within = Span(array.start, array.stop)
+        place = find_member(request.body, _THINKING, within)
+        value = b"" if place is None else request.body[place.start : place.stop]
+        if is_off(value):
+            decision = Decision("thinking", "thinking that no longer fits is left out", 0, 0, 0, 0)
+            return Adapted(_leave_out(request, before, after, array.elements), decisions=(decision,))
+        if (allowed := allow_drops(value)) is None:
+            return Adapted(pieces)
+        if place is None:
+            written = _add(pieces)
+        else:
+            system = self.write_outside(after)
+            done = None if system is None else find_edit(request.body, b'"system"', within, system)
+            written = replace_outside(request.body, array.start, pieces, Edit(place, allowed), done)
+        decision = Decision("thinking", "the server may drop thinking that no longer fits", 0, 0, 0, 0)
+        return Adapted(written, ((HEADER, BETA),), (decision,))
+
+    @staticmethod
+    def prescribes_form(members: dict[str, msgspec.Raw]) -> bool:
+        output, form, compaction = (
+            decode_member(members.get(name)) for name in ("output_config", "output_format", "compaction")
+        )
+        return as_schema(output).get("format") is not None or form is not None or compaction is not None
+
+    @staticmethod
+    def read_thinking(members: dict[str, msgspec.Raw]) -> int | None:
+        thinking = as_schema(decode_member(members.get("thinking")))
+        budget = thinking.get("budget_tokens")
+        if thinking.get("type") not in _THINKS:
+            return None
+        return budget if type(budget) is int and budget > 0 else 0
 
     @staticmethod
     def encode_message(said: Message) -> bytes:

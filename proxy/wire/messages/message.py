@@ -20,7 +20,7 @@ import msgspec
 import orjson
 
 from trimtab.proxy.wire.cache_help import CACHE_MARKERS, find_markers, mark
-from trimtab.proxy.wire.codec import Counting, UndecodableError
+from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.content import (
     PartCost,
     begins,
@@ -58,6 +58,7 @@ from trimtab.proxy.wire.messages.blocks import (
     strip_markers,
 )
 from trimtab.proxy.wire.tools import as_list, find_referenced, find_served, read_choice, read_format
+from trimtab.proxy.wire.transcript.body import UndecodableError
 from trimtab.proxy.wire.transcript.elements import Placed
 from trimtab.rules.conversation import NOT_SERVED, Arguments, CountTokens, Media, Message, Origin, Role, ToolCall
 from trimtab.rules.prefix import digest_message

@@ -1,24 +1,26 @@
-"""Reads a response: its usage, its texts, and whether it refuses the prompt. Writes errors, and answers as a stream.
+"""Reads a response: its usage, its texts, whether it refuses the prompt, and the provider's own note on a conversation.
 
-Law: no I/O. Nothing is raised, whatever the input is. An error in a stream is two events, as OpenAI's API sends them:
-`error` for SDKs, and `response.failed` for Codex.
+Law: no I/O. Nothing is raised, whatever the input is, except by `join` and `join_note`. Errors are written, and answers
+as a stream. An error in a stream is two events, as OpenAI's API sends them: `error` for SDKs, and `response.failed` for
+Codex.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from trimtab.proxy.wire.answering import NULL, Completion, try_inner_usage, try_usage
+from trimtab.proxy.wire.answering import NULL, Completion, ProviderNote, try_inner_usage, try_usage
 from trimtab.proxy.wire.answers.sse import write_event
 from trimtab.proxy.wire.answers.tap import Piece
 from trimtab.proxy.wire.answers.usage import Usage
-from trimtab.proxy.wire.codec import UndecodableError
-from trimtab.proxy.wire.json import DECODE_ERRORS, try_decode
+from trimtab.proxy.wire.json import DECODE_ERRORS, decode_member, decode_members, try_decode
 from trimtab.proxy.wire.overflow import Overflow, read_overflow
-from trimtab.proxy.wire.responses.units import RESULT_TYPES
+from trimtab.proxy.wire.responses.units import COMPACTIONS, RESULT_TYPES, read_head
+from trimtab.proxy.wire.transcript.body import UndecodableError
 
 _DELTAS = {
     "response.output_text.delta": "content",
@@ -274,3 +276,63 @@ def join(events: list[bytes]) -> Completion:
         was_cut=reason == "max_output_tokens",
         was_filtered=reason == "content_filter",
     )
+
+
+# Compaction gives the user's messages and one encrypted item, which the next input begins with. An answer has a note
+# only if it has exactly one such item, and beside it only messages. The system's are left out, since trimtab forwards
+# the client's own, as Codex does. Source: OpenAI's guide on compaction and its Python SDK.
+_TAKEN = frozenset(
+    {
+        "model", "input", "instructions", "service_tier",
+        "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options",
+    }
+)  # fmt: skip
+"""The members of such a question. Source: OpenAI's reference of `POST /responses/compact`."""
+_SPOKEN = frozenset({"user", "assistant"})
+_SYSTEM = frozenset({"system", "developer"})
+
+
+class _Compacted(msgspec.Struct):
+    output: list[msgspec.Raw]
+    usage: msgspec.Raw = NULL
+    object: str = ""
+
+
+_decode_compacted = msgspec.json.Decoder(_Compacted).decode
+
+
+def _finish(members: dict[str, msgspec.Raw], _: dict[str, Any], __: str) -> dict[str, Any] | None:
+    if bytes(members["input"]) == b"[]":
+        return None
+    return {name: value for name, value in members.items() if name in _TAKEN}
+
+
+def join_note(events: list[bytes]) -> Completion:
+    if len(events) != 1:
+        message = "no answer"
+        raise UndecodableError(message)
+    answer = _decode_compacted(events[0])
+    kept = [bytes(item) for item in answer.output if not _is_message(bytes(item), _SYSTEM)]
+    packed = [item for item in kept if read_head(item)[0] in COMPACTIONS]
+    is_note = (
+        len(packed) == 1
+        and answer.object == "response.compaction"
+        and _is_sealed(packed[0])
+        and all(_is_message(item, _SPOKEN) for item in kept if item is not packed[0])
+    )
+    usage = try_usage(answer.usage) or Usage()
+    text = "" if is_note or answer.object == "response.compaction" else "answered"
+    return Completion(text, usage, note=b",".join(kept) if is_note else b"")
+
+
+def _is_message(item: bytes, roles: AbstractSet[str]) -> bool:
+    kind, role = read_head(item)
+    return kind in (None, "message") and isinstance(role, str) and role in roles
+
+
+def _is_sealed(item: bytes) -> bool:
+    sealed = decode_member(decode_members(item).get("encrypted_content"))
+    return isinstance(sealed, str) and bool(sealed)
+
+
+NOTE = ProviderNote("/compact", (), _finish, join_note)

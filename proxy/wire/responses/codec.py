@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from trimtab.proxy.wire.codec import SHAPE, Codec, Request, UndecodableError
+from trimtab.proxy.wire.codec import SHAPE, Codec, Request
 from trimtab.proxy.wire.json import (
     Span,
     cut,
@@ -29,13 +29,13 @@ from trimtab.proxy.wire.json import (
     write_compact,
 )
 from trimtab.proxy.wire.parameters import CACHE_KEY, Question
-from trimtab.proxy.wire.responses import answer, compaction, recall, units
+from trimtab.proxy.wire.responses import answer, recall, units
 from trimtab.proxy.wire.responses.message import decode_unit, encode_message, find_call_types
 from trimtab.proxy.wire.responses.units import REFERENCE, read_head
 from trimtab.proxy.wire.tools import ToolList, as_list, read_choice, read_format
-from trimtab.proxy.wire.transcript.body import Asked, Unsent, make_form, write_outside
+from trimtab.proxy.wire.transcript.body import Asked, UndecodableError, Unsent, find_transcript, make_form
 from trimtab.proxy.wire.transcript.decoding import discount_compacted
-from trimtab.proxy.wire.transcript.elements import Placed, WriteElement
+from trimtab.proxy.wire.transcript.elements import Placed, WriteElement, write_outside
 from trimtab.rules.conversation import Conversation, Decision, Message, Role, Shape
 from trimtab.rules.tokens.messages import ToolsAndFormat
 from trimtab.rules.tokens.tool_schemas import as_schema
@@ -216,7 +216,7 @@ class ResponsesCodec(Codec):
     taken_over = RENDERED | CACHED
     of_session = OF_SESSION
     choices = frozenset({"tool_choice"})
-    provider_note = compaction.NOTE
+    provider_note = answer.NOTE
 
     @staticmethod
     def describe(members: Any) -> Asked:
@@ -292,9 +292,9 @@ class ResponsesCodec(Codec):
         self, request: Request, before: Conversation, after: Conversation
     ) -> tuple[tuple[bytes, ...], Span]:
         """A transcript that is a text stays one if that can hold it."""
-        body, known = request.body, request.beginning
+        body = request.body
         if not request.raws or after.messages == before.messages:
-            place = find_member(body, self.form.key) if known is None else Span(known.array.start, known.array.stop)
+            place = find_transcript(request.beginning) or find_member(body, self.form.key)
             return (body,), place or Span(len(body), len(body))
         return encode_text(request, after) or super().encode_transcript(request, before, after)
 

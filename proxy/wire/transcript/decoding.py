@@ -29,7 +29,7 @@ from operator import attrgetter
 from sys import getsizeof
 from typing import NamedTuple, Protocol, TypeVar
 
-from trimtab.proxy.wire.transcript.beginnings import Beginning, Decoded
+from trimtab.proxy.wire.transcript.body import Beginning, Decoded
 from trimtab.rules.conversation import WRITTEN_ROLES, Message, Origin, Role, whole_elements
 from trimtab.rules.text.markers import KEEP, asks_to_keep
 

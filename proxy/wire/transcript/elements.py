@@ -6,8 +6,10 @@ each other.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import NamedTuple
 
+from trimtab.proxy.wire.content import replace_texts
 from trimtab.proxy.wire.json import Array
 from trimtab.rules.conversation import Conversation, Message, Origin
 
@@ -225,3 +227,37 @@ def _go_on(
         earlier = (b"".join(earlier),)
     number = groups[-1].last if groups else len(written.messages) if written is not None else 0
     return Written(after.messages[:number], after.origins[:number], (*earlier, *new), last, stop, before)
+
+
+OUTSIDE = Origin(0, 0)
+"""The position of a message that is in no element: before all of them."""
+
+
+def take_off_outside(conversation: Conversation) -> Conversation:
+    number = sum(1 for _ in takewhile(lambda origin: origin == OUTSIDE, conversation.origins))
+    if not number:
+        return conversation
+    return replace(conversation, messages=conversation.messages[number:], origins=conversation.origins[number:])
+
+
+def group_elements(placed: Sequence[Placed], shares: Shares | None) -> list[list[Placed]]:
+    """The messages of each element. A message that a rule made joins a neighbour with which it must share one."""
+    groups: list[list[Placed]] = []
+    for message, origin in placed:
+        before, start = groups[-1][-1] if groups else (None, None)
+        is_apart = origin is not None and start is not None and origin.start != start.start
+        if before is None or is_apart or shares is None or not shares(before, message):
+            groups.append([])
+        groups[-1].append((message, origin))
+    return groups
+
+
+def write_outside(after: Conversation, read_value: Callable[[bytes], bytes]) -> bytes | None:
+    """The value of the message in no element with shortened texts; None if no rule has changed it.
+
+    read_value: finds the value in the JSON of the message.
+    """
+    if after.origins[:1] != (OUTSIDE,) or not after.messages[0].edited:
+        return None
+    message = after.messages[0]
+    return replace_texts(read_value(message.raw), iter(message.texts))

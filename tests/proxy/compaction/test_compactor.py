@@ -27,8 +27,7 @@ from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 from trimtab.proxy.wire.cache_help import CacheHelp
 from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.proxy.wire.overflow import read_overflow
-from trimtab.proxy.wire.transcript.beginnings import Beginning, Beginnings
-from trimtab.proxy.wire.transcript.body import Unsent
+from trimtab.proxy.wire.transcript.body import Beginning, Beginnings, Unsent
 from trimtab.rules.conversation import Conversation, Decision
 from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.exceeded import LimitExceededError, Remainder

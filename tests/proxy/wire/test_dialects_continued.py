@@ -15,8 +15,8 @@ from support.gemini.spoken import SPOKEN
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
-from trimtab.proxy.wire.codec import Counting, Request, UndecodableError
-from trimtab.proxy.wire.transcript.beginnings import PrefixMatch
+from trimtab.proxy.wire.codec import Counting, Request
+from trimtab.proxy.wire.transcript.body import PrefixMatch, UndecodableError
 from trimtab.rules.conversation import Conversation, Role
 
 SHARED = [

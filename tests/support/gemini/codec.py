@@ -23,8 +23,8 @@ from trimtab.proxy.wire.content import count_json, count_part, write_canonical, 
 from trimtab.proxy.wire.json import decode_any, decode_items, decode_member, decode_or_none, read_members, write_compact
 from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.tools import as_list, read_format
-from trimtab.proxy.wire.transcript.body import OUTSIDE, Asked, make_form
-from trimtab.proxy.wire.transcript.elements import Placed, WriteElement
+from trimtab.proxy.wire.transcript.body import Asked, make_form
+from trimtab.proxy.wire.transcript.elements import OUTSIDE, Placed, WriteElement
 from trimtab.rules.conversation import Conversation, Media, Message, Role, Shape, ToolCall
 from trimtab.rules.prefix import digest_message
 from trimtab.rules.tokens.messages import NO_CHOICE, ToolsAndFormat, count_message

@@ -66,7 +66,7 @@ ALLOWED = {
 """What may be named elsewhere, and why."""
 ALLOWED_OF_MESSAGES = {
     ("proxy/wire/tools.py", "tool_use_id"): "servers that speak chat send blocks of this dialect",
-    ("proxy/wire/chat/answer.py", "message_start"): "the same: with an event of this dialect in a stream of chat",
+    ("proxy/wire/chat/codec.py", "message_start"): "the same: with an event of this dialect in a stream of chat",
     ("proxy/wire/chat/message.py", "tool_use"): "the same: calls in a content are not read, and their results stay",
     ("proxy/wire/tools.py", "tool_use"): "the same: its input is the model's and loads no tool",
 }

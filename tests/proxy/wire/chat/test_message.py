@@ -12,7 +12,8 @@ from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.chat.message import decode_message, encode_message
-from trimtab.proxy.wire.codec import Counting, UndecodableError
+from trimtab.proxy.wire.codec import Counting
+from trimtab.proxy.wire.transcript.body import UndecodableError
 from trimtab.rules.conversation import Arguments, Message, Role, ToolCall
 from trimtab.rules.tokens.families import GENERIC
 from trimtab.rules.tokens.messages import MESSAGE_TOKENS, NAME_TOKENS, ROLE_TOKENS

@@ -10,9 +10,9 @@ from support.odd_json import dump, odd_objects
 
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.message import SEALED_CHARS_PER_TOKEN, decode_message, read_tools_and_format
-from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.json import DECODE_ERRORS
 from trimtab.proxy.wire.tools import read_fixed
+from trimtab.proxy.wire.transcript.body import UndecodableError
 from trimtab.rules.tokens.families import find_family
 from trimtab.rules.tokens.messages import LEGACY_CALL_TOKENS
 

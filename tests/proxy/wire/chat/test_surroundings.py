@@ -12,9 +12,10 @@ from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.chat.message import read_tools_and_format
-from trimtab.proxy.wire.codec import Counting, UndecodableError
+from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.json import DECODE_ERRORS, decode_any
 from trimtab.proxy.wire.tools import read_fixed
+from trimtab.proxy.wire.transcript.body import UndecodableError
 from trimtab.rules.tokens.families import GENERIC, find_family
 from trimtab.rules.tokens.messages import NO_CHOICE, SYSTEM_TOKENS, ToolsAndFormat
 

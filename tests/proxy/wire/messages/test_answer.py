@@ -12,10 +12,10 @@ from support.odd_json import dump, odd_objects
 from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 from trimtab.proxy.wire.answers.tap import Tap
 from trimtab.proxy.wire.answers.usage import Usage
-from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.messages.answer import EXCEEDED, read_answer
 from trimtab.proxy.wire.messages.codec import MESSAGES
 from trimtab.proxy.wire.overflow import Kind
+from trimtab.proxy.wire.transcript.body import UndecodableError
 
 Wire = dict[str, Any]
 

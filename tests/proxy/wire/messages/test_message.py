@@ -7,8 +7,9 @@ import pytest
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
-from trimtab.proxy.wire.codec import Counting, UndecodableError
+from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.messages.message import decode_element, decode_system
+from trimtab.proxy.wire.transcript.body import UndecodableError
 from trimtab.rules.conversation import Media, Message, Role, Served, ToolCall
 
 COUNTING = Counting(count_by_heuristic, make_known())

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from support.odd_json import dump, odd_objects
 
 from trimtab.proxy.wire.answers.usage import Usage
-from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.overflow import Kind
 from trimtab.proxy.wire.responses.answer import join
 from trimtab.proxy.wire.responses.codec import RESPONSES
+from trimtab.proxy.wire.transcript.body import UndecodableError
 
 USAGE = {
     "input_tokens": 70,

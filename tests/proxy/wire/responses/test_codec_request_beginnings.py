@@ -6,7 +6,7 @@ from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.responses.codec import RESPONSES
-from trimtab.proxy.wire.transcript.beginnings import PrefixMatch
+from trimtab.proxy.wire.transcript.body import PrefixMatch
 
 
 @pytest.fixture(autouse=True)

@@ -10,12 +10,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trimtab.proxy.wire.json import BYTE_ORDER_MARK, find_array, find_member
-from trimtab.proxy.wire.transcript.beginnings import Beginning, Decoded, PrefixMatch
 from trimtab.proxy.wire.transcript.body import (
     MAX_PARTS,
     MIN_BYTES,
+    Beginning,
+    Decoded,
     Edit,
     Form,
+    PrefixMatch,
     Split,
     UndecodableError,
     find_elements,

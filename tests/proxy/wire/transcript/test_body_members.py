@@ -12,7 +12,8 @@ from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.json import Span
-from trimtab.proxy.wire.transcript.body import OUTSIDE, UndecodableError, find_edit, make_form, take_off_outside
+from trimtab.proxy.wire.transcript.body import UndecodableError, find_edit, make_form
+from trimtab.proxy.wire.transcript.elements import OUTSIDE, take_off_outside
 
 MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
 

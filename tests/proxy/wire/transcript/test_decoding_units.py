@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.proxy.compaction.caches import make_known
-from trimtab.proxy.wire.transcript.beginnings import Beginning, Decoded, PrefixMatch
-from trimtab.proxy.wire.transcript.body import Form, split_body
+from trimtab.proxy.wire.transcript.body import Beginning, Decoded, Form, PrefixMatch, split_body
 from trimtab.proxy.wire.transcript.decoding import (
     Elements,
     FindUnits,

@@ -15,8 +15,9 @@ from support.sessions import read_rows, recorded_files
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
-from trimtab.proxy.wire.codec import Counting, UndecodableError
+from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
+from trimtab.proxy.wire.transcript.body import UndecodableError
 from trimtab.rules.conversation import Conversation, Origin, Role, ToolCall
 from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.policy import Policy

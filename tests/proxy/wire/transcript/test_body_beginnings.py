@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.transcript.beginnings import (
+from trimtab.proxy.wire.transcript.body import (
     COPIES,
     ELEMENT_BYTES,
     MAX_ALIKE,

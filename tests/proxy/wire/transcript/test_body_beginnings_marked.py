@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Request
-from trimtab.proxy.wire.transcript.beginnings import PrefixMatch, find_all, look_through
+from trimtab.proxy.wire.transcript.body import PrefixMatch, find_all, look_through
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.messages.codec import MESSAGES
-from trimtab.proxy.wire.transcript.beginnings import Beginning, Beginnings
+from trimtab.proxy.wire.transcript.body import Beginning, Beginnings
 from trimtab.rules.policy import Policy
 
 CHANGES = st.lists(

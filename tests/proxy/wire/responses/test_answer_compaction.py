@@ -6,10 +6,11 @@ import orjson
 import pytest
 
 from trimtab.proxy.compaction.caches import Caches
-from trimtab.proxy.wire.codec import Counting, UndecodableError
+from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.parameters import Question
+from trimtab.proxy.wire.responses.answer import NOTE
 from trimtab.proxy.wire.responses.codec import RESPONSES
-from trimtab.proxy.wire.responses.compaction import NOTE
+from trimtab.proxy.wire.transcript.body import UndecodableError
 
 PACKED = {"type": "compaction", "id": "cmp_1", "encrypted_content": "c2VhbGVk"}
 SAID = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}]}

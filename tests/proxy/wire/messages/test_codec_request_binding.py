@@ -7,7 +7,7 @@ import pytest
 
 from trimtab.proxy.compaction.compactor import Compacted, Compactor
 from trimtab.proxy.wire.dialects import read_request
-from trimtab.proxy.wire.messages.request import BETA, HEADER, drop_thinking
+from trimtab.proxy.wire.messages.codec import BETA, HEADER, drop_thinking
 from trimtab.proxy.wire.routing import binds_thinking
 from trimtab.rules.policy import OverflowStrategy, Policy
 
