@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 NANODOLLARS = 10**9
 """A dollar's nanodollars. Chosen: a cached token of the cheapest models costs about three of them."""
-PER_TOKEN = 1000
-"""Nanodollars of a token that costs one dollar per million tokens."""
+PER_TOKEN = 1000  # nanodollars of a token that costs one dollar per million tokens
 LOCAL_OUTPUT = 10.0
 """How many times longer a completion token takes than a prompt token on a server of the user's own. Chosen: about that
 of a small machine, an Apple M4 with Llama 3.1 8B (225 prompt tokens a second, 21 written; issue 3 of

@@ -215,8 +215,7 @@ T = TypeVar("T", bound=str)
 MAX_KEPT = 1024
 """Entries kept; with more, the oldest is forgotten. Chosen: more than the clients and models of one process."""
 
-Asked = tuple[str, str, str]
-"""The id of a tenant, the base URL of an upstream, and a model."""
+Asked = tuple[str, str, str]  # the id of a tenant, the base URL of an upstream, and a model
 
 
 class Refusals(Generic[T]):

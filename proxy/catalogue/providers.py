@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 MAX_NAME_CHARS = 256
 """A longer model name is not looked up. Chosen: four times the longest name in the catalogue, which has 61."""
-KEPT_ANSWERS = 4096
-"""Answers kept in memory. Chosen: more than the catalogue's 2330 models."""
+KEPT_ANSWERS = 4096  # answers kept in memory. Chosen: more than the catalogue's 2330 models.
 _END = r"(?:(?<=[./])|(?![^/]))"
 """Where a pattern of the catalogue may end in a URL: not within a name, as `api.openai.com` would in a longer host. One
 pattern ends with the dot before the last part of its hosts."""

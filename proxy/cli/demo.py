@@ -41,10 +41,8 @@ from trimtab.rules.conversation import CountTokens
 from trimtab.rules.results.pairing import pair_tool_calls
 from trimtab.rules.tokens.messages import MESSAGE_TOKENS
 
-PIECE_CHARS = 48
-"""Characters of an answer in one event of a stream. Chosen: any size works."""
-NOTE_PATHS = 60
-"""Paths that a handoff note names at most. Chosen: the project has 48 files."""
+PIECE_CHARS = 48  # characters of an answer in one event of a stream. Chosen: any size works.
+NOTE_PATHS = 60  # paths that a handoff note names at most. Chosen: the project has 48 files.
 _PATH = re.compile(r"\b(?:[\w-]+/)+[\w-]+\.\w{1,4}\b")
 
 _Json = dict[str, Any]
@@ -179,8 +177,7 @@ def _refuse(message: str, code: str | None) -> web.Response:
 
 WINDOW_TOKENS = 32_000
 """Chosen: the whole session is more than three times as long, so that many requests need compaction."""
-RESERVE_TOKENS = 4_000
-"""Room for the completion. Chosen: above every completion of the session."""
+RESERVE_TOKENS = 4_000  # room for the completion. Chosen: above every completion of the session.
 
 _RULE = re.compile(r"([a-z_]+);saved=")
 _OVERHEAD_MS = re.compile(r"\btrimtab;dur=([\d.]+)")

@@ -32,8 +32,7 @@ PACKAGES = {
     "billing": ("invoice", "ledger", "payout", "tax", "reconcile", "export"),
     "desk": ("quotes", "orders", "webhooks", "reports", "kiosk", "agents"),
 }
-SEARCH_HITS = 40
-"""Chosen. The description of the tool `search` names the same number."""
+SEARCH_HITS = 40  # chosen. The description of the tool `search` names the same number.
 
 _VERBS = ("compute", "apply", "split", "check", "merge", "settle", "quote", "reverse", "carry", "cap", "share", "post")
 _NOUNS = ("fare", "deposit", "fee", "balance", "surcharge", "credit", "rebate", "toll", "total", "refund", "levy")

@@ -47,8 +47,7 @@ from trimtab.rules.tokens.families import HEURISTIC, SILENT, Family, Reading, fi
 
 MAX_LISTED = 20
 """How many models the report lists at most that only upstreams name. Chosen: a table that fits on a screen."""
-MAX_NAMED = 5
-"""How many models one finding names at most. Chosen: keeps it readable."""
+MAX_NAMED = 5  # how many models one finding names at most. Chosen: keeps it readable.
 SPARE = ("written", "prompts above", "unit", "entry", "from", "counted by", "ratio", "mode", "cached", "upstream")
 """Columns that a narrow terminal does without, the least important first."""
 STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}

@@ -40,16 +40,14 @@ from trimtab.proxy.telemetry.savings import count
 MAIN_UPSTREAM = "upstream"
 TIMEOUT_SECONDS = 5.0
 """For an upstream's list of models. Chosen: as long as the discovery of context windows may take."""
-FILES_PER_REQUEST = 2
-"""The client's connection and the upstream's."""
+FILES_PER_REQUEST = 2  # the client's connection and the upstream's
 OTHER_FILES = 64
 """Open files apart from requests, such as listeners and the store. Chosen: more than there are."""
 
 _ERROR_TYPE = re.compile("[A-Za-z]+(?:Error|Exception)")
 
 Level = Literal["ok", "warning", "error"]
-MAX_PAGE_BYTES = 8 * 1024 * 1024
-"""Chosen: several times the page of a busy server."""
+MAX_PAGE_BYTES = 8 * 1024 * 1024  # chosen: several times the page of a busy server
 _METRIC = "trimtab_sessions_without_summaries"
 
 

@@ -34,8 +34,7 @@ KEY_VARIABLES = {"anthropic": "ANTHROPIC_API_KEY", "azure": "AZURE_OPENAI_API_KE
 MAX_UNKNOWN = 5
 """How many models without a known window are written. Chosen: an example for the others."""
 DEFAULT_ECONOMY = "balanced"
-MAX_SHOWN = 12
-"""How many models are shown at most. Chosen: they fit on a screen with the rest."""
+MAX_SHOWN = 12  # how many models are shown at most. Chosen: they fit on a screen with the rest.
 
 
 @dataclass(frozen=True, slots=True)

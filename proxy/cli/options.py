@@ -20,8 +20,7 @@ from trimtab.proxy.telemetry.logs import FORMATS, LEVELS
 from trimtab.proxy.wire.dialects import DIALECTS
 from trimtab.proxy.wire.transcript.body import Unsent
 
-WRONG_USE = 2
-"""Exit status. Source: click, which uses it for wrong arguments."""
+WRONG_USE = 2  # exit status. Source: click, which uses it for wrong arguments.
 
 file_argument = click.argument("file", type=click.File("rb"), default="-")
 config_option = click.option(

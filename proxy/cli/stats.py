@@ -35,15 +35,13 @@ from trimtab.proxy.telemetry.savings import count
 GROUPS = ("model", "client", "day", "session")
 ALLOWED = "a number of days, hours or weeks (7d, 24h, 2w), or a date (2026-01-31)"
 _PERIOD = re.compile(r"([1-9][0-9]{0,3})([hdw])")
-_HOURS = {"h": 1, "d": 24, "w": 7 * 24}
-"""Source: a day has 24 hours, a week seven days."""
+_HOURS = {"h": 1, "d": 24, "w": 7 * 24}  # source: a day has 24 hours, a week seven days
 HOURS_PER_DAY = 24  # source: a day has 24 hours
 COLUMNS = ("answered", "original", "sent", "cached", "completion", "cost", "without", "saved", "share")
 """The columns after the name. The tokens are those of the model."""
 SPARE = ("completion", "share", "cached", "without", "original", "sent", "requests", "cost")
 """Columns that a narrow terminal does without, the least important first."""
-TITLE_CHARS = 24
-"""The least width of titles. Chosen: some words."""
+TITLE_CHARS = 24  # the least width of titles. Chosen: some words.
 _SORT_NAMES = ", ".join(ORDERS)
 
 

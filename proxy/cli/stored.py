@@ -54,8 +54,7 @@ async def open_shared(config: Config, *, in_memory: str, at_fault: str) -> Async
         raise StoppedError(at_fault)
 
 
-MAX_WORDS_CHARS = 500
-"""Source: exchange/route.py, of the header."""
+MAX_WORDS_CHARS = 500  # source: exchange/route.py, of the header
 
 
 @click.command()

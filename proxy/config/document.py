@@ -16,8 +16,7 @@ class ConfigError(Exception):
 
 
 Path = tuple[str | int, ...]
-Place = tuple[int, int]
-"""Line and column, each from 1."""
+Place = tuple[int, int]  # line and column, each from 1
 
 NO_VARIABLES: Mapping[Path, str] = {}
 SECRET_KEYS = frozenset({"api_key", "client_keys", "admin_token", "proxy"})
@@ -27,8 +26,7 @@ CLIENT_FIELDS = frozenset(
     | {"tokens_per_minute"}
 )
 """The keys of a client. A problem names them, but no client: a name may be a key that stands in the wrong place."""
-SHOWN_CHARS = 80
-"""Chosen: a quoted key or value of this length still fits a line of a terminal."""
+SHOWN_CHARS = 80  # chosen: a quoted key or value of this length still fits a line of a terminal
 MAX_PLACES = 100_000
 """The most keys and items of a file. Chosen: far more than a real file has.
 
@@ -42,8 +40,7 @@ _QUOTED = re.compile(r"(?<=[\w:]) '(?!<|.').*", re.DOTALL)
 Quotations of one character and names of tokens do not count. Others may be a secret that begins like an alias or tag.
 """
 _INDENTED_BY_TAB = re.compile(r"[ ]*\t")
-_LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
-"""The line ends of YAML."""
+_LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # the line ends of YAML
 _STARRED = "a key or value that begins with * needs quotes, unless it is the alias of an anchor above it"
 _PLAIN_KEY = re.compile(r"[\w-]+")
 _BOOLEAN = "tag:yaml.org,2002:bool"

@@ -24,8 +24,7 @@ from trimtab.proxy.config.values import Slot, list_keys
 
 # Which variables of the environment set which keys.
 PREFIX = "TRIMTAB_"
-SEPARATOR = "__"
-"""Between the parts of a key's path. Chosen: keys have single underscores."""
+SEPARATOR = "__"  # between the parts of a key's path. Chosen: keys have single underscores.
 SHORT_NAMES: Mapping[str, Path] = {"TRIMTAB_UPSTREAM": ("upstream", "base_url"), "TRIMTAB_LISTEN": ("listen",)}
 """Variables that are named otherwise than the key that they set."""
 OPTIONS = ("TRIMTAB_CONFIG", "TRIMTAB_LOG_LEVEL", "TRIMTAB_LOG_FORMAT", "TRIMTAB_AUTOCOMPACT_PCT")

@@ -176,8 +176,7 @@ def _require(is_so: object, words: str) -> None:
         raise ValueError(words)
 
 
-DIRECT = "direct"
-"""The setting for no proxy, whatever the environment says."""
+DIRECT = "direct"  # the setting for no proxy, whatever the environment says
 SETTING = "upstream.proxy"
 _SCHEMES = frozenset({"http", "https"})
 _PORTS = {"http": 80, "https": 443}
@@ -329,8 +328,7 @@ def is_local(base_url: str) -> bool:
 _KEY_MARK = "PRIVATE KEY-----"
 _CERTIFICATE_MARK = "-----BEGIN CERTIFICATE-----"
 _TRUSTED_MARK = "-----BEGIN TRUSTED CERTIFICATE-----"
-ALPN = ["http/1.1"]
-"""The only protocol that trimtab speaks to upstreams."""
+ALPN = ["http/1.1"]  # the only protocol that trimtab speaks to upstreams
 
 
 class CertificateFileError(ValueError):

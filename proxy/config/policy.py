@@ -189,8 +189,7 @@ class ToolConfig(Section):
 
 MAX_SUM = 1.0 + 1e-9
 """The shares together; a little above 1, because a sum of decimal fractions is not exact."""
-MAX_TAG_CHARS = 64
-"""Chosen: far longer than real tags."""
+MAX_TAG_CHARS = 64  # chosen: far longer than real tags
 Tag = Annotated[
     str,
     Field(pattern=rf"^[A-Za-z_][A-Za-z0-9_.:-]{{0,{MAX_TAG_CHARS - 1}}}$"),

@@ -181,8 +181,7 @@ HeaderName = Annotated[
     Wanted("the name of a header"),
 ]
 FieldPath = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,60}(\.[A-Za-z0-9_-]{1,60})?$"), Wanted("NAME or NAME.NAME")]
-MIN_RECORD_BYTES = 1024 * 1024
-"""Chosen: less could not hold one request of a long session."""
+MIN_RECORD_BYTES = 1024 * 1024  # chosen: less could not hold one request of a long session
 
 
 class DashboardConfig(Section):
@@ -235,8 +234,7 @@ MIN_MEMORY_BYTES = 512 * 1024 * 1024
 Chosen: it has space for an idle process, its caches and some requests; proxy/memory.py divides it.
 """
 
-MIN_HELD_BYTES = 1024
-"""Chosen: the same as the least `max_body_bytes`."""
+MIN_HELD_BYTES = 1024  # chosen: the same as the least `max_body_bytes`
 
 
 class LimitsConfig(Section):
@@ -435,8 +433,7 @@ def _match_first(globs: tuple[str, ...], model: str) -> int | None:
     return next((index for index, glob in enumerate(globs) if fnmatchcase(model, glob)), None)
 
 
-MIN_NAMED_CHARS = 12
-"""Chosen: as for the credentials of requests (proxy/exchange/arrival.py)."""
+MIN_NAMED_CHARS = 12  # chosen: as for the credentials of requests (proxy/exchange/arrival.py)
 MAX_CACHED_CHARS = 256
 """What is found in a longer name is not kept. Chosen: longer than the names of models; bounds the memory."""
 

@@ -29,8 +29,7 @@ M = TypeVar("M", bound=BaseModel)
 MAX_ROUNDS = 8
 """Chosen: enough for every nested section. Each round removes the wrong values and validates again, because pydantic
 checks a whole section only if all of its values are right."""
-STAND_IN = "*"
-"""Replaces a required text that is wrong."""
+STAND_IN = "*"  # replaces a required text that is wrong
 _LEFT_OVER = frozenset({"too_short", LACKING})
 """Problems that a value may have only because wrong parts of it were taken out."""
 _WRONG_KEY = "[key]"
@@ -146,8 +145,7 @@ def _take_out(data: Any, path: Path, slot: Slot | None) -> None:
 
 
 # Keys that contradict each other.
-WHOLE = 1.0
-"""The share that is the whole room."""
+WHOLE = 1.0  # the share that is the whole room
 
 
 @dataclass(frozen=True, slots=True)

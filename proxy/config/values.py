@@ -193,8 +193,7 @@ NEVER = "(?!)"
 """What `fnmatch.translate` writes for a class without a character, and for nothing else."""
 HASHED = "sha256:"
 """What a hash of a key begins with, in the place of the key. `trimtab keys` writes them."""
-KEY_ID_CHARS = 8
-"""Of a key's hash, to name it. Chosen: a file has a few keys."""
+KEY_ID_CHARS = 8  # of a key's hash, to name it. Chosen: a file has a few keys.
 is_hash = re.compile(f"{HASHED}[0-9a-f]{{64}}").fullmatch
 
 
@@ -222,16 +221,12 @@ def split_glob(glob: str) -> tuple[str, ...]:
     return tuple(units)
 
 
-MAX_SUMMARY_MODELS = 8
-"""Chosen: with so many, the last one is asked for a hundredth of the time."""
-MIN_SUMMARY_TOKENS = 64
-"""Chosen: a shorter summary has no space for text under its four headings."""
-MIN_CONTEXT_WINDOW = 1024
-"""Chosen: a smaller window has no space for a system prompt and an answer."""
+MAX_SUMMARY_MODELS = 8  # chosen: with so many, the last one is asked for a hundredth of the time
+MIN_SUMMARY_TOKENS = 64  # chosen: a shorter summary has no space for text under its four headings
+MIN_CONTEXT_WINDOW = 1024  # chosen: a smaller window has no space for a system prompt and an answer
 MAX_DIGITS = 18
 """Chosen: more digits than any number of the configuration needs, and few enough to fit 64 bits."""
-MAX_WORKERS = 256
-"""Chosen: more processes than large machines have cores."""
+MAX_WORKERS = 256  # chosen: more processes than large machines have cores
 ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/messages")
 """Clients append these to `base_url`. Longer ones first. Not /models: URLs of Azure AI Foundry end in it."""
 _NOT_EMPTY = "must not have an empty password; is its variable set to an empty text? For no password, omit the colon"

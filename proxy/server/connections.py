@@ -41,8 +41,7 @@ MAX_STOPS = 64
 
 _Read = tuple[Sequence[Any], bool, bytes]
 _NOTHING: _Read = ((), False, b"")
-_END = b"\r\n\r\n"
-"""The end of a chunked body, and of any head."""
+_END = b"\r\n\r\n"  # the end of a chunked body, and of any head
 
 
 class _Connection(RequestHandler):

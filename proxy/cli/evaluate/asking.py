@@ -32,14 +32,12 @@ from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.proxy.wire.parameters import Question
 from trimtab.rules.conversation import Conversation, CountTokens
 
-BUSY_ATTEMPTS = 5
-"""Chosen: without `Retry-After`, the pauses between them add up to 15 seconds."""
+BUSY_ATTEMPTS = 5  # chosen: without `Retry-After`, the pauses between them add up to 15 seconds
 LONGEST_PAUSE_SECONDS = 60.0
 """A server that asks for a longer pause is not asked again. Chosen: a person waits for the run."""
 FIRST_PAUSE_SECONDS = 1.0
 """The first pause if the server names none; each further one is twice as long. Chosen."""
-MAX_ANSWER_BYTES = 4 * 1024 * 1024
-"""Chosen: far above any answer to a question."""
+MAX_ANSWER_BYTES = 4 * 1024 * 1024  # chosen: far above any answer to a question
 THINKING_TOKENS = 4096
 """Added to the completion's maximum for models that think within their completion. Chosen."""
 CHANGES = 3

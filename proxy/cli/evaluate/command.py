@@ -139,8 +139,7 @@ def _describe(arm: ArmResult, *, details: bool) -> dict[str, object]:
     return {**described, "answers": [asdict(one) for one in arm.answered]} if details else described
 
 
-INTERRUPTED = 128 + signal.SIGINT
-"""Exit status after Ctrl-C, as in shells."""
+INTERRUPTED = 128 + signal.SIGINT  # exit status after Ctrl-C, as in shells
 KEY_VARIABLE = "OPENAI_API_KEY"
 
 

@@ -28,14 +28,11 @@ PROMPT_VERSION = "1"
 """Version of the prompt for questions. Questions of another version are not found in a cache."""
 QUESTION_TOKENS = 160
 """Room for one question with its answer and its quotation. Chosen: a few times what the prompt asks for."""
-ANSWER_TOKENS = 200
-"""Chosen: a few times the thirty words that the prompt allows."""
-GRADE_TOKENS = 40
-"""Chosen: a few times what `{"grade": 0}` takes."""
+ANSWER_TOKENS = 200  # chosen: a few times the thirty words that the prompt allows
+GRADE_TOKENS = 40  # chosen: a few times what `{"grade": 0}` takes
 MAX_QUESTION_CHARS = 600
 """A longer question is left out; a longer quotation is cut. Chosen: longer than useful ones."""
-MAX_ANSWER_CHARS = 400
-"""Chosen: longer than useful answers."""
+MAX_ANSWER_CHARS = 400  # chosen: longer than useful answers
 MAX_WRITTEN_CHARS = 200_000
 """Part of a reply that is searched for questions. Chosen: far above what the prompt asks for; bounds the work."""
 LEAST_QUOTE_SIGNS = 4

@@ -44,8 +44,7 @@ from trimtab.proxy.wire.json import DECODE_ERRORS
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.tokens.families import find_family
 
-MILLION = 1_000_000
-"""Source: prices in dollars are those of a million tokens."""
+MILLION = 1_000_000  # source: prices in dollars are those of a million tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,8 @@ from trimtab.rules.tokens.sections import Sections
 
 NO_RULES = frozenset({"refused", "lesson_test", "cold_cache", "cache_refused"})
 """Entries of a ledger that no rule made: they say what happened between two plans."""
-MAX_HASHES_BYTES = 16 * 1024 * 1024
-"""Chosen: the newest requests of some hundred thousand sessions."""
-HASH_BYTES = 160
-"""What is kept of a request. An estimate for CPython."""
+MAX_HASHES_BYTES = 16 * 1024 * 1024  # chosen: the newest requests of some hundred thousand sessions
+HASH_BYTES = 160  # what is kept of a request. An estimate for CPython.
 MAX_NEW_MESSAGES = 1000
 """Messages by which a session may grow between two requests and still be recognised. Chosen: far above one turn."""
 _BY_MODEL = frozenset({"reasoning", "function_call", "custom_tool_call", "local_shell_call", "web_search_call"})

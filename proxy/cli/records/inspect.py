@@ -49,10 +49,8 @@ from trimtab.rules.tokens.sections import Sections
 
 STYLES = {"-": "red", "+": "green", "@": "cyan"}
 """Colours of the lines of a diff, by their first character."""
-CONTEXT_LINES = 2
-"""Lines around a difference that are shown. Chosen: enough to find the place."""
-NOTHING_HIDDEN = Hidden.of((), ())
-"""A recording has its keys replaced already."""
+CONTEXT_LINES = 2  # lines around a difference that are shown. Chosen: enough to find the place.
+NOTHING_HIDDEN = Hidden.of((), ())  # a recording has its keys replaced already
 OTHERWISE = "this trimtab plans the request otherwise than the one that recorded it: "
 
 

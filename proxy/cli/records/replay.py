@@ -32,8 +32,7 @@ _EXPECTED = {
     LOG: "expected lines of the event request, as `trimtab serve` logs them in the format json",
     BODIES: "expected a folder of recordings, a log in the format json, or a file with a request body in each line",
 }
-_REFRESHES = 4
-"""Of the progress bar in a second. Chosen: as often as one can read."""
+_REFRESHES = 4  # of the progress bar in a second. Chosen: as often as one can read.
 
 
 @dataclass(frozen=True, slots=True)

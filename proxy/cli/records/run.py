@@ -49,8 +49,7 @@ from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.rules.conversation import Conversation, Decision, Message, Role
 
-LEAST_CHARS, MOST_CHARS = 5, 200
-"""Of an identifier. Source: the same definition as below."""
+LEAST_CHARS, MOST_CHARS = 5, 200  # of an identifier. Source: the same definition as below.
 _STRIPPED = ".,:;-"
 _IDENTIFIER = re.compile(
     r"""(?:[\w.+-]+@[\w-]+\.[\w.-]+)"""
@@ -226,8 +225,7 @@ def _draw_costs(axes: Any, series: Series) -> None:
 REPLACED = "; a credential was replaced in the recorded body"
 MAX_PLACES = 20
 """Places that are named of each kind. Chosen: as many as a reader follows up; the others are counted."""
-Advance = Callable[[int], None]
-"""Is told how much of the input was read: files, or bytes."""
+Advance = Callable[[int], None]  # is told how much of the input was read: files, or bytes
 
 
 @dataclass(slots=True)

@@ -30,8 +30,7 @@ from trimtab.rules.tokens.sections import Sections
 TRIMTAB, NOTHING, SLIDING = STRATEGIES = ("trimtab", "nothing", "sliding")
 USD, INPUT_TOKENS = "usd", "input_tokens"
 """Units of costs. A price that is not in dollars is told in the price of one ordinary prompt token."""
-_PER_MILLION = 1e-6
-"""Source: prices in dollars are those of a million tokens."""
+_PER_MILLION = 1e-6  # source: prices in dollars are those of a million tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,20 +128,16 @@ def slide_window(conversation: Conversation, limit_tokens: int) -> Conversation:
     )
 
 
-SUCCESS_STATUS = 200
-"""Source: the metrics count an answer as such by this status."""
-TOO_LONG = "context_length_exceeded"
-"""The error of a request that trimtab refuses for its length."""
+SUCCESS_STATUS = 200  # source: the metrics count an answer as such by this status
+TOO_LONG = "context_length_exceeded"  # the error of a request that trimtab refuses for its length
 UPSTREAM_REFUSES = frozenset({"refused", "hopeless"})
 """What became of a second attempt, if the client got the upstream's refusal. Its savings are not counted."""
-UNKNOWN = Outcome("", 0.0, "", "", "", 0, "", 0.0)
-"""A request of which nothing is known."""
+UNKNOWN = Outcome("", 0.0, "", "", "", 0, "", 0.0)  # a request of which nothing is known
 STAGES = ("original", "sent")
 SUMMARIES = "summaries"
 """Beside the strategies, the part of the costs that calls for summaries have."""
 WORST_SESSIONS = 5  # chosen: as many as a reader looks at
-_DIGITS = 9
-"""Decimals of costs: a nanodollar, the smallest amount that the books know."""
+_DIGITS = 9  # decimals of costs: a nanodollar, the smallest amount that the books know
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,8 @@ import click
 from trimtab.proxy.cli.options import StoppedError, give_up, wrong_use
 from trimtab.proxy.config.values import HASHED, KEY_ID_CHARS, name_key
 
-KEY_BYTES = 24
-"""Chosen: nobody can guess 192 bits, so a plain hash of them suffices."""
-PREFIX = "sk-trimtab-"
-"""Some clients accept only keys that begin with `sk-`."""
+KEY_BYTES = 24  # chosen: nobody can guess 192 bits, so a plain hash of them suffices
+PREFIX = "sk-trimtab-"  # some clients accept only keys that begin with `sk-`
 
 
 @click.command()

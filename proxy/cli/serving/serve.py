@@ -65,10 +65,8 @@ from trimtab.proxy.telemetry.shared import Reloads
 from trimtab.proxy.telemetry.terminal import LiveLine, can_rewrite, shows_text
 from trimtab.rules.text.late import compile_all
 
-PAUSE_SECONDS = 1.0
-"""Between two states of the live line. Chosen: a person reads no faster."""
-DRAWER = 1
-"""The number of the worker that shows the live line of all."""
+PAUSE_SECONDS = 1.0  # between two states of the live line. Chosen: a person reads no faster.
+DRAWER = 1  # the number of the worker that shows the live line of all
 
 
 @dataclass(frozen=True, slots=True)

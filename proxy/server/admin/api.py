@@ -56,16 +56,12 @@ from trimtab.proxy.store.store import StoreError
 from trimtab.proxy.telemetry.metrics import read_version
 from trimtab.proxy.telemetry.savings import Samples
 
-MAX_LISTED = 500
-"""Requests, or sessions, of one answer. Chosen: half a megabyte of JSON."""
-WEEK_DAYS = 7
-"""Source: a week has seven days."""
-MAX_PAGES = 1_000_000
-"""Chosen: more than there can be."""
+MAX_LISTED = 500  # requests, or sessions, of one answer. Chosen: half a megabyte of JSON.
+WEEK_DAYS = 7  # source: a week has seven days
+MAX_PAGES = 1_000_000  # chosen: more than there can be
 OWN = frozenset({"sessions", "requests", "events"})
 """What a client's key shows, as far as it is that client's."""
-WEEK_SECONDS = 1.0
-"""Longest wait for the store. Chosen: a person waits so long for a page."""
+WEEK_SECONDS = 1.0  # longest wait for the store. Chosen: a person waits so long for a page.
 REQUEST, SESSION = "request", "session"
 OTHERS_CLOSED = (
     "a client's key shows that client's own sessions and requests (/trimtab/#/sessions), and erases nothing;"

@@ -117,8 +117,7 @@ SAFE = {
     "Referrer-Policy": "no-referrer",
 }
 """Headers of every answer of the dashboard."""
-UNSTORED = {**SAFE, "Cache-Control": "no-store"}
-"""Headers of what changes: data and errors."""
+UNSTORED = {**SAFE, "Cache-Control": "no-store"}  # headers of what changes: data and errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +140,7 @@ def _load(path: Path) -> PageFile:
     return PageFile(body, TYPES[path.suffix], f'"{sha256(body).hexdigest()[:32]}"')
 
 
-FILES = load_files(FOLDER)
-"""The page. It takes some 80 kB."""
+FILES = load_files(FOLDER)  # the page. It takes some 80 kB.
 
 
 def find_file(name: str) -> PageFile | None:
@@ -164,8 +162,7 @@ MAX_WAITING = 128
 """Requests that wait for one reader. Chosen: a second of a busy proxy, some 400 kB."""
 LOOK_SECONDS = 0.25
 """Between two looks for new requests, of this worker or another one. Chosen: a person sees a request at once."""
-TOTALS_SECONDS = 1.0
-"""Source: the promise of totals at most once a second."""
+TOTALS_SECONDS = 1.0  # source: the promise of totals at most once a second
 COMMENT_SECONDS = 15.0
 """Source: the promise of a comment line; proxies close what is silent for longer, often after a minute."""
 STALL_SECONDS = 30.0

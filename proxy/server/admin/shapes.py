@@ -47,8 +47,7 @@ MAX_PAIRS = 50_000
 """Pairs of equal lines that are compared. Chosen: such a diff takes some tenths of a second in the worst case."""
 NEAR_HIGH = 0.9
 """Sizes are estimated, so high water is reached at this share of it. Chosen: the estimate lacks what was shortened."""
-MAX_BUCKETS = 120
-"""Buckets of a timeline. Chosen: as many as a picture can show."""
+MAX_BUCKETS = 120  # buckets of a timeline. Chosen: as many as a picture can show.
 
 
 def write_json(value: Any, depth: int = SPLIT_DEPTH) -> bytes:
@@ -323,8 +322,7 @@ def _read_money(samples: Samples, **of: str) -> Json:
     return {"cost_usd": cost, "without_usd": without, "summary_usd": summary, "net_usd": without - cost}
 
 
-NEWEST = 500
-"""Recordings that are replayed. Chosen: several long sessions, in less than a minute."""
+NEWEST = 500  # recordings that are replayed. Chosen: several long sessions, in less than a minute.
 MOST_SECONDS = 180.0  # chosen: with seven settings, 500 long requests take half of it on a busy machine
 KEPT_SECONDS = 900.0  # chosen: it changes slowly, and costs a minute of one core
 NICENESS = 10  # chosen: requests go first

@@ -122,10 +122,8 @@ def _make(family: int, kind: int, protocol: int) -> socket.socket:
     return one
 
 
-READY = b"r"
-"""The worker takes requests."""
-LEAVING = b"l"
-"""The worker takes no more requests, and ends."""
+READY = b"r"  # the worker takes requests
+LEAVING = b"l"  # the worker takes no more requests, and ends
 
 
 @dataclass(frozen=True, slots=True)
