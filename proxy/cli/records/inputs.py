@@ -15,9 +15,9 @@ import msgspec
 from msgspec import structs
 
 from trimtab.proxy.account.prompt_cache import count_cached
-from trimtab.proxy.account.recordings.format import Counted
+from trimtab.proxy.account.recordings.format import Counted, RecordedCall
 from trimtab.proxy.catalogue.prices import Tokens
-from trimtab.proxy.cli.records.sums import SUCCESS_STATUS, UNKNOWN, UPSTREAM_REFUSES, RequestFigures, SummaryFigures
+from trimtab.proxy.cli.records.sums import SUCCESS_STATUS, UNKNOWN, UPSTREAM_REFUSES, RequestFigures
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.proxy.wire.codec import UndecodableError
@@ -103,7 +103,7 @@ class LogReader:
     sent_to: dict[str, tuple[str, str]] = field(default_factory=dict)
     _names: dict[int, Metrics] = field(default_factory=dict)
 
-    def read(self, text: bytes) -> RequestFigures | SummaryFigures | None:
+    def read(self, text: bytes) -> RequestFigures | RecordedCall | None:
         line = _read_line(text)
         if line.event == "listening":
             self._names.clear()
@@ -112,7 +112,7 @@ class LogReader:
         elif line.event == "summary":
             tokens = line.prompt_tokens, line.completion_tokens or 0
             charged = Tokens.of(tokens[0], line.cached_tokens, line.written_tokens, tokens[1])
-            return SummaryFigures(line.model, line.result, *tokens, charged=charged)
+            return RecordedCall(line.model, "", line.result, 0.0, *tokens, charged)
         elif line.event == "request":
             return self._read_request(line)
         return None

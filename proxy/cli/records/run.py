@@ -17,7 +17,7 @@ from msgspec import structs
 
 from trimtab.proxy.account.outcome import Outcome
 from trimtab.proxy.account.recordings.folder import RecordingFile
-from trimtab.proxy.account.recordings.format import BadRecordingError, Circumstances, Counted, Recording
+from trimtab.proxy.account.recordings.format import BadRecordingError, Circumstances, Counted, RecordedCall, Recording
 from trimtab.proxy.catalogue.prices import find_listed
 from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.cli.records.inputs import LogReader, Sessions, estimate_tokens, split_turns
@@ -29,9 +29,7 @@ from trimtab.proxy.cli.records.sums import (
     UPSTREAM_REFUSES,
     Paid,
     RequestFigures,
-    SummaryFigures,
     VariantSums,
-    read_summary_figures,
     slide_window,
 )
 from trimtab.proxy.cli.records.variants import (
@@ -291,7 +289,7 @@ class Replay:
             except ValueError as error:
                 self.unreadable.add(place, str(error))
                 continue
-            if isinstance(figures, SummaryFigures):
+            if isinstance(figures, RecordedCall):
                 sums.add_summary(figures)
             elif figures is not None:
                 self.requests += 1
@@ -318,7 +316,7 @@ class Replay:
         remember(self.compactors, request)
 
     def _take_recording(self, recording: Recording) -> None:
-        event, summary = recording.event, read_summary_figures(recording)
+        event, summary = recording.event, recording.call
         if summary is not None:
             if self.variants[0].name == "recorded":
                 self.variants[0].add_summary(summary)

@@ -19,7 +19,7 @@ from msgspec import structs
 from trimtab.proxy.account.outcome import Outcome
 from trimtab.proxy.account.previous_request import PreviousRequests, Sent
 from trimtab.proxy.account.prompt_cache import MIN_CACHED_TOKENS, Prefix, count_cached
-from trimtab.proxy.account.recordings.format import Counted, Recording
+from trimtab.proxy.account.recordings.format import Counted, RecordedCall, Recording
 from trimtab.proxy.catalogue.prices import PriceList, Tokens, to_dollars
 from trimtab.proxy.compaction.engine import Compaction
 from trimtab.proxy.telemetry.metrics import Metrics
@@ -164,29 +164,6 @@ class RequestFigures:
         return sum(self.event.sent_sections) if self.counted.sent else 0
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryFigures:
-    """What one call for a summary adds.
-
-    label: of the model in the metrics. prompt_tokens, completion_tokens: as the metrics count them.
-    charged: None if nothing was charged, or if that is not known. cost: in nanodollars.
-    """
-
-    label: str
-    result: str
-    prompt_tokens: int
-    completion_tokens: int
-    charged: Tokens | None = None
-    cost: int | None = None
-
-
-def read_summary_figures(recording: Recording) -> SummaryFigures | None:
-    call = recording.call
-    if call is None:
-        return None
-    return SummaryFigures(call.label, call.result, call.prompt_tokens, call.completion_tokens, call.charged, call.cost)
-
-
 @dataclass(slots=True)
 class _More:
     """What the metrics do not count, of one model.
@@ -242,12 +219,12 @@ class Figures:
         more.booked = _merge(more.booked, event.cost)
         more.without = _merge(more.without, event.without_cost)
 
-    def add_summary(self, figures: SummaryFigures) -> None:
-        more = self.of(figures.label)
-        more.summaries[figures.result] += 1
-        for kind, tokens in (("prompt", figures.prompt_tokens), ("completion", figures.completion_tokens)):
-            self._metrics.summary_tokens[figures.label, kind] += tokens
-        more.summary_booked = _merge(more.summary_booked, figures.cost)
+    def add_summary(self, call: RecordedCall) -> None:
+        more = self.of(call.label)
+        more.summaries[call.result] += 1
+        for kind, tokens in (("prompt", call.prompt_tokens), ("completion", call.completion_tokens)):
+            self._metrics.summary_tokens[call.label, kind] += tokens
+        more.summary_booked = _merge(more.summary_booked, call.cost)
 
     def of(self, label: str) -> _More:
         """What the metrics do not count, of a model."""
@@ -395,13 +372,13 @@ class VariantSums:
                 figures = replace(figures, event=event)
         self.figures.add(figures)
 
-    def add_summary(self, figures: SummaryFigures, session: str = "") -> None:
+    def add_summary(self, call: RecordedCall, session: str = "") -> None:
         """Add a call for a summary. session: empty if it is not known; then no session gets the cost."""
-        self.figures.add_summary(figures)
-        paid = self._paid.get(figures.label)
-        if paid is not None and figures.charged is not None:
-            cost = paid.weigh(figures.charged)
-            self._book(figures.label, paid.unit, SUMMARIES, cost)
+        self.figures.add_summary(call)
+        paid = self._paid.get(call.label)
+        if paid is not None and call.charged is not None:
+            cost = paid.weigh(call.charged)
+            self._book(call.label, paid.unit, SUMMARIES, cost)
             if session in self.sessions:
                 costs = self.sessions[session].costs
                 costs[SUMMARIES] = costs.get(SUMMARIES, 0.0) + cost

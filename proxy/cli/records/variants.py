@@ -9,9 +9,9 @@ summary is taken to be there at the next request.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from trimtab.proxy.account.recordings.format import Circumstances, Recording
+from trimtab.proxy.account.recordings.format import Circumstances, RecordedCall, Recording
 from trimtab.proxy.catalogue.prompt_caches import find_lifetime_seconds
-from trimtab.proxy.cli.records.sums import Paid, SummaryFigures
+from trimtab.proxy.cli.records.sums import Paid
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.engine import Compaction, Text, Variant, compact
 from trimtab.proxy.compaction.pool import Compactors
@@ -221,7 +221,7 @@ class ExpectedSummaries:
 
         return choose
 
-    def ask(self, chosen: PaidVariant, plan: Plan, session: str) -> list[SummaryFigures]:
+    def ask(self, chosen: PaidVariant, plan: Plan, session: str) -> list[RecordedCall]:
         """The calls that a request causes: for the cut that it needs, and for the next one. Each is made once."""
         calls = []
         for wanted in (plan.prefetch, plan.request):
@@ -249,11 +249,11 @@ class ExpectedSummaries:
         return wanted is not None and wanted.asks_model and (session, wanted.key) not in self._asked
 
 
-def _expect(wanted: SummaryRequest, plan: Plan, chosen: PaidVariant) -> SummaryFigures:
+def _expect(wanted: SummaryRequest, plan: Plan, chosen: PaidVariant) -> RecordedCall:
     """The call for a summary: asked behind what was forwarded, which the cache holds, and as long as it may be."""
     ratio = chosen.variant.policy.token_ratio
     before = plan.put_off() if plan.request is wanted else plan
     prompt = round(min((before or plan).reserved_tokens, plan.hard_limit) * ratio)
     completion = round(wanted.max_tokens * ratio)
     tokens = chosen.paid.imagine(prompt + round(PROMPT_TOKENS * ratio), prompt, completion)
-    return SummaryFigures(chosen.label, "expected", tokens.prompt, completion, tokens)
+    return RecordedCall(chosen.label, "", "expected", 0.0, tokens.prompt, completion, tokens)

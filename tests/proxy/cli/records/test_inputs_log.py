@@ -7,9 +7,10 @@ import orjson
 import pytest
 from support.recordings import make_figures
 
+from trimtab.proxy.account.recordings.format import RecordedCall
 from trimtab.proxy.catalogue.prices import Tokens
 from trimtab.proxy.cli.records.inputs import LogReader, estimate_tokens, find_sent, is_log
-from trimtab.proxy.cli.records.sums import RequestFigures, SummaryFigures
+from trimtab.proxy.cli.records.sums import RequestFigures
 from trimtab.rules.tokens.sections import Sections
 
 NOW = "2026-11-23T04:56:46Z"
@@ -91,7 +92,7 @@ def test_a_summary_is_told_with_what_was_charged() -> None:
         "completion_tokens": 60,
     }
     told = LogReader().read(orjson.dumps({**line, "cached_tokens": 512, "written_tokens": None, "status": 200}))
-    assert told == SummaryFigures("m", "written", 900, 60, Tokens(388, 512, 0, 60))
+    assert told == RecordedCall("m", "", "written", 0.0, 900, 60, Tokens(388, 512, 0, 60))
 
 
 def test_other_events_tell_nothing() -> None:

@@ -5,8 +5,9 @@ import pytest
 from support.recordings import make_figures
 from support.sessions import make_session
 
+from trimtab.proxy.account.recordings.format import RecordedCall
 from trimtab.proxy.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier, Tokens
-from trimtab.proxy.cli.records.sums import Paid, RequestFigures, SessionSums, SummaryFigures, VariantSums
+from trimtab.proxy.cli.records.sums import Paid, RequestFigures, SessionSums, VariantSums
 from trimtab.proxy.cli.records.variants import compact_again, read
 from trimtab.proxy.compaction.engine import Compaction, Variant
 from trimtab.proxy.compaction.pool import Compactors
@@ -76,7 +77,7 @@ def test_summaries_cost_what_their_models_tokens_cost(compactors: Compactors) ->
     """In dollars where the price is known in dollars."""
     side, carried = VariantSums("recorded"), _carry(compactors, 3)
     side.add(_tell(carried), carried, Paid(DOLLARS), session="s", at=0)
-    side.add_summary(SummaryFigures("m", "written", 500_000, 0, Tokens(500_000)))
+    side.add_summary(RecordedCall("m", "", "written", 0.0, 500_000, 0, Tokens(500_000)))
     side.book("m", Paid(DOLLARS), Tokens(1_000_000))
     costs = side.describe()["models"][0]["costs"]["usd"]
     assert costs["summaries"] == pytest.approx(1.0)
@@ -87,9 +88,9 @@ def test_a_summary_belongs_to_the_session_that_asks_for_it(compactors: Compactor
     """Its cost can make a session a loss. If its session is not known, the cost is in the sum of the model only."""
     side, carried = VariantSums("new"), _carry(compactors, 3)
     side.add(_tell(carried), carried, Paid(DOLLARS), session="s", at=0)
-    side.add_summary(SummaryFigures("m", "expected", 500_000, 0, Tokens(500_000)), "")
+    side.add_summary(RecordedCall("m", "", "expected", 0.0, 500_000, 0, Tokens(500_000)), "")
     assert side.describe()["sessions"]["dearest"] == []
-    side.add_summary(SummaryFigures("m", "expected", 500_000, 0, Tokens(500_000)), "s")
+    side.add_summary(RecordedCall("m", "", "expected", 0.0, 500_000, 0, Tokens(500_000)), "s")
     (dearest,) = side.describe()["sessions"]["dearest"]
     assert dearest["costs"]["summaries"] == pytest.approx(1.0)
     assert side.describe()["models"][0]["costs"]["usd"]["summaries"] == pytest.approx(2.0)

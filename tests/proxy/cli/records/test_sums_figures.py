@@ -4,7 +4,8 @@ from typing import Any
 
 from support.recordings import make_figures
 
-from trimtab.proxy.cli.records.sums import Figures, RequestFigures, SummaryFigures, add_up
+from trimtab.proxy.account.recordings.format import RecordedCall
+from trimtab.proxy.cli.records.sums import Figures, RequestFigures, add_up
 from trimtab.rules.conversation import Decision
 from trimtab.rules.tokens.sections import Sections
 
@@ -54,8 +55,8 @@ def test_what_is_not_known_is_null() -> None:
 
 def test_summaries_count_for_their_model() -> None:
     figures = _sum(CUT)
-    figures.add_summary(SummaryFigures("m", "written", 900, 60, cost=1_000_000_000))
-    figures.add_summary(SummaryFigures("m", "failed", 0, 0))
+    figures.add_summary(RecordedCall("m", "", "written", 0.0, 900, 60, cost=1_000_000_000))
+    figures.add_summary(RecordedCall("m", "", "failed", 0.0, 0, 0))
     model = _describe(figures, "m")
     assert (model["summaries"], model["booked_summaries_usd"]) == (2, 1.0)
     assert model["summary_results"] == {"written": 1, "failed": 1}

@@ -5,9 +5,8 @@ from dataclasses import replace
 from msgspec import structs
 from support.recordings import make_recording
 
-from trimtab.proxy.account.recordings.format import Counted, RecordedCall
-from trimtab.proxy.catalogue.prices import Tokens
-from trimtab.proxy.cli.records.sums import RequestFigures, SummaryFigures, read_summary_figures
+from trimtab.proxy.account.recordings.format import Counted
+from trimtab.proxy.cli.records.sums import RequestFigures
 from trimtab.rules.conversation import Decision
 
 DECISION = Decision("tidy", "", 9, 5, 1, 0)
@@ -35,10 +34,3 @@ def test_it_says_who_counted_the_completion() -> None:
     event = structs.replace(make_recording().event, is_estimated=True, completion_tokens=3)
     assert RequestFigures.of(replace(make_recording(), event=event)).completion_source == "estimated"
     assert RequestFigures.of(make_recording()).completion_source == "upstream"
-
-
-def test_a_call_for_a_summary_is_told_apart_from_a_request() -> None:
-    call = RecordedCall("m", "inline", "written", 1.0, 900, 60, Tokens(900, 0, 0, 60), 5)
-    told = read_summary_figures(replace(make_recording(), call=call))
-    assert told == SummaryFigures("m", "written", 900, 60, Tokens(900, 0, 0, 60), 5)
-    assert read_summary_figures(make_recording()) is None
