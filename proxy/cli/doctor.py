@@ -145,10 +145,10 @@ def _show(text: str) -> Text:
     return Text(mask(text), overflow="fold")
 
 
-_Asked = tuple[str | None, ...]
+_UpstreamIdentity = tuple[str | None, ...]
 
 
-def _tell_apart(upstream: UpstreamConfig) -> _Asked:
+def _identify_upstream(upstream: UpstreamConfig) -> _UpstreamIdentity:
     """Upstreams with equal results are asked for their models only once.
 
     The result contains the credential and the route, because another credential may see other models and another route
@@ -168,9 +168,9 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
     store = open_store(config, lambda _: None, log)  # `log` gets the reason of a failure
     client = UpstreamClient()
     try:
-        upstreams = {_tell_apart(config.upstream): (config.upstream, key, MAIN_UPSTREAM)}
+        upstreams = {_identify_upstream(config.upstream): (config.upstream, key, MAIN_UPSTREAM)}
         for other_name, other in config.upstreams.items():
-            upstreams.setdefault(_tell_apart(other), (other, None, f"upstreams.{other_name}"))
+            upstreams.setdefault(_identify_upstream(other), (other, None, f"upstreams.{other_name}"))
         answers = await asyncio.gather(*(ask_upstream(client, *one) for one in upstreams.values()))
         heard_of = dict(zip(upstreams, answers, strict=True))
         listening = await check_address(config)
@@ -214,11 +214,15 @@ def _judge_windows(models: Iterable[ModelFinding]) -> list[Finding]:
     return findings
 
 
-def _judge_configured(config: Config, models: Iterable[ModelFinding], answers: dict[_Asked, Answer]) -> list[Finding]:
+def _judge_configured(
+    config: Config, models: Iterable[ModelFinding], answers: dict[_UpstreamIdentity, Answer]
+) -> list[Finding]:
     """A finding for windows that are configured larger than a slot of their server is."""
     found = []
     for one in models:
-        told = answers[_tell_apart(config.upstream_for(config.policy_for(one.model).upstream))].windows.find(one.model)
+        told = answers[_identify_upstream(config.upstream_for(config.policy_for(one.model).upstream))].windows.find(
+            one.model
+        )
         if told is not None and told < one.window_tokens and one.window_from == "configured":
             found.append(f"{one.model} ({told:,})")
     advice = "lower context_window; llama.cpp divides --ctx-size by its slots"
@@ -257,7 +261,9 @@ def _check_counting(config: Config, models: list[str], log: CheckLog) -> tuple[C
     return compactors, Finding("counting", "ok", f"by {'characters' if used == {HEURISTIC} else programs}")
 
 
-def _choose_models(config: Config, asked: Iterable[str], answers: dict[_Asked, Answer]) -> tuple[list[str], int]:
+def _choose_models(
+    config: Config, asked: Iterable[str], answers: dict[_UpstreamIdentity, Answer]
+) -> tuple[list[str], int]:
     """Models that are asked for, that the configuration names, and that upstreams list; and how many are left out."""
     named = [entry.match for entry in config.models if not set(entry.match) & set("*?[")]
     summarisers = [model for policy in (config.defaults, *config.models) for model in policy.summary.models]
@@ -266,7 +272,7 @@ def _choose_models(config: Config, asked: Iterable[str], answers: dict[_Asked, A
         name
         for upstream, answer in answers.items()
         for name in dict.fromkeys([*answer.names, *answer.windows.by_model])
-        if _tell_apart(config.upstream_for(config.policy_for(name).upstream)) == upstream and name not in first
+        if _identify_upstream(config.upstream_for(config.policy_for(name).upstream)) == upstream and name not in first
     ]
     return [*first, *listed[:MAX_LISTED]], max(len(listed) - MAX_LISTED, 0)
 
@@ -289,11 +295,15 @@ async def _read_records(store: SummaryStore, name: ModelName, ratio: float) -> t
 
 
 async def _describe(
-    config: Config, model: str, answers: dict[_Asked, Answer], kept: tuple[SummaryStore, Tenant], compactors: Compactors
+    config: Config,
+    model: str,
+    answers: dict[_UpstreamIdentity, Answer],
+    kept: tuple[SummaryStore, Tenant],
+    compactors: Compactors,
 ) -> ModelFinding:
     settings, family, (store, tenant) = config.policy_for(model), find_family(model), kept
     name = name_model(config, settings, model, tenant)
-    windows = answers[_tell_apart(config.upstream_for(settings.upstream))].windows
+    windows = answers[_identify_upstream(config.upstream_for(settings.upstream))].windows
     told = windows.find(model)
     reading = SILENT if told is None else windows.reading
     own, of_all = await _read_records(store, name, expect_ratio(name, reading))

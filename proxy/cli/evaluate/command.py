@@ -23,7 +23,7 @@ from rich.table import Table
 
 from trimtab.proxy.cli.evaluate.asking import ArmResult, Asker, AskError, Calls, Examiner, PatientClient, Tokens
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion
-from trimtab.proxy.cli.evaluate.rehearsal import NAMES, NoSessionError, Written, read_session, write_summaries
+from trimtab.proxy.cli.evaluate.rehearsal import NAMES, NoSessionError, WrittenSummaries, read_session, write_summaries
 from trimtab.proxy.cli.evaluate.setup import (
     CacheError,
     Options,
@@ -305,7 +305,7 @@ async def _run(setup: Setup, spent: Tokens, on_step: Callable[[], None]) -> Resu
     examiner = Examiner(asker, asker if judge == model else Asker(setup.find_server(judge), calls), on_step)
     try:
         questions = setup.questions or await _make_questions(setup, examiner)
-        written = Written()
+        written = WrittenSummaries()
         if setup.summaries:
             summariser = setup.find_summariser()
             written = await write_summaries(setup.rehearsal, summariser, client, _Calls(spent), on_step)

@@ -109,7 +109,7 @@ def _read_request(body: bytes, model: str | None) -> Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedSummary:
     """The text that a cut needs.
 
     asked: the request that first asks for it.
@@ -131,7 +131,7 @@ class Rehearsal:
     session: Session
     variant: Variant
     last: Compaction
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[WantedSummary, ...]
 
     def apply(self, texts: Mapping[str, Summary]) -> Compacted:
         compaction = compact(self.session.request, self.variant, partial(_choose, texts))
@@ -146,7 +146,7 @@ def _choose(texts: Mapping[str, Summary], plan: Plan) -> Text:
 
 def rehearse(session: Session, variant: Variant) -> Rehearsal:
     first_seen: dict[str, tuple[Request, int]] = {}
-    wanted: dict[str, Wanted] = {}
+    wanted: dict[str, WantedSummary] = {}
     last: Compaction | None = None
     for body in split_turns(session.request.body, DEFAULT.name):
         asked = DEFAULT.read(body)
@@ -156,13 +156,13 @@ def rehearse(session: Session, variant: Variant) -> Rehearsal:
             if request is not None:
                 first_seen.setdefault(request.key, (asked, plan.reserved_tokens + PROMPT_TOKENS))
         if plan.request is not None and plan.request.key not in wanted:
-            wanted[plan.request.key] = Wanted(plan.request, *first_seen[plan.request.key])
+            wanted[plan.request.key] = WantedSummary(plan.request, *first_seen[plan.request.key])
     assert last is not None  # a session has at least one request  # noqa: S101
     return Rehearsal(session, variant, last, tuple(wanted.values()))
 
 
 @dataclass(slots=True)
-class Written:
+class WrittenSummaries:
     texts: dict[str, Summary] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
@@ -173,12 +173,12 @@ async def write_summaries(
     client: UpstreamClient,
     calls: SummaryCalls,
     on_written: Callable[[], None],
-) -> Written:
+) -> WrittenSummaries:
     """Have the texts of a session written, one after the other, as each continues the previous one.
 
     on_written: called after each call to a model.
     """
-    written = Written()
+    written = WrittenSummaries()
     count = rehearsal.variant.compactor.count
     for one in rehearsal.wanted:
         base = written.texts.get(one.request.base or "")
@@ -197,7 +197,7 @@ async def write_summaries(
 
 
 def _find_inline(
-    rehearsal: Rehearsal, one: Wanted, texts: Mapping[str, Summary], summariser: Summariser
+    rehearsal: Rehearsal, one: WantedSummary, texts: Mapping[str, Summary], summariser: Summariser
 ) -> Inline | None:
     """The question for a summary after the forwarded messages; None if it must contain a transcript instead."""
     request, wanted, variant = one.asked, one.request, rehearsal.variant

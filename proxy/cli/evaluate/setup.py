@@ -27,7 +27,7 @@ from trimtab.proxy.catalogue.prices import PriceList, PriceSource, find_price_li
 from trimtab.proxy.cli.evaluate import exam
 from trimtab.proxy.cli.evaluate.asking import Server, Tokens
 from trimtab.proxy.cli.evaluate.exam import PART_TOKENS, PROMPT_VERSION, ExamQuestion, Part, find_removed, split_removed
-from trimtab.proxy.cli.evaluate.rehearsal import Arm, Rehearsal, Session, Wanted, make_arm, rehearse
+from trimtab.proxy.cli.evaluate.rehearsal import Arm, Rehearsal, Session, WantedSummary, make_arm, rehearse
 from trimtab.proxy.cli.tables import safe
 from trimtab.proxy.compaction.engine import Variant
 from trimtab.proxy.config.schema import Config, UpstreamConfig
@@ -190,7 +190,7 @@ class Setup:
         return self.rehearsal.last.compacted.original_tokens
 
     @property
-    def summaries(self) -> list[Wanted]:
+    def summaries(self) -> list[WantedSummary]:
         return (
             [one for one in self.rehearsal.wanted if one.request.asks_model] if "trimtab" in self.options.arms else []
         )

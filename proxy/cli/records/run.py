@@ -27,7 +27,7 @@ from trimtab.proxy.cli.records.sums import (
     TOO_LONG,
     UNKNOWN,
     UPSTREAM_REFUSES,
-    Paid,
+    Pricing,
     RequestFigures,
     VariantSums,
     slide_window,
@@ -35,7 +35,7 @@ from trimtab.proxy.cli.records.sums import (
 from trimtab.proxy.cli.records.variants import (
     ConfiguredVariants,
     ExpectedSummaries,
-    PaidVariant,
+    PricedVariant,
     RecordedVariants,
     compact_again,
     read,
@@ -366,11 +366,11 @@ class Replay:
         sums: VariantSums,
         figures: RequestFigures,
         compaction: Compaction,
-        chosen: PaidVariant,
+        chosen: PricedVariant,
         session: str,
         at: float,
     ) -> None:
-        sums.add(figures, compaction, chosen.paid, session=session, at=at)
+        sums.add(figures, compaction, chosen.pricing, session=session, at=at)
         if sums.name in self.configured and compaction.is_enforced:
             self._ask(sums, chosen, compaction, session)
         self._sent[sums.name] = figures.sent_tokens
@@ -387,7 +387,7 @@ class Replay:
             costs = {each.name: each.sum_costs() for each in self.variants}
             self.series.add(figures.original_tokens, dict(self._sent), costs)
 
-    def _ask(self, sums: VariantSums, chosen: PaidVariant, compaction: Compaction, session: str) -> None:
+    def _ask(self, sums: VariantSums, chosen: PricedVariant, compaction: Compaction, session: str) -> None:
         expected = self._expected[sums.name]
         for call in expected.ask(chosen, compaction.original_plan, session):
             sums.add_summary(call, session)
@@ -397,14 +397,14 @@ class Replay:
 
 def _book_line(sums: VariantSums, figures: RequestFigures, upstream: str, model: str) -> None:
     prices = find_listed(f"https://{upstream}", model) if upstream else None
-    paid = None if prices is None or not prices.is_in_dollars else Paid(prices)
+    pricing = None if prices is None or not prices.is_in_dollars else Pricing(prices)
     tokens = estimate_tokens(figures)
-    sums.add(figures, None, paid, session="", at=0.0)
-    if paid is not None and tokens is not None:
-        sums.book(figures.event.label, paid, tokens)
+    sums.add(figures, None, pricing, session="", at=0.0)
+    if pricing is not None and tokens is not None:
+        sums.book(figures.event.label, pricing, tokens)
 
 
-def _measure(chosen: PaidVariant, compaction: Compaction, recorded: RequestFigures | None) -> RequestFigures:
+def _measure(chosen: PricedVariant, compaction: Compaction, recorded: RequestFigures | None) -> RequestFigures:
     """The figures that a request would have had in a configured variant. recorded: None for a body of a file."""
     is_refused = compaction.is_refused
     was_sent = recorded is None or recorded.counted.sent or recorded.event.error == TOO_LONG

@@ -34,7 +34,7 @@ _PER_MILLION = 1e-6  # source: prices in dollars are those of a million tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Paid:
+class Pricing:
     """How a model's tokens are paid for. lifetime_seconds: of its cache; None if only the server's memory limits it."""
 
     prices: PriceList
@@ -58,7 +58,7 @@ class Paid:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class RequestCost:
     """What a request costs. kept_share: of the prompt, what equals the previous one; None if not known."""
 
     tokens: Tokens
@@ -77,8 +77,8 @@ class PromptCaches:
         self._previous = {strategy: PreviousRequests(lambda: self._now) for strategy in STRATEGIES}
 
     def send(
-        self, session: str, compaction: Compaction, paid: Paid, *, at: float, completion_tokens: int
-    ) -> dict[str, Spent]:
+        self, session: str, compaction: Compaction, pricing: Pricing, *, at: float, completion_tokens: int
+    ) -> dict[str, RequestCost]:
         """What a request costs by each strategy if it is sent at a time, in seconds."""
         self._now, original = max(at, self._now), compaction.planned.original
         request, plan, ratio = compaction.request, compaction.planned.plan, compaction.variant.policy.token_ratio
@@ -87,10 +87,10 @@ class PromptCaches:
         for strategy, prompt in prompts.items():
             previous, client = self._previous[strategy], f"{session} {request.model}"
             prefix = previous.observe(client, plan.hashes, Sent(original.messages, prompt, request.fixed)).prefix
-            kept_tokens = _find_kept(prefix, paid.lifetime_seconds) * ratio
-            tokens = paid.imagine(round(prompt.tokens * ratio), kept_tokens, completion_tokens)
+            kept_tokens = _find_kept(prefix, pricing.lifetime_seconds) * ratio
+            tokens = pricing.imagine(round(prompt.tokens * ratio), kept_tokens, completion_tokens)
             kept_share = prefix.kept_share if prefix is not None and prefix.continues else None
-            spent[strategy] = Spent(tokens, paid.weigh(tokens), kept_share)
+            spent[strategy] = RequestCost(tokens, pricing.weigh(tokens), kept_share)
         return spent
 
 
@@ -165,7 +165,7 @@ class RequestFigures:
 
 
 @dataclass(slots=True)
-class _More:
+class _Uncounted:
     """What the metrics do not count, of one model.
 
     moved_cuts: cuts that were made, each once; None if nothing was planned again.
@@ -194,16 +194,16 @@ class _More:
 class Figures:
     def __init__(self) -> None:
         self._metrics = Metrics()
-        self._more: dict[str, _More] = {}
+        self._uncounted: dict[str, _Uncounted] = {}
 
     def add(self, figures: RequestFigures) -> None:
         event, counted = figures.event, figures.counted
-        label, metrics, more = event.label, self._metrics, self.of(event.label)
-        more.requests += 1
-        more.outcomes[event.outcome] += 1
-        more.answered += event.status == SUCCESS_STATUS
-        more.refused += event.error == TOO_LONG
-        more.retried += bool(event.retry)
+        label, metrics, uncounted = event.label, self._metrics, self.of(event.label)
+        uncounted.requests += 1
+        uncounted.outcomes[event.outcome] += 1
+        uncounted.answered += event.status == SUCCESS_STATUS
+        uncounted.refused += event.error == TOO_LONG
+        uncounted.retried += bool(event.retry)
         for stage, tokens in zip(STAGES, (event.original_sections, event.sent_sections), strict=True):
             if counted.sent and any(tokens):  # what failed or was refused saves nothing
                 metrics.prompt_tokens[label, stage] += sum(tokens)
@@ -212,31 +212,31 @@ class Figures:
         metrics.record_cache(label, event.cached_tokens, event.written_tokens, "")
         if event.completion_tokens is not None:
             metrics.completion_tokens[label, figures.completion_source] += event.completion_tokens
-        more.over_limit += bool(event.limit_tokens) and figures.original_tokens > event.limit_tokens
+        uncounted.over_limit += bool(event.limit_tokens) and figures.original_tokens > event.limit_tokens
         if event.prefix_kept is not None and counted.sent:
-            more.kept_sum += event.prefix_kept
-            more.kept_number += 1
-        more.booked = _merge(more.booked, event.cost)
-        more.without = _merge(more.without, event.without_cost)
+            uncounted.kept_sum += event.prefix_kept
+            uncounted.kept_number += 1
+        uncounted.booked = _merge(uncounted.booked, event.cost)
+        uncounted.without = _merge(uncounted.without, event.without_cost)
 
     def add_summary(self, call: RecordedCall) -> None:
-        more = self.of(call.label)
-        more.summaries[call.result] += 1
+        uncounted = self.of(call.label)
+        uncounted.summaries[call.result] += 1
         for kind, tokens in (("prompt", call.prompt_tokens), ("completion", call.completion_tokens)):
             self._metrics.summary_tokens[call.label, kind] += tokens
-        more.summary_booked = _merge(more.summary_booked, call.cost)
+        uncounted.summary_booked = _merge(uncounted.summary_booked, call.cost)
 
-    def of(self, label: str) -> _More:
+    def of(self, label: str) -> _Uncounted:
         """What the metrics do not count, of a model."""
-        return self._more.setdefault(label, _More())
+        return self._uncounted.setdefault(label, _Uncounted())
 
     def describe(self) -> list[dict[str, Any]]:
         samples = Samples.of(self._metrics.collect())
-        models = [_describe(label, more, samples) for label, more in self._more.items()]
+        models = [_describe(label, uncounted, samples) for label, uncounted in self._uncounted.items()]
         return sorted(models, key=lambda model: (-model["original_tokens"], model["name"]))
 
 
-def _describe(label: str, more: _More, samples: Samples) -> dict[str, Any]:
+def _describe(label: str, uncounted: _Uncounted, samples: Samples) -> dict[str, Any]:
     def split(row: str, by: str) -> dict[str, int]:
         series = samples.by_name.get(f"trimtab_{row}_total", ())
         return {has[by]: round(value) for has, value in series if has["model"] == label}
@@ -250,8 +250,8 @@ def _describe(label: str, more: _More, samples: Samples) -> dict[str, Any]:
     }
     return {
         "name": label,
-        **{name: getattr(more, name) for name in ("requests", "answered", "refused", "retried")},
-        "outcomes": dict(sorted(more.outcomes.items())),
+        **{name: getattr(uncounted, name) for name in ("requests", "answered", "refused", "retried")},
+        "outcomes": dict(sorted(uncounted.outcomes.items())),
         **{f"{stage}_tokens": samples.count("prompt_tokens_total", model=label, stage=stage) for stage in STAGES},
         "saved_tokens": split("tokens_saved", "rule"),
         "added_tokens": split("tokens_added", "rule"),
@@ -261,14 +261,14 @@ def _describe(label: str, more: _More, samples: Samples) -> dict[str, Any]:
         "completion_tokens": split("completion_tokens", "source"),
         "cached_tokens": samples.count("cached_prompt_tokens_total", model=label),
         "written_tokens": samples.count("cache_write_tokens_total", model=label),
-        "summaries": more.summaries.total(),
-        "summary_results": dict(sorted(more.summaries.items())),
+        "summaries": uncounted.summaries.total(),
+        "summary_results": dict(sorted(uncounted.summaries.items())),
         "summary_tokens": split("summary_tokens", "kind"),
-        **{name: getattr(more, name) for name in ("moved_cuts", "stand_ins", "over_limit", "over_window")},
-        "prefix_kept": round(more.kept_sum / more.kept_number, 4) if more.kept_number else None,
-        "booked_usd": to_dollars(more.booked),
-        "booked_without_usd": to_dollars(more.without),
-        "booked_summaries_usd": to_dollars(more.summary_booked),
+        **{name: getattr(uncounted, name) for name in ("moved_cuts", "stand_ins", "over_limit", "over_window")},
+        "prefix_kept": round(uncounted.kept_sum / uncounted.kept_number, 4) if uncounted.kept_number else None,
+        "booked_usd": to_dollars(uncounted.booked),
+        "booked_without_usd": to_dollars(uncounted.without),
+        "booked_summaries_usd": to_dollars(uncounted.summary_booked),
     }
 
 
@@ -328,7 +328,7 @@ class SessionSums:
 
     @property
     def loss(self) -> float:
-        """The share by which trimtab and its summaries cost more than doing nothing; negative if they save."""
+        """The share by which trimtab and its summaries cost uncounted than doing nothing; negative if they save."""
         nothing = self.costs[NOTHING]
         return (self.costs[TRIMTAB] + self.costs.get(SUMMARIES, 0.0)) / nothing - 1 if nothing else 0.0
 
@@ -342,31 +342,37 @@ class VariantSums:
     sessions: dict[str, SessionSums] = field(default_factory=dict)
     _caches: PromptCaches = field(default_factory=PromptCaches)
     _costs: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
-    _paid: dict[str, Paid] = field(default_factory=dict)
+    _pricing: dict[str, Pricing] = field(default_factory=dict)
 
     def add(
-        self, figures: RequestFigures, compaction: Compaction | None, paid: Paid | None, *, session: str, at: float
+        self,
+        figures: RequestFigures,
+        compaction: Compaction | None,
+        pricing: Pricing | None,
+        *,
+        session: str,
+        at: float,
     ) -> None:
-        if compaction is None or paid is None:
+        if compaction is None or pricing is None:
             self.figures.add(figures)
             return
         event, label = figures.event, figures.event.label
-        more = self.figures.of(label)
-        self._paid[label] = paid
-        sums = self.sessions.setdefault(session, SessionSums(session, label, paid.unit))
+        uncounted = self.figures.of(label)
+        self._pricing[label] = pricing
+        sums = self.sessions.setdefault(session, SessionSums(session, label, pricing.unit))
         sums.requests += 1
         sums.longest_tokens = max(sums.longest_tokens, compaction.compacted.original_tokens)
         is_over = compaction.planned.original.tokens > compaction.planned.plan.hard_limit
         sums.over_window += is_over
-        more.over_window += is_over
+        uncounted.over_window += is_over
         sums.refused += event.error == TOO_LONG or event.retry in UPSTREAM_REFUSES
         if figures.counted.sent:
-            more.moved_cuts = (more.moved_cuts or 0) + (compaction.is_enforced and sums.note_cut(compaction))
+            uncounted.moved_cuts = (uncounted.moved_cuts or 0) + (compaction.is_enforced and sums.note_cut(compaction))
             completion_tokens = event.completion_tokens or 0
-            spent = self._caches.send(session, compaction, paid, at=at, completion_tokens=completion_tokens)
+            spent = self._caches.send(session, compaction, pricing, at=at, completion_tokens=completion_tokens)
             for strategy, one in spent.items():
                 sums.costs[strategy] += one.cost
-                self._book(label, paid.unit, strategy, one.cost)
+                self._book(label, pricing.unit, strategy, one.cost)
             if event.prefix_kept is None:
                 event = structs.replace(event, prefix_kept=spent[TRIMTAB].kept_share)
                 figures = replace(figures, event=event)
@@ -375,17 +381,17 @@ class VariantSums:
     def add_summary(self, call: RecordedCall, session: str = "") -> None:
         """Add a call for a summary. session: empty if it is not known; then no session gets the cost."""
         self.figures.add_summary(call)
-        paid = self._paid.get(call.label)
-        if paid is not None and call.charged is not None:
-            cost = paid.weigh(call.charged)
-            self._book(call.label, paid.unit, SUMMARIES, cost)
+        pricing = self._pricing.get(call.label)
+        if pricing is not None and call.charged is not None:
+            cost = pricing.weigh(call.charged)
+            self._book(call.label, pricing.unit, SUMMARIES, cost)
             if session in self.sessions:
                 costs = self.sessions[session].costs
                 costs[SUMMARIES] = costs.get(SUMMARIES, 0.0) + cost
 
-    def book(self, label: str, paid: Paid, tokens: Tokens) -> None:
+    def book(self, label: str, pricing: Pricing, tokens: Tokens) -> None:
         """Add what a request has cost, if nothing is known of the other strategies."""
-        self._book(label, paid.unit, TRIMTAB, paid.weigh(tokens))
+        self._book(label, pricing.unit, TRIMTAB, pricing.weigh(tokens))
 
     def describe(self) -> dict[str, Any]:
         models = self.figures.describe()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from trimtab.proxy.account.recordings.format import Circumstances, RecordedCall, Recording
 from trimtab.proxy.catalogue.prompt_caches import find_lifetime_seconds
-from trimtab.proxy.cli.records.sums import Paid
+from trimtab.proxy.cli.records.sums import Pricing
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.engine import Compaction, Text, Variant, compact
 from trimtab.proxy.compaction.pool import Compactors
@@ -59,11 +59,11 @@ def compact_again(
 
 
 @dataclass(frozen=True, slots=True)
-class PaidVariant:
+class PricedVariant:
     """A variant, how its tokens are paid for, and the label under which a request counts."""
 
     variant: Variant
-    paid: Paid
+    pricing: Pricing
     label: str
 
 
@@ -103,12 +103,12 @@ class RecordedVariants:
 
     def compact(
         self, recording: Recording, request: Request, circumstances: Circumstances
-    ) -> tuple[PaidVariant, Compaction]:
+    ) -> tuple[PricedVariant, Compaction]:
         chosen = self.choose(recording, circumstances, request.model)
         choose_text = self.choose_text(recording, circumstances)
         return chosen, compact_again(self.compactors, request, chosen.variant, choose_text)
 
-    def choose(self, recording: Recording, circumstances: Circumstances, model: str) -> PaidVariant:
+    def choose(self, recording: Recording, circumstances: Circumstances, model: str) -> PricedVariant:
         told, settings = circumstances, PolicyConfig.model_validate({"count": circumstances.vocabulary or "auto"})
         adds = frozenset(name for name in FIELDS if name in told.cache_adds)
         key = find_key(recording.sent_body or b"") if "cache_key" in adds else ""
@@ -123,8 +123,8 @@ class RecordedVariants:
             declares_alone=True,  # as it was declared
             found=told.found,
         )
-        paid = Paid(told.prices, find_lifetime_seconds(told.upstream_url, model))
-        return PaidVariant(variant, paid, recording.event.label)
+        pricing = Pricing(told.prices, find_lifetime_seconds(told.upstream_url, model))
+        return PricedVariant(variant, pricing, recording.event.label)
 
     def choose_text(self, recording: Recording, circumstances: Circumstances) -> Callable[[Plan], Text]:
         """Takes back the cuts that were taken back, and gives the last one its recorded text."""
@@ -154,9 +154,9 @@ def _read_cold(circumstances: Circumstances) -> dict[bytes, ColdCut]:
 class ConfiguredVariants:
     compactors: Compactors
     config: Config
-    _views: dict[object, tuple[ModelView, Paid]] = field(default_factory=dict)
+    _views: dict[object, tuple[ModelView, Pricing]] = field(default_factory=dict)
 
-    def choose(self, request: Request, recording: Recording | None = None) -> PaidVariant:
+    def choose(self, request: Request, recording: Recording | None = None) -> PricedVariant:
         config, model = self.config, request.model
         matched, settings = config.match_for(model), config.policy_for(model)
         upstream = config.upstream_for(settings.upstream)
@@ -178,14 +178,14 @@ class ConfiguredVariants:
             declares_alone=settings.recall_without_tools,
         )
         label = (matched.match if matched else model or OTHER) if recording is None else recording.event.label
-        return PaidVariant(variant, known[1], label)
+        return PricedVariant(variant, known[1], label)
 
     def _make_view(
         self, settings: PolicyConfig, upstream: UpstreamConfig, model: str, circumstances: Circumstances | None
-    ) -> tuple[ModelView, Paid]:
+    ) -> tuple[ModelView, Pricing]:
         if circumstances is None:
             view = ModelView.of_unmet(self.config, model)
-            return view, Paid(view.price_list, find_lifetime_seconds(upstream.base_url, model))
+            return view, Pricing(view.price_list, find_lifetime_seconds(upstream.base_url, model))
         was = circumstances.policy
         facts = Facts(was.token_ratio, was.context_window, added_tokens=was.added_tokens, has_ratio=True)
         view = ModelView.of(self.config, settings, name_model(self.config, settings, model), facts)
@@ -195,8 +195,8 @@ class ConfiguredVariants:
         if not names_server and self.config.prices_for(settings, upstream) == "auto":  # then it is as recorded
             policy = replace(view.policy, prices=was.prices)
             view = replace(view, policy=policy, price_list=circumstances.prices)
-            return view, Paid(circumstances.prices, find_lifetime_seconds(circumstances.upstream_url, model))
-        return view, Paid(view.price_list, find_lifetime_seconds(upstream.base_url, model))
+            return view, Pricing(circumstances.prices, find_lifetime_seconds(circumstances.upstream_url, model))
+        return view, Pricing(view.price_list, find_lifetime_seconds(upstream.base_url, model))
 
 
 @dataclass(slots=True)
@@ -221,7 +221,7 @@ class ExpectedSummaries:
 
         return choose
 
-    def ask(self, chosen: PaidVariant, plan: Plan, session: str) -> list[RecordedCall]:
+    def ask(self, chosen: PricedVariant, plan: Plan, session: str) -> list[RecordedCall]:
         """The calls that a request causes: for the cut that it needs, and for the next one. Each is made once."""
         calls = []
         for wanted in (plan.prefetch, plan.request):
@@ -249,11 +249,11 @@ class ExpectedSummaries:
         return wanted is not None and wanted.asks_model and (session, wanted.key) not in self._asked
 
 
-def _expect(wanted: SummaryRequest, plan: Plan, chosen: PaidVariant) -> RecordedCall:
+def _expect(wanted: SummaryRequest, plan: Plan, chosen: PricedVariant) -> RecordedCall:
     """The call for a summary: asked behind what was forwarded, which the cache holds, and as long as it may be."""
     ratio = chosen.variant.policy.token_ratio
     before = plan.put_off() if plan.request is wanted else plan
     prompt = round(min((before or plan).reserved_tokens, plan.hard_limit) * ratio)
     completion = round(wanted.max_tokens * ratio)
-    tokens = chosen.paid.imagine(prompt + round(PROMPT_TOKENS * ratio), prompt, completion)
+    tokens = chosen.pricing.imagine(prompt + round(PROMPT_TOKENS * ratio), prompt, completion)
     return RecordedCall(chosen.label, "", "expected", 0.0, tokens.prompt, completion, tokens)

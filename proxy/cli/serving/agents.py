@@ -36,7 +36,7 @@ def _write_nothing(_environment: dict[str, str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Lead:
+class Wiring:
     """How an agent is led to the proxy.
 
     environment: the user's, with the variables that name the agent's servers as its own settings name them.
@@ -56,11 +56,11 @@ class Agent:
     title: str
     programs: tuple[str, ...]
     way: str
-    lead: Callable[["Start"], Lead] = field(default=lambda start: Lead(start.environment))
+    wire: Callable[["AgentCommand"], Wiring] = field(default=lambda start: Wiring(start.environment))
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class AgentCommand:
     """A command as the user gave it. `at`: where the agent's own arguments begin, after a runner such as npx."""
 
     command: tuple[str, ...]
@@ -82,7 +82,7 @@ class Start:
         return found + [one.partition("=")[2] for one in arguments if one.partition("=")[0] in names and "=" in one]
 
 
-def find_agent(command: Sequence[str], environment: Environment) -> tuple[Agent, Start] | None:
+def find_agent(command: Sequence[str], environment: Environment) -> tuple[Agent, AgentCommand] | None:
     """The agent that a command starts, itself or by a runner; None if it is not known."""
     words = list(enumerate(command))
     if words and Path(command[0]).name in _RUNNERS:
@@ -92,7 +92,7 @@ def find_agent(command: Sequence[str], environment: Environment) -> tuple[Agent,
     at, word = words[0]
     name = Path(word.removesuffix("@latest")).name
     agent = next((agent for agent in AGENTS if name in agent.programs), None)
-    return None if agent is None else (agent, Start(tuple(command), at + 1, environment))
+    return None if agent is None else (agent, AgentCommand(tuple(command), at + 1, environment))
 
 
 def list_agents() -> list[tuple[str, str]]:
@@ -109,28 +109,28 @@ def _read(path: Path, read: Callable[[str], Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _lead_codex(start: Start) -> Lead:
+def _wire_codex(start: AgentCommand) -> Wiring:
     settings = _read_codex(start)
     name = settings.get("model_provider", "openai")
     if start.list_values("--local-provider") or "--oss" in start.command:
         name = settings.get("oss_provider", "of --oss")
     seen = {key: value for key, value in start.environment.items() if key not in _OPENAIS_NAMES}
     if name == "openai":
-        return _lead_codex_at_openai(start, seen, settings.get("openai_base_url"))
+        return _wire_codex_at_openai(start, seen, settings.get("openai_base_url"))
     url = _find(settings, "model_providers", name, "base_url")
     if not isinstance(url, str) or not str(name).replace("-", "").replace("_", "").isalnum():
         warning = f"Codex's provider {name} is not led through the proxy; give it a base_url in config.toml"
-        return Lead(start.environment, warning=warning)
+        return Wiring(start.environment, warning=warning)
     place = f"model_providers.{name}"
 
     def write(environment: dict[str, str]) -> tuple[str, ...]:
         base_url = f"{place}.base_url={_quote(environment[OPENAI])}"
         return ("-c", base_url, "-c", f"{place}.supports_websockets=false")
 
-    return Lead({**seen, OPENAI: url}, write)
+    return Wiring({**seen, OPENAI: url}, write)
 
 
-def _lead_codex_at_openai(start: Start, seen: Environment, url: object) -> Lead:
+def _wire_codex_at_openai(start: AgentCommand, seen: Environment, url: object) -> Wiring:
     """A provider of its own: that of OpenAI would use a WebSocket, which is not compacted."""
     login = _read(start.find_folder("CODEX_HOME", ".codex") / "auth.json", orjson.loads)
     has_key = bool(login.get("OPENAI_API_KEY") or start.environment.get("CODEX_API_KEY"))
@@ -145,10 +145,10 @@ def _lead_codex_at_openai(start: Start, seen: Environment, url: object) -> Lead:
         provider = f"{{base_url={_quote(environment[OPENAI])},{shared}}}"
         return ("-c", 'model_provider="trimtab"', "-c", f"model_providers.trimtab={provider}")
 
-    return Lead(seen if before is None else {**seen, OPENAI: before}, write)
+    return Wiring(seen if before is None else {**seen, OPENAI: before}, write)
 
 
-def _read_codex(start: Start) -> dict[str, Any]:
+def _read_codex(start: AgentCommand) -> dict[str, Any]:
     """Codex's settings: its file, over it the profile, over it the options of the command."""
     folder = start.find_folder("CODEX_HOME", ".codex")
     settings = _read(folder / "config.toml", tomllib.loads)
@@ -185,12 +185,12 @@ def _find(tree: object, *names: str) -> object:
     return tree
 
 
-def _lead_claude(start: Start) -> Lead:
+def _wire_claude(start: AgentCommand) -> Wiring:
     """Its variables in settings files win over those of the environment; `--settings` wins over the files."""
     for name in ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"):
         if start.environment.get(name) not in {None, "", "0", "false"}:
             warning = f"{name} is set, so Claude Code's requests do not come through the proxy; unset it to wrap claude"
-            return Lead(start.environment, warning=warning)
+            return Wiring(start.environment, warning=warning)
     files = (
         Path(".claude/settings.local.json"),
         Path(".claude/settings.json"),
@@ -199,29 +199,31 @@ def _lead_claude(start: Start) -> Lead:
     urls = (_find(_read(file, orjson.loads), "env", ANTHROPIC) for file in files)
     url = next((url for url in urls if isinstance(url, str) and url), None)
     if url is None:
-        return Lead(start.environment)
+        return Wiring(start.environment)
     if start.list_values("--settings"):
         warning = f"a settings file of Claude Code sets {ANTHROPIC}, and the command has --settings of its own"
-        return Lead(start.environment, warning=f"{warning}, so no request comes through the proxy; remove one of them")
+        return Wiring(
+            start.environment, warning=f"{warning}, so no request comes through the proxy; remove one of them"
+        )
 
     def write(environment: dict[str, str]) -> tuple[str, ...]:
         return ("--settings", orjson.dumps({"env": {ANTHROPIC: environment[ANTHROPIC]}}).decode())
 
-    return Lead({**start.environment, ANTHROPIC: url}, write)
+    return Wiring({**start.environment, ANTHROPIC: url}, write)
 
 
-def _lead_opencode(start: Start) -> Lead:
+def _wire_opencode(start: AgentCommand) -> Wiring:
     """It says itself what its settings are. What OPENCODE_CONFIG_CONTENT says wins over its files."""
     settings = _ask_opencode(start)
     if settings is None:
-        return Lead(start.environment, warning="opencode does not tell its settings, so nothing is led to the proxy")
+        return Wiring(start.environment, warning="opencode does not tell its settings, so nothing is led to the proxy")
     models = [*start.list_values("-m", "--model"), settings.get("model")]
     name = str(models[0] or "").partition("/")[0]
     providers = {"openai": OPENAI, "anthropic": ANTHROPIC}
     if name and name not in providers:
         if not isinstance(_find(settings, "provider", name, "options", "baseURL"), str):
             warning = f"opencode's provider {name} is not led through the proxy; give it options.baseURL"
-            return Lead(start.environment, warning=warning)
+            return Wiring(start.environment, warning=warning)
         is_anthropic = _find(settings, "provider", name, "npm") == "@ai-sdk/anthropic"
         providers = {name: ANTHROPIC, "openai": OPENAI} if is_anthropic else {name: OPENAI, "anthropic": ANTHROPIC}
     seen = dict(start.environment)
@@ -236,10 +238,10 @@ def _lead_opencode(start: Start) -> Lead:
         environment["OPENCODE_CONFIG_CONTENT"] = orjson.dumps(_overlay(given, {"provider": led})).decode()
         return ()
 
-    return Lead(seen, write)
+    return Wiring(seen, write)
 
 
-def _ask_opencode(start: Start) -> dict[str, Any] | None:
+def _ask_opencode(start: AgentCommand) -> dict[str, Any] | None:
     command = (*start.command[: start.at], "debug", "config")
     try:
         asked = subprocess.run(  # noqa: S603 - the user's own command
@@ -272,14 +274,14 @@ def _overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _lead_goose(start: Start) -> Lead:
+def _wire_goose(start: AgentCommand) -> Wiring:
     """Its variables win over its file."""
     settings = _read(start.home / ".config/goose/config.yaml", yaml.safe_load)
     settings = {name: value for name, value in settings.items() if isinstance(value, str)} | dict(start.environment)
     provider = settings.get("GOOSE_PROVIDER", "openai")
     if provider not in {"openai", "anthropic"}:
         warning = f"goose's provider {provider} is not led through the proxy, only openai and anthropic are"
-        return Lead(start.environment, warning=warning)
+        return Wiring(start.environment, warning=warning)
     seen = dict(start.environment) | dict(_find_goose_servers(start.environment, settings))
 
     def write(environment: dict[str, str]) -> tuple[str, ...]:
@@ -290,7 +292,7 @@ def _lead_goose(start: Start) -> Lead:
         environment["ANTHROPIC_HOST"] = environment[ANTHROPIC]
         return ()
 
-    return Lead(seen, write)
+    return Wiring(seen, write)
 
 
 def _find_goose_servers(environment: Environment, settings: Environment) -> Iterator[tuple[str, str]]:
@@ -305,9 +307,9 @@ def _find_goose_servers(environment: Environment, settings: Environment) -> Iter
         yield ANTHROPIC, settings["ANTHROPIC_HOST"]
 
 
-def _takes_from_a_file(title: str, remedy: str) -> Callable[[Start], Lead]:
+def _takes_from_a_file(title: str, remedy: str) -> Callable[[AgentCommand], Wiring]:
     why = f"{title} takes its server from its own settings, so its requests do not come through this proxy"
-    return lambda start: Lead(start.environment, warning=f"{why}; run `trimtab serve`, and {remedy}")
+    return lambda start: Wiring(start.environment, warning=f"{why}; run `trimtab serve`, and {remedy}")
 
 
 _EDITOR = "set the base URL of your agent there to http://127.0.0.1:8790/v1"
@@ -317,18 +319,18 @@ AGENTS = (
         "Claude Code",
         ("claude", "claude-code"),
         "ANTHROPIC_BASE_URL; --settings if its files name a server",
-        _lead_claude,
+        _wire_claude,
     ),
     Agent(
-        "Codex", ("codex",), "-c model_provider, or -c model_providers.NAME.base_url of your own provider", _lead_codex
+        "Codex", ("codex",), "-c model_provider, or -c model_providers.NAME.base_url of your own provider", _wire_codex
     ),
     Agent(
         "opencode",
         ("opencode", "opencode-ai"),
         "OPENCODE_CONFIG_CONTENT, for the provider of its model",
-        _lead_opencode,
+        _wire_opencode,
     ),
-    Agent("goose", ("goose",), "OPENAI_HOST, OPENAI_BASE_PATH, ANTHROPIC_HOST", _lead_goose),
+    Agent("goose", ("goose",), "OPENAI_HOST, OPENAI_BASE_PATH, ANTHROPIC_HOST", _wire_goose),
     Agent("Aider", ("aider", "aider-chat"), "OPENAI_API_BASE, ANTHROPIC_BASE_URL"),
     Agent("Qwen Code", ("qwen", "qwen-code"), "OPENAI_BASE_URL"),
     Agent(
@@ -361,6 +363,6 @@ AGENTS = (
         "Gemini CLI",
         ("gemini", "gemini-cli"),
         "not led: it speaks an API that trimtab does not compact",
-        lambda start: Lead(start.environment, warning="Gemini CLI speaks an API that trimtab does not compact"),
+        lambda start: Wiring(start.environment, warning="Gemini CLI speaks an API that trimtab does not compact"),
     ),
 )

@@ -154,7 +154,7 @@ Load = Callable[[], Config]
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class WorkerStart:
     """The data that a worker starts with.
 
     config: the worker's share of the configuration.
@@ -173,7 +173,7 @@ class WorkerLog:
         self.debug, self.info, self.warning, self.error = levels
 
 
-class _Told:
+class _LatestConfig:
     """The configuration for workers that start later. Logs each event about it once, for all workers together.
 
     reloads: where the metrics of all workers find whether the last reload succeeded.
@@ -223,14 +223,14 @@ class _Told:
         self._screen.announce(self.config, url, pages_url, self._log, workers=shared.count)
 
 
-def start_workers(config: Config, load: Load | None, count: int, log: Any, screen: Screen) -> Start | int:
+def start_workers(config: Config, load: Load | None, count: int, log: Any, screen: Screen) -> WorkerStart | int:
     """Run `count` workers.
 
     Returns twice: in each worker's process at once, with what the worker starts with; in this process when all workers
     have ended, with the exit status. Raises OSError before the first worker starts if it cannot listen.
     """
     shared = SharedResources.open(config, count)
-    told = _Told(config, load, log, screen, shared.metrics.reloads)
+    told = _LatestConfig(config, load, log, screen, shared.metrics.reloads)
     warn_of_risks(config, log)
     if config.store == "memory":
         meaning = "workers do not share their summaries, nor what they learn about models; see store"
@@ -246,7 +246,7 @@ def start_workers(config: Config, load: Load | None, count: int, log: Any, scree
     if isinstance(worker, int):
         return worker
     load_part = None if load is None else lambda: load().as_worker_of(count)
-    return Start(worker, told.config.as_worker_of(count), load_part, compactors)
+    return WorkerStart(worker, told.config.as_worker_of(count), load_part, compactors)
 
 
 @click.command()
@@ -347,7 +347,7 @@ async def _serve(config: Config, load: Callable[[], Config] | None, log: Any, sc
             await _serve_until(stop, reload, proxy, load, log)
 
 
-async def _serve_as_worker(start: Start, screen: Screen) -> None:
+async def _serve_as_worker(start: WorkerStart, screen: Screen) -> None:
     """Serve as one process of several, until the supervisor stops it or is gone. Each log line names the worker.
 
     A worker may get SIGTERM twice for one stop: from systemd or a terminal, and from the supervisor. So a second

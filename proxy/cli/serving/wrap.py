@@ -26,7 +26,7 @@ import uvloop
 from trimtab.proxy.account.alarms import NEWEST, find_alarms
 from trimtab.proxy.account.outcome import Outcome
 from trimtab.proxy.cli.options import WRONG_USE, config_option, give_up, set_option, wrong_use
-from trimtab.proxy.cli.serving.agents import Lead, Write, find_agent, list_agents
+from trimtab.proxy.cli.serving.agents import Wiring, Write, find_agent, list_agents
 from trimtab.proxy.compaction.pool import CACHES_BYTES, Compactors
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.network import OPENAI_HOST, read_host
@@ -251,27 +251,27 @@ def wrap(
     Azure read, or what an agent that trimtab knows reads instead, and its own keys pass on. When it ends, this prints
     to standard error what was saved. The status is that of COMMAND. Without COMMAND, this lists the agents.
     """
-    lead, complete = _lead(command)
+    wiring, complete = _wire(command)
     short = (f"upstream.base_url={upstream}",) if upstream else ()
     everything = (*settings, *short, *FIXED)
     with wrong_use():
         config = load_file(config_path, everything)
         proxied = [
             (one, load_file(config_path, (*everything, *one.write_setting(config))))
-            for one in choose_destinations(config, lead.environment)
+            for one in choose_destinations(config, wiring.environment)
         ]
     if shutil.which(command[0]) is None and not os.path.lexists(command[0]):  # before anything is started
         give_up(f"{command[0]}: command not found", NOT_FOUND)
     _open_log(log_file, config.log.level)
     tell: Callable[[str], None] = (lambda _: None) if quiet else (lambda line: click.echo(f"trimtab: {line}", err=True))
-    if lead.warning:
-        tell(f"warning: {lead.warning}")
+    if wiring.warning:
+        tell(f"warning: {wiring.warning}")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, wrong_use():
         status = runner.run(_wrap(complete, proxied, tell))
     sys.exit(status)
 
 
-def _lead(command: tuple[str, ...]) -> tuple[Lead, Write]:
+def _wire(command: tuple[str, ...]) -> tuple[Wiring, Write]:
     """How a command is led to the proxy, and what writes the command that is run. Without a command, lists agents."""
     if not command:
         formatter = click.HelpFormatter(width=shutil.get_terminal_size().columns)
@@ -283,10 +283,10 @@ def _lead(command: tuple[str, ...]) -> tuple[Lead, Write]:
         sys.exit(WRONG_USE)  # as click ends a group without a command
     found = find_agent(command, os.environ)
     if found is None:
-        return Lead(os.environ), lambda _: command
+        return Wiring(os.environ), lambda _: command
     agent, start = found
-    lead = agent.lead(start)
-    return lead, lambda environment: (*command[: start.at], *lead.write(environment), *command[start.at :])
+    wiring = agent.wire(start)
+    return wiring, lambda environment: (*command[: start.at], *wiring.write(environment), *command[start.at :])
 
 
 def _open_log(file: Path | None, level: str) -> None:

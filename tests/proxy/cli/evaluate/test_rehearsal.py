@@ -13,7 +13,7 @@ from upstreams.examinee import Examinee, make_session
 from upstreams.recording import FakeUpstream, completion
 
 from trimtab.proxy.cli.evaluate.asking import PatientClient
-from trimtab.proxy.cli.evaluate.rehearsal import Rehearsal, Written, read_session, rehearse, write_summaries
+from trimtab.proxy.cli.evaluate.rehearsal import Rehearsal, WrittenSummaries, read_session, rehearse, write_summaries
 from trimtab.proxy.cli.options import choose_variant
 from trimtab.proxy.cli.records.inputs import split_turns
 from trimtab.proxy.compaction import load_compactor
@@ -51,7 +51,7 @@ def _summariser(upstream: FakeUpstream, **settings: object) -> Summariser:
     )
 
 
-async def _write(rehearsal: Rehearsal, summariser: Summariser, client: PatientClient) -> tuple[Written, int]:
+async def _write(rehearsal: Rehearsal, summariser: Summariser, client: PatientClient) -> tuple[WrittenSummaries, int]:
     steps: list[None] = []
     calls = SummaryCalls(Metrics(), ListLog())
     return await write_summaries(rehearsal, summariser, client, calls, lambda: steps.append(None)), len(steps)

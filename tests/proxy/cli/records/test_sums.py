@@ -7,7 +7,7 @@ from support.sessions import make_session
 
 from trimtab.proxy.account.recordings.format import RecordedCall
 from trimtab.proxy.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier, Tokens
-from trimtab.proxy.cli.records.sums import Paid, RequestFigures, SessionSums, VariantSums
+from trimtab.proxy.cli.records.sums import Pricing, RequestFigures, SessionSums, VariantSums
 from trimtab.proxy.cli.records.variants import compact_again, read
 from trimtab.proxy.compaction.engine import Compaction, Variant
 from trimtab.proxy.compaction.pool import Compactors
@@ -16,7 +16,7 @@ from trimtab.rules.policy import Policy
 from trimtab.rules.tokens.sections import Sections
 
 POLICY = Policy(context_window=8000, completion_reserve=1000, high_water=0.8, low_water=0.4)
-PAID = Paid(DEFAULT)
+PAID = Pricing(DEFAULT)
 DOLLARS = PriceList((PriceTier(0, 2.0, 0.5, 2.5, 8.0),), PriceSource.CONFIGURED, is_in_dollars=True)
 
 
@@ -76,9 +76,9 @@ def test_a_request_that_was_not_planned_is_counted_without_a_session() -> None:
 def test_summaries_cost_what_their_models_tokens_cost(compactors: Compactors) -> None:
     """In dollars where the price is known in dollars."""
     side, carried = VariantSums("recorded"), _carry(compactors, 3)
-    side.add(_tell(carried), carried, Paid(DOLLARS), session="s", at=0)
+    side.add(_tell(carried), carried, Pricing(DOLLARS), session="s", at=0)
     side.add_summary(RecordedCall("m", "", "written", 0.0, 500_000, 0, Tokens(500_000)))
-    side.book("m", Paid(DOLLARS), Tokens(1_000_000))
+    side.book("m", Pricing(DOLLARS), Tokens(1_000_000))
     costs = side.describe()["models"][0]["costs"]["usd"]
     assert costs["summaries"] == pytest.approx(1.0)
     assert costs["trimtab"] == pytest.approx(2.0 + costs["nothing"])
@@ -87,7 +87,7 @@ def test_summaries_cost_what_their_models_tokens_cost(compactors: Compactors) ->
 def test_a_summary_belongs_to_the_session_that_asks_for_it(compactors: Compactors) -> None:
     """Its cost can make a session a loss. If its session is not known, the cost is in the sum of the model only."""
     side, carried = VariantSums("new"), _carry(compactors, 3)
-    side.add(_tell(carried), carried, Paid(DOLLARS), session="s", at=0)
+    side.add(_tell(carried), carried, Pricing(DOLLARS), session="s", at=0)
     side.add_summary(RecordedCall("m", "", "expected", 0.0, 500_000, 0, Tokens(500_000)), "")
     assert side.describe()["sessions"]["dearest"] == []
     side.add_summary(RecordedCall("m", "", "expected", 0.0, 500_000, 0, Tokens(500_000)), "s")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support.sessions import make_session
 
 from trimtab.proxy.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier, Tokens
-from trimtab.proxy.cli.records.sums import Paid, PromptCaches, slide_window
+from trimtab.proxy.cli.records.sums import Pricing, PromptCaches, slide_window
 from trimtab.proxy.cli.records.variants import compact_again, read
 from trimtab.proxy.compaction.engine import Compaction, Variant
 from trimtab.proxy.compaction.pool import Compactors
@@ -33,32 +33,32 @@ def _carry(compactors: Compactors, steps: int) -> Compaction:
 
 
 def test_a_price_in_dollars_is_for_a_million_tokens() -> None:
-    assert Paid(DOLLARS).weigh(Tokens(1_000_000, 2_000_000, 400_000, 1_000_000)) == pytest.approx(2 + 1 + 1 + 8)
+    assert Pricing(DOLLARS).weigh(Tokens(1_000_000, 2_000_000, 400_000, 1_000_000)) == pytest.approx(2 + 1 + 1 + 8)
 
 
 def test_any_other_price_is_told_in_prompt_tokens() -> None:
-    assert Paid(DEFAULT).weigh(Tokens(100, 1000, 0, 10)) == pytest.approx(100 + 0.1 * 1000 + 4 * 10)
+    assert Pricing(DEFAULT).weigh(Tokens(100, 1000, 0, 10)) == pytest.approx(100 + 0.1 * 1000 + 4 * 10)
 
 
 @pytest.mark.parametrize(("kept", "cached"), [(0, 0), (1023, 0), (1500, 1408), (9000, 2000)])
 def test_a_cache_holds_whole_blocks_of_what_was_sent_before(kept: int, cached: int) -> None:
     """The rest is written where writing costs more, and else fresh."""
-    assert Paid(DOLLARS).imagine(2000, kept, 5) == Tokens(0, cached, 2000 - cached, 5)
-    assert Paid(DEFAULT).imagine(2000, kept, 5) == Tokens(2000 - cached, cached, 0, 5)
+    assert Pricing(DOLLARS).imagine(2000, kept, 5) == Tokens(0, cached, 2000 - cached, 5)
+    assert Pricing(DEFAULT).imagine(2000, kept, 5) == Tokens(2000 - cached, cached, 0, 5)
 
 
 def test_all_ways_cost_the_same_before_anything_is_cut(compactors: Compactors) -> None:
-    spent = PromptCaches().send("s", _carry(compactors, 3), Paid(DEFAULT), at=0, completion_tokens=7)
+    spent = PromptCaches().send("s", _carry(compactors, 3), Pricing(DEFAULT), at=0, completion_tokens=7)
     assert len({one.cost for one in spent.values()}) == 1
     assert {one.tokens.cached for one in spent.values()} == {0}
 
 
 def test_a_prompt_that_grows_is_read_from_the_cache_until_its_lifetime_ends(compactors: Compactors) -> None:
     """The sliding window moves with each request, so that it finds next to nothing again."""
-    arms, paid = PromptCaches(), Paid(DEFAULT, 300)
+    arms, pricing = PromptCaches(), Pricing(DEFAULT, 300)
     for number, steps in enumerate((18, 19, 20)):
-        spent = arms.send("s", _carry(compactors, steps), paid, at=100 * number, completion_tokens=0)
-    late = arms.send("s", _carry(compactors, 21), paid, at=1000, completion_tokens=0)
+        spent = arms.send("s", _carry(compactors, steps), pricing, at=100 * number, completion_tokens=0)
+    late = arms.send("s", _carry(compactors, 21), pricing, at=1000, completion_tokens=0)
 
     assert spent["nothing"].kept_share is not None
     assert spent["nothing"].kept_share > 0.9

@@ -77,11 +77,11 @@ def test_prices_are_as_recorded_unless_the_configuration_names_them(compactors: 
     configured = _configure(compactors, "prices={input: 7, cached_input: 1, output: 9, unit: usd}")
     elsewhere = _configure(compactors, "upstream.base_url=http://127.0.0.1:1/v1").choose(_read(compactors), _record())
 
-    assert (plain.paid.prices, plain.paid.lifetime_seconds) == (recorded, 300.0)
+    assert (plain.pricing.prices, plain.pricing.lifetime_seconds) == (recorded, 300.0)
     other = find_listed("https://api.openai.com/v1", "gpt-4o-mini")
-    assert _configure(compactors).choose(_read(compactors), _record(prices=other)).paid.prices == other != recorded
-    assert configured.choose(_read(compactors), _record()).paid.prices.at(1).input == 7
-    assert (elsewhere.paid.prices.is_in_dollars, elsewhere.paid.lifetime_seconds) == (False, None)
+    assert _configure(compactors).choose(_read(compactors), _record(prices=other)).pricing.prices == other != recorded
+    assert configured.choose(_read(compactors), _record()).pricing.prices.at(1).input == 7
+    assert (elsewhere.pricing.prices.is_in_dollars, elsewhere.pricing.lifetime_seconds) == (False, None)
 
 
 def test_a_recorded_request_counts_under_its_label_and_a_body_under_its_model(compactors: Compactors) -> None:

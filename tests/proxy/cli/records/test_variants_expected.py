@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from trimtab.proxy.catalogue.prices import DEFAULT
-from trimtab.proxy.cli.records.sums import Paid
-from trimtab.proxy.cli.records.variants import ExpectedSummaries, PaidVariant, Texts
+from trimtab.proxy.cli.records.sums import Pricing
+from trimtab.proxy.cli.records.variants import ExpectedSummaries, PricedVariant, Texts
 from trimtab.proxy.compaction.engine import Text, Variant
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.policy import PolicyConfig
@@ -28,12 +28,12 @@ def _plan(request: Any = None, prefetch: Any = None, earlier: Any = None, reserv
 
 
 @pytest.fixture
-def chosen(compactors: Compactors) -> PaidVariant:
+def chosen(compactors: Compactors) -> PricedVariant:
     way = Variant(compactors.choose(PolicyConfig(), "m"), Policy(token_ratio=2.0))
-    return PaidVariant(way, Paid(DEFAULT), "m")
+    return PricedVariant(way, Pricing(DEFAULT), "m")
 
 
-def test_a_call_is_made_once_for_each_cut(chosen: PaidVariant) -> None:
+def test_a_call_is_made_once_for_each_cut(chosen: PricedVariant) -> None:
     """It reads what was forwarded from the cache, and its answer is as long as it may be."""
     expected, plan = ExpectedSummaries(Texts()), _plan(prefetch=_want("k"))
     (call,) = expected.ask(chosen, plan, "s")
@@ -46,7 +46,7 @@ def test_a_call_is_made_once_for_each_cut(chosen: PaidVariant) -> None:
     assert expected.ask(chosen, _plan(request=_want("x", asks_model=False)), "s") == []
 
 
-def test_a_cut_whose_summary_was_not_asked_for_is_put_off_if_the_request_fits(chosen: PaidVariant) -> None:
+def test_a_cut_whose_summary_was_not_asked_for_is_put_off_if_the_request_fits(chosen: PricedVariant) -> None:
     """At the next request the summary is there. If the request does not fit, the cut is made at once."""
     expected, earlier = ExpectedSummaries(Texts()), _plan()
     plan = _plan(_want("k"), earlier=earlier)
@@ -61,7 +61,7 @@ def test_a_cut_whose_summary_was_not_asked_for_is_put_off_if_the_request_fits(ch
     assert choose(_plan()).summary is None
 
 
-def test_a_recorded_text_is_used_unless_a_digest_has_stood_in(chosen: PaidVariant) -> None:
+def test_a_recorded_text_is_used_unless_a_digest_has_stood_in(chosen: PricedVariant) -> None:
     """What stands for a cut stays, so that the upstream's cache is not broken twice."""
     expected, plan = ExpectedSummaries(Texts()), _plan(_want("k"))
     expected.texts.keep("s", "k", SUMMARY)
@@ -72,7 +72,7 @@ def test_a_recorded_text_is_used_unless_a_digest_has_stood_in(chosen: PaidVarian
     assert expected.choose_text(chosen.variant, "s")(plan) == Text(plan)
 
 
-def test_a_digest_that_no_model_would_have_written_stands_in_for_nothing(chosen: PaidVariant) -> None:
+def test_a_digest_that_no_model_would_have_written_stands_in_for_nothing(chosen: PricedVariant) -> None:
     plan = _plan(_want("k", asks_model=False))
     expected = ExpectedSummaries(Texts())
     assert expected.choose_text(chosen.variant, "s")(plan) == Text(plan)

@@ -8,17 +8,17 @@ import orjson
 import pytest
 from support.command_line import run_trimtab
 
-from trimtab.proxy.cli.serving.agents import AGENTS, CHATGPT, Lead, find_agent, list_agents
+from trimtab.proxy.cli.serving.agents import AGENTS, CHATGPT, Wiring, find_agent, list_agents
 
 PROXY = {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "ANTHROPIC_BASE_URL": "http://127.0.0.1:1"}
 """What every wrapped command gets."""
 OURS = "https://ours.test/openai"
 
 
-def lead(home: Path, *command: str, **environment: str) -> Lead:
+def lead(home: Path, *command: str, **environment: str) -> Wiring:
     found = find_agent(command, {"HOME": str(home), **environment})
     assert found is not None
-    return found[0].lead(found[1])
+    return found[0].wire(found[1])
 
 
 def write(home: Path, name: str, text: str) -> None:

@@ -7,7 +7,7 @@ from unittest.mock import Mock, call
 import pytest
 from support.model_learning import ListLog
 
-from trimtab.proxy.cli.serving.serve import Screen, WorkerLog, _Told
+from trimtab.proxy.cli.serving.serve import Screen, WorkerLog, _LatestConfig
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.schema import Config
@@ -32,7 +32,7 @@ def fail_with(error: Exception) -> Callable[[], Config]:
 def test_workers_to_come_begin_with_what_was_reloaded() -> None:
     """Keys that take effect only with a restart keep their old values."""
     again, reloads = make("workers=3", "mode=off", "limits.drain_seconds=7"), Reloads(5.0)
-    told = _Told(make("workers=2"), lambda: again, ListLog(), Screen(), reloads)
+    told = _LatestConfig(make("workers=2"), lambda: again, ListLog(), Screen(), reloads)
     assert told.reload()
     assert reloads.read() == (True, pytest.approx(time.time(), abs=60))
     assert (told.config.mode, told.config.workers) == ("off", 2)
@@ -50,7 +50,7 @@ def test_workers_to_come_begin_with_what_was_reloaded() -> None:
 def test_what_cannot_be_read_reaches_no_worker(load, event: str) -> None:
     """The error is logged without text that may be a key, and the previous configuration stays."""
     log, before, reloads = ListLog(), make("mode=off"), Reloads(5.0)
-    told = _Told(before, load, log, Screen(), reloads)
+    told = _LatestConfig(before, load, log, Screen(), reloads)
     assert not told.reload()
     assert reloads.read() == (load is None, 5.0)
     assert told.config is before
