@@ -32,9 +32,8 @@ from trimtab.rules.conversation import (
     ToolCall,
     whole_elements,
 )
-from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.exceeded import LimitExceededError
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.pipeline.transcript_state import States
 from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole

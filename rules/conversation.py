@@ -78,7 +78,7 @@ class ToolCall:
     """A tool call of an assistant message.
 
     arguments: the model's own text. Only long strings in it are ever shortened, once they are stale (see
-        pipeline/arguments.py); `shortens` says whether the dialect allows that. JSON stays JSON of the same schema.
+        pipeline/shortening.py); `shortens` says whether the dialect allows that. JSON stays JSON of the same schema.
     id_json: the id as the client wrote it, if that was no string; empty otherwise.
     form: if the dialect has several forms of results, the one that answers this call.
     """

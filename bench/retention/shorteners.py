@@ -13,10 +13,9 @@ from trimtab.rules.conversation import Conversation, CountTokens, Message, Role,
 from trimtab.rules.policy import Policy
 from trimtab.rules.results.calls import reads_json_file
 from trimtab.rules.results.dedupe import dedupe_tool_results
-from trimtab.rules.results.edit import MIN_SAVED_SHARE, Result
 from trimtab.rules.results.excerpt.rule import truncate_result
 from trimtab.rules.results.tidy import tidy_text
-from trimtab.rules.results.work import Work
+from trimtab.rules.results.work import MIN_SAVED_SHARE, Result, Work
 from trimtab.rules.text.head_tail import truncate_text
 from trimtab.rules.text.markers import READ_PART
 from trimtab.rules.treatment import Budget, Tidying, Treatment

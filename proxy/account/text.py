@@ -17,8 +17,8 @@ from trimtab.proxy.account.recordings.format import CarriedOut, Served
 from trimtab.proxy.account.redact import Hidden, find_hidden, redact_text
 from trimtab.proxy.memory import KEPT_FACTOR
 from trimtab.rules.conversation import Message, Role
+from trimtab.rules.pipeline.appended import read_words
 from trimtab.rules.pipeline.changes import Change, Fate
-from trimtab.rules.pipeline.pins import read_words
 from trimtab.rules.pipeline.story import tell_story
 from trimtab.rules.summary.quoting import quote_line
 

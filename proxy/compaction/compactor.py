@@ -19,9 +19,8 @@ from trimtab.proxy.wire.json import DECODE_ERRORS
 from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.transcript.body import Adapted, Beginning, PrefixMatch, Unsent
 from trimtab.rules.conversation import Conversation, CountTokens, Decision
-from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.exceeded import LimitExceededError
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.pipeline.transcript_state import NO_COLD
 from trimtab.rules.policy import MEMORY_TAGS, OnExceeded, Policy

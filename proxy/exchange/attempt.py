@@ -30,7 +30,7 @@ from trimtab.proxy.telemetry.ledger import Ledger, UsedSummary
 from trimtab.proxy.wire.cache_help import Addition
 from trimtab.proxy.wire.codec import Codec, Request
 from trimtab.rules.conversation import Conversation, Message
-from trimtab.rules.pipeline.recall import RECALL
+from trimtab.rules.pipeline.appended import RECALL
 from trimtab.rules.prefix import hash_head
 from trimtab.rules.summary.request import Summary, SummaryRequest
 from trimtab.rules.window.state import ColdCut

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from trimtab.rules.conversation import Conversation, CountTokens
-from trimtab.rules.pipeline.recall import Passage, find_fitting, read_passages
+from trimtab.rules.pipeline.appended import Passage, find_fitting, read_passages
 from trimtab.rules.summary.anchors.names import find_names
 from trimtab.rules.text.markers import QUOTE_END, QUOTE_START, START
 

@@ -22,9 +22,8 @@ from trimtab.proxy.wire.transcript.body import (
     read_outside,
 )
 from trimtab.rules.conversation import CountTokens, Decision, Role, count_leading
-from trimtab.rules.pipeline.pins import Pin
+from trimtab.rules.pipeline.appended import RECALL, Pin
 from trimtab.rules.pipeline.plan import Plan
-from trimtab.rules.pipeline.recall import RECALL
 
 RECALL_TOOL = "recall_tool"
 """Name of the decision."""

@@ -12,8 +12,8 @@ from enum import StrEnum
 from itertools import chain
 
 from trimtab.rules.conversation import Conversation, Media, Message, Origin, Outcome, Role, ToolCall
-from trimtab.rules.pipeline.arguments import ARGUMENTS
 from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.pipeline.shortening import ARGUMENTS
 from trimtab.rules.results.calls import OpenCalls
 from trimtab.rules.text.markers import SUMMARY_START
 from trimtab.rules.tokens.messages import MESSAGE_TOKENS, ROLE_TOKENS

@@ -24,10 +24,9 @@ from trimtab.rules.conversation import (
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, PreserveSystem
 from trimtab.rules.results.calls import Place, find_results
-from trimtab.rules.results.edit import Result, edit_one, shorten_once
 from trimtab.rules.results.excerpt.rule import share_budget, truncate_result
 from trimtab.rules.results.tidy import TIDY
-from trimtab.rules.results.work import Shortened, Work
+from trimtab.rules.results.work import Result, Shortened, Work, edit_one, shorten_once
 from trimtab.rules.text.head_tail import truncate_text
 from trimtab.rules.text.markers import ASK_PART
 from trimtab.rules.text.payloads import hide_payloads

@@ -1,6 +1,6 @@
 """The plan for one request.
 
-Law: a value. make_plan.py makes it and apply.py carries it out. Between the two, the shell waits once: for the summary
+Law: a value. order.py makes it and carries it out. Between the two, the shell waits once: for the summary
 that `request` asks for.
 """
 
@@ -10,16 +10,13 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from trimtab.rules.conversation import Conversation, Decision, Message, Role, count_asked
-from trimtab.rules.pipeline.arguments import Stale
-from trimtab.rules.pipeline.pins import Pin
+from trimtab.rules.pipeline.appended import Pin
+from trimtab.rules.pipeline.shortening import MEMORY, TRUNCATE_USERS, Stale
 from trimtab.rules.summary.request import SummaryRequest, request_summary
 from trimtab.rules.text.markers import SUMMARY_START
 from trimtab.rules.window.prune import PLACEHOLDER_TOKENS, saving_tokens
 from trimtab.rules.window.state import ColdCut, Window
 
-MEMORY = "memory"
-TRUNCATE_USERS = "truncate_users"
-"""The names of the rules in decisions."""
 StateKey = tuple[int, bytes, int, int, tuple[bytes, ...]]
 """The counter, the policy's name, the number of leading messages, the number of messages, digests of the first message
 behind the leading ones and of the newest."""

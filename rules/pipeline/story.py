@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trimtab.rules.conversation import Conversation, Decision, Outcome, count_leading
-from trimtab.rules.pipeline import arguments, exceeded, pins, recall, shortening
+from trimtab.rules.pipeline import appended, exceeded, shortening
 from trimtab.rules.pipeline.changes import CUT_RULES, OUTSIDE, Change, Fate, list_elements, trace_changes
-from trimtab.rules.pipeline.plan import MEMORY, TRUNCATE_USERS, Plan
+from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.results import dedupe, pairing
 from trimtab.rules.results.excerpt.rule import SHORTEN_TELLING, TRUNCATE
 from trimtab.rules.results.tidy import TIDY
@@ -25,19 +25,19 @@ TELLINGS = {
     TIDY.rule: TIDY.telling,
     TRUNCATE.rule: TRUNCATE.telling,
     "shorten": SHORTEN_TELLING,
-    MEMORY: shortening.MEMORY_TELLING,
+    shortening.MEMORY: shortening.MEMORY_TELLING,
     "truncate_system": shortening.SYSTEM_TELLING,
-    TRUNCATE_USERS: shortening.USERS_TELLING,
+    shortening.TRUNCATE_USERS: shortening.USERS_TELLING,
     "exceeded": exceeded.TELLING,
     exceeded.KEEP: exceeded.KEEP_TELLING,
     "prune": prune.TELLING,
     "dedupe": dedupe.TELLING,
     "images": prune.IMAGES_TELLING,
-    arguments.ARGUMENTS: arguments.TELLING,
+    shortening.ARGUMENTS: shortening.ARGUMENTS_TELLING,
     "summarise": splice.SUMMARY_TELLING,
     "digest": splice.DIGEST_TELLING,
-    "pin": pins.TELLING,
-    recall.RECALL: recall.TELLING,
+    appended.PIN: appended.PIN_TELLING,
+    appended.RECALL: appended.RECALL_TELLING,
 }
 """The sentences of the rules of a plan. Other decisions are the shell's: of what it took out or added."""
 MAX_SPANS = 12
@@ -113,7 +113,9 @@ class _Subject:
 
 def _find_subject(plan: Plan, decision: Decision, changes: Sequence[Change]) -> _Subject:
     mine = [one for one in changes if decision.rule in one.rules]
-    if decision.rule == MEMORY:  # there may be two: about the messages at the beginning, and about the others
+    if (
+        decision.rule == shortening.MEMORY
+    ):  # there may be two: about the messages at the beginning, and about the others
         leading = count_leading(plan.original.messages)
         heads = {element for origin in plan.original.origins[:leading] for element in list_elements(origin)}
         mine = [one for one in mine if (one.at in heads) is (decision.first_changed < leading)]

@@ -13,18 +13,15 @@ from types import MappingProxyType
 from typing import Protocol
 
 from trimtab.rules.conversation import Conversation, Message, Outcome, Role, count_leading
-from trimtab.rules.pipeline.arguments import LongArguments
-from trimtab.rules.pipeline.pins import Pin, Pinned, Pins
+from trimtab.rules.pipeline.appended import Pin, Pinned, Pins, Recalls, may_ask
 from trimtab.rules.pipeline.plan import Plan, StateKey
-from trimtab.rules.pipeline.recall import Recalls, may_ask
-from trimtab.rules.pipeline.shortening import LongUsers, Memory, fit_head
+from trimtab.rules.pipeline.shortening import LongArguments, LongUsers, Memory, fit_head
 from trimtab.rules.policy import Limits, OnExceeded, OverflowStrategy, Policy, name_policy
 from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.results.dedupe import View
-from trimtab.rules.results.edit import OBJECT_BYTES, Edits
 from trimtab.rules.results.excerpt.rule import TRUNCATE, LongMessages
 from trimtab.rules.results.tidy import TIDY
-from trimtab.rules.results.work import Work
+from trimtab.rules.results.work import OBJECT_BYTES, Edits, Work
 from trimtab.rules.summary.anchors.write import Anchors
 from trimtab.rules.summary.request import Asked, Summary
 from trimtab.rules.summary.splice import Spliced

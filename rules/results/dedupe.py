@@ -30,8 +30,7 @@ from trimtab.rules.conversation import (
 )
 from trimtab.rules.policy import Policy
 from trimtab.rules.results.calls import OpenCalls
-from trimtab.rules.results.edit import Result, weigh_message
-from trimtab.rules.results.work import Sketch, Work
+from trimtab.rules.results.work import Result, Sketch, Work, weigh_message
 from trimtab.rules.text.markers import POINTER, mark_near, mark_same, tells_omission
 
 MIN_LINE_CHARS = 16

@@ -19,7 +19,7 @@ import msgspec
 
 from trimtab.rules.conversation import CountTokens, Message, Telling
 from trimtab.rules.results.calls import Place, reads_json_file
-from trimtab.rules.results.edit import Editor, Result
+from trimtab.rules.results.work import Editor, Result
 from trimtab.rules.text.head_tail import PIECE_CHARS, cut_lines, cut_pieces, holds, measure_bytes
 from trimtab.rules.text.markers import TABLE
 from trimtab.rules.treatment import Budget, Tidying

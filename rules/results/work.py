@@ -1,13 +1,22 @@
-"""The tools of the rules on results: a token counter, caches, and a bound on the text to process at once.
+"""How the rules on results work: their counter, caches and bound, and one rule applied to each result of a transcript.
 
-Law: a cache saves time and changes no outcome. An entry that a cache has dropped is computed again.
+Laws: a cache saves time and changes no outcome; an entry that it has dropped is computed again. The outcome for a
+result depends only on the result and its own call. It never gets longer, and a small saving changes nothing. Each
+outcome is cached, also the outcome "unchanged". For a growing transcript, the rules are a fold: only new messages are
+processed, and they never change what was made of earlier ones. Leading system and developer messages are not compared
+with the earlier transcript, because nothing here depends on them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from sys import getsizeof
 from typing import Protocol, TypeVar
 
-from trimtab.rules.conversation import CountTokens
+from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Telling, ToolCall
+from trimtab.rules.policy import Policy
+from trimtab.rules.results.calls import Place, find_results, has_argument, says_failure
+from trimtab.rules.text.head_tail import measure_bytes
+from trimtab.rules.treatment import Budget, Treatment
 
 K_contra = TypeVar("K_contra", contravariant=True)
 V = TypeVar("V")
@@ -106,3 +115,175 @@ class Work:
         return Work(
             self.count, self.results, Allowance(most), self.counter, self.sketches, self.diffs, most, self.open_archive
         )
+
+
+MIN_SAVED_SHARE = 0.05
+"""Share of a result's texts that a rule must save: in tokens, or in bytes if the result exceeds its limit in bytes.
+Chosen: a smaller saving is not worth a text that differs from what the tool said."""
+UNTOUCHED = Shortened((), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One tool result, its call (None if it has none), and how its tool's results are treated."""
+
+    message: Message
+    call: ToolCall | None
+    treatment: Treatment
+
+    @property
+    def is_exempt(self) -> bool:
+        """Whether it stays unchanged: because of its tool, or because of an argument of its call."""
+        treatment = self.treatment
+        if treatment.is_exempt or not treatment.exempt_arguments:
+            return treatment.is_exempt
+        return self.call is not None and has_argument(self.call, treatment.exempt_arguments)
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the client or the result's own text calls it an error. Slow: each use searches the texts."""
+        return self.message.is_error or any(map(says_failure, self.message.texts))
+
+    @property
+    def budget(self) -> Budget:
+        """The most that the result may cost. An error has ERROR_FACTOR times the budget of another result."""
+        budget = self.treatment.budget
+        return budget.for_error() if self.is_error else budget
+
+
+@dataclass(frozen=True, slots=True)
+class Editor:
+    """One rule on results.
+
+    rule: name of the rule in decisions.
+    wants: cheap filter for the results that this rule may change.
+    edit: returns the new texts, or the same tuple if there is nothing to do.
+    describe: returns the decision's reason, by the number of results that were changed. telling: its sentence.
+    """
+
+    rule: str
+    wants: Callable[[Sequence[Message], Sequence[Place]], list[Place]]
+    edit: Callable[[Result, CountTokens], tuple[str, ...]]
+    describe: Callable[[int], str]
+    telling: Telling
+
+
+def edit_one(message: Message, place: Place, editor: Editor, work: Work) -> Message:
+    """One result as the editor changes it; the same message if there is nothing to do. Raises LargeWorkError."""
+
+    def work_out() -> Shortened:
+        return _work_out(Result(message, place.call, place.treatment), editor, work.count)
+
+    return shorten_once(message, place, editor.rule, work, work_out)
+
+
+def shorten_once(
+    message: Message, place: Place | None, rule: str, work: Work, work_out: Callable[[], Shortened]
+) -> Message:
+    """A message as a rule shortens it. `work_out` is called if the cache has no outcome. Raises LargeWorkError."""
+    said = message.texts if message.edited else message.digest  # the digest is that of the client's original texts
+    treatment, call = ("", None) if place is None else (place.treatment_name, place.call)
+    name, arguments = ("", "") if call is None else (call.name, call.arguments)
+    key = (work.counter, rule, treatment, said, message.is_error, name, arguments)
+    short = work.results.get(key)
+    if short is None:
+        work.allowance.spend(sum(map(len, message.texts)))
+        short = work.results[key] = work_out()
+    return message.shorten(short.texts, short.saved_tokens) if short.texts else message
+
+
+def _work_out(result: Result, editor: Editor, count: CountTokens) -> Shortened:
+    """The shortened result; UNTOUCHED if that saves too little."""
+    message = result.message
+    texts = message.texts if result.is_exempt else editor.edit(result, count)
+    if texts == message.texts:
+        return UNTOUCHED
+    tokens = sum(map(count, message.texts))
+    saved = tokens - sum(map(count, texts))
+    is_worth_it = saved > 0 and saved >= tokens * MIN_SAVED_SHARE
+    return Shortened(texts, saved) if is_worth_it or (saved >= 0 and _saves_bytes(result, texts)) else UNTOUCHED
+
+
+def _saves_bytes(result: Result, texts: Iterable[str]) -> bool:
+    """Whether the result exceeds its limit in bytes, and the new texts are shorter by MIN_SAVED_SHARE or more."""
+    limit = result.budget.max_bytes
+    if limit is None:
+        return False
+    size = sum(map(measure_bytes, result.message.texts))
+    return size > limit and size - sum(map(measure_bytes, texts)) >= size * MIN_SAVED_SHARE
+
+
+OBJECT_BYTES = 600
+"""Memory of a message or a call, without its bytes and texts. Chosen: above the about 330 bytes of a small Message in
+CPython (by tracemalloc), for the containers that hold it."""
+
+
+@dataclass(slots=True, eq=False)
+class _Changes:
+    """The changes of one editor: the indexes of the results, and their tokens before and after."""
+
+    editor: Editor
+    at: list[int] = field(default_factory=list)
+    before_tokens: int = 0
+    after_tokens: int = 0
+
+    def decide(self) -> Decision:
+        number = len(self.at)
+        reason = self.editor.describe(number)
+        return Decision(self.editor.rule, reason, self.before_tokens, self.after_tokens, number, self.at[0])
+
+
+class Edits:
+    """The results of a transcript so far, as the editors changed them.
+
+    leading: number of messages at the start that are skipped.
+    size_bytes: memory that this takes, roughly.
+    """
+
+    def __init__(self, leading: int, editors: Iterable[Editor]) -> None:
+        self.size_bytes = 0
+        self._leading = leading
+        self._seen: list[Message] = []  # without the leading ones
+        self._edited: list[Message] = []  # the whole transcript
+        self._changes = [_Changes(editor) for editor in editors]
+
+    def is_beginning_of(self, messages: Sequence[Message]) -> bool:
+        """Whether a transcript begins with the messages seen so far; the leading ones are not compared."""
+        return self._seen == list(messages[self._leading : self._leading + len(self._seen)])
+
+    def extend(self, messages: Sequence[Message], policy: Policy, work: Work) -> None:
+        """Process the new messages of a transcript. After a LargeWorkError this object must not be used again."""
+        start = self._leading + len(self._seen)
+        new = messages[start:]
+        self._seen += new
+        self._edited[: self._leading] = messages[: self._leading]
+        self._edited += new
+        self.size_bytes += sum(map(weigh_message, new))
+        found = find_results(messages, policy, start)
+        places = [place for place in found if not (place.treatment.is_exempt or messages[place.at].keep)]
+        for changes in self._changes:
+            for place in changes.editor.wants(self._edited, places):
+                before = self._edited[place.at]
+                after = self._edited[place.at] = edit_one(before, place, changes.editor, work)
+                if after is not before:
+                    changes.at.append(place.at)
+                    changes.before_tokens += before.tokens
+                    changes.after_tokens += after.tokens
+                    self.size_bytes += weigh_message(after)
+
+    def apply(self, conversation: Conversation) -> Outcome:
+        """The conversation with its changed results. It must consist of exactly the messages seen so far."""
+        acted = [changes for changes in self._changes if changes.at]
+        if not acted:
+            return Outcome(conversation)
+        decisions = tuple([changes.decide() for changes in acted])
+        changed = tuple([tuple(changes.at) for changes in acted])
+        return Outcome(conversation.edit(self._edited), decisions, changed)
+
+
+def weigh_message(message: Message) -> int:
+    """Memory that a message takes, in bytes, roughly."""
+    calls, texts = message.tool_calls, sum(map(getsizeof, message.texts))
+    if calls:
+        texts += sum([getsizeof(call.arguments) for call in calls])
+    return OBJECT_BYTES * (1 + len(calls)) + len(message.raw) + texts

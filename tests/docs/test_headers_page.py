@@ -22,10 +22,8 @@ from trimtab.proxy.http.headers import (
 from trimtab.proxy.http.request_body import ENTITY_HEADERS
 from trimtab.proxy.telemetry.ledger import Ledger, UsedSummary
 from trimtab.rules.conversation import Decision
-from trimtab.rules.pipeline.arguments import ARGUMENTS
-from trimtab.rules.pipeline.pins import PIN
-from trimtab.rules.pipeline.plan import MEMORY, TRUNCATE_USERS
-from trimtab.rules.pipeline.recall import RECALL
+from trimtab.rules.pipeline.appended import PIN, RECALL
+from trimtab.rules.pipeline.shortening import ARGUMENTS, MEMORY, TRUNCATE_USERS
 from trimtab.rules.results.excerpt.rule import TRUNCATE
 from trimtab.rules.results.tidy import TIDY
 from trimtab.rules.tokens.sections import Sections

@@ -9,9 +9,8 @@ from dataclasses import replace
 from support.builders import conversation, count
 
 from trimtab.rules.conversation import Conversation, Message, Outcome
-from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.exceeded import LimitExceededError
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.pipeline.transcript_state import NO_COLD
 from trimtab.rules.policy import OnExceeded, Policy

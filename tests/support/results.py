@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from trimtab.rules.conversation import Conversation, CountTokens, Message, Outcome, Role, ToolCall, count_leading
 from trimtab.rules.policy import Policy
-from trimtab.rules.results.edit import Editor, Edits, Result
 from trimtab.rules.results.excerpt.rule import TRUNCATE, truncate_result
 from trimtab.rules.results.tidy import TIDY
-from trimtab.rules.results.work import Work
+from trimtab.rules.results.work import Editor, Edits, Result, Work
 from trimtab.rules.treatment import Budget, Treatment
 
 

@@ -16,7 +16,6 @@ from functools import partial
 from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role, Telling, ToolCall
 from trimtab.rules.policy import Policy, PreserveSystem
 from trimtab.rules.results.calls import Place
-from trimtab.rules.results.edit import MIN_SAVED_SHARE, UNTOUCHED, Editor, Result, shorten_once, weigh_message
 from trimtab.rules.results.excerpt.json_document import ShortenString, excerpt_json
 from trimtab.rules.results.excerpt.kinds import (
     SOURCE,
@@ -31,7 +30,16 @@ from trimtab.rules.results.excerpt.kinds import (
 )
 from trimtab.rules.results.excerpt.scores import read_numbers
 from trimtab.rules.results.excerpt.select import Guide, Selection, Units, split_units
-from trimtab.rules.results.work import Shortened, Work
+from trimtab.rules.results.work import (
+    MIN_SAVED_SHARE,
+    UNTOUCHED,
+    Editor,
+    Result,
+    Shortened,
+    Work,
+    shorten_once,
+    weigh_message,
+)
 from trimtab.rules.text.head_tail import Measure, measure_bytes, take_head, truncate_text
 from trimtab.rules.text.markers import ASK_PART, CALL_HAD_PART, READ_PART
 from trimtab.rules.text.payloads import hide_payloads

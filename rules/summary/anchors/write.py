@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from msgspec.json import encode
 
 from trimtab.rules.conversation import CountTokens, Message, Role, count_leading
-from trimtab.rules.summary.anchors.code_lines import find_code
-from trimtab.rules.summary.anchors.corrections import find_corrections
+from trimtab.rules.summary.anchors.lines import find_code, find_corrections
 from trimtab.rules.summary.anchors.names import (
     READ_CHARS,
     Kind,

@@ -29,9 +29,8 @@ from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.proxy.wire.overflow import read_overflow
 from trimtab.proxy.wire.transcript.body import Beginning, Beginnings, Unsent
 from trimtab.rules.conversation import Conversation, Decision
-from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.exceeded import LimitExceededError, Remainder
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.policy import MEMORY_TAGS, OnExceeded, Prices
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.tokens.sections import count_sections, find_marks

@@ -13,8 +13,7 @@ from trimtab.proxy.recall.tool import RECALL_TOOL, add_answers, append, declare,
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.dialects import name_codec
 from trimtab.rules.conversation import Decision
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.tokens.families import GENERIC
 
 RUN = {"type": "function", "function": {"name": "run", "parameters": {"type": "object", "properties": {}}}}

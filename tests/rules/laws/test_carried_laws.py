@@ -25,8 +25,7 @@ from support.policies import by_economy, with_any_waters
 
 from trimtab.rules.conversation import Message
 from trimtab.rules.economy import Economy
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import OverflowStrategy, Policy, Prices, SummaryRole
 from trimtab.rules.summary.request import Summary

@@ -13,7 +13,7 @@ from support.builders import KeptStates, conversation, count, session, valid_tra
 from support.policies import POLICY, with_any_waters
 
 from trimtab.rules.conversation import Message
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import plan
 from trimtab.rules.policy import OverflowStrategy, Policy, Prices
 from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.window.state import ColdCut

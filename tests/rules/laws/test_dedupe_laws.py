@@ -21,9 +21,8 @@ from support.builders import (
 from support.checker import expand, read_pointer
 
 from trimtab.rules.conversation import Conversation, Message, Outcome, Role
-from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.exceeded import LimitExceededError
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy
 from trimtab.rules.summary.request import Summary

@@ -26,8 +26,7 @@ from support.checker import check_transcript
 
 from trimtab.rules.conversation import Media, Message, Outcome
 from trimtab.rules.economy import Economy, find_budgets
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import OverflowStrategy, Policy, Prices
 from trimtab.rules.summary.request import Summary

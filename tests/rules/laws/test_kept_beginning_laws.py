@@ -22,8 +22,7 @@ from support.builders import (
 from support.policies import POLICY
 
 from trimtab.rules.conversation import Conversation, Message, Outcome, Role, count_leading
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.policy import Policy
 from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.summary.request import Summary

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from support.builders import FREE, assistant, conversation, count, fill, measure, session, system, transcripts, user
 
 from trimtab.rules.conversation import Message, Outcome
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import Policy, SectionShares
 from trimtab.rules.summary.request import Summary

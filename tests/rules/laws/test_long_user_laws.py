@@ -23,8 +23,9 @@ from support.policies import POLICY
 
 from trimtab.rules.conversation import Message, Outcome, Role
 from trimtab.rules.pipeline.exceeded import LimitExceededError
-from trimtab.rules.pipeline.make_plan import plan
-from trimtab.rules.pipeline.plan import TRUNCATE_USERS, Plan
+from trimtab.rules.pipeline.order import plan
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.pipeline.shortening import TRUNCATE_USERS
 from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy
 from trimtab.rules.text.markers import START
 

@@ -22,8 +22,7 @@ from support.checker import check_transcript
 from support.policies import POLICY
 
 from trimtab.rules.conversation import Message, Outcome
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import OverflowStrategy, Policy
 from trimtab.rules.summary.request import Summary

@@ -11,9 +11,8 @@ from msgspec import structs
 from support.builders import FREE, assistant, conversation, count, fill, session, system, user
 
 from trimtab.rules.conversation import Message, Outcome
-from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.exceeded import LimitExceededError
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import OverflowStrategy, Policy, SectionShares
 from trimtab.rules.summary.request import Summary

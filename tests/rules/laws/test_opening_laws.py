@@ -8,8 +8,7 @@ from support.checker import check_transcript
 from support.policies import POLICY
 
 from trimtab.rules.conversation import Message
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.policy import SummaryRole
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.text.markers import OPENING_TITLE

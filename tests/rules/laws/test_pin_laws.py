@@ -25,9 +25,8 @@ from support.builders import (
 from support.policies import POLICY
 
 from trimtab.rules.conversation import Message, Role
-from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.exceeded import LimitExceededError
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, PreserveSystem
 from trimtab.rules.results.work import Work
 from trimtab.rules.text.markers import START
@@ -40,7 +39,7 @@ LIMIT = 64
 @contextmanager
 def pinning(long_tokens: int = 40) -> Iterator[None]:
     """Within the block, shorter tool output than usual gets a pin."""
-    with mock.patch("trimtab.rules.pipeline.pins.LONG_TOKENS", long_tokens):
+    with mock.patch("trimtab.rules.pipeline.appended.LONG_TOKENS", long_tokens):
         yield
 
 

@@ -11,8 +11,7 @@ from support.policies import POLICY, with_any_waters
 
 from trimtab.rules.conversation import Message, Role
 from trimtab.rules.economy import Economy, find_budgets
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.policy import Policy, PreserveSystem
 from trimtab.rules.summary.request import Summary, make_digest
 from trimtab.rules.window.cut_decision import Fold

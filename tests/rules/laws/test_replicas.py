@@ -11,8 +11,8 @@ import sys
 sys.path[:0] = ["tests"]
 from hashlib import sha256
 from support.builders import assistant, call, conversation, count, result, system, user
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply
+from trimtab.rules.pipeline.order import plan
 from trimtab.rules.policy import OnExceeded, Policy
 
 words = "alpha beta gamma delta error warning failed passed timeout module found result".split()
@@ -52,8 +52,8 @@ import sys
 sys.path[:0] = ["tests"]
 from hashlib import sha256
 from support.builders import assistant, call, conversation, count, result, system, user, write_all
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply
+from trimtab.rules.pipeline.order import plan
 from trimtab.rules.policy import OnExceeded, Policy
 from trimtab.rules.text.markers import NAMES_TITLE, TASK_LIST_TITLE
 from trimtab.rules.summary.request import Summary

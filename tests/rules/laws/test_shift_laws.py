@@ -11,8 +11,7 @@ from support.builders import FREE, assistant, conversation, count, fill, system,
 from support.tool_steps import step
 
 from trimtab.rules.conversation import Message, Role
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.pipeline.story import tell_story
 from trimtab.rules.policy import OverflowStrategy, Policy, SummaryRole

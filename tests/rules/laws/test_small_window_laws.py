@@ -7,8 +7,7 @@ from support.builders import FREE, assistant, conversation, fill, system, user
 
 from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
 from trimtab.proxy.config.load import load_config
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.text.markers import SUMMARY_END, SUMMARY_START
 
 OWN = re.compile(

@@ -29,10 +29,9 @@ from support.builders import (
 from support.policies import with_any_waters
 
 from trimtab.rules.conversation import Conversation, Message, Outcome, Shape
-from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.changes import Fate
 from trimtab.rules.pipeline.exceeded import LimitExceededError
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.pipeline.story import Story, tell_story
 from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, PreserveSystem, SummaryRole

@@ -14,8 +14,7 @@ from support.tool_steps import step
 
 from trimtab.rules.conversation import Message
 from trimtab.rules.economy import Economy, find_budgets
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import Policy, Prices
 from trimtab.rules.summary.request import Summary

@@ -17,7 +17,7 @@ from support.sessions import DATA, needs_data
 
 from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding
 from trimtab.rules.conversation import CountTokens
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import plan
 from trimtab.rules.policy import Policy
 from trimtab.rules.results.calls import says_failure
 from trimtab.rules.results.work import Work

@@ -18,7 +18,6 @@ from support.builders import (
 from support.policies import POLICY
 
 from trimtab.rules.conversation import Conversation, Message, Origin, Role, Shape
-from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.changes import (
     OUTSIDE,
     Change,
@@ -29,7 +28,7 @@ from trimtab.rules.pipeline.changes import (
     read_message,
     trace_changes,
 )
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.policy import OnExceeded, Policy, PreserveSystem, SectionShares, SummaryRole
 from trimtab.rules.text.markers import INTRODUCTION, KEPT_TITLE
 from trimtab.rules.treatment import Budget, Tidying

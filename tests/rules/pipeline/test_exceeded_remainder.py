@@ -9,9 +9,8 @@ from support.builders import assistant, call, conversation, count, fill, result,
 from support.policies import POLICY
 
 from trimtab.rules.conversation import Conversation, Message, Role
-from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.exceeded import LimitExceededError, Remainder, find_remainder
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.policy import MEMORY_TAGS, OnExceeded, OverflowStrategy, Policy
 from trimtab.rules.tokens.sections import (
     ASSISTANT,

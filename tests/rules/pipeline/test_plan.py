@@ -30,8 +30,7 @@ from support.builders import (
 from support.policies import POLICY
 
 from trimtab.rules.conversation import Conversation, Message
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import OverflowStrategy, Policy, Prices, SummaryRole
 from trimtab.rules.summary.request import Summary, request_summary

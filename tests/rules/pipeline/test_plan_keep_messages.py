@@ -4,8 +4,7 @@ from support.builders import conversation, count, session, user
 from support.policies import POLICY
 
 from trimtab.rules.conversation import Role
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 
 
 def test_the_number_of_messages_stays_and_results_before_the_cut_go() -> None:

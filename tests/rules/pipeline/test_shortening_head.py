@@ -8,7 +8,7 @@ from support.append_law import check_append_law
 from support.builders import assistant, conversation, count, fill, session, system, user
 
 from trimtab.rules.conversation import Outcome
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import plan
 from trimtab.rules.pipeline.shortening import LEAST_SHARE, LEAST_TEXT_TOKENS, fit_head, share_evenly
 from trimtab.rules.policy import OverflowStrategy, Policy, SectionShares
 from trimtab.rules.results.work import Work

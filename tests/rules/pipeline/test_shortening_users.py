@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from support.builders import assistant, conversation, count, fill, result, system, user
 
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import plan
 from trimtab.rules.pipeline.shortening import LongUsers
 from trimtab.rules.policy import Policy
 from trimtab.rules.results.work import Work

@@ -8,9 +8,8 @@ from support.builders import KeptStates, assistant, call, conversation, count, f
 from support.policies import POLICY
 
 from trimtab.rules.conversation import Conversation, Decision, Outcome
-from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.changes import OUTSIDE, Fate
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.story import (
     Sentence,
     say_list,

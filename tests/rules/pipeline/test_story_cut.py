@@ -8,9 +8,8 @@ from support.builders import conversation, count, session, system, user
 from support.policies import POLICY
 
 from trimtab.rules.conversation import Message, Role
-from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.changes import NOTE, Fate
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.story import Sentence, tell_story
 from trimtab.rules.policy import Policy
 from trimtab.rules.summary.request import Summary

@@ -10,10 +10,9 @@ from support.policies import POLICY
 from support.told_sessions import told_sessions
 
 from trimtab.rules.conversation import Message
-from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.changes import Fate
 from trimtab.rules.pipeline.exceeded import LimitExceededError
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.story import tell_story
 from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy
 from trimtab.rules.treatment import Budget, Tidying

@@ -29,13 +29,12 @@ from support.builders import (
 )
 
 from trimtab.rules.conversation import Message, Outcome, Role
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan, StateKey
 from trimtab.rules.pipeline.transcript_state import MAX_GROWTH, TranscriptState, find_cold, name_state, take_state
 from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy
 from trimtab.rules.prefix import hash_prefixes
-from trimtab.rules.results import edit
+from trimtab.rules.results import work as results_work
 from trimtab.rules.results.dedupe import View
 from trimtab.rules.results.work import Allowance, LargeWorkError, ResultKey, Shortened, Work
 from trimtab.rules.summary import request, splice
@@ -246,7 +245,7 @@ def test_counters_do_not_share_states() -> None:
 def test_a_grown_transcript_costs_its_new_messages_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """For two new messages, one result is read. For none, none is read; for a rewound transcript, all are."""
     looked: dict[str, list[Any]] = {"edit": [], "compare": []}
-    edit_one, add_result = edit.edit_one, View._add_result
+    edit_one, add_result = results_work.edit_one, View._add_result
 
     def watch_edits(message: Message, *rest: Any) -> Message:
         looked["edit"].append(message)
@@ -256,7 +255,7 @@ def test_a_grown_transcript_costs_its_new_messages_only(monkeypatch: pytest.Monk
         looked["compare"].append(index)
         add_result(self, index, *rest)
 
-    monkeypatch.setattr(edit, "edit_one", watch_edits)
+    monkeypatch.setattr(results_work, "edit_one", watch_edits)
     monkeypatch.setattr(View, "_add_result", watch_results)
     kept, messages, costs = Kept(), session(50, result_tokens=100), []
     for stop in (60, 62, 62, 102, 58):

@@ -91,7 +91,7 @@ def test_json_is_written_anew_if_it_then_fits_the_results_own_budget() -> None:
 def test_nobody_asks_whether_a_result_failed_if_its_budget_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """That is slow, so it is asked only about JSON that fits the budget of an error and not the usual one."""
     asked: list[str] = []
-    monkeypatch.setattr("trimtab.rules.results.edit.says_failure", lambda text: asked.append(text) or True)
+    monkeypatch.setattr("trimtab.rules.results.work.says_failure", lambda text: asked.append(text) or True)
     tokens = count(SPACED) * 3 // 4
     for max_tokens, expected in ((tokens, 0), (tokens * 2 // 3, 1), (tokens // 8, 0)):
         asked.clear()

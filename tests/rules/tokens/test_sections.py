@@ -21,8 +21,7 @@ from support.builders import (
 )
 
 from trimtab.rules.conversation import Conversation, Message, Role
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.policy import MEMORY_TAGS, Policy, SummaryRole
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.text.markers import GO_ON, INTRODUCTION, SUMMARY_END

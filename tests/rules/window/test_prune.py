@@ -25,7 +25,7 @@ from support.builders import (
 
 from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding
 from trimtab.rules.conversation import Decision, Media, Message
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import plan
 from trimtab.rules.policy import Policy
 from trimtab.rules.text.markers import mark_pruned, mark_pruned_again
 from trimtab.rules.treatment import Budget

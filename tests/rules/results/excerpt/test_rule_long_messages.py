@@ -6,7 +6,7 @@ import pytest
 from support.builders import assistant, call, conversation, count, fill, result, system, user
 
 from trimtab.rules.conversation import Message, Outcome
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import plan
 from trimtab.rules.policy import Policy, PreserveSystem
 from trimtab.rules.results.excerpt.rule import LongMessages, may_shorten, shorten_message
 from trimtab.rules.results.work import Work

@@ -13,8 +13,8 @@ from support.builders import KeptStates, assistant, call, conversation, count, f
 from support.policies import POLICY
 
 from trimtab.rules.conversation import Arguments, Conversation, Message, ToolCall
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.arguments import (
+from trimtab.rules.pipeline.order import apply, plan
+from trimtab.rules.pipeline.shortening import (
     ARGUMENTS,
     KEPT_TOKENS,
     LONG_TOKENS,
@@ -24,7 +24,6 @@ from trimtab.rules.pipeline.arguments import (
     shorten_arguments,
     shorten_call,
 )
-from trimtab.rules.pipeline.make_plan import plan
 from trimtab.rules.pipeline.story import tell_story
 from trimtab.rules.policy import OverflowStrategy, Policy
 from trimtab.rules.results.work import Allowance, LargeWorkError, Work

@@ -9,7 +9,7 @@ from support.builders import assistant, call, conversation, count, fill, functio
 from support.tool_steps import step
 
 from trimtab.rules.conversation import Message
-from trimtab.rules.pipeline.pins import GOAL_CHARS, LONG_TOKENS, Pin, Pins, find_goal, fit_pins, pin_results
+from trimtab.rules.pipeline.appended import GOAL_CHARS, LONG_TOKENS, Pin, Pins, find_goal, fit_pins, pin_results
 from trimtab.rules.policy import Policy
 from trimtab.rules.results.work import Allowance, LargeWorkError, Work
 from trimtab.rules.text.markers import START

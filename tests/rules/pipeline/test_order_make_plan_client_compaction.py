@@ -24,9 +24,8 @@ from support.builders import (
 from support.policies import POLICY
 
 from trimtab.rules.conversation import Conversation, Message, Outcome, Role
-from trimtab.rules.pipeline import make_plan
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.make_plan import is_client_compaction, may_pass, plan
+from trimtab.rules.pipeline import order
+from trimtab.rules.pipeline.order import apply, is_client_compaction, may_pass, plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import OverflowStrategy, Policy, find_limits
 from trimtab.rules.results.work import LargeWorkError, Work
@@ -49,7 +48,7 @@ def run(before: Conversation, policy: Policy = POLICY, states: KeptStates | None
 def run_as_any(before: Conversation, policy: Policy = POLICY) -> tuple[Plan, Outcome]:
     """Plan and apply as if the request were not recognised."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(make_plan, "is_client_compaction", lambda _: False)
+        patch.setattr(order, "is_client_compaction", lambda _: False)
         return run(before, policy)
 
 
@@ -146,7 +145,7 @@ def test_it_passes_unchanged_or_is_planned_as_any_other(messages, policy, size, 
     before = conversation(*messages, ASK)
     planned = plan(before, policy, count=count, request_max_tokens=max_tokens)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(make_plan, "is_client_compaction", lambda _: False)
+        patch.setattr(order, "is_client_compaction", lambda _: False)
         as_any = plan(before, policy, count=count, request_max_tokens=max_tokens)
         earlier = plan(conversation(*asked(before.messages)), policy, count=count, request_max_tokens=max_tokens)
     if not planned.is_client_compaction:

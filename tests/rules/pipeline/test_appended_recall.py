@@ -24,9 +24,7 @@ from support.builders import (
 from support.policies import POLICY
 
 from trimtab.rules.conversation import Message, Role
-from trimtab.rules.pipeline.apply import apply
-from trimtab.rules.pipeline.make_plan import plan
-from trimtab.rules.pipeline.recall import (
+from trimtab.rules.pipeline.appended import (
     MAX_PASSAGES,
     MAX_TERMS,
     PASSAGE_CHARS,
@@ -37,6 +35,7 @@ from trimtab.rules.pipeline.recall import (
     read_passages,
     split_passages,
 )
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy
 from trimtab.rules.results.work import Allowance, LargeWorkError, Work
 from trimtab.rules.summary.request import Summary

@@ -7,9 +7,8 @@ from support.builders import KeptStates, assistant, conversation, count, fill, s
 from support.policies import POLICY
 
 from trimtab.rules.conversation import Conversation, Media, Outcome
-from trimtab.rules.pipeline.apply import apply
 from trimtab.rules.pipeline.exceeded import LimitExceededError
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.policy import OnExceeded, Policy
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.text.markers import NAMES_TITLE, QUOTE_END, QUOTE_START

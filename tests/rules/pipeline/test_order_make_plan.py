@@ -27,10 +27,9 @@ from support.open_step import find_open_step
 from support.policies import POLICY
 
 from trimtab.rules.conversation import Conversation, Message, Origin, Outcome
-from trimtab.rules.pipeline import make_plan
-from trimtab.rules.pipeline.apply import apply
+from trimtab.rules.pipeline import order
 from trimtab.rules.pipeline.exceeded import LimitExceededError
-from trimtab.rules.pipeline.make_plan import plan
+from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from trimtab.rules.summary.request import Summary
@@ -307,7 +306,7 @@ def test_a_short_transcript_without_tools_is_planned_as_any_other(said, window, 
     policy = replace(POLICY, context_window=window)
     quick = plan(before, policy, count=count, request_max_tokens=max_tokens)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(make_plan, "FEW_MESSAGES", -1)
+        patch.setattr(order, "FEW_MESSAGES", -1)
         whole = plan(before, policy, count=count, request_max_tokens=max_tokens)
     assert quick == whole
     if quick.is_empty:
@@ -318,5 +317,5 @@ def test_what_can_be_acted_on_is_looked_at() -> None:
     """That is: calls, results, images, and texts that are long for the window."""
     window = replace(POLICY, context_window=4000)
     assert plan(conversation(user("Hello.")), window, count=count).is_empty
-    for messages in (session(1), [user("word " * 3000)], [user("x") for _ in range(make_plan.FEW_MESSAGES + 1)]):
+    for messages in (session(1), [user("word " * 3000)], [user("x") for _ in range(order.FEW_MESSAGES + 1)]):
         assert not plan(conversation(*messages), window, count=count).is_empty
