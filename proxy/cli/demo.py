@@ -257,8 +257,7 @@ async def replay_session(url: str, upstream: SimulatedUpstream, session: Session
     """Send the requests before these turns of the session to `url`, one after the other, as the client would."""
     exchanges: list[Exchange] = []
     endless = PromptCache(upstream.count)
-    headers = {"Authorization": "Bearer demo", "Content-Type": "application/json"}
-    async with aiohttp.ClientSession(f"{url}/", headers=headers) as client:
+    async with aiohttp.ClientSession(f"{url}/", headers={"Content-Type": "application/json"}) as client:
         for turn in turns:
             body = session.request_body(turn)
             original = endless.read(body)

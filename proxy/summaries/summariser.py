@@ -331,8 +331,8 @@ class _Asking:
         self._base_text = note
         del self._parts[0]
         self._told += 1
-        left_seconds = (self._timeout.when() or inf) - asyncio.get_running_loop().time()
-        if not has_time(left_seconds, self._slowest_seconds):
+        now = asyncio.get_running_loop().time()
+        if not has_time(now, self._timeout.when() or inf, self._slowest_seconds):
             self._join()
 
     def _join(self) -> bool:
@@ -457,9 +457,9 @@ class _Asking:
         call.charge(usage.cached_tokens, usage.written_tokens, payer)
 
 
-def has_time(left_seconds: float, slowest_seconds: float) -> bool:
+def has_time(now: float, stop: float, slowest_seconds: float) -> bool:
     """Whether there is time for two more calls as slow as the slowest one so far."""
-    return left_seconds > 2 * slowest_seconds
+    return stop - now > 2 * slowest_seconds
 
 
 def _order_forms(task: Task, *, asks_provider: bool) -> list[Inline | None]:

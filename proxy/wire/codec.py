@@ -376,10 +376,10 @@ class Codec(Answers):
         return help_openly(asked, pieces, after.messages, marked, self.encode_message)
 
     def _mark_messages(
-        self, request: Request, after: Conversation, client: Client | None = None, *, at_end: bool = False
+        self, request: Request, after: Conversation, client: Client, *, at_end: bool = False
     ) -> dict[int, Message]:
         adds = request.cache.adds & self.markers
-        return mark_messages(adds, after, client or request.read_client(), at_end=at_end) if adds else {}
+        return mark_messages(adds, after, client, at_end=at_end) if adds else {}
 
     limits: tuple[str, ...]
     refusable_limits: tuple[str, ...]
@@ -485,7 +485,7 @@ class Codec(Answers):
     ) -> Iterable[bytes]:
         """The elements of a question behind a conversation. May change the members of its body."""
         inside = take_off_outside(prefix)
-        marked = {} if is_apart else self._mark_messages(request, inside, at_end=True)
+        marked = {} if is_apart else self._mark_messages(request, inside, request.read_client(), at_end=True)
         messages = [*(marked.get(at, message) for at, message in enumerate(inside.messages)), *asked]
         write, origins = self.make_writer(request, messages), (*inside.origins, *(None for _ in asked))
         return map(write, group_elements([*zip(messages, origins, strict=True)], self.shares))

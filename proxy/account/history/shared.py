@@ -6,6 +6,7 @@ Law: figures and names only, never a text. While the server is out, nobody waits
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from math import inf
 from typing import Any
 
 import msgspec
@@ -41,7 +42,7 @@ class SharedLog:
         """Raises ValueError or TypeError if the URL is invalid or has unknown options."""
         self._server = RedisStore(url, ttl_seconds=ttl_seconds)
         self._ttl_seconds = max(1, round(ttl_seconds))
-        self._out_until = 0.0
+        self._out_until = -inf
 
     async def add(self, items: list[Row] | list[Erased]) -> None:
         """Add rows or orders. Raises StoreError."""

@@ -76,7 +76,7 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
     """Write the index, at most `max_tokens`; empty if it has no content or too little room."""
     frame = f"{QUOTE_START}\n> {NAMES_TITLE}\n{QUOTE_END}"
     room = max_tokens - count(frame)
-    if max_tokens < MIN_TOKENS or room <= 0:
+    if max_tokens < MIN_TOKENS:
         return ""
     told = _write_running(removed, int(room * RUNNING_SHARE), count)
     corrections = ""

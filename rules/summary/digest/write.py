@@ -89,6 +89,7 @@ def _tell(rows: Rows, messages: Sequence[Message], said: Said, *, max_tokens: in
 
 
 def _share(lists: Sequence[Rows]) -> list[Rows]:
-    """The lists, with the shares of empty lists divided among the others in proportion."""
-    whole = sum(one.share for one in lists if one.rows) or 1.0
-    return [replace(one, share=one.share / whole) for one in lists]
+    """The lists that have rows, with the shares of the others divided among them in proportion."""
+    full = [one for one in lists if one.rows]
+    whole = sum(one.share for one in full)
+    return [replace(one, share=one.share / whole) for one in full]

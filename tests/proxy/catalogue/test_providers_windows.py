@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.catalogue.providers import MAX_NAME_CHARS, asks_million, find_window
+from trimtab.proxy.catalogue import providers
+from trimtab.proxy.catalogue.providers import MAX_NAME_CHARS, MIN_WINDOW_TOKENS, asks_million, find_window
 
 OPENAI = "https://api.openai.com/v1"
 GATEWAY = "https://llm.example.com/v1"
@@ -93,3 +96,13 @@ def test_nothing_is_asked_of_the_network() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_window_too_small_to_be_one_is_unknown() -> None:
+    """The catalogue has figures that are no windows. The smallest of the others counts."""
+    least, none = MIN_WINDOW_TOKENS, MIN_WINDOW_TOKENS - 1
+    makers: list[Any] = [
+        SimpleNamespace(find_model=lambda *_, tokens=tokens, **__: SimpleNamespace(context_window=tokens))
+        for tokens in (none, None, least + 1, least)
+    ]
+    assert [providers._find_at(makers[:stop], "m") for stop in (2, 3, 4)] == [None, least + 1, least]

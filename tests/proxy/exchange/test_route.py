@@ -62,6 +62,8 @@ def test_the_window_that_a_request_asks_for_is_part_of_its_policy() -> None:
     assert ask(config, BODY % (BETA + b",", b"")) == ask(config, BODY % (b"", b"," + BETA)) == 1_000_000
     long = BODY.replace(b"hi", b"hi" * EDGE_BYTES)
     assert [ask(config, long % edges) for edges in ((BETA + b",", b""), (b"", b"," + BETA))] == [1_000_000] * 2
+    assert ask(config, long % (BETA + b",", b"") + b" " * 2 * EDGE_BYTES) == 1_000_000
+    assert ask(config, b" " * EDGE_BYTES + long % (BETA + b",", b"")) == "auto"  # not looked for in between
     assert ask(config, BODY.replace(b"4-5", b"4-5[1m]") % (b"", b"")) == 1_000_000
     assert (
         ask(config, BODY.replace(b'"hi"', rb'"\"anthropic_beta\":[\"context-1m-2025-08-07\"]"') % (b"", b"")) == "auto"

@@ -110,8 +110,10 @@ async def test_a_test_that_is_answered_raises_the_window_and_one_that_is_refused
     process = start()
     await _learn_guess(process)
     assert [process.models.take_test(MINE) for _ in range(FIRST_TEST)] == [False] * (FIRST_TEST - 1) + [True]
+    assert process.models.may_test_ratio(MINE)
     process.models.fail_test(MINE)
     await process.settle()
+    assert not process.models.may_test_ratio(MINE)
     later = [process.models.take_test(MINE) for _ in range(2 * FIRST_TEST)]
     assert later == [False] * (2 * FIRST_TEST - 1) + [True]
     for answered, window in ((8000, 8192), (9000, 9000), (13_000, BELIEVED)):

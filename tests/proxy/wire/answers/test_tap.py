@@ -55,6 +55,18 @@ def test_of_a_text_past_the_bound_the_tokens_sent_are_known() -> None:
         assert (tap.find_sent_tokens(1000), tap.text_chars) == (1000, 40)
 
 
+@pytest.mark.parametrize(("reasoning", "sent_tokens"), [("", 5), ("abc", None), ("abcd", 9)])
+def test_of_reasoning_that_was_not_sent_the_tokens_are_no_text(reasoning: str, sent_tokens: int | None) -> None:
+    """If some of it was sent, nobody knows how much."""
+
+    def read_event(data: bytes, _: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
+        return Usage(None, 9, reasoning_tokens=4), [Piece(reasoning, data.decode(), is_reasoning=bool(reasoning))]
+
+    tap = Tap(read_event, is_stream=True)
+    tap.feed(b"data:%b\n\n" % (reasoning or "text").encode())
+    assert tap.find_sent_tokens(9) == sent_tokens
+
+
 @pytest.mark.parametrize("size", [100, 1000])
 def test_an_oversized_event_is_passed_over(size: int) -> None:
     """In one chunk or many, with one line or several. The events after it are read."""

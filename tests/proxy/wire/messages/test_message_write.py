@@ -136,3 +136,12 @@ def test_only_the_users_side_shares_elements() -> None:
     assert not shares_element(user, model)
     assert not shares_element(model, model)
     assert not shares_element(Message(Role.SYSTEM), user)
+
+
+def test_a_message_that_a_rule_made_shows_its_images() -> None:
+    """Behind its text, as they came."""
+    image = _place(_user(TEXT, IMAGE))[0][0].media
+    made = Message(Role.USER, ("look",), media=image)
+    written = write_element([], [(made, None)])
+    assert [block["type"] for block in _blocks(written)] == ["text", "image"]
+    assert IMAGE in written

@@ -13,8 +13,15 @@ from support.tool_steps import step
 
 from trimtab.rules.conversation import CountTokens, Message, Role
 from trimtab.rules.summary.anchors.names import find_names, read_mentions
-from trimtab.rules.summary.anchors.write import CODE_SHARE, MIN_TOKENS, Removed, _leave_out_last, write_anchors
-from trimtab.rules.text.markers import CODE_TITLE, ECHOES_TITLE, NAMES_TITLE, QUOTE_END, QUOTE_START
+from trimtab.rules.summary.anchors.write import (
+    CODE_SHARE,
+    MIN_TOKENS,
+    Removed,
+    _leave_out_last,
+    _write_corrections,
+    write_anchors,
+)
+from trimtab.rules.text.markers import CODE_TITLE, CORRECTIONS_TITLE, ECHOES_TITLE, NAMES_TITLE, QUOTE_END, QUOTE_START
 
 BUDGETS = st.integers(0, 400) | st.integers(-5, 5000)
 WORDS = st.sampled_from(
@@ -167,6 +174,16 @@ def test_lines_that_fill_the_room_stay_and_no_title_is_left_alone() -> None:
     assert (_leave_out_last(told, -1, len), told) == (3, ["a"])
     told = ["a", CODE_TITLE, "b"]
     assert (_leave_out_last(told, -1, len), told) == (3 + len(f"> {CODE_TITLE}\n"), ["a"])
+
+
+def test_of_the_corrections_the_newest_are_written_that_fit_to_the_last_token() -> None:
+    """Oldest first, with their line breaks."""
+    said = ("No, port is 8080, not 8081.", "No, host is b1, not a1.")
+    title, lines = f"## {CORRECTIONS_TITLE}\n\n", [f"- {one}\n" for one in said]
+    room = {number: len(title) + len("".join(lines[2 - number :])) for number in (1, 2)}
+    for tokens, number in ((room[2], 2), (room[2] - 1, 1), (room[1], 1), (room[1] - 1, 0)):
+        written = _write_corrections([user("Begin."), *map(user, said)], tokens, len)
+        assert written == (title[:-1] + "".join(lines[2 - number :]) + "\n" if number else "")
 
 
 def test_without_names_there_is_no_index() -> None:
