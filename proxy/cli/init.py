@@ -253,7 +253,7 @@ def _save(text: str, options: Options) -> None:
         with options.output.open("w" if options.force else "x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        give_up(f"{options.output}: {os.strerror(error.errno or 0)}")
+        give_up(f"{options.output}: {error.strerror}")
 
 
 def _tell_next(config: Config, output: Path, name: str) -> None:

@@ -108,7 +108,7 @@ def _read(file: Path, *, may_lack: bool = False) -> list[str]:
             return []
         give_up(f"{file}: no such file")
     except (OSError, UnicodeDecodeError) as error:
-        give_up(f"{file}: {os.strerror(error.errno or 0) if isinstance(error, OSError) else 'it is no text'}")
+        give_up(f"{file}: {error.strerror if isinstance(error, OSError) else 'it is no text'}")
 
 
 def _write(file: Path, lines: list[str]) -> None:
@@ -122,4 +122,4 @@ def _write(file: Path, lines: list[str]) -> None:
             shutil.copymode(file, written.name)
         Path(written.name).replace(file)
     except OSError as error:
-        give_up(f"{file}: cannot be written: {os.strerror(error.errno or 0)}")
+        give_up(f"{file}: cannot be written: {error.strerror}")

@@ -103,7 +103,7 @@ async def _start(command: Sequence[str], environment: Mapping[str, str]) -> asyn
     except FileNotFoundError as error:
         raise CannotRunError(f"{command[0]}: command not found", NOT_FOUND) from error
     except OSError as error:
-        raise CannotRunError(f"{command[0]}: cannot be run: {os.strerror(error.errno or 0)}", NOT_EXECUTABLE) from error
+        raise CannotRunError(f"{command[0]}: cannot be run: {error.strerror}", NOT_EXECUTABLE) from error
 
 
 def _is_in_foreground() -> bool:
@@ -295,7 +295,7 @@ def _open_log(file: Path | None, level: str) -> None:
     try:
         number = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     except OSError as error:
-        raise click.BadParameter(f"{place}: {os.strerror(error.errno or 0)}", param_hint="--log-file") from error
+        raise click.BadParameter(f"{place}: {error.strerror}", param_hint="--log-file") from error
     configure_log("error" if file is None else level, "json", file=os.fdopen(number, "wb"))
 
 

@@ -162,7 +162,7 @@ class Supervisor:
         except OSError as error:
             ours.close()
             theirs.close()
-            self._log.error("worker_not_started", worker=place.number, reason=os.strerror(error.errno or 0))
+            self._log.error("worker_not_started", worker=place.number, reason=error.strerror)
             self._plan_restart(place)
             return None
         if pid == 0:
@@ -264,7 +264,7 @@ class Supervisor:
         try:
             self._shared.renew(place.number)
         except OSError as error:
-            self._log.error("listener_not_renewed", worker=place.number, reason=os.strerror(error.errno or 0))
+            self._log.error("listener_not_renewed", worker=place.number, reason=error.strerror)
 
     def _handle_signal(self, number: int) -> None:
         if number == signal.SIGHUP:
