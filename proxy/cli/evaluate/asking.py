@@ -20,6 +20,7 @@ from yarl import URL
 from trimtab.proxy.cli.evaluate import exam
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion, Part
 from trimtab.proxy.cli.evaluate.rehearsal import Arm
+from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import Body, UpstreamClient, read_bounded
 from trimtab.proxy.http.errors import ProxyError
@@ -52,12 +53,7 @@ class AskError(Exception):
     """There is no answer. The message says why in a few words, and quotes nothing from the server."""
 
 
-class TooLongError(AskError):
-    """The prompt does not fit the model's window."""
-
-
-class FatalError(AskError):
-    """No other question would be answered either. The message says what to do."""
+TOO_LONG = "the prompt is longer than the model's window"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +179,7 @@ class Asker:
             ) as response:
                 answer = await read_bounded(response, MAX_ANSWER_BYTES)
         except ProxyError as error:
-            raise FatalError(str(error)) from error
+            raise StoppedError(str(error)) from error
         except (aiohttp.ClientError, OSError) as error:
             if isinstance(error, TimeoutError):
                 raise
@@ -201,16 +197,16 @@ class Asker:
     def _refused(self, status: int, answer: bytes, question: Question) -> None:
         """Learn from a refusal which parameter to change. Raises AskError if it names none that can change."""
         if DEFAULT.read_refusal(status, answer) is not None:
-            raise TooLongError("the prompt is longer than the model's window")
+            raise AskError(TOO_LONG)
         host = name_host(self._server.url)
         if status in REFUSED_KEY:
             message = f"{host} answered {status}: it requires another key; set OPENAI_API_KEY, or use --api-key-env"
-            raise FatalError(message)
+            raise StoppedError(message)
         if status == 404:
             message = f"{host} answered 404: it has no model {self._server.model}, or no chat completions; use --model"
-            raise FatalError(message)
+            raise StoppedError(message)
         if status in BUSY:
-            raise FatalError(f"{host} keeps answering {status}; try again later, or with a lower --concurrency")
+            raise StoppedError(f"{host} keeps answering {status}; try again later, or with a lower --concurrency")
         form = DEFAULT.find_refused(question, answer)
         if form is None:
             raise AskError(f"status {status}")
@@ -278,8 +274,6 @@ class Examiner:
             written = await self.asker.ask(
                 exam.ask_for_questions(part), max_tokens=part.questions * exam.QUESTION_TOKENS
             )
-        except FatalError:
-            raise
         except AskError:
             return []
         finally:
@@ -289,29 +283,20 @@ class Examiner:
     async def examine(self, request: Request, arm: Arm, questions: Sequence[ExamQuestion]) -> ArmResult:
         """Ask an arm all questions. The first goes alone, so that the others find its prompt in the upstream's cache.
 
-        Raises FatalError.
+        Raises StoppedError.
         """
         if arm.problem is not None:
             return ArmResult(arm.name, arm.tokens, problem=arm.problem)
-        try:
-            first = await self._examine_one(request, arm, questions[0])
-        except TooLongError as error:
-            return ArmResult(arm.name, arm.tokens, problem=f"refused: {error}")
-        others = await run_all(self._examine_safely(request, arm, question) for question in questions[1:])
+        first = await self._examine_one(request, arm, questions[0])
+        if first.problem == TOO_LONG:
+            return ArmResult(arm.name, arm.tokens, problem=f"refused: {TOO_LONG}")
+        others = await run_all(self._examine_one(request, arm, question) for question in questions[1:])
         return ArmResult(arm.name, arm.tokens, (first, *others))
-
-    async def _examine_safely(self, request: Request, arm: Arm, question: ExamQuestion) -> Answered:
-        try:
-            return await self._examine_one(request, arm, question)
-        except TooLongError as error:
-            return Answered(question, problem=str(error))
 
     async def _examine_one(self, request: Request, arm: Arm, question: ExamQuestion) -> Answered:
         prompt = exam.put_question(question)
         try:
             written = await self.asker.ask_behind(request, arm.conversation, prompt, max_tokens=exam.ANSWER_TOKENS)
-        except (TooLongError, FatalError):
-            raise
         except AskError as error:
             self.on_step()  # no grade is needed
             return Answered(question, problem=str(error))
@@ -325,8 +310,6 @@ class Examiner:
             if grade is None:
                 written = await self.judge.ask(exam.ask_for_grade(question, answer), max_tokens=exam.GRADE_TOKENS)
                 grade = exam.read_grade(written)
-        except FatalError:
-            raise
         except AskError as error:
             return Answered(question, answer, problem=f"judge: {error}")
         finally:

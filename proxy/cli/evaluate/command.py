@@ -21,11 +21,10 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from trimtab.proxy.cli.evaluate.asking import ArmResult, Asker, AskError, Calls, Examiner, PatientClient, Tokens
+from trimtab.proxy.cli.evaluate.asking import ArmResult, Asker, Calls, Examiner, PatientClient, Tokens
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion
 from trimtab.proxy.cli.evaluate.rehearsal import NAMES, NoSessionError, WrittenSummaries, read_session, write_summaries
 from trimtab.proxy.cli.evaluate.setup import (
-    CacheError,
     Options,
     Setup,
     add_up,
@@ -214,7 +213,7 @@ def evaluate(
         give_up(f"{file.name}: {error}", WRONG_USE)
     except UndecodableError:
         give_up(f"{file.name}: a message of the session is not an object with a role", WRONG_USE)
-    except (StoppedError, AskError, CacheError, LimitExceededError) as error:
+    except (StoppedError, LimitExceededError) as error:
         give_up(f"{error}{_tell_spent(spent)}")
     except (asyncio.CancelledError, KeyboardInterrupt):
         give_up(f"stopped{_tell_spent(spent)}", INTERRUPTED)

@@ -28,6 +28,7 @@ from trimtab.proxy.cli.evaluate import exam
 from trimtab.proxy.cli.evaluate.asking import Server, Tokens
 from trimtab.proxy.cli.evaluate.exam import PART_TOKENS, PROMPT_VERSION, ExamQuestion, Part, find_removed, split_removed
 from trimtab.proxy.cli.evaluate.rehearsal import Arm, Rehearsal, Session, WantedSummary, make_arm, rehearse
+from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.cli.tables import safe
 from trimtab.proxy.compaction.engine import Variant
 from trimtab.proxy.config.schema import Config, UpstreamConfig
@@ -290,10 +291,6 @@ def prepare(config: Config, options: Options, view: ModelView, session: Session,
     return Setup(config, options, view, room_tokens, rehearsal, len(removed), tuple(parts), tuple(questions))
 
 
-class CacheError(Exception):
-    """The file cannot be used. The message says what to do."""
-
-
 class _File(msgspec.Struct):
     kind: str
     sets: dict[str, list[ExamQuestion]] = {}
@@ -324,7 +321,7 @@ def keep_questions(path: Path, name: str, questions: Sequence[ExamQuestion]) -> 
                 Path(written).unlink()
             raise
     except OSError as error:
-        raise CacheError(f"{path}: cannot be written ({error.strerror}); name another file with --cache") from error
+        raise StoppedError(f"{path}: cannot be written ({error.strerror}); name another file with --cache") from error
 
 
 def _read(path: Path) -> _File:
@@ -333,9 +330,9 @@ def _read(path: Path) -> _File:
     except FileNotFoundError:
         return _File(KIND)
     except OSError as error:
-        raise CacheError(f"{path}: cannot be read ({error.strerror}); name another file with --cache") from error
+        raise StoppedError(f"{path}: cannot be read ({error.strerror}); name another file with --cache") from error
     except DECODE_ERRORS:
         found = _File("")
     if found.kind != KIND:
-        raise CacheError(f"{path}: not a file of questions, so it is left unchanged; name another file with --cache")
+        raise StoppedError(f"{path}: not a file of questions, so it is left unchanged; name another file with --cache")
     return found

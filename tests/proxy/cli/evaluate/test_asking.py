@@ -14,16 +14,16 @@ from upstreams.scripted import refuse, refuse_flatly
 from trimtab.proxy.cli.evaluate.asking import (
     BUSY_ATTEMPTS,
     THINKING_TOKENS,
+    TOO_LONG,
     Asker,
     AskError,
     Calls,
-    FatalError,
     PatientClient,
     Server,
     Tokens,
-    TooLongError,
     find_pause,
 )
+from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.compaction import load_compactor, read_messages
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import target_url
@@ -114,7 +114,7 @@ async def test_a_busy_server_is_asked_again_when_it_says(upstream: FakeUpstream,
 
 async def test_a_server_that_stays_busy_ends_the_run(upstream: FakeUpstream, asker: Asker, pauses: Pauses) -> None:
     _answer_in_turn(upstream, *(web.Response(status=429) for _ in range(BUSY_ATTEMPTS)))
-    with pytest.raises(FatalError, match="keeps answering 429"):
+    with pytest.raises(StoppedError, match="keeps answering 429"):
         await asker.ask("Which port?", max_tokens=50)
     assert pauses.seconds == [1, 2, 4, 8]
 
@@ -146,7 +146,7 @@ async def test_what_every_question_would_meet_ends_the_run(
 ) -> None:
     """The message says what to do. It quotes neither the key nor the server."""
     _answer_in_turn(upstream, error(status, message="Incorrect API key: secret", type="x", code="y"))
-    with pytest.raises(FatalError, match=told) as caught:
+    with pytest.raises(StoppedError, match=told) as caught:
         await asker.ask("Which port?", max_tokens=50)
     assert "secret" not in str(caught.value)
 
@@ -154,14 +154,14 @@ async def test_what_every_question_would_meet_ends_the_run(
 async def test_a_server_that_is_not_there_ends_the_run(asker: Asker) -> None:
     config = UpstreamConfig(base_url="http://127.0.0.1:9/v1")
     gone = Asker(Server(config, target_url(config, "/v1/chat/completions"), "m", []), asker._calls)
-    with pytest.raises(FatalError, match="connect"):
+    with pytest.raises(StoppedError, match="connect"):
         await gone.ask("Which port?", max_tokens=50)
 
 
 @pytest.mark.parametrize("refusal", [refuse, refuse_flatly])
 async def test_a_prompt_beyond_the_window_is_told_apart(upstream: FakeUpstream, asker: Asker, refusal) -> None:
     _answer_in_turn(upstream, refusal(9000, 8000))
-    with pytest.raises(TooLongError):
+    with pytest.raises(AskError, match=TOO_LONG):
         await asker.ask("Which port?", max_tokens=50)
 
 

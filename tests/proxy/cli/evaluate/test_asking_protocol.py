@@ -16,7 +16,6 @@ from trimtab.proxy.cli.evaluate.asking import (
     Asker,
     Calls,
     Examiner,
-    FatalError,
     PatientClient,
     Server,
     Tokens,
@@ -24,6 +23,7 @@ from trimtab.proxy.cli.evaluate.asking import (
 )
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion, Part, find_removed, split_removed
 from trimtab.proxy.cli.evaluate.rehearsal import Arm, Rehearsal, make_arm
+from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import target_url
 
@@ -158,7 +158,7 @@ async def test_what_ends_the_run_ends_every_question_under_way(
 
     upstream.answer = answer
     async with asyncio.timeout(30):
-        with pytest.raises(FatalError, match="401"):
+        with pytest.raises(StoppedError, match="401"):
             await examiner.examine(rehearsal.session.request, _whole(rehearsal), [LOST] * 9)
         await upstream.cancelled.wait()
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion
-from trimtab.proxy.cli.evaluate.setup import CacheError, keep_questions, name_set, read_questions
+from trimtab.proxy.cli.evaluate.setup import keep_questions, name_set, read_questions
+from trimtab.proxy.cli.options import StoppedError
 
 QUESTIONS = [ExamQuestion("Which port?", "8443", "port 8443", 0.5), ExamQuestion("你好?", "é", "é 1234", 0.75)]
 
@@ -36,15 +37,15 @@ def test_a_file_of_something_else_is_never_written_over(tmp_path: Path, content:
     path = tmp_path / "session.json"
     path.write_bytes(content)
     for use in (lambda: read_questions(path, "a"), lambda: keep_questions(path, "a", QUESTIONS)):
-        with pytest.raises(CacheError, match="left unchanged"):
+        with pytest.raises(StoppedError, match="left unchanged"):
             use()
     assert path.read_bytes() == content
 
 
 def test_a_place_that_cannot_be_used_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CacheError, match="cannot be written"):
+    with pytest.raises(StoppedError, match="cannot be written"):
         keep_questions(tmp_path / "no" / "questions.json", "a", QUESTIONS)
-    with pytest.raises(CacheError, match="cannot be read"):
+    with pytest.raises(StoppedError, match="cannot be read"):
         read_questions(tmp_path, "a")
 
 
