@@ -59,16 +59,6 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
-    """The answers. `own_key`: the variable with the key that trimtab keeps; empty if clients bring their own."""
-
-    base_url: str
-    own_key: str = ""
-    economy: str = DEFAULT_ECONOMY
-    mode: str = "enforce"
-
-
-@dataclass(frozen=True, slots=True)
 class FoundModel:
     """A model that the upstream lists. `window_from`: upstream or catalogue; empty if `window_tokens` is None."""
 
@@ -238,10 +228,10 @@ def _write(config: Config, found: Probe, name: str, options: Options) -> str:
         economy = options.ask("careful cuts late, frugal cuts early", economy, click.Choice(ECONOMIES))
         watch = options.confirm("Only observe at first, and change no request?", default=mode == "observe")
         mode = "observe" if watch else "enforce"
-    choices = Choices(config.upstream.base_url, name if own else "", economy, mode)
-    text = write_document(choices, found.unknown)
+    own_key = name if own else ""
+    text = write_document(config.upstream.base_url, own_key=own_key, economy=economy, mode=mode, unknown=found.unknown)
     with wrong_use():
-        load_config(text, environment=dict.fromkeys(filter(None, [choices.own_key]), "key"))
+        load_config(text, environment={own_key: "key"} if own_key else {})
     return text
 
 
@@ -296,19 +286,27 @@ upstream:
 """
 
 
-def write_document(choices: Choices, unknown: Sequence[FoundModel] = ()) -> str:
+def write_document(
+    base_url: str,
+    *,
+    own_key: str = "",
+    economy: str = DEFAULT_ECONOMY,
+    mode: str = "enforce",
+    unknown: Sequence[FoundModel] = (),
+) -> str:
+    """The text of a file. own_key: the variable with the key that trimtab keeps; empty if clients bring their own."""
     key = "# api_key: ${OPENAI_API_KEY}   # if it is set, trimtab sends it instead of the clients' keys"
-    if choices.own_key:
-        key = f"api_key: ${{{choices.own_key}}}   # sent instead of the clients' keys"
-    mark, inner = ("# ", "#   ") if choices.economy == DEFAULT_ECONOMY else ("", "  # ")
+    if own_key:
+        key = f"api_key: ${{{own_key}}}   # sent instead of the clients' keys"
+    mark, inner = ("# ", "#   ") if economy == DEFAULT_ECONOMY else ("", "  # ")
     return _DOCUMENT.format(
-        url=_quote(choices.base_url),
+        url=_quote(base_url),
         key=key,
         models="\n".join(_write_models([model.name for model in unknown[:MAX_UNKNOWN]])),
-        mode_mark="# " if choices.mode == "enforce" else "",
-        mode=choices.mode,
+        mode_mark="# " if mode == "enforce" else "",
+        mode=mode,
         mark=mark,
-        economy=choices.economy,
+        economy=economy,
         inner=inner,
     )
 
