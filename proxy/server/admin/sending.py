@@ -204,12 +204,12 @@ async def _write_all(
     client: str | None,
 ) -> None:
     totals: Json | None = None
-    totals_at = written_at = 0.0
+    written_at = 0.0
     while not ending.is_set():
         now = time.monotonic()
         pieces: list[bytes] = []
-        if client is None and now - totals_at >= TOTALS_SECONDS:
-            totals_at, before, totals = now, totals, await read_recent_totals(services)
+        if client is None:
+            before, totals = totals, await read_recent_totals(services)
             if totals != before:
                 pieces.append(_write_event("totals", orjson.dumps(totals)))
         with suppress(StoreError):
@@ -239,7 +239,7 @@ async def read_recent_totals(services: Services) -> Json:
     """The totals, at most TOTALS_SECONDS old: all readers share them."""
     streams = services.past.streams
     async with streams.reading:
-        if streams.totals is None or time.monotonic() - streams.totals[0] >= TOTALS_SECONDS / 2:
+        if streams.totals is None or time.monotonic() - streams.totals[0] >= TOTALS_SECONDS:
             samples = await read_samples(services)
             streams.totals = time.monotonic(), await asyncio.to_thread(read_totals, samples)
         return streams.totals[1]

@@ -36,6 +36,12 @@ def test_texts_are_described_only_on_request_and_are_always_json():
     assert orjson.loads(orjson.dumps(described))["changes"][0]["before"] == "half ? a pair"
 
 
+def test_a_recording_without_a_summary_and_a_call_has_these_members():
+    described = describe(make_recording(), Changed())
+    assert list(described) == ["event", "request", "story", "changes", "summary"]
+    assert list(described["request"]) == ["dialect", "path", "model", "headers", "is_redacted"]
+
+
 def test_money_is_in_dollars_and_unknown_money_is_null():
     event = structs.replace(make_recording().event, cost=1_500_000_000)
     described = describe(replace(make_recording(), event=event), Changed())

@@ -36,6 +36,12 @@ def test_a_price_in_dollars_is_for_a_million_tokens() -> None:
     assert Pricing(DOLLARS).weigh(Tokens(1_000_000, 2_000_000, 400_000, 1_000_000)) == pytest.approx(2 + 1 + 1 + 8)
 
 
+def test_where_prompts_are_free_a_cost_is_as_the_prices_are_written() -> None:
+    """There is no price of one prompt token that it could be told in."""
+    free = PriceList((PriceTier(0, 0.0, 0.0, 0.0, 3.0),), PriceSource.CONFIGURED, is_in_dollars=False)
+    assert Pricing(free).weigh(Tokens(100, 0, 0, 10)) == 30
+
+
 def test_any_other_price_is_told_in_prompt_tokens() -> None:
     assert Pricing(DEFAULT).weigh(Tokens(100, 1000, 0, 10)) == pytest.approx(100 + 0.1 * 1000 + 4 * 10)
 

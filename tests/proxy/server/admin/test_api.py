@@ -289,7 +289,8 @@ async def test_the_week_survives_a_restart_and_includes_the_newest_request(clien
         await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
         await proxy.services.lifecycle.idle.wait()
         week = (await read(client, proxy, "overview"))["week"]
-        assert (week["requests"], week["days"]) == (number, 7)
+        assert (week["requests"], week["days"], week["unpriced_requests"]) == (number, 7, 0)
+        assert week["original_tokens"] == week["sent_tokens"] > week["completion_tokens"] > 0
         assert week["cost_usd"] > 0
         assert week["net_usd"] == pytest.approx(week["without_usd"] - week["cost_usd"])
         await proxy.services.recorder.books.flush()

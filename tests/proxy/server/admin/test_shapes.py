@@ -15,6 +15,7 @@ from support.recordings import keep, make_recording
 from trimtab.proxy.account.history.sessions import Session
 from trimtab.proxy.account.history.table import FIGURES, Turn
 from trimtab.proxy.account.outcome import Window
+from trimtab.proxy.account.statistics.books import NO_CLIENT, Place, Sums
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.server.admin.shapes import (
@@ -24,6 +25,7 @@ from trimtab.proxy.server.admin.shapes import (
     read_clients,
     read_models,
     read_totals,
+    shape_days,
     shape_request,
     shape_session,
     shape_timeline,
@@ -104,6 +106,16 @@ def test_buckets_have_no_holes():
     unknown = {"cost_usd": None, "without_usd": None, "saved_usd": None}
     assert bucket["models"] == {"m": {"requests": 3, "failed": 0, "original_tokens": 0, "sent_tokens": 9, **unknown}}
     assert (empty["cost_usd"], empty["saved_usd"], empty["requests"]) == (0.0, 0.0, 0)
+
+
+def test_a_day_of_the_books_has_their_sums_and_no_failures() -> None:
+    """The books know no requests that failed."""
+    sums = Sums(requests=2, original_tokens=9, sent_tokens=8, cached_tokens=7, unpriced_requests=2)
+    (bucket,) = shape_days([(Place("1970-01-02", "m", NO_CLIENT), sums)], "1970-01-02", "1970-01-02")["buckets"]
+    figures = {"requests": 2, "original_tokens": 9, "sent_tokens": 8, "cached_tokens": 7, "fail_opens": 0, "failed": 0}
+    money = dict.fromkeys(("cost_usd", "without_usd", "saved_usd"))
+    of_model = {name: figures[name] for name in ("requests", "original_tokens", "sent_tokens", "failed")} | money
+    assert bucket == {"at": 86_400.0, **figures, **money, "models": {"m": of_model}, "clients": {}}
 
 
 def test_a_long_timeline_has_longer_steps():
