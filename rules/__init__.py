@@ -36,12 +36,22 @@ from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.pipeline.transcript_state import States
-from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
+from trimtab.rules.policy import (
+    Budget,
+    OnExceeded,
+    OverflowStrategy,
+    Policy,
+    Prices,
+    SummaryRole,
+    Tidying,
+    ToolRule,
+    Treatment,
+    Truncation,
+)
 from trimtab.rules.results.work import LargeWorkError, Work
 from trimtab.rules.summary.asking.prompts import write_prompt
 from trimtab.rules.summary.request import Summary, SummaryRequest
 from trimtab.rules.tokens.messages import finish_message
-from trimtab.rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 
 __all__ = [
     "Budget", "Conversation", "CountTokens", "Decision", "LargeWorkError", "LimitExceededError", "Media",

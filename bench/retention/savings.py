@@ -18,7 +18,7 @@ from bench.retention.shorteners import (
     tidy_worthwhile,
 )
 from trimtab.rules.conversation import Conversation, Role, ToolCall
-from trimtab.rules.treatment import Tidying
+from trimtab.rules.policy import Tidying
 
 GOAL_SHARE = 0.08
 

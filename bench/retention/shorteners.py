@@ -10,7 +10,7 @@ from functools import cache
 from bench.harness.counting import load_encoding, make_counter
 from bench.material.tool_outputs import Output
 from trimtab.rules.conversation import Conversation, CountTokens, Message, Role, ToolCall
-from trimtab.rules.policy import Policy
+from trimtab.rules.policy import Budget, Policy, Tidying, Treatment
 from trimtab.rules.results.calls import reads_json_file
 from trimtab.rules.results.dedupe import dedupe_tool_results
 from trimtab.rules.results.excerpt.rule import truncate_result
@@ -18,7 +18,6 @@ from trimtab.rules.results.tidy import tidy_text
 from trimtab.rules.results.work import MIN_SAVED_SHARE, Result, Work
 from trimtab.rules.text.head_tail import truncate_text
 from trimtab.rules.text.markers import READ_PART
-from trimtab.rules.treatment import Budget, Tidying, Treatment
 
 DEFAULT_BUDGET_TOKENS = 4000
 CHARS_PER_TOKEN = 4

@@ -13,10 +13,10 @@ from math import ceil
 from trimtab.proxy.compaction.caches import Caches
 from trimtab.proxy.recall.search import Archive
 from trimtab.proxy.telemetry.ledger import Entry
+from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.cache_help import Addition
 from trimtab.proxy.wire.codec import Codec, Counting, Request, UndecodableError
 from trimtab.proxy.wire.json import DECODE_ERRORS
-from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.transcript.body import Adapted, Beginning, PrefixMatch, Unsent
 from trimtab.rules.conversation import Conversation, CountTokens, Decision
 from trimtab.rules.pipeline.exceeded import LimitExceededError

@@ -46,6 +46,7 @@ from trimtab.rules.policy import (
     INSTRUCTION_FILES,
     MEMORY_TAGS,
     THRESHOLD_LOW,
+    Budget,
     OnExceeded,
     OverflowStrategy,
     Policy,
@@ -53,8 +54,11 @@ from trimtab.rules.policy import (
     Prices,
     SectionShares,
     SummaryRole,
+    Tidying,
+    ToolRule,
+    Treatment,
+    Truncation,
 )
-from trimtab.rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 
 Texts = dict[str, dict[str, str | dict[str, Any]]]
 

@@ -39,7 +39,7 @@ from trimtab.proxy.config.network import (
     read_proxy,
     read_servers,
 )
-from trimtab.rules.treatment import MAX_NAME_CHARS
+from trimtab.rules.policy import MAX_NAME_CHARS
 
 Step = str | int
 _NUMBERS = {int: "a whole number", float: "a number"}

@@ -38,6 +38,7 @@ from trimtab.proxy.http.request_body import ReceivedBody
 from trimtab.proxy.memory import estimate_work
 from trimtab.proxy.summaries.originals import HASH_CHARS, name_original
 from trimtab.proxy.summaries.summariser import Summariser
+from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.proxy.wire.dialects import DIALECTS, read_request
 from trimtab.proxy.wire.json import (
@@ -48,7 +49,6 @@ from trimtab.proxy.wire.json import (
     describe_fault,
     describe_no_json,
 )
-from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.routing import Endpoint
 from trimtab.rules.conversation import Outcome
 from trimtab.rules.pipeline.story import tell_story

@@ -11,12 +11,11 @@ import aiohttp
 from trimtab.proxy.http.client import read_bounded
 from trimtab.proxy.http.headers import BUSY, read_retry_after
 from trimtab.proxy.summaries.calls import BusyError, NoSummaryError, Result
-from trimtab.proxy.wire.answering import Completion, ProviderNote
+from trimtab.proxy.wire.answering import Completion, ProviderNote, Question
 from trimtab.proxy.wire.answers.sse import is_stream
 from trimtab.proxy.wire.codec import Codec, UndecodableError
 from trimtab.proxy.wire.json import DECODE_ERRORS
 from trimtab.proxy.wire.overflow import Kind
-from trimtab.proxy.wire.parameters import Question
 from trimtab.rules.conversation import CountTokens
 from trimtab.rules.summary import handoff
 from trimtab.rules.summary.quoting import clean_note

@@ -41,10 +41,9 @@ from trimtab.proxy.summaries.calls import (
     name_reason,
 )
 from trimtab.proxy.summaries.sealing import derive_id
-from trimtab.proxy.wire.answering import Completion, ProviderNote
+from trimtab.proxy.wire.answering import Completion, ProviderNote, Question
 from trimtab.proxy.wire.answers.usage import believe
 from trimtab.proxy.wire.codec import Codec
-from trimtab.proxy.wire.parameters import Question
 from trimtab.rules.conversation import CountTokens
 from trimtab.rules.summary.asking.facts import list_sources, mark_unverified
 from trimtab.rules.summary.asking.prompts import join_parts, split_request, write_prompt

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from trimtab.proxy.wire.answering import Answers, ProviderNote
+from trimtab.proxy.wire.answering import CACHE_KEY, Answers, ProviderNote, Question, Questions
 from trimtab.proxy.wire.answers.recall import Sifter
 from trimtab.proxy.wire.cache_help import (
     NO_HELP,
@@ -29,7 +29,6 @@ from trimtab.proxy.wire.cache_help import (
     mark_messages,
 )
 from trimtab.proxy.wire.json import DECODE_ERRORS, Array, Span, decode_items, decode_member
-from trimtab.proxy.wire.parameters import CACHE_KEY, Question, find_refused, list_forms, write_parameters
 from trimtab.proxy.wire.routing import peek_model
 from trimtab.proxy.wire.tools import ListMemo, ToolList, drop_tools, find_used, forces_call, read_fixed
 from trimtab.proxy.wire.transcript.body import (
@@ -141,7 +140,7 @@ TOOLS_FACTOR = 16
 SHAPE = Shape()
 
 
-class Codec(Answers):
+class Codec(Answers, Questions):
     """What all dialects share. A dialect sets these tables, and writes what it has otherwise than here.
 
     name: of the endpoint in metrics and log lines.
@@ -155,8 +154,6 @@ class Codec(Answers):
     known_members: the members of a body that are counted, or that no server puts into the prompt.
     find_units: which elements are decoded together; None if each stands alone.
     markers: the cache markers that providers of the dialect take, where `help_cache` puts them.
-    limits: the names of the limit of a question, the usual one first; refusable_limits: those that may be left out.
-    refusable: further members of a question that an upstream may refuse.
     taken_over, of_session: the members of a client's request that a question behind it has, too: if it continues the
         conversation, and in any case. choices: those of them that may force the model to call a tool.
     """
@@ -381,11 +378,6 @@ class Codec(Answers):
         adds = request.cache.adds & self.markers
         return mark_messages(adds, after, client, at_end=at_end) if adds else {}
 
-    limits: tuple[str, ...]
-    refusable_limits: tuple[str, ...]
-    refusable: tuple[str, ...] = ()
-    asks_for_usage = False
-    """A stream has its usage only if it is asked for."""
     taken_over: frozenset[str]
     of_session: frozenset[str]
     prescribes_form: Callable[[dict[str, msgspec.Raw]], bool]
@@ -406,11 +398,6 @@ class Codec(Answers):
     def keep_nothing(self, _: Question, /) -> dict[str, Any]:
         """What asks an upstream to keep nothing of a question, in dialects whose upstreams else keep answers."""
         return {}
-
-    def write_parameters(self, question: Question, thinking_tokens: int | None, sure_tokens: int = 0) -> dict[str, Any]:
-        """How a model is to answer. `sure_tokens`: a limit that the client has set itself, so the model accepts it."""
-        tokens, usage = (thinking_tokens, sure_tokens), self.asks_for_usage
-        return write_parameters(question, self.limits, self.refusable_limits, *tokens, has_options=usage)
 
     def ask_behind(
         self, request: Request, prefix: Conversation, question: Question, prompt: str, *, is_apart: bool = False
@@ -489,10 +476,3 @@ class Codec(Answers):
         messages = [*(marked.get(at, message) for at, message in enumerate(inside.messages)), *asked]
         write, origins = self.make_writer(request, messages), (*inside.origins, *(None for _ in asked))
         return map(write, group_elements([*zip(messages, origins, strict=True)], self.shares))
-
-    def list_parameters(self, question: Question) -> tuple[str, ...]:
-        """The forms of parameters that an upstream may refuse in a question, the most doubtful first."""
-        return list_forms(question, self.refusable_limits, self.refusable)
-
-    def find_refused(self, question: Question, answer: bytes) -> str | None:
-        return find_refused(question, self.list_parameters(question), answer, self.limits)

@@ -40,6 +40,9 @@ TOLERATED_BYTES = 32
 """A member up to this size that is not counted is ignored. Chosen: it can be null, empty, or a number."""
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 """Types of parts that hold a text in their member `text`."""
+SEALED_CHARS_PER_TOKEN = 6
+"""Base64 characters per token of encrypted text. Chosen: four characters of text make about one token, and base64 needs
+5.3 characters for them."""
 NO_PARTS: Mapping[str, AbstractSet[str]] = {}
 
 

@@ -12,7 +12,6 @@ from functools import partial
 
 from trimtab.rules.conversation import (
     Conversation,
-    CountTokens,
     Decision,
     Message,
     Outcome,
@@ -22,15 +21,12 @@ from trimtab.rules.conversation import (
     replace_messages,
 )
 from trimtab.rules.pipeline.plan import Plan
-from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, PreserveSystem
+from trimtab.rules.policy import Budget, OnExceeded, OverflowStrategy, Policy, PreserveSystem
 from trimtab.rules.results.calls import Place, find_results
-from trimtab.rules.results.excerpt.rule import share_budget, truncate_result
+from trimtab.rules.results.excerpt.rule import share_ends, truncate_result
 from trimtab.rules.results.tidy import TIDY
 from trimtab.rules.results.work import Result, Shortened, Work, edit_one, shorten_once
-from trimtab.rules.text.head_tail import truncate_text
 from trimtab.rules.text.markers import ASK_PART
-from trimtab.rules.text.payloads import hide_payloads
-from trimtab.rules.treatment import Budget
 from trimtab.rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 from trimtab.rules.window.prune import drop_images
 from trimtab.rules.window.room import HEAD_STEPS, LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Cap, least_tokens
@@ -131,20 +127,13 @@ def _work_out(message: Message, place: Place | None, max_tokens: int, work: Work
     limit = max(max_tokens - (message.tokens - tokens), 1)
     texts = message.texts
     if place is None:
-        texts = _share_head_tail(texts, limit, count)
+        texts = share_ends(texts, limit, count, ASK_PART)
     else:
         tidied = edit_one(message, place, TIDY, work)
         result = Result(tidied, place.call, place.treatment)
         budget = Budget(limit, None if result.is_exempt else result.budget.max_bytes)
         texts = truncate_result(result, budget, count)
     return Shortened(texts, tokens - sum(map(count, texts)))
-
-
-def _share_head_tail(texts: tuple[str, ...], limit: int, count: CountTokens) -> tuple[str, ...]:
-    def shorten(text: str, share: Budget) -> str:
-        return truncate_text(hide_payloads(text).text, share.max_tokens, count, how=ASK_PART)
-
-    return share_budget(texts, Budget(limit), count, shorten)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from trimtab.rules.conversation import Message, Role, ToolCall, count_leading
-from trimtab.rules.policy import Policy
+from trimtab.rules.policy import Policy, Treatment
 from trimtab.rules.text.late import compile_late
-from trimtab.rules.treatment import Treatment
 
 MAX_ARGUMENT_CHARS = 4096
 """Characters of one argument that are read. Chosen: no path is longer (PATH_MAX of Linux), and few commands are."""

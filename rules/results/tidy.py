@@ -18,11 +18,11 @@ from itertools import pairwise
 import msgspec
 
 from trimtab.rules.conversation import CountTokens, Message, Telling
+from trimtab.rules.policy import Budget, Tidying
 from trimtab.rules.results.calls import Place, reads_json_file
 from trimtab.rules.results.work import Editor, Result
 from trimtab.rules.text.head_tail import PIECE_CHARS, cut_lines, cut_pieces, holds, measure_bytes
 from trimtab.rules.text.markers import TABLE
-from trimtab.rules.treatment import Budget, Tidying
 
 # Source: ECMA-48 (control functions), xterm's ctlseqs (OSC ended by BEL), OSC 8 hyperlinks as cargo and gcc write them.
 _ESCAPE = re.compile(
@@ -327,13 +327,9 @@ def _wants(messages: Sequence[Message], places: Sequence[Place]) -> list[Place]:
     ]
 
 
-def _describe(number: int) -> str:
-    return f"{number} tool results tidied"
-
-
 _TELLING = Telling(
     "tool result",
     "{what} {was} tidied, {saved}: colours, old states of progress bars, and blanks and repeated keys in JSON"
     " went{hidden}.",
 )
-TIDY = Editor("tidy", _wants, _tidy, _describe, _TELLING)
+TIDY = Editor("tidy", _wants, _tidy, "{} tool results tidied", _TELLING)

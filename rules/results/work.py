@@ -13,10 +13,9 @@ from sys import getsizeof
 from typing import Protocol, TypeVar
 
 from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Telling, ToolCall
-from trimtab.rules.policy import Policy
+from trimtab.rules.policy import Budget, Policy, Treatment
 from trimtab.rules.results.calls import Place, find_results, has_argument, says_failure
 from trimtab.rules.text.head_tail import measure_bytes
-from trimtab.rules.treatment import Budget, Treatment
 
 K_contra = TypeVar("K_contra", contravariant=True)
 V = TypeVar("V")
@@ -158,13 +157,13 @@ class Editor:
     rule: name of the rule in decisions.
     wants: cheap filter for the results that this rule may change.
     edit: returns the new texts, or the same tuple if there is nothing to do.
-    describe: returns the decision's reason, by the number of results that were changed. telling: its sentence.
+    reason: that of the decision, with `{}` for the number of results that were changed. telling: its sentence.
     """
 
     rule: str
     wants: Callable[[Sequence[Message], Sequence[Place]], list[Place]]
     edit: Callable[[Result, CountTokens], tuple[str, ...]]
-    describe: Callable[[int], str]
+    reason: str
     telling: Telling
 
 
@@ -229,7 +228,7 @@ class _Changes:
 
     def decide(self) -> Decision:
         number = len(self.at)
-        reason = self.editor.describe(number)
+        reason = self.editor.reason.format(number)
         return Decision(self.editor.rule, reason, self.before_tokens, self.after_tokens, number, self.at[0])
 
 

@@ -15,7 +15,6 @@ that is never closed begins no block. Upper and lower case differ.
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from trimtab.rules.text.late import compile_late
 
@@ -83,253 +82,110 @@ def _has_in_order(text: str, headings: tuple[str, ...]) -> bool:
     return True
 
 
-class Form(NamedTuple):
-    """One client's words: a pattern that matches their beginning, a real sample, and its source."""
+# The first words of requests, as patterns. tests/support/client_words.py has a sample of each.
 
-    client: str
-    pattern: str
-    sample: str
-    source: str
-
-
-_CODEX = "openai/codex@11baefb5: codex-rs/core/templates/compact/prompt.md"
-_GEMINI = "google-gemini/gemini-cli@5411f113: packages/core/src/context/chatCompressionService.ts"
-_GEMINI_SYSTEM = "google-gemini/gemini-cli@5411f113: packages/core/src/prompts/snippets.ts"
-_OPENCODE = "anomalyco/opencode@031a4a9c: packages/core/src/session/compaction.ts"
-_OPENCODE_SUFFIX = "sst/opencode@31e22f65: packages/core/src/session/compaction-suffix.ts"
-_PI = "badlogic/pi-mono@83378aad: packages/coding-agent/src/core/compaction/utils.ts"
-_QWEN = "QwenLM/qwen-code@00b481a3: packages/core/src/services/chatCompressionService.ts"
-_ROO = "RooCodeInc/Roo-Code@b375498f: src/shared/support-prompt.ts"
-_CRUSH = "charmbracelet/crush@5065c666: internal/agent/templates/summary.md"
-_OPENHANDS = "pcoppinger/software-agent-sdk@14ff06bf: openhands-sdk/openhands/sdk/context/condenser/prompts/"
-
-_DETAILED = Form(
-    # The source is not public; the words are quoted from the program. Roo Code and others use the same.
-    "Claude Code",
+# Claude Code; source: Yeyito777/Agent@ab2a333a: playground/claude-code-compact-prompt.md. The source is not public; the
+# words are quoted from the program. Roo Code and others use the same.
+_DETAILED = (
     r"(?:CRITICAL: Respond with TEXT ONLY\.[\s\S]{0,2000}?)?"
-    r"Your task is to create a detailed summary of (?:the|this) (?:RECENT portion of the )?conversation\b",
-    "Your task is to create a detailed summary of the conversation so far, paying close attention to the user's"
-    " explicit requests and your previous actions.",
-    "Yeyito777/Agent@ab2a333a: playground/claude-code-compact-prompt.md",
+    r"Your task is to create a detailed summary of (?:the|this) (?:RECENT portion of the )?conversation\b"
 )
-_MEMENTO = Form(
-    "Codex",
-    r"You have exceeded the maximum number of tokens, please stop coding and instead write a short memento\b",
-    "You have exceeded the maximum number of tokens, please stop coding and instead write a short memento message"
-    " for the next agent.",
-    "openai/codex#3446 (September 2025): the same file, until openai/codex#6027",
-)
-_EVENTS = Form(
-    "OpenHands",
-    r"You are maintaining a context-aware state summary for an interactive (?:software )?agent\b",
-    "You are maintaining a context-aware state summary for an interactive agent.\nYou will be given a list of events",
-    _OPENHANDS,
-)
-_COMPACTED = Form(
-    "Crush",
-    r"The conversation context above needs to be compacted\.",
-    "The conversation context above needs to be compacted. Summarize the key information into a detailed context"
-    " summary",
-    _CRUSH,
-)
+# Codex; source: openai/codex#3446 (September 2025): the same file, until openai/codex#6027.
+_MEMENTO = r"You have exceeded the maximum number of tokens, please stop coding and instead write a short memento\b"
+# OpenHands; source: pcoppinger/software-agent-sdk@14ff06bf: openhands-sdk/openhands/sdk/context/condenser/prompts/.
+_EVENTS = r"You are maintaining a context-aware state summary for an interactive (?:software )?agent\b"
+# Crush; source: charmbracelet/crush@5065c666: internal/agent/templates/summary.md.
+_COMPACTED = r"The conversation context above needs to be compacted\."
 
 IN_USER = (
     _DETAILED,
-    Form(
-        "Codex",
-        r"You are performing a CONTEXT CHECKPOINT COMPACTION\b",
-        "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM that will resume"
-        " the task.",
-        _CODEX,
-    ),
+    # Codex; source: openai/codex@11baefb5: codex-rs/core/templates/compact/prompt.md.
+    r"You are performing a CONTEXT CHECKPOINT COMPACTION\b",
     _MEMENTO,
-    Form(
-        "opencode",
-        r"You MUST summarize the conversation above into a structured summary\b",
-        "You MUST summarize the conversation above into a structured summary that will be given to another agent to"
-        " resume the work.",
-        _OPENCODE,
-    ),
-    Form(
-        "opencode",
-        r"Update the existing checkpoint in the conversation above\b",
-        "Update the existing checkpoint in the conversation above into one consolidated summary.",
-        _OPENCODE,
-    ),
-    Form(
-        "opencode",
-        r"The previous response did not fill in the required summary template\.",
-        "The previous response did not fill in the required summary template. Do not call tools.",
-        _OPENCODE,
-    ),
-    Form(
-        "opencode",
-        r"Provide a detailed prompt for continuing our conversation above\b",
-        "Provide a detailed prompt for continuing our conversation above.\nFocus on information that would be helpful"
-        " for continuing the conversation,",
-        "anomalyco/opencode@001aa6cc: packages/opencode/src/session/compaction.ts",
-    ),
-    Form(
-        "opencode",
-        r"Summarize the older portion of the preceding conversation\. This is a summarization task\b",
-        "Summarize the older portion of the preceding conversation. This is a summarization task, not a request to"
-        " continue the conversation.",
-        _OPENCODE_SUFFIX,
-    ),
-    Form(
-        "Gemini CLI",
+    # opencode; source: anomalyco/opencode@031a4a9c: packages/core/src/session/compaction.ts.
+    r"You MUST summarize the conversation above into a structured summary\b",
+    # opencode; source: anomalyco/opencode@031a4a9c: packages/core/src/session/compaction.ts.
+    r"Update the existing checkpoint in the conversation above\b",
+    # opencode; source: anomalyco/opencode@031a4a9c: packages/core/src/session/compaction.ts.
+    r"The previous response did not fill in the required summary template\.",
+    # opencode; source: anomalyco/opencode@001aa6cc: packages/opencode/src/session/compaction.ts.
+    r"Provide a detailed prompt for continuing our conversation above\b",
+    # opencode; source: sst/opencode@31e22f65: packages/core/src/session/compaction-suffix.ts.
+    r"Summarize the older portion of the preceding conversation\. This is a summarization task\b",
+    # Gemini CLI; source: google-gemini/gemini-cli@5411f113: packages/core/src/context/chatCompressionService.ts.
+    (
         r"(?:Generate a new <state_snapshot> based on the provided history"
         r"|A previous <state_snapshot> exists in the history"
-        r"|Critically evaluate the <state_snapshot> you just generated)\.",
-        "Generate a new <state_snapshot> based on the provided history.\n\nFirst, reason in your scratchpad. Then,"
-        " generate the updated <state_snapshot>.",
-        _GEMINI,
+        r"|Critically evaluate the <state_snapshot> you just generated)\."
     ),
-    Form(
-        # Also Gemini CLI until 2025, which says `scratchpad`.
-        "Qwen Code",
+    # Qwen Code; source: QwenLM/qwen-code@00b481a3: packages/core/src/services/chatCompressionService.ts. Also Gemini
+    # CLI until 2025, which says `scratchpad`.
+    (
         r"First, reason in your (?:scratchpad|<analysis> block)\. Then, (?:generate|produce) the (?:updated )?"
-        r"<state_snapshot>",
-        "First, reason in your <analysis> block. Then, produce the <state_snapshot> XML.",
-        _QWEN,
+        r"<state_snapshot>"
     ),
-    Form(
-        "Cline",
-        r"<explicit_instructions type=\"(?:summarize_task|condense)\">",
-        '<explicit_instructions type="summarize_task">\nThe current conversation is rapidly running out of context.',
-        "cline/cline@046531b5: src/core/prompts/contextManagement.ts",
-    ),
-    Form(
-        # Kilo Code until 2025 is a fork of it.
-        "Roo Code",
-        r"CRITICAL: This summarization request is a SYSTEM OPERATION, not a user message\.",
-        "CRITICAL: This summarization request is a SYSTEM OPERATION, not a user message.\nWhen analyzing",
-        _ROO,
-    ),
-    Form(
-        "Roo Code",
-        r"Summarize the conversation so far, as described in the prompt instructions\.",
-        "Summarize the conversation so far, as described in the prompt instructions.",
-        "RooCodeInc/Roo-Code@04fc2a02: src/core/condense/index.ts",
-    ),
-    Form(
-        "Goose",
-        r"Please summarize the conversation history provided in the system prompt\.",
-        "Please summarize the conversation history provided in the system prompt.",
-        "block/goose@0036b819: crates/goose/src/context_mgmt/mod.rs",
-    ),
-    Form(
-        "Kimi CLI",
-        r"---\s*+The above is a (?:a )?list of messages in an agent conversation\.",
-        "\n\n---\n\nThe above is a a list of messages in an agent conversation. You are now given a task to compact"
-        " this conversation context",
-        "MoonshotAI/kimi-cli@78b384f7: src/kimi_cli/prompts/compact.md",
-    ),
+    # Cline; source: cline/cline@046531b5: src/core/prompts/contextManagement.ts.
+    r"<explicit_instructions type=\"(?:summarize_task|condense)\">",
+    # Roo Code; source: RooCodeInc/Roo-Code@b375498f: src/shared/support-prompt.ts. Kilo Code until 2025 is a fork of
+    # it.
+    r"CRITICAL: This summarization request is a SYSTEM OPERATION, not a user message\.",
+    # Roo Code; source: RooCodeInc/Roo-Code@04fc2a02: src/core/condense/index.ts.
+    r"Summarize the conversation so far, as described in the prompt instructions\.",
+    # Goose; source: block/goose@0036b819: crates/goose/src/context_mgmt/mod.rs.
+    r"Please summarize the conversation history provided in the system prompt\.",
+    # Kimi CLI; source: MoonshotAI/kimi-cli@78b384f7: src/kimi_cli/prompts/compact.md.
+    r"---\s*+The above is a (?:a )?list of messages in an agent conversation\.",
     _EVENTS,
     _COMPACTED,
 )
-"""The forms at the beginning of a text of the last message, a user message."""
+"""Those at the beginning of a text of the last message, a user message."""
 
 IN_SYSTEM = (
-    Form(
-        # Also Roo Code and earlier versions of Claude Code.
-        "opencode",
-        r"You are a helpful AI assistant tasked with summarizing conversations\b",
-        "You are a helpful AI assistant tasked with summarizing conversations.",
-        "opencode: packages/opencode/src/agent/prompt/compaction.txt, an earlier version, as others quote it",
-    ),
-    Form(
-        "opencode",
-        r"You are an anchored context summarization assistant\b",
-        "You are an anchored context summarization assistant for coding sessions.",
-        "anomalyco/opencode@4ab22439: packages/opencode/src/agent/prompt/compaction.txt",
-    ),
-    Form(
-        "Gemini CLI",
-        r"You are a specialized system component responsible for distilling chat history\b",
-        "You are a specialized system component responsible for distilling chat history into a structured XML"
-        " <state_snapshot>.",
-        _GEMINI_SYSTEM,
-    ),
-    Form(
-        "Qwen Code",
-        r"You are the component that summarizes (?:internal chat history\b|a conversation when its context window\b)",
-        "You are the component that summarizes a conversation when its context window is about to overflow.",
-        "QwenLM/qwen-code@03040ce3: packages/core/src/core/prompts.ts",
-    ),
-    Form(
-        "pi",
-        r"You are a context summarization assistant\.",
-        "You are a context summarization assistant. Your task is to read a conversation between a user and an AI coding"
-        " assistant,",
-        _PI,
-    ),
-    Form(
-        "Aider",
-        r"\*Briefly\* summarize this partial conversation about programming\.",
-        "*Briefly* summarize this partial conversation about programming.",
-        "Aider-AI/aider@03243e35: aider/prompts.py",
-    ),
-    Form(
-        "Kimi CLI",
-        r"You are a helpful assistant that compacts conversation context\.",
-        "You are a helpful assistant that compacts conversation context.",
-        "MoonshotAI/kimi-cli@00970276: src/kimi_cli/soul/compaction.py",
-    ),
-    Form(
-        "Crush",
-        r"You are summarizing a conversation to preserve context for continuing work later\.",
-        "You are summarizing a conversation to preserve context for continuing work later.",
-        _CRUSH,
-    ),
+    # opencode; source: opencode: packages/opencode/src/agent/prompt/compaction.txt, an earlier version, as others quote
+    # it. Also Roo Code and earlier versions of Claude Code.
+    r"You are a helpful AI assistant tasked with summarizing conversations\b",
+    # opencode; source: anomalyco/opencode@4ab22439: packages/opencode/src/agent/prompt/compaction.txt.
+    r"You are an anchored context summarization assistant\b",
+    # Gemini CLI; source: google-gemini/gemini-cli@5411f113: packages/core/src/prompts/snippets.ts.
+    r"You are a specialized system component responsible for distilling chat history\b",
+    # Qwen Code; source: QwenLM/qwen-code@03040ce3: packages/core/src/core/prompts.ts.
+    r"You are the component that summarizes (?:internal chat history\b|a conversation when its context window\b)",
+    # pi; source: badlogic/pi-mono@83378aad: packages/coding-agent/src/core/compaction/utils.ts.
+    r"You are a context summarization assistant\.",
+    # Aider; source: Aider-AI/aider@03243e35: aider/prompts.py.
+    r"\*Briefly\* summarize this partial conversation about programming\.",
+    # Kimi CLI; source: MoonshotAI/kimi-cli@00970276: src/kimi_cli/soul/compaction.py.
+    r"You are a helpful assistant that compacts conversation context\.",
+    # Crush; source: charmbracelet/crush@5065c666: internal/agent/templates/summary.md.
+    r"You are summarizing a conversation to preserve context for continuing work later\.",
     _EVENTS,
     _DETAILED,
     _MEMENTO,
     _COMPACTED,
 )
-"""The forms at the beginning of a text of a leading system message."""
+"""Those at the beginning of a text of a leading system message."""
 
 AFTER_CONVERSATION = (
-    Form(
-        "pi",
-        r"The messages above are (?:a conversation to summarize\.|NEW conversation messages to incorporate\b)",
-        "The messages above are a conversation to summarize. Create a structured context checkpoint summary",
-        "badlogic/pi-mono@83378aad: packages/coding-agent/src/core/compaction/compaction.ts",
-    ),
-    Form(
-        "pi",
-        r"This is the PREFIX of a turn that was too large to keep\.",
-        "This is the PREFIX of a turn that was too large to keep. The SUFFIX (recent work) is retained.",
-        "badlogic/pi-mono@83378aad: packages/coding-agent/src/core/compaction/compaction.ts",
-    ),
-    Form(
-        "pi",
-        r"Create a structured summary of this conversation branch\b",
-        "Create a structured summary of this conversation branch for context when returning later.",
-        "badlogic/pi-mono@83378aad: packages/coding-agent/src/core/compaction/branch-summarization.ts",
-    ),
-    Form(
-        "opencode",
-        r"Create a new anchored summary from the conversation history\b",
-        "Create a new anchored summary from the conversation history in the <conversation> tags above",
-        "sst/opencode@31e22f65: packages/core/src/session/compaction.ts",
-    ),
-    Form(
-        "opencode",
-        r"The <prior-summary> summarizes everything that happened before the <conversation>\.",
-        "The <prior-summary> summarizes everything that happened before the <conversation>.",
-        _OPENCODE_SUFFIX,
-    ),
+    # pi; source: badlogic/pi-mono@83378aad: packages/coding-agent/src/core/compaction/compaction.ts.
+    r"The messages above are (?:a conversation to summarize\.|NEW conversation messages to incorporate\b)",
+    # pi; source: badlogic/pi-mono@83378aad: packages/coding-agent/src/core/compaction/compaction.ts.
+    r"This is the PREFIX of a turn that was too large to keep\.",
+    # pi; source: badlogic/pi-mono@83378aad: packages/coding-agent/src/core/compaction/branch-summarization.ts.
+    r"Create a structured summary of this conversation branch\b",
+    # opencode; source: sst/opencode@31e22f65: packages/core/src/session/compaction.ts.
+    r"Create a new anchored summary from the conversation history\b",
+    # opencode; source: sst/opencode@31e22f65: packages/core/src/session/compaction-suffix.ts.
+    r"The <prior-summary> summarizes everything that happened before the <conversation>\.",
 )
-"""The forms after a conversation that a client wrote as one text between `<conversation>` tags, in a user message."""
+"""Those after a conversation that a client wrote as one text between `<conversation>` tags, in a user message."""
 
 
 TRIGGER = "compaction_trigger"
 """The item with which a client asks the server for a compaction of what is before it. Source: openai/codex#22809."""
 
 
-def _join(forms: tuple[Form, ...], start: str) -> re.Pattern[str]:
-    return compile_late(start + "(?:" + "|".join(f"(?:{form.pattern})" for form in forms) + ")")
+def _join(patterns: tuple[str, ...], start: str) -> re.Pattern[str]:
+    return compile_late(start + "(?:" + "|".join(f"(?:{pattern})" for pattern in patterns) + ")")
 
 
 _BEGINS_IN_USER, _BEGINS_IN_SYSTEM = _join(IN_USER, r"\s*+"), _join(IN_SYSTEM, r"\s*+")

@@ -13,8 +13,7 @@ from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.pool import MAX_TENANTS, Compactors
 from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.rules.policy import Policy
-from trimtab.rules.treatment import Budget
+from trimtab.rules.policy import Budget, Policy
 
 SECRET = "the salary of person 7 is 5000, and here is why: " * 40
 AUTO, POLICY = PolicyConfig(), Policy(result_budget=Budget(300))

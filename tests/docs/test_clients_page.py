@@ -1,8 +1,9 @@
 """The page on clients that compact by themselves has the forms that the rules recognise."""
 
+from support.client_words import AFTER_CONVERSATION, IN_SYSTEM, IN_USER
 from support.reference_pages import ROOT, read_rows
 
-from trimtab.rules.text.client_summaries import AFTER_CONVERSATION, IN_SYSTEM, IN_USER, INTRODUCTIONS, TEMPLATES
+from trimtab.rules.text.client_summaries import INTRODUCTIONS, TEMPLATES
 
 PAGE = (ROOT / "docs" / "explanation" / "clients-that-compact.md").read_text("utf-8")
 SHOWN_WORDS = 9

@@ -7,10 +7,9 @@ from typing import Any
 import orjson
 import pytest
 from support.client import post, settle
+from support.client_words import AFTER_CONVERSATION, IN_USER, Words
 from support.dialects.to_messages import to_messages
 from support.dialects.to_responses import to_responses
-
-from trimtab.rules.text.client_summaries import AFTER_CONVERSATION, IN_USER, Form
 
 Wire = dict[str, Any]
 
@@ -39,7 +38,7 @@ DIALECTS: dict[str, tuple[str, str, Callable[[Wire], Wire]]] = {
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 
 
-def name_form(value: Form | str) -> str:
+def name_form(value: Words | str) -> str:
     """The id of a request's form, or of its dialect."""
     return value if isinstance(value, str) else f"{value.client}: {value.sample[:20]}"
 

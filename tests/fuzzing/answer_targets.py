@@ -18,10 +18,10 @@ from support.dialects.spoken.responses import RESPONSES
 
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, read_models, read_props
+from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.answers.tap import PIECE_BYTES, Tap
 from trimtab.proxy.wire.answers.usage import MAX_TOKENS, Usage
 from trimtab.proxy.wire.codec import Codec, UndecodableError
-from trimtab.proxy.wire.parameters import Question
 
 
 def fuzz_stream(data: bytes) -> None:

@@ -16,8 +16,8 @@ from support.dialects.spoken.dialect import Dialect
 
 from trimtab.proxy.compaction.compactor import Compacted, Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.codec import Request, UndecodableError
-from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.transcript.body import Unsent
 from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.policy import OnExceeded, Policy

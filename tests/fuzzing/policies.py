@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from fuzzing.choices import Choices
 
-from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from trimtab.rules.treatment import Budget
+from trimtab.rules.policy import Budget, OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 
 
 def choose_policy(choices: Choices) -> Policy:

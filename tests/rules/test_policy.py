@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.rules.policy import Policy, Prices, SectionShares, name_policy
-from trimtab.rules.treatment import MAX_NAME_CHARS, Budget, ToolRule, Treatment
+from trimtab.rules.policy import MAX_NAME_CHARS, Budget, Policy, Prices, SectionShares, ToolRule, Treatment, name_policy
 
 
 @pytest.mark.parametrize(

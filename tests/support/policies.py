@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from support.builders import FREE
 
 from trimtab.rules.economy import Budgets, Economy, find_budgets
-from trimtab.rules.policy import OnExceeded, Policy
-from trimtab.rules.treatment import Budget
+from trimtab.rules.policy import Budget, OnExceeded, Policy
 
 POLICY = Policy(
     context_window=3200,

@@ -6,11 +6,10 @@ Law: it uses only the editors of the product, and calls them as `rules/pipeline`
 from collections.abc import Sequence
 
 from trimtab.rules.conversation import Conversation, CountTokens, Message, Outcome, Role, ToolCall, count_leading
-from trimtab.rules.policy import Policy
+from trimtab.rules.policy import Budget, Policy, Treatment
 from trimtab.rules.results.excerpt.rule import TRUNCATE, truncate_result
 from trimtab.rules.results.tidy import TIDY
 from trimtab.rules.results.work import Editor, Edits, Result, Work
-from trimtab.rules.treatment import Budget, Treatment
 
 
 def edit_results(conversation: Conversation, policy: Policy, editors: Sequence[Editor], work: Work) -> Outcome:

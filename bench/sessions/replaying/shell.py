@@ -22,10 +22,9 @@ from trimtab.proxy.summaries.calls import NoSummaryError
 from trimtab.proxy.summaries.service import MAX_PAUSE_SECONDS, PAUSE_SECONDS
 from trimtab.proxy.summaries.sliding import SlidingWatch
 from trimtab.proxy.summaries.summariser import MOST_PARTS
-from trimtab.proxy.wire.answering import Completion
+from trimtab.proxy.wire.answering import Completion, Question
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.codec import Request
-from trimtab.proxy.wire.parameters import Question
 from trimtab.rules.conversation import Conversation, count_leading
 from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.policy import Policy

@@ -27,10 +27,9 @@ from trimtab.proxy.http.errors import ProxyError
 from trimtab.proxy.http.headers import BUSY, Headers, read_retry_after, request_headers
 from trimtab.proxy.http.unreachable import name_host
 from trimtab.proxy.summaries.summariser import REASONING_SIGN
-from trimtab.proxy.wire.answering import Completion
+from trimtab.proxy.wire.answering import Completion, Question
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.proxy.wire.dialects import DEFAULT
-from trimtab.proxy.wire.parameters import Question
 from trimtab.rules.conversation import Conversation, CountTokens
 
 BUSY_ATTEMPTS = 5  # chosen: without `Retry-After`, the pauses between them add up to 15 seconds

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from trimtab.proxy.wire.answering import NULL, Completion, try_inner_usage, try_usage
+from trimtab.proxy.wire.answering import CACHE_KEY, NULL, Completion, try_inner_usage, try_usage
 from trimtab.proxy.wire.answers.sse import write_event
 from trimtab.proxy.wire.answers.tap import Piece
 from trimtab.proxy.wire.answers.usage import Usage, read_timings
@@ -35,7 +35,6 @@ from trimtab.proxy.wire.json import (
     try_decode,
 )
 from trimtab.proxy.wire.overflow import Kind, Overflow, read_overflow
-from trimtab.proxy.wire.parameters import CACHE_KEY
 from trimtab.proxy.wire.routing import binds_thinking
 from trimtab.proxy.wire.tools import ToolList, find_used
 from trimtab.proxy.wire.transcript.body import Adapted, Asked, UndecodableError, find_elements, make_form

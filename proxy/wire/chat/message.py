@@ -15,6 +15,7 @@ import orjson
 from trimtab.proxy.wire.cache_help import CACHE_MARKERS
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.content import (
+    SEALED_CHARS_PER_TOKEN,
     begins,
     has_uncounted,
     read_content,
@@ -48,9 +49,6 @@ EXTRA_TEXT_KEYS = ("reasoning_content", "reasoning", "refusal")
 """Members of assistant messages, outside `content`, whose texts upstreams put into the prompt."""
 REASONING_KEYS = ("reasoning_details", "thinking_blocks")
 """Members that hold such texts as lists of parts. Source: OpenRouter; LiteLLM."""
-SEALED_CHARS_PER_TOKEN = 6
-"""Base64 characters per token of encrypted reasoning. Chosen: four characters of text make about one token, and base64
-needs 5.3 characters for them."""
 
 
 def count_wire_message(message: Message, members: dict[str, msgspec.Raw], count: CountTokens, costs: Costs) -> int:

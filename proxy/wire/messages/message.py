@@ -22,6 +22,7 @@ import orjson
 from trimtab.proxy.wire.cache_help import CACHE_MARKERS, find_markers, mark
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.content import (
+    SEALED_CHARS_PER_TOKEN,
     PartCost,
     begins,
     count_part,
@@ -67,9 +68,6 @@ from trimtab.rules.tokens.messages import ToolsAndFormat, as_counted, count_mess
 from trimtab.rules.tokens.tool_schemas import as_schema
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
-SEALED_CHARS_PER_TOKEN = 6
-"""Base64 characters per token of encrypted text. Chosen: four characters of text make about one token, and base64 needs
-5.3 characters for them."""
 _SEALED = frozenset({"encrypted_content", "encrypted_stdout", "encrypted_index", "signature"})
 _NO_PARAMETERS = ("cache_control", "type")
 

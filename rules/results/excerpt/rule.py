@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role, Telling, ToolCall
-from trimtab.rules.policy import Policy, PreserveSystem
+from trimtab.rules.policy import Budget, Policy, PreserveSystem, Truncation
 from trimtab.rules.results.calls import Place
 from trimtab.rules.results.excerpt.json_document import ShortenString, excerpt_json
 from trimtab.rules.results.excerpt.kinds import (
@@ -43,7 +43,6 @@ from trimtab.rules.results.work import (
 from trimtab.rules.text.head_tail import Measure, measure_bytes, take_head, truncate_text
 from trimtab.rules.text.markers import ASK_PART, CALL_HAD_PART, READ_PART
 from trimtab.rules.text.payloads import hide_payloads
-from trimtab.rules.treatment import Budget, Truncation
 
 LINE_SHARE, MIN_LINE_TOKENS = 0.15, 24
 """A line that costs more than this share of the budget, and more than 24 tokens, is cut into pieces. Chosen: one line
@@ -242,17 +241,13 @@ def _may_exceed(message: Message, budget: Budget) -> bool:
     return budget.max_bytes is not None and sum(map(measure_bytes, message.texts)) > budget.max_bytes
 
 
-def _describe(number: int) -> str:
-    """Does not name the limits: those of errors are larger, and the model's tokens differ from the counted ones."""
-    return f"{number} tool results over their limits"
-
-
 _TELLING = Telling(
     "tool result",
     "{what} {was} longer than its tool may fill, and {was} shortened, {saved}: the lines that matter most stay, and a"
     " marker says how much is missing{hidden}.",
 )
-TRUNCATE = Editor("truncate", _wants, _truncate, _describe, _TELLING)
+# The reason does not name the limits: those of errors are larger, and the model's tokens differ from the counted ones.
+TRUNCATE = Editor("truncate", _wants, _truncate, "{} tool results over their limits", _TELLING)
 
 
 SHORTEN_TELLING = Telling(
@@ -324,11 +319,16 @@ def shorten_message(message: Message, limit: int, work: Work) -> Message:
     return shorten_once(message, None, f"shorten {limit}{how}", work, work_out)
 
 
-def _cut_texts(texts: tuple[str, ...], limit: int, count: CountTokens, how: str) -> Shortened:
+def share_ends(texts: tuple[str, ...], limit: int, count: CountTokens, how: str) -> tuple[str, ...]:
+    """The beginnings and ends of texts, without files in them, in at most `limit` tokens together."""
+
     def shorten(text: str, share: Budget) -> str:
         return truncate_text(hide_payloads(text).text, share.max_tokens, count, how=how)
 
-    tokens = sum(map(count, texts))
-    short = share_budget(texts, Budget(limit), count, shorten)
+    return share_budget(texts, Budget(limit), count, shorten)
+
+
+def _cut_texts(texts: tuple[str, ...], limit: int, count: CountTokens, how: str) -> Shortened:
+    tokens, short = sum(map(count, texts)), share_ends(texts, limit, count, how)
     saved_tokens = tokens - sum(map(count, short))
     return Shortened(short, saved_tokens) if saved_tokens > tokens * MIN_SAVED_SHARE else UNTOUCHED

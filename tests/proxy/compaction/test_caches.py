@@ -11,8 +11,7 @@ from trimtab.proxy.compaction.caches import Caches
 from trimtab.proxy.compaction.compactor import Compacted, Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.rules.policy import Policy
-from trimtab.rules.treatment import Budget
+from trimtab.rules.policy import Budget, Policy
 
 BOUND = 256 * 1024
 POLICY = Policy(result_budget=Budget(300))

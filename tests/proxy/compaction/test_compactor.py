@@ -31,10 +31,9 @@ from trimtab.proxy.wire.transcript.body import Beginning, Beginnings, Unsent
 from trimtab.rules.conversation import Conversation, Decision
 from trimtab.rules.pipeline.exceeded import LimitExceededError, Remainder
 from trimtab.rules.pipeline.order import apply, plan
-from trimtab.rules.policy import MEMORY_TAGS, OnExceeded, Prices
+from trimtab.rules.policy import MEMORY_TAGS, Budget, OnExceeded, Prices
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.tokens.sections import count_sections, find_marks
-from trimtab.rules.treatment import Budget
 from trimtab.rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 
 TAKEN = Decision("nonce", "10 bytes", 0, 0, 1, 0)

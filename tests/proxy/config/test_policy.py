@@ -8,8 +8,7 @@ from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.policy import DEFAULT_CONTEXT_WINDOW, PolicyConfig, Same, WindowConfig, overlay
 from trimtab.proxy.config.schema import Config
 from trimtab.rules.economy import Economy, find_budgets
-from trimtab.rules.policy import INSTRUCTION_FILES, OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
-from trimtab.rules.treatment import Budget
+from trimtab.rules.policy import INSTRUCTION_FILES, Budget, OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 
 PRICES = Prices(2.0, 1.0, 8.0)
 WINDOWS = st.integers(1024, 3_000_000)

@@ -4,8 +4,7 @@ import pytest
 
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.policy import TidyConfig
-from trimtab.rules.policy import Policy, Prices
-from trimtab.rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
+from trimtab.rules.policy import Budget, Policy, Prices, Tidying, ToolRule, Treatment, Truncation
 
 
 def policy(defaults: str, *, token_ratio: float = 1.0) -> Policy:

@@ -22,12 +22,11 @@ from trimtab.proxy.summaries.answers import (
     read_completion,
 )
 from trimtab.proxy.summaries.calls import BusyError, NoSummaryError
-from trimtab.proxy.wire.answering import Completion
+from trimtab.proxy.wire.answering import Completion, Question
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.messages.codec import MESSAGES
-from trimtab.proxy.wire.parameters import Question
 from trimtab.rules.summary.quoting import clean_note
 
 NOTE = write_note("All went well so far.")

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import ODD, dump
 
-from trimtab.proxy.wire.answering import Answers, Completion, ErrorText
+from trimtab.proxy.wire.answering import Answers, Completion, ErrorText, Question
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.dialects import CODECS
-from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.transcript.body import UndecodableError
 
 CHAT, RESPONSES, MESSAGES, _ = CODECS

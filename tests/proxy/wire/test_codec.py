@@ -17,9 +17,9 @@ from support.sessions import read_rows, recorded_files
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.codec import Counting
-from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.transcript.body import UndecodableError
 from trimtab.rules.conversation import Conversation, Role
 from trimtab.rules.policy import OverflowStrategy, Policy

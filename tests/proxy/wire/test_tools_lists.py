@@ -16,7 +16,7 @@ from trimtab.proxy.wire.codec import Counting, Request
 from trimtab.proxy.wire.dialects import name_codec
 from trimtab.proxy.wire.json import decode_members
 from trimtab.proxy.wire.messages.message import decode_element
-from trimtab.proxy.wire.responses.message import decode_unit
+from trimtab.proxy.wire.responses.codec import decode_unit
 from trimtab.proxy.wire.tools import ToolList, drop_tools, find_referenced, find_served, find_used
 from trimtab.proxy.wire.transcript.body import Unsent
 from trimtab.rules.conversation import NOT_SERVED, Media, Message, Role, Served, ToolCall

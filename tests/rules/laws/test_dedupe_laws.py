@@ -24,10 +24,9 @@ from trimtab.rules.conversation import Conversation, Message, Outcome, Role
 from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
-from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy
+from trimtab.rules.policy import Budget, OnExceeded, OverflowStrategy, Policy
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.text.markers import POINTER
-from trimtab.rules.treatment import Budget
 
 POLICY = Policy(
     context_window=2400,

@@ -37,13 +37,23 @@ from support.results import tidy_tool_results, truncate_tool_results
 
 from trimtab.rules.conversation import Conversation, Message, Outcome
 from trimtab.rules.pipeline.exceeded import LimitExceededError
-from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
+from trimtab.rules.policy import (
+    Budget,
+    OnExceeded,
+    OverflowStrategy,
+    Policy,
+    Prices,
+    SummaryRole,
+    Tidying,
+    ToolRule,
+    Treatment,
+    Truncation,
+)
 from trimtab.rules.results.dedupe import dedupe_tool_results
 from trimtab.rules.results.pairing import pair_tool_calls
 from trimtab.rules.results.work import Work
 from trimtab.rules.text.markers import NO_RESULT
 from trimtab.rules.tokens.messages import MESSAGE_TOKENS, ROLE_TOKENS
-from trimtab.rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 from trimtab.rules.window.prune import prune_tool_results
 
 POLICY = replace(policies.POLICY, context_window=2400, protect_turns=1, prices=Prices())

@@ -24,9 +24,8 @@ from support.policies import POLICY
 from trimtab.rules.conversation import Message, Outcome
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
-from trimtab.rules.policy import OverflowStrategy, Policy
+from trimtab.rules.policy import Budget, OverflowStrategy, Policy
 from trimtab.rules.summary.request import Summary
-from trimtab.rules.treatment import Budget
 from trimtab.rules.window.cut_decision import Fold
 from trimtab.rules.window.kept import REMOVALS
 from trimtab.rules.window.room import Marks

@@ -27,10 +27,9 @@ from support.policies import POLICY
 from trimtab.rules.conversation import Message, Role
 from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.pipeline.order import apply, plan
-from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, PreserveSystem
+from trimtab.rules.policy import Budget, OnExceeded, OverflowStrategy, Policy, PreserveSystem, Tidying
 from trimtab.rules.results.work import Work
 from trimtab.rules.text.markers import START
-from trimtab.rules.treatment import Budget, Tidying
 
 WIDE = replace(POLICY, context_window=1_000_000, dedupe=True, tidying=Tidying(), result_budget=Budget(100))
 LIMIT = 64

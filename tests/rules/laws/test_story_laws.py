@@ -34,9 +34,8 @@ from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.pipeline.story import Story, tell_story
-from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, PreserveSystem, SummaryRole
+from trimtab.rules.policy import Budget, OnExceeded, OverflowStrategy, Policy, PreserveSystem, SummaryRole, Tidying
 from trimtab.rules.summary.request import Summary
-from trimtab.rules.treatment import Budget, Tidying
 
 MODELS = Summary("The build was mended in part; the tests are still to be run.", by_model=True)
 SHAPES = (

@@ -18,11 +18,10 @@ from support.sessions import DATA, needs_data
 from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding
 from trimtab.rules.conversation import CountTokens
 from trimtab.rules.pipeline.order import plan
-from trimtab.rules.policy import Policy
+from trimtab.rules.policy import Budget, Policy, Truncation
 from trimtab.rules.results.calls import says_failure
 from trimtab.rules.results.work import Work
 from trimtab.rules.text.head_tail import measure_bytes
-from trimtab.rules.treatment import Budget, Truncation
 
 TRUNCATIONS = pytest.mark.parametrize("truncation", Truncation)
 LINES = [

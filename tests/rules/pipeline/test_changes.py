@@ -29,9 +29,8 @@ from trimtab.rules.pipeline.changes import (
     trace_changes,
 )
 from trimtab.rules.pipeline.order import apply, plan
-from trimtab.rules.policy import OnExceeded, Policy, PreserveSystem, SectionShares, SummaryRole
+from trimtab.rules.policy import Budget, OnExceeded, Policy, PreserveSystem, SectionShares, SummaryRole, Tidying
 from trimtab.rules.text.markers import INTRODUCTION, KEPT_TITLE
-from trimtab.rules.treatment import Budget, Tidying
 from trimtab.rules.window.prune import drop_images
 
 WIDE = replace(POLICY, context_window=100_000)

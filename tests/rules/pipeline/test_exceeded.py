@@ -10,9 +10,8 @@ from support.results import truncate_tool_results
 
 from trimtab.rules.conversation import Conversation, Message, Outcome
 from trimtab.rules.pipeline.exceeded import shorten_newest
-from trimtab.rules.policy import Policy
+from trimtab.rules.policy import Budget, Policy, Tidying, ToolRule, Treatment, Truncation
 from trimtab.rules.results.work import Allowance, LargeWorkError, Work
-from trimtab.rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 from trimtab.rules.window.room import Cap, least_tokens
 
 POLICY = Policy(tidying=None)

@@ -31,10 +31,9 @@ from trimtab.rules.pipeline import order
 from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
-from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
+from trimtab.rules.policy import Budget, OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.text.markers import SUMMARY_END
-from trimtab.rules.treatment import Budget
 from trimtab.rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 from trimtab.rules.window.room import HEAD_STEPS, MIN_ROOM_SHARE
 from trimtab.rules.window.state import CutKind

@@ -21,6 +21,7 @@ from support.builders import (
     user,
     valid_transcripts,
 )
+from support.client_words import IN_SYSTEM, IN_USER
 from support.policies import POLICY
 
 from trimtab.rules.conversation import Conversation, Message, Outcome, Role
@@ -30,7 +31,7 @@ from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import OverflowStrategy, Policy, find_limits
 from trimtab.rules.results.work import LargeWorkError, Work
 from trimtab.rules.summary.request import Summary
-from trimtab.rules.text.client_summaries import IN_SYSTEM, IN_USER, TRIGGER
+from trimtab.rules.text.client_summaries import TRIGGER
 
 ASK = user("You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM.")
 FIRST_CUT = 23

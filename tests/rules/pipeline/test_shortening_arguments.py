@@ -25,10 +25,9 @@ from trimtab.rules.pipeline.shortening import (
     shorten_call,
 )
 from trimtab.rules.pipeline.story import tell_story
-from trimtab.rules.policy import OverflowStrategy, Policy
+from trimtab.rules.policy import Budget, OverflowStrategy, Policy, ToolRule, Treatment
 from trimtab.rules.results.work import Allowance, LargeWorkError, Work
 from trimtab.rules.text.markers import NO_RESULT, START
-from trimtab.rules.treatment import Budget, ToolRule, Treatment
 
 ROOMY = replace(POLICY, context_window=9000)
 PRUNING = replace(ROOMY, overflow_strategy=OverflowStrategy.PRUNE)

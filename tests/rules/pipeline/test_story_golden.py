@@ -14,8 +14,7 @@ from trimtab.rules.pipeline.changes import Fate
 from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.story import tell_story
-from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy
-from trimtab.rules.treatment import Budget, Tidying
+from trimtab.rules.policy import Budget, OnExceeded, OverflowStrategy, Policy, Tidying
 
 SESSIONS = {
     **{name: (system(), *told_sessions()[name][:24]) for name in ("agent", "commands", "desk", "talk")},

@@ -32,13 +32,12 @@ from trimtab.rules.conversation import Message, Outcome, Role
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan, StateKey
 from trimtab.rules.pipeline.transcript_state import MAX_GROWTH, TranscriptState, find_cold, name_state, take_state
-from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy
+from trimtab.rules.policy import Budget, OnExceeded, OverflowStrategy, Policy, ToolRule, Treatment
 from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.results import work as results_work
 from trimtab.rules.results.dedupe import View
 from trimtab.rules.results.work import Allowance, LargeWorkError, ResultKey, Shortened, Work
 from trimtab.rules.summary import request, splice
-from trimtab.rules.treatment import Budget, ToolRule, Treatment
 from trimtab.rules.window.state import ColdCut
 
 POLICY = Policy(

@@ -6,10 +6,9 @@ from hypothesis import given
 from support.builders import assistant, call, conversation, count, function_result, result, system, transcripts
 
 from trimtab.rules.conversation import Message, Role
-from trimtab.rules.policy import Policy
+from trimtab.rules.policy import Policy, ToolRule, Treatment
 from trimtab.rules.results.calls import OpenCalls, find_results
 from trimtab.rules.results.pairing import pair_tool_calls
-from trimtab.rules.treatment import ToolRule, Treatment
 
 POLICY = Policy()
 

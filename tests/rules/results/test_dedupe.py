@@ -27,7 +27,7 @@ from support.checker import expand, read_pointer
 from support.steps import count_steps
 
 from trimtab.rules.conversation import Message, Outcome, Role, ToolCall
-from trimtab.rules.policy import Policy
+from trimtab.rules.policy import Budget, Policy, ToolRule, Treatment
 from trimtab.rules.results.dedupe import (
     DIFF_CHARS,
     MAX_CHARS,
@@ -40,7 +40,6 @@ from trimtab.rules.results.dedupe import (
 )
 from trimtab.rules.results.work import Allowance, LargeWorkError, Work
 from trimtab.rules.text.markers import POINTER
-from trimtab.rules.treatment import Budget, ToolRule, Treatment
 
 TEXT = listing(1)
 CHANGED = listing(1, 7)

@@ -8,11 +8,10 @@ from support.builders import assistant, call, conversation, count, result, trans
 from support.results import tidy_tool_results
 
 from trimtab.rules.conversation import Message, Outcome, Role
-from trimtab.rules.policy import Policy
+from trimtab.rules.policy import Budget, Policy, Tidying, ToolRule, Treatment
 from trimtab.rules.results.tidy import MIN_CHARS
 from trimtab.rules.results.work import Work
 from trimtab.rules.text.head_tail import measure_bytes
-from trimtab.rules.treatment import Budget, Tidying, ToolRule, Treatment
 
 POLICY = Policy(result_budget=Budget(300))
 GREEN = "".join(f"\x1b[32mthis is line {number} of what came out\x1b[0m\n" for number in "abcdefgh")

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trimtab.rules.policy import Tidying
 from trimtab.rules.results.tidy import tidy_text
-from trimtab.rules.treatment import Tidying
 
 ALL = Tidying()
 PARTS = (

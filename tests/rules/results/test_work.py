@@ -23,12 +23,11 @@ from support.results import edit_results, tidy_tool_results, truncate_tool_resul
 
 from trimtab.rules.conversation import CountTokens, Message, Outcome, Role, Telling, ToolCall
 from trimtab.rules.pipeline.order import apply, plan
-from trimtab.rules.policy import OverflowStrategy, Policy
+from trimtab.rules.policy import Budget, OverflowStrategy, Policy, Tidying, ToolRule, Treatment, Truncation
 from trimtab.rules.results.calls import Place
 from trimtab.rules.results.excerpt.rule import TRUNCATE
 from trimtab.rules.results.tidy import TIDY
 from trimtab.rules.results.work import Allowance, Editor, Edits, LargeWorkError, Result, Shortened, Work, weigh_message
-from trimtab.rules.treatment import Budget, Tidying, ToolRule, Treatment, Truncation
 
 
 @pytest.mark.parametrize(
@@ -160,7 +159,7 @@ def test_all_that_an_outcome_depends_on_is_in_its_key(change: dict[str, object])
     def wants(_: Sequence[Message], places: Sequence[Place]) -> list[Place]:
         return list(places)
 
-    editor = Editor("rule", wants, edit, lambda _: "", Telling("result", ""))
+    editor = Editor("rule", wants, edit, "", Telling("result", ""))
     memo = {}
     situation: dict[str, object] = {"policy": POLICY, "call": call("a"), "message": result("a", GREEN)}
     for one in (situation, situation, situation | change, situation | change):

@@ -3,15 +3,10 @@
 import re
 
 import pytest
+from support.client_words import AFTER_CONVERSATION, IN_SYSTEM, IN_USER, Words
 
-from trimtab.rules.text.client_summaries import (
-    AFTER_CONVERSATION,
-    IN_SYSTEM,
-    IN_USER,
-    Form,
-    asks_for_summary,
-    instructs_to_summarise,
-)
+from trimtab.rules.text import client_summaries
+from trimtab.rules.text.client_summaries import asks_for_summary, instructs_to_summarise
 
 OWN_WORDS = (
     "Summarise the conversation so far.",
@@ -34,7 +29,7 @@ each_user_form = pytest.mark.parametrize("form", IN_USER, ids=lambda form: form.
 
 
 @each_user_form
-def test_each_clients_words_are_recognised_at_the_beginning_of_a_text(form: Form) -> None:
+def test_each_clients_words_are_recognised_at_the_beginning_of_a_text(form: Words) -> None:
     """White space may come before them, and more words after them. A quotation does not count."""
     assert asks_for_summary(form.sample)
     assert asks_for_summary(f"\n  {form.sample}\n\nFocus on the tests.")
@@ -42,7 +37,7 @@ def test_each_clients_words_are_recognised_at_the_beginning_of_a_text(form: Form
 
 
 @pytest.mark.parametrize("form", IN_SYSTEM, ids=lambda form: form.sample[:30])
-def test_each_clients_system_prompt_for_summaries_is_recognised(form: Form) -> None:
+def test_each_clients_system_prompt_for_summaries_is_recognised(form: Words) -> None:
     """It counts only at the beginning of a text of the system prompt."""
     assert instructs_to_summarise(f"{form.sample} More.")
     assert not instructs_to_summarise(f"You are a coding agent. Quote this: {form.sample}")
@@ -50,7 +45,7 @@ def test_each_clients_system_prompt_for_summaries_is_recognised(form: Form) -> N
 
 @pytest.mark.parametrize("opening", ["<conversation>\n", "Here is the conversation so far:\n\n<conversation>\n"])
 @pytest.mark.parametrize("form", AFTER_CONVERSATION, ids=lambda form: form.sample[:30])
-def test_the_words_after_a_conversation_decide(form: Form, opening: str) -> None:
+def test_the_words_after_a_conversation_decide(form: Words, opening: str) -> None:
     """The conversation may quote them, and an earlier summary may be between them and it."""
     said = f"{opening}[User]: {form.sample}\n{form.sample}\n</conversation>\n\n"
     assert asks_for_summary(said + form.sample)
@@ -99,10 +94,11 @@ def test_long_texts_take_linear_time(text: str) -> None:
     assert not instructs_to_summarise(text)
 
 
-def test_each_form_names_its_client_and_its_source() -> None:
+@pytest.mark.parametrize("place", ["IN_USER", "IN_SYSTEM", "AFTER_CONVERSATION"])
+def test_each_pattern_is_that_of_its_sample(place: str) -> None:
     """The sample is a short quotation, of which the pattern is the beginning."""
-    for form in (*IN_USER, *IN_SYSTEM, *AFTER_CONVERSATION):
-        assert form.client
+    samples = {"IN_USER": IN_USER, "IN_SYSTEM": IN_SYSTEM, "AFTER_CONVERSATION": AFTER_CONVERSATION}[place]
+    for pattern, form in zip(getattr(client_summaries, place), samples, strict=True):
         assert re.search(r"\w/\S+[@#]\w+|opencode: ", form.source)
         assert len(form.sample) <= 160
-        assert re.match(r"\s*(?:" + form.pattern + ")", form.sample)
+        assert re.match(rf"\s*(?:{pattern})", form.sample)

@@ -26,9 +26,8 @@ from support.builders import (
 from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding
 from trimtab.rules.conversation import Decision, Media, Message
 from trimtab.rules.pipeline.order import plan
-from trimtab.rules.policy import Policy
+from trimtab.rules.policy import Budget, Policy
 from trimtab.rules.text.markers import mark_pruned, mark_pruned_again
-from trimtab.rules.treatment import Budget
 from trimtab.rules.window.prune import PLACEHOLDER_TOKENS, Loops, prune_tool_results
 
 

@@ -18,10 +18,10 @@ import msgspec
 import orjson
 from support.gemini import answer
 
+from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.codec import Codec, Counting, Request, UndecodableError
 from trimtab.proxy.wire.content import count_json, count_part, write_canonical, write_line
 from trimtab.proxy.wire.json import decode_any, decode_items, decode_member, decode_or_none, read_members, write_compact
-from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.tools import as_list, read_format
 from trimtab.proxy.wire.transcript.body import Asked, make_form
 from trimtab.proxy.wire.transcript.elements import OUTSIDE, Placed, WriteElement

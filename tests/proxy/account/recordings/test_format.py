@@ -23,8 +23,7 @@ from trimtab.proxy.account.recordings.format import (
 )
 from trimtab.proxy.catalogue.prices import Bill, Tokens
 from trimtab.rules.conversation import Decision
-from trimtab.rules.policy import Policy, SectionShares
-from trimtab.rules.treatment import Budget, ToolRule, Treatment
+from trimtab.rules.policy import Budget, Policy, SectionShares, ToolRule, Treatment
 
 POLICY = Policy(
     sections=SectionShares(),

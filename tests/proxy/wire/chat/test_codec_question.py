@@ -4,9 +4,9 @@ import orjson
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Counting
-from trimtab.proxy.wire.parameters import Question
 
 QUESTION = Question("m", 400, 0.2)
 MESSAGES = b'[{"role": "system","content":"Be brief."} , {"role":"user","content":"hi"}]'

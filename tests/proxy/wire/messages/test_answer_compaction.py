@@ -6,10 +6,10 @@ import orjson
 import pytest
 
 from trimtab.proxy.compaction.caches import Caches
+from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.messages.answer import MOST_INSTRUCTIONS_CHARS, NOTE
 from trimtab.proxy.wire.messages.codec import MESSAGES
-from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.transcript.body import UndecodableError
 
 BLOCK = {"type": "compaction", "content": "Nine metres.", "signature": "c2ln"}

@@ -11,9 +11,9 @@ from support.odd_json import dump, odd_objects
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.messages.codec import MESSAGES
-from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.transcript.body import UndecodableError
 
 QUESTION = Question("m", 400, 0.2)

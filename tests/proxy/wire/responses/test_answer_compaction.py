@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from trimtab.proxy.compaction.caches import Caches
+from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.codec import Counting
-from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.responses.answer import NOTE
 from trimtab.proxy.wire.responses.codec import RESPONSES
 from trimtab.proxy.wire.transcript.body import UndecodableError

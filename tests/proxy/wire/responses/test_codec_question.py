@@ -7,8 +7,8 @@ import pytest
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.codec import Counting
-from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.responses.codec import RESPONSES
 
 QUESTION = Question("gpt-5", 500, 0.2)

@@ -13,8 +13,8 @@ from support.odd_json import dump, odd_objects
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.codec import Counting
-from trimtab.proxy.wire.parameters import Question
 from trimtab.proxy.wire.responses.codec import RESPONSES
 from trimtab.proxy.wire.transcript.body import UndecodableError
 from trimtab.rules.conversation import Conversation, Message, Origin, Role

@@ -10,7 +10,7 @@ import pytest
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.codec import Counting
-from trimtab.proxy.wire.responses.message import decode_unit, encode_message, find_call_types
+from trimtab.proxy.wire.responses.codec import decode_unit, encode_message, find_call_types
 from trimtab.proxy.wire.responses.results import BLANK_SCREENSHOT
 from trimtab.rules.conversation import Message, Role, ToolCall
 from trimtab.rules.tokens.media import read_size

@@ -8,7 +8,7 @@ import pytest
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.codec import Counting
-from trimtab.proxy.wire.responses.message import decode_unit
+from trimtab.proxy.wire.responses.codec import decode_unit
 from trimtab.rules.conversation import Message, Role
 
 SPEECH = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Found it."}]}

@@ -11,7 +11,7 @@ from support.odd_json import dump, odd_objects
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.codec import Counting
-from trimtab.proxy.wire.responses.message import decode_unit
+from trimtab.proxy.wire.responses.codec import decode_unit
 from trimtab.proxy.wire.responses.units import RESULT_TYPES, find_units
 from trimtab.rules.conversation import Served
 

@@ -14,11 +14,10 @@ from support.results import truncate_tool_results
 
 from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding
 from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Outcome
-from trimtab.rules.policy import Policy
+from trimtab.rules.policy import Budget, Policy, ToolRule, Treatment, Truncation
 from trimtab.rules.results.work import ResultKey, Shortened, Work
 from trimtab.rules.text.head_tail import measure_bytes
 from trimtab.rules.text.payloads import hide_payloads
-from trimtab.rules.treatment import Budget, ToolRule, Treatment, Truncation
 
 LOG = "\n".join(f"line {number} of the build log" for number in range(400))
 LINES = st.text(st.sampled_from("ab \né\U0001f600\ud800"), max_size=40)

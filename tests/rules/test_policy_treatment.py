@@ -1,6 +1,6 @@
 """The budget of an error."""
 
-from trimtab.rules.treatment import ERROR_FACTOR, Budget
+from trimtab.rules.policy import ERROR_FACTOR, Budget
 
 
 def test_an_error_may_cost_more_in_both_measures() -> None:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import ODD, dump
 
+from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.dialects import CODECS
-from trimtab.proxy.wire.parameters import Question
 
 CHAT, RESPONSES, MESSAGES, _ = CODECS
 QUESTION = Question("gpt-5-2025-08-07", 4000, 0.2)

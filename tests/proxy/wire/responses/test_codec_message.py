@@ -9,7 +9,7 @@ import pytest
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.codec import Counting
-from trimtab.proxy.wire.responses.message import decode_unit, encode_message
+from trimtab.proxy.wire.responses.codec import decode_unit, encode_message
 from trimtab.rules.conversation import Media, Message, Role
 
 IMAGE = {"type": "input_image", "image_url": "https://x/cat.png"}
