@@ -13,7 +13,7 @@ from sys import getsizeof
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.wire.tools import ListKey
 from trimtab.proxy.wire.tools import Shortened as ShortList
-from trimtab.proxy.wire.transcript.body import Beginning, Beginnings, weigh_beginnings
+from trimtab.proxy.wire.transcript.body import KeptBodies, KeptBody, weigh_kept_bodies
 from trimtab.proxy.wire.transcript.decoding import FixedTokens, Known, weigh_element
 from trimtab.rules.conversation import CountTokens, Message
 from trimtab.rules.pipeline.plan import StateKey
@@ -36,7 +36,7 @@ DIFFS_BYTES = 8 * 1024 * 1024
 """Diffs between similar results."""
 MARKS_BYTES = 4 * 1024 * 1024
 """Long texts of users and systems, with the memory and the summaries in them."""
-BEGINNINGS_BYTES = 64 * 1024 * 1024
+KEPT_BODIES_BYTES = 64 * 1024 * 1024
 """The newest bodies, whole: enough for some forty sessions of 400 kB. Of other bodies only the messages are known."""
 STATES_BYTES = 144 * 1024 * 1024
 """States of the newest transcripts, so that a grown transcript costs only its new messages.
@@ -57,7 +57,7 @@ ALL_BYTES = (
     + DIFFS_BYTES
     + STATES_BYTES
     + MARKS_BYTES
-    + BEGINNINGS_BYTES
+    + KEPT_BODIES_BYTES
 )
 
 
@@ -101,13 +101,13 @@ class Caches:
         self.marks: BytesLRU[MarksKey, Marks] = BytesLRU(
             int(scale * MARKS_BYTES), lambda key, _: getsizeof(key[2]), unused_share=2 * UNUSED_SHARE
         )
-        self.begun: BytesLRU[tuple[str, bytes], tuple[Beginning, ...]] = BytesLRU(
-            int(scale * BEGINNINGS_BYTES),
-            weigh_beginnings,
+        self.begun: BytesLRU[tuple[str, bytes], tuple[KeptBody, ...]] = BytesLRU(
+            int(scale * KEPT_BODIES_BYTES),
+            weigh_kept_bodies,
             unused_share=UNUSED_SHARE,
             is_used=lambda alike: any(each.is_grown for each in alike),
         )
-        self.beginnings = Beginnings(self.begun, int(scale * BEGINNINGS_BYTES) // 2)
+        self.kept_bodies = KeptBodies(self.begun, int(scale * KEPT_BODIES_BYTES) // 2)
         self.tool_lists: BytesLRU[ListKey, ShortList] = BytesLRU(
             int(scale * TOOL_LISTS_BYTES), lambda key, short: len(key[0]) + len(short.raw)
         )
@@ -120,7 +120,7 @@ class Caches:
         made.results, made.sketches = self.results.share(), self.sketches.share()
         made.diffs, made.states = self.diffs.share(), self.states.share()
         made.begun, made.tool_lists, made.marks = self.begun.share(), self.tool_lists.share(), self.marks.share()
-        made.beginnings = Beginnings(made.begun, self.beginnings.most_bytes)
+        made.kept_bodies = KeptBodies(made.begun, self.kept_bodies.most_bytes)
         return made
 
     def close(self) -> None:

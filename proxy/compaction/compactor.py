@@ -17,7 +17,7 @@ from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.cache_help import Addition
 from trimtab.proxy.wire.codec import Codec, Counting, Request, UndecodableError
 from trimtab.proxy.wire.json import DECODE_ERRORS
-from trimtab.proxy.wire.transcript.body import Adapted, Beginning, PrefixMatch, Unsent
+from trimtab.proxy.wire.transcript.body import Adapted, KeptBody, PrefixMatch, Unsent
 from trimtab.rules.conversation import Conversation, CountTokens, Decision
 from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.pipeline.order import apply, plan
@@ -381,7 +381,7 @@ class Compactor:
         )
         if request.keeps_messages:
             planned = planned.keep_messages()
-        sections = self._count_prompt(request.beginning, planned.original, policy.memory_tags, max_chars)
+        sections = self._count_prompt(request.kept_body, planned.original, policy.memory_tags, max_chars)
         return Planned(request, planned.original, policy, planned, sections)
 
     def apply(self, planned: Planned, summary: Summary | None, *, max_chars: int | None = None) -> Compacted:
@@ -436,14 +436,14 @@ class Compactor:
         return _describe(planned, (planned.request.body,), planned.original, (), sections, sections)
 
     def _count_prompt(
-        self, beginning: Beginning | None, original: Conversation, tags: tuple[str, ...], max_chars: int | None
+        self, kept_body: KeptBody | None, original: Conversation, tags: tuple[str, ...], max_chars: int | None
     ) -> Sections:
         """The sections of the client's prompt. Of a long one, only what is new since the request before is read."""
         find = self._find_marks(tags, max_chars)
-        if beginning is None:
+        if kept_body is None:
             return count_sections(original, find)
-        known = beginning.counted.get((self._number, tags))
-        counted = beginning.counted[self._number, tags] = count_messages(original.messages, find, known)
+        known = kept_body.counted.get((self._number, tags))
+        counted = kept_body.counted[self._number, tags] = count_messages(original.messages, find, known)
         return counted.add_up(original)
 
     def _find_marks(self, tags: tuple[str, ...], max_chars: int | None = None) -> FindMarks:

@@ -25,7 +25,7 @@ from trimtab.proxy.compaction.tokenizers.exact import (
 )
 from trimtab.proxy.compaction.tokenizers.optional import find_engine
 from trimtab.proxy.config.policy import PolicyConfig
-from trimtab.proxy.wire.transcript.body import Beginnings
+from trimtab.proxy.wire.transcript.body import KeptBodies
 from trimtab.rules.conversation import CountTokens
 from trimtab.rules.tokens.families import HEURISTIC, O200K, SILENT, Costs, Reading, find_family, read_costs
 from trimtab.rules.tokens.scripts import weigh
@@ -125,8 +125,8 @@ class Compactors:
             compactor = Compactor(count, costs, caches=holder.caches, number=len(holder.made))
             return holder.made.setdefault(counting, compactor)
 
-    def find_beginnings(self, tenant_id: str) -> Beginnings:
-        return self._hold(tenant_id).caches.beginnings
+    def find_kept_bodies(self, tenant_id: str) -> KeptBodies:
+        return self._hold(tenant_id).caches.kept_bodies
 
     def _hold(self, tenant_id: str) -> _Holder:
         """The caches of a tenant; above MAX_TENANTS, the least recently seen tenant is forgotten."""

@@ -36,7 +36,7 @@ async def receive(
     match: PrefixMatch | None = None
     if len(body) >= MIN_BYTES:
         with fail_open(services.recorder, arrival.request_id, "read"):
-            match = services.compactors.find_beginnings(arrival.tenant.id).find(codec.name, body)
+            match = services.compactors.find_kept_bodies(arrival.tenant.id).find(codec.name, body)
     known_bytes = 0 if match is None else match.stop
     if len(body) - known_bytes > LARGE_BODY_BYTES:
         work_bytes = await asyncio.to_thread(estimate_work, body, known_bytes)

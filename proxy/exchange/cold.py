@@ -184,7 +184,7 @@ def find_lifetime(services: Services, call: Call) -> float | None:
     if find() is None:  # whatever the request says
         return None
     request = call.request
-    return find([one.decode() for one in find_all(request.body, request.raws, request.beginning, _find_retention)])
+    return find([one.decode() for one in find_all(request.body, request.raws, request.kept_body, _find_retention)])
 
 
 def _note_silence(call: Call, now: float, answered_at: float | None) -> Call:

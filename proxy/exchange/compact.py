@@ -152,17 +152,17 @@ async def _clean(services: Services, call: Call) -> Call:
     may_drop = unsent.tools and any(request.fixed)
     if not may_drop and not request.codec.clean(request, unsent)[1]:
         return call
-    beginnings = services.compactors.find_beginnings(call.arrival.tenant.id)
-    work = partial(call.compactor.clean, request, unsent, beginnings.find)
+    kept_bodies = services.compactors.find_kept_bodies(call.arrival.tenant.id)
+    work = partial(call.compactor.clean, request, unsent, kept_bodies.find)
     size_bytes = 0 if len(request.body) <= SMALL_BODY_BYTES else await _weigh(services, call)
     return structs.replace(call, request=await services.workers.run(call.lane, work, size_bytes=size_bytes))
 
 
 async def _declare_recall(services: Services, call: Call) -> Call:
     """The call with the tool of recall. Raises UndecodableError, BusyError."""
-    beginnings = services.compactors.find_beginnings(call.arrival.tenant.id)
+    kept_bodies = services.compactors.find_kept_bodies(call.arrival.tenant.id)
     without_tools = call.route.settings.recall_without_tools
-    work = partial(declare, call.request, call.compactor.counting, beginnings.find, without_tools=without_tools)
+    work = partial(declare, call.request, call.compactor.counting, kept_bodies.find, without_tools=without_tools)
     size_bytes = 0 if len(call.request.body) <= SMALL_BODY_BYTES else await _weigh(services, call)
     return structs.replace(call, request=await services.workers.run(call.lane, work, size_bytes=size_bytes))
 

@@ -31,7 +31,7 @@ from trimtab.proxy.http.relay import make_response, relay_answer, replace_answer
 from trimtab.proxy.recall.search import Lookup
 from trimtab.proxy.recall.tool import Place, append, find_head
 from trimtab.proxy.tasks import shield_to_end
-from trimtab.proxy.wire.answers.recall import MAX_ASKED, MAX_ROUND_BYTES, NAME, Asked, Round
+from trimtab.proxy.wire.answers.recall import MAX_ASKED, MAX_ROUND_BYTES, NAME, RecallCall, Round
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.json import try_decode
 
@@ -267,7 +267,7 @@ class Talk:
         self._left -= tokens + sum(map(len, said.elements)) // 4
         return texts
 
-    def _find_all(self, asked: tuple[Asked, ...], most: int) -> tuple[list[str], int]:
+    def _find_all(self, asked: tuple[RecallCall, ...], most: int) -> tuple[list[str], int]:
         """What is found for each call, and the tokens of that."""
         found = [self._lookup.find(one.query, one.first, one.last, most) for one in asked[:MAX_CALLS]]
         texts = [*found, *[TOO_MANY] * (len(asked) - len(found))]

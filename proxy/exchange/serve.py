@@ -74,7 +74,7 @@ async def _prepare(services: Services, arrival: Arrival, reply: Reply, codec: Co
                 request = request if request.model == model else replace(request, model=model)
                 attempt = await compact(services, arrival, route, request, reply, lane)
                 target = route.target if attempt.call is None else attempt.call.route.target  # some are only observed
-                _keep_beginnings(services, arrival, request, attempt, match)
+                _keep_bodies(services, arrival, request, attempt, match)
         if attempt.refusal is not None:
             raise attempt.refusal
         sent_at = time.monotonic()
@@ -125,18 +125,18 @@ def _choose_route(
     return route, route.target
 
 
-def _keep_beginnings(
+def _keep_bodies(
     services: Services, arrival: Arrival, request: Request, attempt: Attempt, match: PrefixMatch | None
 ) -> None:
     """Keep the body for the next request of the session, which will begin with it; also without what is not sent."""
-    beginning = request.beginning
-    left = beginning if attempt.call is None else attempt.call.request.beginning
-    kept = [(beginning, match)] if left is beginning else [(beginning, match), (left, None)]
+    kept_body = request.kept_body
+    left = kept_body if attempt.call is None else attempt.call.request.kept_body
+    kept = [(kept_body, match)] if left is kept_body else [(kept_body, match), (left, None)]
     for one, continued in kept:
         if one is not None and one.decoded:
             with fail_open(services.recorder, arrival.request_id, "read"):
-                beginnings = services.compactors.find_beginnings(arrival.tenant.id)
-                beginnings.keep(request.codec.name, one, continued)
+                kept_bodies = services.compactors.find_kept_bodies(arrival.tenant.id)
+                kept_bodies.keep(request.codec.name, one, continued)
 
 
 async def _read(services: Services, lane: Lane, codec: Codec, body: bytes, match: PrefixMatch | None) -> Request | None:

@@ -16,7 +16,7 @@ from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.wire.codec import Request
 from trimtab.proxy.wire.json import DECODE_ERRORS, decode_member
-from trimtab.proxy.wire.transcript.body import Beginning, read_outside
+from trimtab.proxy.wire.transcript.body import KeptBody, read_outside
 from trimtab.rules.conversation import Role, count_asked, count_leading
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.tokens.tool_schemas import as_schema
@@ -101,18 +101,18 @@ def _quote(paths: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
 
 
 def _read_fields(request: Request, fields: tuple[str, ...]) -> list[str]:
-    body, beginning = request.body, request.beginning
-    if len(body) - (0 if beginning is None else beginning.array.stop - beginning.array.start) > MAX_OUTSIDE_BYTES:
+    body, kept_body = request.body, request.kept_body
+    if len(body) - (0 if kept_body is None else kept_body.array.stop - kept_body.array.start) > MAX_OUTSIDE_BYTES:
         return []
-    around = body if beginning is None else body[: beginning.array.start] + body[beginning.array.stop :]
+    around = body if kept_body is None else body[: kept_body.array.start] + body[kept_body.array.stop :]
     paths = [path for path, quoted in _quote(fields) if quoted in around]
-    return [*_read_members(body, beginning, paths)] if paths else []
+    return [*_read_members(body, kept_body, paths)] if paths else []
 
 
-def _read_members(body: bytes, beginning: Beginning | None, paths: Iterable[str]) -> Iterator[str]:
+def _read_members(body: bytes, kept_body: KeptBody | None, paths: Iterable[str]) -> Iterator[str]:
     members: dict[str, msgspec.Raw] = {}
     with suppress(*DECODE_ERRORS):
-        members = read_outside(body, beginning)
+        members = read_outside(body, kept_body)
     for path in paths:
         name, _, rest = path.partition(".")
         raw = members.get(name)

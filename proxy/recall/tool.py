@@ -73,7 +73,7 @@ def _splice_tool(request: Request, *, without_tools: bool) -> bytes:
     tools = next(iter(codec.list_tools(request)), None)
     if not codec.recall_tool or tools is None or _NAME in tools.raw:
         return body
-    transcript = find_transcript(request.beginning)
+    transcript = find_transcript(request.kept_body)
     try:
         request.find_array()  # the answers to calls must find their place
         is_forced = bool(tools.choice) and codec.forces_call("tool_choice", msgspec.Raw(tools.choice))
@@ -95,7 +95,7 @@ def _splice_tool(request: Request, *, without_tools: bool) -> bytes:
 
 def _gets_one_answer(request: Request) -> bool:
     lone = request.codec.one_answer
-    members = read_outside(request.body, request.beginning) if lone else {}
+    members = read_outside(request.body, request.kept_body) if lone else {}
     return all(bytes(members[key]) in values for key, values in lone.items() if key in members)
 
 

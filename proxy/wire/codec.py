@@ -33,11 +33,11 @@ from trimtab.proxy.wire.routing import peek_model
 from trimtab.proxy.wire.tools import ListMemo, ToolList, drop_tools, find_used, forces_call, read_fixed
 from trimtab.proxy.wire.transcript.body import (
     Adapted,
-    Asked,
-    Beginning,
     Form,
+    KeptBody,
     PrefixMatch,
     Unsent,
+    Wanted,
     find_edit,
     find_elements,
     find_flaw,
@@ -85,7 +85,7 @@ class Request:
     breaks_past: answers of the model were given behind other messages than are sent now.
     keeps_messages: their number and order stay: nothing is paired, and results before a cut become placeholders.
     cleaned: what was taken out of the client's body, in our tokens.
-    beginning: kept for the request that continues this one; None if the body is too short for that to pay.
+    kept_body: kept for the request that continues this one; None if the body is too short for that to pay.
     """
 
     codec: "Codec"
@@ -102,16 +102,16 @@ class Request:
     breaks_past: bool = False
     keeps_messages: bool = False
     cleaned: tuple[Decision, ...] = ()
-    beginning: Beginning | None = field(default=None, compare=False)
+    kept_body: KeptBody | None = field(default=None, compare=False)
 
     def read_client(self) -> Client:
         """What a client of OpenAI's APIs says about the prompt cache. Raises one of DECODE_ERRORS."""
-        marked = look_through(self.raws, self.beginning, has_markers) if self.cache.adds - {"cache_key"} else ()
-        return Client(read_outside(self.body, self.beginning), {at: self.raws[at] for at, _ in marked})
+        marked = look_through(self.raws, self.kept_body, has_markers) if self.cache.adds - {"cache_key"} else ()
+        return Client(read_outside(self.body, self.kept_body), {at: self.raws[at] for at, _ in marked})
 
     def find_array(self) -> Array:
         """The positions of the elements. Raises UndecodableError if their key is written with escapes."""
-        known = self.beginning
+        known = self.kept_body
         return find_elements(self.codec.form, self.body, self.raws) if known is None else known.array
 
     def reduce_to(self, left: "Request", decisions: tuple[Decision, ...]) -> "Request":
@@ -176,7 +176,7 @@ class Codec(Answers, Questions):
     peek_model = staticmethod(peek_model)
     """The model that the beginning of a body names; the empty string if it names none."""
 
-    describe: Callable[[Any], Asked]
+    describe: Callable[[Any], Wanted]
     """What the decoded members of a body ask for."""
     decode_unit: Callable[[Counting, bytes], tuple[Message, ...]]
     """The messages of a unit. Raises UndecodableError or one of DECODE_ERRORS."""
@@ -191,7 +191,7 @@ class Codec(Answers, Questions):
         The part that the body has in common with `match` is not read again; the result is the same. Invalid JSON is
         repaired if possible. That is slow: raises LargeWorkError if a body of more than `max_chars` needs it.
         """
-        members, raws, beginning = split_body(self.form, body, match, max_chars=max_chars)
+        members, raws, kept_body = split_body(self.form, body, match, max_chars=max_chars)
         asked = self.describe(members)
         return Request(
             codec=self,
@@ -203,7 +203,7 @@ class Codec(Answers, Questions):
             fixed=tuple([b"" if raw in self.empty else raw for raw in map(bytes, self.fixed(members))]),
             is_reasoning=asked.is_reasoning,
             asks_usage=asked.asks_usage,
-            beginning=beginning,
+            kept_body=kept_body,
         )
 
     def list_text(self, _: Any, /) -> tuple[bytes, ...]:
@@ -238,12 +238,12 @@ class Codec(Answers, Questions):
         """The request's transcript with its token counts and the origin of each message. Raises UndecodableError.
 
         Every element must be the origin of a message; any other element would be lost when the transcript is written.
-        Notes in the request's beginning what was decoded, for the request that continues it.
+        Notes in the request's kept body what was decoded, for the request that continues it.
         """
         known = counting.known.view(self.name, counting.number)
         try:
             decode = partial(self.decode_unit, counting)
-            messages, origins = decode_units(request.raws, request.beginning, known, decode, self.find_units)
+            messages, origins = decode_units(request.raws, request.kept_body, known, decode, self.find_units)
             outside = self.list_outside(request)
             found = known.decode(outside, partial(self.decode_outside, counting)) if outside else []
             fixed = self._count_fixed(request, counting, known)
@@ -264,7 +264,7 @@ class Codec(Answers, Questions):
     def uncounted_bytes(self, request: Request, counting: Counting) -> int:
         """How many bytes `decode` would have to decode and count for the first time, roughly, by the work for them."""
         known, raws = counting.known.view(self.name, counting.number), request.raws
-        start = recall(raws, request.beginning, known, self.find_units).elements
+        start = recall(raws, request.kept_body, known, self.find_units).elements
         new = raws[start:] if self.find_units is None else join_units(raws, self.find_units(raws, start))
         counted = request.fixed[self.counted_fixed]
         return known.count_unknown_bytes([*self.list_outside(request), *new], counted, TOOLS_FACTOR)
@@ -284,7 +284,7 @@ class Codec(Answers, Questions):
     def counts_all(self, request: Request) -> bool:
         """Whether each member outside the transcript is counted or costs nothing. One that cannot be read is not."""
         try:
-            return self.knows_members(read_outside(request.body, request.beginning))
+            return self.knows_members(read_outside(request.body, request.kept_body))
         except DECODE_ERRORS:
             return False
 
@@ -313,7 +313,7 @@ class Codec(Answers, Questions):
         All other bytes stay; see tools.py. `transcript` is the result of `decode`.
         """
         lists, used = self.list_tools(request), self.list_called(request, transcript)
-        return drop_tools(request.body, find_transcript(request.beginning), lists, used, globs, counting.tool_lists)
+        return drop_tools(request.body, find_transcript(request.kept_body), lists, used, globs, counting.tool_lists)
 
     def encode(self, request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
         """The body with the transcript `after`, in pieces; the body itself if `after` is `before`.
@@ -337,16 +337,16 @@ class Codec(Answers, Questions):
 
         What was written is kept for the body that continues this one. Raises UndecodableError.
         """
-        beginning, array = request.beginning, request.find_array()
+        kept_body, array = request.kept_body, request.find_array()
         written, ending = write_elements(
             Source(request.body, array, before),
             after,
             self.make_writer(request, after.messages),
             self.shares,
-            written=None if beginning is None else beginning.written,
+            written=None if kept_body is None else kept_body.written,
         )
-        if beginning is not None:
-            beginning.written = written
+        if kept_body is not None:
+            kept_body.written = written
         return (*written.pieces, ending), Span(array.start, array.stop)
 
     def make_writer(self, _: Request, __: Sequence[Message], /) -> WriteElement:
@@ -453,7 +453,7 @@ class Codec(Answers, Questions):
     def copy_members(self, request: Request, *, is_apart: bool = False) -> dict[str, msgspec.Raw] | None:
         """What `ask_behind` takes over from the body of a client's request, besides its transcript; None as there."""
         try:
-            everything = read_outside(request.body, request.beginning)
+            everything = read_outside(request.body, request.kept_body)
             if is_apart:
                 return {name: value for name, value in everything.items() if name in self.of_session}
             if self.prescribes_form(everything):

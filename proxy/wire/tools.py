@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -37,6 +37,7 @@ from trimtab.proxy.wire.json import (
     write_compact,
 )
 from trimtab.rules.conversation import NOT_SERVED, Message, Role, Served
+from trimtab.rules.results.work import Cache
 from trimtab.rules.tokens.messages import NO_CHOICE, ToolsAndFormat
 from trimtab.rules.tokens.tool_schemas import as_schema
 
@@ -246,14 +247,8 @@ ListKey = tuple[bytes, tuple[str, ...], Names | None]
 """The JSON of a list, the globs, and the names of the matching tools that stay; None if these are not known yet."""
 
 
-class ListMemo(Protocol):
-    """Lists that were read or shortened before. It may forget a value at any time."""
-
-    def get(self, key: ListKey, /) -> Shortened | None:
-        """The value of a key; None if there is none."""
-
-    def __setitem__(self, key: ListKey, value: Shortened, /) -> None:
-        """Keep a value."""
+ListMemo = Cache[ListKey, Shortened]
+"""Lists that were read or shortened before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from trimtab.rules.conversation import (
 )
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import Budget, OnExceeded, OverflowStrategy, Policy, PreserveSystem
-from trimtab.rules.results.calls import Place, find_results
+from trimtab.rules.results.calls import FoundResult, find_results
 from trimtab.rules.results.excerpt.rule import share_ends, truncate_result
 from trimtab.rules.results.tidy import TIDY
 from trimtab.rules.results.work import Result, Shortened, Work, edit_one, shorten_once
@@ -113,14 +113,14 @@ def note_lost(fitted: Outcome, window: Window) -> Outcome:
     return Outcome(fitted.conversation, (*fitted.decisions, decision), (*fitted.changed, ()))
 
 
-def _find_places(messages: Sequence[Message], caps: Iterable[Cap], policy: Policy) -> dict[int, Place]:
+def _find_places(messages: Sequence[Message], caps: Iterable[Cap], policy: Policy) -> dict[int, FoundResult]:
     results = {cap.at for cap in caps if messages[cap.at].role is Role.TOOL}
     if not results:
         return {}
     return {place.at: place for place in find_results(messages, policy, min(results)) if place.at in results}
 
 
-def _work_out(message: Message, place: Place | None, max_tokens: int, work: Work) -> Shortened:
+def _work_out(message: Message, place: FoundResult | None, max_tokens: int, work: Work) -> Shortened:
     count = work.count
     tokens = sum(map(count, message.texts))
     # The cap minus what is not text. At least 1, because no text may become empty.

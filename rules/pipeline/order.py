@@ -28,7 +28,7 @@ from trimtab.rules.results.dedupe import dedupe_tool_results
 from trimtab.rules.results.excerpt.rule import may_shorten
 from trimtab.rules.results.pairing import pair_tool_calls
 from trimtab.rules.results.work import Work
-from trimtab.rules.summary.anchors.write import Anchors, Place
+from trimtab.rules.summary.anchors.write import Anchors, Carried
 from trimtab.rules.summary.request import Summary, make_digest, request_again, request_prefetch
 from trimtab.rules.summary.splice import splice_summary
 from trimtab.rules.text.client_summaries import TRIGGER, asks_for_summary, instructs_to_summarise
@@ -389,7 +389,7 @@ def _splice(
         task = plan.window.task
         # A task statement that came after the cut was made must not change what the cut carries over.
         task = None if task is None or task >= cut.made_at else task
-        place = Place(cut, task, policy.instruction_files, told="" if summary.by_model else summary.text)
+        place = Carried(cut, task, policy.instruction_files, told="" if summary.by_model else summary.text)
         anchors = Anchors() if state is None else state.anchors
         carried = anchors.find(plan.whole.messages, place, count=count, spend=work.allowance.spend)
         summary = Summary(summary.text, summary.by_model, carried)

@@ -362,7 +362,7 @@ class LongArguments:
         number = next(number for number, one in enumerate(self._calls) if one is call)
         has_failed = result.texts == (NO_RESULT,) or tells_failure(result)
         if self._waiting and not has_failed:
-            self._heed(at, messages, Answered(call, result), work)
+            self._outdate_failed(at, messages, Answered(call, result), work)
         if number not in self._long or result.keep or result.loads:
             return
         work.allowance.spend(len(call.arguments))
@@ -373,7 +373,7 @@ class LongArguments:
         elif (saved := self._note(at, self._opener, number, messages, work)) > 0:
             self.tokens[at] = saved
 
-    def _heed(self, at: int, messages: Sequence[Message], answered: Answered, work: Work) -> None:
+    def _outdate_failed(self, at: int, messages: Sequence[Message], answered: Answered, work: Work) -> None:
         """Failed calls become stale when a later step has read or written one of their files."""
 
         def wants(path: str) -> bool:

@@ -230,7 +230,7 @@ def _begin(text: str) -> str:
     return text[:EDGE_CHARS].lstrip()
 
 
-class Place(NamedTuple):
+class FoundResult(NamedTuple):
     """A tool result of a transcript.
 
     at: its index.
@@ -302,12 +302,12 @@ class OpenCalls:
         return None if at is None else calls[at]
 
 
-def find_results(messages: Sequence[Message], policy: Policy, start: int = 0) -> list[Place]:
+def find_results(messages: Sequence[Message], policy: Policy, start: int = 0) -> list[FoundResult]:
     """Each tool result of a paired transcript (pairing.py) from index `start` on, oldest first, with its call.
 
     Leading system messages are skipped.
     """
-    places: list[Place] = []
+    places: list[FoundResult] = []
     treatments: dict[str, tuple[Treatment, str]] = {}
     start = first = max(start, count_leading(messages))
     while 0 < first < len(messages) and messages[first].role is Role.TOOL:
@@ -322,5 +322,5 @@ def find_results(messages: Sequence[Message], policy: Policy, start: int = 0) ->
         if known is None:
             treatment = policy.find_treatment(name)
             known = treatments[name] = treatment, repr(treatment)
-        places.append(Place(index, call, *known))
+        places.append(FoundResult(index, call, *known))
     return places

@@ -19,7 +19,7 @@ import msgspec
 
 from trimtab.rules.conversation import CountTokens, Message, Telling
 from trimtab.rules.policy import Budget, Tidying
-from trimtab.rules.results.calls import Place, reads_json_file
+from trimtab.rules.results.calls import FoundResult, reads_json_file
 from trimtab.rules.results.work import Editor, Result
 from trimtab.rules.text.head_tail import PIECE_CHARS, cut_lines, cut_pieces, holds, measure_bytes
 from trimtab.rules.text.markers import TABLE
@@ -319,7 +319,7 @@ def _fits_share(text: str, budget: Budget, texts: int, count: CountTokens) -> bo
     return count(text) <= budget.max_tokens // texts
 
 
-def _wants(messages: Sequence[Message], places: Sequence[Place]) -> list[Place]:
+def _wants(messages: Sequence[Message], places: Sequence[FoundResult]) -> list[FoundResult]:
     return [
         place
         for place in places

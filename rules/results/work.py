@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Telling, ToolCall
 from trimtab.rules.policy import Budget, Policy, Treatment
-from trimtab.rules.results.calls import Place, find_results, has_argument, says_failure
+from trimtab.rules.results.calls import FoundResult, find_results, has_argument, says_failure
 from trimtab.rules.text.head_tail import measure_bytes
 
 K_contra = TypeVar("K_contra", contravariant=True)
@@ -161,13 +161,13 @@ class Editor:
     """
 
     rule: str
-    wants: Callable[[Sequence[Message], Sequence[Place]], list[Place]]
+    wants: Callable[[Sequence[Message], Sequence[FoundResult]], list[FoundResult]]
     edit: Callable[[Result, CountTokens], tuple[str, ...]]
     reason: str
     telling: Telling
 
 
-def edit_one(message: Message, place: Place, editor: Editor, work: Work) -> Message:
+def edit_one(message: Message, place: FoundResult, editor: Editor, work: Work) -> Message:
     """One result as the editor changes it; the same message if there is nothing to do. Raises LargeWorkError."""
 
     def work_out() -> Shortened:
@@ -177,7 +177,7 @@ def edit_one(message: Message, place: Place, editor: Editor, work: Work) -> Mess
 
 
 def shorten_once(
-    message: Message, place: Place | None, rule: str, work: Work, work_out: Callable[[], Shortened]
+    message: Message, place: FoundResult | None, rule: str, work: Work, work_out: Callable[[], Shortened]
 ) -> Message:
     """A message as a rule shortens it. `work_out` is called if the cache has no outcome. Raises LargeWorkError."""
     said = message.texts if message.edited else message.digest  # the digest is that of the client's original texts

@@ -16,7 +16,7 @@ from support.tool_steps import make_call
 
 from trimtab.rules.conversation import Message, Role, ToolCall
 from trimtab.rules.summary.anchors.names import read_mentions
-from trimtab.rules.summary.anchors.write import Anchors, Place, Removed, write_anchors
+from trimtab.rules.summary.anchors.write import Anchors, Carried, Removed, write_anchors
 from trimtab.rules.summary.quoting import HEADINGS
 from trimtab.rules.text.markers import (
     FILE_SUFFIX,
@@ -119,7 +119,7 @@ def test_a_strangers_words_stay_in_their_quotation(disguise: str, name: str, pie
     """The text may be anywhere in the session, and any part of it may be carried over."""
     messages = attack(name, [forge(disguise, piece) for piece in pieces])
     cut = Cut(CutKind.SUMMARISE, len(messages), 100, (), 200, made_at=len(messages), anchor_tokens=room)
-    carried = Anchors().find(messages, Place(cut, 0, ("AGENTS.md",)), count=count, spend=lambda _: None)
+    carried = Anchors().find(messages, Carried(cut, 0, ("AGENTS.md",)), count=count, spend=lambda _: None)
     if carried:
         check_quoted(carried)
     if room == 5000:

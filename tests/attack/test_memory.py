@@ -18,7 +18,7 @@ from trimtab.proxy.wire.json import mend
 from trimtab.rules.policy import Tidying
 from trimtab.rules.results.excerpt import json_document, kinds
 from trimtab.rules.results.excerpt.json_document import excerpt_json
-from trimtab.rules.results.excerpt.rule import Asked, excerpt_text
+from trimtab.rules.results.excerpt.rule import Facts, excerpt_text
 from trimtab.rules.results.tidy import tidy_text
 from trimtab.rules.tokens.families import GENERIC
 
@@ -85,7 +85,7 @@ def test_a_result_is_shortened_in_memory_that_does_not_grow_with_its_lines(
     monkeypatch.setattr(kinds, "LARGE_CHARS", CHARS // 4)
     monkeypatch.setattr(kinds, "LARGE_LINES", 2000)
     text = KINDS[kind]()
-    asked = Asked(call("1", "grep", '{"pattern": "wanted"}'), count_by_heuristic)
+    asked = Facts(call("1", "grep", '{"pattern": "wanted"}'), count_by_heuristic)
     short: list[str | None] = []
     peak = _peak_bytes(lambda: short.append(excerpt_text(text, 2000, count_by_heuristic, asked)))
     assert short[0] is None or count_by_heuristic(short[0]) <= 2000

@@ -41,21 +41,21 @@ NOTE_BYTES_PER_TOKEN = 4
 def read(compactors: Compactors, body: bytes, dialect: str | None = None) -> Request:
     """Read a body. What it has in common with an earlier one is not read again. Raises UndecodableError."""
     codec = name_codec(dialect or guess_dialect(body))
-    return codec.read(body, compactors.find_beginnings("").find(codec.name, body))
+    return codec.read(body, compactors.find_kept_bodies("").find(codec.name, body))
 
 
 def remember(compactors: Compactors, request: Request) -> None:
     """Keep a body for the next request of its session, which will begin with it."""
-    beginning = request.beginning
-    if beginning is not None and beginning.decoded:
-        beginnings = compactors.find_beginnings("")
-        beginnings.keep(request.codec.name, beginning, beginnings.find(request.codec.name, request.body))
+    kept_body = request.kept_body
+    if kept_body is not None and kept_body.decoded:
+        kept_bodies = compactors.find_kept_bodies("")
+        kept_bodies.keep(request.codec.name, kept_body, kept_bodies.find(request.codec.name, request.body))
 
 
 def compact_again(
     compactors: Compactors, request: Request, variant: Variant, choose: Callable[[Plan], Text] = Text
 ) -> Compaction:
-    return compact(request, variant, choose, compactors.find_beginnings("").find)
+    return compact(request, variant, choose, compactors.find_kept_bodies("").find)
 
 
 @dataclass(frozen=True, slots=True)

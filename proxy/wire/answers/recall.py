@@ -45,7 +45,7 @@ _END = re.compile(rb"\n\r?\n")
 _DATA = re.compile(rb"^data:[ ]?(.*?)\r?$", re.MULTILINE)
 
 
-class Asked(NamedTuple):
+class RecallCall(NamedTuple):
     """A call of the tool. `first`, `last`: the messages to search, counted from 0; `last` is not searched."""
 
     id: str
@@ -61,7 +61,7 @@ class Round(NamedTuple):
     """
 
     elements: tuple[bytes, ...]
-    asked: tuple[Asked, ...]
+    asked: tuple[RecallCall, ...]
     own: tuple[str, ...]
 
 
@@ -80,7 +80,7 @@ def mend_arguments(arguments: object) -> object:
     return arguments if is_readable else "{}"
 
 
-def read_asked(call_id: str, arguments: object) -> Asked:
+def read_recall_call(call_id: str, arguments: object) -> RecallCall:
     """A call by its arguments, as JSON or decoded; one that cannot be read asks for nothing."""
     members = read_object(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else arguments
     query = members.get("query") if isinstance(members, dict) else None
@@ -88,7 +88,7 @@ def read_asked(call_id: str, arguments: object) -> Asked:
     first, last = 0, None
     if isinstance(span, list) and len(span) == 2 and all(type(each) is int for each in span):
         first, last = max(span[0] - 1, 0), max(span[1], 0)
-    return Asked(call_id, query[:MAX_QUERY_CHARS] if isinstance(query, str) else "", first, last)
+    return RecallCall(call_id, query[:MAX_QUERY_CHARS] if isinstance(query, str) else "", first, last)
 
 
 class Sifter:

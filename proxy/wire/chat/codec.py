@@ -37,7 +37,7 @@ from trimtab.proxy.wire.json import (
 from trimtab.proxy.wire.overflow import Kind, Overflow, read_overflow
 from trimtab.proxy.wire.routing import binds_thinking
 from trimtab.proxy.wire.tools import ToolList, find_used
-from trimtab.proxy.wire.transcript.body import Adapted, Asked, UndecodableError, find_elements, make_form
+from trimtab.proxy.wire.transcript.body import Adapted, UndecodableError, Wanted, find_elements, make_form
 from trimtab.rules.conversation import Conversation, Decision, Message, Role
 from trimtab.rules.tokens.tool_schemas import as_schema
 
@@ -311,11 +311,11 @@ class ChatCodec(Codec):
     choices = frozenset({"tool_choice", "function_call"})
 
     @staticmethod
-    def describe(members: Any) -> Asked:
+    def describe(members: Any) -> Wanted:
         # Reasoning models want `max_completion_tokens`, and their reasoning counts against it.
         is_reasoning = members.max_completion_tokens is not None
         options = members.stream_options
-        return Asked(
+        return Wanted(
             members.max_completion_tokens if is_reasoning else members.max_tokens,
             is_reasoning,
             isinstance(options, dict) and options.get("include_usage") is True,

@@ -11,11 +11,11 @@ from trimtab.proxy.wire.answers.recall import (
     DESCRIPTION,
     NAME,
     PARAMETERS,
-    Asked,
+    RecallCall,
     Round,
     Sifter,
     mend_arguments,
-    read_asked,
+    read_recall_call,
 )
 
 TOOL = msgspec.json.encode(
@@ -147,12 +147,12 @@ class ChatSifter(Sifter):
 def _make_round(said: dict[str, Any], ours: list[dict[str, Any]], own: tuple[str, ...]) -> Round | None:
     if not ours:
         return None
-    asked: list[Asked] = []
+    asked: list[RecallCall] = []
     for number, call in enumerate(ours):
         call["id"] = str(call.get("id") or f"recall_{number}")
         call.setdefault("type", "function")
         function = call["function"] = {**call["function"]}
         function["arguments"] = mend_arguments(function.get("arguments"))
-        asked.append(read_asked(call["id"], function["arguments"]))
+        asked.append(read_recall_call(call["id"], function["arguments"]))
     element = msgspec.json.encode({"role": "assistant", "content": None, **said, "tool_calls": ours})
     return Round((element,), tuple(asked), own)

@@ -240,7 +240,7 @@ def _is_marker(value: bytes) -> bool:
 def find_markers(request: Request) -> Markers:
     outside: dict[str, msgspec.Raw] = {}
     with suppress(*DECODE_ERRORS):  # if the body has to be repaired, only the markers of its messages are found
-        outside = read_outside(request.body, request.beginning)
+        outside = read_outside(request.body, request.kept_body)
     return find_client_markers(outside, request.raws)
 
 

@@ -38,9 +38,9 @@ from trimtab.proxy.wire.routing import binds_thinking
 from trimtab.proxy.wire.tools import ToolList
 from trimtab.proxy.wire.transcript.body import (
     Adapted,
-    Asked,
     Edit,
     Unsent,
+    Wanted,
     find_edit,
     find_transcript,
     make_form,
@@ -295,9 +295,9 @@ class MessagesCodec(Codec):
     provider_note = answer.NOTE
 
     @staticmethod
-    def describe(members: Any) -> Asked:
+    def describe(members: Any) -> Wanted:
         thinking = as_schema(members.thinking).get("type")
-        return Asked(members.max_tokens, isinstance(thinking, str) and thinking in _THINKS)
+        return Wanted(members.max_tokens, isinstance(thinking, str) and thinking in _THINKS)
 
     @staticmethod
     def list_outside(request: Request) -> list[bytes]:
@@ -334,7 +334,7 @@ class MessagesCodec(Codec):
         if not unsent.nonces or _HEADER not in system:
             return request.body, ()
         try:
-            known = find_transcript(request.beginning)
+            known = find_transcript(request.kept_body)
             place = find_member(request.body, b'"system"', *([] if known is None else [known]))
             spans = [] if place is None else _find_lines(request.body, place)
         except DECODE_ERRORS:

@@ -9,7 +9,15 @@ from typing import Any
 
 import msgspec
 
-from trimtab.proxy.wire.answers.recall import DESCRIPTION, NAME, PARAMETERS, Round, Sifter, read_asked, read_object
+from trimtab.proxy.wire.answers.recall import (
+    DESCRIPTION,
+    NAME,
+    PARAMETERS,
+    Round,
+    Sifter,
+    read_object,
+    read_recall_call,
+)
 
 TOOL = msgspec.json.encode({"name": NAME, "description": DESCRIPTION, "input_schema": PARAMETERS})
 _THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -121,4 +129,4 @@ def _make_round(content: list[Any]) -> Round | None:
     kept = [block for block in content if not (isinstance(block, dict) and block.get("text") == "")]
     element = msgspec.json.encode({"role": "assistant", "content": kept})
     own = tuple(str(block.get("id")) for block in called if not _is_ours(block))
-    return Round((element,), tuple(read_asked(str(block.get("id")), block.get("input")) for block in ours), own)
+    return Round((element,), tuple(read_recall_call(str(block.get("id")), block.get("input")) for block in ours), own)

@@ -67,7 +67,7 @@ from trimtab.proxy.wire.responses.units import (
     tell_kind,
 )
 from trimtab.proxy.wire.tools import ToolList, as_list, read_choice, read_format
-from trimtab.proxy.wire.transcript.body import Asked, UndecodableError, Unsent, find_transcript, make_form
+from trimtab.proxy.wire.transcript.body import UndecodableError, Unsent, Wanted, find_transcript, make_form
 from trimtab.proxy.wire.transcript.decoding import discount_compacted
 from trimtab.proxy.wire.transcript.elements import Placed, WriteElement, write_outside
 from trimtab.rules.conversation import Conversation, Decision, Media, Message, Role, Shape
@@ -398,9 +398,9 @@ class ResponsesCodec(Codec):
     provider_note = answer.NOTE
 
     @staticmethod
-    def describe(members: Any) -> Asked:
+    def describe(members: Any) -> Wanted:
         # A stream always ends with the usage.
-        return Asked(members.max_output_tokens, isinstance(members.reasoning, dict), members.stream is True)
+        return Wanted(members.max_output_tokens, isinstance(members.reasoning, dict), members.stream is True)
 
     def list_text(self, members: Any, /) -> tuple[bytes, ...]:
         """A text in place of items is one item."""
@@ -473,7 +473,7 @@ class ResponsesCodec(Codec):
         """A transcript that is a text stays one if that can hold it."""
         body = request.body
         if not request.raws or after.messages == before.messages:
-            place = find_transcript(request.beginning) or find_member(body, self.form.key)
+            place = find_transcript(request.kept_body) or find_member(body, self.form.key)
             return (body,), place or Span(len(body), len(body))
         return encode_text(request, after) or super().encode_transcript(request, before, after)
 

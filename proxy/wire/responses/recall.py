@@ -17,7 +17,7 @@ from trimtab.proxy.wire.answers.recall import (
     Round,
     Sifter,
     mend_arguments,
-    read_asked,
+    read_recall_call,
     split_events,
 )
 
@@ -169,4 +169,6 @@ def _make_round(output: list[Any]) -> Round | None:
         item["arguments"] = mend_arguments(item.get("arguments"))
     elements = tuple(msgspec.json.encode(item) for item in output if isinstance(item, dict))
     own = tuple(str(item.get("call_id") or item.get("id")) for item in output if _is_own(item))
-    return Round(elements, tuple(read_asked(str(item.get("call_id")), item.get("arguments")) for item in ours), own)
+    return Round(
+        elements, tuple(read_recall_call(str(item.get("call_id")), item.get("arguments")) for item in ours), own
+    )

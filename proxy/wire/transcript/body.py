@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -35,7 +35,7 @@ from trimtab.proxy.wire.json import (
 )
 from trimtab.proxy.wire.transcript.elements import Written
 from trimtab.rules.conversation import Decision, Message, Origin
-from trimtab.rules.results.work import Allowance
+from trimtab.rules.results.work import Allowance, Cache
 from trimtab.rules.tokens.sections import Counted
 
 MIN_BYTES = 16 * 1024
@@ -85,7 +85,7 @@ class Noted(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Beginning:
+class KeptBody:
     """A body that was split into its elements, and what was derived from them.
 
     array: positions of the elements.
@@ -132,37 +132,32 @@ class Beginning:
         return low
 
 
-def find_transcript(beginning: Beginning | None) -> Span | None:
+def find_transcript(kept_body: KeptBody | None) -> Span | None:
     """The position of the transcript in a body; None if it is not known."""
-    return None if beginning is None else Span(beginning.array.start, beginning.array.stop)
+    return None if kept_body is None else Span(kept_body.array.start, kept_body.array.stop)
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixMatch:
     """A body shares its first `number` elements with an earlier one; they end at `stop`."""
 
-    beginning: Beginning
+    kept_body: KeptBody
     number: int
 
     @property
     def stop(self) -> int:
-        return self.beginning.stop_of(self.number)
+        return self.kept_body.stop_of(self.number)
 
     @property
     def is_whole(self) -> bool:
-        return self.number == len(self.beginning.raws)
+        return self.number == len(self.kept_body.raws)
 
 
-class Kept(Protocol):
-    """A cache of beginnings, by their dialect and their first bytes."""
-
-    def get(self, key: tuple[str, bytes], /) -> tuple[Beginning, ...] | None: ...
-
-    def __setitem__(self, key: tuple[str, bytes], value: tuple[Beginning, ...], /) -> None:
-        """Keep beginnings, newest first; the cache may forget them at any time."""
+Kept = Cache[tuple[str, bytes], tuple[KeptBody, ...]]
+"""The bodies kept by their dialect and their first bytes, newest first."""
 
 
-class Beginnings:
+class KeptBodies:
     """The newest bodies of one client. Bodies with the same first bytes take at most `most_bytes` together.
 
     Bodies that no other body has continued get a quarter of that, so that one-time requests do not push out sessions.
@@ -184,15 +179,15 @@ class Beginnings:
         best = max(common, key=lambda match: match.stop if match.number else 0, default=None)
         return best if best is not None and best.number else None
 
-    def keep(self, dialect: str, beginning: Beginning, match: PrefixMatch | None) -> None:
-        """Keep a beginning. It replaces those that it continues, among them that of `match`."""
-        if not beginning.raws:
+    def keep(self, dialect: str, kept_body: KeptBody, match: PrefixMatch | None) -> None:
+        """Keep a body. It replaces those that it continues, among them that of `match`."""
+        if not kept_body.raws:
             return
-        key = dialect, beginning.body[:HEAD_BYTES]
-        gone = match.beginning if match is not None and match.is_whole else None
-        alike, left_bytes, left_new_bytes = [beginning], self.most_bytes - beginning.size_bytes, self.most_bytes // 4
+        key = dialect, kept_body.body[:HEAD_BYTES]
+        gone = match.kept_body if match is not None and match.is_whole else None
+        alike, left_bytes, left_new_bytes = [kept_body], self.most_bytes - kept_body.size_bytes, self.most_bytes // 4
         for each in self._kept.get(key) or ():
-            if each is gone or each is beginning or each.holds(beginning.body, len(each.raws)):
+            if each is gone or each is kept_body or each.holds(kept_body.body, len(each.raws)):
                 continue
             left_bytes -= each.size_bytes
             left_new_bytes -= 0 if each.is_grown else each.size_bytes
@@ -201,38 +196,38 @@ class Beginnings:
         self._kept[key] = tuple(alike[:MAX_ALIKE])
 
 
-def weigh_beginnings(key: tuple[str, bytes], kept: Iterable[Beginning]) -> int:
-    """Memory that the beginnings of one key take, in bytes, roughly."""
+def weigh_kept_bodies(key: tuple[str, bytes], kept: Iterable[KeptBody]) -> int:
+    """Memory that the bodies of one key take, in bytes, roughly."""
     return sum(chain((len(key[1]),), (each.size_bytes for each in kept)))
 
 
 def look_through(
-    raws: Sequence[bytes], beginning: Beginning | None, look: Callable[[bytes], T]
+    raws: Sequence[bytes], kept_body: KeptBody | None, look: Callable[[bytes], T]
 ) -> tuple[tuple[int, T], ...]:
     """The elements in which `look` finds something, by their numbers. What it finds must depend on their bytes alone.
 
     Each element is looked at once, and not again in a body that continues this one.
     """
-    known = Noted() if beginning is None else beginning.noted.get(look, Noted())
+    known = Noted() if kept_body is None else kept_body.noted.get(look, Noted())
     new = ((at, look(raws[at])) for at in range(known.elements, len(raws)))
     found = (*known.found, *(each for each in new if each[1]))
-    if beginning is not None:
-        beginning.noted[look] = Noted(len(raws), found)
+    if kept_body is not None:
+        kept_body.noted[look] = Noted(len(raws), found)
     return found
 
 
 def find_all(
-    body: bytes, raws: Sequence[bytes], beginning: Beginning | None, find: Callable[[bytes], list[bytes]]
+    body: bytes, raws: Sequence[bytes], kept_body: KeptBody | None, find: Callable[[bytes], list[bytes]]
 ) -> list[bytes]:
     """All that is found in a body. What was read before is not read again.
 
     find: searches a part of the body; it finds nothing beyond the end of an element. Measured: to search 400 kB by a
         pattern takes as long as all else.
     """
-    if beginning is None:
+    if kept_body is None:
         return find(body)
-    start, stop, _ = beginning.array
-    within = look_through(raws, beginning, find)
+    start, stop, _ = kept_body.array
+    within = look_through(raws, kept_body, find)
     return [*find(body[:start]), *chain(*(found for _, found in within)), *find(body[stop:])]
 
 
@@ -268,14 +263,14 @@ class Form(Generic[B]):
 
 
 class Split(NamedTuple, Generic[B]):
-    """A body's members, the bytes of its elements, and the beginning for later bodies; None if there can be none.
+    """A body's members, the bytes of its elements, and what is kept of it for later ones; None if that is nothing.
 
     If the body continues an earlier one, the array in `members` does not have the common elements.
     """
 
     members: B
     raws: tuple[bytes, ...]
-    beginning: Beginning | None
+    kept_body: KeptBody | None
 
 
 def split_body(
@@ -323,15 +318,15 @@ def _decode(form: Form[B], body: bytes) -> B:
         raise UndecodableError(describe_fault(error)) from error
 
 
-def _begin(form: Form[B], body: bytes, members: B, raws: tuple[bytes, ...]) -> Beginning | None:
-    """The beginning that a later body may continue; None if the body is short or its elements cannot be found."""
+def _begin(form: Form[B], body: bytes, members: B, raws: tuple[bytes, ...]) -> KeptBody | None:
+    """What is kept of a body for later ones; None if it is short or its elements cannot be found."""
     if len(body) < MIN_BYTES:
         return None
     array = find_array(body, form.key, raws, list(map(bytes, form.list_long(members))))
     if array is None:
         return None
     behind = array.elements[-1].stop if raws else array.start
-    return Beginning(body, array, raws, count_parts(body) - count_parts(body[behind:]))
+    return KeptBody(body, array, raws, count_parts(body) - count_parts(body[behind:]))
 
 
 def _read_on(form: Form[B], body: bytes, match: PrefixMatch) -> Split[B] | None:
@@ -340,7 +335,7 @@ def _read_on(form: Form[B], body: bytes, match: PrefixMatch) -> Split[B] | None:
     One random string replaces the elements that both have in common, and the rest of the body is decoded unchanged.
     So the decoder judges the bytes before and after them as in the whole body. No client can guess that string.
     """
-    earlier, start, stop = match.beginning, match.beginning.array.start, match.stop
+    earlier, start, stop = match.kept_body, match.kept_body.array.start, match.stop
     rest = body[stop:]
     parts = earlier.parts + count_parts(rest)
     if parts > MAX_PARTS:
@@ -357,7 +352,7 @@ def _read_on(form: Form[B], body: bytes, match: PrefixMatch) -> Split[B] | None:
     shift = stop - array.elements[0].stop
     spans = [Span(span.start + shift, span.stop + shift) for span in array.elements[1:]]
     parts -= count_parts(text[array.elements[-1].stop :])
-    beginning = Beginning(
+    kept_body = KeptBody(
         body,
         Array(start, array.stop + shift, [*earlier.array.elements[: match.number], *spans]),
         earlier.raws[: match.number] + new[1:],
@@ -368,7 +363,7 @@ def _read_on(form: Form[B], body: bytes, match: PrefixMatch) -> Split[B] | None:
         noted={look: noted.first(match.number) for look, noted in earlier.noted.items()},
         counted={**earlier.counted},
     )
-    return Split(members, beginning.raws, beginning)
+    return Split(members, kept_body.raws, kept_body)
 
 
 class Edit(NamedTuple):
@@ -382,10 +377,10 @@ class Edit(NamedTuple):
         return len(self.value) - (self.place.stop - self.place.start)
 
 
-def read_outside(body: bytes, beginning: Beginning | None) -> dict[str, msgspec.Raw]:
+def read_outside(body: bytes, kept_body: KeptBody | None) -> dict[str, msgspec.Raw]:
     """The members of a body; its transcript is empty if that saves reading it. Raises one of DECODE_ERRORS."""
-    if beginning is not None:
-        body = b"".join((body[: beginning.array.start], b"[]", body[beginning.array.stop :]))
+    if kept_body is not None:
+        body = b"".join((body[: kept_body.array.start], b"[]", body[kept_body.array.stop :]))
     return decode_members(body)
 
 
@@ -418,7 +413,7 @@ def find_flaw(name: str, raws: Sequence[bytes], decode: Callable[[bytes], object
     return str(error) if isinstance(error, UndecodableError) else describe_fault(error)
 
 
-class Asked(NamedTuple):
+class Wanted(NamedTuple):
     """What the members of a body ask for; `max_tokens` is as it was decoded. The others are as in `Request`."""
 
     max_tokens: Any

@@ -29,7 +29,7 @@ from operator import attrgetter
 from sys import getsizeof
 from typing import NamedTuple, Protocol, TypeVar
 
-from trimtab.proxy.wire.transcript.body import Beginning, Decoded
+from trimtab.proxy.wire.transcript.body import Decoded, KeptBody
 from trimtab.rules.conversation import WRITTEN_ROLES, Message, Origin, Role, whole_elements
 from trimtab.rules.text.markers import KEEP, asks_to_keep
 
@@ -240,41 +240,41 @@ with at least one of those that were added.
 
 def decode_units(
     raws: tuple[bytes, ...],
-    beginning: Beginning | None,
+    kept_body: KeptBody | None,
     known: KnownView,
     decode: Decode,
     find_units: FindUnits | None = None,
 ) -> Decoded:
-    """Decode elements to messages, and note the result in `beginning` for the body that continues this one.
+    """Decode elements to messages, and note the result in `kept_body` for the body that continues this one.
 
     Tool results that are written as text become tool results.
 
     decode: decodes the JSON of a unit; its elements are separated by commas. Its errors are raised.
     find_units: None if each element is a unit.
     """
-    recalled = _NOTHING if beginning is None else recall(raws, beginning, known, find_units)
+    recalled = _NOTHING if kept_body is None else recall(raws, kept_body, known, find_units)
     start = recalled.elements
     if start == len(raws):
         return recalled
     units = [(at, at + 1) for at in range(start, len(raws))] if find_units is None else list(find_units(raws, start))
     new = join_units(raws, units) if find_units is not None else raws[start:]
-    if beginning is not None and not beginning.is_grown:
-        beginning.is_grown = 2 * known.count_unknown_bytes(new) < len(beginning.body)
+    if kept_body is not None and not kept_body.is_grown:
+        kept_body.is_grown = 2 * known.count_unknown_bytes(new) < len(kept_body.body)
     found = recognise(recalled.messages, new, known.decode(new, decode), known)
     decoded = Decoded(
         recalled.messages + tuple([message for messages in found for message in messages]),
         _place(recalled.origins, units, found),
     )
-    if beginning is not None:
-        beginning.decoded[known.number] = decoded
+    if kept_body is not None:
+        kept_body.decoded[known.number] = decoded
     return decoded
 
 
 def recall(
-    raws: Sequence[bytes], beginning: Beginning | None, known: KnownView, find_units: FindUnits | None = None
+    raws: Sequence[bytes], kept_body: KeptBody | None, known: KnownView, find_units: FindUnits | None = None
 ) -> Decoded:
     """What was decoded of the first elements for an earlier body, without a last unit that may have grown."""
-    recalled = _NOTHING if beginning is None else beginning.decoded.get(known.number, _NOTHING)
+    recalled = _NOTHING if kept_body is None else kept_body.decoded.get(known.number, _NOTHING)
     if recalled.elements > len(raws):
         recalled = recalled.first(len(raws))
     messages, origins = recalled

@@ -15,7 +15,7 @@ from functools import partial
 
 from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role, Telling, ToolCall
 from trimtab.rules.policy import Budget, Policy, PreserveSystem, Truncation
-from trimtab.rules.results.calls import Place
+from trimtab.rules.results.calls import FoundResult
 from trimtab.rules.results.excerpt.json_document import ShortenString, excerpt_json
 from trimtab.rules.results.excerpt.kinds import (
     SOURCE,
@@ -52,7 +52,7 @@ MIN_LINE_CHARS, MAX_LINE_CHARS = 40, 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Facts:
     """The facts that the excerpt of a text depends on.
 
     call: the call that it answers, if any.
@@ -67,7 +67,7 @@ class Asked:
     how: str = ""
 
 
-def excerpt_text(text: str, limit: int, measure: Measure, asked: Asked) -> str | None:
+def excerpt_text(text: str, limit: int, measure: Measure, asked: Facts) -> str | None:
     """An excerpt of a longer text, of at most `limit` by `measure`; None if the limit leaves no room for a choice.
 
     `measure` counts tokens, or units of about that size.
@@ -76,7 +76,7 @@ def excerpt_text(text: str, limit: int, measure: Measure, asked: Asked) -> str |
     return _excerpt_lines(text, limit, measure, asked) if short is None else short
 
 
-def _excerpt_lines(text: str, limit: int, measure: Measure, asked: Asked) -> str | None:
+def _excerpt_lines(text: str, limit: int, measure: Measure, asked: Facts) -> str | None:
     total = measure(text)
     token_chars = len(text) / max(total, 1)
     line_chars = min(max(int(max(limit * LINE_SHARE, MIN_LINE_TOKENS) * token_chars), MIN_LINE_CHARS), MAX_LINE_CHARS)
@@ -94,13 +94,13 @@ def _excerpt_lines(text: str, limit: int, measure: Measure, asked: Asked) -> str
     return Selection(units, total, guide, tokens).write(limit, kind.ends, measure)
 
 
-def _number(units: Units, kind: Kind, asked: Asked) -> Sequence[int]:
+def _number(units: Units, kind: Kind, asked: Facts) -> Sequence[int]:
     """The numbers that the text shows, else those that are counted; empty if a reader cannot ask for lines."""
     shown = read_numbers(units.texts) if kind is SOURCE else ()
     return shown or (units.lines if asked.is_numbered else ())
 
 
-def _shorten_within(measure: Measure, asked: Asked) -> ShortenString:
+def _shorten_within(measure: Measure, asked: Facts) -> ShortenString:
     """Shortens a long text within JSON as if it were alone, but markers do not name line numbers."""
     within = replace(asked, is_numbered=False)
 
@@ -118,7 +118,7 @@ def excerpt_written(text: str, limit: int, count: CountTokens) -> str:
     hidden = hide_payloads(text).text
     if count(hidden) <= limit:
         return hidden
-    short = _excerpt_lines(hidden, limit, count, Asked(how=CALL_HAD_PART))
+    short = _excerpt_lines(hidden, limit, count, Facts(how=CALL_HAD_PART))
     return truncate_text(hidden, limit, count, how=CALL_HAD_PART) if short is None else short
 
 
@@ -162,7 +162,7 @@ def _gauge(text: str, budget: Budget, count: CountTokens) -> _Gauge:
     return _Gauge(limit, measure, "bytes", measure_bytes) if is_by_bytes else _Gauge(limit, measure, "tokens", count)
 
 
-def _excerpt(text: str, gauge: _Gauge, asked: Asked) -> str:
+def _excerpt(text: str, gauge: _Gauge, asked: Facts) -> str:
     """The lines of a text that matter; its head and tail if the limit is too small for that."""
     short = excerpt_text(text, gauge.limit, gauge.measure, asked)
     return _take_ends(text, gauge) if short is None or gauge.measure(short) > gauge.limit else short
@@ -181,7 +181,7 @@ def truncate_result(result: Result, budget: Budget, count: CountTokens) -> tuple
 
     Never more tokens than before: if markers would cost more than the texts, only the beginning of each is kept.
     """
-    asked = Asked(result.call, count)
+    asked = Facts(result.call, count)
 
     def shorten(text: str, budget: Budget) -> str:
         gauge = _gauge(text, budget, count)
@@ -231,7 +231,7 @@ def share_budget(texts: tuple[str, ...], budget: Budget, count: CountTokens, sho
     return tuple(short)
 
 
-def _wants(messages: Sequence[Message], places: Sequence[Place]) -> list[Place]:
+def _wants(messages: Sequence[Message], places: Sequence[FoundResult]) -> list[FoundResult]:
     return [place for place in places if _may_exceed(messages[place.at], place.treatment.budget)]
 
 

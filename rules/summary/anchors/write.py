@@ -220,7 +220,7 @@ it again. Chosen: the other half stays for the index of names."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Carried:
     """Everything that the text carried over a cut depends on, except for the messages.
 
     `task` is the index of the task statement, which is forwarded verbatim; None if there is none. `instruction_files`
@@ -245,7 +245,7 @@ class Anchors:
     def _forget(self) -> None:
         self._messages: list[Message] = []
         self._mentions: list[Mentions] = []
-        self._texts: dict[Place, str] = {}
+        self._texts: dict[Carried, str] = {}
         self._size_bytes = 0
 
     @property
@@ -253,7 +253,7 @@ class Anchors:
         """Approximate memory in use."""
         return self._size_bytes + sum(map(len, self._texts.values()))
 
-    def find(self, messages: Sequence[Message], place: Place, *, count: CountTokens, spend: Spend) -> str:
+    def find(self, messages: Sequence[Message], place: Carried, *, count: CountTokens, spend: Spend) -> str:
         """Return the text that is carried over a cut; empty if there is nothing to carry.
 
         `spend` is called before characters are read; some of them are counted twice because they are read twice.
@@ -278,7 +278,7 @@ class Anchors:
             self._mentions.append(mentions)
             self._size_bytes += mentions.size_bytes
 
-    def _write(self, place: Place, count: CountTokens) -> str:
+    def _write(self, place: Carried, count: CountTokens) -> str:
         cut, room = place.cut, place.cut.anchor_tokens
         removed, tail = self._messages[: cut.at], self._messages[cut.at : cut.made_at]
         leading = count_leading(removed)

@@ -27,7 +27,7 @@ from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 from trimtab.proxy.wire.cache_help import CacheHelp
 from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.proxy.wire.overflow import read_overflow
-from trimtab.proxy.wire.transcript.body import Beginning, Beginnings, Unsent
+from trimtab.proxy.wire.transcript.body import KeptBodies, KeptBody, Unsent
 from trimtab.rules.conversation import Conversation, Decision
 from trimtab.rules.pipeline.exceeded import LimitExceededError, Remainder
 from trimtab.rules.pipeline.order import apply, plan
@@ -290,13 +290,13 @@ def _drop_halves(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _go_on(
-    compactor: Compactor, beginnings: Beginnings, body: bytes, settings: PolicyConfig, dialect: Dialect
+    compactor: Compactor, kept_bodies: KeptBodies, body: bytes, settings: PolicyConfig, dialect: Dialect
 ) -> Compacted:
     """The result for a body that may continue earlier ones."""
-    begun = beginnings.find(dialect.name, body)
+    begun = kept_bodies.find(dialect.name, body)
     request = dialect.codec.read(body, begun)
-    if request.beginning is not None:
-        beginnings.keep(dialect.name, request.beginning, begun)
+    if request.kept_body is not None:
+        kept_bodies.keep(dialect.name, request.kept_body, begun)
     return compactor.apply(compactor.plan(request, settings.to_policy(Prices())), None)
 
 
@@ -304,12 +304,12 @@ def _go_on(
 @given(changes=CHANGES, settings=st.sampled_from([SMALL, _settings("{context_window: 1000000}")]))
 def test_what_was_compacted_before_changes_nothing_but_the_time(dialect: Dialect, changes, settings) -> None:
     """A body may grow, repeat, go back or change. The result is that of a proxy that saw none of it."""
-    kept: dict[tuple[str, bytes], tuple[Beginning, ...]] = {}
-    beginnings, knowing = Beginnings(kept, 10**9), Compactor(count_by_heuristic)
+    kept: dict[tuple[str, bytes], tuple[KeptBody, ...]] = {}
+    kept_bodies, knowing = KeptBodies(kept, 10**9), Compactor(count_by_heuristic)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
         for body in _replay_changes(changes, dialect):
-            on = _go_on(knowing, beginnings, body, settings, dialect)
+            on = _go_on(knowing, kept_bodies, body, settings, dialect)
             new = _compact(Compactor(count_by_heuristic), body, settings, dialect=dialect)
             assert (on.body, on.decisions, on.forwarded.messages) == (new.body, new.decisions, new.forwarded.messages)
             assert (on.original_tokens, on.sent_tokens) == (new.original_tokens, new.sent_tokens)
@@ -318,9 +318,9 @@ def test_what_was_compacted_before_changes_nothing_but_the_time(dialect: Dialect
 @each_dialect
 def test_a_turn_is_written_behind_what_was_written_before(compactor: Compactor, dialect: Dialect) -> None:
     """The forwarded prefix consists of the same objects, so no turn copies it."""
-    beginnings, results = Beginnings({}, 10**9), [LONG, *("ok " * 3000 for _ in range(3))]
-    before = _go_on(compactor, beginnings, _body(*results, dialect=dialect), SMALL, dialect)
-    after = _go_on(compactor, beginnings, _body(*results, "new", dialect=dialect), SMALL, dialect)
+    kept_bodies, results = KeptBodies({}, 10**9), [LONG, *("ok " * 3000 for _ in range(3))]
+    before = _go_on(compactor, kept_bodies, _body(*results, dialect=dialect), SMALL, dialect)
+    after = _go_on(compactor, kept_bodies, _body(*results, "new", dialect=dialect), SMALL, dialect)
     known = before.pieces[:-1]
     assert sum(map(len, known)) > 1000
     assert all(one is other for one, other in zip(known, after.pieces, strict=False))

@@ -110,7 +110,7 @@ def test_a_session_goes_on_as_if_each_body_came_alone(dialect, turns, monkeypatc
             request, alone = codec.read(body, begun), codec.read(body)
             assert request == alone
             assert see(request, counting) == see(alone, Counting(count_by_heuristic, make_known()))
-            assert request.beginning is not None
-            begun = PrefixMatch(request.beginning, len(request.raws))
+            assert request.kept_body is not None
+            begun = PrefixMatch(request.kept_body, len(request.raws))
 
     check()

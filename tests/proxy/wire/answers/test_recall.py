@@ -11,7 +11,14 @@ from upstreams.speech import messages, responses
 from upstreams.speech.spent import Said, Spent, write_event
 
 from trimtab.proxy.compaction.offload import INLINE_BYTES
-from trimtab.proxy.wire.answers.recall import MAX_ASKED, MAX_ROUND_BYTES, NAME, Asked, mend_arguments, read_asked
+from trimtab.proxy.wire.answers.recall import (
+    MAX_ASKED,
+    MAX_ROUND_BYTES,
+    NAME,
+    RecallCall,
+    mend_arguments,
+    read_recall_call,
+)
 from trimtab.proxy.wire.dialects import CODECS
 
 
@@ -153,18 +160,18 @@ def test_arguments_are_sent_again_if_they_are_an_object(arguments, sent):
 @pytest.mark.parametrize(
     ("arguments", "asked"),
     [
-        ('{"query": "a b"}', Asked("1", "a b")),
-        ({"query": "a", "range": [3, 5]}, Asked("1", "a", 2, 5)),
-        ('{"query": "a", "range": [5]}', Asked("1", "a")),
-        ('{"query": "a", "range": [true, 2]}', Asked("1", "a")),
-        ('{"query": 7}', Asked("1", "")),
-        ("[]", Asked("1", "")),
-        ("{", Asked("1", "")),
-        (None, Asked("1", "")),
+        ('{"query": "a b"}', RecallCall("1", "a b")),
+        ({"query": "a", "range": [3, 5]}, RecallCall("1", "a", 2, 5)),
+        ('{"query": "a", "range": [5]}', RecallCall("1", "a")),
+        ('{"query": "a", "range": [true, 2]}', RecallCall("1", "a")),
+        ('{"query": 7}', RecallCall("1", "")),
+        ("[]", RecallCall("1", "")),
+        ("{", RecallCall("1", "")),
+        (None, RecallCall("1", "")),
     ],
 )
 def test_a_call_is_read_by_its_arguments(arguments, asked):
-    assert read_asked("1", arguments) == asked
+    assert read_recall_call("1", arguments) == asked
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.path)

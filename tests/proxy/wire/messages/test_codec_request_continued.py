@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.messages.codec import MESSAGES
-from trimtab.proxy.wire.transcript.body import Beginning, Beginnings
+from trimtab.proxy.wire.transcript.body import KeptBodies, KeptBody
 from trimtab.rules.policy import Policy
 
 CHANGES = st.lists(
@@ -80,14 +80,14 @@ def _replay(changes: Sequence[tuple[str, int, str]]) -> Iterator[bytes]:
 @given(CHANGES, st.sampled_from([3_000, 1_000_000]))
 def test_what_was_compacted_before_changes_nothing_but_the_time(changes, window) -> None:
     """A body may grow, repeat, go back or change. The result is that of a proxy that saw none of it."""
-    kept: dict[tuple[str, bytes], tuple[Beginning, ...]] = {}
-    beginnings, knowing, policy = Beginnings(kept, 10**9), Compactor(count_by_heuristic), Policy(context_window=window)
+    kept: dict[tuple[str, bytes], tuple[KeptBody, ...]] = {}
+    kept_bodies, knowing, policy = KeptBodies(kept, 10**9), Compactor(count_by_heuristic), Policy(context_window=window)
     for body in _replay(changes):
-        begun = beginnings.find("messages", body)
+        begun = kept_bodies.find("messages", body)
         request = MESSAGES.read(body, begun)
-        assert request.beginning is not None
+        assert request.kept_body is not None
         on = knowing.apply(knowing.plan(request, policy), None)
-        beginnings.keep("messages", request.beginning, begun)
+        kept_bodies.keep("messages", request.kept_body, begun)
         fresh = Compactor(count_by_heuristic)
         new = fresh.apply(fresh.plan(MESSAGES.read(body), policy), None)
         assert (on.body, on.decisions, on.forwarded.messages) == (new.body, new.decisions, new.forwarded.messages)
@@ -95,19 +95,19 @@ def test_what_was_compacted_before_changes_nothing_but_the_time(changes, window)
 
 def test_a_turn_whose_markers_moved_is_written_behind_what_was_written_before() -> None:
     """The forwarded prefix consists of the same objects, although the last elements have changed."""
-    beginnings, compactor = Beginnings({}, 10**9), Compactor(count_by_heuristic)
+    kept_bodies, compactor = KeptBodies({}, 10**9), Compactor(count_by_heuristic)
     written: list[tuple[bytes, ...]] = []
     steps = [{"role": "user", "content": "Fix the bug."}]
     for number in range(8):
         spaced = [{"line": line, "of": {"x": line * number}} for line in range(40)]
         steps += _step(number, orjson.dumps(spaced, option=orjson.OPT_INDENT_2).decode())
         body = orjson.dumps({"model": "m", "max_tokens": 50, "messages": _mark(steps, -1, -3)})
-        begun = beginnings.find("messages", body)
+        begun = kept_bodies.find("messages", body)
         request = MESSAGES.read(body, begun)
         planned = compactor.plan(request, Policy(context_window=1_000_000))
         written.append(compactor.apply(planned, None).pieces)
-        assert request.beginning is not None
-        beginnings.keep("messages", request.beginning, begun)
+        assert request.kept_body is not None
+        kept_bodies.keep("messages", request.kept_body, begun)
     before, after = written[-2:]
     is_known = {id(piece) for piece in before}
     new = sum(len(piece) for piece in after if id(piece) not in is_known)

@@ -78,5 +78,5 @@ def test_a_body_that_was_kept_is_cleaned_alike(monkeypatch: pytest.MonkeyPatch) 
     """The positions of its items are known."""
     monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
     body = b'{"input":[%b, %b]}' % (GHOST, USER)
-    assert RESPONSES.read(body).beginning is not None
+    assert RESPONSES.read(body).kept_body is not None
     assert _clean(body) == b'{"input":[ %b]}' % USER

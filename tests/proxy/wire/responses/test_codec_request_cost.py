@@ -102,7 +102,7 @@ def test_a_request_that_is_counted_whole_is_known(members: dict[str, Any], *, is
 def test_the_items_are_not_read_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
     request = RESPONSES.read(b'{"input":[{"role":"user"}],"x":1}')
-    assert request.beginning is not None
+    assert request.kept_body is not None
     assert not RESPONSES.counts_all(request)
 
 

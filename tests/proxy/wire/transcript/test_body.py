@@ -13,10 +13,10 @@ from trimtab.proxy.wire.json import BYTE_ORDER_MARK, find_array, find_member
 from trimtab.proxy.wire.transcript.body import (
     MAX_PARTS,
     MIN_BYTES,
-    Beginning,
     Decoded,
     Edit,
     Form,
+    KeptBody,
     PrefixMatch,
     Split,
     UndecodableError,
@@ -118,18 +118,18 @@ def _split(body: bytes, begun: PrefixMatch | None = None) -> Split[Body] | str:
     return split._replace(members=msgspec.structs.replace(split.members, items=None))
 
 
-def _begin(body: bytes) -> Beginning:
-    beginning = split_body(FORM, body).beginning
-    assert beginning is not None
-    return beginning
+def _begin(body: bytes) -> KeptBody:
+    kept_body = split_body(FORM, body).kept_body
+    assert kept_body is not None
+    return kept_body
 
 
 def _tell(split: Split[Body] | str) -> object:
     """What a split says, without the objects that are compared by identity."""
-    if isinstance(split, str) or split.beginning is None:
+    if isinstance(split, str) or split.kept_body is None:
         return split
-    array, raws, body = split.beginning.array, split.beginning.raws, split.beginning.body
-    return split._replace(beginning=None), array, raws, body
+    array, raws, body = split.kept_body.array, split.kept_body.raws, split.kept_body.body
+    return split._replace(kept_body=None), array, raws, body
 
 
 @given(st.tuples(HEADS, SEPARATORS, TAILS), ELEMENTS)
@@ -142,9 +142,9 @@ def test_each_element_keeps_its_bytes_and_has_its_place(around: Around, elements
     if isinstance(split, str):
         return
     assert split.raws in (tuple(elements), (b'{"said":"other"}',), (b"1",), (), (*elements[:-1], elements[-1] + b"2"))
-    if split.beginning is not None:
-        body, array = split.beginning.body, split.beginning.array
-        assert tuple(body[span.start : span.stop] for span in array.elements) == split.beginning.raws == split.raws
+    if split.kept_body is not None:
+        body, array = split.kept_body.body, split.kept_body.array
+        assert tuple(body[span.start : span.stop] for span in array.elements) == split.kept_body.raws == split.raws
         other = _split(body[: array.start] + b'["new"]' + body[array.stop :])
         assert not isinstance(other, str)
         assert other.raws == (b'"new"',)
@@ -159,11 +159,11 @@ def test_what_goes_on_is_split_as_if_it_were_new(
     """Whatever follows the common part, even if it is not JSON or has to be repaired."""
     head, separator, tail = around
     earlier = _split(head + separator.join(first) + earlier_tail)
-    if isinstance(earlier, str) or earlier.beginning is None:
+    if isinstance(earlier, str) or earlier.kept_body is None:
         return
     body = head + separator.join([*first[:kept], *second]) + noise + tail
-    for number in range(1, earlier.beginning.count_common(body) + 1):
-        assert _tell(_split(body, PrefixMatch(earlier.beginning, number))) == _tell(_split(body))
+    for number in range(1, earlier.kept_body.count_common(body) + 1):
+        assert _tell(_split(body, PrefixMatch(earlier.kept_body, number))) == _tell(_split(body))
 
 
 @pytest.mark.parametrize("max_parts", [MAX_PARTS, 24])
@@ -180,10 +180,10 @@ def test_a_session_is_split_on_from_request_to_request(
             patch.setattr("trimtab.proxy.wire.transcript.body.MAX_PARTS", max_parts)
             split, whole = _split(body, begun), _split(body)
         assert _tell(split) == _tell(whole)
-        if isinstance(split, str) or split.beginning is None:
+        if isinstance(split, str) or split.kept_body is None:
             return
-        assert max_parts < MAX_PARTS or split.beginning.is_grown is (begun is not None)
-        begun = PrefixMatch(split.beginning, len(elements))
+        assert max_parts < MAX_PARTS or split.kept_body.is_grown is (begun is not None)
+        begun = PrefixMatch(split.kept_body, len(elements))
 
 
 @given(st.tuples(HEADS, SEPARATORS, TAILS), ELEMENTS)
@@ -215,7 +215,7 @@ def test_a_repaired_body_keeps_the_bytes_of_its_elements(
     """Such a body cannot be continued. If it is long, a limit for the work keeps it from being repaired."""
     body = mark + b"{" + before + b'"items":[%s , 1]' % element + after + b"}"
     split = split_body(FORM, body)
-    assert (split.raws, split.beginning) == ((element, b"1"), None)
+    assert (split.raws, split.kept_body) == ((element, b"1"), None)
 
     assert split_body(FORM, body, max_chars=len(body)) == split
     with pytest.raises(LargeWorkError):
@@ -243,7 +243,7 @@ def test_a_body_that_was_fine_may_go_on_with_damage() -> None:
 def test_elements_under_an_escaped_key_are_read_but_have_no_place(body: bytes) -> None:
     """So such a body cannot be continued, and its transcript cannot be replaced."""
     split = split_body(FORM, body)
-    assert (split.raws, split.beginning) == ((b"1",), None)
+    assert (split.raws, split.kept_body) == ((b"1",), None)
     with pytest.raises(UndecodableError):
         find_elements(FORM, body, split.raws)
 
@@ -252,7 +252,7 @@ def test_elements_under_an_escaped_key_are_read_but_have_no_place(body: bytes) -
 def test_a_transcript_of_another_form_has_no_elements(body: bytes) -> None:
     """What it is instead is in the members."""
     split = split_body(FORM, body)
-    assert (split.raws, split.beginning) == ((), None)
+    assert (split.raws, split.kept_body) == ((), None)
     assert split.members.items == msgspec.json.decode(body).get("items")
     with pytest.raises(UndecodableError):
         find_elements(FORM, body, ())
@@ -288,7 +288,7 @@ def test_what_was_derived_from_the_common_elements_goes_along() -> None:
     earlier.written = Written((), (), (b"1,2", b",3"), 3, 3, early)
     for number in (1, 2, 3):
         body = b'{"items":[' + b",".join([b"1", b"2", b"3"][:number]) + b",4]}"
-        on = split_body(FORM, body, PrefixMatch(earlier, number)).beginning
+        on = split_body(FORM, body, PrefixMatch(earlier, number)).kept_body
         assert on is not None
         assert on.decoded == {7: Decoded(messages[:number], whole_elements(number))}
         assert on.written == {1: None, 2: early, 3: replace(earlier.written, before=None)}[number]
@@ -303,7 +303,7 @@ def test_messages_of_an_element_that_is_not_common_whole_are_dropped() -> None:
     for number, kept in ((1, 2), (2, 2), (3, 4)):
         on = split_body(
             FORM, b'{"items":[' + b"1,2,3"[: 2 * number - 1] + b",9]}", PrefixMatch(earlier, number)
-        ).beginning
+        ).kept_body
         assert on is not None
         assert on.decoded[0] == Decoded(messages[:kept], origins[:kept])
 
@@ -312,7 +312,7 @@ def test_a_short_body_is_always_read_whole(monkeypatch: pytest.MonkeyPatch) -> N
     body = b'{"items":[1]}'
     for least_bytes, is_kept in ((len(body), True), (len(body) + 1, False), (MIN_BYTES, False)):
         monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", least_bytes)
-        assert (split_body(FORM, body).beginning is not None) is is_kept
+        assert (split_body(FORM, body).kept_body is not None) is is_kept
 
 
 NEW_ITEMS = b'["other","items"]'

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.proxy.compaction.caches import make_known
-from trimtab.proxy.wire.transcript.body import Beginning, Decoded, Form, PrefixMatch, split_body
+from trimtab.proxy.wire.transcript.body import Decoded, Form, KeptBody, PrefixMatch, split_body
 from trimtab.proxy.wire.transcript.decoding import (
     Elements,
     FindUnits,
@@ -100,11 +100,11 @@ def _make_view(*, forgets: bool, number: int = 0) -> KnownView:
     return (Known(elements, fixed) if forgets else make_known()).view("test", number)
 
 
-def _begin(raws: Sequence[bytes], begun: PrefixMatch | None = None) -> Beginning:
-    beginning = split_body(FORM, b'{"items":[' + b",".join(raws) + b"]}", begun).beginning
-    assert beginning is not None
-    assert beginning.raws == tuple(raws)
-    return beginning
+def _begin(raws: Sequence[bytes], begun: PrefixMatch | None = None) -> KeptBody:
+    kept_body = split_body(FORM, b'{"items":[' + b",".join(raws) + b"]}", begun).kept_body
+    assert kept_body is not None
+    assert kept_body.raws == tuple(raws)
+    return kept_body
 
 
 @pytest.fixture(autouse=True)
@@ -118,8 +118,8 @@ def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_message_has_the_place_of_its_unit(way: str | None, raws: tuple[bytes, ...]) -> None:
     """Whether or not the body may be continued, and whether or not its units are known."""
     whole, view, find_units = _decode_whole(raws, way), _make_view(forgets=False), _find_units(way)
-    for beginning in (None, _begin(raws), None, _begin(raws)):
-        assert decode_units(raws, beginning, view, _decode, find_units) == whole
+    for kept_body in (None, _begin(raws), None, _begin(raws)):
+        assert decode_units(raws, kept_body, view, _decode, find_units) == whole
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -179,12 +179,12 @@ def test_without_a_beginning_nothing_is_recalled() -> None:
     """Nor for another way of counting, nor before anything was decoded."""
     raws, known = (b'"user"', b'"model 1"'), make_known()
     view, other = known.view("test", 0), known.view("test", 1)
-    beginning = _begin(raws)
-    assert recall(raws, beginning, view) == Decoded()
-    decode_units(raws, beginning, view, _decode)
+    kept_body = _begin(raws)
+    assert recall(raws, kept_body, view) == Decoded()
+    decode_units(raws, kept_body, view, _decode)
 
-    assert recall(raws, beginning, view) == _decode_whole(raws, None)
-    assert recall(raws, beginning, other) == recall(raws, None, view) == Decoded()
+    assert recall(raws, kept_body, view) == _decode_whole(raws, None)
+    assert recall(raws, kept_body, other) == recall(raws, None, view) == Decoded()
 
 
 def _refuse(unit: bytes) -> tuple[Message, ...]:
@@ -194,12 +194,12 @@ def _refuse(unit: bytes) -> tuple[Message, ...]:
 def test_an_error_of_a_unit_is_raised_and_nothing_is_noted() -> None:
     """The next attempt decodes the transcript as if it were the first."""
     raws, view = (b'"user"', b'"model 1"'), _make_view(forgets=False)
-    beginning = _begin(raws)
+    kept_body = _begin(raws)
     with pytest.raises(msgspec.DecodeError):
-        decode_units(raws, beginning, view, _refuse)
+        decode_units(raws, kept_body, view, _refuse)
 
-    assert recall(raws, beginning, view) == Decoded()
-    assert decode_units(raws, beginning, view, _decode) == _decode_whole(raws, None)
+    assert recall(raws, kept_body, view) == Decoded()
+    assert decode_units(raws, kept_body, view, _decode) == _decode_whole(raws, None)
 
 
 @pytest.mark.parametrize(("number", "is_grown"), [(0, False), (1, False), (8, True), (9, True)])
@@ -207,10 +207,10 @@ def test_a_body_of_mostly_known_elements_counts_as_grown(number: int, *, is_grow
     """A client that writes the JSON around its messages differently at each turn is known by them."""
     raws, view = tuple(b'"user %d"' % each for each in range(9)), _make_view(forgets=False)
     decode_units(raws[:number], None, view, _decode)
-    beginning = _begin(raws)
-    assert not beginning.is_grown
-    decode_units(raws, beginning, view, _decode)
-    assert beginning.is_grown is is_grown
+    kept_body = _begin(raws)
+    assert not kept_body.is_grown
+    decode_units(raws, kept_body, view, _decode)
+    assert kept_body.is_grown is is_grown
 
 
 def test_an_empty_transcript_has_no_messages() -> None:

@@ -13,7 +13,7 @@ from support.builders import call, count, count_words
 from support.results import shorten_text
 
 from trimtab.rules.conversation import CountTokens
-from trimtab.rules.results.excerpt.rule import Asked, _shorten_within, excerpt_text, excerpt_written
+from trimtab.rules.results.excerpt.rule import Facts, _shorten_within, excerpt_text, excerpt_written
 
 PIECES = [
     "a", " ", "\n", "\r\n", "error: ", "FAILED tests/test_a.py::test_b\n", "[", "{", '"', "\\", "漢字", "e\u0301",
@@ -84,7 +84,7 @@ def _read_marker(line: str) -> tuple[int, int, int] | None:
 
 def test_the_first_marker_says_how_to_get_at_what_is_missing() -> None:
     """Later markers are short."""
-    short = excerpt_text(LOG, 400, count, Asked())
+    short = excerpt_text(LOG, 400, count, Facts())
     assert short is not None
     markers = [line for line in short.split("\n") if line.startswith("[trimtab: ")]
     assert _FIRST.fullmatch(markers[0])
@@ -94,7 +94,7 @@ def test_the_first_marker_says_how_to_get_at_what_is_missing() -> None:
 
 def test_what_matters_is_kept_between_head_and_tail() -> None:
     """The first and the last line, the error, and the line with a unique shape."""
-    short = excerpt_text(LOG, 400, count, Asked())
+    short = excerpt_text(LOG, 400, count, Facts())
     assert short is not None
     for line in (LINES[0], LINES[700], LINES[1100], LINES[-1]):
         assert f"{line}\n" in short
@@ -103,7 +103,7 @@ def test_what_matters_is_kept_between_head_and_tail() -> None:
 def test_most_of_the_budget_is_used() -> None:
     """For any budget."""
     for limit in (200, 500, 1000, 4000):
-        short = excerpt_text(LOG, limit, count, Asked())
+        short = excerpt_text(LOG, limit, count, Facts())
         assert short is not None
         assert limit * 0.9 <= count(short) <= limit
 
@@ -111,7 +111,7 @@ def test_most_of_the_budget_is_used() -> None:
 def test_a_long_line_is_kept_in_pieces() -> None:
     """The pieces are unchanged and in order. The marker names the line that misses characters."""
     line = ", ".join(f"item {number}" for number in range(9000))
-    short = excerpt_text(f"first\n{line}\nlast\n", 500, count, Asked())
+    short = excerpt_text(f"first\n{line}\nlast\n", 500, count, Facts())
     assert short is not None
     pieces = [piece for piece in short.split("\n") if piece and not piece.startswith("[trimtab: ")]
     places = [f"first\n{line}\nlast".find(piece) for piece in pieces]
@@ -206,6 +206,6 @@ def test_one_long_line_keeps_both_ends(sign: str) -> None:
 
 def test_a_string_of_json_loses_its_file_only_if_it_does_not_fit() -> None:
     text = f"Saved: {b64encode(bytes(range(256))).decode()}"
-    shorten = _shorten_within(count, Asked())
+    shorten = _shorten_within(count, Facts())
     assert shorten(text, count(text)) == text
     assert shorten(text, count(text) - 1) == "Saved: [trimtab: data, 256 bytes in Base64, omitted]"

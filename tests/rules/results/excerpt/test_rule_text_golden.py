@@ -7,7 +7,7 @@ import pytest
 from support.builders import call, count, count_words
 from support.golden import check_golden
 
-from trimtab.rules.results.excerpt.rule import Asked, excerpt_text
+from trimtab.rules.results.excerpt.rule import Facts, excerpt_text
 
 WORDS = ["tide", "basin", "crane", "pilot", "ledger", "anchor", "signal", "berth", "cargo", "draught", "winch", "buoy"]
 STEPS = [
@@ -174,9 +174,9 @@ def test_an_excerpt_of_a_text_is_as_it_was(name: str) -> None:
     check_golden(
         f"excerpts/{name}",
         {
-            "120 tokens": str(excerpt_text(text, 120, count, Asked())),
-            "350 tokens": str(excerpt_text(text, 350, count, Asked())),
-            "250 tokens, asked": str(excerpt_text(text, 250, count, Asked(CALL, is_numbered=False))),
-            "200 words": str(excerpt_text(text, 200, count_words, Asked(count=count))),
+            "120 tokens": str(excerpt_text(text, 120, count, Facts())),
+            "350 tokens": str(excerpt_text(text, 350, count, Facts())),
+            "250 tokens, asked": str(excerpt_text(text, 250, count, Facts(CALL, is_numbered=False))),
+            "200 words": str(excerpt_text(text, 200, count_words, Facts(count=count))),
         },
     )

@@ -15,7 +15,7 @@ from support.tool_steps import step
 from trimtab.rules.conversation import Message
 from trimtab.rules.results.work import Allowance, LargeWorkError
 from trimtab.rules.summary.anchors.names import read_mentions
-from trimtab.rules.summary.anchors.write import MAX_TEXTS, Anchors, Place
+from trimtab.rules.summary.anchors.write import MAX_TEXTS, Anchors, Carried
 from trimtab.rules.text.markers import QUOTE_END, QUOTE_START
 from trimtab.rules.window.state import Cut, CutKind
 
@@ -24,14 +24,14 @@ RULES = step("Read", {"file_path": "/r/AGENTS.md"}, "Always run the linter.")
 SERVER = step("bash", {"command": "python server.py &"}, "[1] 412")
 
 
-def place(at: int, made_at: int, *, room: int = 600, kept: tuple[int, ...] = (), task: int | None = None) -> Place:
+def place(at: int, made_at: int, *, room: int = 600, kept: tuple[int, ...] = (), task: int | None = None) -> Carried:
     """A cut before message `at`."""
     cut = Cut(CutKind.SUMMARISE, at, 200, kept, 360, made_at=made_at, anchor_tokens=room)
-    return Place(cut, task, ("AGENTS.md",))
+    return Carried(cut, task, ("AGENTS.md",))
 
 
 def find(
-    anchors: Anchors, messages: tuple[Message, ...], where: Place, spend: Callable[[int], None] | None = None
+    anchors: Anchors, messages: tuple[Message, ...], where: Carried, spend: Callable[[int], None] | None = None
 ) -> str:
     """The text that is carried over a cut; by default, any amount of text may be read."""
     return anchors.find(messages, where, count=count, spend=spend or (lambda _: None))

@@ -35,13 +35,13 @@ def test_a_known_beginning_never_changes_the_result(first: list[bool], more: lis
         seen.append(raw)
         return _is_marked(raw)
 
-    assert earlier.beginning is not None
-    look_through(earlier.raws, earlier.beginning, look)
+    assert earlier.kept_body is not None
+    look_through(earlier.raws, earlier.kept_body, look)
     seen.clear()
     common = data.draw(st.integers(1, len(first)))
-    grown = CHAT.read(_write([*first[:common], *more]), PrefixMatch(earlier.beginning, common))
+    grown = CHAT.read(_write([*first[:common], *more]), PrefixMatch(earlier.kept_body, common))
     expected = tuple((at, True) for at, flag in enumerate([*first[:common], *more]) if flag)
-    assert look_through(grown.raws, grown.beginning, look) == expected
+    assert look_through(grown.raws, grown.kept_body, look) == expected
     assert len(seen) == len(more)
     assert look_through(grown.raws, None, _is_marked) == expected
 
@@ -50,15 +50,15 @@ find = re.compile(rb'"m":(\d)').findall
 
 
 def _find(request: Request) -> list[bytes]:
-    return find_all(request.body, request.raws, request.beginning, find)
+    return find_all(request.body, request.raws, request.kept_body, find)
 
 
 @given(st.lists(st.booleans(), min_size=1), st.lists(st.booleans()))
 def test_all_that_a_body_says_is_found_beside_its_elements_too(first: list[bool], more: list[bool]) -> None:
     earlier = CHAT.read(_write(first))
-    assert earlier.beginning is not None
+    assert earlier.kept_body is not None
     assert _find(earlier) == find(earlier.body)
     around = orjson.dumps({"m": 2, "messages": orjson.Fragment(_write(first)[12:-1]), "n": {"m": 3}})
     assert sorted(_find(CHAT.read(around))) == sorted(find(around))
-    grown = CHAT.read(_write([*first, *more]), PrefixMatch(earlier.beginning, len(first)))
+    grown = CHAT.read(_write([*first, *more]), PrefixMatch(earlier.kept_body, len(first)))
     assert _find(grown) == find(grown.body) == find(_write([*first, *more]))

@@ -22,7 +22,7 @@ def test_only_the_last_unit_is_decoded_again() -> None:
     counting = Counting(count_by_heuristic, make_known())
     first = RESPONSES.read(b'{"input":[%b,%b]}' % (user, said))
     RESPONSES.decode(first, counting)
-    assert first.beginning is not None
-    longer = RESPONSES.read(b'{"input":[%b,%b,%b]}' % (user, said, call), PrefixMatch(first.beginning, 2))
+    assert first.kept_body is not None
+    longer = RESPONSES.read(b'{"input":[%b,%b,%b]}' % (user, said, call), PrefixMatch(first.kept_body, 2))
     assert RESPONSES.uncounted_bytes(longer, counting) == len(said + b"," + call)
     assert [len(message.tool_calls) for message in RESPONSES.decode(longer, counting).messages] == [0, 1]
