@@ -164,7 +164,7 @@ class Codec(Answers, Questions):
     is_count = False
 
     transcript: str
-    form: Form[Any]
+    form: Form
     outside = ""
     fixed: Callable[[Any], tuple[msgspec.Raw, ...]]
     counted_fixed = slice(None)

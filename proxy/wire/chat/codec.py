@@ -37,12 +37,12 @@ from trimtab.proxy.wire.json import (
 from trimtab.proxy.wire.overflow import Kind, Overflow, read_overflow
 from trimtab.proxy.wire.routing import binds_thinking
 from trimtab.proxy.wire.tools import ToolList, find_used
-from trimtab.proxy.wire.transcript.body import Adapted, UndecodableError, Wanted, find_elements, make_form
+from trimtab.proxy.wire.transcript.body import Adapted, Form, UndecodableError, Wanted, find_elements
 from trimtab.rules.conversation import Conversation, Decision, Message, Role
 from trimtab.rules.tokens.tool_schemas import as_schema
 
 FIXED = ("tools", "functions", "tool_choice", "function_call", "response_format")
-FORM = make_form(
+FORM = Form(
     "messages",
     FIXED,
     ("stream_options", "max_tokens", "max_completion_tokens"),

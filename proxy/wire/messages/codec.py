@@ -39,11 +39,11 @@ from trimtab.proxy.wire.tools import ToolList
 from trimtab.proxy.wire.transcript.body import (
     Adapted,
     Edit,
+    Form,
     Unsent,
     Wanted,
     find_edit,
     find_transcript,
-    make_form,
     replace_outside,
 )
 from trimtab.proxy.wire.transcript.decoding import discount_compacted
@@ -54,7 +54,7 @@ from trimtab.rules.tokens.tool_schemas import as_schema
 FIXED = ("system", "tools", "tool_choice", "output_config", "output_format", "thread")
 COUNTED_FIXED = slice(1, -1)
 """`FIXED` without `system`, which may change with each request, and `thread`."""
-FORM = make_form("messages", FIXED, ("max_tokens", "thinking"), long=("system", "tools"))
+FORM = Form("messages", FIXED, ("max_tokens", "thinking"), long=("system", "tools"))
 _THINKS = frozenset({"enabled", "adaptive"})
 SHAPE = Shape(has_system_messages=False, joins_systems=True, seals_reasoning=True)
 SHAPE_WITH_THINKING = replace(SHAPE, alternates=False)

@@ -67,7 +67,7 @@ from trimtab.proxy.wire.responses.units import (
     tell_kind,
 )
 from trimtab.proxy.wire.tools import ToolList, as_list, read_choice, read_format
-from trimtab.proxy.wire.transcript.body import UndecodableError, Unsent, Wanted, find_transcript, make_form
+from trimtab.proxy.wire.transcript.body import Form, UndecodableError, Unsent, Wanted, find_transcript
 from trimtab.proxy.wire.transcript.decoding import discount_compacted
 from trimtab.proxy.wire.transcript.elements import Placed, WriteElement, write_outside
 from trimtab.rules.conversation import Conversation, Decision, Media, Message, Role, Shape
@@ -241,7 +241,7 @@ _READ_ANYWAY = frozenset({Role.SYSTEM, Role.USER})
 compacted window begins with the user's messages; items of the model and results before it may be left out."""
 FIXED = ("instructions", "previous_response_id", "conversation", "tools", "tool_choice", "text")
 COUNTED_FIXED = slice(3, None)
-FORM = make_form(
+FORM = Form(
     "input",
     FIXED,
     ("max_output_tokens", "reasoning"),

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -236,46 +236,59 @@ MAX_PARTS = 600_000
 Measured: 15 million held the event loop for 24 seconds and took 2 GB."""
 _STAND_IN = b'"%s"' % secrets.token_hex(16).encode()
 
-B = TypeVar("B")
-
 
 class UndecodableError(ValueError):
     """The body is not a request of this dialect. It is forwarded unchanged, so that the upstream decides about it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Form(Generic[B]):
+class Form:
     """How a dialect writes its transcript: as the JSON array of one member of the body.
 
     key: the member's name, in quotes.
     decode: decodes the members of a body; the elements of the array stay JSON. Raises one of DECODE_ERRORS.
-    list_elements: the elements of the array; none if the member has another form.
-    list_long: the JSON of other members that may be long; each is skipped when the array is searched.
     """
 
-    key: bytes
-    decode: Callable[[bytes], B]
-    list_elements: Callable[[B], Sequence[msgspec.Raw]]
-    list_long: Callable[[B], Sequence[msgspec.Raw]]
+    def __init__(
+        self,
+        transcript: str,
+        fixed: Iterable[str],
+        others: Iterable[str] = (),
+        *,
+        long: Sequence[str],
+        elements: Any = None,
+    ) -> None:
+        """The members that are read; those of `fixed` stay JSON. `long`: those that are skipped in a search.
 
-    def list_raws(self, members: B) -> tuple[bytes, ...]:
-        return tuple(map(bytes, self.list_elements(members)))
+        elements: the type of the transcript if it is not always an array, and may be missing.
+        """
+        array = (transcript, list[msgspec.Raw]) if elements is None else (transcript, elements, None)
+        values = [(name, Any, None) for name in ("model", "stream", *others)]
+        body = msgspec.defstruct("Body", [array, *values, *((name, msgspec.Raw, msgspec.Raw()) for name in fixed)])
+        self.key = b'"%b"' % transcript.encode()
+        self.decode: Callable[[bytes], Any] = msgspec.json.Decoder(body).decode
+        self._transcript, self._long = transcript, long
+
+    def list_raws(self, members: Any) -> tuple[bytes, ...]:
+        """The elements of the array; none if the member has another form."""
+        listed = getattr(members, self._transcript)
+        return tuple(map(bytes, listed)) if isinstance(listed, list) else ()
+
+    def list_long(self, members: Any) -> list[bytes]:
+        return [bytes(getattr(members, name)) for name in self._long]
 
 
-class Split(NamedTuple, Generic[B]):
+class Split(NamedTuple):
     """A body's members, the bytes of its elements, and what is kept of it for later ones; None if that is nothing.
 
     If the body continues an earlier one, the array in `members` does not have the common elements.
     """
 
-    members: B
+    members: Any
     raws: tuple[bytes, ...]
     kept_body: KeptBody | None
 
 
-def split_body(
-    form: Form[B], body: bytes, match: PrefixMatch | None = None, *, max_chars: int | None = None
-) -> Split[B]:
+def split_body(form: Form, body: bytes, match: PrefixMatch | None = None, *, max_chars: int | None = None) -> Split:
     """Split a body without decoding its elements. Raises UndecodableError.
 
     Lone surrogates, NaN, Infinity and a byte order mark are repaired for decoding, because most upstreams accept them;
@@ -298,7 +311,7 @@ def split_body(
     return Split(members, raws, _begin(form, body, members, raws))
 
 
-def find_elements(form: Form[B], body: bytes, raws: Sequence[bytes]) -> Array:
+def find_elements(form: Form, body: bytes, raws: Sequence[bytes]) -> Array:
     """The positions of the elements in a body. Raises UndecodableError if their key is written with escapes."""
     array = find_array(body, form.key, raws)
     if array is None:
@@ -307,7 +320,7 @@ def find_elements(form: Form[B], body: bytes, raws: Sequence[bytes]) -> Array:
     return array
 
 
-def _decode(form: Form[B], body: bytes) -> B:
+def _decode(form: Form, body: bytes) -> Any:
     """The body's members. Raises UndecodableError."""
     if len(body) > MAX_PARTS and has_more_parts(body, MAX_PARTS):
         message = "more JSON values than a request has"
@@ -318,18 +331,18 @@ def _decode(form: Form[B], body: bytes) -> B:
         raise UndecodableError(describe_fault(error)) from error
 
 
-def _begin(form: Form[B], body: bytes, members: B, raws: tuple[bytes, ...]) -> KeptBody | None:
+def _begin(form: Form, body: bytes, members: Any, raws: tuple[bytes, ...]) -> KeptBody | None:
     """What is kept of a body for later ones; None if it is short or its elements cannot be found."""
     if len(body) < MIN_BYTES:
         return None
-    array = find_array(body, form.key, raws, list(map(bytes, form.list_long(members))))
+    array = find_array(body, form.key, raws, form.list_long(members))
     if array is None:
         return None
     behind = array.elements[-1].stop if raws else array.start
     return KeptBody(body, array, raws, count_parts(body) - count_parts(body[behind:]))
 
 
-def _read_on(form: Form[B], body: bytes, match: PrefixMatch) -> Split[B] | None:
+def _read_on(form: Form, body: bytes, match: PrefixMatch) -> Split | None:
     """Split a body that continues an earlier one; None if it must be read whole.
 
     One random string replaces the elements that both have in common, and the rest of the body is decoded unchanged.
@@ -445,29 +458,6 @@ class Adapted:
     pieces: tuple[bytes, ...]
     headers: tuple[tuple[str, str], ...] = ()
     decisions: tuple[Decision, ...] = ()
-
-
-def make_form(
-    transcript: str, fixed: Iterable[str], others: Iterable[str] = (), *, long: Sequence[str], elements: Any = None
-) -> Form[Any]:
-    """The form of a body with these members. Those of `fixed` stay JSON; some of them may be `long`.
-
-    elements: the type of the transcript if it is not always an array, and may be missing.
-    """
-    array = (transcript, list[msgspec.Raw]) if elements is None else (transcript, elements, None)
-    values = [(name, Any, None) for name in ("model", "stream", *others)]
-    body = msgspec.defstruct("Body", [array, *values, *((name, msgspec.Raw, msgspec.Raw()) for name in fixed)])
-
-    def list_elements(members: Any) -> Sequence[msgspec.Raw]:
-        listed = getattr(members, transcript)
-        return listed if isinstance(listed, list) else ()
-
-    return Form(
-        b'"%b"' % transcript.encode(),
-        msgspec.json.Decoder(body).decode,
-        list_elements,
-        lambda members: [getattr(members, name) for name in long],
-    )
 
 
 def find_edit(body: bytes, key: bytes, array: Span, value: bytes) -> Edit:

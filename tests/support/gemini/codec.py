@@ -23,7 +23,7 @@ from trimtab.proxy.wire.codec import Codec, Counting, Request, UndecodableError
 from trimtab.proxy.wire.content import count_json, count_part, write_canonical, write_line
 from trimtab.proxy.wire.json import decode_any, decode_items, decode_member, decode_or_none, read_members, write_compact
 from trimtab.proxy.wire.tools import as_list, read_format
-from trimtab.proxy.wire.transcript.body import Wanted, make_form
+from trimtab.proxy.wire.transcript.body import Form, Wanted
 from trimtab.proxy.wire.transcript.elements import OUTSIDE, Placed, WriteElement
 from trimtab.rules.conversation import Conversation, Media, Message, Role, Shape, ToolCall
 from trimtab.rules.prefix import digest_message
@@ -31,7 +31,7 @@ from trimtab.rules.tokens.messages import NO_CHOICE, ToolsAndFormat, count_messa
 from trimtab.rules.tokens.tool_schemas import as_schema
 
 FIXED = ("systemInstruction", "tools", "toolConfig", "generationConfig")
-FORM = make_form("contents", FIXED, long=("systemInstruction", "tools"))
+FORM = Form("contents", FIXED, long=("systemInstruction", "tools"))
 TAKEN_OVER = frozenset(
     {"model", "systemInstruction", "tools", "toolConfig", "cachedContent", "safetySettings", "labels"}
 )
