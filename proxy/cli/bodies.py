@@ -20,7 +20,6 @@ from rich.table import Table
 from rich.text import Text
 
 from trimtab.proxy.cli.options import (
-    choose_variant,
     config_option,
     dialect_option,
     file_argument,
@@ -30,7 +29,7 @@ from trimtab.proxy.cli.options import (
 )
 from trimtab.proxy.compaction import engine
 from trimtab.proxy.compaction.compactor import Compacted, RefusedError, describe_excess
-from trimtab.proxy.compaction.engine import Compaction
+from trimtab.proxy.compaction.engine import Compaction, Variant
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
@@ -38,6 +37,7 @@ from trimtab.proxy.models.model_policy import ModelView
 from trimtab.proxy.telemetry.logs import configure_log, get_log
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.proxy.wire.dialects import DEFAULT, read_request
+from trimtab.proxy.wire.transcript.body import Unsent
 from trimtab.rules.pipeline.changes import OUTSIDE, Change, Fate
 from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.pipeline.story import Sentence, Story
@@ -202,6 +202,14 @@ def count(
 
     nothing = orjson.dumps({"error": f"not a {requests.dialect or DEFAULT.name} request"})
     for_each_request(requests, work, lambda _: nothing)
+
+
+def choose_variant(config: Config, view: ModelView, compactors: Compactors) -> Variant:
+    """How the proxy would compact a request of a model that is met for the first time."""
+    settings = view.settings
+    nonces = config.upstream_for(settings.upstream).strips_nonces
+    unsent = Unsent(settings.local_items, settings.drop_tools, nonces=nonces)
+    return Variant(compactors.choose(settings, view.name.model), view.policy, unsent)
 
 
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -5,20 +5,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 import click
 
-from trimtab.proxy.compaction.engine import Variant
-from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.network import OPENAI_HOST, read_host
-from trimtab.proxy.config.schema import Config
-from trimtab.proxy.models.model_policy import ModelView
+from trimtab.proxy.config.schema import Config, Dialect
 from trimtab.proxy.store.opening import data_directory
 from trimtab.proxy.telemetry.logs import FORMATS, LEVELS
-from trimtab.proxy.wire.dialects import DIALECTS
-from trimtab.proxy.wire.transcript.body import Unsent
 
 WRONG_USE = 2  # exit status. Source: click, which uses it for wrong arguments.
 
@@ -39,7 +34,7 @@ set_option = click.option(
 )
 dialect_option = click.option(
     "--dialect",
-    type=click.Choice(DIALECTS),
+    type=click.Choice(get_args(Dialect)),
     default=None,
     help="Dialect of the request: chat completions, OpenAI's Responses, or Anthropic's Messages. Default: guessed from "
     "the request.",
@@ -118,11 +113,3 @@ def read_key(variable: str, option: str = "") -> str | None:
     if option:
         raise click.BadParameter(f"the environment variable {variable} holds no key", param_hint=option)
     return None
-
-
-def choose_variant(config: Config, view: ModelView, compactors: Compactors) -> Variant:
-    """How the proxy would compact a request of a model that is met for the first time."""
-    settings = view.settings
-    nonces = config.upstream_for(settings.upstream).strips_nonces
-    unsent = Unsent(settings.local_items, settings.drop_tools, nonces=nonces)
-    return Variant(compactors.choose(settings, view.name.model), view.policy, unsent)

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from trimtab.proxy.cli.bodies import choose_variant
 from trimtab.proxy.cli.evaluate.asking import ArmResult, Asker, Calls, Examiner, PatientClient, Tokens
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion
 from trimtab.proxy.cli.evaluate.rehearsal import NAMES, NoSessionError, WrittenSummaries, read_session, write_summaries
@@ -38,7 +39,6 @@ from trimtab.proxy.cli.evaluate.setup import (
 from trimtab.proxy.cli.options import (
     WRONG_USE,
     StoppedError,
-    choose_variant,
     config_option,
     file_argument,
     give_up,

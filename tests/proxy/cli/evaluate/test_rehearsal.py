@@ -12,9 +12,9 @@ from support.model_learning import ListLog
 from upstreams.examinee import Examinee, make_session
 from upstreams.recording import FakeUpstream, completion
 
+from trimtab.proxy.cli.bodies import choose_variant
 from trimtab.proxy.cli.evaluate.asking import PatientClient
 from trimtab.proxy.cli.evaluate.rehearsal import Rehearsal, WrittenSummaries, read_session, rehearse, write_summaries
-from trimtab.proxy.cli.options import choose_variant
 from trimtab.proxy.cli.records.inputs import split_turns
 from trimtab.proxy.compaction import load_compactor
 from trimtab.proxy.compaction.engine import Variant
