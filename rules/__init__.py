@@ -19,39 +19,43 @@ The names in `__all__` are public. All modules below this package are private an
 `trimtab` offers the same for the messages of an agent, `trimtab.proxy.compaction` for the bytes of a request.
 """
 
-from trimtab.rules.conversation import (
-    Conversation,
-    CountTokens,
-    Decision,
-    Media,
-    Message,
-    Origin,
-    Outcome,
-    Role,
-    Shape,
-    ToolCall,
-    whole_elements,
-)
-from trimtab.rules.pipeline.exceeded import LimitExceededError
-from trimtab.rules.pipeline.order import apply, plan
-from trimtab.rules.pipeline.plan import Plan
-from trimtab.rules.pipeline.transcript_state import States
-from trimtab.rules.policy import (
-    Budget,
-    OnExceeded,
-    OverflowStrategy,
-    Policy,
-    Prices,
-    SummaryRole,
-    Tidying,
-    ToolRule,
-    Treatment,
-    Truncation,
-)
-from trimtab.rules.results.work import LargeWorkError, Work
-from trimtab.rules.summary.asking.prompts import write_prompt
-from trimtab.rules.summary.request import Summary, SummaryRequest
-from trimtab.rules.tokens.messages import finish_message
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trimtab.rules.conversation import (
+        Conversation,
+        CountTokens,
+        Decision,
+        Media,
+        Message,
+        Origin,
+        Outcome,
+        Role,
+        Shape,
+        ToolCall,
+        whole_elements,
+    )
+    from trimtab.rules.pipeline.exceeded import LimitExceededError
+    from trimtab.rules.pipeline.order import apply, plan
+    from trimtab.rules.pipeline.plan import Plan
+    from trimtab.rules.pipeline.transcript_state import States
+    from trimtab.rules.policy import (
+        Budget,
+        OnExceeded,
+        OverflowStrategy,
+        Policy,
+        Prices,
+        SummaryRole,
+        Tidying,
+        ToolRule,
+        Treatment,
+        Truncation,
+    )
+    from trimtab.rules.results.work import LargeWorkError, Work
+    from trimtab.rules.summary.asking.prompts import write_prompt
+    from trimtab.rules.summary.request import Summary, SummaryRequest
+    from trimtab.rules.tokens.messages import finish_message
 
 __all__ = [
     "Budget", "Conversation", "CountTokens", "Decision", "LargeWorkError", "LimitExceededError", "Media",
@@ -59,3 +63,20 @@ __all__ = [
     "Shape", "States", "Summary", "SummaryRequest", "SummaryRole", "Tidying", "ToolCall", "ToolRule",
     "Treatment", "Truncation", "Work", "apply", "finish_message", "plan", "whole_elements", "write_prompt",
 ]  # fmt: skip
+_WHERE = (
+    "conversation", "policy", "results.work", "tokens.messages", "pipeline.exceeded", "pipeline.order",
+    "pipeline.transcript_state", "summary.asking.prompts", "summary.request",
+)  # fmt: skip
+"""The modules that have them. They are loaded when they are first used: the configuration needs few of them."""
+
+
+def __getattr__(name: str) -> Any:
+    modules = (import_module(f"{__name__}.{module}") for module in _WHERE if name in __all__)
+    found = next((module for module in modules if hasattr(module, name)), None)
+    if found is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(found, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -20,7 +20,6 @@ WITHOUT_TEST_FILE: dict[str, str] = {}
 """Modules without their own test file, each with the reason."""
 
 WITHOUT_MODULE = {
-    "tests/rules/test_public.py": "the package's public names",
     "tests/proxy/compaction/test_public.py": "the package's public names",
     "tests/rules/laws": "laws that concern several rules",
     "tests/proxy/store/test_at_rest.py": "what each kind of store writes to disk",

@@ -1,6 +1,8 @@
 """The public interface of the rules: what a library's user needs, and nothing else."""
 
 import inspect
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -31,6 +33,21 @@ def test_whatever_is_public_says_what_it_promises(name: str) -> None:
     public = getattr(rules, name)
     if inspect.isclass(public) or inspect.isfunction(public):
         assert len(vars(public).get("__doc__") or public.__doc__ or "") > 20
+
+
+def test_no_other_name_is_public() -> None:
+    assert set(rules.__all__) <= set(dir(rules))
+    with pytest.raises(AttributeError, match=r"'trimtab\.rules' has no attribute 'plan_ahead'"):
+        _ = rules.plan_ahead  # type: ignore[attr-defined]
+
+
+def test_the_configuration_loads_no_rule() -> None:
+    """Commands that only read it, as the check of a container's health does, start without them."""
+    program = (
+        "import sys, trimtab.proxy.config.load; print(*(n for n in sys.modules if n.startswith('trimtab.rules.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= {"trimtab.rules.policy", "trimtab.rules.economy"}
 
 
 def test_a_transcript_is_compacted_by_public_names_alone() -> None:
