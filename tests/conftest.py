@@ -92,31 +92,27 @@ def _data_directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path
     return (folder / str(number) for number in itertools.count())
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _variables(_data_directories: Iterator[Path]) -> Iterator[None]:
+    """The machine's TRIMTAB_ variables set no key of a test's configuration, and its data directory is not used."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("XDG_DATA_HOME", str(next(_data_directories)))
+        for name in list(os.environ):
+            if name.startswith("TRIMTAB_") and name != "TRIMTAB_CLIENTS":
+                monkeypatch.delenv(name)
+        yield
+
+
 @pytest.fixture(autouse=True)
-def _own_data_directory(_data_directories: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test has its own data directory: it sees neither another test's store nor the user's."""
+def _alone(request: pytest.FixtureRequest, _variables: None, _data_directories: Iterator[Path]) -> Iterator[None]:
+    """A test sees no other's store, and not the user's; it has its own seed, and leaves no configuration of the log.
+
+    One fixture for all of this: what each test sets up takes as long as most tests.
+    """
+    random.seed(request.node.nodeid)
     directory = next(_data_directories)
     directory.mkdir()
-    monkeypatch.setenv("XDG_DATA_HOME", str(directory))
-
-
-@pytest.fixture(autouse=True)
-def _seed(request: pytest.FixtureRequest) -> None:
-    """What a test draws at random is the same in every run."""
-    random.seed(request.node.nodeid)
-
-
-@pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's TRIMTAB_ variables set no key of a test's configuration."""
-    for name in list(os.environ):
-        if name.startswith("TRIMTAB_") and name != "TRIMTAB_CLIENTS":
-            monkeypatch.delenv(name)
-
-
-@pytest.fixture(autouse=True)
-def _own_log() -> Iterator[None]:
-    """Reset the configuration of the log after each test, so that it does not affect the next one."""
+    os.environ["XDG_DATA_HOME"] = str(directory)
     yield
     reset_log()
     structlog.reset_defaults()
