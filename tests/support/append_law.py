@@ -6,7 +6,7 @@ Law: it uses only plan() and apply(), without remembered states.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from support.builders import conversation, count
+from support.builders import KeptStates, conversation, count
 
 from trimtab.rules.conversation import Conversation, Message, Outcome
 from trimtab.rules.pipeline.exceeded import LimitExceededError
@@ -26,11 +26,12 @@ def run(
     policy: Policy,
     cold: Mapping[bytes, ColdCut] = NO_COLD,
     work: Work | None = None,
+    states: KeptStates | None = None,
 ) -> tuple[Plan, Outcome]:
-    """The plan of a transcript and its outcome, with a model's summary if one is asked for."""
-    planned = plan(given_conversation, policy, count=count, cold=cold, work=work)
+    """The plan of a transcript and its outcome, with a model's summary if one is asked for. `states` only save time."""
+    planned = plan(given_conversation, policy, count=count, cold=cold, work=work, states=states)
     summary = Summary(SUMMARY, by_model=True) if planned.request and planned.request.asks_model else None
-    return planned, apply(planned, policy, count=count, summary=summary)
+    return planned, apply(planned, policy, count=count, summary=summary, states=states)
 
 
 def check_append_law(

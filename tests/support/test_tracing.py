@@ -1,12 +1,13 @@
-"""What is traced: tests with their fixtures, and of a property test only the first examples; not the work of pytest."""
+"""What is traced: tests with their fixtures, some of many cases, the first examples; not the work of pytest."""
 
+import re
 import sys
 from collections.abc import Iterator
 
 import pytest
 from hypothesis.internal.reflection import function_digest
 from support import tracing
-from support.tracing import TRACED_EXAMPLES, trace_first_calls
+from support.tracing import TRACED_CASES, TRACED_EXAMPLES, trace_first_calls
 
 pytest_plugins = ["pytester"]
 
@@ -89,3 +90,33 @@ def test_tests_and_their_fixtures_are_traced_and_the_work_of_pytest_is_not(
     assert "ended True" in told
     assert all(f"told {when} False" in told for when in ("setup", "call", "teardown"))
     assert sys.gettrace() is not None
+
+
+def test_of_many_cases_a_dozen_is_traced_from_all_parts_of_the_list(
+    untraced: None, pytester, monkeypatch, capfd
+) -> None:
+    """All cases run. What they share is traced, whichever of them comes first."""
+    pytester.makepyfile(
+        f"""
+        import pytest, sys
+
+        @pytest.fixture(scope="module")
+        def shared():
+            return bool(sys.gettrace())
+
+        @pytest.mark.parametrize("number", range({5 * TRACED_CASES}))
+        def test_many(number, shared):
+            print("many", number, shared, bool(sys.gettrace()))
+
+        @pytest.mark.parametrize("number", range({TRACED_CASES}))
+        def test_few(number):
+            print("few", number, bool(sys.gettrace()))
+        """
+    )
+    monkeypatch.setattr(tracing, "is_of_coverage", lambda tracer: tracer is not None)
+    sys.settrace(lambda *_: None)
+    pytester.inline_run("-s", "-p", "no:asyncio", "-p", "no:xdist", plugins=[tracing])
+    told = re.findall(r"(?:many|few) \d.*", capfd.readouterr().out)
+    many = [f"many {number} True {number % 5 == 0}" for number in range(5 * TRACED_CASES)]
+    few = [f"few {number} True" for number in range(TRACED_CASES)]
+    assert told == [*many, *few]

@@ -1,8 +1,9 @@
-"""Coverage traces the tests themselves, and of each property test only the first examples. All examples run.
+"""Coverage traces the tests themselves, of many cases some, of a property test the first examples. All of them run.
 
 What is traced takes two to four times as long. So pytest's own work is not traced: to collect the tests, to run each of
 them and to report it. What is traced is what executes a module of the program, each test, and its fixtures. Nearly all
-that the examples of a property test reach is reached by the first ones; what generates them is not traced.
+that the cases of a test reach is reached by a dozen of them, from its whole list, and what its examples reach by the
+first ones; what generates them is not traced.
 """
 
 import functools
@@ -17,7 +18,8 @@ import pytest
 
 TRACED_EXAMPLES = 8
 """Chosen: a quarter of the examples of the profile `trimtab`."""
-
+TRACED_CASES = 12
+"""Chosen: the other cases take a sixth of the time of the module tests."""
 
 _tracer = pytest.StashKey[Any]()
 
@@ -30,6 +32,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection(session: pytest.Session) -> Iterator[object]:
     with _untraced(session.config):
         return (yield)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    functions: dict[str, list[pytest.Item]] = {}
+    for item in session.items:
+        functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in functions.values():
+        for item in cases[:: -(-len(cases) // TRACED_CASES)]:
+            item.stash[_tracer] = session.config.stash[_tracer]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -69,20 +80,21 @@ def tracing(tracer: Any) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_fixture_setup(request: pytest.FixtureRequest) -> Iterator[object]:
-    with tracing(request.config.stash[_tracer]):
+    holder = request.node if request.scope == "function" else request.config
+    with tracing(holder.stash.get(_tracer, None)):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    with tracing(item.config.stash[_tracer]):
+    with tracing(item.stash.get(_tracer, None)):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
     """Trace the test; of a property test, only the first examples."""
-    tracer = pyfuncitem.config.stash[_tracer]
+    tracer = pyfuncitem.stash.get(_tracer, None)
     if not getattr(pyfuncitem.obj, "is_hypothesis_test", False) or not is_of_coverage(tracer):
         with tracing(tracer):
             return (yield)

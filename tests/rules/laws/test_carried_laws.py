@@ -132,7 +132,7 @@ def check_append_law(messages: Sequence[Message], policy: Policy, *, by_model: b
     """The number of cuts. Fails if a byte of what was forwarded changes for another reason.
 
     One process that keeps states serves all requests, and a new one serves each. Both must forward the same. What a new
-    one decides is looked at when a cut moved, every fifth time, and at last: what differed before would differ then. So
+    one decides is looked at when a cut moved, every tenth time, and at last: what differed before would differ then. So
     is what it forwards if the cut is put off. `every` fifth request of a long session, for example, is enough, and each
     at which a cut moved.
     """
@@ -143,7 +143,7 @@ def check_append_law(messages: Sequence[Message], policy: Policy, *, by_model: b
     for number, stop in enumerate(stops, start=1):
         after = plan_of(messages[:stop], policy, states)
         stays = before is not None and _place(before) == _place(after)
-        is_looked_at = not stays or number % 5 == 0 or number == len(stops)
+        is_looked_at = not stays or number % 10 == 0 or number == len(stops)
         if not is_looked_at and number % every:
             continue
         forwarded = forward(after, policy, by_model=by_model, states=states)

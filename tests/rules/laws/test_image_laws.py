@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import (
     IMAGE,
+    KeptStates,
     assistant,
     call,
     conversation,
@@ -48,11 +49,11 @@ IMAGE_TOKENS = 1105
 """The cost of a screenshot of 1280 by 800 for gpt-4o."""
 
 
-def run(messages: Sequence[Message], policy: Policy = POLICY) -> tuple[Plan, Outcome]:
-    """The decisions about a transcript, and the conversation that is forwarded."""
-    planned = plan(conversation(*messages), policy, count=count)
+def run(messages: Sequence[Message], policy: Policy = POLICY, kept: KeptStates | None = None) -> tuple[Plan, Outcome]:
+    """The decisions about a transcript, and the conversation that is forwarded. `kept` only saves time."""
+    planned = plan(conversation(*messages), policy, count=count, states=kept)
     summary = Summary("What was done so far.", by_model=True) if planned.request else None
-    return planned, apply(planned, policy, count=count, summary=summary)
+    return planned, apply(planned, policy, count=count, summary=summary, states=kept)
 
 
 def states(messages: Sequence[Message], policy: Policy, limit: int) -> list[Window]:
@@ -131,9 +132,9 @@ def test_a_session_of_screenshots_fits_its_window(window: int, keep: int | None,
     requests = [stop for stop in range(2, len(messages) + 1) if messages[stop - 1].role != "assistant"]
     before: tuple[Message, ...] = ()
     cost, moves, original_before = 0.0, 0, 0
-    original_cost = 0.0
+    original_cost, kept = 0.0, KeptStates()
     for stop in requests:
-        planned, outcome = run(messages[:stop], policy)
+        planned, outcome = run(messages[:stop], policy, kept)
         sent = outcome.conversation
         assert sent.tokens <= planned.limit
         assert forwarded_images(outcome)[-1:] == list(messages[stop - 1].media)
@@ -155,7 +156,8 @@ def test_as_many_images_stay_as_the_policy_says(keep: int, *, as_user: bool) -> 
     """At least that many of the newest stay, and less than twice as many. That many are removed at a time."""
     messages = screenshots(40, as_user=as_user)
     policy = replace(POLICY, context_window=64_000, keep_images=keep)
-    numbers = [len(forwarded_images(run(messages[: 2 + 2 * step], policy)[1])) for step in range(1, 41)]
+    kept = KeptStates()
+    numbers = [len(forwarded_images(run(messages[: 2 + 2 * step], policy, kept)[1])) for step in range(1, 41)]
     assert numbers[: 2 * keep - 1] == list(range(1, 2 * keep))
     assert set(numbers[keep:]) == set(range(keep, 2 * keep))
 
@@ -168,9 +170,9 @@ def test_images_of_the_first_message_count(keep: int, first: int) -> None:
         messages += [assistant(f"Seen {step}."), user(f"Look {step}.", IMAGE)]
     policy = replace(POLICY, context_window=64_000, keep_images=keep)
     before: tuple[Message, ...] = ()
-    breaks = 0
+    breaks, kept = 0, KeptStates()
     for stop in range(1, len(messages) + 1, 2):
-        sent = run(messages[:stop], policy)[1].conversation.messages
+        sent = run(messages[:stop], policy, kept)[1].conversation.messages
         shown = [any(not part.is_removed for part in message.media) for message in sent[2::2]]
         assert not any(part.is_removed for part in sent[0].media)
         assert all(shown[-keep:])
@@ -204,7 +206,9 @@ def test_images_give_way_before_a_summary_is_asked_for() -> None:
 def test_where_images_are_not_enough_there_is_a_summary() -> None:
     """In the end, the texts of a long session fill the room."""
     messages, policy = priced(screenshots(150)), replace(POLICY, context_window=10_000)
-    rules = {decision.rule for stop in range(2, 300, 20) for decision in run(messages[: 2 + stop], policy)[1].decisions}
+    kept = KeptStates()
+    outcomes = [run(messages[: 2 + stop], policy, kept)[1] for stop in range(2, 300, 20)]
+    rules = {decision.rule for outcome in outcomes for decision in outcome.decisions}
     assert {"images", "summarise"} <= rules
 
 

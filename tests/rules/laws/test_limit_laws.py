@@ -7,7 +7,19 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import FREE, assistant, conversation, count, fill, measure, session, system, transcripts, user
+from support.builders import (
+    FREE,
+    KeptStates,
+    assistant,
+    conversation,
+    count,
+    fill,
+    measure,
+    session,
+    system,
+    transcripts,
+    user,
+)
 
 from trimtab.rules.conversation import Message, Outcome
 from trimtab.rules.pipeline.order import apply, plan
@@ -37,11 +49,11 @@ OWN_LIMITS = st.builds(
 )
 
 
-def run(messages: Sequence[Message], policy: Policy) -> tuple[Plan, Outcome]:
-    """The decisions about a transcript, and the conversation that is forwarded."""
-    planned = plan(conversation(*messages), policy, count=count)
+def run(messages: Sequence[Message], policy: Policy, kept: KeptStates | None = None) -> tuple[Plan, Outcome]:
+    """The decisions about a transcript, and the conversation that is forwarded. `kept` only saves time."""
+    planned = plan(conversation(*messages), policy, count=count, states=kept)
     summary = Summary("What was done so far.", by_model=True) if planned.request else None
-    return planned, apply(planned, policy, count=count, summary=summary)
+    return planned, apply(planned, policy, count=count, summary=summary, states=kept)
 
 
 def states(messages: Sequence[Message], policy: Policy, limit: int) -> list[Window]:
@@ -73,9 +85,9 @@ def test_a_prompt_that_reaches_the_soft_limit_is_cut_there(soft: int) -> None:
     """It stays below it from then on, but for the newest step. Cuts are rare: each frees a part of the gap."""
     policy = replace(POLICY, context_window=128_000, compact_at_tokens=soft)
     messages = session(150, call_tokens=20, result_tokens=200)
-    sizes, cuts = [], 0
+    sizes, cuts, kept = [], 0, KeptStates()
     for stop in range(2, len(messages) + 1, soft // 500):  # several looks between two cuts
-        planned, outcome = run(messages[:stop], policy)
+        planned, outcome = run(messages[:stop], policy, kept)
         sizes.append(outcome.conversation.tokens)
         cuts = len(planned.window.cuts)
     assert max(sizes) <= soft + 240
@@ -117,11 +129,11 @@ def test_a_summary_has_its_share_at_most() -> None:
 def test_the_newest_steps_stay_if_they_fit(number: int) -> None:
     """They are sent as they are. If the window is too small for them, they are cut."""
     policy = replace(POLICY, keep_recent_steps=number)
-    messages = session(150, result_tokens=300)
+    messages, kept = session(150, result_tokens=300), KeptStates()
     for stop in range(4, len(messages), 26):
-        planned, outcome = run(messages[:stop], policy)
-        kept = messages[:stop][-2 * number :] if number else ()
-        assert outcome.conversation.messages[len(outcome.conversation.messages) - len(kept) :] == tuple(kept)
+        planned, outcome = run(messages[:stop], policy, kept)
+        newest = messages[:stop][-2 * number :] if number else ()
+        assert outcome.conversation.messages[len(outcome.conversation.messages) - len(newest) :] == tuple(newest)
     planned, outcome = run(session(20, result_tokens=3000), replace(policy, keep_recent_steps=15))
     assert outcome.conversation.tokens <= planned.limit
     assert planned.window.cut is not None
@@ -132,10 +144,10 @@ def test_the_newest_half_of_too_many_turns_stays(number: int, left: int) -> None
     """Beside the task statement there are never more than the policy allows, and cuts are rare."""
     policy = replace(POLICY, max_turns=number)
     messages = [system(), user("Ask me.")]
-    seen = []
+    seen, kept = [], KeptStates()
     for turn in range(40):
         messages += [assistant(fill(f"answer {turn}", 200)), user(fill(f"question {turn}", 60))]
-        planned, outcome = run(messages, policy)
+        planned, outcome = run(messages, policy, kept)
         seen.append(sum(message.role == "user" for message in outcome.conversation.messages) - 1)
         assert outcome.conversation.messages[-1] is messages[-1]
     assert max(seen) == number

@@ -115,12 +115,12 @@ def test_after_a_long_turn_it_waits_for_the_next_cut() -> None:
 
 def check_changes(messages: Sequence[Message], policy: Policy) -> int:
     """How often messages became short while a transcript grew; fails if one did for less than was read again."""
-    changes, before = 0, run(conversation(), policy)
+    changes, before, states = 0, run(conversation(), policy), KeptStates()
     for stop in range(1, len(messages) + 1):
         if messages[stop - 1].role not in {Role.USER, Role.TOOL}:
             continue  # no request ends here
         try:
-            planned, outcome = run(conversation(*messages[:stop]), policy)
+            planned, outcome = run(conversation(*messages[:stop]), policy, states=states)
         except LimitExceededError:
             continue
         check_what_stays(planned, outcome)
@@ -205,9 +205,9 @@ def test_any_replica_decides_the_same(messages: tuple[Message, ...], window: int
 def test_a_cut_that_is_put_off_leaves_them_whole(words: int) -> None:
     """What the cut makes short is forwarded as in the requests before it, and the decisions tell only what was done."""
     messages, policy = agent(4, 12, words), replace(LIMITED, context_window=8000)
-    put_off = 0
+    put_off, states = 0, KeptStates()
     for stop in range(2, len(messages)):
-        planned, _ = run(conversation(*messages[:stop]), policy)
+        planned, _ = run(conversation(*messages[:stop]), policy, states=states)
         late = planned.put_off()
         if late is None:
             continue

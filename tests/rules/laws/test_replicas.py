@@ -86,11 +86,11 @@ assert sum(NAMES_TITLE in text for text in texts) > len(texts) / 2
 assert any(TASK_LIST_TITLE in text for text in texts)
 print(sha256(repr(sorted(texts)).encode()).hexdigest())
 """
-SEEDS = "012"
+SEEDS = "01"
 
 
 def test_every_process_forwards_the_same() -> None:
-    """What becomes of results, and what is carried, is the same for every hash seed."""
+    """What becomes of results, and what is carried, is the same for two hash seeds: the sets here have many members."""
     results, carried = zip(*(_forward(seed) for seed in SEEDS), strict=True)
     assert len(set(results)) == len(set(carried)) == 1
 
