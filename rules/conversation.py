@@ -357,6 +357,14 @@ def find_beside(messages: Sequence[Message]) -> tuple[tuple[str, bytes], ...]:
     return next((message.beside for message in reversed(messages) if message.beside), ())
 
 
+def ends_with_prefill(messages: Sequence[Message]) -> bool:
+    """Whether the last message is the beginning of an answer that the client wrote (a prefill).
+
+    The next request has the whole answer in its place, so nothing that lasts may depend on it.
+    """
+    return bool(messages) and messages[-1].role is Role.ASSISTANT and not messages[-1].tool_calls
+
+
 def count_asked(messages: Sequence[Message]) -> int:
     """The number of messages that the session's request before this one had: all before the model's last answer."""
     return next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role is Role.ASSISTANT), 0)

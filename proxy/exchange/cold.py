@@ -103,7 +103,7 @@ def may_be_marked(services: Services, call: Call, planned: Planned) -> bool:
     if not (marks.is_kept and (plan.decisions or plan.window.changes_sent)):
         return False
     session, previous = find_answered(services, call, planned)
-    return session is None or previous is None or not marks.follow(session, previous, plan.hashes[-1])
+    return session is None or previous is None or not marks.follow(session, previous, plan.here)
 
 
 def find_answered(services: Services, call: Call, planned: Planned) -> tuple[Session | None, bytes | None]:
@@ -204,7 +204,7 @@ async def _cut(
     services: Services, call: Call, planned: Planned, session: Session, plan_again: PlanAgain, reply: Reply
 ) -> tuple[Call, Planned]:
     """Cut now, if a cut frees enough and its summary is there; else remove only what needs none; else ask for one."""
-    here = planned.plan.hashes[-1]
+    here = planned.plan.here
     for kind in (ColdCut.CUT, ColdCut.PRUNE, ColdCut.ASK):
         trial, _ = await plan_again(structs.replace(call, cold={**call.cold, here: kind}))
         if trial.plan.window == planned.plan.window:
@@ -226,7 +226,7 @@ async def cut_on_wish(services: Services, call: Call, planned: Planned, plan_aga
     """The call and plan with a cut, if one is asked for and frees enough. Raises UndecodableError and BusyError."""
     if call.request.codec.is_count:
         return call, planned
-    session, here = find_session(services, call, planned, is_asked=True), planned.plan.hashes[-1]
+    session, here = find_session(services, call, planned, is_asked=True), planned.plan.here
     words = call.route.compact_now
     if words is None:
         words = await _find_words(services, call, planned, is_long=session is not None)
@@ -252,7 +252,7 @@ async def _find_words(services: Services, call: Call, planned: Planned, *, is_lo
     wishes = services.cold_cuts.wishes
     if words is not None or not is_long or (wish := wishes.find(call.session)) is None:
         return words
-    is_taken = await wishes.take(call.session, wish, planned.plan.hashes[-1])
+    is_taken = await wishes.take(call.session, wish, planned.plan.here)
     return wish.read_words(call.session) if is_taken else None
 
 
@@ -305,7 +305,7 @@ async def keep_marked(services: Services, call: Call, planned: Planned, plan_aga
     plan, marks, names = planned.plan, services.cold_cuts.kept, call.route.keep
     if call.route.target.mode != "enforce" or planned.original.continues or plan.is_client_compaction:
         return call, planned
-    sessions, found, here = _list_sessions(call, planned), set[bytes](), plan.hashes[-1]
+    sessions, found, here = _list_sessions(call, planned), set[bytes](), plan.here
     if may_be_marked(services, call, planned):
         for session in sessions:
             found.update(await marks.read(session, is_followed=False))
@@ -370,12 +370,12 @@ async def remember(services: Services, attempt: Attempt, answered: Answered) -> 
     previous = plan.hashes[find_previous(plan.conversation.messages)] if services.cold_cuts.is_kept else b""
     if session is None:
         if services.cold_cuts.is_kept and (session := find_session(services, call, planned, is_asked=True)) is not None:
-            await services.cold_cuts.note_time(session, plan.hashes[-1], previous, shares=False)
+            await services.cold_cuts.note_time(session, plan.here, previous, shares=False)
         return
     if call.idle_seconds is not None and answered.prompt_tokens and answered.cached_tokens is not None:
         share, name = answered.cached_tokens / answered.prompt_tokens, call.view.name
         services.lifetimes.learn(session.tenant, name.base_url, name.model, call.idle_seconds, share)
-    await services.cold_cuts.note_time(session, plan.hashes[-1], previous, shares=plan.window.is_long)
+    await services.cold_cuts.note_time(session, plan.here, previous, shares=plan.window.is_long)
 
 
 def prepare_cold(services: Services, attempt: Attempt, answered: Answered) -> None:

@@ -406,7 +406,7 @@ async def add_kept_of_session(services: Services, call: Call, planned: Planned) 
     if call.route.settings.recall == "tool" and call.route.target.mode == "enforce":
         tenant, plan, texts = call.arrival.tenant, planned.plan, services.found_texts
         head, (_, previous) = find_head(plan), find_answered(services, call, planned)
-        await texts.read(tenant.id, tenant.secret, head, here=plan.hashes[-1], previous=previous)
+        await texts.read(tenant.id, tenant.secret, head, here=plan.here, previous=previous)
         known = texts.list(tenant.id, head)
         found = find_answers(plan, known.get) if known else []
         if found:

@@ -248,7 +248,7 @@ class Talk:
         texts = zip(said.asked[:MAX_CALLS], await self._find(said), strict=False)
         found = "\n".join(f"[trimtab: {NAME}({asked.query!r:.200}) found:]\n{text}" for asked, text in texts)
         tenant, plan = self._ready.arrival.tenant, self._attempt.chosen.planned.plan
-        place = Place(plan.hashes[-1], said.own[-1])
+        place = Place(plan.here, said.own[-1])
         await self._services.found_texts.keep(tenant.id, tenant.secret, find_head(plan), place, found)
 
     async def _write_next(self, said: Round) -> Prepared:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
-from trimtab.rules.conversation import Conversation, Decision, Message, Role, count_asked
+from trimtab.rules.conversation import Conversation, Decision, Message, Role, count_asked, ends_with_prefill
 from trimtab.rules.pipeline.appended import Pin
 from trimtab.rules.pipeline.shortening import MEMORY, TRUNCATE_USERS, Stale
 from trimtab.rules.summary.request import SummaryRequest, request_summary
@@ -76,6 +76,11 @@ class Plan:
     cold: Mapping[int, ColdCut] = field(default_factory=dict)
     changed: tuple[tuple[int, ...], ...] = field(default=(), compare=False)
     key: StateKey | None = field(default=None, compare=False)
+
+    @property
+    def here(self) -> bytes:
+        """What the session is known by at this request."""
+        return self.hashes[-2 if ends_with_prefill(self.conversation.messages) else -1]
 
     def put_off(self) -> "Plan | None":
         """The plan without its last cut, for a summary that is not there yet; None if nothing was cut.

@@ -12,7 +12,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Protocol
 
-from trimtab.rules.conversation import Conversation, Message, Outcome, Role, count_leading
+from trimtab.rules.conversation import Conversation, Message, Outcome, Role, count_leading, ends_with_prefill
 from trimtab.rules.pipeline.appended import Pin, Pinned, Pins, Recalls, may_ask
 from trimtab.rules.pipeline.plan import Plan, StateKey
 from trimtab.rules.pipeline.shortening import LongArguments, LongUsers, Memory, fit_head
@@ -40,6 +40,9 @@ HASH_BYTES = 120
 """Memory of one message: its hash as an object of 32 bytes in a list, and its entry in a plan. An
 estimate for CPython, rounded up."""
 PRUNING = frozenset({OverflowStrategy.AUTO_COMPACT, OverflowStrategy.PRUNE})
+PREFILL_SHARE = 64
+"""The beginning of an answer that is at most the limit divided by this changes no decision. Chosen: clients write some
+words; more than that has to fit."""
 NO_COLD: Mapping[bytes, ColdCut] = MappingProxyType({})
 NO_PINS: Mapping[int, Pin] = MappingProxyType({})
 
@@ -204,7 +207,9 @@ class TranscriptState:
         if policy.recalls and not conversation.continues:
             find = partial(self.find_window, room=room, policy=policy, pins=pins, cold=at)
             self._look_up(conversation.messages, lambda whole: find(bare[: len(whole)]), policy, work)
-        window = Window() if conversation.continues else self.find_window(bare, room, policy, pins, at)
+        is_begun = ends_with_prefill(bare) and bare[-1].tokens * PREFILL_SHARE <= limits.limit
+        told = bare[:-1] if is_begun else bare
+        window = Window() if conversation.continues else self.find_window(told, room, policy, pins, at)
         edited = Outcome(head.conversation, edited.decisions, edited.changed)
         if room.soft is not None and soft_limit is not None and soft_limit < limits.fitting:
             limits = limits._replace(fitting=soft_limit)

@@ -86,6 +86,19 @@ async def test_the_header_cuts_once_and_the_cut_stays(dialect, store, client, up
     assert not any("x-trimtab-compact" in str(sent.headers).lower() for sent in upstream.chats)
 
 
+async def test_the_beginning_of_an_answer_does_not_lose_the_cut(client, upstream, serve) -> None:
+    """The next request has the whole answer in place of what the client wrote of it (a prefill)."""
+    bodies = _make_bodies()
+    begun = {**bodies[AT], "messages": [*bodies[AT]["messages"], {"role": "assistant", "content": "{"}]}
+    async with serve("store=memory") as proxy:
+        await _ask(client, proxy, upstream, bodies[AT - 1])
+        cut, _ = await _ask(client, proxy, upstream, begun, **NOW)
+        after, _ = await _ask(client, proxy, upstream, bodies[AT + 1])
+
+    assert len(cut) < len(bodies[AT]["messages"]) / 2
+    assert after[: len(cut) - 1] == cut[:-1]
+
+
 async def test_another_replica_replays_it(client, upstream, serve, tmp_path) -> None:
     bodies, key = _make_bodies(), f"store=sqlite:///{tmp_path}/s.sqlite3"
     async with serve(key) as one, serve(key) as other:

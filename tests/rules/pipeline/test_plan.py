@@ -292,3 +292,25 @@ def test_an_open_step_that_fills_up_is_put_off_to_what_stood_before_it() -> None
         earlier = planned.put_off()
         assert earlier is not None
         assert earlier.window.cuts == ()
+
+
+@POLICIES
+def test_the_beginning_of_an_answer_moves_nothing(policy: Policy) -> None:
+    """A client may write it (a prefill); the next request has the whole answer in its place."""
+    messages, cuts = [*HEAD], set[int]()
+    for number in range(80):
+        alone, begun = plan_of(messages, policy), plan_of([*messages, assistant("{")], policy)
+        assert begun.window == alone.window
+        assert begun.here == alone.hashes[-1]
+        forwarded = forward(begun, policy).messages
+        assert forwarded[:-1] == forward(alone, policy).messages
+        assert forwarded[-1].texts == ("{",)
+        cuts.add(len(alone.window.cuts))
+        messages += [assistant("{" + fill(str(number), 30 * (number % 4))), user(fill(f"{number}?", 40))]
+    assert len(cuts) > 2
+
+
+def test_a_long_beginning_of_an_answer_has_to_fit() -> None:
+    messages = [*HEAD, *session(12, call_tokens=10, result_tokens=150)]
+    begun = plan_of([*messages, assistant(fill("x", POLICY.context_window // 3))])
+    assert begun.window != plan_of(messages).window
