@@ -43,7 +43,7 @@ def name_session(services: Services, arrival: Arrival, model: str, planned: Plan
     config, original, hashes = services.config.sessions, planned.original, planned.plan.hashes
     by_headers = _read_headers(arrival, config.headers)
     told = "\0".join([*by_headers, *_read_fields(planned.request, config.fields)])
-    client = f"session {arrival.tenant.id} {model}{told and chr(0) + told}"
+    client = f"session {arrival.tenant.id} {model}" + (told and f"\0{told}")
     task = planned.plan.window.task
     opening = min(count_leading(original.messages) if task is None else task, len(hashes) - 2) + 1
     begun = b"" if original.continues and told else hashes[opening]

@@ -44,7 +44,6 @@ class Family(dict[Labels, V]):
     """
 
     def __init__(self, kind: str, meaning: str, labels: str = "", *, name: str = "") -> None:
-        super().__init__()
         self.kind, self.name, self.meaning, self.labels = kind, name, meaning, tuple(labels.split())
         self.is_shared = True
 

@@ -1,5 +1,7 @@
 """The demo's session and the repository that it is about."""
 
+from hashlib import sha256
+
 import msgspec
 
 from trimtab.proxy.cli.demo import WINDOW_TOKENS
@@ -48,3 +50,10 @@ def test_tools_of_the_session_are_those_that_it_calls() -> None:
     called = [call for message in messages for call in message.tool_calls]
     assert {call.name for call in called} == set(required)
     assert all(set(msgspec.json.decode(call.arguments)) == required[call.name] for call in called)
+
+
+def test_the_session_is_the_one_of_which_the_pages_tell() -> None:
+    """Its figures stand in the README and in the tutorial: a new digest means that they are measured again."""
+    session = make_session(9)
+    told = sha256(session.request_body(len(session.messages))).hexdigest()
+    assert told[:16] == "bd64fe0cb0503d9c"

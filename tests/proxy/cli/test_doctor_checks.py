@@ -342,3 +342,22 @@ def test_it_is_said_how_many_processes_there_would_be(monkeypatch, settings, lev
     assert finding.subject == f"workers {settings[0].partition('=')[2]}"
     assert (finding.level, finding.found) == (level, found)
     assert (finding.advice is None) == (level == "ok")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "proxy", "status", "may_be"),
+    [
+        ("http", "http://p.example:3128", 403, True),
+        ("http", "http://p.example:3128", 502, True),
+        ("http", "http://p.example:3128", 200, False),
+        ("http", "http://p.example:3128", 404, False),
+        ("http", "null", 502, False),
+        ("https", "http://p.example:3128", 502, False),
+    ],
+)
+def test_a_forward_proxy_may_have_refused_what_it_can_read(scheme, proxy, status, *, may_be) -> None:
+    config = load_config(
+        settings=(f"upstream.base_url={scheme}://a.example/v1", f"upstream.proxy={proxy}"), environment={}
+    )
+    told = checks._judge(config.upstream, status, 0, "upstream", shows_key=True)
+    assert ("p.example:3128 (upstream.proxy) refused the request" in str(told.advice)) is may_be

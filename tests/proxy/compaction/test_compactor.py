@@ -18,7 +18,15 @@ from support.dialects.spoken.dialect import Dialect, list_texts
 from support.policies import POLICY
 
 from trimtab.proxy.compaction.caches import Caches, make_known
-from trimtab.proxy.compaction.compactor import Compacted, Compactor, RefusedError, describe_excess, refuse, write_cost
+from trimtab.proxy.compaction.compactor import (
+    Compacted,
+    Compactor,
+    RefusedError,
+    _mark_kept,
+    describe_excess,
+    refuse,
+    write_cost,
+)
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.policy import PolicyConfig
@@ -32,6 +40,7 @@ from trimtab.rules.conversation import Conversation, Decision
 from trimtab.rules.pipeline.exceeded import LimitExceededError, Remainder
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.policy import MEMORY_TAGS, Budget, OnExceeded, Prices
+from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.tokens.sections import count_sections, find_marks
 from trimtab.rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
@@ -244,6 +253,22 @@ def test_a_cleaned_request_keeps_what_is_known_of_it_beside_its_body(compactor: 
     assert [one.rule for one in left.cleaned] == ["nonce", "drop_tools"]
     assert b"fly" not in left.body
     assert compactor.clean(left, Unsent(tools=("*",))) is left
+
+
+@pytest.mark.parametrize(("tools", "unsent"), [([{"name": "fly"}], ()), ([], ("*",))])
+def test_where_no_tool_is_to_go_nothing_is_decoded(
+    compactor: Compactor, tools: list[dict[str, str]], unsent: tuple[str, ...]
+) -> None:
+    """A request that cannot be decoded passes."""
+    request = CHAT.codec.read(orjson.dumps({"model": "m", "messages": [1], **({"tools": tools} if tools else {})}))
+    assert compactor.clean(request, Unsent(tools=unsent)) is request
+
+
+def test_what_the_client_wants_kept_is_marked_by_the_beginning_that_ends_there() -> None:
+    talk = conversation(*session(3))
+    for at in (0, 3, len(talk.messages) - 1):
+        marked = _mark_kept(talk, {hash_prefixes(talk.messages)[at + 1]}).messages
+        assert [number for number, one in enumerate(marked) if one.keep] == [at]
 
 
 CHANGES = st.lists(

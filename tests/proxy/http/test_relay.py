@@ -3,10 +3,11 @@
 import asyncio
 import time
 from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import aiohttp
 import pytest
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from prometheus_client.parser import text_string_to_metric_families
 from support.client import CHAT, ask_raw, post
 from support.model_learning import Clock
@@ -340,3 +341,14 @@ async def test_nothing_is_written_to_a_client_that_has_left() -> None:
     with pytest.raises(ConnectionResetError):
         response.copier(None, reply.lose)(b"x")
     assert (reply.client_left, reply.missed) == (True, b"x")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "is_stream"),
+    [(200, "text/event-stream", True), (200, "application/json", False), (400, "text/event-stream", False)],
+)
+async def test_only_a_whole_answer_in_events_is_a_stream(status: int, kind: str, *, is_stream: bool) -> None:
+    reply, response = Reply(SimpleNamespace(version=HttpVersion11)), PlainResponse(status=status)
+    response.content_type, response.prepare = kind, AsyncMock()
+    assert await reply.begin(response) is response
+    assert reply.is_stream is is_stream

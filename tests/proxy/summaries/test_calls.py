@@ -1,6 +1,7 @@
 """Calls for summaries as an operator sees them."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from support.model_learning import ListLog
@@ -8,6 +9,7 @@ from support.model_learning import ListLog
 from trimtab.proxy.http.errors import ProxyError, UpstreamUnreachableError
 from trimtab.proxy.summaries.calls import NoSummaryError, SummaryCall, SummaryCalls
 from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.telemetry.spans import Span, Spans
 from trimtab.proxy.wire.answers.usage import Usage
 
 
@@ -43,6 +45,26 @@ def test_a_call_is_recorded_however_it_ends(error, result, reason, calls: Summar
     metric = calls.metrics.summary_seconds.read()
     counts = [sample.labels["result"] for sample in metric.samples if sample.name.endswith("_count")]
     assert counts == [result]
+
+
+@pytest.mark.parametrize(("error", "told"), [(None, ""), (NoSummaryError("unreadable"), "failed")])
+def test_a_span_is_an_error_only_if_there_is_no_summary(error: Exception | None, told: str, log: ListLog) -> None:
+    ends = list[str]()
+
+    class Noting(Span):
+        def end(self, *, error: str = "", seconds_ago: float = 0.0) -> None:
+            ends.append(error)
+
+    class Started(Spans):
+        is_on = True
+
+        def start_within(self, *_: object) -> Span:
+            return Noting()
+
+    with suppress(NoSummaryError), SummaryCall(SummaryCalls(Metrics(), log, Started()), "m", "inline", 12):
+        if error is not None:
+            raise error
+    assert ends == [told]
 
 
 @pytest.mark.parametrize(

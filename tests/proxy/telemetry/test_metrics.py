@@ -236,6 +236,7 @@ def test_decisions_are_counted_by_rule() -> None:
         "m",
         [
             Decision("truncate", "", 100, 40, 2, 3),
+            Decision("dedupe", "", 100, 95, 2, 3),
             Decision("pairing", "", 100, 108, 1, 3),
             Decision("prune", "", 100, 90, 1, 3),
             Decision("digest", "", 90, 30, 9, 1),
@@ -243,7 +244,7 @@ def test_decisions_are_counted_by_rule() -> None:
         ],
     )
 
-    saved = {("m", "truncate"): 60, ("m", "prune"): 10, ("m", "digest"): 60, ("m", "summarise"): 50}
+    saved = {("m", "truncate"): 60, ("m", "dedupe"): 5, ("m", "prune"): 10, ("m", "digest"): 60, ("m", "summarise"): 50}
     assert _samples(metrics, "trimtab_tokens_saved") == saved
     assert _samples(metrics, "trimtab_tokens_added") == {("m", "pairing"): 8}
     assert metrics.registry.get_sample_value("trimtab_repairs_total", {"model": "m"}) == 1

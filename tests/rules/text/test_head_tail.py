@@ -87,6 +87,18 @@ def test_mixed_density_fills_its_budget() -> None:
     assert 11_000 < measure_bytes(short) <= 12_000
 
 
+def test_a_join_that_costs_a_token_more_is_cut_away_too() -> None:
+    """Head and marker may measure more together than each alone."""
+
+    def measure(text: str) -> int:
+        return len(text) + text.count("x\n[")
+
+    for limit in range(150, 200):
+        short = truncate_text("x" * 2000, limit, measure)
+        assert "x\n[trimtab: " in short
+        assert measure(short) <= limit
+
+
 def test_measure_bytes_counts_utf8() -> None:
     """Bytes, not characters; also of lone surrogates."""
     assert [measure_bytes(text) for text in ("a", "é", "\U0001f600", "\ud800")] == [1, 2, 4, 3]

@@ -518,3 +518,16 @@ def test_high_water_is_told_if_memory_goes_and_nothing_else_happens() -> None:
     window = folded.finish()
     assert (window.memory_stop, window.cuts, window.prune_stop) == (3, (), 0)
     assert window.is_high
+
+
+@pytest.mark.parametrize(("kept", "is_short"), [((), True), ((3,), False)])
+def test_a_long_user_message_becomes_short_in_a_later_turn_unless_a_cut_has_kept_it(
+    kept: tuple[int, ...], *, is_short: bool
+) -> None:
+    """It may stand right behind the cut."""
+    messages = (system(), user("Task."), assistant("Yes."), user(fill("long", 400)), assistant("ok"), user("Next."))
+    folded = Fold(measure(messages, POLICY, limit=LIMIT, fixed_tokens=0), POLICY)
+    folded.extend(messages[:4], short_tokens={3: 10})
+    cut = Cut(CutKind.DIGEST, 3 + len(kept), 9, kept, 9)
+    folded.window = structs.replace(folded.window, cuts=(cut,))
+    assert bool(folded.extend(messages).finish().users_stop) is is_short

@@ -1,5 +1,6 @@
 """The window's state as values."""
 
+import pytest
 from msgspec import structs
 
 from trimtab.rules.window.prune import ImageStop
@@ -64,3 +65,23 @@ def test_a_task_statement_that_was_shortened_to_fit_has_reached_high_water() -> 
     assert window.has_reached_high
     assert structs.replace(window, is_high=True, caps=()).has_reached_high
     assert not structs.replace(window, caps=(Cap(4, 300),)).has_reached_high
+
+
+@pytest.mark.parametrize(
+    ("window", "changes"),
+    [
+        (Window(task=1), False),
+        (Window(task=1, next_cut=6, is_high=True), False),
+        (Window(task=1, caps=(Cap(4, 300),)), False),
+        (Window(task=1, caps=(Cap(1, 300),)), True),
+        (Window(task=1, cuts=(FIRST,)), True),
+        (Window(task=1, prune_stop=4), True),
+        (Window(task=1, memory_stop=4), True),
+        (Window(task=1, users_stop=4), True),
+        (Window(task=1, images=ImageStop(17, 15)), True),
+    ],
+)
+def test_what_an_earlier_request_has_sent_otherwise_is_known(window: Window, *, changes: bool) -> None:
+    """A message that was shortened as the newest has been sent so from the start, unlike the task statement."""
+    assert window.changes_sent is changes
+    assert window.shortens is (changes or bool(window.caps))

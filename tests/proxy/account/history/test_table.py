@@ -25,6 +25,7 @@ from trimtab.proxy.account.history.table import (
     copy,
     erase,
     find_request,
+    find_uncut_size,
     list_after,
     list_requests,
     measure_move,
@@ -345,3 +346,19 @@ def test_a_page_of_a_full_table_takes_no_long(connection):
     list_requests(connection, Query(500, session="3", outcome="none"))
     list_sessions(connection, SessionQuery(500))[0]
     assert time.process_time() - started < 2
+
+
+@pytest.mark.parametrize(
+    ("previous", "event", "tokens"),
+    [
+        (None, (900, 300), 900),
+        (None, (0, 300), None),
+        ((800, 200), (900, 300), 300),
+        ((900, 200), (800, 300), 200),
+        ((800, 0), (900, 300), None),
+    ],
+)
+def test_without_its_cut_a_request_is_the_one_before_and_what_is_new(previous, event, tokens) -> None:
+    """Not known if nothing was forwarded before. A client that goes back takes nothing off."""
+    made = [one and make_event(original_tokens=one[0], sent_tokens=one[1]) for one in (previous, event)]
+    assert find_uncut_size(*made) == tokens

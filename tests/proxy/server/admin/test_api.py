@@ -10,6 +10,7 @@ from support.events import make_event, read_events
 from support.sessions import make_session, requests_of
 from upstreams.recording import completion
 
+from trimtab.proxy.account.history.sessions import SessionQuery
 from trimtab.proxy.server.admin import api
 from trimtab.proxy.store.store import StoreError
 
@@ -281,6 +282,15 @@ async def test_an_order_that_there_is_not_is_refused(name, allowed, client, star
     assert allowed in error["message"]
 
 
+def test_what_a_reader_asks_of_sessions_is_what_is_looked_for():
+    """An empty name is none."""
+    names = {"words": "a b", "model": "m", "client": "ci", "outcome": "compacted"}
+    asked = api.read_session_query({**names, "limit": "7", "page": "3", "sort": "requests", "order": "asc"})
+    assert asked == SessionQuery(7, 14, **names, order="requests", ascends=True)
+    for empty in ({}, dict.fromkeys(names, ""), {"order": "desc"}):
+        assert api.read_session_query(empty) == SessionQuery(50)
+
+
 async def test_the_week_survives_a_restart_and_includes_the_newest_request(client, start_proxy, tmp_path):
     """The sums come from the store. Without a price there is no money."""
     store = f"store=sqlite:///{tmp_path}/summaries.sqlite3"
@@ -305,6 +315,7 @@ async def test_a_week_that_cannot_be_read_is_null(client, start_proxy, monkeypat
         msg = "sqlite"
         raise StoreError(msg, "gone")
 
+    assert (await read(client, proxy, "overview"))["week"]["requests"] == 0
     monkeypatch.setattr(proxy.services.recorder.books, "read", fail)
     overview = await read(client, proxy, "overview")
     assert overview["week"] is None

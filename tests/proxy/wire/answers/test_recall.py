@@ -59,6 +59,15 @@ def test_garbage_passes(dialect, noise, places):
 
 
 @each_dialect
+@pytest.mark.parametrize("pieces", [(b"\n\n",), (b"\n", b"\r\n"), (b": a\n", b"\n")])
+def test_what_has_ended_passes_at_once(dialect, pieces):
+    """Be it only empty lines; before its end, nothing of an event passes."""
+    sifter = dialect.codec.sifter()
+    *before, last = map(sifter.feed, pieces)
+    assert (before, last) == ([b""] * (len(pieces) - 1), b"".join(pieces))
+
+
+@each_dialect
 def test_a_very_long_answer_is_not_kept(dialect):
     sifter, event = dialect.codec.sifter(), dialect.write_event("x" * 100_000)
     for _ in range(MAX_ROUND_BYTES // 100_000 + 2):

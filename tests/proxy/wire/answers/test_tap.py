@@ -65,6 +65,7 @@ def test_of_reasoning_that_was_not_sent_the_tokens_are_no_text(reasoning: str, s
     tap = Tap(read_event, is_stream=True)
     tap.feed(b"data:%b\n\n" % (reasoning or "text").encode())
     assert tap.find_sent_tokens(9) == sent_tokens
+    assert tap.size_bytes == len(reasoning or "text") + len(b"data:\n\n")
 
 
 @pytest.mark.parametrize("size", [100, 1000])

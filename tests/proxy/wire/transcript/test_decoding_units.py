@@ -20,7 +20,7 @@ from trimtab.proxy.wire.transcript.decoding import (
     join_units,
     recall,
 )
-from trimtab.rules.conversation import Message, Origin, Role
+from trimtab.rules.conversation import Message, Origin, Role, whole_elements
 
 FORM = Form("items", (), long=())
 USER, LEADER = b'"user"', b'"leads"'
@@ -113,6 +113,13 @@ def test_each_message_has_the_place_of_its_unit(way: str | None, raws: tuple[byt
     whole, view, find_units = _decode_whole(raws, way), _make_view(forgets=False), _find_units(way)
     for kept_body in (None, _begin(raws), None, _begin(raws)):
         assert decode_units(raws, kept_body, view, _decode, find_units) == whole
+
+
+def test_the_usual_places_are_those_of_all_requests() -> None:
+    """A long transcript of elements with one message each keeps none of its own."""
+    raws = (USER, b'"model 1"', USER)
+    found = decode_units(raws, None, _make_view(forgets=False), _decode).origins
+    assert all(one is other for one, other in zip(found, whole_elements(3), strict=True))
 
 
 @pytest.mark.parametrize("way", WAYS)

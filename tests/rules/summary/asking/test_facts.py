@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, call, result, system, user
 
-from trimtab.rules.summary.asking.facts import MOST_SEARCHES, list_sources, mark_unverified
+from trimtab.rules.summary.asking.facts import MOST_SEARCHES, _is_letter, list_sources, mark_unverified
 from trimtab.rules.summary.request import SummaryRequest
 from trimtab.rules.text.markers import UNVERIFIED
 
@@ -155,3 +155,7 @@ def test_searches_are_bounded() -> None:
     """Names after the last search get no mark: in doubt there is none."""
     note = "\n".join(f"pier/x{number}.py" for number in range(2 * MOST_SEARCHES))
     assert 0 < mark_unverified(note, [SOURCE]).count(UNVERIFIED) <= MOST_SEARCHES
+
+
+def test_only_letters_digits_and_underscores_of_ascii_go_on_with_a_word() -> None:
+    assert [char for char in "aZ7_é字-./ " if _is_letter(char)] == [*"aZ7_"]
