@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from pathlib import Path
 
 import orjson
@@ -10,7 +11,11 @@ from click.testing import Result
 from support.command_line import run_trimtab
 from upstreams.recording import FakeUpstream
 
-from trimtab.proxy.config.load import load_file
+from trimtab.proxy.catalogue.prices import DEFAULT, LOCAL, find_listed
+from trimtab.proxy.cli.doctor_checks import Finding
+from trimtab.proxy.cli.init import DEFAULT_ECONOMY, FoundModel, Probe, probe, write_document
+from trimtab.proxy.config.load import load_config, load_file
+from trimtab.proxy.config.schema import UpstreamConfig
 
 KEY = "sk-PLANTED-KEY"
 NOWHERE = "http://127.0.0.1:9/v1"
@@ -107,3 +112,106 @@ async def test_wrong_options_say_what_to_do(options: list[str], status: int, mes
     assert result.exit_code == status
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+ENVIRONMENT = {"OPENAI_API_KEY": "k", "ALICE_KEY": "a", "ADMIN_TOKEN": "t", "MY_KEY": "PLANTED"}
+CHOICES = [
+    {"base_url": "http://127.0.0.1:8000/v1"},
+    {"base_url": "https://api.openai.com/v1", "own_key": "MY_KEY", "economy": "frugal", "mode": "observe"},
+]
+
+
+@pytest.mark.parametrize("choices", CHOICES, ids=str)
+def test_the_file_says_what_was_chosen(choices: dict[str, str]) -> None:
+    """It is valid, and the key stays in the environment."""
+    text = write_document(**choices)
+    config = load_config(text, environment=ENVIRONMENT)
+    assert config.upstream.base_url == choices["base_url"]
+    assert config.upstream.api_key == ENVIRONMENT.get(choices.get("own_key", ""))
+    assert (config.defaults.economy, config.mode) == (
+        choices.get("economy", DEFAULT_ECONOMY),
+        choices.get("mode", "enforce"),
+    )
+    assert "PLANTED" not in text
+
+
+def test_what_is_not_chosen_keeps_its_default() -> None:
+    """Only the URL is set."""
+    config = load_config(write_document(**CHOICES[0]), environment={}, is_online=False)
+    assert config.model_fields_set == {"upstream"}
+    assert config.upstream.model_fields_set == {"base_url"}
+
+
+@pytest.mark.parametrize("choices", CHOICES, ids=str)
+def test_every_key_in_a_comment_is_valid_once_its_mark_is_removed(choices: dict[str, str]) -> None:
+    """So a reader only removes `# `, and keeps the indentation."""
+    models = (FoundModel("some/model:7b", None, "", LOCAL),)
+    text = write_document(**choices, unknown=models)
+    opened, count = re.subn(r"(?m)^(\s*)# (?=\s*(?:- )?[a-z_]+:(?: |$))", r"\1", text)
+    assert count > 8
+    config = load_config(opened, environment=ENVIRONMENT)
+    expected = {"upstream", "models", "mode", "defaults", "listen", "client_keys", "admin_token", "dashboard"}
+    assert config.model_fields_set >= expected
+    assert config.match_for("some/model:7b") is not None
+    assert config.defaults.summary.model == "gpt-4o-mini"
+
+
+def test_a_models_name_from_the_server_can_do_nothing_in_the_file() -> None:
+    """It stays one text in one comment."""
+    hostile = 'x"\nmode: off\n${HOME}'
+    text = write_document(**CHOICES[0], unknown=(FoundModel(hostile, None, "", LOCAL),))
+    assert load_config(text, environment={}) == load_config(write_document(**CHOICES[0]), environment={})
+    assert "\nmode: off" not in text
+
+
+async def test_models_and_windows_are_found(upstream: FakeUpstream) -> None:
+    """The key goes to the upstream, and nowhere else."""
+    entries = [{"id": "odd\x1bname"}, {"id": "qwen3", "max_model_len": 32768}]
+    upstream.models = orjson.dumps({"data": entries})
+    found = await probe(UpstreamConfig(base_url=upstream.url), "sk-PLANTED")
+
+    assert found.is_reachable
+    assert [(model.name, model.window_tokens) for model in found.models] == [("qwen3", 32768), ("odd\x1bname", None)]
+    assert [model.name for model in found.unknown] == ["odd\x1bname"]
+    lines = list(found.describe())
+    assert lines[1] == "  qwen3: window 32,768 (from the upstream); tokens cost time only"
+    assert all(line.isprintable() for line in lines)
+    asked = [*upstream.questions, *upstream.requests]
+    assert {value for one in asked for value in one.header("Authorization")} == {"Bearer sk-PLANTED"}
+    assert "PLANTED" not in str(found)
+
+
+async def test_a_server_that_does_not_run_is_not_reachable() -> None:
+    """The advice says what to look at."""
+    found = await probe(UpstreamConfig(base_url="http://127.0.0.1:9/v1"), None)
+    assert not found.is_reachable
+    assert "what to do: " in list(found.describe())[1]
+
+
+@pytest.mark.parametrize(
+    ("level", "words", "is_reachable"),
+    [
+        ("error", "refuses the key (401)", True),
+        ("warning", "answers; requires a key (401)", True),
+        ("error", "does not answer within 5 seconds", False),
+    ],
+)
+def test_a_server_that_wants_another_key_is_reachable(level, words: str, *, is_reachable: bool) -> None:
+    """Only its list of models is missing."""
+    assert Probe(Finding("upstream", level, words), ()).is_reachable is is_reachable
+
+
+def test_prices_are_told_in_dollars_or_not_at_all() -> None:
+    """Ratios of prices would mean nothing to a person."""
+    openai = FoundModel("gpt-4o", 128000, "catalogue", find_listed("https://api.openai.com/v1", "gpt-4o"))
+    assert openai.describe() == "window 128,000 (from the catalogue); $2.5 in, $1.25 cached, $10 out per million"
+    assert FoundModel("m", None, "", DEFAULT).describe() == "window not known; prices not known"
+    assert FoundModel("m", None, "", LOCAL).describe() == "window not known; tokens cost time only"
+
+
+def test_a_long_list_is_cut_and_a_catalogues_gaps_are_no_questions() -> None:
+    """Embedding models of a provider have no window that matters."""
+    models = tuple(FoundModel(f"m{number}", None, "", DEFAULT) for number in range(20))
+    found = Probe(Finding("upstream", "ok", "answers"), models, is_catalogued=True)
+    assert list(found.describe())[-1] == "  and 8 more"
+    assert found.unknown == ()

@@ -14,9 +14,19 @@ from upstreams.recording import FakeUpstream, completion
 
 from trimtab.proxy.cli.bodies import choose_variant
 from trimtab.proxy.cli.evaluate.asking import PatientClient
-from trimtab.proxy.cli.evaluate.rehearsal import Rehearsal, WrittenSummaries, read_session, rehearse, write_summaries
+from trimtab.proxy.cli.evaluate.rehearsal import (
+    NAMES,
+    PAUSED,
+    NoSessionError,
+    Rehearsal,
+    WrittenSummaries,
+    make_arm,
+    read_session,
+    rehearse,
+    write_summaries,
+)
 from trimtab.proxy.cli.records.inputs import split_turns
-from trimtab.proxy.compaction import load_compactor
+from trimtab.proxy.compaction import load_compactor, read_messages
 from trimtab.proxy.compaction.engine import Variant
 from trimtab.proxy.config.policy import SummaryConfig
 from trimtab.proxy.config.schema import UpstreamConfig
@@ -26,6 +36,7 @@ from trimtab.proxy.summaries.calls import SummaryCalls
 from trimtab.proxy.summaries.summariser import Summariser
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.proxy.wire.dialects import DEFAULT
+from trimtab.rules.conversation import Role
 from trimtab.rules.policy import OverflowStrategy, Policy
 
 
@@ -196,3 +207,119 @@ async def test_what_is_measured_is_what_the_proxy_forwards(
     assert len(asked) >= 3
     assert [recorded.json for recorded in upstream.summaries] == asked
     assert rehearsal.apply(written.texts).body == forwarded
+
+
+ROOM = 1_000_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_arm_ends_with_a_line_of_the_assistant(rehearsal: Rehearsal, name: str) -> None:
+    """So servers that require alternating roles accept the question. The client's last message stays."""
+    arm = make_arm(name, rehearsal, rehearsal.apply({}).forwarded, ROOM)
+    *before, last = arm.conversation.messages
+    assert (last.role, last.texts) == (Role.ASSISTANT, (PAUSED,))
+    assert before[-1].digest == rehearsal.last.planned.original.messages[-1].digest
+    assert arm.problem is None
+
+
+def test_arms_hold_all_what_is_forwarded_and_the_newest(rehearsal: Rehearsal) -> None:
+    """Truncation keeps as many tokens as compaction, to within one step."""
+    forwarded = rehearsal.apply({}).forwarded
+    arms = {name: make_arm(name, rehearsal, forwarded, ROOM) for name in NAMES}
+    assert arms["none"].conversation.messages[:-1] == rehearsal.last.planned.original.messages
+    assert arms["digest"].conversation.messages[:-1] == forwarded.messages
+    assert arms["trimtab"].tokens == arms["digest"].tokens == forwarded.tokens
+    assert forwarded.tokens * 0.5 < arms["truncate"].tokens <= forwarded.tokens
+
+
+def test_what_does_not_fit_the_window_says_so(rehearsal: Rehearsal) -> None:
+    forwarded = rehearsal.apply({}).forwarded
+    assert "does not fit" in (make_arm("none", rehearsal, forwarded, 14_000).problem or "")
+    assert make_arm("trimtab", rehearsal, forwarded, 14_000).problem is None
+
+
+def test_open_calls_are_answered_in_every_arm() -> None:
+    """Strict servers accept even a session that ends in the middle of a call."""
+    call = {"id": "1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+    messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    variant = Variant(load_compactor("m", vocabulary="heuristic"), Policy())
+    rehearsal = rehearse(read_session(read_messages(messages, model="m").body), variant)
+    for name in NAMES:
+        arm = make_arm(name, rehearsal, rehearsal.apply({}).forwarded, ROOM)
+        roles = [message.role for message in arm.conversation.messages]
+        assert roles == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
+
+
+def test_a_session_that_ends_with_an_answer_stays_as_it_is() -> None:
+    """Else two messages of the assistant would be adjacent."""
+    messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": "done"}]
+    variant = Variant(load_compactor("m", vocabulary="heuristic"), Policy())
+    rehearsal = rehearse(read_session(read_messages(messages, model="m").body), variant)
+    arm = make_arm("none", rehearsal, rehearsal.apply({}).forwarded, ROOM)
+    assert [message.text for message in arm.conversation.messages] == ["go", "done"]
+
+
+def _line(number: int, **members: object) -> bytes:
+    messages = [{"role": "user", "content": f"message {index}"} for index in range(number)]
+    return orjson.dumps({"messages": messages, **members})
+
+
+def test_a_request_with_line_breaks_is_one_session() -> None:
+    """A body of several lines is one session."""
+    body = orjson.dumps(orjson.loads(make_session(2)), option=orjson.OPT_INDENT_2)
+    session = read_session(body)
+    assert (session.line, session.lines, session.request.model) == (1, 1, "exam-model")
+    assert len(session.request.raws) == 6
+
+
+def test_of_many_lines_the_longest_is_taken_or_the_one_that_is_named() -> None:
+    data = b"\n".join([_line(2), _line(5), b"", _line(3)]) + b"\n"
+    assert (read_session(data, model="m").line, len(read_session(data, model="m").request.raws)) == (2, 5)
+    named = read_session(data, line=3, model="m")
+    assert (named.line, named.lines, len(named.request.raws)) == (3, 3, 3)
+
+
+def test_a_model_that_is_named_counts_instead_of_the_sessions() -> None:
+    """The body has it, too; the body goes to the upstream with the questions."""
+    session = read_session(_line(1, model="theirs"), model="mine")
+    assert session.request.model == orjson.loads(session.request.body)["model"] == "mine"
+
+
+def test_what_prescribes_the_form_of_an_answer_is_left_out() -> None:
+    """Questions need plain answers. Tools stay because they are part of the prompt."""
+    tools = [{"type": "function", "function": {"name": "ls"}}]
+    form = {"type": "json_object"}
+    body = _line(1, model="m", tools=tools, response_format=form, tool_choice="required", stream=True, user=None)
+    assert set(orjson.loads(read_session(body).request.body)) == {"model", "messages", "tools"}
+
+
+def test_the_hash_is_that_of_the_line_whatever_the_model() -> None:
+    """So questions of the same session are found again, and those of another one are not."""
+    data = _line(2) + b"\n" + _line(5)
+    first = read_session(data, line=1, model="m")
+    assert first.sha256 == read_session(_line(2), model="other").sha256
+    assert first.sha256 != read_session(data, line=2, model="m").sha256
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "told"),
+    [
+        (b"", None, "there is no line"),
+        (b"\n\n", None, "there is no line"),
+        (b"hello", None, "is not a chat request"),
+        (b'{"messages": 1}', None, "is not a chat request"),
+        (b'{"messages": [1], "model": "m"}', None, "is not a chat request"),
+        (_line(1), None, "--model"),
+        (_line(1, model="m"), 2, "there is no line 2"),
+        (_line(1, model="m") + b"\n[]", 2, "line 2 is not a chat request"),
+    ],
+)
+def test_what_holds_no_session_is_refused_with_what_to_do(data: bytes, line: int | None, told: str) -> None:
+    with pytest.raises(NoSessionError, match=told):
+        read_session(data, line=line)
+
+
+def test_odd_json_is_read_as_the_proxy_reads_it() -> None:
+    """A lone surrogate, which upstreams accept, is repaired."""
+    body = b'{"model": "m", "messages": [{"role": "user", "content": "a\\ud83d"}], "seed": NaN}'
+    assert len(read_session(body).request.raws) == 1

@@ -8,18 +8,25 @@ import pytest
 from upstreams.examinee import Examinee, make_session
 from upstreams.recording import FakeUpstream
 
+from trimtab.proxy.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier, find_listed
+from trimtab.proxy.cli.evaluate.asking import Tokens
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion
 from trimtab.proxy.cli.evaluate.rehearsal import NAMES, read_session
 from trimtab.proxy.cli.evaluate.setup import (
+    Item,
     Options,
     Setup,
     add_up,
+    find_dollars,
     find_view,
     keep_questions,
     name_set,
     prepare,
+    read_questions,
     show_key,
+    weigh,
 )
+from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.compaction import load_compactor
 from trimtab.proxy.compaction.engine import Variant
 from trimtab.proxy.config.load import load_config
@@ -127,3 +134,99 @@ async def test_parts_fit_the_models_window(upstream: FakeUpstream, window_tokens
     setup = await _prepare(_config(upstream), window_tokens=window_tokens)
     assert setup.parts
     assert all(setup.rehearsal.variant.compactor.count(part.text) <= window_tokens * 0.6 for part in setup.parts)
+
+
+QUESTIONS = [ExamQuestion("Which port?", "8443", "port 8443", 0.5), ExamQuestion("你好?", "é", "é 1234", 0.75)]
+
+
+def test_questions_are_found_again_beside_others(tmp_path: Path) -> None:
+    """Each set has its own name. A set that is written again replaces the old one."""
+    path = tmp_path / "questions.json"
+    assert read_questions(path, "a") == []
+    keep_questions(path, "a", QUESTIONS[:1])
+    keep_questions(path, "b", QUESTIONS)
+    keep_questions(path, "a", QUESTIONS[1:])
+    assert (read_questions(path, "a"), read_questions(path, "b")) == (QUESTIONS[1:], QUESTIONS)
+    assert read_questions(path, "c") == []
+
+
+def test_nobody_but_the_owner_may_read_the_file(tmp_path: Path) -> None:
+    """It holds text of the session. No other file is left in its folder."""
+    path = tmp_path / "questions.json"
+    keep_questions(path, "a", QUESTIONS)
+    path.chmod(0o644)
+    keep_questions(path, "b", QUESTIONS)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"[]", b'{"messages": []}', b'{"kind": "other", "sets": {}}'])
+def test_a_file_of_something_else_is_never_written_over(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "session.json"
+    path.write_bytes(content)
+    for use in (lambda: read_questions(path, "a"), lambda: keep_questions(path, "a", QUESTIONS)):
+        with pytest.raises(StoppedError, match="left unchanged"):
+            use()
+    assert path.read_bytes() == content
+
+
+def test_a_place_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoppedError, match="cannot be written"):
+        keep_questions(tmp_path / "no" / "questions.json", "a", QUESTIONS)
+    with pytest.raises(StoppedError, match="cannot be read"):
+        read_questions(tmp_path, "a")
+
+
+def test_another_session_model_or_number_has_other_questions() -> None:
+    names = {name_set("1", "m", 15), name_set("2", "m", 15), name_set("1", "n", 15), name_set("1", "m", 5)}
+    assert len(names) == 4
+    assert name_set("1", "m", 15) in names
+
+
+OPENAI = "https://api.openai.com/v1"
+GPT = find_listed(OPENAI, "gpt-4o")
+
+
+def test_tokens_add_up_and_weigh_by_the_ratios() -> None:
+    items = [Item("a", "m", GPT, Tokens(2, 100, 10)), Item("b", "m", GPT, Tokens(1, 50, 5))]
+    assert add_up(items) == Tokens(3, 150, 15)
+    assert weigh(add_up(items), DEFAULT) == 150 + 4 * 15
+    prices = PriceList((PriceTier(0, 2.0, 0.2, 2.0, 10.0),), PriceSource.CONFIGURED)
+    assert weigh(add_up(items), prices) == 150 + 5 * 15
+
+
+def test_money_is_named_where_the_catalogue_knows_the_price() -> None:
+    """A hundred calls of ten thousand tokens cost a hundred times one such call."""
+    one = find_dollars([Item("a", "gpt-4o", GPT, Tokens(1, 10_000, 1_000))])
+    many = find_dollars([Item("a", "gpt-4o", GPT, Tokens(100, 1_000_000, 100_000))])
+    assert one is not None
+    assert many is not None
+    assert many == pytest.approx(100 * one)
+    assert 0.01 < one < 1
+
+
+@pytest.mark.parametrize(
+    ("model", "base_url"),
+    [("no-such-model", OPENAI), ("gpt-4o", "http://127.0.0.1:8000/v1"), ("gpt-4o", "https://gateway.example.com/v1")],
+)
+def test_money_is_not_guessed(model: str, base_url: str) -> None:
+    """There is no price for an unknown model, or for a model at a server with unknown prices."""
+    items = [
+        Item("a", "gpt-4o", GPT, Tokens(1, 10, 1)),
+        Item("b", model, find_listed(base_url, model), Tokens(1, 10, 1)),
+    ]
+    assert find_dollars(items) is None
+
+
+def test_what_is_not_asked_needs_no_price() -> None:
+    items = [Item("a", "gpt-4o", GPT, Tokens(1, 10, 1)), Item("b", "no-such-model", DEFAULT, Tokens())]
+    assert find_dollars(items) is not None
+    assert find_dollars([]) == 0
+
+
+def test_dollars_go_by_the_length_of_a_prompt() -> None:
+    """All tokens of a call cost what the tier of its prompt says."""
+    tiers = PriceTier(0, 1.0, 0.1, 1.0, 4.0), PriceTier(1000, 2.0, 0.2, 2.0, 8.0)
+    prices = PriceList(tiers, PriceSource.CONFIGURED, is_in_dollars=True)
+    assert find_dollars([Item("a", "m", prices, Tokens(2, 2000, 50))]) == pytest.approx((2000 + 200) / 1e6)
+    assert find_dollars([Item("a", "m", prices, Tokens(2, 2002, 50))]) == pytest.approx((4004 + 400) / 1e6)

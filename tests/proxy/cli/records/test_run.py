@@ -1,21 +1,37 @@
 """A whole replay; tests/end_to_end/test_replay.py compares it with a proxy's metrics."""
 
+import itertools
+import sys
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import orjson
+import pytest
 from aiohttp import web
+from support.builders import assistant, call, conversation, result, user
 from support.client import SMALL, post, settle
 from support.sessions import make_session, requests_of
 from upstreams.recording import FakeUpstream, Recorded, completion, write_note
 
 from trimtab.proxy.account.recordings.folder import list_files
-from trimtab.proxy.cli.records.run import MAX_PLACES, Places, Replay
+from trimtab.proxy.cli.options import StoppedError
+from trimtab.proxy.cli.records.run import (
+    MAX_PLACES,
+    MAX_POINTS,
+    Needed,
+    Places,
+    Replay,
+    Series,
+    Tally,
+    draw,
+    find_identifiers,
+)
 from trimtab.proxy.cli.records.sums import VariantSums
 from trimtab.proxy.cli.records.variants import ConfiguredVariants
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_config
+from trimtab.rules.conversation import Message
 
 
 def _replay(compactors: Compactors, folder: Path, *settings: str) -> tuple[Replay, list[dict[str, Any]]]:
@@ -109,3 +125,110 @@ def test_a_file_of_bodies_is_read_line_by_line(compactors: Compactors, tmp_path:
     replay.read_bodies(file, read.append, dialect=None, model="gpt-4o", turns=False)
     assert (replay.requests, sum(read)) == (3, file.stat().st_size)
     assert replay.variants[0].describe()["models"][0]["name"] == "gpt-4o"
+
+
+TALK = (
+    user("look at src/app.py and 48213"),
+    assistant("", call("a", arguments="src/lib.py")),
+    result("a", "7204b2221a58"),
+)
+ANSWER = assistant("src/app.py, src/lib.py, 48213, 7204b2221a58 and src/new.py")
+
+
+def tell(forwarded: tuple[Message, ...], *more: Message) -> Tally:
+    """What a request needs of which these messages were forwarded, once the next one has come."""
+    needed = Needed()
+    needed.add("s", conversation(*TALK), {"way": conversation(*forwarded)})
+    needed.add("s", conversation(*TALK, ANSWER, *more, user("go on")), {"way": conversation()})
+    return needed.tallies["way"]
+
+
+def test_needed_is_what_the_next_answer_names_and_the_conversation_held() -> None:
+    """In texts, calls and results; kept is what is forwarded in some form."""
+    tally = tell(TALK[:2])
+    assert (tally.needed, tally.kept) == (4, 3)
+    assert tell((user("Summary: 7204b2221a58"),)) == Tally(4, 1)
+
+
+def test_a_request_that_is_forwarded_as_it_came_is_not_counted() -> None:
+    """Nor is one whose answer is not known: another session, or a conversation that was rewound."""
+    assert tell(TALK).share_kept() is None
+    needed = Needed()
+    short = {"way": conversation(TALK[0])}
+    needed.add("s", conversation(*TALK), short)
+    needed.add("t", conversation(*TALK, ANSWER), short)
+    needed.add("s", conversation(user("another")), short)
+    assert needed.tallies["way"].needed == 0
+
+
+def test_letters_before_a_dash_are_no_part_of_a_number() -> None:
+    """By definition, a ticket counts as its number."""
+    assert find_identifiers("see OPS-48213") == {"48213"}
+
+
+def test_words_and_short_numbers_are_no_identifiers() -> None:
+    assert find_identifiers("the answer is 42 and 1234, nothing else") == frozenset()
+
+
+def test_shares_of_nothing_are_not_known() -> None:
+    assert Tally().share_kept() is None
+
+
+def _make_series() -> Series:
+    series = Series()
+    for number in range(3):
+        series.begin()
+        series.add(
+            100 * number, {"recorded": 50}, {"recorded": {"trimtab": 1.0 * number, "nothing": 2.0, "summaries": 0.0}}
+        )
+    return series
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("name", "beginning"), [("a.svg", b"<?xml"), ("a.png", b"\x89PNG")])
+def test_a_picture_is_drawn(tmp_path: Path, name: str, beginning: bytes) -> None:
+    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+    draw(_make_series(), tmp_path / name)
+    assert (tmp_path / name).read_bytes().startswith(beginning)
+    draw(Series(), tmp_path / name)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_legend_without_entries_is_left_out(tmp_path: Path) -> None:
+    """Of a log no costs may be known, and no course."""
+    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+    draw(Series(), tmp_path / "a.svg")
+    series = Series()
+    series.begin()
+    series.add(100, {}, {})
+    draw(series, tmp_path / "b.svg")
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+    with pytest.raises(StoppedError, match="No such file"):
+        draw(_make_series(), tmp_path / "none" / "a.svg")
+
+
+def test_without_the_extra_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(StoppedError, match=r"pip install 'trimtab\[plot\]'"):
+        draw(_make_series(), tmp_path / "a.svg")
+
+
+def test_however_many_requests_there_are_the_points_are_bounded_and_even() -> None:
+    series = Series()
+    for _ in range(5 * MAX_POINTS):
+        if series.begin():
+            series.add(1, {}, {})
+    numbers = [point.number for point in series.points]
+    assert MAX_POINTS // 4 < len(numbers) < MAX_POINTS
+    assert len({after - before for before, after in itertools.pairwise(numbers)}) == 1
+
+
+def test_each_of_a_few_requests_is_a_point() -> None:
+    series = Series()
+    for tokens in (5, 6, 7):
+        assert series.begin()
+        series.add(tokens, {"recorded": tokens}, {})
+    assert [(point.number, point.original_tokens) for point in series.points] == [(1, 5), (2, 6), (3, 7)]
