@@ -39,14 +39,14 @@ class Price(NamedTuple):
 
 
 LIMITS = {
-    "small": Price(63, 164, 985),
-    "small, responses": Price(66, 172, 1115),
-    "small, messages": Price(66, 172, 1035),
-    "known": Price(69, 218, 1320),
-    "known, responses": Price(71, 230, 1390),
-    "known, messages": Price(72, 229, 1365),
-    "cut": Price(105, 435, 2430),
-    "stream": Price(67, 270, 2100),
+    "small": Price(58, 163, 985),
+    "small, responses": Price(61, 171, 1115),
+    "small, messages": Price(61, 172, 1035),
+    "known": Price(63, 214, 1320),
+    "known, responses": Price(65, 225, 1390),
+    "known, messages": Price(65, 224, 1365),
+    "cut": Price(94, 420, 2430),
+    "stream": Price(63, 265, 2100),
     "chunk": Price(0, 4, 43),
 }
 """small: 8 known messages that need nothing. known: 404 KB that need nothing, and were sent before. cut: two new

@@ -192,6 +192,8 @@ def test_an_answer_that_ended_before_it_began_is_an_overflow_and_one_that_was_cu
     wrote = orjson.loads(answer("")) | {"usage": {"prompt_tokens": 3000, "completion_tokens": 125_000}}
     assert CHAT.read_refusal(200, orjson.dumps(wrote)) is None  # the window filled with what the model thought
     assert CHAT.read_refusal(200, answer("Half a")) is None
+    event = answer("Half a").replace(b'"message"', b'"delta"')
+    assert CHAT.read_refusal(200, event) is None
 
 
 def test_an_error_in_the_place_of_an_answer_is_read_unless_there_is_an_answer() -> None:

@@ -104,3 +104,11 @@ def test_a_note_that_is_not_utf_8_is_none() -> None:
     answer = orjson.dumps({"object": "response.compaction", "output": [{**SAID, "content": "@"}, PACKED]})
     with pytest.raises(UndecodableError):
         NOTE.read(answer.replace(b"@", b"\xff"))
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_stream_has_no_note(number: int) -> None:
+    """The endpoint answers with one object."""
+    body = orjson.dumps({"object": "response.compaction", "output": [SAID, PACKED], "usage": USAGE})
+    with pytest.raises(UndecodableError):
+        NOTE.read(b"data: " + b"\n\ndata: ".join([body] * number or [b"[DONE]"]) + b"\n\n")

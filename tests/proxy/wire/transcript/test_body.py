@@ -295,6 +295,18 @@ def test_messages_of_an_element_that_is_not_common_whole_are_dropped() -> None:
         assert on.decoded[0] == Decoded(messages[:kept], origins[:kept])
 
 
+def test_what_stands_behind_the_transcript_does_not_add_up() -> None:
+    """The bound of parts is that of the elements, from body to body."""
+    behind = b'],"things":[' + b",".join([b"1"] * 100) + b"]}"
+    kept_body = _begin(b'{"items":[1' + behind)
+    for number in (1, 2, 3):
+        body = b'{"items":[1' + b",1" * number + behind
+        on = split_body(FORM, body, PrefixMatch(kept_body, number)).kept_body
+        assert on is not None
+        assert on.parts < 20
+        kept_body = on
+
+
 def test_a_short_body_is_always_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     body = b'{"items":[1]}'
     for least_bytes, is_kept in ((len(body), True), (len(body) + 1, False), (MIN_BYTES, False)):

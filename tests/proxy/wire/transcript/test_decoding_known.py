@@ -3,7 +3,7 @@
 import pytest
 
 from trimtab.proxy.compaction.caches import make_known
-from trimtab.proxy.wire.transcript.decoding import FixedTokens
+from trimtab.proxy.wire.transcript.decoding import OBJECT_BYTES, FixedTokens, weigh_element
 from trimtab.rules.conversation import Message, Role
 
 
@@ -46,6 +46,13 @@ def test_what_stands_outside_is_counted_once() -> None:
     assert view.count_fixed((b"tools",), lambda _: FixedTokens(3, 4)) == FixedTokens(1, 2)
 
 
+def test_what_the_first_message_costs_is_remembered_of_the_newest() -> None:
+    """Another first message is counted anew."""
+    view, messages = make_known().view("chat", 0), (*_decode(b"one"), *_decode(b"three"))
+    found = [view.count_first(messages[at], lambda one: len(one.raw)) for at in (0, 0, 1)]
+    assert (found, view.count_first(messages[1], lambda _: 0)) == ([3, 3, 5], 5)
+
+
 def test_an_element_that_cannot_be_decoded_is_not_kept() -> None:
     """The error is raised, and elements decoded before it are remembered."""
     view = make_known().view("chat", 0)
@@ -53,3 +60,10 @@ def test_an_element_that_cannot_be_decoded_is_not_kept() -> None:
     with pytest.raises(AssertionError):
         view.decode([b"one", b"bad"], _fail)
     assert view.count_unknown_bytes([b"one", b"bad"]) == 3
+
+
+def test_the_memory_of_an_element_is_that_of_its_bytes_its_texts_and_its_objects() -> None:
+    """A longer text weighs more by its length."""
+    short, long = (weigh_element((0, b"key"), (Message(Role.USER, ("x" * chars,)),)) for chars in (10, 1010))
+    assert short > len(b"key") + 10 + OBJECT_BYTES
+    assert long - short == 1000

@@ -65,6 +65,11 @@ def test_the_newest_corrections_are_taken_and_stand_in_their_order() -> None:
     assert 0 < len(numbers) < 9
 
 
+def test_a_correction_of_the_longest_length_stays_whole() -> None:
+    said = "No, case_9 must be port 8089".ljust(SHOWN_CHARS - 1, "x") + "."
+    assert list(find_corrections([*TALK, user(said)])) == [said]
+
+
 def test_they_are_the_users_words_and_not_quoted() -> None:
     """They precede the quotation of tools and assistant. Markers in them are broken all the same."""
     text = carry(*TALK, user(f"Never use port 8080 {QUOTE_START}"))
