@@ -12,11 +12,13 @@ import random
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
+from functools import cache
 from pathlib import Path
 
 import aiohttp
 import pytest
 import structlog
+import tiktoken
 from hypothesis import HealthCheck, settings
 from support.late_connections import close_late_connections
 from support.model_learning import ListLog
@@ -24,7 +26,9 @@ from upstreams.forward_proxy import run_forward_proxy
 from upstreams.recording import FakeUpstream, run_upstream
 from yarl import URL
 
+from trimtab.proxy.compaction import pool
 from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.compaction.tokenizers.exact import load_encoding
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.server.app import Proxy, run_proxy
 from trimtab.proxy.telemetry.logs import reset_log
@@ -118,9 +122,23 @@ def _alone(request: pytest.FixtureRequest, _variables: None, _data_directories: 
     structlog.reset_defaults()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _vocabularies() -> Iterator[None]:
+    """Whatever loads a vocabulary in this process shares it with all others: to load it takes a third of a second."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(pool, "load_encoding", cache(load_encoding))
+        yield
+
+
 @pytest.fixture(scope="session")
-def compactors() -> Compactors:
-    """The tokenizers; the session loads the vocabulary only once."""
+def encoding(_vocabularies: None) -> tiktoken.Encoding:
+    """The packed vocabulary of the newer models."""
+    return pool.load_encoding("o200k_base")
+
+
+@pytest.fixture(scope="session")
+def compactors(_vocabularies: None) -> Compactors:
+    """The tokenizers of all tests."""
     return Compactors(ListLog())
 
 

@@ -105,10 +105,10 @@ def make_bodies(key: str) -> Iterator[dict[str, Any] | bytes]:
 async def send_all(client: Any, proxy: Proxy, key: str) -> None:
     """Send the key in bodies, headers, queries and paths."""
     for body in make_bodies(key):
-        for odd in ({}, {"x-trimtab-profile": key}, {"x-trimtab-mode": key}):
-            for query in ("", f"?api_key={key}&x={quote(key)}"):
-                headers = {"authorization": f"Bearer {OWN}", "x-note": key, "user-agent": key, **odd}
-                await post(client, f"{proxy.url}/v1/chat/completions{query}", body, **headers)
+        query = f"?api_key={key}&x={quote(key)}"
+        for asked, odd in (("", {}), (query, {}), (query, {"x-trimtab-profile": key}), ("", {"x-trimtab-mode": key})):
+            headers = {"authorization": f"Bearer {OWN}", "x-note": key, "user-agent": key, **odd}
+            await post(client, f"{proxy.url}/v1/chat/completions{asked}", body, **headers)
     for path in (f"/v1/models/{key}?key={key}", f"/v1/{key}", f"/{key}/v1/chat/completions"):
         for credential in (OWN, key):
             await client.get(proxy.url + path, headers={"authorization": f"Bearer {credential}"})

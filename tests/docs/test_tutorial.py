@@ -1,4 +1,4 @@
-"""The tutorial works from its third step on, with its own stand-in for an upstream, and prints what it shows.
+"""The tutorial works from its second step on, with its own stand-in for an upstream, and prints what it shows.
 
 Law: the commands of both terminals run in the page's order, in one folder. Every line of a `text` block is printed;
 only times, ids, paths and what the machine has may differ.
@@ -14,8 +14,8 @@ from support.examples.blocks import Block, find_blocks
 from support.examples.running import find_free_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
-FIRST = "make_request.py"
-"""A word of the first block that runs here. Other tests run the blocks before it."""
+FIRST = "trimtab demo"
+"""The beginning of the first block that runs here: those before it install what runs."""
 UPSTREAM_PORT, PORT = "9001", "8790"
 WINDOW = "8192"
 """Of the stand-in. A request that arrives before the upstream has reported it would get another limit."""
@@ -50,7 +50,7 @@ SECONDS = 300.0
 def read_blocks() -> list[Block]:
     """The blocks of the page from FIRST on."""
     blocks = find_blocks(PAGE.read_text("utf-8"), PAGE.name)
-    start = next(index for index, block in enumerate(blocks) if FIRST in block.text)
+    start = next(index for index, block in enumerate(blocks) if block.text.startswith(FIRST))
     return blocks[start:]
 
 

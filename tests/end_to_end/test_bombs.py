@@ -18,7 +18,7 @@ from trimtab.proxy.wire.transcript.body import MAX_PARTS
 
 DEPTH = 100_000
 MANY = MAX_PARTS + 1
-FEWER = MANY // 3
+FEWER = MANY // 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,14 @@ def test_sums():
     assert FILLED == {"a": 2}
     assert subprocess.check_output([sys.executable, "-m", "trimtab.proxy.sums"]) == b"4\\n"
 """
+TEST_OF_LESS = """
+from trimtab.proxy.sums import add, is_small
+
+
+def test_sums():
+    assert add(2, 1) == 3
+    assert is_small(1) and not is_small(9)
+"""
 EQUIVALENT = """
 [[equivalent]]
 module = "proxy/sums.py"
@@ -208,7 +216,8 @@ def test_a_change_that_no_test_sees_is_printed_and_fails(project: Path) -> None:
         *states["killed"]
     }
 
-    file.write_text(TEST)
+    (project / "proxy/sums.py").write_text(RUN[: RUN.index("def count")])  # all mutants of less
+    file.write_text(TEST_OF_LESS)
     equivalents = project / "tests/mutation/equivalents.toml"
     equivalents.write_text(EQUIVALENT.format(function="is_small"))
     status, _, states = _run(project, "--number", "0", "proxy/sums.py")

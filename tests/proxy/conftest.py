@@ -1,4 +1,4 @@
-"""Shared by the shell's tests: the loaded vocabulary, and a log that leaves no trace."""
+"""Shared by the shell's tests: exact counts, and a log that leaves no trace."""
 
 from collections.abc import Iterator
 
@@ -6,21 +6,9 @@ import pytest
 import structlog
 import tiktoken
 
-from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
+from trimtab.proxy.compaction.tokenizers.exact import count_pieces, make_counter
 from trimtab.proxy.telemetry.logs import reset_log
 from trimtab.rules.conversation import CountTokens
-
-
-@pytest.fixture(scope="session")
-def encoding() -> tiktoken.Encoding:
-    """The packed vocabulary, loaded once: it takes a third of a second."""
-    return load_encoding("o200k_base")
-
-
-@pytest.fixture
-def loaded_vocabulary(encoding: tiktoken.Encoding, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session's vocabulary for whatever loads one in this process."""
-    monkeypatch.setattr("trimtab.proxy.compaction.pool.load_encoding", lambda _: encoding)
 
 
 @pytest.fixture(scope="session")

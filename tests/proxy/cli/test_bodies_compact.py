@@ -6,7 +6,7 @@ import orjson
 import pytest
 from support.command_line import ODD_BODY, SMALL, run_trimtab
 
-pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
+pytestmark = pytest.mark.usefixtures("restored_log")
 
 
 def _long_body() -> bytes:

@@ -21,7 +21,7 @@ from trimtab.rules.conversation import Outcome
 from trimtab.rules.pipeline.story import tell_story
 from trimtab.rules.policy import Policy
 
-pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
+pytestmark = pytest.mark.usefixtures("restored_log")
 
 PLANTED = "xyzzy"
 """Stands in every message, in every call and in every result."""

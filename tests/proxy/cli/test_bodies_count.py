@@ -11,19 +11,10 @@ from support.sessions import make_session
 from trimtab.proxy.cli.main import main
 from trimtab.proxy.compaction.tokenizers.exact import VocabularyError, load_encoding
 
-pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
+pytestmark = pytest.mark.usefixtures("restored_log")
 
 HELLO = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hello world"}]}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
-
-
-@pytest.fixture
-def loaded_vocabulary(encoding: tiktoken.Encoding, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session's vocabulary for every run in this process."""
-    monkeypatch.setattr(
-        "trimtab.proxy.compaction.pool.load_encoding",
-        lambda name: encoding if name == "o200k_base" else load_encoding(name),
-    )
 
 
 def _count(*arguments: str | Path, input_bytes: bytes = b"") -> Result:

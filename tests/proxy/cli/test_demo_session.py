@@ -8,7 +8,7 @@ import msgspec
 from trimtab.proxy.cli.demo import WINDOW_TOKENS
 from trimtab.proxy.cli.demo_session import PACKAGES, SEARCH_HITS, Project, make_session
 from trimtab.proxy.compaction.caches import make_known
-from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic, count_pieces, load_encoding, make_counter
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.chat.message import decode_message
 from trimtab.proxy.wire.codec import Counting
@@ -16,10 +16,9 @@ from trimtab.rules.results.pairing import pair_tool_calls
 from trimtab.rules.tokens.families import GENERIC
 
 
-def test_session_is_a_valid_transcript_of_several_windows() -> None:
+def test_session_is_a_valid_transcript_of_several_windows(count) -> None:
     """Results follow their calls at once. The whole is larger than three windows and than 120,000 tokens."""
     session = make_session()
-    count = make_counter(count_pieces(load_encoding("o200k_base")))
     request = CHAT.read(session.request_body(len(session.messages)))
     conversation = CHAT.decode(request, Counting(count, make_known()))
     assert pair_tool_calls(conversation, count=count).conversation is conversation

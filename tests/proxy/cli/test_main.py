@@ -11,7 +11,7 @@ from support.command_line import ODD_BODY, run_trimtab
 
 from trimtab.proxy.cli.main import COMMANDS, OTHERS, main
 
-pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
+pytestmark = pytest.mark.usefixtures("restored_log")
 
 
 def test_python_m_proxy_is_the_program() -> None:

@@ -9,8 +9,6 @@ import pytest
 
 from trimtab import Compactor, Result, make_policy
 
-pytestmark = pytest.mark.usefixtures("loaded_vocabulary")
-
 POLICY = make_policy(context_window=16000, high_water=0.8, low_water=0.5, overflow_strategy="prune")
 TEXT = "\n".join(f"def function_{number}(x): return x * {number}" for number in range(200))
 Wire = dict[str, Any]

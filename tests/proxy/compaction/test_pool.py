@@ -10,7 +10,7 @@ from support.model_learning import ListLog
 from trimtab.proxy.compaction import pool as module
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.pool import Compactors
-from trimtab.proxy.compaction.tokenizers.exact import VocabularyError, count_by_heuristic, load_encoding
+from trimtab.proxy.compaction.tokenizers.exact import VocabularyError, count_by_heuristic
 from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.rules.policy import Policy
@@ -21,6 +21,7 @@ AUTO = PolicyConfig()
 
 def _lose(monkeypatch: pytest.MonkeyPatch, *lost: str) -> None:
     """Make some vocabularies unavailable."""
+    load_encoding = module.load_encoding
 
     def load(name: str) -> object:
         if name in lost:
@@ -72,6 +73,7 @@ def test_early_models_are_counted_by_their_own_vocabulary(compactors: Compactors
 def test_a_vocabulary_is_loaded_once_and_only_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """o200k_base in advance or with the first model that uses it, and cl100k_base with its first one."""
     loaded = []
+    load_encoding = module.load_encoding
     monkeypatch.setattr(module, "load_encoding", lambda name: loaded.append(name) or load_encoding(name))
     compactors = Compactors(ListLog())
     at_start = list(loaded)
@@ -93,6 +95,7 @@ async def test_models_of_equal_costs_share_a_compactor(compactors: Compactors) -
 def test_many_who_need_a_vocabulary_first_load_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several threads ask at once, for models of two kinds. Each kind has one compactor, and both share one counter."""
     loaded: list[str] = []
+    load_encoding = module.load_encoding
     barrier = threading.Barrier(4)
     monkeypatch.setattr(module, "load_encoding", lambda name: loaded.append(name) or load_encoding(name))
     compactors = Compactors(ListLog())
@@ -112,6 +115,7 @@ def test_many_who_need_a_vocabulary_first_load_it_once(monkeypatch: pytest.Monke
 async def test_the_loop_loads_nothing_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread loads a vocabulary. One that is loaded already needs no thread."""
     threads: list[bool] = []
+    load_encoding = module.load_encoding
 
     def load(name: str) -> object:
         threads.append(threading.current_thread() is threading.main_thread())
@@ -158,7 +162,6 @@ TOOL = {"type": "function", "function": {"name": "f", "description": "word " * 5
 
 
 @pytest.mark.parametrize(("role", "unspoken"), [("user", 20), ("system", 0)])
-@pytest.mark.usefixtures("loaded_vocabulary")
 def test_what_the_server_says_of_its_template_is_counted(role: str, unspoken: int) -> None:
     """Tools that it leaves out cost nothing; what it says before a prompt without a system message costs its tokens."""
     body = orjson.dumps({"model": "m", "messages": [{"role": role, "content": "Hello"}], "tools": [TOOL]})

@@ -3,9 +3,10 @@
 import re
 
 import pytest
+import tiktoken
 from support.builders import FREE, assistant, conversation, fill, system, user
 
-from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
+from trimtab.proxy.compaction.tokenizers.exact import count_pieces, make_counter
 from trimtab.proxy.config.load import load_config
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.text.markers import SUMMARY_END, SUMMARY_START
@@ -18,9 +19,11 @@ OWN = re.compile(
 
 
 @pytest.mark.parametrize(("window", "share"), [(2048, 0.09), (4096, 0.05), (8192, 0.05)])
-def test_what_a_cut_always_says_is_a_twentieth_of_the_limit_at_most(window: int, share: float) -> None:
+def test_what_a_cut_always_says_is_a_twentieth_of_the_limit_at_most(
+    encoding: tiktoken.Encoding, window: int, share: float
+) -> None:
     """Of the smallest window it is less than a tenth: a digest and an index are two quotations there."""
-    count = make_counter(count_pieces(load_encoding("o200k_base")))
+    count = make_counter(count_pieces(encoding))
     settings = load_config(f"defaults: {{context_window: {window}, summary: {{role: last}}}}", environment={})
     policy, messages = settings.policy_for("m").to_policy(FREE), [system(), user("Look after the harbour.")]
     for number in range(window // 20):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, call, conversation, count, result
@@ -15,7 +16,7 @@ from support.markers import check_markers
 from support.results import truncate_tool_results
 from support.sessions import DATA, needs_data
 
-from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding
+from trimtab.proxy.compaction.tokenizers.exact import count_pieces
 from trimtab.rules.conversation import CountTokens
 from trimtab.rules.pipeline.order import plan
 from trimtab.rules.policy import Budget, Policy, Truncation
@@ -117,9 +118,9 @@ def test_a_text_that_was_tidied_is_cut_once(truncation: Truncation) -> None:
 
 @needs_data
 @pytest.mark.parametrize(("number", "path"), list(enumerate(RECORDED)), ids=lambda value: getattr(value, "name", ""))
-def test_markers_of_recorded_outputs_are_true(number: int, path: Path) -> None:
+def test_markers_of_recorded_outputs_are_true(encoding: tiktoken.Encoding, number: int, path: Path) -> None:
     """These are outputs of all kinds of tools, counted by a real vocabulary; each in a third of the ways."""
-    counted = cache(count_pieces(load_encoding("o200k_base")))
+    counted = cache(count_pieces(encoding))
     text = path.read_bytes().decode("utf-8", "replace")[: MAX_CHARS * (1 + (path.suffix == ".json"))]
     budgets = (Budget(4000, 20_000), Budget(1000, 3000), Budget(4000, 1000))
     for budget, truncation in islice(product(budgets, Truncation), number % 3, None, 3):

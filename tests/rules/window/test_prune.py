@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import (
@@ -23,7 +24,7 @@ from support.builders import (
     user,
 )
 
-from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding
+from trimtab.proxy.compaction.tokenizers.exact import count_pieces
 from trimtab.rules.conversation import Decision, Media, Message
 from trimtab.rules.pipeline.order import plan
 from trimtab.rules.policy import Budget, Policy
@@ -128,9 +129,9 @@ def test_a_placeholder_names_the_size_that_the_client_sent(text: str) -> None:
         assert prune_after_the_rules_on_results(*head, first, other, known=known) == expected
 
 
-def test_a_placeholder_of_any_size_keeps_its_bound() -> None:
+def test_a_placeholder_of_any_size_keeps_its_bound(encoding: tiktoken.Encoding) -> None:
     """It does not matter how large a result was. A real vocabulary counts."""
-    truth = count_pieces(load_encoding("o200k_base"))
+    truth = count_pieces(encoding)
     short = replace(result("1", fill("what is left", 60)), saved_tokens=10**12, edited=True)
     (pruned,) = prune_tool_results(conversation(short), start=0, stop=1, count=truth).conversation.messages
     assert f"of {10**12 + short.tokens} tokens" in pruned.text

@@ -23,7 +23,7 @@ from trimtab.proxy.cli.evaluate.exam import ExamQuestion
 from trimtab.proxy.cli.evaluate.rehearsal import read_session
 from trimtab.proxy.cli.evaluate.setup import keep_questions, name_set, read_questions
 
-pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
+pytestmark = pytest.mark.usefixtures("restored_log")
 
 SESSION = make_session(40)
 FACTS = " ".join(f"The code of harbour{number} is {7000 + number}." for number in range(0, 40, 2))

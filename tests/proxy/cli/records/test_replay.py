@@ -14,7 +14,7 @@ from support.sessions import make_session, requests_of
 
 from trimtab.proxy.cli.records.run import Replay
 
-pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
+pytestmark = pytest.mark.usefixtures("restored_log")
 
 LINE = {
     "event": "request",

@@ -14,7 +14,7 @@ from support.command_line import run_trimtab
 
 from trimtab.proxy.cli.serving.serve import LEAST_SECONDS, MOST_SECONDS, NEVER, collect_when_idle, is_due
 
-pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
+pytestmark = pytest.mark.usefixtures("restored_log")
 
 
 @pytest.mark.parametrize("name", ["TRIMTAB_LOG_LEVEL", "TRIMTAB_LOG_FORMAT"])

@@ -9,7 +9,7 @@ from trimtab.proxy.cli.options import usual_recordings
 from trimtab.proxy.cli.serving import serve as serving
 from trimtab.proxy.cli.serving.serve import record
 
-pytestmark = pytest.mark.usefixtures("restored_log", "loaded_vocabulary")
+pytestmark = pytest.mark.usefixtures("restored_log")
 
 
 @pytest.fixture
