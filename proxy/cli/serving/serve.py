@@ -132,10 +132,13 @@ def tell_systemd() -> None:
             told.send(b"READY=1")
 
 
-def warn_of_risks(config: Config, log: Any) -> None:
+def warn_of_risks(config: Config, log: Any, workers: int = 1) -> None:
     """Warn, before anything is served, of what may not be meant."""
     warn_of_readers(config, log)
     warn_of_unknown_variables(log)
+    if workers > 1 and config.store == "memory":
+        meaning = "workers do not share their summaries, nor what they learn about models; see store"
+        log.warning("store_not_shared", store=config.store, meaning=meaning)
 
 
 async def _show_again_and_again(metrics: Metrics, line: LiveLine) -> None:
@@ -231,10 +234,7 @@ def start_workers(config: Config, load: Load | None, count: int, log: Any, scree
     """
     shared = SharedResources.open(config, count)
     told = _LatestConfig(config, load, log, screen, shared.metrics.reloads)
-    warn_of_risks(config, log)
-    if config.store == "memory":
-        meaning = "workers do not share their summaries, nor what they learn about models; see store"
-        log.warning("store_not_shared", store=config.store, meaning=meaning)
+    warn_of_risks(config, log, count)
     limits = config.as_worker_of(count).limits
     compactors = Compactors(log, caches_bytes=bound_caches(limits.max_memory_bytes, CACHES_BYTES))
     compactors.load()

@@ -45,6 +45,12 @@ async def test_a_json_body_goes_to_the_upstream_of_its_model(path, proxy, client
     ]
 
 
+async def test_a_model_at_the_end_of_a_body_is_found(proxy, client, upstream, local):
+    """Also behind what is peeked at of a body that is too large to be read whole."""
+    await post(client, proxy.url + "/v1/embeddings", {"input": "a" * 70_000, "model": "local-embed"})
+    assert (len(local.requests), upstream.requests) == (1, [])
+
+
 async def test_the_path_names_the_model_if_the_body_names_none(proxy, client, upstream, local):
     """At a deployment, and in the list of models."""
     await post(client, proxy.url + "/openai/deployments/local-embed/embeddings?api-version=1", {"input": "a"})

@@ -8,6 +8,7 @@ import pytest
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.values import split_address
+from trimtab.proxy.server.workers import worker
 from trimtab.proxy.server.workers.worker import LEAVING, READY, Listeners, SharedResources, Worker
 from trimtab.proxy.telemetry.shared import Roster, SharedMetrics
 
@@ -76,8 +77,8 @@ def test_workers_have_the_same_key_and_addresses(settings) -> None:
     assert bool(first.page_sockets) is bool(first.pages_url) is bool(settings)
     shared.stop_listening()
     shared.metrics.close()
-    for worker in (first, second):
-        worker.line.close()
+    for one in (first, second):
+        one.line.close()
 
 
 def test_what_stops_listening_refuses_connections() -> None:
@@ -224,3 +225,28 @@ def test_all_addresses_of_a_name_are_listened_on(monkeypatch: pytest.MonkeyPatch
     assert len({one.getsockname()[1] for one in listeners.of(2)}) == 1
     assert {one.family for one in listeners.of(2)} == {socket.AF_INET, socket.AF_INET6}
     listeners.close()
+
+
+@pytest.mark.parametrize("is_spread", [True, False])
+def test_what_was_opened_before_a_failure_is_closed(monkeypatch: pytest.MonkeyPatch, *, is_spread: bool) -> None:
+    """No socket stays open, also none that is held for a worker."""
+    made: list[socket.socket] = []
+    bound: list[socket.socket] = []
+    make, listen = worker._make, socket.socket.listen
+
+    def keep(*kind: int) -> socket.socket:
+        made.append(make(*kind))
+        return made[-1]
+
+    def fail(one: socket.socket, *backlog: int) -> None:
+        bound.append(one)
+        if len(bound) > 1:
+            raise OSError("no more")
+        listen(one, *backlog)
+
+    monkeypatch.setattr(worker, "_make", keep)
+    monkeypatch.setattr(socket.socket, "listen", fail)
+    with pytest.raises(OSError, match="no more"):
+        Listeners("127.0.0.1:0", 2, is_spread=is_spread)
+    assert made
+    assert {one.fileno() for one in made} == {-1}
