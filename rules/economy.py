@@ -41,6 +41,9 @@ linearly over the logarithm of the window."""
 _SUMMARIES = (1_500, 1_500, 1_500, 2_500, 4_000, 5_500, 8_000)
 """Maximum number of tokens of a summary, for each of the windows. Chosen: issue 16 asks for 1,500 at 32k, 4,000 at 128k
 and 8,000 at 1M; the other values lie between these. For comparison, Claude Code allows 20,000."""
+_SUMMARY_SHARE = 3 / 32
+"""The most that a summary may have of a small window. Measured behind llama.cpp, at 4,096: what a cut writes anew is read
+anew by the server, and with a sixth of the window, a third of all that was read was summaries."""
 _CURVE = {
     Economy.CAREFUL: (
         (0.80, 0.45, 0.31),
@@ -88,7 +91,7 @@ def find_budgets(economy: Economy, window_tokens: int) -> Budgets:
     high_water, low_water, anchor_share = (
         round(_interpolate([point[index] for point in _CURVE[economy]], place), 3) for index in range(3)
     )
-    summary_tokens = round(_interpolate(_SUMMARIES, place))
+    summary_tokens = round(min(_interpolate(_SUMMARIES, place), window_tokens * _SUMMARY_SHARE))
     return Budgets(high_water, low_water, summary_tokens, anchor_share, _RISKS[economy])
 
 

@@ -79,6 +79,20 @@ def find_kind(word: str) -> Kind:
     return Kind.WORD if len(word) > 3 else Kind.LITTLE
 
 
+_KEEP = compile_late(
+    r"""(?:(?<!i\ )(?<!you\ )(?<!we\ )\bremember\b|\b(?:don't|do\ not|never)\ forget\b|\bkeep\b[\w ]{0,12}\ in\ mind\b
+    |\bmerk(?:e|t)?\ dir\b|\bvergiss\b|\bdenk(?:e)?\ daran\b|\bsouviens-toi\b|\bretiens\b|\bn'oublie\b|\brecuerda\b
+    |\bno\ olvides\b|\bricorda(?:ti)?\b|\blembre-se\b|\bзапомни(?:те)?\b|\bне\ забудь(?:те)?\b
+    |记住|記住|别忘|別忘|覚えて|忘れないで)
+    (?P<only>(?:\W+(?:that|this|it|these|those|all|for|later|me|please|das|bitte|nicht|es|cela|pas|bien|esto|это))*\W*$)?""",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""The user asks to remember what the sentence says, or what the one before it says if nothing else is said in this one
+(`only`)."""
+ASKED_WEIGHT = 3.0
+"""Added to a sentence that the user asks to remember. Chosen: about the most that another sentence weighs."""
+
+
 def gives_reason(text: str) -> bool:
     """Whether a sentence decides something or gives a reason."""
     return not _DECIDES.isdisjoint(text.lower().split()) or _DECIDES_DENSE.search(text) is not None
@@ -86,10 +100,14 @@ def gives_reason(text: str) -> bool:
 
 @dataclass(slots=True)
 class Census:
-    """How often each word was said, and its form. First `add` all sentences, then `finish`, then read."""
+    """How often each word was said, and its form. First `add` all sentences, then `finish`, then read.
+
+    `asked` has the sentences that the user asks to remember.
+    """
 
     mentions: Counter[str] = field(default_factory=Counter)
     kinds: dict[str, Kind] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
     name_weight: float = 0.7
 
     def add(self, words: Sequence[str], times: int = 1) -> None:
@@ -304,19 +322,22 @@ def find_statements(messages: Sequence[Message]) -> tuple[Said, Said]:
     """Return the statements of the user and those of the assistant."""
     found: dict[Role, dict[str, int]] = {Role.USER: {}, Role.ASSISTANT: {}}
     times: Counter[str] = Counter()
+    census = Census()
     left = ALL_CHARS
     for at in range(len(messages) - 1, -1, -1):
         places = found.get(messages[at].role)
         if places is None or left < 0:
             continue
         acts = bool(messages[at].tool_calls)
-        for sentence in split_sentences(messages[at].text)[::-1]:
+        sentences = split_sentences(messages[at].text)
+        if places is found[Role.USER]:
+            census.asked.update(_find_asked(sentences))
+        for sentence in sentences[::-1]:
             left -= len(sentence)
             if acts and GOES_ON.match(sentence) and not gives_reason(sentence):
                 continue  # it announces a call, which the digest lists anyway
             times[sentence] += 1
             places.setdefault(sentence, at)
-    census = Census()
     words = {sentence: read_words(sentence) for sentence in times}
     for sentence, number in times.items():
         census.add(words[sentence], number)
@@ -326,6 +347,15 @@ def find_statements(messages: Sequence[Message]) -> tuple[Said, Said]:
         for role, places in found.items()
     )
     return users, assistants
+
+
+def _find_asked(sentences: Sequence[str]) -> Iterator[str]:
+    """The sentences that a message asks to remember."""
+    for before, sentence in zip(("", *sentences), sentences, strict=False):
+        asks = None if sentence.endswith(("?", "？")) else _KEEP.search(sentence)
+        if asks is not None:
+            says_more = asks["only"] is None or ". " in sentence[: asks.start()]
+            yield sentence if says_more else before
 
 
 def split_sentences(text: str) -> list[str]:
@@ -390,7 +420,7 @@ def _put_repeated_last(ranked: Sequence[_Line], said: Said) -> list[_Line]:
 
 def _weigh(statement: Statement, census: Census) -> float:
     text = statement.text
-    weight = census.weigh(text, statement.words)
+    weight = census.weigh(text, statement.words) + (ASKED_WEIGHT if text in census.asked else 0.0)
     if text.endswith(("?", "？", ":", "：")):
         weight *= QUESTION_SHARE
     return weight * INTENT_SHARE if GOES_ON.match(text) else weight

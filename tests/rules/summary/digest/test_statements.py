@@ -1,5 +1,6 @@
 """Statements of user and assistant."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, call, user
@@ -55,6 +56,30 @@ def test_facts_are_taken_before_small_talk_and_questions() -> None:
     )
     assert users[:2] == ["Let us begin.", "port is 5433."]
     assert assistants[0] == "host is db-7.example.net."
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "My sister is called Ingrid. Please remember that.",
+        "My sister is called Ingrid. Don't forget it!",
+        "Remember that my sister is called Ingrid.",
+        "Meine Schwester heißt Ingrid. Merk dir das bitte.",
+        "Der Code von Ingrid ist 5. Merk dir das.",
+        "我妹妹叫 Ingrid。请记住。",
+    ],
+)
+def test_what_the_user_asks_to_remember_is_taken_before_what_weighs_more(asked: str) -> None:
+    """In the same sentence, or in the one before it."""
+    heavy = [user(f"The hosts are db-{n}.example.net, db-{n}.example.org and `api_{n}` on port {n}.") for n in range(9)]
+    users, _ = ranked(user("Begin."), user(asked), *heavy, max_tokens=400)
+    assert "Ingrid" in users[1]
+
+
+@pytest.mark.parametrize("said", ["I remember Ingrid.", "Do you remember Ingrid?", "You remember Ingrid."])
+def test_who_remembers_asks_for_nothing(said: str) -> None:
+    users, _ = ranked(user("Begin."), user(said), user("The host is db-7.example.net on port 5433."))
+    assert "db-7" in users[1]
 
 
 def test_the_newer_of_two_facts_is_taken_first() -> None:
