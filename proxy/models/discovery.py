@@ -117,6 +117,7 @@ _SLOTS: _Rank = (
 )
 _MAX_VERSION_CHARS = 40
 """Chosen: longer than the versions of development builds."""
+_MAX_DIGITS = len(str(MAX_WINDOW_TOKENS))
 _PROPS: _Rank = (("default_generation_settings", "n_ctx"),)
 
 
@@ -350,14 +351,24 @@ def _is_llama(entry: dict[str, Any]) -> bool:
 def _read_window(entry: Any, ranks: tuple[_Rank, ...]) -> int | None:
     """The smallest window of the first rank that has any."""
     for rank in ranks:
-        known: list[int] = [value for path in rank for value in _find(entry, path) if _is_window(value)]
+        found = (_read_number(value) for path in rank for value in _find(entry, path))
+        known = [number for number in found if number is not None]
         if known:
             return min(known)
     return None
 
 
-def _is_window(value: Any) -> bool:
-    return type(value) is int and MIN_WINDOW_TOKENS <= value <= MAX_WINDOW_TOKENS  # `type`: bool is a subclass of int
+def _read_number(value: Any) -> int | None:
+    """A window in tokens; None if the value is none. Some servers write it as "32768" or 32768.0."""
+    if isinstance(value, str) and len(value) <= _MAX_DIGITS and value.isascii() and value.isdecimal():
+        value = int(value)
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not MIN_WINDOW_TOKENS <= value <= MAX_WINDOW_TOKENS
+    ):
+        return None
+    return int(value) if value == int(value) else None
 
 
 def _find(value: Any, path: _Path) -> list[Any]:
