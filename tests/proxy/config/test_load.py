@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 
 from trimtab.proxy.config.document import ConfigError
-from trimtab.proxy.config.load import find_unknown_variables, find_winning_variables, load_config, load_file
+from trimtab.proxy.config.load import (
+    find_unknown_variables,
+    find_winning_variables,
+    load_address,
+    load_config,
+    load_file,
+)
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 
 
@@ -128,3 +134,23 @@ def test_variables_that_set_nothing_are_found_with_what_may_be_meant() -> None:
     environment = {"TRIMTAB_UPSTRAM": "x", "TRIMTAB_UPSTREAM": "http://a/v1", "TRIMTAB_QQQQQ": "x", "HOME": "/"}
     assert find_unknown_variables(environment) == {"TRIMTAB_QQQQQ": None, "TRIMTAB_UPSTRAM": "TRIMTAB_UPSTREAM"}
     assert find_unknown_variables({}) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "environment", "address"),
+    [
+        ("", (), {}, Config().listen),
+        ("- no mapping", (), {}, Config().listen),
+        ("{listen: 127.0.0.1:1, mode: wrong, store: '${LACKING}'}", (), {}, "127.0.0.1:1"),
+        ("listen: '${HOST}:1'", (), {"HOST": "127.0.0.2", "TRIMTAB_MODE": "wrong"}, "127.0.0.2:1"),
+        ("listen: 127.0.0.1:1", (), {"TRIMTAB_LISTEN": "127.0.0.1:2"}, "127.0.0.1:2"),
+        ("listen: 127.0.0.1:1", ("mode=wrong", "listen=127.0.0.1:3"), {"TRIMTAB_LISTEN": "127.0.0.1:2"}, "127.0.0.1:3"),
+    ],
+)
+def test_the_address_alone_is_known_whatever_else_is_wrong(
+    text: str, settings: tuple[str, ...], environment: dict[str, str], address: str, tmp_path: Path
+) -> None:
+    """A health check has less of an environment than the server."""
+    file = tmp_path / "trimtab.yaml"
+    file.write_text(text, encoding="utf-8")
+    assert load_address(file, settings, environment=environment) == address

@@ -67,11 +67,13 @@ def test_the_outcome_says_what_was_sent() -> None:
     assert structs.replace(outcome, bill=ANSWERED).counted_decisions == DECISIONS
     assert (outcome.upstream_seconds, outcome.phase_seconds) == (2.5, (("plan", 0.1),))
     assert (outcome.retry, outcome.error) == ("", "")
+    assert outcome.is_compacted
 
 
 def test_a_request_that_never_left_sent_nothing() -> None:
     """Its tokens are still known."""
     outcome = _make(_finish(sent_at=0.0), ContextExceededError("too long"))
+    assert not outcome.is_compacted
 
     assert (outcome.status, outcome.outcome, outcome.error) == (400, "refused", "context_length_exceeded")
     assert (outcome.original_tokens, outcome.sent_tokens, outcome.upstream_seconds) == (1000, 0, None)

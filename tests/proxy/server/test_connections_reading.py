@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.proxy.http.aiohttp_fixes.server import OwnRequest
+from trimtab.proxy.http.headers import MAX_HEAD_BYTES
 from trimtab.proxy.server.connections import MAX_STOPS, Server
 
 END = b"GET /end HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -140,3 +141,15 @@ async def test_requests_may_come_byte_by_byte() -> None:
         answer = await _send(port, [sent[at : at + 1] for at in range(len(sent))])
     assert [(target, body) for target, body, _ in seen] == [("/1", b"ab"), ("/2", b""), ("/3", b"\r\n\r\n")]
     assert answer.count(b"HTTP/1.1 200") == 4
+
+
+@pytest.mark.parametrize(("head_bytes", "status"), [(MAX_HEAD_BYTES, b"200"), (MAX_HEAD_BYTES + 1, b"431")])
+async def test_a_head_is_read_up_to_its_bound_whatever_its_lines_are(head_bytes: int, status: bytes) -> None:
+    """In pieces, too: no line of it is long."""
+    seen: list[Seen] = []
+    begun, end = b"GET /0 HTTP/1.1\r\nHost: a\r\n" + b"X-A: %b\r\n" % (b"a" * 1000) * 63, b"\r\n\r\n"
+    head = begun + b"X-B: ".ljust(head_bytes - len(begun) - len(end), b"b") + end
+    async with _run(seen) as port:
+        answer = await _send(port, [head[: head_bytes // 2], head[head_bytes // 2 :]])
+    assert answer.split()[1] == status
+    assert len(seen) == (status == b"200")

@@ -117,3 +117,11 @@ def test_what_was_shortened_is_not_said_to_stay_word_for_word() -> None:
     """A result behind the cut may be truncated."""
     messages = (*session(40), *session(1, result_tokens=900)[2:])
     assert tell(messages)[1].text.endswith("stay word for word, except for what the other sentences tell.")
+
+
+def test_they_tell_of_a_clients_own_summary_that_stays() -> None:
+    told = user("This session is being continued from a previous conversation that ran out of context. All went well.")
+    head, task, *others = session(45)
+    _, rest, _ = tell((head, task, told, *others))
+    assert "the client's own summary of an earlier session (message 2)" in rest.text
+    assert rest.messages == (1, 2)

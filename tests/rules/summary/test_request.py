@@ -136,6 +136,18 @@ def test_a_later_request_continues_the_previous_cut() -> None:
     assert (later.base, later.earlier, later.span) == (earlier.key, messages[2:6], messages[6:10])
 
 
+def test_what_stands_at_the_cut_is_not_before_it() -> None:
+    """Neither the task statement nor the client's own summary. A cut that removes nothing of the steps is no base."""
+    messages = session(6)
+    for at in (0, 6, 9):
+        found = prefetch(messages, renew(window(6, next_cut=9), task=at, opening=at))
+        assert found is not None
+        assert (found.task, found.opening) == ((messages[at],) * 2 if at < 9 else (None, None))
+    leading = count_leading(messages)
+    bases = [request(messages, window(at, 9)) for at in (leading, leading + 1)]
+    assert [one is not None and one.base is not None for one in bases] == [False, True]
+
+
 def _request(**changes: object) -> SummaryRequest:
     messages = session(6)
     found = request(messages, window(10))

@@ -68,8 +68,11 @@ def test_two_configurations_are_compared(tmp_path: Path) -> None:
 
 def test_a_recording_is_compared_with_a_configuration(tmp_path: Path) -> None:
     """The recorded side is there in addition, under its own name."""
-    keep(tmp_path, make_recording(body=orjson.dumps(CHAT).decode()))
-    assert [side["name"] for side in _read(tmp_path)["sides"]] == ["recorded"]
+    for number in range(2):
+        keep(tmp_path, make_recording(f"{number:024}", at=1.7e9 + number, body=orjson.dumps(CHAT).decode()))
+    report = _read(tmp_path)
+    assert [side["name"] for side in report["sides"]] == ["recorded"]
+    assert (report["input"]["first_at"], report["input"]["last_at"]) == (1.7e9, 1.7e9 + 1)
     assert [side["name"] for side in _read(tmp_path, "--set", "mode=observe")["sides"]] == ["recorded", "mode=observe"]
 
 

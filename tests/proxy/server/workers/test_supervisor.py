@@ -2,26 +2,32 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.model_learning import ListLog
 
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.server.workers.supervisor import (
     HEALTHY_SECONDS,
     MAX_PAUSE_SECONDS,
+    Program,
     Restarts,
+    Supervisor,
     count_cores,
     count_workers,
 )
+from trimtab.proxy.server.workers.worker import LEAVING, READY
 
 PROGRAM = Path(__file__).parents[3] / "programs" / "supervised.py"
 
@@ -239,3 +245,20 @@ def test_one_that_has_worked_is_back_at_once(lives: list[float]) -> None:
     assert all(0 <= restarts.note(seconds) <= MAX_PAUSE_SECONDS for seconds in lives)
     assert restarts.note(HEALTHY_SECONDS) == 0
     assert restarts.total == len(lives) + 1
+
+
+@pytest.mark.parametrize(("said", "renewed"), [(READY, []), (LEAVING, [1]), (READY + LEAVING, [1])])
+def test_a_worker_that_leaves_is_sent_no_further_connections(said: bytes, renewed: list[int]) -> None:
+    """At once, though it goes on with its requests. While all end, there is nobody else to send them to."""
+    for is_stopping in (False, True):
+        numbers, ours = list[int](), socket.socketpair()
+        shared = SimpleNamespace(count=1, renew=numbers.append)
+        supervisor = Supervisor(shared, Program(lambda: True, lambda: 0.0, lambda: None), ListLog())  # type: ignore[arg-type]
+        supervisor._stop_signal = signal.SIGTERM if is_stopping else None
+        place = supervisor._places[0]
+        place.line = ours[0]
+        ours[1].send(said)
+        supervisor._hear(place)
+        assert numbers == ([] if is_stopping else renewed)
+        for one in (*ours, supervisor._wake, supervisor._woken):
+            one.close()
