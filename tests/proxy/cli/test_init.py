@@ -13,7 +13,7 @@ from upstreams.recording import FakeUpstream
 
 from trimtab.proxy.catalogue.prices import DEFAULT, LOCAL, find_listed
 from trimtab.proxy.cli.doctor_checks import Finding
-from trimtab.proxy.cli.init import DEFAULT_ECONOMY, FoundModel, Probe, probe, write_document
+from trimtab.proxy.cli.init import DEFAULT_ECONOMY, FoundModel, Probe, _tell_next, probe, write_document
 from trimtab.proxy.config.load import load_config, load_file
 from trimtab.proxy.config.schema import UpstreamConfig
 
@@ -215,3 +215,10 @@ def test_a_long_list_is_cut_and_a_catalogues_gaps_are_no_questions() -> None:
     found = Probe(Finding("upstream", "ok", "answers"), models, is_catalogued=True)
     assert list(found.describe())[-1] == "  and 8 more"
     assert found.unknown == ()
+
+
+@pytest.mark.parametrize(("name", "told"), [("MY_KEY", "; clients keep their key, for example MY_KEY:"), ("", ":")])
+def test_the_next_step_names_the_key_if_there_is_one(name: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _tell_next(load_config(environment={}), Path("t.yaml"), name)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1:3] == ["  trimtab serve --config t.yaml", f"and in the client's terminal{told}"]

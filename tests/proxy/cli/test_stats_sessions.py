@@ -87,6 +87,18 @@ def test_the_table_fits_the_terminal_and_keeps_session_and_title(width, titled):
     assert "2 of 9 sessions" in lines[-1]
 
 
+@pytest.mark.parametrize("width", [72, 90, 110, 140])
+def test_names_of_clients_and_outcomes_are_whole_or_left_out(width):
+    """Only titles and models are broken."""
+    one = record("aa", "s1", "Mend the parser.", at=1e9, client="a-client-of-a-long-name", outcome="a-long-outcome")
+    written = StringIO()
+    console = Console(file=written, width=width, force_terminal=True, color_system=None)
+    show_sessions(*find_recorded([one], read_query(5, ASKED)), as_json=False, console=console)
+    head, *_ = written.getvalue().splitlines()
+    for name, text in (("client", "a-client-of-a-long-name"), ("outcome", "a-long-outcome")):
+        assert text in written.getvalue() or name not in head
+
+
 def test_inspect_lists_sessions_and_filters_requests(tmp_path):
     for one in THREE:
         keep(tmp_path, one)
@@ -131,4 +143,5 @@ async def test_stats_lists_the_sessions_of_the_store(client, start_proxy, tmp_pa
     assert [(one["id"], one["title"]) for one in orjson.loads(shown.stdout)["sessions"]] == [("new", "")]
     assert "no session" in (await stats("--by", "session", "--client", "ana", "--set", store)).stdout
     assert (await stats("--sort", "cost", "--set", store)).exit_code == 2
+    assert (await stats("--by", "session", "--sort", "cost", "--set", store)).exit_code == 0
     assert (await stats("--by", "session", "--set", "store=memory")).exit_code == 1
