@@ -81,7 +81,7 @@ are chosen, as few recorded sessions reach the waters there: in tokens, the wate
 """
 
 
-_RISKS = {Economy.CAREFUL: 0.08, Economy.BALANCED: 0.16, Economy.FRUGAL: 0.25}
+_RISKS = {Economy.CAREFUL: 0.04, Economy.BALANCED: 0.07, Economy.FRUGAL: 0.12}
 """The risk share of each economy."""
 
 

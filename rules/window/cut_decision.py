@@ -317,8 +317,8 @@ class Fold:
             self._cut_over(chosen, size)
         elif chosen:
             change = Change(self.window, chosen, self._forwarded, size, cuts.open_tokens)
-            if self._is_due(change, is_request=is_request):
-                self._change(change)
+            if due := self._find_due(change, is_request=is_request):
+                self._change(due)
 
     def _cut_over(self, chosen: Window | None, size: int) -> None:
         """Cut whatever it frees. `chosen` leaves `size` tokens after the head, if it is not None."""
@@ -342,17 +342,22 @@ class Fold:
         least_tokens = open_tokens - self._open.most_spare(start, open_tokens - room)
         return least_tokens + self._cuts.rest(made_way or self.window) <= room
 
-    def _is_due(self, change: Change, *, is_request: bool) -> bool:
-        """Whether to make a change: it frees enough, and waiting for it has cost enough to justify its price."""
+    def _find_due(self, change: Change, *, is_request: bool) -> Change | None:
+        """The change if it is to be made: it frees enough, and waiting for it has cost enough to justify its price.
+
+        With a digest if the session cannot bear a summary yet; the next cut asks a model about all of it.
+        """
         gain, marks = change.tokens_before - change.tokens_after, self._cuts.marks
         if gain < marks.least_gain:
-            return False
+            return None
         if self._forwarded >= marks.due:
-            return change.tokens_after <= marks.due
+            return change if change.tokens_after <= marks.due else None
         if is_request:
             self._economics.wait(gain)
+        if self._policy.overflow_strategy is OverflowStrategy.AUTO_COMPACT:
+            change = self._economics.lighten(change)
         self._is_near = self._economics.pays(change, gain)
-        return self._is_near and self._economics.pays(change)
+        return change if self._is_near and self._economics.pays(change) else None
 
     def _change(self, change: Change, *, keeps_least: bool = False) -> None:
         self._economics.cut(change)

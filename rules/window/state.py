@@ -242,6 +242,12 @@ class Change(NamedTuple):
         cuts = self.after.cuts
         return len(cuts) > len(self.before.cuts) and cuts[-1].kind is CutKind.SUMMARISE
 
+    def with_digest(self) -> "Change":
+        """The same with a digest at its cut."""
+        *earlier, cut = self.after.cuts
+        cuts = (*earlier, replace(cut, kind=CutKind.DIGEST))
+        return self._replace(after=replace(self.after, cuts=cuts))
+
 
 class Choice(NamedTuple):
     """The window to change to, if there is one, and its size. pruned: the one that only prunes, chosen or not."""

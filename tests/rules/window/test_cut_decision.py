@@ -240,6 +240,16 @@ def test_too_few_steps_are_not_worth_a_summary(min_steps: int, kind: CutKind | N
     assert (window.cut.kind if window.cut else None) == kind
 
 
+@pytest.mark.parametrize("strategy", [OverflowStrategy.SUMMARIZE, OverflowStrategy.AUTO_COMPACT])
+def test_a_session_too_short_to_pay_for_a_summary_is_cut_without_a_model(strategy: OverflowStrategy) -> None:
+    """Completions are dear. The digest comes earlier than a summary could; who wants only summaries waits."""
+    messages, policy = (user("task"), *chat(200, 12)), replace(POLICY, risk_share=0.15, high_water=0.3, low_water=0.15)
+    policy = replace(policy, prices=Prices(1, 0.1, 8), summary_max_tokens=60, overflow_strategy=strategy)
+    cuts = [state.cuts[0] for state in fold_all(messages, policy) if state.cuts]
+    kind = CutKind.DIGEST if strategy is OverflowStrategy.AUTO_COMPACT else CutKind.SUMMARISE
+    assert cuts[0].kind is kind
+
+
 def test_over_the_limit_too_few_steps_are_cut_without_a_model() -> None:
     """Messages that do not fit must give way, even if only a digest replaces them."""
     window = fold((user("task"), *chat(2, 900)), replace(POLICY, summary_min_steps=100))

@@ -130,6 +130,23 @@ def test_a_cut_waits_until_the_session_can_bear_it(prices: Prices) -> None:
     assert verdicts == [False, True]
 
 
+def test_a_session_that_cannot_bear_a_summary_gets_a_digest() -> None:
+    """Unless it cannot bear that either, or the summary was asked for before."""
+    cuts, window, chosen = cut_in_two(POLICY)
+    change = cuts.compare(window, chosen)
+    fresh = (cuts.size(chosen) - cuts.open_tokens) * (POLICY.prices.cache_write - POLICY.prices.cached_input)
+    least = int(fresh / POLICY.risk_share / POLICY.prices.cache_write)
+    rich, poor = begin(POLICY), begin(POLICY, spent_tokens=least + 2)
+    there = change._replace(before=structs.replace(window, prefetch_tokens=200))
+    assert rich.lighten(change) == change
+    assert poor.lighten(there) == there
+    lighter = poor.lighten(change)
+    assert (change.asks, lighter.asks) == (True, False)
+    for economics, bears in ((poor, True), (begin(POLICY, spent_tokens=least - 2), False)):
+        economics.wait(10**9)
+        assert (economics.pays(change), economics.pays(lighter)) == (False, bears)
+
+
 def test_what_earlier_cuts_saved_bears_the_next_one() -> None:
     """A cut that was made has cost its price, and waiting begins anew; what it saved counts from then on."""
     cuts, window, chosen = cut_in_two(POLICY)
