@@ -32,15 +32,17 @@ def test_low_water_is_well_below_high_water(economy: Economy, window_tokens: int
 @economies
 @given(window_tokens=WINDOWS)
 def test_what_a_cut_carries_leaves_it_worth_making(economy: Economy, window_tokens: int) -> None:
-    """Names, and a summary of at most half of low water: a cut at high water frees a quarter of what lies between the
-    waters beside them, which is the least that a cut must free."""
+    """Names, and a summary of at most half of low water.
+
+    A cut at high water frees at least a quarter of what lies between the waters, which is what any cut must free.
+    """
     budgets = find_budgets(economy, window_tokens)
     carried = budgets.low_water * (0.5 + budgets.anchor_share)
     assert 0 < carried <= budgets.high_water - (budgets.high_water - budgets.low_water) / 4
 
 
 def test_a_session_that_fits_costs_no_more_than_its_economy_promises() -> None:
-    """Source: issue 36. With `careful` the last two hundredths are measured, not bound: docs/architecture/decisions.md."""
+    """Source: issue 36. `careful` promises 0.02, of which two hundredths are measured, not bound."""
     assert [find_budgets(economy, 32_000).risk_share for economy in SAVING] == [0.04, 0.07, 0.12]
 
 
