@@ -82,8 +82,11 @@ are chosen, as few recorded sessions reach the waters there: in tokens, the wate
 
 
 _RISKS = {Economy.CAREFUL: 0.04, Economy.BALANCED: 0.07, Economy.FRUGAL: 0.12}
-"""The risk share of each economy: what it promises about a session that ends inside its window. `careful` promises 0.02,
-which holds for the recorded sessions; as a bound, 0.02 would have its cuts wait until the window is full."""
+"""The risk share of each economy: what it promises about a session that ends inside its window.
+
+`careful` promises 0.02, which holds for the recorded sessions. As a bound, 0.02 would have its cuts wait until the
+window is full.
+"""
 
 
 def find_budgets(economy: Economy, window_tokens: int) -> Budgets:
