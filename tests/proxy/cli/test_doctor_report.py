@@ -28,6 +28,8 @@ from trimtab.proxy.cli.doctor import (
 )
 from trimtab.proxy.compaction.tokenizers.exact import VocabularyError
 from trimtab.proxy.config.load import load_config
+from trimtab.proxy.http.tenancy import Tenancy
+from trimtab.proxy.models.model_policy import name_model
 from trimtab.proxy.models.records import ModelName, Record, Records
 from trimtab.proxy.store.opening import open_store
 
@@ -291,3 +293,14 @@ def test_every_tier_has_a_row() -> None:
     printed = io.StringIO()
     Console(file=printed, width=200).print(table)
     assert "anthropic/claude-sonnet-4-5" in printed.getvalue()
+
+
+async def test_what_was_learned_from_a_clients_own_requests_is_found_by_its_key(upstream, log) -> None:
+    """Another client's is not shown."""
+    config = load_config(settings=(f"upstream.base_url={upstream.url}", "listen=127.0.0.1:0"), environment={})
+    tenant = Tenancy(config.tenant, b"").identify([("Authorization", "Bearer sk-1")])
+    store, name = open_store(config, lambda _: None, log), name_model(config, config.policy_for("m"), "m", tenant)
+    await Records(store).append(name, 0, Record(1.4, 4096, calibrated=True))
+    await store.close()
+    found = [(await examine(config, ("m",), key)).models[0].token_ratio for key in ("sk-1", "sk-2", None)]
+    assert found == [1.4, 1.0, 1.0]

@@ -168,3 +168,16 @@ def test_a_summary_that_was_asked_for_ahead_is_used_although_more_than_high_wate
         chosen = cuts.choose(fixed, over=True).window
         assert chosen is not None
         assert (chosen.cuts[-1].at == at) is is_kept
+
+
+def test_memory_of_the_open_step_is_dropped_only_over_the_room() -> None:
+    """And there only if high water is not left without it. Nothing is dropped where low water is left anyway."""
+    cuts, sums, window = cuts_of(HEAD)
+    for text, memory_tokens in (("Go on.", 300), (None, 0), ("And now?", LIMIT)):
+        sums.add(assistant("Yes.") if text is None else user(text), memory_tokens)
+    assert cuts.drop_memory(window, 0) == structs.replace(window, memory_stop=4)
+    assert cuts.drop_memory(window, 0, over=True) == structs.replace(window, memory_stop=5)
+
+    roomy, sums, window = cuts_of(HEAD)
+    sums.add(user("Go on."), 300)
+    assert roomy.drop_memory(window, 0) is roomy.drop_memory(window, 0, over=True) is None

@@ -27,6 +27,7 @@ from trimtab.rules.conversation import Message
 from trimtab.rules.policy import PREFETCH_GAP, OnExceeded, OverflowStrategy, Policy, Prices
 from trimtab.rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 from trimtab.rules.window.cut_decision import Fold
+from trimtab.rules.window.kept import REMOVALS
 from trimtab.rules.window.room import HEAD_STEPS, LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
 from trimtab.rules.window.state import Cut, CutKind, Window
 
@@ -530,14 +531,26 @@ def test_high_water_is_told_if_memory_goes_and_nothing_else_happens() -> None:
     assert window.is_high
 
 
-@pytest.mark.parametrize(("kept", "is_short"), [((), True), ((3,), False)])
+@pytest.mark.parametrize(("kept", "short_tokens", "is_short"), [((), 150, True), ((), 151, False), ((3,), 10, False)])
 def test_a_long_user_message_becomes_short_in_a_later_turn_unless_a_cut_has_kept_it(
-    kept: tuple[int, ...], *, is_short: bool
+    kept: tuple[int, ...], short_tokens: int, *, is_short: bool
 ) -> None:
-    """It may stand right behind the cut."""
-    messages = (system(), user("Task."), assistant("Yes."), user(fill("long", 400)), assistant("ok"), user("Next."))
+    """It may stand right behind the cut. It must save half of what is read again for it."""
+    long, answer = replace(user("long"), tokens=400), replace(assistant("ok"), tokens=100)
+    messages = (system(), user("Task."), assistant("Yes."), long, answer, user("Next."))
     folded = Fold(measure(messages, POLICY, limit=LIMIT, fixed_tokens=0), POLICY)
-    folded.extend(messages[:4], short_tokens={3: 10})
+    folded.extend(messages[:4], short_tokens={3: short_tokens})
     cut = Cut(CutKind.DIGEST, 3 + len(kept), 9, kept, 9)
     folded.window = structs.replace(folded.window, cuts=(cut,))
     assert bool(folded.extend(messages).finish().users_stop) is is_short
+
+
+def test_calls_that_come_back_after_their_results_were_removed_are_noted() -> None:
+    """They are what a cut keeps, so that the model does not ask again."""
+    for prune_stop in (0, 1000):
+        folded = Fold(measure((user(),), POLICY, limit=LIMIT, fixed_tokens=0), POLICY).extend((user("Task."),))
+        folded.window = structs.replace(folded.window, prune_stop=prune_stop)
+        for number in range(REMOVALS + 1):
+            folded.add(assistant(None, call(f"c{number}")))
+            folded.add(result(f"c{number}", "same"))
+        assert list(folded._sums.repeats.list()) == [2 * REMOVALS + 1] * bool(prune_stop)
