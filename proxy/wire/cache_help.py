@@ -9,14 +9,13 @@ A marker never counts as part of what a message says, because clients move them 
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from trimtab.proxy.wire.json import decode_items, decode_member, read_members
-from trimtab.rules.conversation import Conversation, Message, Origin, Role
+from trimtab.rules.conversation import Message, Origin, Role
 from trimtab.rules.text.markers import SUMMARY_START
 
 CACHE_MARKERS = ("cache_control", "prompt_cache_breakpoint")
@@ -149,15 +148,6 @@ def find_summary(messages: Iterable[Message]) -> int | None:
 
 def _is_summary(message: Message) -> bool:
     return message.role is not Role.TOOL and any(text.startswith(SUMMARY_START) for text in message.texts)
-
-
-def mark_messages(
-    adds: AbstractSet[Addition], after: Conversation, client: Client, *, at_end: bool = False
-) -> dict[int, Message]:
-    """The messages that get a cache marker, by index. `at_end`: the last one gets a breakpoint in any case."""
-    if "cache_control" in adds:
-        return add_controls(after.messages, client)
-    return add_breakpoint(after.messages, after.origins, client, at_end=at_end) if "cache_breakpoint" in adds else {}
 
 
 def add_breakpoint(

@@ -24,9 +24,10 @@ from trimtab.proxy.wire.cache_help import (
     CacheHelp,
     Client,
     Helped,
+    add_breakpoint,
+    add_controls,
     has_markers,
     help_openly,
-    mark_messages,
 )
 from trimtab.proxy.wire.json import DECODE_ERRORS, Array, Span, decode_items, decode_member
 from trimtab.proxy.wire.routing import peek_model
@@ -375,8 +376,11 @@ class Codec(Answers, Questions):
     def _mark_messages(
         self, request: Request, after: Conversation, client: Client, *, at_end: bool = False
     ) -> dict[int, Message]:
+        """The messages that get a cache marker, by index. `at_end`: the last one gets a breakpoint in any case."""
         adds = request.cache.adds & self.markers
-        return mark_messages(adds, after, client, at_end=at_end) if adds else {}
+        if "cache_control" in adds:
+            return add_controls(after.messages, client)
+        return add_breakpoint(after.messages, after.origins, client, at_end=at_end) if adds else {}
 
     taken_over: frozenset[str]
     of_session: frozenset[str]

@@ -94,11 +94,6 @@ _MARK = b"system:"
 """Begins the key under which a decoded system message is known, so that it is not taken for an element."""
 
 
-def _continues(request: Request) -> bool:
-    thread = request.fixed[-1]
-    return b"continue" in thread and as_schema(decode_member(msgspec.Raw(thread))).get("type") == "continue"
-
-
 def _only_clears_thinking(management: msgspec.Raw) -> bool:
     """Whether the server edits only thinking. Messages with thinking are not used to calibrate anyway."""
     edits = as_schema(decode_member(management)).get("edits")
@@ -315,8 +310,9 @@ class MessagesCodec(Codec):
     @staticmethod
     def look_at(request: Request, messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], Shape, bool]:
         """Anthropic's API ignores what is before its compaction. Source: its page on compaction."""
-        shape = SHAPE_WITH_THINKING if request.is_reasoning else SHAPE
-        return discount_compacted(messages), shape, _continues(request)
+        shape, thread = SHAPE_WITH_THINKING if request.is_reasoning else SHAPE, request.fixed[-1]
+        continues = b"continue" in thread and as_schema(decode_member(msgspec.Raw(thread))).get("type") == "continue"
+        return discount_compacted(messages), shape, continues
 
     @staticmethod
     def knows_members(members: Mapping[str, msgspec.Raw]) -> bool:

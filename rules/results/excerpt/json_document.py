@@ -227,7 +227,9 @@ class _Outline:
         share = max(MIN_RECORD_TOKENS, room * RECORD_SHARE, left / parts.total * USED_SHARE)
         written: dict[int, str] = {}
         misses = 0
-        for index in _order_records(news, len(parts)):
+        # The first record, the one that stands out most, the last one, others that stand out, the rest.
+        order = chain((0,), news.order[:1], (len(parts) - 1,), news.order, range(len(parts)))
+        for index in dict.fromkeys(order):
             if left < min(share, MIN_RECORD_TOKENS) / 2 or misses > MAX_MISSES:
                 break
             part = parts[index]
@@ -289,8 +291,3 @@ def _read(text: str) -> Any:
         return _decode(_encode(text))
     except (msgspec.DecodeError, RecursionError):
         return None
-
-
-def _order_records(news: News, total: int) -> Iterator[int]:
-    """In this order: the first record, the one that stands out most, the last one, others that stand out, the rest."""
-    return iter(dict.fromkeys(chain((0,), news.order[:1], (total - 1,), news.order, range(total))))

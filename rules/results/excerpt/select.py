@@ -190,17 +190,14 @@ class Selection:
         for index in wanted:
             if index in kept:
                 continue
-            cost = self._cost_of_keeping(index, kept)
+            is_alone = index - 1 not in kept and index + 1 not in kept
+            cost = self._cost(index) + (GAP_TOKENS if is_alone else 0)
             if cost <= left:
                 kept.add(index)
                 left -= cost
             elif left < GAP_TOKENS:
                 break
         return self._fill(kept, left)
-
-    def _cost_of_keeping(self, index: int, kept: set[int]) -> float:
-        alone = index - 1 not in kept and index + 1 not in kept
-        return self._cost(index) + (GAP_TOKENS if alone else 0)
 
     def _fill(self, kept: set[int], left: float) -> set[int]:
         """Add more units at the beginning and at the end, as far as there is room."""
