@@ -23,7 +23,7 @@ from trimtab.rules.tokens.sections import Sections
 
 MEMORY = f"<relevant_context>{'The harbour is closed on Sundays. ' * 40}</relevant_context>"
 DIGEST = "defaults.summary.wait_seconds=0"
-REQUESTS_PER_SESSION = 6
+REQUESTS_PER_SESSION = 3
 """Chosen: the recorded sessions are replayed whole elsewhere; here each request is checked by itself."""
 
 
