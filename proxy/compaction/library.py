@@ -7,6 +7,7 @@ before, except where a cut moves.
 
 import asyncio
 import inspect
+import json  # noqa: TID251 - it writes what orjson refuses
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from trimtab.proxy.config.validation import find_policy_conflicts, validate
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.proxy.wire.dialects import name_codec
+from trimtab.proxy.wire.json import decode_any
 from trimtab.rules.conversation import Decision
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import Policy, Prices
@@ -160,10 +162,7 @@ class Compactor:
 
     def _compact(self, messages: list[Any], members: Mapping[str, Any]) -> Result:
         body = {"model": self._model, **members, self._codec.transcript: messages}
-        try:
-            request = self._codec.read(orjson.dumps(body, default=_dump))
-        except orjson.JSONEncodeError as error:
-            raise UndecodableError(str(error.__cause__ or error)) from error
+        request = self._codec.read(_write(body))
         return self._carry_out(request, messages)
 
     def _carry_out(self, request: Request, messages: list[Any]) -> Result:
@@ -271,6 +270,18 @@ def _read_list(messages: Sequence[Any]) -> list[Any]:
     return [*messages]
 
 
+def _write(body: Mapping[str, Any]) -> bytes:
+    """The body as JSON. Raises UndecodableError."""
+    try:
+        return orjson.dumps(body, default=_dump)
+    except orjson.JSONEncodeError as error:
+        fault = error.__cause__ or error
+    try:  # Python's own takes long integers, and lone surrogates, as `surrogateescape` leaves them in outputs
+        return json.dumps(body, default=_dump).encode()
+    except (TypeError, ValueError, RecursionError):
+        raise UndecodableError(str(fault)) from fault
+
+
 def _dump(value: Any) -> Any:
     if (dump := getattr(value, "model_dump", None)) is None:
         message = f"a {type(value).__name__} is no JSON: {value!r:.80}"
@@ -283,7 +294,7 @@ def _read_back(request: Request, messages: list[Any], body: bytes) -> tuple[list
     own: dict[bytes, deque[Any]] = defaultdict(deque)
     for raw, message in zip(request.raws, messages, strict=True):
         own[raw].append(message)
-    left = [own[raw].popleft() if own.get(raw) else orjson.loads(raw) for raw in request.codec.read(body).raws]
-    members = orjson.loads(body)
+    left = [own[raw].popleft() if own.get(raw) else decode_any(raw) for raw in request.codec.read(body).raws]
+    members = decode_any(body)
     del members[request.codec.transcript]
     return left, members

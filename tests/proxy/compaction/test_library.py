@@ -195,6 +195,20 @@ def test_what_cannot_be_compacted_is_told() -> None:
         Compactor(dialect="french")
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_what_only_python_can_write_is_compacted(dialect: str) -> None:
+    """Outputs of programs that are read with `surrogateescape`, and integers of any length."""
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 10**30}}}
+    tools = [{"type": "function", "name": "run", "input_schema": schema, "function": {"name": "run"}}]
+    odd = {"role": "user", "content": "caf\udce9 \ud83d " + "word " * 200}
+    talk = [odd, {"role": "assistant", "content": "done " * 200}] * 12
+    result = Compactor(SMALL, dialect=dialect, vocabulary="heuristic").compact([*talk, odd], tools=tools)
+    assert result.decisions
+    assert len(result.messages) < len(talk)
+    assert result.messages[-1] is odd
+    assert result.members["tools"] == tools
+
+
 def test_what_is_wrong_with_a_message_is_told_with_its_place() -> None:
     compactor = Compactor(vocabulary="heuristic")
     good = {"role": "user", "content": "Hi."}
