@@ -262,3 +262,9 @@ def test_a_chunk_that_says_something_is_not_held(event: dict[str, object]) -> No
     first.feed(_write(SILENT[1:2]))
     first.feed(_write([event]).removesuffix(b"\n"))
     assert (first.is_done, first.data) == (True, None)
+
+
+def test_a_stream_ends_with_done() -> None:
+    """With whatever white space; nothing else is its end."""
+    assert CHAT.is_end(b" [DONE]\r")
+    assert not CHAT.is_end(b'{"choices":[]}')

@@ -6,6 +6,7 @@ from support.builders import assistant, call, count, user
 from support.steps import count_steps
 
 from trimtab.rules.conversation import Message
+from trimtab.rules.summary.anchors import lines
 from trimtab.rules.summary.anchors.lines import LINE_CHARS, SHOWN_CHARS, VALUE_CHARS, find_code, find_corrections
 from trimtab.rules.summary.anchors.names import read_mentions
 from trimtab.rules.summary.anchors.write import Removed, write_anchors
@@ -164,3 +165,11 @@ def test_hostile_arguments_take_linear_work(unit: str) -> None:
         count_steps(lambda n=n: list(find_code([run(unit * n)], [run(unit * n)], frozenset()))) for n in (2_000, 4_000)
     )
     assert more <= 2 * few + 60
+
+
+def test_no_more_characters_are_read_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call is read whole or not at all."""
+    message = run("import a_one\nimport b_two")
+    for left, found in ((0, 1), (-1, 0)):
+        monkeypatch.setattr(lines, "READ_CHARS", len(message.tool_calls[0].arguments) + left)
+        assert len(list(find_code([message], [], frozenset()))) == found
