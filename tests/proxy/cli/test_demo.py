@@ -179,7 +179,7 @@ async def test_replay_keeps_a_long_session_inside_the_window() -> None:
     assert summaries.completion_tokens > 0
     assert all(exchange.overhead_ms > 0 for exchange in replay.exchanges)
     rules = frozenset[str]().union(*(exchange.rules for exchange in replay.exchanges))
-    assert {"truncate", "dedupe", "prune", "summarise"} >= rules >= {"truncate", "summarise"}
+    assert {"truncate", "dedupe", "prune", "digest", "summarise"} >= rules >= {"truncate", "summarise"}
 
 
 async def test_what_the_client_was_refused_is_not_paid_for() -> None:
