@@ -8,7 +8,7 @@ from support.authority import Authority
 
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.network import UnusableProxyError
-from trimtab.proxy.config.schema import Config, UpstreamConfig, find_in_name, list_secrets
+from trimtab.proxy.config.schema import MIN_NAMED_CHARS, Config, UpstreamConfig, find_in_name, list_secrets
 
 URL = "https://up.test/v1"
 PROXIED = {"HTTPS_PROXY": "http://proxy.test:3128"}
@@ -161,3 +161,6 @@ def test_a_credential_in_a_name_is_found_unless_it_is_short():
     assert find_in_name(config, "m-sk-main-0123456789-x") == ("sk-main-0123456789",)
     assert find_in_name(config, "sk-main-0123456789" + "x" * 1000) == ("sk-main-0123456789",)
     assert find_in_name(config, "gpt-5") == ()
+    for length, found in ((MIN_NAMED_CHARS, 1), (MIN_NAMED_CHARS - 1, 0)):
+        config = load_config(f"upstream: {{api_key: {'k' * length}}}", environment={})
+        assert len(find_in_name(config, f"m-{'k' * length}")) == found

@@ -157,3 +157,19 @@ async def test_who_lost_the_lease_writes_if_its_new_holder_has_given_up(client, 
         await store.release(store.summary_id, held)
     assert "SUMMARY of the work so far." in upstream.chats[0].body.decode()
     assert await store.get(store.summary_id) is not None
+
+
+async def test_who_does_not_hold_a_lease_does_not_end_another_ones() -> None:
+    """Nor renew it."""
+    store, slept = MemoryStore(), list[float]()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        await asyncio.Event().wait()
+
+    held = await store.claim("id", LEASE_SECONDS)
+    async with service.hold(store, "id", sleep=sleep) as lease:
+        await asyncio.sleep(0)
+        assert (lease, slept) == (None, [])
+    assert held is not None
+    assert await store.claim("id", LEASE_SECONDS) is None

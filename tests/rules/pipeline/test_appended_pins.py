@@ -5,7 +5,19 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import assistant, call, conversation, count, fill, function_result, result, shown, system, user
+from support.builders import (
+    assistant,
+    call,
+    conversation,
+    count,
+    fill,
+    function_result,
+    result,
+    session,
+    shown,
+    system,
+    user,
+)
 from support.tool_steps import step
 
 from trimtab.rules.conversation import Message
@@ -163,3 +175,12 @@ def test_a_goal_is_one_short_line_without_markers(text: str) -> None:
     assert len(goal) <= GOAL_CHARS + 1
     assert len(goal.splitlines()) <= 1
     assert START not in goal
+
+
+def test_each_message_is_read_once() -> None:
+    """Also if a shorter transcript comes in between."""
+    pins, read, messages = Pins(1), list[int](), session(3)
+    pins._add = lambda index, *_: read.append(index)  # type: ignore[method-assign]
+    for stop in (4, 2, len(messages), len(messages)):
+        pins.extend(messages[:stop], Policy(), Work(count))
+    assert read == [*range(1, len(messages))]

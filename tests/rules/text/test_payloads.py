@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.rules.text.markers import START
-from trimtab.rules.text.payloads import MIN_CHARS, hide_payloads
+from trimtab.rules.text.payloads import MIN_CHARS, _begin, hide_payloads
 
 RANDOM = random.Random(3)  # noqa: S311 - the same data each time
 PNG = b"\x89PNG\r\n\x1a\n" + RANDOM.randbytes(6000)
@@ -162,3 +162,12 @@ def test_what_is_left_holds_no_part_of_a_file(pieces: list[str]) -> None:
 def test_hostile_texts_take_linear_time(unit: str) -> None:
     """Ten times the text takes far less than a hundred times as long: this would take minutes else."""
     hide_payloads(unit * (3_000_000 // len(unit)))
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "begun"),
+    [("AAAA", 0, 0), ("x AAAA", 2, 2), (r"\nAAAA", 1, 2), (r"\u1234AAAA", 1, 6), (r"x\tAAAA", 2, 3)],
+)
+def test_base64_begins_behind_an_escape(text: str, start: int, begun: int) -> None:
+    """Of a letter, or of four digits."""
+    assert _begin(text, start) == begun

@@ -11,8 +11,10 @@ from support.builders import assistant, call, conversation, count, fill, result,
 from trimtab.rules.policy import MEMORY_TAGS
 from trimtab.rules.text.markers import INTRODUCTION, SUMMARY_END
 from trimtab.rules.tokens.sections import (
+    CURRENT,
     SECTIONS,
     SUMMARY,
+    TASK,
     Part,
     Sections,
     count_sections,
@@ -61,3 +63,11 @@ def test_the_largest_part_is_named_first_and_the_summary_last() -> None:
     assert named[-1] == SUMMARY
     (first,) = share_excess(list_parts(talk, FIND), 150)
     assert (first.what, first.section, first.by_tokens) == ("the newest tool results", "recent", 150)
+
+
+def test_what_the_head_has_too_much_is_asked_of_its_own_user_message() -> None:
+    """The first one; the last one, if it is the first, too."""
+    for what, others in ((TASK, [CURRENT]), (CURRENT, [])):
+        parts = [Part(name, SECTIONS[name], 900) for name in (*others, "the newest tool results")]
+        shared = share_excess([*parts, Part(what, SECTIONS[what], 100)], 50, head_tokens=50)
+        assert [(part.what, part.by_tokens) for part in shared] == [(what, 50)]
