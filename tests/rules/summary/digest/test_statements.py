@@ -27,6 +27,7 @@ def test_sentences_end_at_full_stops_of_many_scripts() -> None:
 def test_code_in_fences_is_not_a_statement() -> None:
     """Text in a fence that is never closed is not one, either."""
     assert split_sentences("Look:\n```py\nx = 1\n```\nDone.\n~~~\ny = 2") == ["Look:", "Done."]
+    assert split_sentences("Look:\n~~~\nx = 1\n~~~\nDone.") == ["Look:", "Done."]
 
 
 def test_beginning_and_end_of_a_long_text_are_read() -> None:
