@@ -95,6 +95,13 @@ def test_below_the_curve_its_first_point_holds(economy: Economy, window_tokens: 
     assert find_budgets(economy, 1_000_000 + window_tokens) == find_budgets(economy, 1_000_000)
 
 
+@economies
+def test_shares_have_three_decimals(economy: Economy) -> None:
+    """So they can be written into a configuration as they are."""
+    here = find_budgets(economy, 12_345)
+    assert all(share == round(share, 3) for share in (here.high_water, here.low_water, here.anchor_share))
+
+
 def test_a_summary_has_what_was_asked_for() -> None:
     """A small window has less for it, so that what a cut writes is read in few seconds."""
     windows = (4_096, 8_192, 16_000, 32_000, 128_000, 1_000_000)
