@@ -13,6 +13,11 @@ MAX_EVENT_BYTES = 512 * 1024
 """A longer event is skipped. Chosen: it holds an image or sound, and each stream in flight may hold one in memory."""
 MAX_FIRST_EVENT_BYTES = 64 * 1024
 """A longer first event is not an error, so the stream is held no longer. Chosen: errors are far shorter."""
+MAX_GREETINGS = 32
+"""After so many of them a stream is held no longer. Chosen: servers send a handful, and reading each takes time."""
+MAX_EMPTY_EVENT_BYTES = 4 * 1024
+"""A longer event is not one in which nothing is said yet. Chosen: Azure's results of its filters have some hundreds of
+bytes, and such an event is decoded on the event loop."""
 
 
 def write_event(data: bytes, name: bytes = b"") -> bytes:
@@ -125,7 +130,8 @@ class FirstEvent:
     is_ping: whether the data of an event only keeps the connection open. Such an event passes like a comment; after a
         greeting it is held with it.
     held: bytes that must not pass yet.
-    data: the data of the event. None until `is_done`, if the event is too long, or if a line of it `is_answer`.
+    data: the data of the event. None until `is_done`, if the event is too long, if a line of it `is_answer`, or after
+        too many greetings.
     """
 
     def __init__(
@@ -145,6 +151,7 @@ class FirstEvent:
         self._keeps_all = keeps_all
         self._max_bytes = MAX_FIRST_EVENT_BYTES if is_greeting is None else MAX_EVENT_BYTES
         self._greeted = 0  # bytes of greetings, at the beginning of `held`
+        self._greetings = 0
         self._read = 0
         self._lines: list[bytes] = []
 
@@ -200,7 +207,8 @@ class FirstEvent:
             return self._greeted or self._read
         if self._is_greeting is not None and self._is_greeting(data):
             self._lines.clear()
-            self._greeted = self._read
+            self._greeted, self._greetings = self._read, self._greetings + 1
+            self.is_done = self._greetings == MAX_GREETINGS
         else:
             self.data, self.is_done = data, True
         return self._greeted

@@ -20,7 +20,7 @@ import msgspec
 import orjson
 
 from trimtab.proxy.wire.answering import CACHE_KEY, NULL, Completion, try_inner_usage, try_usage
-from trimtab.proxy.wire.answers.sse import write_event
+from trimtab.proxy.wire.answers.sse import MAX_EMPTY_EVENT_BYTES, write_event
 from trimtab.proxy.wire.answers.tap import Piece
 from trimtab.proxy.wire.answers.usage import Usage, read_timings
 from trimtab.proxy.wire.chat import message, recall
@@ -396,7 +396,8 @@ class ChatCodec(Codec):
     @staticmethod
     def is_greeting(data: bytes) -> bool:
         """Whether nothing is said yet: no choice, as in Azure's first chunk, or only who will speak."""
-        chunk: Any = try_decode(data) if b'"choices"' in data else None
+        is_short = len(data) <= MAX_EMPTY_EVENT_BYTES
+        chunk: Any = try_decode(data) if is_short and b'"choices"' in data else None
         if not isinstance(chunk, dict) or chunk.get("error") or chunk.get("usage"):
             return False
         choices = chunk.get("choices")

@@ -20,7 +20,7 @@ from trimtab.proxy.wire.answering import (
     try_inner_usage,
     try_usage,
 )
-from trimtab.proxy.wire.answers.sse import write_event
+from trimtab.proxy.wire.answers.sse import MAX_EMPTY_EVENT_BYTES, write_event
 from trimtab.proxy.wire.answers.tap import Piece
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.json import DECODE_ERRORS, decode_items, decode_member, decode_members, try_decode
@@ -97,7 +97,7 @@ def is_greeting(data: bytes) -> bool:
     """`message_start`, and blocks that are empty so far."""
     if b'"content_block' not in data:
         return b'"message_start"' in data and b'"error"' not in data
-    event = try_decode(data)
+    event = try_decode(data) if len(data) <= MAX_EMPTY_EVENT_BYTES else None
     block = (event.get("content_block") or event.get("delta")) if isinstance(event, dict) else None
     if not isinstance(block, dict) or block.get("type") not in _TEXT_TYPES:
         return False

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from trimtab.proxy.wire.answering import NULL, Completion, ProviderNote, try_inner_usage, try_usage
-from trimtab.proxy.wire.answers.sse import write_event
+from trimtab.proxy.wire.answers.sse import MAX_EMPTY_EVENT_BYTES, write_event
 from trimtab.proxy.wire.answers.tap import Piece
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.json import DECODE_ERRORS, decode_member, decode_members, try_decode
@@ -139,9 +139,11 @@ def is_greeting(data: bytes) -> bool:
     """Whether an event says only that the request arrived, nothing about the response, or that an item is empty yet."""
     with suppress(*DECODE_ERRORS):
         event = _decode(data)
-        kind, opened = event.type, try_decode(event.item if event.part == NULL else event.part)
-        if kind in _OPENINGS and isinstance(opened, dict) and opened.get("type") in _TEXT_TYPES:
-            return not any(map(opened.get, _TEXTS))
+        kind = event.type
+        if kind in _OPENINGS and len(data) <= MAX_EMPTY_EVENT_BYTES:
+            opened = try_decode(event.item if event.part == NULL else event.part)
+            is_text = isinstance(opened, dict) and opened.get("type") in _TEXT_TYPES
+            return is_text and not any(map(opened.get, _TEXTS))
         return kind in _GREETINGS or (kind is not None and kind != "error" and not kind.startswith("response."))
     return False
 

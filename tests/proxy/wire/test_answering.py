@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.odd_json import ODD, dump
 
 from trimtab.proxy.wire.answering import Answers, Completion, ErrorText, Question
+from trimtab.proxy.wire.answers.sse import MAX_EMPTY_EVENT_BYTES
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.dialects import CODECS
 from trimtab.proxy.wire.transcript.body import UndecodableError
@@ -188,3 +189,17 @@ def test_an_error_of_our_own_names_its_code(codec: Any) -> None:
     assert (body["message"], body["code"], body["x"]) == ("no way", "overloaded", [1])
     event = codec.write_error(error, as_event=True)
     assert orjson.loads(event.partition(b"data: ")[2].partition(b"\n")[0])["error"] == body
+
+
+@each_dialect
+def test_a_long_event_is_held_no_longer_whatever_is_in_it(codec: Answers) -> None:
+    """To find that nothing is said in it, all of it would be decoded on the event loop."""
+    empty = {
+        CHAT: {"choices": []},
+        RESPONSES: {"type": "response.output_item.added", "item": {"type": "message"}},
+        MESSAGES: {"type": "content_block_start", "content_block": {"type": "text", "text": ""}},
+    }
+    for size, is_done in ((0, False), (MAX_EMPTY_EVENT_BYTES, True)):
+        first = codec.hold_first_event(keeps_all=False)
+        first.feed(b"data: " + orjson.dumps({**empty[codec], "more": "x" * size}) + b"\n")
+        assert first.is_done == is_done

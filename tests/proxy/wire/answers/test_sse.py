@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.wire.answers.sse import MAX_FIRST_EVENT_BYTES, EventReader, FirstEvent, read_events
+from trimtab.proxy.wire.answers.sse import (
+    MAX_FIRST_EVENT_BYTES,
+    MAX_GREETINGS,
+    EventReader,
+    FirstEvent,
+    read_events,
+)
 
 
 def _is_answer(line: bytes) -> bool:
@@ -82,6 +88,18 @@ def test_greetings_are_held_and_comments_pass_them(cuts):
     assert first.data == b" no"
     assert free == b": ping\n\n: ping\n\n"
     assert bytes(first.held) + rest == whole.replace(b": ping\n\n", b"")
+
+
+def test_a_stream_of_greetings_without_end_is_not_held() -> None:
+    """Nor read on: reading each takes time, and a chunk may have thousands of them."""
+    read: list[bytes] = []
+    first = FirstEvent(_is_answer, is_greeting=lambda data: not read.append(data))
+    few, many = b"data: hello\n\n" * (MAX_GREETINGS - 1), b"data: hello\n\n" * 10_000
+    assert first.feed(few) == b""
+    assert not first.is_done
+    assert first.feed(many) == b""
+    assert (first.is_done, first.data, bytes(first.held)) == (True, None, few + many)
+    assert len(read) == MAX_GREETINGS
 
 
 @pytest.mark.parametrize(
