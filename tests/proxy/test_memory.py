@@ -1,11 +1,13 @@
 """The memory that requests may take."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trimtab.proxy import memory
 from trimtab.proxy.memory import (
     CACHES_SHARE,
     IDLE_BYTES,
@@ -147,3 +149,15 @@ def test_the_formula_adds_up(max_memory_mb: int) -> None:
 def test_work_is_estimated_by_bytes_and_values(body: bytes, work_bytes: int) -> None:
     """It is higher if Python may keep the texts in four bytes a character. The number of values has a maximum."""
     assert estimate_work(body) == work_bytes
+
+
+@pytest.mark.parametrize(
+    ("bound", "share", "most"),
+    [
+        (memory.bound_history, memory.HISTORY_SHARE, memory.MAX_HISTORY_BYTES),
+        (memory.bound_text, memory.TEXT_SHARE, memory.MAX_TEXT_BYTES),
+        (memory.bound_recordings, memory.RECORDINGS_SHARE, memory.MAX_RECORDINGS_BYTES),
+    ],
+)
+def test_each_part_has_its_share_up_to_its_bound(bound: Callable[[int], int], share: int, most: int) -> None:
+    assert [bound(share * size) for size in (most - 1, most, most + 1)] == [most - 1, most, most]
