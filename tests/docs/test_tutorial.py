@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from programs.processes import run_program
+from programs.redis_server import find_free_port
 from support.examples.blocks import Block, find_blocks
-from support.examples.running import find_free_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
 FIRST = "trimtab demo"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fuzzing.choices import Choices, dump
+from fuzzing.session_bodies import write_deep
 
 Wire = dict[str, Any]
 MAX_ROWS = 18
@@ -167,14 +168,6 @@ def _odd_calls(choices: Choices) -> list[Any]:
     return made
 
 
-def _deep(choices: Choices) -> Any:
-    """A value nested as deep as decoders allow, or slightly deeper."""
-    value: Any = choices.text()
-    for _ in range(choices.pick((10, 200, 500, 900))):
-        value = [value]
-    return value
-
-
 _ODDITIES: Sequence[Callable[[Choices], Any]] = (
     lambda choices: choices.text(200),
     lambda choices: choices.value(3),
@@ -182,5 +175,5 @@ _ODDITIES: Sequence[Callable[[Choices], Any]] = (
     _odd_calls,
     lambda choices: choices.pick((None, "", 0, [], {})),
     lambda choices: [choices.pick(_ROLES), choices.value()],
-    _deep,
+    write_deep,
 )

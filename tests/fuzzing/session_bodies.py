@@ -100,7 +100,7 @@ def write_text(choices: Choices, max_repeats: int = 60) -> str:
     return choices.pick(TEXTS) * (1 + choices.below(max_repeats))
 
 
-def _write_deep(choices: Choices) -> Any:
+def write_deep(choices: Choices) -> Any:
     """A value nested as deep as decoders allow, or slightly deeper."""
     value: Any = choices.text()
     for _ in range(choices.pick((10, 200, 500, 900))):
@@ -115,5 +115,5 @@ ODDITIES: Sequence[Callable[[Choices], Any]] = (
     lambda choices: [{"type": choices.text(), "text": choices.value()}],
     lambda choices: [choices.value(), choices.value()],
     lambda choices: choices.pick(("user", "assistant", "system", "tool", "text", "c0-0", "c1-0")),
-    _write_deep,
+    write_deep,
 )

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from programs.redis_server import find_free_port
+
 PROGRAMS = {"nginx": shutil.which("nginx"), "haproxy": shutil.which("haproxy")}
 _NGINX = """
 daemon off;
@@ -68,7 +70,7 @@ def run_configured(name: str, text: str, directory: Path) -> Iterator[int]:
     """Run the program with a configuration, after {directory} and {port} are filled in. Yields its port."""
     program = PROGRAMS[name]
     assert program is not None
-    port = _find_free_port()
+    port = find_free_port()
     path = directory / "front.conf"
     path.write_text(text.format(directory=directory, port=port))
     options = {"nginx": ["-p", str(directory), "-c", str(path)], "haproxy": ["-f", str(path)]}[name]
@@ -90,10 +92,3 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
                 return
         time.sleep(0.02)
     raise TimeoutError
-
-
-def _find_free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

@@ -2,11 +2,11 @@
 
 import os
 import re
-import socket
 import sys
 from pathlib import Path
 
 from programs.processes import Ended, run_program
+from programs.redis_server import find_free_port
 from support.examples.blocks import Block
 
 OPENAI = "https://api.openai.com/v1"
@@ -15,13 +15,6 @@ _PORT = re.compile(r"(?<=[\w\].]):8790\b")
 SECONDS = 60.0
 _END_ALL = "trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n"
 """Ends background processes of the block: they would hold its output open."""
-
-
-def find_free_port() -> int:
-    """A port that no program listens on now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def replace_addresses(text: str, upstream: str, port: int) -> str:
