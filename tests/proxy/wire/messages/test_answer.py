@@ -341,3 +341,10 @@ def test_a_stream_is_held_until_a_block_has_content(event: Wire, *, is_held: boo
     is_refused = judged is not None and MESSAGES.read_refusal(200, judged) is not None
     assert is_refused is is_held
     assert held.startswith(start + line) or not is_held
+
+
+@pytest.mark.parametrize("data", [b'["content_block"]', b'"content_block', b'{"content_block": null}'])
+def test_an_event_of_another_form_is_not_held(data: bytes) -> None:
+    _, _, judged = _hold(_write(START) + b"data: " + data + b"\n\n")
+    assert judged in (None, b" " + data)
+    assert not MESSAGES.is_greeting(data)
