@@ -268,3 +268,9 @@ def test_a_stream_ends_with_done() -> None:
     """With whatever white space; nothing else is its end."""
     assert CHAT.is_end(b" [DONE]\r")
     assert not CHAT.is_end(b'{"choices":[]}')
+
+
+def test_an_error_beside_no_choice_ends_the_wait() -> None:
+    first = CHAT.hold_first_event(keeps_all=False)
+    first.feed(_write([{"choices": [], "error": {"message": "busy"}}]))
+    assert first.is_done
