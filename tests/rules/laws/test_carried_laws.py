@@ -123,9 +123,9 @@ def carried_of(messages: Sequence[Message], policy: Policy, states: KeptStates |
 
 
 def find_carried(sent: str, planned: Plan) -> str:
-    """The same text in what was forwarded for a plan with a cut."""
+    """The same text in what was forwarded for a plan with a cut. With a digest, it is all above the line."""
     mark = f"Summary {planned.request.key}." if planned.request is not None else ""
-    return sent[sent.index(mark) + len(mark) : sent.index(SUMMARY_END)] if mark and mark in sent else ""
+    return sent[: sent.index(SUMMARY_END)].rpartition(mark)[2] if mark and SUMMARY_END in sent else ""
 
 
 def check_append_law(messages: Sequence[Message], policy: Policy, *, by_model: bool, every: int = 1) -> int:
