@@ -97,7 +97,7 @@ def test_exempt_results_are_pruned_all_the_same() -> None:
     """The window holds whatever is exempt: these results stand whole, or as a placeholder."""
     rule = ToolRule("*", replace(PLAIN, is_exempt=True))
     policy = Policy(6000, 500, tools=(rule,), overflow_strategy=OverflowStrategy.PRUNE)
-    before = conversation(*session(12, result_tokens=400))
+    before = conversation(*session(14, result_tokens=400))
     planned = plan(before, policy, count=count)
     after = apply(planned, policy, count=count)
     assert {decision.rule for decision in after.decisions} == {"prune"}
