@@ -172,7 +172,7 @@ def _judge(upstream: UpstreamConfig, status: int, listed: int, path: str, *, sho
     proxy = upstream.route.proxy
     if proxy is None or not upstream.base_url.startswith("http:") or not (status == 403 or status >= 500):
         return finding
-    return replace(finding, advice=f"{finding.advice}; or {proxy} refused the request")
+    return replace(finding, advice="; or ".join(filter(None, (finding.advice, f"{proxy} refused the request"))))
 
 
 def _judge_key(subject: str, status: int, path: str, *, shows_key: bool) -> Finding:

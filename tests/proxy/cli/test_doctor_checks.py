@@ -363,6 +363,11 @@ def test_a_forward_proxy_may_have_refused_what_it_can_read(scheme, proxy, status
     )
     told = checks._judge(config.upstream, status, 0, "upstream", shows_key=True)
     assert ("p.example:3128 (upstream.proxy) refused the request" in str(told.advice)) is may_be
+    with_models = checks._judge(config.upstream, status, 3, "upstream", shows_key=True).advice
+    assert with_models is None or (
+        may_be and with_models.endswith("p.example:3128 (upstream.proxy) refused the request")
+    )
+    assert "None" not in str(with_models or "")
 
 
 @pytest.mark.parametrize(("mode", "is_told"), [(0o600, False), (0o640, False), (0o644, True), (0o444, True)])
