@@ -367,7 +367,8 @@ def ends_with_prefill(messages: Sequence[Message]) -> bool:
 
 def count_asked(messages: Sequence[Message]) -> int:
     """The number of messages that the session's request before this one had: all before the model's last answer."""
-    return next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role is Role.ASSISTANT), 0)
+    last = len(messages) - ends_with_prefill(messages) - 1
+    return next((at for at in range(last, -1, -1) if messages[at].role is Role.ASSISTANT), 0)
 
 
 def count_leading(messages: Sequence[Message]) -> int:

@@ -35,7 +35,7 @@ from trimtab.proxy.models.records import ModelName
 from trimtab.proxy.summaries.cold_cuts import ColdCuts, Session
 from trimtab.proxy.telemetry.ledger import COLD_CACHE, COMPACT_NOW, IS_CUT, TOO_SHORT, WAS_CUT
 from trimtab.proxy.wire.transcript.body import find_all
-from trimtab.rules.conversation import Conversation, Decision, Message, Role, count_leading
+from trimtab.rules.conversation import Conversation, Decision, Message, Role, count_leading, ends_with_prefill
 from trimtab.rules.pipeline.exceeded import KEEP
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.pipeline.transcript_state import find_cold
@@ -165,7 +165,7 @@ def recall_earlier(cold_cuts: ColdCuts, session: Session, plan: Plan) -> float |
 
 def _find_stops(messages: Sequence[Message]) -> Iterator[int]:
     """Where requests may have ended, the newest first: before each answer, and at the beginning."""
-    at = len(messages)
+    at = len(messages) - ends_with_prefill(messages)
     while at:
         for is_answer in (False, True):
             while at and (messages[at - 1].role is Role.ASSISTANT) is is_answer:

@@ -17,7 +17,7 @@ from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.wire.codec import Request
 from trimtab.proxy.wire.json import DECODE_ERRORS, decode_member
 from trimtab.proxy.wire.transcript.body import KeptBody, read_outside
-from trimtab.rules.conversation import Role, count_asked, count_leading
+from trimtab.rules.conversation import Role, count_asked, count_leading, ends_with_prefill
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.tokens.tool_schemas import as_schema
 
@@ -60,14 +60,16 @@ def _hash(client: str, begun: bytes) -> str:
 
 def _find(services: Services, plan: Plan, name: str, opening: int) -> str:
     """The name among the sessions that begin alike."""
-    messages, names = plan.conversation.messages, services.session_names
+    messages, hashes, names = plan.conversation.messages, plan.hashes, services.session_names
     asked = count_asked(messages)
+    if ends_with_prefill(messages):
+        messages, hashes = messages[:-1], hashes[:-1]
     is_answered = asked < len(messages) and messages[asked].role is Role.ASSISTANT
     answered = asked + 1 if is_answered else 0
-    found = names.follow(name, plan.hashes, messages, answered)
+    found = names.follow(name, hashes, messages, answered)
     if found is None:
         digests = [message.digest for message in messages[:MAX_MESSAGES]]
-        found = names.find(name, Transcript.of(plan.hashes, digests, opening, answered))
+        found = names.find(name, Transcript.of(hashes, digests, opening, answered))
     return found
 
 

@@ -215,7 +215,7 @@ class _Choice:
     async def _find_excess(self, earlier: Chosen, fitting: int) -> Compacted | None:
         """What would be forwarded with an earlier plan, if that is more than `fitting`; None if it fits."""
         plan = earlier.planned.plan
-        if plan.cold.get(len(plan.hashes) - 1) is ColdCut.NOW:  # who asks for a cut waits for its summary
+        if plan.cold.get(plan.stop) is ColdCut.NOW:  # who asks for a cut waits for its summary
             return await self._apply(earlier)
         if plan.reserved_tokens <= fitting:
             return None

@@ -78,9 +78,14 @@ class Plan:
     key: StateKey | None = field(default=None, compare=False)
 
     @property
+    def stop(self) -> int:
+        """The number of messages with which the next request begins: without a begun answer (a prefill)."""
+        return len(self.hashes) - 1 - ends_with_prefill(self.conversation.messages)
+
+    @property
     def here(self) -> bytes:
         """What the session is known by at this request."""
-        return self.hashes[-2 if ends_with_prefill(self.conversation.messages) else -1]
+        return self.hashes[self.stop]
 
     def put_off(self) -> "Plan | None":
         """The plan without its last cut, for a summary that is not there yet; None if nothing was cut.

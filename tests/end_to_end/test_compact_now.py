@@ -96,6 +96,7 @@ async def test_the_beginning_of_an_answer_does_not_lose_the_cut(client, upstream
         after, _ = await _ask(client, proxy, upstream, bodies[AT + 1])
 
     assert len(cut) < len(bodies[AT]["messages"]) / 2
+    assert "[Summary of the earlier messages" in str(cut)
     assert after[: len(cut) - 1] == cut[:-1]
 
 

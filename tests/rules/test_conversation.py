@@ -5,7 +5,16 @@ from dataclasses import replace
 import pytest
 from support.builders import assistant, conversation, function_result, result, session, system, user
 
-from trimtab.rules.conversation import WRITTEN_ROLES, Decision, Media, Role, count_leading, find_beside, starts_step
+from trimtab.rules.conversation import (
+    WRITTEN_ROLES,
+    Decision,
+    Media,
+    Role,
+    count_asked,
+    count_leading,
+    find_beside,
+    starts_step,
+)
 
 
 def test_only_results_do_not_start_a_step() -> None:
@@ -17,6 +26,13 @@ def test_only_results_do_not_start_a_step() -> None:
         False,
         False,
     ]
+
+
+def test_the_request_before_had_all_that_precedes_the_models_last_answer() -> None:
+    """What a client has begun to write of the next one (a prefill) is none."""
+    messages = [user("Do it."), assistant("Yes."), user("Go on.")]
+    assert [count_asked(messages[:stop]) for stop in range(1, 4)] == [0, 0, 1]
+    assert count_asked([*messages, assistant("{")]) == 1
 
 
 def test_only_system_and_developer_messages_lead() -> None:

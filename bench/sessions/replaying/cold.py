@@ -27,7 +27,7 @@ class Silences:
 
     def note(self, planned: Planned, now_seconds: float) -> None:
         """Note that a request is answered now."""
-        self._answered[planned.plan.hashes[-1]] = now_seconds
+        self._answered[planned.plan.here] = now_seconds
 
     def is_cold(self, planned: Planned, now_seconds: float) -> bool:
         """Whether the session was silent for longer than its prompt is cached, and is long enough for a cut."""
@@ -42,7 +42,7 @@ class Silences:
 
     def cut(self, planned: Planned, plan_with: PlanWith, has_text: HasText) -> Planned:
         """The plan with a cut that needs no summary that is yet to be written, or else one that pays for its own."""
-        here, had = planned.plan.hashes[-1], planned.plan.request
+        here, had = planned.plan.here, planned.plan.request
         for kind in (ColdCut.CUT, ColdCut.PRUNE, ColdCut.ASK):
             trial = plan_with({**self.cuts, here: kind})
             if trial.plan.window == planned.plan.window:

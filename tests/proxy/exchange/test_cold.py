@@ -29,12 +29,14 @@ from trimtab.rules.conversation import Role
 
 @given(transcripts())
 def test_the_previous_request_ends_where_the_last_answer_begins(messages) -> None:
-    """An answer may be several messages. With more after it, the number stays until the model answers again."""
+    """An answer may be several messages. What a client has begun to write of the next one (a prefill) is none."""
+    messages = (*messages, user("Go on."))
     at = find_previous(messages)
     assert 0 <= at <= len(messages)
     if any(message.role is Role.ASSISTANT for message in messages):
         assert messages[at].role is Role.ASSISTANT
-    assert find_previous((*messages, assistant("Done."))) >= at
+    assert find_previous((*messages, assistant("{"))) == at
+    assert find_previous((*messages, assistant("Done."), user("And on."))) > at
 
 
 @pytest.mark.parametrize(

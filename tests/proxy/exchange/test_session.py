@@ -211,6 +211,16 @@ async def test_a_request_that_the_client_names_as_its_compaction_passes(client, 
     assert outcomes == [("compacted", False), passed, passed, ("compacted", False)]
 
 
+async def test_a_begun_answer_is_no_message_of_the_session(client, start_proxy) -> None:
+    """The next request has the whole answer in place of what the client began to write of it (a prefill)."""
+    proxy, begun = await start_proxy(), {"role": "assistant", "content": "{"}
+    texts = ["hello", '{"a": 1}', "go on", '{"b": 2}', "and on"]
+    mine = {await name(client, proxy, {"messages": [*said(*texts[:stop]), begun]}) for stop in (1, 3, 5)}
+    assert len(mine) == 1
+    other = [*said("hello", '{"z": 1}', "go on"), begun]
+    assert await name(client, proxy, {"messages": other}) not in mine
+
+
 async def test_a_summary_is_paid_by_the_session_that_it_is_for(client, upstream, start_proxy) -> None:
     """Two sessions begin alike; each has its own summary, and the cost of it."""
     proxy = await start_proxy(*SMALL, 'prices={"input": 1, "cached_input": 1, "output": 1, "unit": "usd"}')
