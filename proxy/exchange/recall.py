@@ -26,6 +26,7 @@ from trimtab.proxy.exchange.attempt import Attempt, Prepared, Ready
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.http.client import Sending
 from trimtab.proxy.http.content_coding import can_decode, decode_body, read_along, read_codings
+from trimtab.proxy.http.errors import ProxyError
 from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.http.relay import make_response, relay_answer, replace_answer
 from trimtab.proxy.recall.search import Lookup
@@ -95,6 +96,9 @@ class Talk:
             except (asyncio.CancelledError, ConnectionError):  # the client has left
                 if following is None and sending.is_unanswered:
                     self._add(Answered(completion_tokens=0, is_estimated=True))
+                raise
+            except ProxyError as error:
+                error.is_unsent = False  # the rounds before were sent
                 raise
         return response
 

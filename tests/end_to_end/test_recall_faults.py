@@ -30,6 +30,7 @@ from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect, read_sse
 from support.dialects.spoken.messages import MESSAGES
 from support.dialects.spoken.responses import RESPONSES
+from support.events import read_events
 from upstreams import scripted
 from upstreams.scripted import Call, Turn
 
@@ -315,6 +316,35 @@ async def test_an_upstream_that_is_gone_in_a_later_round(client, upstream, start
     assert events[-1]["type"] == "response.failed"
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert len({event["response"]["id"] for event in events if "response" in event}) == 1
+
+
+async def test_what_was_sent_in_an_earlier_round_is_booked_if_no_connection_comes_about_later(
+    client, upstream, start_proxy
+):
+    """The upstream has answered the first round, and listens no more."""
+    script(upstream, RESPONSES, Turn("Hm. ", (ASK,)))
+    body = write(RESPONSES, [*make_talk(), QUESTION], stream=False)
+    said = await ask(client, upstream, RESPONSES, body)
+
+    async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if head.startswith(b"POST"):
+            server.close()
+            await reader.readexactly(int(head.lower().partition(b"content-length:")[2].split()[0]))
+        told = said if head.startswith(b"POST") else b"{}"
+        head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        writer.write(head % len(told) + told)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer_once, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    proxy = await start_proxy(*TOOL, f"upstream.base_url=http://127.0.0.1:{port}/v1")
+    async with client.post(f"{proxy.url}/v1/responses", json=body) as response:
+        assert response.status == 502
+        assert "sent=0" not in response.headers["x-trimtab-tokens"]
+    await proxy.services.lifecycle.idle.wait()
+    assert (await read_events(proxy.services.past))[-1].sent_tokens > 0
 
 
 @each_dialect
