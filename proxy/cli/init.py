@@ -188,9 +188,9 @@ def init(**given: Any) -> None:
         click.echo(line, err=True)
     if not (found.is_reachable or options.yes or options.confirm("Write the file anyway?", default=False)):
         give_up("no file was written; start the server, or use --yes")
-    text = _write(config, found, name, options)
-    _save(text, options)
-    _tell_next(config, options.output, name)
+    own_key = _choose_own_key(name, options)
+    _save(_write(config, found, own_key, options), options)
+    _tell_next(config, options.output, name, own_key)
 
 
 def _has_terminal() -> bool:
@@ -218,17 +218,21 @@ def _look(config: Config, key: str | None) -> Probe:
         return runner.run(probe(upstream, key))
 
 
-def _write(config: Config, found: Probe, name: str, options: Options) -> str:
-    """The text of the file; checked, because names of models come from the server."""
+def _choose_own_key(name: str, options: Options) -> str:
+    """The variable with the key that trimtab is to send; empty if clients bring their own."""
     own = options.own_key or (
         bool(name) and options.confirm("Shall trimtab send this key for all clients?", default=False)
     )
+    return name if own else ""
+
+
+def _write(config: Config, found: Probe, own_key: str, options: Options) -> str:
+    """The text of the file; checked, because names of models come from the server."""
     economy, mode = options.economy, options.mode
     if options.asks:
         economy = options.ask("careful cuts late, frugal cuts early", economy, click.Choice(ECONOMIES))
         watch = options.confirm("Only observe at first, and change no request?", default=mode == "observe")
         mode = "observe" if watch else "enforce"
-    own_key = name if own else ""
     text = write_document(config.upstream.base_url, own_key=own_key, economy=economy, mode=mode, unknown=found.unknown)
     with wrong_use():
         load_config(text, environment={own_key: "key"} if own_key else {})
@@ -246,11 +250,14 @@ def _save(text: str, options: Options) -> None:
         give_up(f"{options.output}: {error.strerror}")
 
 
-def _tell_next(config: Config, output: Path, name: str) -> None:
+def _tell_next(config: Config, output: Path, name: str, own_key: str) -> None:
     if str(output) == "-":
         return
     url = f"http://{config.listen}"
-    key = f"; clients keep their key, for example {name}" if name else ""
+    if own_key:
+        key = f"; trimtab sends the key in {own_key}, so any key will do there"
+    else:
+        key = f"; clients keep their key, for example {name}" if name else ""
     lines = [
         f"Wrote {output}. Next:",
         f"  trimtab serve --config {output}",

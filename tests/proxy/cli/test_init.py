@@ -217,8 +217,17 @@ def test_a_long_list_is_cut_and_a_catalogues_gaps_are_no_questions() -> None:
     assert found.unknown == ()
 
 
-@pytest.mark.parametrize(("name", "told"), [("MY_KEY", "; clients keep their key, for example MY_KEY:"), ("", ":")])
-def test_the_next_step_names_the_key_if_there_is_one(name: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    _tell_next(load_config(environment={}), Path("t.yaml"), name)
+@pytest.mark.parametrize(
+    ("name", "own_key", "told"),
+    [
+        ("MY_KEY", "", "; clients keep their key, for example MY_KEY:"),
+        ("MY_KEY", "MY_KEY", "; trimtab sends the key in MY_KEY, so any key will do there:"),
+        ("", "", ":"),
+    ],
+)
+def test_the_next_step_says_whose_key_is_sent(
+    name: str, own_key: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _tell_next(load_config(environment={}), Path("t.yaml"), name, own_key)
     lines = capsys.readouterr().err.splitlines()
     assert lines[1:3] == ["  trimtab serve --config t.yaml", f"and in the client's terminal{told}"]
