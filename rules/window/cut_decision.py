@@ -111,6 +111,7 @@ class Fold:
             self._cold[len(self)] = kind
             if change := choose_cold(self._cuts, self.window, self._forwarded, kind, self._economics):
                 self._apply(change.after)
+                self._is_near = self._is_near and self._nears_due
 
     def add(self, message: Message, memory_tokens: int = 0, stale_tokens: int = 0) -> None:
         """Add the next message and decide what follows from it; its memory costs `memory_tokens` on top."""
@@ -161,10 +162,15 @@ class Fold:
             return
         if self._forwarded >= marks.high and self._policy.overflow_strategy is not OverflowStrategy.ERROR:
             self._cut(is_request=is_request)
-        growth = max(self._cuts.open_tokens, self._economics.growth_tokens)
-        if self._forwarded >= marks.due * (1 - PREFETCH_GAP) and self._forwarded + growth >= marks.due:
+        if self._nears_due:
             self._is_near = True
             self.window = self._look_ahead(marks.due)
+
+    @property
+    def _nears_due(self) -> bool:
+        """Whether one more step of the same size would make a cut due."""
+        due, growth = self._cuts.marks.due, max(self._cuts.open_tokens, self._economics.growth_tokens)
+        return self._forwarded >= due * (1 - PREFETCH_GAP) and self._forwarded + growth >= due
 
     def finish(self) -> Window:
         """The window for a request that ends here: its newest messages are shortened if they do not fit."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 import orjson
+from msgspec import structs
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -364,7 +365,7 @@ def find_recorded(recordings: Iterable[Recording], query: SessionQuery) -> tuple
     attach(connection, ":memory:")
     rows, titled = [], set[str]()
     for one in recordings:
-        event = one.event
+        event = structs.replace(one.event, bill=one.bill, has_prompt=one.counted.original)
         if one.call is None and event.session:
             rows.append(Row.of(event, 1))
             if event.session not in titled:

@@ -10,9 +10,10 @@ import pytest
 from msgspec import structs
 from rich.console import Console
 from support.command_line import run_trimtab
-from support.events import make_event
+from support.events import ANSWERED, make_event
 from support.recordings import keep, make_recording
 
+from trimtab.proxy.account.recordings.format import Counted
 from trimtab.proxy.cli.records.inspect import WITHOUT_SUMMARIES, find_recorded, read_title
 from trimtab.proxy.cli.stats import read_query, show_sessions
 
@@ -51,6 +52,15 @@ def test_recorded_sessions_are_found_as_on_the_dashboard(asked, names):
     found, total = find_recorded(THREE, read_query(5, ASKED | asked))
     assert [one.name for one in found] == names
     assert total == len(names)
+
+
+def test_recorded_sessions_tell_and_sort_what_was_not_sent():
+    """It counts as on the dashboard: of a request that the upstream has answered."""
+    tokens = {"original_tokens": 900, "sent_tokens": 200}
+    answered = replace(record("aa", "s1", "One.", at=1e9, **tokens), counted=Counted(original=True), bill=ANSWERED)
+    failed = record("bb", "s2", "Two.", at=2e9, **tokens)
+    found, _ = find_recorded([answered, failed], read_query(5, ASKED | {"order": "original"}))
+    assert [(one.name, one.saved_tokens) for one in found] == [("s1", 700), ("s2", 0)]
 
 
 def test_a_session_is_called_by_the_first_text_of_its_first_request():

@@ -29,7 +29,7 @@ from trimtab.rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 from trimtab.rules.window.cut_decision import Fold
 from trimtab.rules.window.kept import REMOVALS
 from trimtab.rules.window.room import HEAD_STEPS, LEAST_ROOM_SHARE, MIN_ROOM_SHARE, Room
-from trimtab.rules.window.state import Cut, CutKind, Window
+from trimtab.rules.window.state import ColdCut, Cut, CutKind, Window
 
 LIMIT = 3200
 POLICY = Policy(
@@ -116,6 +116,16 @@ def test_a_cut_that_does_not_pay_is_fixed_near_the_limit() -> None:
         first += 1
     assert behind_head(messages, Window(), first) > ROOM
     assert states[first].cuts[-1].at == states[first - 1].next_cut
+
+
+def test_a_cut_that_is_asked_for_is_not_announced_again() -> None:
+    """The next request is not expected to be cut, if it was before."""
+    messages = (user("task"), *chat(60, 30))
+    first = next(stop for stop, state in enumerate(fold_all(messages, DEAR)) if state.is_near)
+    room = measure(messages[:first], DEAR, limit=LIMIT, fixed_tokens=0)
+    window = Fold(room, DEAR).extend(messages[:first], cold={first: ColdCut.NOW}).finish()
+    assert window.cuts
+    assert not window.is_near
 
 
 @pytest.mark.parametrize("strategy", [OverflowStrategy.SUMMARIZE, OverflowStrategy.AUTO_COMPACT])
