@@ -95,8 +95,9 @@ def test_a_stream_of_greetings_without_end_is_not_held() -> None:
     read: list[bytes] = []
     first = FirstEvent(_is_answer, is_greeting=lambda data: not read.append(data))
     few, many = b"data: hello\n\n" * (MAX_GREETINGS - 1), b"data: hello\n\n" * 10_000
+    assert not first.is_greeted
     assert first.feed(few) == b""
-    assert not first.is_done
+    assert (first.is_done, first.is_greeted) == (False, True)
     assert first.feed(many) == b""
     assert (first.is_done, first.data, bytes(first.held)) == (True, None, few + many)
     assert len(read) == MAX_GREETINGS
