@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from trimtab.proxy.wire.answers.sse import FirstEvent, read_events, write_event
+from trimtab.proxy.wire.answers.sse import MAX_FIRST_EVENT_BYTES, FirstEvent, read_events, write_event
 from trimtab.proxy.wire.answers.tap import ReadAnswer, Tap
 from trimtab.proxy.wire.answers.usage import Usage, read_usage
 from trimtab.proxy.wire.json import BYTE_ORDER_MARK, DECODE_ERRORS, describe_fault, try_decode
@@ -98,6 +98,7 @@ class Answers:
     """The part of a codec that is about answers; see codec.py.
 
     carries: the events of a stream carry the response; its usage is not their own.
+    max_first_event_bytes: as many are held until there is a first event.
     error_type: the type of an error that had another form than the dialect's.
     """
 
@@ -113,6 +114,7 @@ class Answers:
     is_greeting: Callable[[bytes], bool] | None = None
     is_ping: Callable[[bytes], bool] | None = None
     """For both see `FirstEvent`."""
+    max_first_event_bytes = MAX_FIRST_EVENT_BYTES
     read_empty_answer: Callable[[bytes], Overflow | None]
     """As `read_refusal`, for a response with status 200 or one event of it."""
 
@@ -124,7 +126,11 @@ class Answers:
 
     def hold_first_event(self, *, keeps_all: bool) -> FirstEvent:
         return FirstEvent(
-            self.is_part_of_answer, keeps_all=keeps_all, is_greeting=self.is_greeting, is_ping=self.is_ping
+            self.is_part_of_answer,
+            self.max_first_event_bytes,
+            keeps_all=keeps_all,
+            is_greeting=self.is_greeting,
+            is_ping=self.is_ping,
         )
 
     def read_refusal(self, status: int, body: bytes) -> Overflow | None:

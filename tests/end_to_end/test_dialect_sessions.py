@@ -157,7 +157,7 @@ async def test_with_summaries_of_the_upstream(speech, stream, open_session, log)
 
     session.check()
     assert session.model.refused == []
-    assert {"prune", "summarise", "truncate"} <= rules_of(log)
+    assert {"summarise", "truncate"} <= rules_of(log)
     behind = [
         spent
         for asked, spent in zip(session.model.accepted, session.model.spent, strict=True)

@@ -123,6 +123,7 @@ class EventReader:
 class FirstEvent:
     """Holds a stream back until its first event with data is complete. Comments before that event may pass.
 
+    max_bytes: with more, a stream is held no longer.
     keeps_all: hold comments back, too.
     is_answer: whether a line is certainly part of a completion; then the stream is held no longer.
     is_greeting: whether the data of an event says only that an answer has begun, and nothing of it. Then the next event
@@ -137,6 +138,7 @@ class FirstEvent:
     def __init__(
         self,
         is_answer: Callable[[bytes], bool],
+        max_bytes: int = MAX_FIRST_EVENT_BYTES,
         *,
         keeps_all: bool = False,
         is_greeting: Callable[[bytes], bool] | None = None,
@@ -149,7 +151,7 @@ class FirstEvent:
         self._is_greeting = is_greeting
         self._is_ping = is_ping
         self._keeps_all = keeps_all
-        self._max_bytes = MAX_FIRST_EVENT_BYTES if is_greeting is None else MAX_EVENT_BYTES
+        self._max_bytes = max_bytes
         self._greeted = 0  # bytes of greetings, at the beginning of `held`
         self._greetings = 0
         self._read = 0

@@ -22,6 +22,7 @@ import msgspec
 import orjson
 
 from trimtab.proxy.wire.answering import CACHE_KEY, Question
+from trimtab.proxy.wire.answers.sse import MAX_EVENT_BYTES
 from trimtab.proxy.wire.codec import SHAPE, Codec, Counting, Request
 from trimtab.proxy.wire.content import (
     count_json,
@@ -381,6 +382,7 @@ class ResponsesCodec(Codec):
     sifter = recall.ResponsesSifter
 
     carries = True
+    max_first_event_bytes = MAX_EVENT_BYTES  # `response.created` repeats the tools and the instructions
     read_answer = staticmethod(answer.read_answer)
     is_end = staticmethod(answer.is_end)
     is_part_of_answer = staticmethod(answer.is_part_of_answer)
