@@ -132,7 +132,7 @@ def requests_of_day(dialect: Dialect, day: int) -> Iterator[dict[str, Any]]:
     random = Random(day)  # noqa: S311 - not for security
     for message in session["messages"]:
         if message["role"] == "tool":  # words of which each is a token, so that both sides count alike
-            message["content"] = " ".join(random.choice(WORDS) for _ in range(450))
+            message["content"] = " ".join(random.choice(WORDS) for _ in range(500))
     for messages in requests_of(session):
         yield dialect.write(messages, session["tools"])
 
