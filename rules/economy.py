@@ -41,10 +41,13 @@ linearly over the logarithm of the window."""
 _SUMMARIES = (1_500, 1_500, 1_500, 2_500, 4_000, 5_500, 8_000)
 """Maximum number of tokens of a summary, for each of the windows. Chosen: issue 16 asks for 1,500 at 32k, 4,000 at 128k
 and 8,000 at 1M; the other values lie between these. For comparison, Claude Code allows 20,000."""
-_SUMMARY_SHARE = 7 / 64
-"""The most that a summary may have of a small window, since the server must read what a cut writes. Measured behind
-llama.cpp at 4,096, in a chat of 40 turns: a quarter of all that it read was digests of an eighth of the window. With
-3/32, the digests of a chat at 8,000 keep less than half of its facts."""
+_SMALL_WINDOWS = (4_096, 8_000)
+_SUMMARY_SHARES = (3 / 32, 7 / 64)
+"""The most that a summary may have of a small window: of the first and smaller ones, of the second and larger ones,
+linear between them. The server must read what a cut writes: behind llama.cpp at 4,096, in a chat of 40 turns, a quarter
+of all that it read was digests of an eighth of the window. At 8,000, a digest of 3/32 keeps less than half of a chat's
+facts.
+"""
 _CURVE = {
     Economy.CAREFUL: (
         (0.80, 0.45, 0.31),
@@ -96,8 +99,13 @@ def find_budgets(economy: Economy, window_tokens: int) -> Budgets:
     high_water, low_water, anchor_share = (
         round(_interpolate([point[index] for point in _CURVE[economy]], place), 3) for index in range(3)
     )
-    summary_tokens = round(min(_interpolate(_SUMMARIES, place), window_tokens * _SUMMARY_SHARE))
+    summary_tokens = round(min(_interpolate(_SUMMARIES, place), window_tokens * _find_summary_share(window_tokens)))
     return Budgets(high_water, low_water, summary_tokens, anchor_share, _RISKS[economy])
+
+
+def _find_summary_share(window_tokens: int) -> float:
+    (small, large), (least, most) = _SMALL_WINDOWS, _SUMMARY_SHARES
+    return least + (most - least) * min(max(window_tokens - small, 0) / (large - small), 1)
 
 
 def _find_place(window_tokens: int) -> float:

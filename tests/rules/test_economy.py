@@ -106,4 +106,4 @@ def test_a_summary_has_what_was_asked_for() -> None:
     """A small window has less for it, so that what a cut writes is read in few seconds."""
     windows = (4_096, 8_192, 16_000, 32_000, 128_000, 1_000_000)
     summaries = [find_budgets(Economy.BALANCED, window).summary_tokens for window in windows]
-    assert summaries == [448, 896, 1_500, 1_500, 4_000, 8_000]
+    assert summaries == [384, 896, 1_500, 1_500, 4_000, 8_000]
