@@ -51,7 +51,7 @@ def pytest_runtestloop(session: pytest.Session) -> Iterator[object]:
 
 @contextmanager
 def _untraced(config: pytest.Config) -> Iterator[None]:
-    """Trace nothing but the program's modules while they are executed, if coverage traces."""
+    """Trace only the program's modules, while they are executed, if coverage traces."""
     tracer = config.stash[_tracer]
     if not is_of_coverage(tracer):
         yield
