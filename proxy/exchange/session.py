@@ -62,7 +62,8 @@ def _find(services: Services, plan: Plan, name: str, opening: int) -> str:
     """The name among the sessions that begin alike."""
     messages, hashes, names = plan.conversation.messages, plan.hashes, services.session_names
     asked = count_asked(messages)
-    if ends_with_prefill(messages):
+    # Nearly all requests end with another role, so nearly all are spared the call.
+    if messages and messages[-1].role is Role.ASSISTANT and ends_with_prefill(messages):
         messages, hashes = messages[:-1], hashes[:-1]
     is_answered = asked < len(messages) and messages[asked].role is Role.ASSISTANT
     answered = asked + 1 if is_answered else 0
