@@ -81,7 +81,8 @@ def _tell_digest(services: Services, call: Call, summariser: Summariser, chosen:
         return chosen
     slides = services.sliding.slides(summariser.client_id, plan)
     reason = SLIDING if slides else services.summaries.tell_failure(summariser)
-    return structs.replace(chosen, instead=fallen.note(call.session, summariser.payer.label, reason))
+    model = call.route.target.shown_model
+    return structs.replace(chosen, instead=fallen.note(call.session, summariser.payer.label, model, reason))
 
 
 async def find_text(services: Services, call: Call, planned: Planned) -> Chosen:

@@ -120,9 +120,9 @@ class SummaryCalls:
             meaning = "cuts get digests, and the model is asked again after pauses that double; see summary.model"
             self._log.warning("summaries_fail", model=model, reason=reason, meaning=meaning)
 
-    def note_fallen(self, session: str, model: str, reason: str) -> None:
-        """Note that a session has a digest although a model's summary was wanted."""
-        self.metrics.sessions_without_summaries[model, reason] += 1
+    def note_fallen(self, session: str, label: str, model: str, reason: str) -> None:
+        """Note that a session has a digest although a model's summary was wanted. model: as it may be shown."""
+        self.metrics.sessions_without_summaries[label, reason] += 1
         self._log.warning("session_without_summaries", session=session, model=model, reason=reason)
 
     def note_success(self, model: str) -> None:

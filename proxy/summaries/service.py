@@ -310,12 +310,15 @@ class Fallen:
         self._calls = calls
         self._reasons: OrderedDict[str, str] = OrderedDict()
 
-    def note(self, session: str, model: str, reason: str) -> str:
-        """Note a digest in a session; returns why the session has it. `model`: the metrics' label."""
+    def note(self, session: str, label: str, model: str, reason: str) -> str:
+        """Note a digest in a session; returns why the session has it.
+
+        label: the metrics' label of the request's model. model: its name, in the form that may be logged.
+        """
         known = self._reasons.get(session)
         if known is None:
             known = self._reasons[session] = reason or NOT_READY
-            self._calls.note_fallen(session, model, known)
+            self._calls.note_fallen(session, label, model, known)
             if len(self._reasons) > MAX_SESSIONS:
                 self._reasons.popitem(last=False)
         self._reasons.move_to_end(session)

@@ -180,6 +180,14 @@ async def test_a_session_that_has_fallen_to_digests_says_so(client, upstream, st
     assert [note for note in overview["notes"] if note["kind"] == "summaries"] == []
 
 
+async def test_a_session_that_has_fallen_is_logged_with_the_name_of_its_model(client, upstream, start_proxy, log):
+    """Not with its label in the metrics, which is the entry's glob."""
+    answer_summaries(upstream, lambda _: web.Response(status=401))
+    proxy = await start_proxy(*SETTINGS, "models=[{match: '*'}]")
+    await send(client, proxy, LONG)
+    assert [line["model"] for line in log.lines if line["event"] == "session_without_summaries"] == ["m"]
+
+
 async def test_a_digest_that_was_wanted_is_no_fall(client, upstream, start_proxy, log):
     """A cut with too few steps for a model gets one, whatever the upstream can do."""
     proxy = await start_proxy(*SETTINGS, "defaults.summary.min_steps=1000")
