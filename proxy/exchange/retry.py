@@ -34,6 +34,7 @@ from trimtab.proxy.exchange.compact import (
 from trimtab.proxy.exchange.early_answer import Opening
 from trimtab.proxy.exchange.route import PROVIDER_NOTE, THINKING
 from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.exchange.summary import make_task, name_summary
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.models.lessons import Lesson, Sent, draw_lesson
 from trimtab.proxy.models.records import find_ratios
@@ -199,26 +200,32 @@ async def _allow_drops(services: Services, plain: Prepared) -> Prepared | None:
 async def _leave_note(services: Services, attempt: Prepared, opening: Opening) -> Prepared | None:
     """The attempt with a digest in place of the provider's own note, if that was refused; None if not.
 
-    If that helps, no further one is asked for, or used, of this model.
+    If that helps, no further one is asked for, or used, of this model. The digest is kept as the text of the cut.
     """
     call, chosen, named = attempt.call, attempt.chosen, _find_names(frozenset({PROVIDER_NOTE}), opening)
+    wanted, summariser = chosen.planned.plan.request, chosen.summariser
     is_cut = any(decision.rule == "summarise" for decision in attempt.compacted.decisions)
     if not (named and is_cut and chosen.text and chosen.text.note) or opening.overflow is not None:
+        return None
+    if wanted is None or summariser is None:
         return None
     with (
         suppress(BusyError, RefusedError, UndecodableError),
         fail_open(services.recorder, call.arrival.request_id, "summary"),
     ):
-        work = partial(call.compactor.apply, chosen.planned, None)
+        plain = replace(summariser, provider=None)  # it names the cut's text as the next request will
+        task = replace(make_task(call, plain, wanted, chosen.planned, None), may_ask=False)
+        chosen = structs.replace(chosen, text=await services.summaries.get(task), summariser=plain)
+        work = partial(call.compactor.apply, chosen.planned, chosen.text)
         told = await services.workers.run_bounded(call.lane, work, size_bytes=weigh_known(len(call.request.body)))
         call.ledger.note(call.attempt, told.limit_tokens, [Decision(REFUSED, _NO_NOTE, 0, 0, 0, 0), *told.decisions])
         digested = structs.replace(
             attempt,
-            chosen=structs.replace(chosen, text=None),
+            chosen=chosen,
             compacted=told,
             body=told.pieces,
             plain=None,
-            summary=None,
+            summary=name_summary(chosen, told),
             dropped=attempt.dropped | named,
         )
         return await help_cache(services, digested)

@@ -3,12 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
 import pytest
 from aiohttp import web
 from support.client import SMALL, post, settle
 from support.dialects.to_responses import to_responses
 from support.sessions import make_session, requests_of
-from upstreams.recording import FakeUpstream, Recorded, error
+from upstreams.recording import FakeUpstream, Recorded, answer_plainly, error
 
 SETTINGS = (
     *SMALL,
@@ -76,6 +77,23 @@ async def test_it_goes_out_again_with_a_digest(words, client, start_proxy, provi
     assert b"earlier messages" in provider.sent[-len(statuses)]
     told = [one["rule"] for line in log.lines for one in line.get("decisions") or ()]
     assert told.count("cache_refused") == 1
+
+
+async def test_the_digest_stays_the_text_of_its_cut(client, start_proxy, provider, upstream) -> None:
+    """Also for a model that could write a summary by now: the forwarded prefix changes once, and not twice."""
+    refusing = provider.answer
+
+    async def answer(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        plainly = recorded.asks_for_summary and not recorded.path.endswith("/compact")
+        return await (answer_plainly if plainly else refusing)(recorded, request)
+
+    upstream.answer = answer
+    provider.refusal = "The encrypted content could not be verified."
+    proxy = await start_proxy(*SETTINGS)
+    statuses = await play(client, proxy, provider)
+    first, *later = [orjson.loads(body)["input"] for body in provider.sent[-len(statuses) :]]
+    assert later
+    assert [one[: len(first)] == first for one in later] == [True] * len(later)
 
 
 async def test_another_refusal_is_the_clients(client, start_proxy, provider) -> None:
