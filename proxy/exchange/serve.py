@@ -107,6 +107,9 @@ async def _exchange(services: Services, ready: Ready, note: Note) -> web.StreamR
                 if opening is None:
                     await learn_from_left(services, ready, attempt, sending, answer, keep)
                 raise
+            except ProxyError as error:
+                error.is_unsent = error.is_unsent and attempt is ready.attempt
+                raise
             attempt = again
     finally:
         arrival, reply, request, trace = ready.arrival, ready.reply, ready.request, ready.trace

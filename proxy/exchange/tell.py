@@ -105,7 +105,8 @@ def make_outcome(
     opening, status = finished.opening, finished.reply.status if error is None else error.status
     # A request that is only counted is sent again to be answered; its tokens are recorded then.
     prompt = None if finished.request is not None and finished.request.codec.is_count else attempt.compacted
-    told = _NOTHING if prompt is None else _describe_prompt(attempt, prompt, _when_sent(sent_at, error))
+    went_at = _when_sent(sent_at, error)
+    told = _NOTHING if prompt is None else _describe_prompt(attempt, prompt, went_at)
     is_again, label = is_last(attempt), recorder.metrics.label_model(target.model, target.match)
     is_refused = finished.is_hopeless or (is_again and opening is not None and opening.overflow is not None)
     if label == OTHER and status == 200 and prompt is not None and not is_refused:
@@ -134,7 +135,7 @@ def make_outcome(
         **(_NOTHING if error is None else _describe_error(error)),
         **told,
         **(_describe_session(recorder, finished, told.get("sent_tokens", 0)) if is_kept else _NOTHING),
-        **_describe_answer(finished),
+        **_describe_answer(finished, went_at),
     )
 
 
@@ -180,8 +181,8 @@ def _describe_session(recorder: Recorder, finished: Finished, sent_tokens: int) 
     return _NOTHING
 
 
-def _describe_answer(finished: Finished) -> Mapping[str, Any]:
-    arrival, reply, call, sent_at = finished.arrival, finished.reply, finished.attempt.call, finished.sent_at
+def _describe_answer(finished: Finished, sent_at: float) -> Mapping[str, Any]:
+    arrival, reply, call = finished.arrival, finished.reply, finished.attempt.call
     answered, observed, bill = finished.learned.answered, finished.learned.observed, finished.learned.bill
     pace, started_at, last_byte_at = reply.pace, arrival.started_at, reply.last_byte_at
     has_text, is_stream = pace.chars > 0, reply.is_stream if call is None else call.request.stream
@@ -267,7 +268,7 @@ def make_served(services: Services, finished: Finished, outcome: Outcome) -> Ser
         request=finished.request,
         body=attempt.body,
         added_headers=() if attempt.compacted is None or attempt.body is None else attempt.compacted.headers,
-        was_sent=bool(finished.sent_at),
+        was_sent=outcome.upstream_overhead_seconds is not None,
         carried_out=_describe_carried_out(attempt) if isinstance(attempt, Prepared) else None,
         describe=None
         if attempt.call is None

@@ -176,6 +176,10 @@ class UpstreamClient:
         return sending
 
 
+UNCONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)
+"""aiohttp's errors without a connection to the upstream; the last one is a forward proxy that refuses a tunnel."""
+
+
 class Sending:
     """The context manager of `UpstreamClient.send`. It is a class because a generator costs three times as much.
 
@@ -224,7 +228,7 @@ class Sending:
             if isinstance(error.__cause__, ProxyError):
                 raise error.__cause__ from None  # reading the client's body failed, not the upstream
             told = explain(error, url, upstream)
-            told.is_unsent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+            told.is_unsent = isinstance(error, UNCONNECTED)
             raise told from error
         self._response = response
         try:

@@ -70,6 +70,15 @@ def test_the_outcome_says_what_was_sent() -> None:
     assert outcome.is_compacted
 
 
+def test_a_request_without_a_connection_was_not_sent_compacted() -> None:
+    """How long trimtab took is known, but it is no overhead of a request that was sent."""
+    error = UpstreamUnreachableError("nobody listens")
+    error.is_unsent = True
+    outcome = _make(_finish(opening=None), error)
+    assert (outcome.is_compacted, outcome.sent_tokens, outcome.upstream_overhead_seconds) == (False, 0, None)
+    assert outcome.overhead_seconds == 0.5
+
+
 def test_a_request_that_never_left_sent_nothing() -> None:
     """Its tokens are still known."""
     outcome = _make(_finish(sent_at=0.0), ContextExceededError("too long"))

@@ -101,6 +101,23 @@ async def test_an_upstream_that_is_not_there_is_unreachable(client: UpstreamClie
         assert raised.value.is_unsent
 
 
+async def test_a_tunnel_that_the_forward_proxy_refuses_is_no_connection(client: UpstreamClient) -> None:
+    """Nothing of the request has left."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        proxy = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        upstream = UpstreamConfig(base_url="https://upstream.test/v1", proxy=proxy)
+        with pytest.raises(UpstreamUnreachableError) as raised:
+            async with client.send("POST", URL("https://upstream.test/v1/x"), CIMultiDict(), b"x", upstream):
+                pass
+        assert raised.value.is_unsent
+
+
 async def test_an_upstream_that_hangs_up_is_unreachable(client: UpstreamClient) -> None:
     """A connection that closes before a response is an error."""
 
