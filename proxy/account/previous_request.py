@@ -122,9 +122,10 @@ class PreviousRequests:
             pause_seconds = max(sent_at - last.sent_at, 0.0)
             is_ours = continues and before is not None
             prefix = Prefix(now.tokens, last.tokens, kept_tokens, pause_seconds, continues, is_ours)
-        if found is not None and continues and key[1] != hashes[-1] and found.outside == outside:
+        end = _find_end(hashes, original)
+        if found is not None and continues and key[1] != end and found.outside == outside:
             self._requests[key] = replace(found, fingerprints=())
-        return self._keep(client, hashes, now, before, prefix)
+        return self._keep(client, hashes, end, now, before, prefix)
 
     def learn(self, seen: Seen, cache: Cache) -> None:
         """Note how the upstream's cache has treated the session up to this request."""
@@ -164,16 +165,28 @@ class PreviousRequests:
         return found if found is not None and found.fingerprints else None
 
     def _keep(
-        self, client: str, hashes: Sequence[bytes], now: Request, before: Request | None, prefix: Prefix | None
+        self,
+        client: str,
+        hashes: Sequence[bytes],
+        end: bytes,
+        now: Request,
+        before: Request | None,
+        prefix: Prefix | None,
     ) -> Seen:
-        key, first = (client, hashes[-1]), _find_first(hashes)
+        key, first = (client, end), _find_first(hashes)
         other = self._requests.get(key)
         if other is not None and other.outside != now.outside:
             self._requests[_set_apart(key, other.outside)] = other
         self._requests[key] = now
         if first is not None:
-            self._newest[client, first] = hashes[-1]
+            self._newest[client, first] = end
         return Seen(key, now, before, prefix)
+
+
+def _find_end(hashes: Sequence[bytes], messages: Sequence[Message]) -> bytes:
+    """The hash of the transcript without an answer that the model is to go on with: later ones have the whole answer."""
+    is_begun = len(hashes) > 1 and bool(messages) and messages[-1].role is Role.ASSISTANT
+    return hashes[-2] if is_begun and hashes[-2] != _NOTHING else hashes[-1]
 
 
 def _set_apart(key: _Key, outside: int) -> _Key:

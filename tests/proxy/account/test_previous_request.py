@@ -64,6 +64,16 @@ def test_what_stands_as_it_did_is_kept() -> None:
     assert observe(previous, after) == 1.0
 
 
+def test_a_session_goes_on_after_an_answer_that_the_client_had_begun() -> None:
+    """The transcript then has the whole answer, and what stands before it is kept."""
+    previous, asked = PreviousRequests(), (user("task"), assistant("yes"), user("count to ten"))
+    assert observe(previous, (*asked, assistant("1, 2,"))) is None
+    after = (*asked, assistant("1, 2, 3, 4"), user("go on"))
+    kept = 10 + sum(message.tokens for message in asked)
+    assert observe(previous, after) == pytest.approx(kept / (10 + sum(message.tokens for message in after)))
+    assert observe(previous, after) == 1.0
+
+
 def test_a_changed_message_breaks_the_prefix_there() -> None:
     """The forwarded bytes are compared, not what the client said."""
     previous = PreviousRequests()
