@@ -184,7 +184,7 @@ class PreviousRequests:
 
 
 def _find_end(hashes: Sequence[bytes], messages: Sequence[Message]) -> bytes:
-    """The hash of the transcript without an answer that the model is to go on with: later ones have the whole answer."""
+    """The hash of the transcript without an answer that the model is to go on with, which later ones have whole."""
     is_begun = len(hashes) > 1 and bool(messages) and messages[-1].role is Role.ASSISTANT
     return hashes[-2] if is_begun and hashes[-2] != _NOTHING else hashes[-1]
 

@@ -8,6 +8,7 @@ import asyncio
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from trimtab.proxy.compaction.caches import ALL_BYTES, Caches
@@ -176,16 +177,19 @@ class Compactors:
 
 
 def load_compactor(model: str, *, vocabulary: str = "auto") -> Compactor:
-    """Make a compactor for a model, with its own caches. Loads a vocabulary, which takes about 0.2 s.
+    """Make a compactor for a model, with its own caches. The first one loads a vocabulary, which takes about 0.2 s.
 
     vocabulary: `auto`, `o200k_base`, `cl100k_base` or `heuristic`.
 
     Raises VocabularyError.
     """
     name, costs = _choose_counting(vocabulary, model)
-    return Compactor(
-        count_by_heuristic if name == HEURISTIC else make_counter(count_pieces(load_encoding(name))), costs
-    )
+    return Compactor(count_by_heuristic if name == HEURISTIC else make_counter(_load_once(name)), costs)
+
+
+@cache
+def _load_once(vocabulary: str) -> CountTokens:
+    return count_pieces(load_encoding(vocabulary))
 
 
 def _choose_counting(count: str, model: str, reading: Reading = SILENT) -> tuple[str, Costs]:

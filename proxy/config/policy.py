@@ -413,9 +413,8 @@ class PolicyConfig(ControlConfig):
         soft, idle = self.compact_at_tokens, ""
         if soft is not None and limit_tokens is not None and soft >= limit_tokens:
             soft, idle = None, f"; compact_at_tokens, {soft:,}, has no effect, because the limit is not larger"
-        marks = (
-            [] if soft is None else [f"{soft:,} tokens (compact_at_tokens{'' if limit_tokens else ', if they fit'})"]
-        )
+        fit = ("if they fit, and " if limit_tokens is None else "") + "unless the head has three quarters of them"
+        marks = [] if soft is None else [f"{soft:,} tokens (compact_at_tokens, {fit})"]
         if self._cuts_at_threshold:
             share = "" if self.high_water == "auto" else f", {100 * self.high_water:g}% of the room"
             marks.append(f"high water{share} (high_water)")
@@ -477,6 +476,17 @@ def _overlay(under: Same[PolicyConfig], over: Same[PolicyConfig]) -> PolicyConfi
     changes["summary"] = defaults.summary.model_copy(update=summary)
     changes["tidy"] = patch.tidy.over(defaults.tidy)
     return defaults.model_copy(update=changes)
+
+
+_DESCRIBES_MODEL = {"context_window", "context_windows", "count", "prices", "upstream"}
+
+
+@lru_cache(256)
+def describe_model(policy: Same[PolicyConfig], profile: Same[PolicyConfig], entry: Same[PolicyConfig]) -> PolicyConfig:
+    """The policy of a profile, with what the model's entry says of the model, and not of how it is compacted."""
+    left = (_DESCRIBES_MODEL & entry.value.model_fields_set) - profile.value.model_fields_set
+    left -= {"context_windows"} if "context_window" in profile.value.model_fields_set else set()
+    return policy.value.model_copy(update={key: getattr(entry.value, key) for key in left})
 
 
 def with_window(settings: PolicyConfig, tokens: int) -> PolicyConfig:

@@ -31,7 +31,16 @@ from trimtab.proxy.config.network import (
     make_context,
     read_host,
 )
-from trimtab.proxy.config.policy import AutoPrices, ModelConfig, PolicyConfig, Same, Section, inner, overlay
+from trimtab.proxy.config.policy import (
+    AutoPrices,
+    ModelConfig,
+    PolicyConfig,
+    Same,
+    Section,
+    describe_model,
+    inner,
+    overlay,
+)
 from trimtab.proxy.config.policy import PricesConfig as PricesConfig  # noqa: PLC0414 - for the shell
 from trimtab.proxy.config.values import (
     ENDPOINTS,
@@ -324,6 +333,12 @@ class Config(Section):
 
     def over_defaults(self, patch: PolicyConfig | None) -> PolicyConfig:
         return self.defaults if patch is None else overlay(self.defaults, patch)
+
+    def policy_of(self, entry: PolicyConfig | None, profile: PolicyConfig | None) -> PolicyConfig:
+        """The policy of a request: that of its profile, if it names one, for the model that the entry describes."""
+        if profile is None or entry is None:
+            return self.over_defaults(entry if profile is None else profile)
+        return describe_model(Same(self.over_defaults(profile)), Same(profile), Same(entry))
 
     def change_policies(self, find_keys: Callable[[PolicyConfig], dict[str, Any]]) -> Self:
         """The configuration with other keys in the defaults, and in each entry of `models` and each profile."""

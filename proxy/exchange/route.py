@@ -135,7 +135,7 @@ def _choose(config: Config, arrival: Arrival, headers: OwnHeaders, model: str, c
     wanted = _read_mode(overrides.getall("x-trimtab-mode", ()))
     matched = config.match_for(model)
     profile = _choose_profile(config, set(overrides.getall("x-trimtab-profile", ())))
-    settings = config.over_defaults(matched if profile is None else profile)
+    settings = config.policy_of(matched, profile)
     mode, share = _find_control(config, matched, profile)
     mode = _lower_mode(mode, wanted)
     if mode == "enforce" and share == 1:

@@ -390,7 +390,8 @@ def read_title(recording: Recording) -> str:
 
 def _list(folder: Path, limit: int, asked: Mapping[str, str | None], *, by_session: bool, as_json: bool) -> None:
     if by_session:
-        found, total = find_recorded(_read(folder), read_query(limit, asked))
+        query = read_query(limit, asked)  # before the recordings: a wrong column is named also if there are none
+        found, total = find_recorded(_read(folder), query)
         show_sessions(found, total, as_json=as_json)
         if not as_json and any(one.cost is not None for one in found):
             click.echo(WITHOUT_SUMMARIES)

@@ -60,8 +60,14 @@ def test_check_says_which_rule_of_cuts_holds(tmp_path: Path, document: str, told
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ("compact_at_tokens: 9000", " 9,000 tokens (compact_at_tokens, if they fit) is cut"),
-        ("compact_at_tokens: 9000, context_window: 20000", " 9,000 tokens (compact_at_tokens) is cut"),
+        (
+            "compact_at_tokens: 9000",
+            " 9,000 tokens (compact_at_tokens, if they fit, and unless the head has three quarters of them) is cut",
+        ),
+        (
+            "compact_at_tokens: 9000, context_window: 20000",
+            " 9,000 tokens (compact_at_tokens, unless the head has three quarters of them) is cut",
+        ),
         (
             "compact_at_tokens: 15000, context_window: 20000",
             "; compact_at_tokens, 15,000, has no effect, because the limit is not larger",

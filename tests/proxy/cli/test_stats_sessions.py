@@ -131,6 +131,11 @@ def test_inspect_lists_sessions_and_filters_requests(tmp_path):
     assert inspect("--sort", "cost").exit_code == 2
 
 
+def test_a_wrong_column_is_named_also_without_recordings(tmp_path):
+    told = run_trimtab("inspect", "--dir", tmp_path, "--sessions", "--sort", "size")
+    assert (told.exit_code, "must be one of session, first" in told.output) == (2, True)
+
+
 @pytest.mark.parametrize("cost", [None, 10**7])
 def test_the_money_of_recorded_sessions_is_said_to_lack_summaries(tmp_path, cost):
     keep(tmp_path, record("aa", "s1", "Mend the parser.", cost=cost, without_cost=cost))

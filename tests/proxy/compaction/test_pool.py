@@ -173,3 +173,12 @@ def test_what_the_server_says_of_its_template_is_counted(role: str, unspoken: in
     plain, added, dropped = tokens
     assert added == plain + unspoken
     assert dropped == 3 + 4 + 1 + unspoken
+
+
+def test_a_vocabulary_is_loaded_once_for_all_compactors_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them still remembers its own texts."""
+    first = module.load_compactor("gpt-4o")
+    monkeypatch.setattr(module, "load_encoding", pytest.fail)
+    second = module.load_compactor("gpt-4o")
+    assert first is not second
+    assert first.count("a word " * 20) == second.count("a word " * 20)

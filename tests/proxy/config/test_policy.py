@@ -163,6 +163,7 @@ def test_a_window_holds_only_at_its_endpoint() -> None:
 
 PAYS = "cut: when_it_pays: once what a cut saves is worth its price (balanced)"
 REACHED = "cut: at_threshold: the first request that reaches"
+HEAD = "unless the head has three quarters of them"
 
 
 @pytest.mark.parametrize(
@@ -170,8 +171,16 @@ REACHED = "cut: at_threshold: the first request that reaches"
     [
         ("{}", 9000, PAYS),
         ("{high_water: 0.07}", None, f"{REACHED} high water, 7% of the room (high_water) is cut"),
-        ("{compact_at_tokens: 8999}", 9000, f"{REACHED} 8,999 tokens (compact_at_tokens) is cut"),
-        ("{compact_at_tokens: 8999}", None, f"{REACHED} 8,999 tokens (compact_at_tokens, if they fit) is cut"),
+        (
+            "{compact_at_tokens: 8999}",
+            9000,
+            f"{REACHED} 8,999 tokens (compact_at_tokens, {HEAD}) is cut",
+        ),
+        (
+            "{compact_at_tokens: 8999}",
+            None,
+            f"{REACHED} 8,999 tokens (compact_at_tokens, if they fit, and {HEAD}) is cut",
+        ),
         (
             "{compact_at_tokens: 9000}",
             9000,

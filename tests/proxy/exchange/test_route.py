@@ -138,6 +138,30 @@ def test_a_profile_goes_before_the_models_own_policy() -> None:
     assert choose(config, model="gpt").settings is config.defaults
 
 
+def test_a_profile_is_for_the_model_that_its_entry_describes() -> None:
+    """Window, upstream, prices and vocabulary are the model's; how it is compacted, and what it sets, the profile's."""
+    config = load("""
+upstreams: {here: {base_url: "http://here/v1"}}
+models:
+  - match: m*
+    upstream: here
+    context_window: 32000
+    context_windows: [{endpoint: chat, tokens: 64000}]
+    count: heuristic
+    prices: {input: 2}
+    economy: frugal
+profiles: {early: {high_water: 0.5}, small: {context_window: 16000, count: o200k_base}}
+""")
+    early, small, other = (choose(config, ("x-trimtab-profile", name)).settings for name in ("early", "small", "early"))
+    model = choose(config).settings
+    for key in ("upstream", "context_window", "count", "prices"):
+        assert getattr(early, key) == getattr(model, key)
+    assert (early.high_water, early.economy) == (0.5, "balanced")
+    assert (small.context_window, small.count, small.upstream) == (16000, "o200k_base", "here")
+    assert early is other
+    assert choose(config, ("x-trimtab-profile", "early"), model="x").settings.context_window == "auto"
+
+
 @pytest.mark.parametrize(("profiles", "known"), [(PROFILES, "known: tiny, other"), ("{}", "known: there are none")])
 def test_an_unknown_profile_is_refused_with_the_known_ones(profiles: str, known: str) -> None:
     """The message lists the known profiles. It does not repeat the client's value, which may be anything."""
