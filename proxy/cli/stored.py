@@ -27,8 +27,8 @@ from trimtab.proxy.models.records import ModelName, Record, Records
 from trimtab.proxy.server.admin.opening import open_history
 from trimtab.proxy.store.opening import find_key_file, open_store
 from trimtab.proxy.store.store import SummaryStore
+from trimtab.proxy.summaries.cold_cuts import REFRESH_SECONDS, Wishes
 from trimtab.proxy.summaries.sealing import KEY_BYTES, KeyFileError, load_key, unseal
-from trimtab.proxy.summaries.wishes import REFRESH_SECONDS, Wishes
 from trimtab.proxy.telemetry.logs import configure_log, escape, get_log
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.tokens.families import find_family

@@ -36,7 +36,7 @@ from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.http.request_body import ReceivedBody
 from trimtab.proxy.memory import estimate_work
-from trimtab.proxy.summaries.originals import HASH_CHARS, name_original
+from trimtab.proxy.summaries.kept_texts import HASH_CHARS, name_original
 from trimtab.proxy.summaries.summariser import Summariser
 from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.codec import Request, UndecodableError

@@ -25,10 +25,8 @@ from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.memory import Memory
 from trimtab.proxy.models.service import Models
 from trimtab.proxy.summaries.cold_cuts import ColdCuts
-from trimtab.proxy.summaries.found_texts import FoundTexts
-from trimtab.proxy.summaries.originals import Originals
-from trimtab.proxy.summaries.service import Summaries
-from trimtab.proxy.summaries.sliding import SlidingWatch
+from trimtab.proxy.summaries.kept_texts import FoundTexts, Originals
+from trimtab.proxy.summaries.service import SlidingWatch, Summaries
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.spans import NO_SPANS, Spans
 from trimtab.proxy.wire.cache_help import Addition

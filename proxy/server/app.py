@@ -37,8 +37,7 @@ from trimtab.proxy.store.opening import find_key_file, open_store
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.proxy.summaries.calls import SummaryCalls
 from trimtab.proxy.summaries.cold_cuts import ColdCuts
-from trimtab.proxy.summaries.found_texts import FoundTexts
-from trimtab.proxy.summaries.originals import Originals
+from trimtab.proxy.summaries.kept_texts import FoundTexts, Originals
 from trimtab.proxy.summaries.sealing import KEY_BYTES, KeyFileError, load_key
 from trimtab.proxy.summaries.service import Summaries
 from trimtab.proxy.tasks import Tasks

@@ -12,8 +12,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from trimtab.proxy.lru import BytesLRU
-from trimtab.proxy.store.memory import MemoryStore
-from trimtab.proxy.store.store import StoreError, SummaryStore
+from trimtab.proxy.store.store import MemoryStore, StoreError, SummaryStore
 from trimtab.proxy.tasks import Tasks
 
 T = TypeVar("T")

@@ -12,9 +12,8 @@ import platformdirs
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.store.layered import LayeredStore
-from trimtab.proxy.store.memory import MemoryStore
 from trimtab.proxy.store.sqlite import SqliteStore
-from trimtab.proxy.store.store import SummaryStore
+from trimtab.proxy.store.store import MemoryStore, SummaryStore
 
 FILE_NAME = "summaries.sqlite3"
 

@@ -4,14 +4,18 @@ Law: every caller gets a text; the digest if no model's summary is available. A 
 credential that paid for it. One summary causes one call, however many processes ask for it: the one that holds its
 lease. A lease is short and is renewed while the call runs, so a dead process holds up others for one lease at most. A
 call goes on even if its lease cannot be renewed: the store decides whose text is kept.
+
+A client that slides a window of its own gets digests: if the beginning of a transcript changes with every request, no
+summary is ever found again. A client whose transcripts only grow is never mistaken for one.
 """
 
 import asyncio
 import time
-from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import inf
 from sys import getsizeof
 
@@ -22,6 +26,8 @@ from trimtab.proxy.summaries.calls import BusyError, NoSummaryError, SummaryCall
 from trimtab.proxy.summaries.sealing import seal, unseal
 from trimtab.proxy.summaries.summariser import Summariser, Task, ask_model
 from trimtab.proxy.tasks import Tasks
+from trimtab.rules.conversation import Message, Role
+from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
 
 PAUSE_SECONDS = 15.0
@@ -357,3 +363,60 @@ async def _renew(store: SummaryStore, summary_id: str, lease: int, sleep: Callab
         await sleep(RENEW_SECONDS)
         with suppress(StoreError):
             await store.renew(summary_id, lease, LEASE_SECONDS)
+
+
+SUMMARIES = 3
+"""This many summaries in a row, each used fewer times than this, identify a sliding client. Chosen: one or two
+happen by chance, and each costs a call."""
+LAST_MESSAGES = 2
+"""Messages that identify a covered part. Chosen: a single one may be just `continue`."""
+MAX_NOTED_BYTES = 1024 * 1024  # chosen: some thousand clients
+NOTED_BYTES = 400  # memory of one entry, an estimate for CPython
+
+
+@dataclass(slots=True)
+class _Noted:
+    """A summary that was asked for: its key, digests of its last messages, and how often it was found."""
+
+    key: str
+    last_digests: frozenset[bytes]
+    uses: int = 0
+
+
+class SlidingWatch:
+    def __init__(self) -> None:
+        self._noted: BytesLRU[str, deque[_Noted]] = BytesLRU(MAX_NOTED_BYTES, lambda *_: SUMMARIES * NOTED_BYTES)
+        self._found: BytesLRU[str, tuple[str, int]] = BytesLRU(
+            MAX_NOTED_BYTES, lambda *_: NOTED_BYTES
+        )  # key, times in a row
+
+    def note(self, client: str, request: SummaryRequest) -> None:
+        noted = self._noted.get(client) or deque(maxlen=SUMMARIES)
+        if all(one.key != request.key for one in noted):
+            noted.append(_Noted(request.key, _last_digests(request.span)))
+            self._noted[client] = noted
+
+    def use(self, client: str, request: SummaryRequest) -> None:
+        """Note that a stored summary was found. If it is found several times in a row, the transcript grows."""
+        for noted in self._noted.get(client) or ():
+            noted.uses += noted.key == request.key
+        key, found = self._found.get(client) or ("", 0)
+        found = found + 1 if key == request.key else 1
+        self._found[client] = (request.key, found)
+        if found >= SUMMARIES and all(one.uses < SUMMARIES for one in self._noted.get(client) or ()):
+            self._noted.pop(client)
+
+    def slides(self, client: str, plan: Plan) -> bool:
+        """Whether this transcript contains what the last summaries covered, but each with a different beginning."""
+        noted = self._noted.get(client) or ()
+        if len(noted) < SUMMARIES or any(one.uses >= SUMMARIES for one in noted):
+            return False
+        hashes = {chain.hex() for chain in plan.hashes}
+        digests = {message.digest for message in plan.conversation.messages}
+        return all(one.key not in hashes and one.last_digests <= digests for one in noted)
+
+
+def _last_digests(span: Sequence[Message]) -> frozenset[bytes]:
+    """Digests of the last messages. Tool results are left out, because clients that mask old results change them."""
+    said = (message.digest for message in reversed(span) if message.role is not Role.TOOL)
+    return frozenset(islice(said, LAST_MESSAGES))

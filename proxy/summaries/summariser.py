@@ -22,23 +22,21 @@ from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.http.errors import ProxyError
 from trimtab.proxy.http.headers import add_to_lists
-from trimtab.proxy.summaries.answers import (
-    NoNoteError,
-    RefusedError,
-    accept_note,
-    accept_provided,
-    read_answer,
-    read_completion,
-)
 from trimtab.proxy.summaries.calls import (
     NO_PAYER,
     BusyError,
     Form,
+    NoNoteError,
     NoSummaryError,
     Payer,
+    RefusedError,
     SummaryCall,
     SummaryCalls,
+    accept_note,
+    accept_provided,
     name_reason,
+    read_answer,
+    read_completion,
 )
 from trimtab.proxy.summaries.sealing import derive_id
 from trimtab.proxy.wire.answering import Completion, ProviderNote, Question

@@ -9,8 +9,7 @@ import pytest
 from support.reference_pages import ROOT, find_code, read_rows
 
 from trimtab.proxy.compaction.offload import INLINE_BYTES, TIERS
-from trimtab.proxy.summaries.service import LEASE_SECONDS, RENEW_SECONDS
-from trimtab.proxy.summaries.sliding import SUMMARIES
+from trimtab.proxy.summaries.service import LEASE_SECONDS, RENEW_SECONDS, SUMMARIES
 from trimtab.rules.policy import PREFETCH_GAP
 from trimtab.rules.window.economics import PATIENCE
 

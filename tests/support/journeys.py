@@ -30,11 +30,10 @@ from trimtab.proxy.http.request_body import Uploads
 from trimtab.proxy.http.tenancy import Tenancy
 from trimtab.proxy.memory import Memory
 from trimtab.proxy.models.service import Models
-from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.store.store import MemoryStore
 from trimtab.proxy.summaries.calls import SummaryCalls
 from trimtab.proxy.summaries.cold_cuts import ColdCuts
-from trimtab.proxy.summaries.found_texts import FoundTexts
-from trimtab.proxy.summaries.originals import Originals
+from trimtab.proxy.summaries.kept_texts import FoundTexts, Originals
 from trimtab.proxy.summaries.service import Summaries
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.proxy.wire.chat.codec import CHAT

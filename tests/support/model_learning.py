@@ -9,8 +9,7 @@ from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.models.calibration import Report
 from trimtab.proxy.models.records import Facts, ModelName
 from trimtab.proxy.models.service import Models
-from trimtab.proxy.store.memory import MemoryStore
-from trimtab.proxy.store.store import SummaryStore
+from trimtab.proxy.store.store import MemoryStore, SummaryStore
 from trimtab.proxy.telemetry.metrics import Metrics
 
 NAME = ModelName("http://127.0.0.1:9/v1", "secret-model", "auto")

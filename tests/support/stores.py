@@ -2,7 +2,7 @@
 
 import asyncio
 
-from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.store.store import MemoryStore
 
 
 class CountedStore(MemoryStore):

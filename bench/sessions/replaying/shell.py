@@ -17,10 +17,8 @@ from bench.sessions.replaying.cold import Silences
 from bench.sessions.replaying.summarisers import Summarise
 from trimtab.proxy.compaction import Compacted, Compactor, Planned, read_request
 from trimtab.proxy.config.policy import PolicyConfig
-from trimtab.proxy.summaries.answers import accept_note
-from trimtab.proxy.summaries.calls import NoSummaryError
-from trimtab.proxy.summaries.service import MAX_PAUSE_SECONDS, PAUSE_SECONDS
-from trimtab.proxy.summaries.sliding import SlidingWatch
+from trimtab.proxy.summaries.calls import NoSummaryError, accept_note
+from trimtab.proxy.summaries.service import MAX_PAUSE_SECONDS, PAUSE_SECONDS, SlidingWatch
 from trimtab.proxy.summaries.summariser import MOST_PARTS
 from trimtab.proxy.wire.answering import Completion, Question
 from trimtab.proxy.wire.answers.usage import Usage

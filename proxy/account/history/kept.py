@@ -19,7 +19,7 @@ from trimtab.proxy.account.history import table, texts
 from trimtab.proxy.account.history.table import FORM, Bounds, Erased, Row
 from trimtab.proxy.account.history.texts import MAX_TITLES, Packed, Title
 from trimtab.proxy.account.outcome import Outcome
-from trimtab.proxy.store.sqlite_file import SqliteFile, SqliteThread, Work, is_broken
+from trimtab.proxy.store.sqlite import SqliteFile, SqliteThread, Work, is_broken
 from trimtab.proxy.store.store import StoreError
 from trimtab.proxy.tasks import Tasks, shield_to_end
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from trimtab.proxy.account.outcome import Outcome, pick_kept
-from trimtab.proxy.store.sqlite_file import FileForm
+from trimtab.proxy.store.sqlite import FileForm
 
 MAX_EVENTS = 10_000
 """Rows for each worker. Chosen: an hour of a busy team."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from trimtab.proxy.account.outcome import OutcomeText
-from trimtab.proxy.store.sqlite_file import DamagedError, is_broken
+from trimtab.proxy.store.sqlite import DamagedError, is_broken
 from trimtab.rules.pipeline.changes import Change
 
 ENTRY_BYTES = 1000

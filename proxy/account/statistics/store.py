@@ -12,7 +12,7 @@ from typing import Any
 from trimtab.proxy.account.statistics.books import NAMES, Batch, MemoryStatistics, Place, StatisticsStore, Sums, go_back
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.store.opening import data_directory, require_store
-from trimtab.proxy.store.sqlite_file import FileForm, SqliteFile, SqliteThread
+from trimtab.proxy.store.sqlite import FileForm, SqliteFile, SqliteThread
 from trimtab.proxy.store.store import StoreError
 
 FILE_NAME = "statistics.sqlite3"

@@ -13,7 +13,7 @@ from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange import route
 from trimtab.proxy.server.admin.opening import open_history
 from trimtab.proxy.store.opening import open_store
-from trimtab.proxy.summaries.wishes import Wishes
+from trimtab.proxy.summaries.cold_cuts import Wishes
 
 
 async def _serve(config: Config, session: str) -> None:

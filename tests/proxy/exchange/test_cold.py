@@ -21,7 +21,7 @@ from trimtab.proxy.exchange.cold import (
     recall_earlier,
     uses_cache,
 )
-from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.store.store import MemoryStore
 from trimtab.proxy.summaries.cold_cuts import ColdCuts
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.rules.conversation import Role

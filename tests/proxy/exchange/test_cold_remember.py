@@ -9,7 +9,7 @@ from support.journeys import MakeStages, read_session
 from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.exchange.attempt import Passed
 from trimtab.proxy.exchange.cold import remember
-from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.store.store import MemoryStore
 from trimtab.proxy.summaries.cold_cuts import ColdCuts
 
 OPENAI = "https://api.openai.com/v1"

@@ -19,7 +19,7 @@ from trimtab.proxy.exchange.attempt import Call, Chosen
 from trimtab.proxy.exchange.early_answer import Patience
 from trimtab.proxy.exchange.summary import choose_summariser, choose_text, find_text, name_summary, write_ahead
 from trimtab.proxy.models.lessons import Lesson
-from trimtab.proxy.summaries.sliding import SUMMARIES
+from trimtab.proxy.summaries.service import SUMMARIES
 from trimtab.rules.conversation import Conversation
 from trimtab.rules.policy import Prices
 from trimtab.rules.summary.request import Summary

@@ -11,7 +11,7 @@ from trimtab.proxy.models.hypotheses import FIRST_TEST
 from trimtab.proxy.models.keeping import REFRESH_SECONDS
 from trimtab.proxy.models.lessons import Lesson
 from trimtab.proxy.models.records import Record, Records
-from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.store.store import MemoryStore
 from trimtab.rules.tokens.families import SAMPLE_TOKENS, SILENT, Reading
 
 MINE, OTHER = replace(NAME, tenant="mine", key_id="one"), replace(NAME, tenant="other", key_id="two")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.proxy.models.records import MAX_RATIO, ModelName, Record, Records
-from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.store.store import MemoryStore
 
 NAME = ModelName("http://up/v1", "m", "o200k_base")
 FIRST, SECOND, THIRD = (Record(ratio) for ratio in (1.0, 1.5, 2.0))

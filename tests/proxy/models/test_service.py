@@ -8,7 +8,7 @@ from support.model_learning import NAME, TOKENS, Start, report
 from trimtab.proxy.models.calibration import KEPT_SAMPLES, MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES
 from trimtab.proxy.models.records import Facts
 from trimtab.proxy.models.service import MAX_NAME_CHARS
-from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.store.store import MemoryStore
 
 
 @pytest.mark.parametrize(

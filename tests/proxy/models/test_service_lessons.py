@@ -10,7 +10,7 @@ from support.model_learning import LIMIT, NAME, Clock, Process, Start, run_proce
 from trimtab.proxy.models.calibration import Report
 from trimtab.proxy.models.lessons import Lesson
 from trimtab.proxy.models.records import Records
-from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.store.store import MemoryStore
 
 
 @pytest.fixture

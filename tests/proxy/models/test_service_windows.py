@@ -14,7 +14,7 @@ from trimtab.proxy.models.calibration import WARM_UP_SAMPLES
 from trimtab.proxy.models.discovery import REDISCOVER_SECONDS
 from trimtab.proxy.models.keeping import REFRESH_SECONDS
 from trimtab.proxy.models.records import Facts, ModelName, Record, Records
-from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.store.store import MemoryStore
 
 CREDENTIAL = [("Authorization", "Bearer sk-client")]
 MODEL = NAME.model

@@ -12,10 +12,9 @@ from programs.redis_groups import Cluster, Watched, run_cluster, run_watched
 from programs.redis_server import RedisServer, run_redis
 
 from trimtab.proxy.store.layered import LayeredStore
-from trimtab.proxy.store.memory import MemoryStore
 from trimtab.proxy.store.redis import RedisStore
 from trimtab.proxy.store.sqlite import SqliteStore
-from trimtab.proxy.store.store import SummaryStore
+from trimtab.proxy.store.store import MemoryStore, SummaryStore
 
 OpenStore = Callable[..., SqliteStore]
 TTL_SECONDS = 1000.0

@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from trimtab.proxy.store.layered import CONFIRM_SECONDS, FIRST_STAND_IN_LEASE, LayeredStore
-from trimtab.proxy.store.memory import MemoryStore
 from trimtab.proxy.store.redis import RedisStore
-from trimtab.proxy.store.store import StoreError
+from trimtab.proxy.store.store import MemoryStore, StoreError
 
 TTL_SECONDS = 1000.0
 OUT = {"event": "store_unreachable", "store": "durable", "reason": "BrokenError"}

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trimtab.proxy.store.sqlite import SqliteStore
-from trimtab.proxy.store.sqlite_file import SqliteFile
+from trimtab.proxy.store.sqlite import SqliteFile, SqliteStore
 from trimtab.proxy.store.store import StoreError
 
 SIZE_BYTES = 100_000

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from support.stores import CountedStore, SlowStore
 
-from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.store.store import MemoryStore
 from trimtab.proxy.summaries import cold_cuts
 from trimtab.proxy.summaries.cold_cuts import MAX_CUTS, TOUCH_SECONDS, ColdCuts, Session
 from trimtab.rules.window.state import ColdCut

@@ -12,8 +12,7 @@ from upstreams.recording import hold_summaries
 
 from trimtab.proxy.config.policy import SummaryConfig
 from trimtab.proxy.summaries import service
-from trimtab.proxy.summaries.answers import NoNoteError
-from trimtab.proxy.summaries.calls import NoSummaryError
+from trimtab.proxy.summaries.calls import NoNoteError, NoSummaryError
 from trimtab.proxy.summaries.service import MAX_PAUSE_SECONDS, MAX_REJECTED_SECONDS, _lengthen
 from trimtab.proxy.summaries.summariser import Summariser
 

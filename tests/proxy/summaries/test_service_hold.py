@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from trimtab.proxy.store.memory import MemoryStore
-from trimtab.proxy.store.store import StoreError
+from trimtab.proxy.store.store import MemoryStore, StoreError
 from trimtab.proxy.summaries.service import LEASE_SECONDS, RENEW_SECONDS, hold
 
 

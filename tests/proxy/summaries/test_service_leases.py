@@ -9,7 +9,7 @@ from support.client import SMALL, post, settle
 from support.sessions import make_session
 from upstreams.recording import hold_summaries
 
-from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.store.store import MemoryStore
 from trimtab.proxy.summaries import sealing, service
 from trimtab.proxy.summaries.service import LEASE_SECONDS
 from trimtab.rules.summary.request import Summary

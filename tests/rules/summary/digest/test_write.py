@@ -7,8 +7,7 @@ from support.builders import assistant, call, count, result, transcripts, user
 
 from trimtab.rules.conversation import Message
 from trimtab.rules.summary.digest.statements import SENTENCE_CHARS
-from trimtab.rules.summary.digest.steps import ERRORS, FILES, RECENT_CALLS
-from trimtab.rules.summary.digest.write import find_note, write_digest
+from trimtab.rules.summary.digest.write import ERRORS, FILES, RECENT_CALLS, find_note, write_digest
 from trimtab.rules.summary.quoting import LINE_CHARS
 from trimtab.rules.text.markers import QUOTE_END, QUOTE_START
 

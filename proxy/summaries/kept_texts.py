@@ -1,10 +1,16 @@
-"""What was found for a model's calls of the tool of recall that it made beside the client's own.
+"""Texts that are kept for clients: what recall found beside a client's own calls, and results that were shortened.
 
-Law: a text stands at its place in the client's later requests, whichever process gets them: it is written, sealed with
-the client's secret, into a store that survives this process, before the client can send them. The first writer wins, so
-a text never changes. One that is lost is missing from then on; the client's transcript is whole without it.
+Law: a text is sealed with its client's secret. What was found stands at its place in the client's later requests,
+whichever process gets them: it is in the store before the client can send them. The first writer wins, so a text never
+changes. One that is lost is missing from then on; the client's transcript is whole without it.
+
+A shortened result is fetched back by the hash in its marker. The hash is derived from the secret, too: no other client
+can find the text, and equal texts of two clients have two hashes.
 """
 
+import asyncio
+import hmac
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -124,3 +130,46 @@ def _note(session: _Session, record: str) -> bool:
 
 
 _decode = msgspec.json.Decoder(tuple[str, str, str]).decode
+
+
+HASH_CHARS = 24
+"""Source: the contract of LiteLLM's guardrail `headroom`."""
+TOUCH_SECONDS = 3600.0
+"""After this time a text that is still sent is written again, so that the store knows that it is used. Chosen: short
+compared with `store_ttl_seconds`."""
+KNOWN_BYTES = 1024 * 1024  # chosen: some thousand hashes
+
+
+def name_original(secret: bytes, text: str) -> str:
+    """The hash of a client's text."""
+    content = b"trimtab original\0" + text.encode("utf-8", "surrogatepass")
+    return hmac.digest(secret, content, "sha256").hex()[:HASH_CHARS]
+
+
+class Originals:
+    """The texts of all clients, in a store."""
+
+    def __init__(self, store: SummaryStore) -> None:
+        self._store = store
+        self._kept_at: BytesLRU[str, float] = BytesLRU(KNOWN_BYTES, lambda record_id, _: len(record_id))
+
+    async def keep(self, secret: bytes, texts: Mapping[str, str]) -> None:
+        """Keep a client's texts, by their hashes."""
+        for name, text in texts.items():
+            record_id, now = _name_record(secret, name), time.monotonic()
+            kept_at = self._kept_at.get(record_id)
+            if kept_at is None or now - kept_at > TOUCH_SECONDS:
+                sealed = await asyncio.to_thread(seal, secret, record_id, Summary(text, by_model=False))
+                await self._store.put(record_id, sealed)
+                self._kept_at[record_id] = now
+
+    async def find(self, secret: bytes, name: str) -> str | None:
+        """The client's text with this hash; None if there is none, or none any more."""
+        record_id = _name_record(secret, name)
+        sealed = await self._store.get(record_id)
+        found = None if sealed is None else await asyncio.to_thread(unseal, secret, record_id, sealed)
+        return None if found is None else found.text
+
+
+def _name_record(secret: bytes, name: str) -> str:
+    return derive_record_id(secret, "original", name, "")

@@ -6,8 +6,8 @@ from typing import Any
 from support.stores import SharedStore, SlowStore
 
 from trimtab.proxy.recall.tool import Place
-from trimtab.proxy.store.memory import MemoryStore
-from trimtab.proxy.summaries.found_texts import MAX_BYTES, MAX_TEXTS, FoundTexts
+from trimtab.proxy.store.store import MemoryStore
+from trimtab.proxy.summaries.kept_texts import MAX_BYTES, MAX_TEXTS, FoundTexts
 
 ONE, OTHER = b"1" * 32, b"2" * 32
 HEAD, FIRST = b"h" * 32, Place(b"1", "c1")

@@ -6,10 +6,17 @@ from support.builders import assistant, call, count, user
 from support.steps import count_steps
 
 from trimtab.rules.conversation import Message
-from trimtab.rules.summary.anchors import lines
-from trimtab.rules.summary.anchors.lines import LINE_CHARS, SHOWN_CHARS, VALUE_CHARS, find_code, find_corrections
+from trimtab.rules.summary.anchors import write
 from trimtab.rules.summary.anchors.names import read_mentions
-from trimtab.rules.summary.anchors.write import Removed, write_anchors
+from trimtab.rules.summary.anchors.write import (
+    LINE_CHARS,
+    SHOWN_CHARS,
+    VALUE_CHARS,
+    Removed,
+    find_code,
+    find_corrections,
+    write_anchors,
+)
 from trimtab.rules.text.markers import CODE_TITLE, CORRECTIONS_TITLE, QUOTE_END, QUOTE_START
 
 TALK = tuple(
@@ -171,5 +178,5 @@ def test_no_more_characters_are_read_than_allowed(monkeypatch: pytest.MonkeyPatc
     """A call is read whole or not at all."""
     message = run("import a_one\nimport b_two")
     for left, found in ((0, 1), (-1, 0)):
-        monkeypatch.setattr(lines, "READ_CHARS", len(message.tool_calls[0].arguments) + left)
+        monkeypatch.setattr(write, "READ_CHARS", len(message.tool_calls[0].arguments) + left)
         assert len(list(find_code([message], [], frozenset()))) == found

@@ -4,7 +4,7 @@ import pytest
 from support.builders import assistant, call, result
 
 from trimtab.rules.conversation import Message
-from trimtab.rules.summary.digest.steps import find_steps
+from trimtab.rules.summary.digest.write import find_steps
 
 
 def shell(number: int, command: str) -> Message:

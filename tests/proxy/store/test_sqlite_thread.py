@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trimtab.proxy.store import sqlite_file
+from trimtab.proxy.store import sqlite
 from trimtab.proxy.store.store import StoreError
 
 
@@ -39,7 +39,7 @@ async def test_a_busy_file_does_not_hold_the_event_loop_and_a_caller_may_leave(o
 
 async def test_a_file_that_stays_busy_is_an_error_of_the_store(open_sqlite, path, monkeypatch) -> None:
     """The error has SQLite's own name for it."""
-    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.0)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.0)
     store = open_sqlite()
     await store.get("id")
     with (
@@ -57,7 +57,7 @@ async def test_a_disk_that_is_too_slow_is_an_error_of_the_store(open_sqlite, pat
     await store.get("id")
     with closing(_lock(path)) as other:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sqlite_file, "OPERATION_SECONDS", 0.01)
+            patch.setattr(sqlite, "OPERATION_SECONDS", 0.01)
             with pytest.raises(StoreError, match="it does not answer in time"):
                 await store.put("id", b"sealed")
         other.execute("ROLLBACK")

@@ -1,7 +1,7 @@
 """Texts that are fetched back by their hash: with the secret of the client that sent them, and with no other."""
 
-from trimtab.proxy.store.memory import MemoryStore
-from trimtab.proxy.summaries.originals import Originals, name_original
+from trimtab.proxy.store.store import MemoryStore
+from trimtab.proxy.summaries.kept_texts import Originals, name_original
 
 ONE, OTHER = b"1" * 32, b"2" * 32
 

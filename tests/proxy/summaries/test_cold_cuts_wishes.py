@@ -1,7 +1,7 @@
 """Wishes of the operator: heard of by all processes that share a store, and fulfilled once."""
 
-from trimtab.proxy.store.memory import MemoryStore
-from trimtab.proxy.summaries.wishes import REFRESH_SECONDS, WAIT_HOURS, Wishes
+from trimtab.proxy.store.store import MemoryStore
+from trimtab.proxy.summaries.cold_cuts import REFRESH_SECONDS, WAIT_HOURS, Wishes
 
 
 class Clock:

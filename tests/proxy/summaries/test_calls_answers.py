@@ -11,17 +11,18 @@ from multidict import CIMultiDict
 from support.odd_json import ODD, dump
 from upstreams.recording import write_note
 
-from trimtab.proxy.summaries.answers import (
+from trimtab.proxy.summaries.calls import (
     MAX_ANSWER_BYTES,
+    BusyError,
     EmptyError,
     NoNoteError,
+    NoSummaryError,
     RefusedError,
     accept_note,
     accept_provided,
     read_answer,
     read_completion,
 )
-from trimtab.proxy.summaries.calls import BusyError, NoSummaryError
 from trimtab.proxy.wire.answering import Completion, Question
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.chat.codec import CHAT

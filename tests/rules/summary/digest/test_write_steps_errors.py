@@ -4,7 +4,7 @@ import pytest
 from support.builders import assistant, call, result
 
 from trimtab.rules.conversation import Message
-from trimtab.rules.summary.digest.steps import ERROR_CHARS, find_open_errors
+from trimtab.rules.summary.digest.write import ERROR_CHARS, find_open_errors
 
 
 def run(number: int, command: str, said: str) -> tuple[Message, Message]:

@@ -1,7 +1,7 @@
 """Summaries in this process."""
 
 from trimtab.proxy.lru import ENTRY_BYTES
-from trimtab.proxy.store.memory import MemoryStore
+from trimtab.proxy.store.store import MemoryStore
 
 ENTRY = 1000 + ENTRY_BYTES + 1
 

@@ -5,7 +5,7 @@ from support.builders import assistant, conversation, result, user
 from support.client import SMALL, post, settle
 from support.sessions import make_session
 
-from trimtab.proxy.summaries.sliding import SUMMARIES, SlidingWatch
+from trimtab.proxy.summaries.service import SUMMARIES, SlidingWatch
 from trimtab.rules.conversation import Message
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.summary.request import SummaryRequest
