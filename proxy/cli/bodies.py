@@ -128,11 +128,7 @@ def _name_kind(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The tokens of one request, as its model is expected to count them.
-
-    vocabulary: name of the vocabulary that counted, or `heuristic`.
-    tokens: the sum of all sections, and of all parts.
-    """
+    """The tokens of a request, as its model should count them. vocabulary: its name, or `heuristic`."""
 
     model: str
     vocabulary: str
@@ -228,10 +224,7 @@ class Shown(NamedTuple):
 
 
 def show(compaction: Compaction, shown: Shown, place: str, view: ModelView) -> None:
-    """Print the story of a request, and which rule of cuts holds.
-
-    `place`: begins each line of text, so that the request can be told from others.
-    """
+    """Print the story of a request, and which rule of cuts holds. `place` begins each line of text."""
     story = compaction.tell()
     if shown.sentences:
         _print_sentences(story, place)

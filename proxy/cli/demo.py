@@ -92,10 +92,7 @@ class Served:
 
 
 class SimulatedUpstream:
-    """Answers each prompt of the session with the message that follows it there.
-
-    served: the requests, oldest first.
-    """
+    """Answers each prompt of the session with the message that follows it there. served: requests, oldest first."""
 
     def __init__(self, session: Session, window_tokens: int, count: CountTokens) -> None:
         self.served: list[Served] = []
@@ -204,10 +201,7 @@ class Exchange:
     """One request of the client, and its response through the proxy.
 
     original: the prompt as the client sent it, with the cached tokens that an unlimited window would have given.
-    status: of the response.
-    answer_hash: SHA-256 of the response body that the client got.
-    rules: the rules that changed the request.
-    overhead_ms: the time that trimtab added.
+    answer_hash: SHA-256 of the body that the client got. overhead_ms: the time that trimtab added.
     """
 
     original: Cost
@@ -235,10 +229,8 @@ async def run_stage(
 ) -> AsyncIterator[tuple[str, SimulatedUpstream]]:
     """Run the simulated upstream and the proxy in front of it until the block is left.
 
-    window_tokens: the upstream's real window. The proxy always assumes WINDOW_TOKENS.
-    keeps_text: whether the dashboard shows texts, too.
-
-    Yields the proxy's URL and the upstream.
+    window_tokens: the upstream's real window. The proxy always assumes WINDOW_TOKENS. Yields the proxy's URL and
+    the upstream.
     """
     log = get_log()
     compactors = Compactors(log)

@@ -57,10 +57,7 @@ def test_{name}(sailing, ledger) -> None:
 
 
 class Project:
-    """The repository and the agent's tools: each public method is a tool, and its docstring the tool's description.
-
-    files: text by path.
-    """
+    """The repository and the agent's tools: each public method is a tool, its docstring the tool's description."""
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
@@ -122,11 +119,7 @@ def _choose_words(place: int, number: int) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A transcript.
-
-    tools: the JSON of all tools.
-    messages: the JSON of each message, oldest first.
-    """
+    """A transcript: the JSON of all tools, and of each message, oldest first."""
 
     tools: bytes
     messages: tuple[bytes, ...]

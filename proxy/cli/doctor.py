@@ -61,10 +61,8 @@ LONG_COMPLETION = 32_000
 class ModelPrices:
     """What a model's tokens cost.
 
-    source: configured, catalogue, local or default.
-    entry: the catalogue's entry, PROVIDER/MODEL.
-    unit: usd (for a million tokens) or ratio.
-    tiers: by the length of the prompt, the shortest first.
+    source: configured, catalogue, local or default. entry: the catalogue's, PROVIDER/MODEL. unit: usd (for a
+    million tokens) or ratio. tiers: by the length of the prompt, the shortest first.
     """
 
     source: str
@@ -149,21 +147,13 @@ _UpstreamIdentity = tuple[str | None, ...]
 
 
 def _identify_upstream(upstream: UpstreamConfig) -> _UpstreamIdentity:
-    """Upstreams with equal results are asked for their models only once.
-
-    The result contains the credential and the route, because another credential may see other models and another route
-    may be broken.
-    """
+    """Upstreams that look alike are asked once: another key may see other models, another route may be broken."""
     files = (upstream.ca_file, upstream.client_cert_file, upstream.client_key_file)
     return (upstream.base_url, upstream.shown, upstream.api_key, upstream.proxy, *files)
 
 
 async def examine(config: Config, models: Iterable[str], key: str | None) -> Report:
-    """Run all checks. Raises ConfigError if the configured store can never be opened.
-
-    models: are described before all others.
-    key: sent to the main upstream if clients bring their own keys.
-    """
+    """Run all checks. `models` come first; `key` is for the main upstream. Raises ConfigError for an unusable store."""
     log = CheckLog()
     store = open_store(config, lambda _: None, log)  # `log` gets the reason of a failure
     client = UpstreamClient()

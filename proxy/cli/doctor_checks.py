@@ -53,12 +53,7 @@ _METRIC = "trimtab_sessions_without_summaries"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check.
-
-    level: `error` if something will fail.
-    found: what the check found, as a phrase that follows `subject`.
-    advice: what to do about it.
-    """
+    """The result of a check. level: `error` if something will fail. found: a phrase that follows `subject`."""
 
     subject: str
     level: Level
@@ -68,11 +63,7 @@ class Finding:
 
 @dataclass(slots=True)
 class CheckLog:
-    """Used instead of the log. Warnings and errors become findings.
-
-    engines: for each vocabulary, the program that counts with it.
-    store_fault: why the store fails; None if it works.
-    """
+    """Used instead of the log: warnings become findings. engines: by vocabulary. store_fault: None if it works."""
 
     findings: list[Finding] = field(default_factory=list)
     engines: dict[str, str] = field(default_factory=dict)
@@ -105,10 +96,8 @@ async def ask_upstream(
 ) -> Answer:
     """Ask an upstream for its models.
 
-    key: sent if clients bring their own keys to this upstream.
-    path: the upstream's place in the configuration.
-
-    The finding names the forward proxy that was used, if the configuration or the environment has one.
+    key: sent if clients bring their own keys to this upstream. path: the upstream's place in the configuration. The
+    finding names the forward proxy that was used, if there is one.
     """
     headers: Headers = write_key(key, upstream) if key and upstream.shown == "client" else []
     answer = await _ask_for_models(client, upstream, headers, path)
@@ -157,10 +146,7 @@ def _tell_engine(windows: Windows) -> str:
 
 
 def _judge(upstream: UpstreamConfig, status: int, listed: int, path: str, *, shows_key: bool) -> Finding:
-    """The finding for an upstream that answers the question for models with this status and `listed` models.
-
-    Over plain HTTP, a forward proxy may have given the status instead of the upstream.
-    """
+    """The finding for an upstream that answers so. Over plain HTTP, a forward proxy may have given the status."""
     subject = f"{path} {upstream.base_url}"
     if status in {401, 403} and not listed:
         finding = _judge_key(subject, status, path, shows_key=shows_key)
@@ -243,10 +229,7 @@ def _is_trimtab(listen: str) -> bool:
 
 
 async def check_store(config: Config, store: SummaryStore, log: CheckLog) -> Finding:
-    """Whether the store opens and can be written. Writes only a lease, which ends by itself.
-
-    log: the log that the store was opened with.
-    """
+    """Whether the store opens and can be written. Writes only a lease, which ends by itself. `log`: the store's."""
     subject = f"store {_describe_store(config)}"
     probe = f"doctor-{secrets.token_hex(8)}"
     lease = await store.claim(probe, 1.0)
@@ -287,10 +270,7 @@ def check_workers(config: Config) -> Finding:
 
 
 def check_open_files(config: Config) -> Finding:
-    """Whether a process may open the connections of all requests that it admits.
-
-    Each process has its own limit. `serve` raises it to the most that the system allows, so that limit counts here.
-    """
+    """Whether a process may open the connections that it admits. `serve` raises the limit as far as it may."""
     workers = count_workers(config)
     _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = FILES_PER_REQUEST * config.as_worker_of(workers).limits.max_concurrent_requests + OTHER_FILES

@@ -68,10 +68,7 @@ def ask_readiness(listen: str) -> None:
 
 
 def read_page(listen: str, path: str, headers: dict[str, str] | None = None, most_bytes: int = 64) -> bytes:
-    """Return the first `most_bytes` of a page of the server at `listen`. Blocks for a few seconds at most.
-
-    Raises OSError; HTTPException if the answer is not HTTP.
-    """
+    """The first bytes of a page of the server at `listen`; blocks for some seconds. Raises OSError, HTTPException."""
     host, port = split_address(listen)
     connection = http.client.HTTPConnection(own_host(host), port, timeout=TIMEOUT_SECONDS)
     try:

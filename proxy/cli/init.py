@@ -81,10 +81,7 @@ class FoundModel:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What was found.
-
-    models: all that it lists, those with a known window first. is_catalogued: whether the catalogue knows the provider.
-    """
+    """What was found. models: all that it lists, those with a known window first. is_catalogued: so is the provider."""
 
     finding: Finding
     models: tuple[FoundModel, ...]

@@ -103,10 +103,7 @@ def wrong_use() -> Iterator[None]:
 
 
 def read_key(variable: str, option: str = "") -> str | None:
-    """The key in an environment variable; None if it holds none that a header can carry.
-
-    Raises click.BadParameter instead of None if an option names the variable.
-    """
+    """The key in a variable; None if no header can carry it, or BadParameter if an option names the variable."""
     key = os.environ.get(variable, "").strip()
     if key and key.isascii() and key.isprintable():
         return key

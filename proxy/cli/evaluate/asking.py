@@ -107,12 +107,9 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """What all askers of a run share.
+    """What all askers of a run share. gate: bounds the calls in flight. spent: what they have cost so far.
 
-    count: our own count of tokens, for calls that report no usage.
-    gate: bounds the calls in flight.
-    spent: what the calls have cost so far.
-    timeout_seconds: longest time for one answer, including waits for a busy server.
+    count: for calls that report no usage. timeout_seconds: for one answer, including waits for a busy server.
     """
 
     client: UpstreamClient
@@ -226,11 +223,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class ArmResult:
-    """The result of an arm.
-
-    tokens: its size in the model's own tokens.
-    problem: why it was not asked; None if it was.
-    """
+    """The result of an arm. tokens: its size in the model's own tokens. problem: why it was not asked, if so."""
 
     name: str
     tokens: int
@@ -255,10 +248,7 @@ class ArmResult:
 
 @dataclass(frozen=True, slots=True)
 class Examiner:
-    """Puts the questions to `asker` and the answers to `judge`.
-
-    on_step: called after each planned call, and for each that turns out not to be needed.
-    """
+    """Puts the questions to `asker` and the answers to `judge`. on_step: called for each planned call, made or not."""
 
     asker: Asker
     judge: Asker
@@ -280,10 +270,7 @@ class Examiner:
         return exam.read_questions(written, part)
 
     async def examine(self, request: Request, arm: Arm, questions: Sequence[ExamQuestion]) -> ArmResult:
-        """Ask an arm all questions. The first goes alone, so that the others find its prompt in the upstream's cache.
-
-        Raises StoppedError.
-        """
+        """Ask an arm all questions; the first alone, so that the others find its prompt cached. Raises StoppedError."""
         if arm.problem is not None:
             return ArmResult(arm.name, arm.tokens, problem=arm.problem)
         first = await self._examine_one(request, arm, questions[0])

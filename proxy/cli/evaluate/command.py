@@ -63,9 +63,8 @@ from trimtab.rules.pipeline.exceeded import LimitExceededError
 class Result:
     """An evaluation's result. Tokens are the model's own, as far as its ratio is known.
 
-    wanted, questions: how many questions were requested, and how many each arm was asked.
-    summaries: how many summaries a model was asked for.
-    failures: why some of them were not written. The digest replaces those.
+    wanted, questions: how many were requested, and how many each arm was asked. failures: why summaries are
+    digests.
     """
 
     model: str

@@ -106,12 +106,7 @@ PART_TOKENS = 8000
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stretch of what was removed.
-
-    text: the stretch, or its beginning if it is too long.
-    questions: how many are wanted about it.
-    depth: the position of its middle among everything removed, from 0 (oldest) to 1 (newest).
-    """
+    """A stretch of what was removed, or its beginning. depth: of its middle in all of that, from 0 (oldest) to 1."""
 
     text: str
     questions: int
@@ -148,11 +143,7 @@ def find_removed(plan: Plan) -> list[Message]:
 def split_removed(
     messages: Sequence[Message], questions: int, *, count: CountTokens, part_tokens: int = PART_TOKENS
 ) -> list[Part]:
-    """Split what was removed into parts of at most about `part_tokens`, spread over its whole depth.
-
-    There are at most as many parts as questions. If they cannot hold everything, each holds the beginning of its
-    stretch.
-    """
+    """Split what was removed into parts of about `part_tokens`, over its whole depth; at most one for each question."""
     items = [_render(message, count) for message in messages]
     sizes = [count(item) for item in items]
     total = sum(sizes)
@@ -210,12 +201,7 @@ _decode_one = msgspec.json.Decoder(_Written).decode
 
 @dataclass(frozen=True, slots=True)
 class ExamQuestion:
-    """A question about what was removed.
-
-    answer: the right one.
-    quote: the words of the session that contain it.
-    depth: as in `Part`.
-    """
+    """A question about what was removed. quote: words of the session with the answer. depth: as in `Part`."""
 
     question: str
     answer: str
@@ -228,11 +214,7 @@ def ask_for_questions(part: Part) -> str:
 
 
 def read_questions(written: str, part: Part) -> list[ExamQuestion]:
-    """The questions that a model has written about a part, at most as many as were requested.
-
-    A question is left out if it has another form, is too long, repeats another one, or quotes words that are not in
-    the part: those were made up.
-    """
+    """The questions that a model wrote about a part, but those of another form, and those that quote other words."""
     source = _signs(part.text)
     found: dict[str, ExamQuestion] = {}
     for one in _decode_objects(drop_thinking(written)[:MAX_WRITTEN_CHARS]):

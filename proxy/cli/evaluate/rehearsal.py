@@ -51,12 +51,7 @@ _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A recorded session.
-
-    sha256: of the bytes of its line.
-    line: its line in the file, from 1.
-    lines: number of lines in the file.
-    """
+    """A recorded session. sha256: of the bytes of its line. line: its number of `lines` in the file, from 1."""
 
     request: Request
     sha256: str
@@ -67,10 +62,7 @@ class Session:
 def read_session(data: bytes, *, line: int | None = None, model: str | None = None) -> Session:
     """The session in a file that holds one request body, or one in each line.
 
-    line: which line to read, from 1; None for the longest.
-    model: replaces the model that the session names.
-
-    Raises NoSessionError.
+    line: from 1; None for the longest. model: replaces the one that the session names. Raises NoSessionError.
     """
     lines = [data] if _is_request(data) else [each for each in data.splitlines() if each.strip()]
     if line is None:
@@ -110,11 +102,7 @@ def _read_request(body: bytes, model: str | None) -> Request:
 
 @dataclass(frozen=True, slots=True)
 class WantedSummary:
-    """The text that a cut needs.
-
-    asked: the request that first asks for it.
-    prompt_tokens: about how many tokens the question for it sends.
-    """
+    """The text that a cut needs. asked: the request that first asks for it. prompt_tokens: about, of that question."""
 
     request: SummaryRequest
     asked: Request
@@ -123,10 +111,7 @@ class WantedSummary:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """A session with all its requests compacted, each with digests.
-
-    last: the last request. wanted: the texts that the requests need on the way, oldest first.
-    """
+    """A session's requests, compacted with digests. wanted: the texts that they need on the way, oldest first."""
 
     session: Session
     variant: Variant
@@ -174,10 +159,7 @@ async def write_summaries(
     calls: SummaryCalls,
     on_written: Callable[[], None],
 ) -> WrittenSummaries:
-    """Have the texts of a session written, one after the other, as each continues the previous one.
-
-    on_written: called after each call to a model.
-    """
+    """Have a session's texts written, each continuing the one before. on_written: called after each call to a model."""
     written = WrittenSummaries()
     count = rehearsal.variant.compactor.count
     for one in rehearsal.wanted:
@@ -223,11 +205,7 @@ def _find_inline(
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """What a model sees of the session in one arm.
-
-    tokens: the model's own, without a question.
-    problem: why the arm cannot be asked; None if it can.
-    """
+    """What a model sees of the session. tokens: the model's own. problem: why it cannot be asked; None if it can."""
 
     name: str
     conversation: Conversation
@@ -236,11 +214,7 @@ class Arm:
 
 
 def make_arm(name: str, rehearsal: Rehearsal, forwarded: Conversation, room_tokens: int) -> Arm:
-    """Make the arm with this name, one of NAMES.
-
-    forwarded: what compaction leaves.
-    room_tokens: largest prompt that the window holds, in the model's own tokens.
-    """
+    """Make one of NAMES. forwarded: what compaction leaves. room_tokens: largest prompt, in the model's own tokens."""
     count, ratio = rehearsal.variant.compactor.count, rehearsal.variant.policy.token_ratio
     whole = pair_tool_calls(rehearsal.last.planned.original, count=count).conversation
     conversation = forwarded

@@ -50,11 +50,7 @@ MILLION = 1_000_000  # source: prices in dollars are those of a million tokens
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """The most that one kind of call costs.
-
-    what: summaries, questions, answers or grades.
-    model, prices: the model that is called, and what its tokens cost.
-    """
+    """The most that one kind of call costs. what: summaries, questions, answers or grades."""
 
     what: str
     model: str
@@ -88,10 +84,7 @@ def _find_price(item: Item) -> float | None:
 
 
 def print_price(console: Console, items: Sequence[Item], prices: PriceList) -> None:
-    """Print what will be asked, and what it costs if every completion has its maximum length.
-
-    prices: those of the model that is evaluated.
-    """
+    """Print what will be asked, and what it costs at most. prices: those of the model that is evaluated."""
     table = Table("what", "model", title="What will be asked", title_justify="left")
     for name in ("calls", "prompt tokens", "completion tokens"):
         table.add_column(name, justify="right")
@@ -159,10 +152,8 @@ class Options:
 class Setup:
     """Everything that is known before a model is asked.
 
-    room_tokens: largest prompt that the model's window holds together with an answer, in the model's own tokens.
-    removed: number of messages that compaction removes.
-    parts: what questions are made of.
-    questions: those in the cache; empty if they must be made.
+    room_tokens: largest prompt that leaves room for an answer, in the model's own tokens. removed: number of
+    messages that compaction removes. questions: those in the cache; empty if they must be made.
     """
 
     config: Config
@@ -258,10 +249,7 @@ def show_key(upstream: UpstreamConfig, key: str | None) -> Headers:
 
 
 async def find_view(config: Config, model: str, window_tokens: int | None, key: str | None) -> ModelView:
-    """The model as the proxy would serve it, or in a window of `window_tokens` if that is not None.
-
-    The window that the upstream reports is in the view's facts either way.
-    """
+    """The model as the proxy would serve it, or in this window. The window that is reported is in its facts anyway."""
     settings = config.policy_for(model)
     facts, upstream = Facts(find_family(model).ratio), config.upstream_for(settings.upstream)
     if settings.context_window == "auto":

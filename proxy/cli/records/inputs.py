@@ -167,10 +167,7 @@ def find_sent(entries: Sequence[Any]) -> Sequence[Any]:
 
 
 def estimate_tokens(figures: RequestFigures) -> Tokens | None:
-    """The tokens that an upstream charged for; None if nothing was answered.
-
-    If it did not report them, they are estimated from the share that equals the previous request of the session.
-    """
+    """The tokens that an upstream charged for, estimated if it did not report them; None if nothing was answered."""
     event, sent_tokens = figures.event, figures.sent_tokens
     if event.status != SUCCESS_STATUS or not figures.counted.sent:
         return None
@@ -217,10 +214,7 @@ class Sessions:
 
 
 def split_turns(body: bytes, dialect: str | None = None) -> Iterator[bytes]:
-    """The requests that a client has sent on the way to this body: one before each answer of the model.
-
-    The last one is the body itself. Raises UndecodableError.
-    """
+    """The requests that a client sent on the way to this body, itself last. Raises UndecodableError."""
     codec = name_codec(dialect or guess_dialect(body))
     try:
         members = _decode_members(body)

@@ -78,10 +78,7 @@ def find_changes(recording: Recording) -> Changed:
 
 
 def _find_doubt(recording: Recording, compaction: Compaction) -> str:
-    """Why the plan may not be that of the recording. A replaced credential may change tokens.
-
-    Then only the rules are compared, and the messages that they have changed.
-    """
+    """Why the plan may not be that of the recording. Behind a replaced credential, only the rules are compared."""
     difference = find_difference(recording, compaction)
     if recording.is_redacted:
         was, now = _place(recording.counted.decisions), _place(compaction.compacted.decisions)

@@ -74,11 +74,7 @@ def find_identifiers(text: str) -> frozenset[str]:
 
 @dataclass(slots=True)
 class Tally:
-    """Sums over requests.
-
-    `needed`: identifiers of the next answer that the transcript contained. `kept`: those of them that are forwarded in
-    some form.
-    """
+    """Sums over requests. needed: identifiers of the next answer that the transcript had. kept: those forwarded."""
 
     needed: int = 0
     kept: int = 0
@@ -89,10 +85,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Needed:
-    """The needed identifiers of requests, by the variant in which they were forwarded.
-
-    A request is measured when the next one of its session comes, because that one holds the answer.
-    """
+    """The needed identifiers, by variant. A request is measured when the next of its session comes, with the answer."""
 
     tallies: dict[str, Tally] = field(default_factory=dict)
     _read: "BytesLRU[tuple[str, ...], frozenset[str]]" = field(

@@ -101,10 +101,7 @@ def _find_kept(prefix: Prefix | None, lifetime_seconds: float | None) -> float:
 
 
 def slide_window(conversation: Conversation, limit_tokens: int) -> Conversation:
-    """The transcript without its oldest steps, so that it fits; the conversation itself if it does.
-
-    The system messages at the beginning and the first user message stay, and so does the last step.
-    """
+    """The transcript without its oldest steps, so that it fits. Leading system messages, task and last step stay."""
     tokens = conversation.tokens
     if tokens <= limit_tokens or conversation.continues:
         return conversation
@@ -142,10 +139,7 @@ _DIGITS = 9  # decimals of costs: a nanodollar, the smallest amount that the boo
 
 @dataclass(frozen=True, slots=True)
 class RequestFigures:
-    """What one request adds to the sums: what became of it, as far as it is known, and what of that the metrics count.
-
-    completion_source: who counted the completion: `upstream`, `estimated` by trimtab, or `unknown`.
-    """
+    """What one request adds to the sums. completion_source: who counted it: `upstream`, `estimated` or `unknown`."""
 
     event: Outcome
     counted: Counted
