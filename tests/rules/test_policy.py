@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.rules.policy import MAX_NAME_CHARS, Budget, Policy, Prices, SectionShares, ToolRule, Treatment, name_policy
+from trimtab.rules.policy import (
+    ERROR_FACTOR,
+    MAX_NAME_CHARS,
+    Budget,
+    Policy,
+    Prices,
+    SectionShares,
+    ToolRule,
+    Treatment,
+    name_policy,
+)
 
 
 @pytest.mark.parametrize(
@@ -131,3 +141,12 @@ def test_the_limit_is_told_with_its_reason() -> None:
     half = "limit: 16,000 tokens; 16,000 of the window's 32,000 tokens stay free for the completion ("
     why = "the request's max_tokens is 32,000, rounded up, at most half of the window)"
     assert policy.describe_limit(32_000) == half + why
+
+
+# The budget of an error.
+
+
+def test_an_error_may_cost_more_in_both_measures() -> None:
+    """If there is no limit in bytes, an error has none, either."""
+    assert Budget(10, 70).for_error() == Budget(10 * ERROR_FACTOR, 70 * ERROR_FACTOR)
+    assert Budget(10).for_error() == Budget(10 * ERROR_FACTOR, None)

@@ -1,11 +1,26 @@
 """What a request would have cost unchanged: laws of the imagined tokens, and the rule for each kind of upstream."""
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from trimtab.proxy.account.prompt_cache import Cache, Case, add_removed, count_cached, imagine, watch_cache
+from trimtab.proxy.account.outcome import Answered
+from trimtab.proxy.account.prompt_cache import (
+    BLOCK_TOKENS,
+    MIN_CACHED_TOKENS,
+    Cache,
+    Case,
+    Cause,
+    Prefix,
+    add_removed,
+    count_cached,
+    find_cause,
+    imagine,
+    watch_cache,
+)
 from trimtab.proxy.catalogue.prices import Tokens
 
 counts = st.integers(1, 300_000)
@@ -93,3 +108,132 @@ def test_a_part_of_the_prompt_that_the_upstream_holds_does_not_scale() -> None:
 
 def test_caches_hold_whole_blocks_from_a_minimum_on() -> None:
     assert [count_cached(tokens) for tokens in (1023.9, 1024, 1151, 1152)] == [0, 1024, 1024, 1152]
+
+
+# The cause of a missed prompt cache, from what was sent and what the upstream reports.
+
+LIFETIME_SECONDS = 300.0
+GROWN = Prefix(
+    tokens=11_000, previous_tokens=10_000, kept_tokens=10_000, pause_seconds=20.0, continues=True, is_ours=True
+)
+"""The client has added 1,000 tokens, and everything before is kept."""
+CUT = replace(GROWN, tokens=6000, kept_tokens=2000)
+CHANGED = replace(CUT, continues=False, is_ours=False)
+
+
+def _find(
+    prefix: Prefix | None,
+    cached_tokens: int | None,
+    *,
+    prompt_tokens: int | None = None,
+    lifetime: float | None = 300.0,
+) -> Cause:
+    prompt_tokens = prompt_tokens or (prefix.tokens if prefix else 11_000)
+    return find_cause(prefix, Answered(prompt_tokens, cached_tokens), lambda: lifetime)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "cached_tokens", "cause"),
+    [
+        (GROWN, 9984, ""),
+        (GROWN, 11_000, ""),
+        (GROWN, 8000, ""),
+        (GROWN, 5000, "unknown"),
+        (GROWN, 0, "unknown"),
+        (replace(GROWN, pause_seconds=301.0), 9984, ""),
+        (replace(GROWN, pause_seconds=301.0), 0, "expired"),
+        (replace(GROWN, pause_seconds=301.0), 5000, "expired"),
+        (CUT, 1920, "cut"),
+        (CUT, 0, "cut"),
+        (CUT, 5900, ""),
+        (replace(CUT, kept_tokens=5000), 0, "unknown"),
+        (replace(CUT, pause_seconds=301.0), 1920, "cut"),
+        (replace(CUT, pause_seconds=301.0), 0, "expired"),
+        (replace(CUT, tokens=2200), 1920, ""),
+        (CHANGED, 1920, "prefix"),
+        (CHANGED, 0, "prefix"),
+        (replace(CHANGED, continues=True), 0, "prefix"),
+        (replace(CHANGED, kept_tokens=500), 0, "prefix"),
+        (replace(CHANGED, kept_tokens=500, pause_seconds=301.0), 0, "expired"),
+        (None, 0, "cold"),
+        (None, 100, "cold"),
+        (None, 1024, ""),
+    ],
+)
+def test_the_cause_is_the_larger_part_of_what_was_missed(
+    prefix: Prefix | None, cached_tokens: int, cause: Cause
+) -> None:
+    """An upstream that has read what was left of the beginning is not to blame, and has forgotten nothing."""
+    assert _find(prefix, cached_tokens) == cause
+
+
+def test_a_cache_without_a_lifetime_does_not_expire() -> None:
+    """What it forgets, it forgets for lack of memory."""
+    assert _find(replace(GROWN, pause_seconds=1e6), 0, lifetime=None) == "unknown"
+
+
+@pytest.mark.parametrize("prefix", [None, GROWN, CUT, CHANGED])
+def test_an_upstream_that_reports_nothing_is_blamed_for_nothing(prefix: Prefix | None) -> None:
+    """Neither if it reports no cached tokens, nor if it reports no prompt."""
+    assert _find(prefix, None) == ""
+    assert find_cause(prefix, Answered(None, 0), lambda: LIFETIME_SECONDS) == ""
+
+
+def test_a_prompt_that_is_too_short_is_not_missed() -> None:
+    """Caches hold beginnings of at least 1,024 tokens."""
+    short = Prefix(1200, 1000, 1000, 20.0, continues=True, is_ours=True)
+
+    assert _find(short, 0) == ""
+    assert _find(None, 0, prompt_tokens=1000) == ""
+    assert _find(replace(short, previous_tokens=1100, kept_tokens=1100), 0) == "unknown"
+
+
+def test_our_tokens_are_scaled_to_the_upstreams() -> None:
+    """The upstream counts twice as many as we, and has read nearly all of the beginning, or only half."""
+    assert _find(GROWN, 19_968, prompt_tokens=22_000) == ""
+    assert _find(GROWN, 9984, prompt_tokens=22_000) == "unknown"
+
+
+TOKENS = st.integers(0, 20_000)
+PREFIXES = st.builds(
+    lambda tokens, previous, share, pause, continues, ours: Prefix(
+        tokens, previous, int(share * min(tokens, previous)), pause, continues, continues and ours
+    ),
+    TOKENS,
+    TOKENS,
+    st.floats(0, 1),
+    st.floats(0, 1000),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+@given(st.none() | PREFIXES, st.integers(1, 40_000), st.floats(0, 1))
+def test_each_cause_needs_its_reason(prefix: Prefix | None, prompt_tokens: int, share: float) -> None:
+    """For any prompt and any report."""
+    cached_tokens = int(share * prompt_tokens)
+    cause = _find(prefix, cached_tokens, prompt_tokens=prompt_tokens)
+
+    assert cause in get_args(Cause)
+    if cause:
+        assert prompt_tokens >= MIN_CACHED_TOKENS
+    if cause == "cold":
+        assert prefix is None
+        assert cached_tokens < BLOCK_TOKENS
+    elif cause:
+        assert prefix is not None
+        assert (cause == "expired") <= (prefix.pause_seconds > LIFETIME_SECONDS)
+        assert (cause == "cut") <= prefix.is_ours
+        assert (cause == "prefix") <= (not prefix.is_ours)
+        if cause in {"cut", "prefix"}:
+            assert prefix.kept_tokens < prefix.previous_tokens
+
+
+@given(PREFIXES, st.integers(1, 40_000), st.floats(0, 1), st.floats(0, 1))
+def test_an_upstream_that_reads_more_is_not_blamed_more(
+    prefix: Prefix, prompt_tokens: int, share: float, other: float
+) -> None:
+    """If nothing was missed with fewer cached tokens, nothing is with more."""
+    low, high = sorted(int(each * prompt_tokens) for each in (share, other))
+    if not _find(prefix, low, prompt_tokens=prompt_tokens):
+        assert _find(prefix, high, prompt_tokens=prompt_tokens) == ""

@@ -2,10 +2,15 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from trimtab.proxy.catalogue.providers import find_host
+from trimtab.proxy.catalogue import providers
+from trimtab.proxy.catalogue.providers import MAX_NAME_CHARS, MIN_WINDOW_TOKENS, asks_million, find_host, find_window
 from trimtab.proxy.config.network import is_local
 
 OPENAI = "https://api.openai.com/v1"
@@ -73,3 +78,100 @@ def test_the_catalogue_is_loaded_only_where_it_serves(base_urls: tuple[str, ...]
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(loads)] * 2
+
+
+# Which models the catalogue knows.
+
+GATEWAY = "https://llm.example.com/v1"
+
+
+@pytest.mark.parametrize(
+    ("base_url", "model", "window_tokens"),
+    [
+        (OPENAI, "gpt-4o", 128_000),
+        (OPENAI, "gpt-4o-2024-08-06", 128_000),
+        (OPENAI, "gpt-3.5-turbo", 16_385),
+        ("https://api.anthropic.com/v1", "claude-3-5-haiku-latest", 200_000),
+        (OPENAI, "gpt-5", 272_000),  # of 400,000 tokens, 128,000 are for the completion
+        (OPENAI, "gpt-5-mini-2025-08-07", 272_000),
+        (GATEWAY, "openai/gpt-5-codex", 272_000),
+        (OPENAI, "gpt-5-chat-latest", 128_000),
+        (OPENAI, "gpt-5.2-chat-latest", 128_000),
+        (OPENAI, "gpt-5.4", 922_000),
+        (OPENAI, "gpt-5.4-mini", 272_000),
+        (OPENAI, "gpt-6-sol", 922_000),
+        ("https://api.deepseek.com/v1", "deepseek-chat", 128_000),
+        ("https://api.anthropic.com/v1", "claude-sonnet-4-5", 200_000),
+        ("https://api.anthropic.com/v1", "claude-sonnet-4-5[1m]", 200_000),
+        (OPENAI, "no-such-model", None),
+        (OPENAI, "claude-3-5-haiku-latest", None),  # another's
+        (GATEWAY, "gpt-4o", 128_000),
+        (GATEWAY, "openai/gpt-4o", 128_000),
+        (GATEWAY, "my-own-model", None),
+        (GATEWAY, "", None),
+    ],
+)
+def test_the_window_is_the_hosts_else_the_makers(base_url: str, model: str, window_tokens: int | None) -> None:
+    """It is found by the upstream's URL, else by the model's name."""
+    assert find_window(base_url, model) == window_tokens
+
+
+@pytest.mark.parametrize(
+    ("model", "betas", "asks"),
+    [
+        ("claude-sonnet-4-5", "context-1m-2025-08-07", True),
+        ("claude-sonnet-4-20250514", "oauth-2025-04-20,context-1m-2025-08-07", True),
+        ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", '["context-1m-2025-08-07"]', True),
+        ("anthropic/claude-sonnet-4.5", "context-1m-2027-01-01", True),
+        ("claude-sonnet-4-5[1m]", "", True),
+        ("claude-opus-4-6[1M]", "", True),
+        ("claude-fable-5-1", "context-1m-2025-08-07", True),
+        ("claude-mythos-5-2[1m]", "", True),
+        ("claude-sonnet-4-5", "oauth-2025-04-20", False),
+        ("claude-sonnet-4-5", "", False),
+        ("claude-haiku-4-5", "context-1m-2025-08-07", False),
+        ("claude-opus-4-5", "context-1m-2025-08-07", False),
+        ("claude-3-7-sonnet-latest", "context-1m-2025-08-07", False),
+        ("gpt-5[1m]", "", False),
+    ],
+)
+def test_a_window_of_a_million_is_asked_for(model: str, betas: str, asks: bool) -> None:  # noqa: FBT001
+    """By a feature or by the model's name; only models that have one."""
+    assert asks_million(model, betas) is asks
+
+
+@given(st.text(max_size=40) | st.just("gpt-4o" * MAX_NAME_CHARS))
+def test_any_name_is_answered(model: str) -> None:
+    """Clients may send any name; the answer is None or a window."""
+    for base_url in (OPENAI, GATEWAY, "https://openrouter.ai/api/v1"):
+        window_tokens = find_window(base_url, model)
+        assert window_tokens is None or window_tokens >= 1024
+
+
+def test_nothing_is_said_of_local_servers() -> None:
+    """A local server may run a model with the name of a hosted one in any window."""
+    assert find_window("http://vllm:8000/v1", "gpt-4o") is None
+
+
+def test_nothing_is_asked_of_the_network() -> None:
+    """Loading and looking up open no socket, and do not start the package's own updates."""
+    code = (
+        "import sys, threading\n"
+        "def refuse(event, _): assert not event.startswith('socket.'), event\n"
+        "sys.addaudithook(refuse)\n"
+        "from trimtab.proxy.catalogue.providers import find_window\n"
+        f"assert find_window({OPENAI!r}, 'gpt-4o') == 128000\n"
+        "assert threading.active_count() == 1"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_window_too_small_to_be_one_is_unknown() -> None:
+    """The catalogue has figures that are no windows. The smallest of the others counts."""
+    least, none = MIN_WINDOW_TOKENS, MIN_WINDOW_TOKENS - 1
+    makers: list[Any] = [
+        SimpleNamespace(find_model=lambda *_, tokens=tokens, **__: SimpleNamespace(context_window=tokens))
+        for tokens in (none, None, least + 1, least)
+    ]
+    assert [providers._find_at(makers[:stop], "m") for stop in (2, 3, 4)] == [None, least + 1, least]

@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import conversation, count, fill, session, system, transcripts, user
+from support.chats import LANGUAGES, count_facts, make_chat
 from support.dialects.spoken.all_dialects import DIALECTS, each_dialect
 from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect, list_texts
 from support.policies import POLICY
 
+from trimtab.proxy.compaction import load_compactor, read_request
 from trimtab.proxy.compaction.caches import Caches, make_known
 from trimtab.proxy.compaction.compactor import (
     Compacted,
@@ -444,3 +446,36 @@ def test_a_refusal_without_its_conversation_has_no_parts() -> None:
     assert (refused.parts, write_cost(refused, [])["shrink"]) == ((), [])
     with pytest.raises(LimitExceededError):
         raise refused
+
+
+# How many of a long chat's facts are forwarded if no model writes a summary.
+
+TURNS = 150
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_half_of_the_facts_of_a_long_chat_are_forwarded(language: str) -> None:
+    """One fact is told in each turn. Facts of the user and of the assistant are kept, at any length.
+
+    Before digests had statements, 36 of 150 facts were forwarded, and ten of them were the assistant's.
+    """
+    policy = PolicyConfig(context_window=8000).to_policy(Prices())
+    messages, facts = make_chat(LANGUAGES[language], turns=TURNS)
+    compactor = load_compactor("gpt-4o")
+    for stop in range(len(messages) - 1, len(messages) - 33, -16):
+        body = orjson.dumps({"model": "gpt-4o", "messages": messages[:stop]})
+        planned = compactor.plan(read_request(body), policy)
+        sent = compactor.apply(planned, None)
+        users, assistants = count_facts(facts, write(orjson.loads(sent.body)["messages"]))
+        assert sent.sent_tokens < sent.original_tokens / 2
+        assert users + assistants >= TURNS / 2
+        assert min(users, assistants) >= TURNS / 6
+
+
+def write(messages: list[dict[str, object]]) -> str:
+    """The texts of messages as a reader sees them, with their line breaks."""
+    contents = (message["content"] for message in messages)
+    texts = (
+        content if isinstance(content, str) else "\n".join(part["text"] for part in content) for content in contents
+    )
+    return "\n".join(texts)

@@ -1,18 +1,29 @@
 """The sources of a configuration: file, environment, settings."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.config import find_problems
 
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import (
+    OPTIONS,
+    PREFIX,
+    SHORT_NAMES,
+    find_similar,
     find_unknown_variables,
     find_winning_variables,
+    is_unknown,
     load_address,
     load_config,
     load_file,
+    read_variables,
 )
 from trimtab.proxy.config.schema import Config, UpstreamConfig
+from trimtab.proxy.config.values import Slot, list_keys
 
 
 def _load(text: str = "", *settings: str, **environment: str) -> Config:
@@ -154,3 +165,170 @@ def test_the_address_alone_is_known_whatever_else_is_wrong(
     file = tmp_path / "trimtab.yaml"
     file.write_text(text, encoding="utf-8")
     assert load_address(file, settings, environment=environment) == address
+
+
+# What the variables of the environment and the settings change, and what is told of their mistakes.
+
+FILE = "mode: off\ndefaults: {high_water: 0.5, low_water: 0.1}\nupstreams: {Local: {base_url: 'http://file'}}"
+
+
+def test_a_variable_lies_over_the_file_and_under_a_setting() -> None:
+    """It sets one key; its neighbours keep what the file says."""
+    variables = {"TRIMTAB_DEFAULTS__HIGH_WATER": "0.7", "TRIMTAB_MODE": "observe", "TRIMTAB_WORKERS": "2"}
+    config = _load(FILE, **variables, TRIMTAB_UPSTREAMS__LOCAL__BASE_URL="http://variable")
+
+    assert (config.defaults.high_water, config.defaults.low_water) == (0.7, 0.1)
+    assert (config.mode, config.workers) == ("observe", 2)
+    assert {name: one.base_url for name, one in config.upstreams.items()} == {"Local": "http://variable"}
+    assert _load(FILE, "defaults.high_water=0.9", **variables).defaults.high_water == 0.9
+
+
+def test_an_empty_variable_sets_nothing() -> None:
+    """Compose files write `NAME=` for what is not set."""
+    assert _load(FILE, TRIMTAB_MODE="", TRIMTAB_DEFAULTS__HIGH_WATER="", TRIMTAB_MODELS="") == _load(FILE)
+
+
+def test_a_list_or_a_mapping_is_written_as_yaml() -> None:
+    """It replaces what the file has there."""
+    config = _load(
+        "models: [{match: a}, {match: b}]",
+        TRIMTAB_MODELS='[{match: "gpt-*", mode: observe}]',
+        TRIMTAB_DEFAULTS__TOOLS='{"mcp__x": {dedupe: false}}',
+    )
+
+    assert [(entry.match, entry.mode) for entry in config.models] == [("gpt-*", "observe")]
+    assert list(config.defaults.tools) == ["mcp__x"]
+
+
+@pytest.mark.parametrize("key", ["123456", "true", "1e5", "a #b", "[a", "a: b", "*x", "&y", "2024-01-01"])
+def test_a_text_is_taken_as_it_stands(key: str) -> None:
+    """A key that YAML would read as a number, or cut at a comment, is the key all the same. Quotes are YAML's."""
+    assert _load(TRIMTAB_DEFAULTS__SUMMARY__MODEL=key).defaults.summary.model == key
+    assert _load(TRIMTAB_DEFAULTS__SUMMARY__MODEL="'x'").defaults.summary.model == "x"
+    assert (
+        _load("defaults: {summary: {model: m}}", TRIMTAB_DEFAULTS__SUMMARY__MODEL="null").defaults.summary.model is None
+    )
+
+
+def test_an_empty_variable_is_named_if_its_text_is_wrong() -> None:
+    """Else nobody sees which of several is empty. An empty text may be right."""
+    assert find_problems("upstream: {base_url: '${URL}', prices: '${PRICES}'}", URL="", PRICES="") == [
+        "upstream.base_url (line 1): '' must be an http:// or https:// URL with a host; ${URL} is empty",
+        "upstream.prices (line 1): must be auto, or a mapping of prices, or null; ${PRICES} is empty",
+    ]
+    assert _load("defaults: {summary: {model: '${M}m'}}", M="").defaults.summary.model == "m"
+
+
+def test_variables_inside_a_variable_are_replaced_once() -> None:
+    """As in the file. The value that comes in is not searched again."""
+    config = _load(TRIMTAB_UPSTREAM__API_KEY="${KEY}", TRIMTAB_MODELS="[{match: '${M:-a}'}]", KEY="sk-${KEY}")
+
+    assert (config.upstream.api_key, config.models[0].match) == ("sk-${KEY}", "a")
+    assert find_problems("", TRIMTAB_UPSTREAM__API_KEY="${KEY}") == [
+        "upstream.api_key (TRIMTAB_UPSTREAM__API_KEY): ${KEY} is not set in the environment and has no default"
+    ]
+
+
+def test_a_problem_names_the_variable_and_no_secret() -> None:
+    """A setting over the variable, or the file's own mistake elsewhere, is not blamed on it."""
+    secret = "sk-planted\nkey"  # noqa: S105 - not a real secret
+    assert find_problems(FILE, TRIMTAB_DEFAULTS__HIGH_WATER="7") == [
+        "defaults.high_water (TRIMTAB_DEFAULTS__HIGH_WATER): 7 must be auto, or a number above 0 and at most 1"
+    ]
+    assert find_problems("", "defaults.high_water=8", TRIMTAB_DEFAULTS__HIGH_WATER="7") == [
+        "defaults.high_water: 8 must be auto, or a number above 0 and at most 1"
+    ]
+    assert find_problems("", TRIMTAB_MODELS="[{match: a}, {match: b, mod: off}]") == [
+        "models[1].mod (TRIMTAB_MODELS): unknown key; did you mean mode?"
+    ]
+    for name in ("UPSTREAM__API_KEY", "ADMIN_TOKEN", "CLIENT_KEYS", "UPSTREAM__PROXY", "UPSTREAMS"):
+        problems = find_problems("", **{f"TRIMTAB_{name}": secret})
+        assert problems
+        assert all(f"TRIMTAB_{name}" in problem for problem in problems)
+        assert not any("planted" in problem for problem in problems)
+
+
+def test_a_file_is_read_with_the_process_s_variables(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`serve`, a reload and `check` use this; a process's environment does not change while it runs."""
+    file = tmp_path / "trimtab.yaml"
+    file.write_text(FILE, encoding="utf-8")
+    monkeypatch.setenv("TRIMTAB_DEFAULTS__HIGH_WATER", "0.7")
+
+    assert load_file(file).defaults.high_water == 0.7
+    assert load_file(file, may_be_empty=False) == load_file(file)
+
+
+KUBERNETES = (
+    "TRIMTAB_PORT",
+    "TRIMTAB_SERVICE_HOST",
+    "TRIMTAB_SERVICE_PORT",
+    "TRIMTAB_SERVICE_PORT_HTTP",
+    "TRIMTAB_PORT_8790_TCP",
+    "TRIMTAB_PORT_8790_TCP_ADDR",
+)
+
+
+def _find_paths(data: dict[str, Any], *names: str) -> list[str]:
+    variables, problems = read_variables(dict.fromkeys(names, "x"), data)
+    assert not problems
+    return [".".join(map(str, variable.path)) for variable in variables]
+
+
+def _list_paths(slot: Slot, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    found = []
+    for key in list_keys(slot.section) if slot.section else ():
+        inner = slot.enter(key)
+        assert inner is not None
+        found += [(*path, key), *_list_paths(inner, (*path, key))]
+    return found
+
+
+@pytest.mark.parametrize("path", _list_paths(Slot.of(Config)), ids=".".join)
+def test_every_key_has_a_variable(path: tuple[str, ...]) -> None:
+    """Its name is the path in upper case, joined by two underscores. Only those with a short name are otherwise."""
+    name = PREFIX + "__".join(path).upper()
+    if name not in SHORT_NAMES:
+        assert _find_paths({}, name) == [".".join(path)]
+
+
+def test_a_name_of_the_user_s_choice_is_found_in_the_file_or_is_lower_case() -> None:
+    """Capitals mean lower case, unless the file has the name in another case. Other names stay as written."""
+    name = "TRIMTAB_UPSTREAMS__LOCAL__BASE_URL"
+    assert _find_paths({}, name) == ["upstreams.local.base_url"]
+    assert _find_paths({"upstreams": {"Local": {}}}, name) == ["upstreams.Local.base_url"]
+    assert _find_paths({"upstreams": {"LOCAL": {}, "local": {}}}, name) == ["upstreams.LOCAL.base_url"]
+    assert _find_paths({}, "TRIMTAB_UPSTREAMS__My-Box__BASE_URL") == ["upstreams.My-Box.base_url"]
+    assert _find_paths({"upstreams": None}, name) == ["upstreams.local.base_url"]
+
+
+def test_outer_keys_come_before_inner_ones() -> None:
+    """So a variable for one key wins over one for its whole section."""
+    config = load_config(
+        environment={"TRIMTAB_LIMITS__DRAIN_SECONDS": "3", "TRIMTAB_LIMITS": "{drain_seconds: 1, max_held_bytes: 4096}"}
+    )
+
+    assert (config.limits.drain_seconds, config.limits.max_held_bytes) == (3, 4096)
+
+
+def test_an_unknown_name_without_two_underscores_is_no_problem_but_is_told() -> None:
+    """Kubernetes sets such variables for a service named trimtab. A name that is nearly right is told as such."""
+    environment = dict.fromkeys(
+        (*KUBERNETES, "TRIMTAB_WORKER", "TRIMTAB_DEFAULTS_HIGH_WATER", "OTHER", "trimtab_x"), "x"
+    )
+
+    assert load_config(environment=environment) == load_config(environment={})
+    told = find_unknown_variables({**environment, **dict.fromkeys(OPTIONS, ""), "TRIMTAB_UPSTREAM": "http://h"})
+    assert set(told) == {*KUBERNETES, "TRIMTAB_WORKER", "TRIMTAB_DEFAULTS_HIGH_WATER"}
+    assert told["TRIMTAB_WORKER"] == "TRIMTAB_WORKERS"
+    assert told["TRIMTAB_DEFAULTS_HIGH_WATER"] == "TRIMTAB_DEFAULTS__HIGH_WATER"
+    assert told["TRIMTAB_SERVICE_HOST"] is None
+
+
+@given(name=st.text(st.characters(codec="utf-8", exclude_characters="\0="), max_size=30))
+def test_no_name_breaks_the_start(name: str) -> None:
+    """A name leads to a key, to a problem that begins with it, or to a warning."""
+    name = f"{PREFIX}{name}"
+    variables, problems = read_variables({name: "x"}, {})
+
+    assert len(variables) + len(problems) + is_unknown(name) + (name in OPTIONS) == 1
+    assert find_similar(name) is None or find_similar(name).startswith(PREFIX)

@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 import pytest
+from support.client import SMALL
 from support.journeys import ARRIVAL, MakeStages, Stages, arrive, make_reply, read, read_session
 
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.exchange.attempt import Passed, Prepared
-from trimtab.proxy.exchange.compact import compact, surely_stays
+from trimtab.proxy.exchange.compact import compact, refuse_or_pass, surely_stays
 from trimtab.proxy.models.calibration import Report
 from trimtab.proxy.models.hypotheses import FIRST_TEST
 from trimtab.proxy.models.lessons import Lesson
@@ -365,3 +366,14 @@ async def test_an_unpaired_transcript_is_repaired_or_refused(
     assert stages.count("fail_open_total", phase="plan") == 0
     paired = await stages.attempt(read_session(3))
     assert paired.refusal is None
+
+
+# A request for which no thread was free.
+
+
+@pytest.mark.parametrize(("steps", "passes"), [(1, True), (60, False)])
+async def test_only_a_request_that_surely_needs_nothing_passes(steps: int, passes, make_stages: MakeStages) -> None:
+    """A long one is refused, and the client may try again."""
+    stages = await make_stages(*SMALL)
+    call = await stages.prepare(read_session(steps))
+    assert (refuse_or_pass(call) is None) is passes

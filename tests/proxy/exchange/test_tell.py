@@ -1,12 +1,24 @@
 """Every request that is over is told to the history."""
 
+from dataclasses import replace
+from unittest.mock import Mock
+
 import pytest
+from msgspec import structs
 from support.client import CHAT, SMALL, ask_raw, post
 from support.events import read_events
-from support.journeys import MakeStages, read_session
+from support.journeys import ARRIVAL, DECISIONS, TARGET, MakeStages, read, read_session
 from support.sessions import make_session
 
-from trimtab.proxy.exchange.tell import _price_cache
+from trimtab.proxy.compaction.compactor import Compacted, Compactor
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.exchange.attempt import Attempt, Chosen, Passed, Prepared, Refused
+from trimtab.proxy.exchange.tell import _price_cache, write_headers
+from trimtab.proxy.http.errors import UpstreamUnreachableError
+from trimtab.proxy.telemetry.ledger import Ledger, UsedSummary
+from trimtab.rules.conversation import Conversation
+from trimtab.rules.policy import Policy
+from trimtab.rules.tokens.sections import Sections
 
 
 async def test_each_request_is_told_once(client, start_proxy, log):
@@ -56,3 +68,95 @@ async def test_what_a_miss_costs_is_priced_as_the_upstream_charges_it(
     stages = await make_stages(prices)
     attempt = await stages.attempt(read_session(2))
     assert _price_cache(attempt.call, 100, written) == (None if price is None else pytest.approx(price))
+
+
+# The headers of an answer.
+
+BEFORE, AFTER = Sections(100, 0, 50, 800, 50), Sections(100, 30, 0, 328, 50)
+SECTIONS_TOLD = (
+    "system;original=100;sent=100",
+    "summary;original=0;sent=30",
+    "memory;original=50;sent=0",
+    "recent;original=800;sent=328",
+    "current;original=50;sent=50",
+)
+DECISIONS_TOLD = (
+    "truncate;saved=500;before=900;after=400;limit=4000;attempt=1",
+    "truncate;saved=500;before=900;after=400;limit=2000;attempt=2",
+    "pairing;saved=-8;before=400;after=408;limit=2000;attempt=2",
+)
+COMPACTED = Compacted(
+    (b'{"messages":["PLANTED TEXT"]}',), Conversation((), 0, ()), DECISIONS, 1000, 508, 2000, BEFORE, AFTER
+)
+PLANNED = Compactor(count_by_heuristic).plan(read([{"role": "user", "content": "hi"}]), Policy())
+
+
+def make_attempt(mode: str = "enforce", number: int = 1, ledger: Ledger | None = None) -> Prepared:
+    """The first or second attempt of a request whose plan was carried out."""
+    route = Mock(target=replace(TARGET, mode=mode))
+    call = Mock(idle_seconds=None, attempt=number, ledger=ledger or Ledger(), route=route)
+    return Prepared("compacted", call, Chosen(PLANNED), COMPACTED, seconds=(("plan", 0.1),))
+
+
+def _write(attempt: Attempt) -> list[tuple[str, str]]:
+    """The headers of a request that arrived at 100 s and left at 100.5 s."""
+    return list(write_headers(ARRIVAL, attempt, 100.5))
+
+
+def test_the_answers_headers_say_what_was_done() -> None:
+    """Structured fields give the tokens, the decisions, and the time that the proxy took."""
+    ledger = Ledger()
+    ledger.note(1, 4000, DECISIONS[:1])
+    ledger.note(2, 2000, DECISIONS)
+    attempt = structs.replace(make_attempt(ledger=ledger), summary=UsedSummary("3f9a", "summarise", 34))
+
+    assert _write(attempt) == [
+        ("x-trimtab-request-id", "id"),
+        ("Server-Timing", "trimtab;dur=500.0"),
+        ("x-trimtab-outcome", "compacted"),
+        ("x-trimtab-tokens", "original=1000, sent=508, limit=2000"),
+        ("x-trimtab-sections", ", ".join(SECTIONS_TOLD)),
+        ("x-trimtab-decisions", ", ".join(DECISIONS_TOLD)),
+        ("x-trimtab-summary", '"3f9a";kind=summarise;messages=34'),
+    ]
+
+
+def test_a_request_only_observed_says_that_the_original_went_out() -> None:
+    """The decisions are shown. The tokens sent are those of the original."""
+    headers = dict(_write(make_attempt("observe")))
+
+    assert headers["x-trimtab-tokens"] == "original=1000, sent=1000, limit=2000"
+    assert "memory;original=50;sent=50, recent;original=800;sent=800" in headers["x-trimtab-sections"]
+
+
+@pytest.mark.parametrize(("head", "told"), [(999, ""), (1000, ", head=50"), (1560, ", head=78")])
+def test_a_head_of_half_of_the_limit_is_told(head: int, told: str) -> None:
+    compacted = replace(COMPACTED, original_sections=Sections(system=head))
+    headers = dict(_write(structs.replace(make_attempt(), compacted=compacted)))
+    assert headers["x-trimtab-tokens"] == "original=1000, sent=508, limit=2000" + told
+
+
+@pytest.mark.parametrize(("is_unsent", "sent"), [(True, 0), (False, 508)])
+def test_what_had_no_connection_was_not_sent(*, is_unsent: bool, sent: int) -> None:
+    """An upstream that cannot be reached got nothing; one that hangs up may have got all."""
+    error = UpstreamUnreachableError("hung up")
+    error.is_unsent = is_unsent
+    headers = dict(write_headers(ARRIVAL, make_attempt(), 100.5, error))
+    assert headers["x-trimtab-tokens"] == f"original=1000, sent={sent}, limit=2000"
+
+
+@pytest.mark.parametrize(("original_tokens", "told"), [(2000, ""), (2001, ", high_water=?1")])
+def test_a_refused_request_is_over_its_limit_or_not(original_tokens: int, told: str) -> None:
+    compacted = replace(COMPACTED, original_tokens=original_tokens)
+    headers = dict(_write(Refused("too_large", None, make_attempt().call, compacted)))
+    assert headers["x-trimtab-tokens"] == f"original={original_tokens}, sent=508, limit=2000{told}"
+
+
+def test_without_a_decision_there_is_no_header_of_them() -> None:
+    """There is no empty header, and there are no tokens without a transcript."""
+    assert "x-trimtab-decisions" not in dict(_write(make_attempt()))
+    assert [name for name, _ in _write(Passed("undecodable"))] == [
+        "x-trimtab-request-id",
+        "Server-Timing",
+        "x-trimtab-outcome",
+    ]

@@ -13,6 +13,7 @@ from trimtab.proxy.config.values import HASHED
 from trimtab.proxy.http.headers import (
     MAX_SHOWN,
     MAX_TOLD_ENTRIES,
+    add_to_lists,
     answer_headers,
     drop_hop_by_hop,
     find_key,
@@ -272,3 +273,15 @@ NOW = 1_700_000_000.0
 def test_the_time_is_in_seconds_from_now(headers: dict[str, str], seconds: float | None) -> None:
     """A date that has passed is no wait; an invalid value is none."""
     assert read_retry_after(CIMultiDict(headers), NOW) == seconds
+
+
+# Values that are added to headers which are lists.
+
+
+def test_a_value_is_added_to_the_clients_own_once() -> None:
+    """Several headers of the name become one; a value that is there already is not repeated."""
+    headers = CIMultiDict([("Anthropic-Beta", "a, b"), ("anthropic-beta", "c")])
+    add_to_lists(headers, [("anthropic-beta", "b")])
+    assert headers.getall("anthropic-beta") == ["a, b", "c"]
+    add_to_lists(headers, [("anthropic-beta", "d"), ("x", "y")])
+    assert (headers.getall("anthropic-beta"), headers["x"]) == (["a, b, c, d"], "y")

@@ -1,12 +1,17 @@
 """Bodies of chat requests, compressed or not, through a running proxy."""
 
+import asyncio
 import gzip
+import random
+import re
 import sys
 import zlib
 
 import orjson
 import pytest
-from support.client import CHAT, post, wait_until
+from support.client import CHAT, ask_raw, post, wait_until
+from upstreams.parsing import PLAIN, run_parsing_upstream
+from yarl import URL
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -90,3 +95,307 @@ async def test_the_model_of_a_large_compressed_body_says_whose_it_is(client, ups
     body = zstd.compress(orjson.dumps(CHAT | {"x": "a" * 70_000}))
     response, _ = await post(client, proxy.url + "/v1/chat/completions", body, **{"Content-Encoding": "zstd"})
     assert (response.status, upstream.requests[0].body) == (200, body)
+
+
+# Smuggling: whatever a client writes, the upstream sees the requests that the proxy saw, and no others.
+
+HIDDEN = b"GET /v1/evil HTTP/1.1\r\nHost: localhost\r\n\r\n"
+LAST = b"GET /v1/last HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+CHUNKED = b"5\r\nabcde\r\n0\r\n\r\n"
+
+
+def write_request(*lines: bytes, body: bytes = b"abcde", start: bytes = b"POST /v1/x HTTP/1.1") -> bytes:
+    """A request with exactly these header lines."""
+    return b"\r\n".join((start, b"Host: localhost", *lines)) + b"\r\n\r\n" + body
+
+
+REFUSED = {
+    "length and chunked": write_request(
+        b"Content-Length: 4", b"Transfer-Encoding: chunked", body=b"0\r\n\r\n" + HIDDEN
+    ),
+    "chunked and length": write_request(
+        b"Transfer-Encoding: chunked", b"Content-Length: 4", body=b"0\r\n\r\n" + HIDDEN
+    ),
+    "length and empty coding": write_request(b"Content-Length: 5", b"Transfer-Encoding:", body=b"abcde" + HIDDEN),
+    "two lengths": write_request(b"Content-Length: 5", b"Content-Length: 0", body=b"abcde"),
+    "length twice": write_request(b"Content-Length: 5", b"Content-Length: 5"),
+    "list of lengths": write_request(b"Content-Length: 5, 5"),
+    "length with sign": write_request(b"Content-Length: +5"),
+    "negative length": write_request(b"Content-Length: -5"),
+    "length with underscore": write_request(b"Content-Length: 0_5"),
+    "hexadecimal length": write_request(b"Content-Length: 0x5"),
+    "length in other digits": write_request("Content-Length: \u0665".encode()),
+    "two numbers": write_request(b"Content-Length: 5 0"),
+    "no length": write_request(b"Content-Length:"),
+    "length of 2**64": write_request(b"Content-Length: 18446744073709551616", body=HIDDEN),
+    "space before colon": write_request(b"Content-Length : 5"),
+    "chunked, space before colon": write_request(b"Transfer-Encoding : chunked", body=CHUNKED),
+    "chunked, then identity": write_request(b"Transfer-Encoding: chunked, identity", body=CHUNKED),
+    "identity": write_request(b"Transfer-Encoding: identity", b"Content-Length: 5"),
+    "identity alone": write_request(b"Transfer-Encoding: identity", body=HIDDEN),
+    "gzip, then chunked": write_request(b"Transfer-Encoding: gzip, chunked", body=CHUNKED),
+    "chunked twice": write_request(b"Transfer-Encoding: chunked, chunked", body=CHUNKED),
+    "two codings": write_request(b"Transfer-Encoding: chunked", b"Transfer-Encoding: identity", body=CHUNKED),
+    "two codings, turned": write_request(b"Transfer-Encoding: identity", b"Transfer-Encoding: chunked", body=CHUNKED),
+    "unknown coding": write_request(b"Transfer-Encoding: xchunked", body=CHUNKED),
+    "unknown coding with length": write_request(b"Transfer-Encoding: xchunked", b"Content-Length: 5"),
+    "coding behind a tabulator": write_request(b"Transfer-Encoding: \x0bchunked", body=CHUNKED),
+    "coding in quotes": write_request(b'Transfer-Encoding: "chunked"', body=CHUNKED),
+    "coding with parameter": write_request(b"Transfer-Encoding: chunked;a=b", body=CHUNKED),
+    "chunked in HTTP/1.0": write_request(b"Transfer-Encoding: chunked", body=CHUNKED, start=b"POST /v1/x HTTP/1.0"),
+    "folded coding": write_request(b"Transfer-Encoding:\r\n chunked", body=CHUNKED),
+    "folded header": write_request(b"X-A: 1\r\n X-B: 2", body=b""),
+    "fold in the first line": write_request(b" X-A: 1", start=b"GET /v1/x HTTP/1.1\r\n X: y", body=b""),
+    "bare line feeds": write_request(b"X-A: 1", body=b"").replace(b"\r\n", b"\n"),
+    "bare line feed in a value": write_request(b"X-A: 1\nX-B: 2", body=b""),
+    "bare carriage return in a value": write_request(b"X-A: 1\rX-B: 2", body=b""),
+    "NUL in a value": write_request(b"X-A: 1\x00", body=b""),
+    "control character in a value": write_request(b"X-A: \x01", body=b""),
+    "NUL in a name": write_request(b"X\x00A: 1", body=b""),
+    "space in a name": write_request(b"X A: 1", body=b""),
+    "odd sign in a name": write_request(b"X(A): 1", body=b""),
+    "byte beyond ASCII in a name": write_request(b"X\xe9A: 1", body=b""),
+    "empty name": write_request(b": 1", body=b""),
+    "no colon": write_request(b"X-A", body=b""),
+    "two hosts": write_request(b"Host: evil", body=b""),
+    "extension of a chunk with a line feed": write_request(
+        b"Transfer-Encoding: chunked", body=b"5;a\nabcde\r\n0\r\n\r\n"
+    ),
+    "chunks with bare line feeds": write_request(b"Transfer-Encoding: chunked", body=b"5\nabcde\n0\n\n"),
+    "chunk longer than it says": write_request(b"Transfer-Encoding: chunked", body=b"5\r\nabcdeXX0\r\n\r\n"),
+    "negative chunk": write_request(b"Transfer-Encoding: chunked", body=b"-5\r\nabcde\r\n0\r\n\r\n"),
+    "chunk with 0x": write_request(b"Transfer-Encoding: chunked", body=b"0x5\r\nabcde\r\n0\r\n\r\n"),
+    "chunk with space before": write_request(b"Transfer-Encoding: chunked", body=b" 5\r\nabcde\r\n0\r\n\r\n"),
+    "chunk of 2**72": write_request(b"Transfer-Encoding: chunked", body=b"1" + b"0" * 18 + b"\r\nabcde\r\n0\r\n\r\n"),
+    "length behind the last chunk": write_request(
+        b"Transfer-Encoding: chunked", body=b"5\r\nabcde\r\n0\r\nContent-Length: 40\r\n\r\n"
+    ),
+    "space in the target": write_request(body=b"", start=b"GET /v1/x y HTTP/1.1"),
+    "tabulator in the target": write_request(body=b"", start=b"GET /v1/x\ty HTTP/1.1"),
+    "NUL in the target": write_request(body=b"", start=b"GET /v1/x\x00y HTTP/1.1"),
+    "byte beyond ASCII in the target": write_request(body=b"", start=b"GET /v1/\xc4\x8d\xc4\x8aX:y HTTP/1.1"),
+    "method that is none": write_request(body=b"", start=b"GE(T /v1/x HTTP/1.1"),
+    "HTTP/0.9": b"GET /v1/x\r\n\r\n",
+    "HTTP/1.2": write_request(body=b"", start=b"GET /v1/x HTTP/1.2"),
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+}
+PASSED = {
+    "plain": (write_request(b"Content-Length: 5"), b"abcde"),
+    "request in the body": (write_request(b"Content-Length: %d" % len(HIDDEN), body=HIDDEN), HIDDEN),
+    "request in a chunk": (
+        write_request(b"Transfer-Encoding: chunked", body=b"%x\r\n%b\r\n0\r\n\r\n" % (len(HIDDEN), HIDDEN)),
+        HIDDEN,
+    ),
+    "zeros before the length": (write_request(b"Content-Length: 005"), b"abcde"),
+    "space around the length": (write_request(b"Content-Length:  5 \t"), b"abcde"),
+    "coding in capitals": (write_request(b"TrAnSfEr-EnCoDiNg: ChUnKeD", body=CHUNKED), b"abcde"),
+    "underscore in a name": (write_request(b"Content-Length: 5", b"Transfer_Encoding: chunked"), b"abcde"),
+    "other length with underscore": (write_request(b"Content-Length: 5", b"content_length: 0"), b"abcde"),
+    "extension of a chunk": (
+        write_request(b"Transfer-Encoding: chunked", body=b"5;a=b\r\nabcde\r\n0\r\n\r\n"), b"abcde"
+    ),
+    "header behind the last chunk": (
+        write_request(b"Transfer-Encoding: chunked", body=b"5\r\nabcde\r\n0\r\nX-T: 1\r\n\r\n"), b"abcde"
+    ),
+    "length named by Connection": (write_request(b"Connection: content-length, host", b"Content-Length: 5"), b"abcde"),
+    "coding named by Connection": (
+        write_request(b"Connection: transfer-encoding", b"Transfer-Encoding: chunked", body=CHUNKED), b"abcde"
+    ),
+    "unknown expectation": (write_request(b"Expect: 200-ok", b"Content-Length: 5"), b"abcde"),
+    "no body": (write_request(body=b""), b""),
+}  # fmt: skip
+FORBIDDEN = {b"transfer_encoding", b"content_length", b"upgrade", b"te", b"expect", b"proxy-connection"}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_what_could_be_read_in_two_ways_is_refused(name, start_proxy):
+    """With 400, at once. The upstream gets nothing, and the connection ends, so what follows is not read."""
+    async with run_parsing_upstream() as upstream:
+        proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
+        answer = await ask_raw(proxy.url, REFUSED[name] + LAST)
+    assert re.findall(rb"^HTTP/\S+ (\d+)", answer, re.MULTILINE) == [b"400"]
+    assert upstream.connections == []
+
+
+@pytest.mark.parametrize("name", PASSED)
+async def test_what_passes_is_framed_anew(name, start_proxy):
+    """One request stays one, whatever its body contains. All headers about its framing are the proxy's own."""
+    request, body = PASSED[name]
+    async with run_parsing_upstream() as upstream:
+        proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
+        answer = await ask_raw(proxy.url, request + LAST)
+    assert answer.count(b"HTTP/1.1 200 ") == 2
+    assert upstream.requests == [("POST", "/v1/x", body), ("GET", "/v1/last", b"")]
+    names = [name for name, _ in upstream.headers]
+    assert FORBIDDEN.isdisjoint(names)
+    assert names.count(b"content-length") + names.count(b"transfer-encoding") == 1
+    assert names.count(b"host") == 2
+
+
+@pytest.mark.parametrize("path", [b"/v1/x", b"/v1/chat/completions"])
+@pytest.mark.parametrize("length", [2**63, 2**64 - 1])
+async def test_a_length_that_is_none_to_many_servers_is_refused(length, path, start_proxy):
+    """Before the body is read. What follows is never treated as a request."""
+    async with run_parsing_upstream() as upstream:
+        proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
+        url = URL(proxy.url)
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        start = b"POST %b HTTP/1.1" % path
+        writer.write(write_request(b"Content-Length: %d" % length, body=HIDDEN + LAST, start=start))
+        assert await asyncio.wait_for(reader.readline(), 30) == b"HTTP/1.1 400 Bad Request\r\n"
+        writer.write_eof()
+        assert b"HTTP/1." not in await asyncio.wait_for(reader.read(), 30)
+        writer.close()
+        await writer.wait_closed()
+    assert upstream.connections == []
+
+
+async def test_another_protocol_is_not_passed_on(client, start_proxy):
+    """No upstream is made to switch protocols, because the proxy could not read what follows."""
+    async with run_parsing_upstream() as upstream:
+        proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
+        headers = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABkAAQAAP__"}
+        async with client.post(proxy.url + "/v1/x", data=b"abcde", headers=headers) as response:
+            assert response.status == 200
+    assert upstream.requests == [("POST", "/v1/x", b"abcde")]
+    assert {b"upgrade", b"http2-settings", b"connection"}.isdisjoint(name for name, _ in upstream.headers)
+
+
+@pytest.mark.parametrize("frame", [b"Content-Length: 20", b"Transfer-Encoding: chunked"])
+async def test_a_body_that_breaks_off_is_never_completed(frame, client, start_proxy, log):
+    """Half a body never becomes a complete request for the upstream."""
+    async with run_parsing_upstream() as upstream:
+        proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
+        url = URL(proxy.url)
+        for path in (b"/v1/x", b"/v1/chat/completions"):
+            _, writer = await asyncio.open_connection(url.host, url.port)
+            writer.write(write_request(frame, body=b"5\r\nabcde\r\n", start=b"POST %b HTTP/1.1" % path))
+            writer.close()
+            await writer.wait_closed()
+        async with asyncio.timeout(30):
+            while len(log.lines) < 2:
+                async with client.get(proxy.url + "/trimtab/health") as response:
+                    assert response.status == 200
+        async with client.get(proxy.url + "/v1/last") as response:
+            assert response.status == 200
+    assert [line["outcome"] for line in log.lines if line["event"] == "request"] == ["aborted", "aborted", "passed"]
+    assert [target for _, target, _ in upstream.requests] == ["/v1/last"]
+
+
+async def test_at_random_the_upstream_sees_as_many_requests_as_the_log(start_proxy, log):
+    """Hostile header lines in any number and order. A request that is not in the log was smuggled."""
+    lines = [
+        b"Content-Length: 0", b"Content-Length: 5", b"Content-Length: %d" % len(CHUNKED), b"Content-Length : 5",
+        b"Content_Length: 5", b"Transfer-Encoding: chunked", b"Transfer-Encoding: identity",
+        b"transfer_encoding: chunked",
+        b"Transfer-Encoding:", b"Transfer-Encoding:\tchunked", b"Connection: content-length", b"Connection: keep-alive",
+        b"Connection: transfer-encoding", b"TE: chunked", b"Expect: x", b"X-A: \xe9", b"Trailer: Content-Length",
+        b"X-A: a\tb", b"Content-Encoding: gzip", b"Host:", b"X-B:",
+    ]  # fmt: skip
+    bodies = [b"", b"abcde", CHUNKED, b"0\r\n\r\n", HIDDEN, CHUNKED + HIDDEN, b"abcde" + HIDDEN]
+    choose = random.Random(7)  # noqa: S311 - the same at every run
+    async with run_parsing_upstream() as upstream:
+        proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
+        for _ in range(300):
+            chosen = choose.sample(lines, choose.randint(1, 4))
+            start = b"%b /v1/x HTTP/1.%d" % (choose.choice([b"POST", b"GET"]), choose.choice([1, 1, 1, 0]))
+            await ask_raw(proxy.url, write_request(*chosen, body=choose.choice(bodies), start=start) + LAST)
+    seen = [line for line in log.lines if line["event"] == "request"]
+    passed = [line for line in seen if line["outcome"] == "passed"]
+    assert len(upstream.requests) == len(passed)
+    assert len(passed) > 50
+    assert len(seen) > len(passed)
+
+
+BAD_HEADS = {
+    "control character in a value": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Bad: a\x01\x7fb\r\n\r\nok",
+    "control character in the reason": b"HTTP/1.1 200 O\x01K\r\nContent-Length: 2\r\n\r\nok",
+    "folded header": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Fold: a\r\n X-Bad: 2\r\n\r\nok",
+    "bytes beyond ASCII": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-C: \xc4\x8d\xc4\x8aX-Bad: 1\r\n\r\nok",
+    "header behind the last chunk": PLAIN.replace(
+        b"Content-Length: 2\r\n\r\nok", b"Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Bad: 1\r\n\r\n"
+    ),
+}
+BAD_ANSWERS = {
+    "carriage return in a value": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: 1\rX-Bad: 1\r\n\r\nok",
+    "NUL in a value": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Bad: 1\x00\r\n\r\nok",
+    "length and chunked": PLAIN.replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    "two lengths": PLAIN.replace(b"\r\n\r\n", b"\r\nContent-Length: 1\r\n\r\n"),
+    "negative length": PLAIN.replace(b"2\r\n\r\n", b"-2\r\n\r\n"),
+    "no HTTP": b"\x00\x01\r\n\r\n",
+    "another protocol": b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+    "coding in front of chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    "coding without chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nok",
+    "status below 100": PLAIN.replace(b"200 OK", b"099 Odd"),
+}
+
+
+@pytest.mark.parametrize("path", ["/v1/x", "/v1/chat/completions"])
+@pytest.mark.parametrize("name", BAD_HEADS)
+async def test_an_answer_is_not_lost_by_an_odd_head(name, path, client, start_proxy):
+    """Headers that cannot be sent are left out, and nothing else becomes a header."""
+    async with run_parsing_upstream(BAD_HEADS[name]) as upstream:
+        proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
+        async with client.post(proxy.url + path, data=b"{}") as response:
+            assert (response.status, await response.read()) == (200, b"ok")
+            assert "X-Bad" not in response.headers
+
+
+@pytest.mark.parametrize("path", ["/v1/x", "/v1/chat/completions"])
+@pytest.mark.parametrize("name", BAD_ANSWERS)
+async def test_an_answer_that_is_none_is_502(name, path, client, start_proxy):
+    """With the proxy's own message. The client's connection can be used again."""
+    async with run_parsing_upstream(BAD_ANSWERS[name]) as upstream:
+        proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
+        async with client.post(proxy.url + path, data=b"{}") as response:
+            assert (response.status, orjson.loads(await response.read())["error"]["type"]) == (502, "trimtab_error")
+        upstream.answer = PLAIN
+        async with client.post(proxy.url + path, data=b"{}") as response:
+            assert response.status == 200
+
+
+async def test_an_answer_that_nobody_asked_for_reaches_nobody(client, start_proxy):
+    """Two answers to one request: the second is not the next client's."""
+    async with run_parsing_upstream(PLAIN + PLAIN.replace(b"2\r\n\r\nok", b"4\r\n\r\nevil")) as upstream:
+        proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
+        for _ in range(3):
+            async with client.get(proxy.url + "/v1/x") as response:
+                assert b"evil" not in await response.read()
+
+
+TARGETS = [
+    b"http://EVIL/v1/x", b"http://EVIL", b"https://user:word@EVIL/v1/x", b"//EVIL/v1/x", b"///EVIL/v1/x", b"/\\EVIL/x",
+    b"\\\\EVIL\\x", b"/@EVIL/x", b"/v1/../..//EVIL/x", b"/v1/..;/x", b"/v1/%2e%2e/%2e%2e/x", b"/v1//EVIL/x",
+    b"/v1/http://EVIL/x", b"/v1?url=http://EVIL", b"/v1/%0d%0aHost:%20EVIL", b"*", b"http:///v1/x", b"http://[::1/v1",
+    b"http://EVIL:99999/x", b"ws://EVIL/v1/realtime", b"file:///etc/passwd", b"/v1/x#@EVIL", b"http:EVIL", b"@EVIL/x",
+    b"http://127.0.0.1@EVIL/v1/x", b"http://EVIL\\@127.0.0.1/x", b"/v1/chat/completions@EVIL", b"EVIL", b"?x=http://EVIL",
+]  # fmt: skip
+POINTERS = [
+    b"Host: EVIL", b"X-Forwarded-Host: EVIL", b"X-Forwarded-For: 1.2.3.4", b"Forwarded: host=EVIL", b"X-Host: EVIL",
+    b"X-Original-URL: http://EVIL/", b"X-Rewrite-URL: //EVIL", b"X-Trimtab-Upstream: http://EVIL", b"X-Real-Host: EVIL",
+    b"Proxy: http://EVIL", b"Origin: http://EVIL", b"X-HTTP-Host-Override: EVIL", b"Alt-Used: EVIL",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", [b"GET", b"POST", b"CONNECT", b"OPTIONS"])
+async def test_no_target_and_no_header_chooses_the_host(method, start_proxy):
+    """Everything goes to the configured upstream, under its own name, or nowhere."""
+    async with run_parsing_upstream() as evil, run_parsing_upstream() as upstream:
+        authority = f"127.0.0.1:{URL(evil.url).port}".encode()
+        anyone = ('allowed_hosts=["*"]', 'allowed_origins=["*"]')
+        proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000", *anyone)
+        answers = []
+        for target in (*TARGETS, authority):
+            start = b"%b %b HTTP/1.1" % (method, target.replace(b"EVIL", authority))
+            request = write_request(b"Content-Length: 2", b"Connection: close", body=b"{}", start=start)
+            answers.append(await ask_raw(proxy.url, request))
+        for pointer in POINTERS:
+            line = pointer.replace(b"EVIL", authority)
+            host = b"" if line.startswith(b"Host") else b"Host: localhost\r\n"
+            head = b"%b /v1/x HTTP/1.1\r\n%b%b\r\nConnection: close\r\n\r\n" % (method, host, line)
+            answers.append(await ask_raw(proxy.url, head))
+    assert evil.connections == []
+    assert all(answer.startswith(b"HTTP/1.") for answer in answers)
+    own = f"127.0.0.1:{URL(upstream.url).port}".encode()
+    assert {value for name, value in upstream.headers if name == b"host"} <= {own}
+    assert (len(upstream.requests) == 0) is (method == b"CONNECT")

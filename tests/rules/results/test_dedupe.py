@@ -33,10 +33,16 @@ from trimtab.rules.results.dedupe import (
     MAX_CHARS,
     MAX_DIFF_CHARS,
     MIN_CHARS,
+    MIN_LINE_CHARS,
     MIN_SAVED_SHARE,
+    SKETCH_LINES,
+    Compared,
+    Index,
     Sketch,
     dedupe_tool_results,
+    find_hunks,
     sketch_text,
+    write_diff,
 )
 from trimtab.rules.results.work import Allowance, LargeWorkError, Work
 from trimtab.rules.text.markers import POINTER
@@ -367,3 +373,128 @@ def test_a_result_without_a_call_is_treated_by_its_own_name() -> None:
     messages = [one for _ in range(2) for one in (assistant("on"), function_result(TEXT))]
     assert replaced(dedupe(*messages, policy=policy)) == [0, 0]
     assert replaced(dedupe(*messages)) == [0, 1]
+
+
+# The index of earlier results.
+
+
+def compared(number: int, text: str) -> Compared:
+    """A result without a call."""
+    return Compared(number, result(f"c{number}", text), None, sketch_text(text))
+
+
+def test_the_first_of_equal_results_is_found() -> None:
+    """The target of a pointer does not change when more equal results come."""
+    index, results = Index(), [compared(number, listing(1)) for number in range(3)]
+    for one in results:
+        index.add(one)
+    assert index.find_equal(result("d", listing(1))) is results[0]
+    assert index.find_equal(result("d", listing(2))) is None
+
+
+def test_the_newest_of_those_that_share_the_most_lines_is_found() -> None:
+    """A file that is read again is most similar to its latest version."""
+    index, results = Index(), [compared(number, listing(1, number)) for number in range(3)]
+    for one in results:
+        index.add(one)
+    assert index.find_near(sketch_text(listing(1, 9))) is results[2]
+
+
+def test_little_in_common_is_nothing() -> None:
+    """Few lines in common, or no sketch: nothing is found."""
+    index = Index()
+    index.add(compared(1, listing(1)))
+    one_shared = listing(1).splitlines()[0] + "\n" + listing(2)
+    assert index.find_near(sketch_text(one_shared)) is None
+    assert index.find_near(sketch_text(listing(3))) is None
+    assert index.find_near(sketch_text("one line")) is None
+    assert index.find_near(None) is None
+
+
+# Diffs: exact for any lines, in a form that models know.
+
+_LINES = st.sampled_from(
+    ["", "a", "b", "c", "d", "-a", "+b", "@@ -1,1 +1,1 @@", "[trimtab: same as the tool result 1 back]",
+     "a\r", "\ud800", "a\x85b\u2028c", " a"]
+)  # fmt: skip
+_TEXTS = st.lists(_LINES, max_size=12).map("\n".join)
+
+
+@given(old=_TEXTS, new=_TEXTS)
+def test_the_new_text_comes_back_to_the_letter(old: str, new: str) -> None:
+    """For any lines, also those that look like a hunk's header."""
+    written = write_diff(old, new)
+    assert (written == "") == (old == new)
+    if written:
+        assert expand([old], "header\n" + written) == [new]
+
+
+@given(old=_TEXTS, edits=st.lists(st.tuples(st.integers(0, 400), _LINES), max_size=4))
+def test_few_edits_make_a_short_diff(old: str, edits: list[tuple[int, str]]) -> None:
+    """If all other lines are different from each other, the diff has only changed lines."""
+    lines = [f"{number}: {line}" for number, line in enumerate((old + "\n" * 20).split("\n"))]
+    changed = list(lines)
+    for place, line in edits:
+        changed[place % len(lines)] = line
+    hunks = list(find_hunks(lines, changed))
+    assert sum(hunk.new_stop - hunk.new_start for hunk in hunks) <= len(edits)
+    assert sum(hunk.old_stop - hunk.old_start for hunk in hunks) <= len(edits)
+
+
+def test_the_form_is_that_of_a_unified_diff_without_context() -> None:
+    """Changed, inserted and removed lines, each with its place and number in both texts."""
+    old = "one\ntwo\nthree\nfour\nfive\nsix"
+    new = "zero\none\ntwo\n3\nfour\nsix"
+    assert write_diff(old, new) == "@@ -0,0 +1,1 @@\n+zero\n@@ -3,1 +4,1 @@\n-three\n+3\n@@ -5,1 +5,0 @@\n-five"
+
+
+def test_the_end_of_the_text_is_exact() -> None:
+    """A line feed more or less at the end is a line; so is a carriage return in a line."""
+    assert write_diff("a\nb", "a\nb\n") == "@@ -2,0 +3,1 @@\n+"
+    assert write_diff("a\nb\n", "a\nb") == "@@ -3,1 +2,0 @@\n-"
+    assert write_diff("a\r\nb", "a\nb") == "@@ -1,1 +1,1 @@\n-a\r\n+a"
+
+
+def _count_diff_steps(number: int) -> int:
+    """The steps for reordered, reversed, half changed and repeated lines."""
+    lines = [f"line {index}" for index in range(number)]
+    mixed = sorted(lines, key=lambda line: line[::-1])
+    repeated = ["a", "b"] * (number // 2)
+    changed = [line if index % 2 else f"new {line}" for index, line in enumerate(lines)]
+    pairs = ((lines, mixed), (lines, lines[::-1]), (lines, changed), (repeated, ["b", *repeated, "c"]))
+    return count_steps(lambda: [list(find_hunks(left, right)) for left, right in pairs])
+
+
+def test_the_work_is_linear_in_the_number_of_lines() -> None:
+    """Twice the lines take twice the work in any order. Comparing each line with each would take four times."""
+    assert 1.5 < _count_diff_steps(2000) / _count_diff_steps(1000) < 2.5
+
+
+# Sketches show that two texts share lines.
+
+
+def test_candidates_are_the_same_on_every_machine() -> None:
+    """They use checksums, not Python's own hashes, which differ between processes."""
+    sketch = sketch_text("a line that is long enough\n\nanother line, long enough")
+    assert sketch.lines == (1631350595, 3343473193)
+    assert sketch.digest.hex().startswith("3acaabbd9e6ff073")
+    assert sketch_text("no line break").lines == ()
+
+
+def test_texts_that_share_most_lines_share_most_of_their_sketches() -> None:
+    """The differing line may be anywhere. Texts without a common line share nothing."""
+    lines = [f"{number}: a line that is long enough to count" for number in range(100)]
+    sketch = set(sketch_text("\n".join(lines)).lines)
+    assert len(sketch) == SKETCH_LINES
+    for index in range(0, 100, 7):
+        changed = "\n".join([*lines[:index], "another line", *lines[index + 1 :]])
+        assert len(sketch & set(sketch_text(changed).lines)) >= SKETCH_LINES - 1
+    other = sketch_text("\n".join(line.upper() for line in lines))
+    assert not sketch & set(other.lines)
+
+
+def test_a_text_of_short_lines_has_no_sketch() -> None:
+    """Its length in characters does not bound the number of lines."""
+    short, long = "\n".join(["a"] * 99), "\n".join(["a" * MIN_LINE_CHARS] * 99)
+    assert (sketch_text(short).lines, len(sketch_text(long).lines)) == ((), 1)
+    assert sketch_text(short).digest != sketch_text(long).digest

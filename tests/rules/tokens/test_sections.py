@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from support.builders import (
     conversation,
     count,
     fill,
+    function_result,
     result,
     session,
     system,
@@ -26,8 +29,13 @@ from trimtab.rules.policy import MEMORY_TAGS, Policy, SummaryRole
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.text.markers import GO_ON, INTRODUCTION, SUMMARY_END
 from trimtab.rules.tokens.sections import (
+    CURRENT,
     NO_MARKS,
+    SECTIONS,
+    SUMMARY,
+    TASK,
     Marks,
+    Part,
     Sections,
     count_messages,
     count_parts,
@@ -35,7 +43,9 @@ from trimtab.rules.tokens.sections import (
     find_current,
     find_in_message,
     find_marks,
+    list_parts,
     scale_parts,
+    share_excess,
 )
 from trimtab.rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 
@@ -175,3 +185,87 @@ def test_the_current_message_is_the_clients_last_one() -> None:
     assert find_current([user("a"), user("b"), assistant("c"), ours]) == 1
     assert find_current([system(), assistant("c"), ours]) is None
     assert find_current([]) is None
+
+
+# A prompt's tokens by speaker and kind.
+
+
+@given(transcripts(), st.integers(0, 100), st.integers(0, 100), st.floats(0.05, 20))
+def test_the_parts_add_up_to_the_request_as_the_sections_do(messages, tools, rest, ratio) -> None:
+    """Nothing is left out, and nothing is counted twice."""
+    talk = conversation(*messages, fixed_tokens=tools + rest)
+    parts, sections = count_parts(talk, FIND, format_tokens=rest), count_sections(talk, FIND)
+
+    assert parts.tokens == talk.tokens
+    assert parts.scale(ratio).tokens == sections.scale(ratio).tokens == round(ratio * talk.tokens)
+    assert (parts.tools, parts.format) == (tools, rest)
+    assert (parts.memory, parts.summary) == (sections.memory, sections.summary)
+    assert min(parts) >= 0
+
+
+def test_each_message_belongs_to_its_speaker() -> None:
+    """Developers count as system, and functions as tools."""
+    messages = (
+        system(),
+        system(role="developer"),
+        user("Hello."),
+        assistant("Yes.", call("1")),
+        result("1", "done"),
+        function_result("done"),
+    )
+    tokens = [message.tokens for message in messages]
+    parts = count_parts(conversation(*messages), FIND, format_tokens=0)
+
+    assert parts.system == tokens[0] + tokens[1]
+    assert (parts.user, parts.assistant) == (tokens[2], tokens[3])
+    assert parts.tool_results == tokens[4] + tokens[5]
+
+
+# What would have to shrink, and by how much.
+
+
+@given(transcripts(), st.integers(0, 200), st.floats(0.05, 20))
+def test_the_parts_of_a_section_add_up_to_it(messages, fixed, ratio) -> None:
+    """At any ratio, so the figures of an answer never contradict each other."""
+    talk = conversation(*messages, fixed_tokens=fixed)
+    by_section = groupby(list_parts(talk, FIND, ratio), attrgetter("section"))
+    added = {section: sum(part.tokens for part in parts) for section, parts in by_section}
+
+    assert Sections(**added) == count_sections(talk, FIND).scale(ratio)
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=len(SECTIONS)), st.floats(0.01, 1))
+def test_what_is_asked_adds_up_to_the_excess(sizes, share) -> None:
+    """No part is asked for more than it has, and none is named that need not shrink."""
+    parts = [Part(what, section, size) for (what, section), size in zip(SECTIONS.items(), sizes, strict=False)]
+    excess = max(int(share * sum(sizes)), 1)
+    shared = share_excess(parts, excess)
+
+    assert sum(part.by_tokens for part in shared) == excess
+    assert all(0 < part.by_tokens <= part.tokens for part in shared)
+
+
+def test_the_largest_part_is_named_first_and_the_summary_last() -> None:
+    """A client cannot shorten a summary of trimtab's own."""
+    summary = f"{INTRODUCTION}\n{fill('work', 900)}\n{SUMMARY_END}"
+    talk = conversation(
+        system(fill("rule", 300)),
+        user(f"Mend it.\n{summary}"),
+        assistant(None, call("1")),
+        result("1", fill("log", 400)),
+        user(fill("And this?", 100)),
+    )
+    named = [part.what for part in share_excess(list_parts(talk, FIND), talk.tokens)]
+
+    assert named[:3] == ["the newest tool results", "the system messages at the beginning", "the last user message"]
+    assert named[-1] == SUMMARY
+    (first,) = share_excess(list_parts(talk, FIND), 150)
+    assert (first.what, first.section, first.by_tokens) == ("the newest tool results", "recent", 150)
+
+
+def test_what_the_head_has_too_much_is_asked_of_its_own_user_message() -> None:
+    """The first one; the last one, if it is the first, too."""
+    for what, others in ((TASK, [CURRENT]), (CURRENT, [])):
+        parts = [Part(name, SECTIONS[name], 900) for name in (*others, "the newest tool results")]
+        shared = share_excess([*parts, Part(what, SECTIONS[what], 100)], 50, head_tokens=50)
+        assert [(part.what, part.by_tokens) for part in shared] == [(what, 50)]

@@ -3,8 +3,11 @@
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from trimtab.proxy.account.statistics.books import Batch, Books, MemoryStatistics, Place, Sums
+from trimtab.proxy.account.statistics.books import NAMES, Batch, Books, MemoryStatistics, Place, Sums, go_back, name_day
+from trimtab.proxy.catalogue.prices import Bill, Cost, PriceList, PriceSource, PriceTier, Tokens
 from trimtab.proxy.store.store import StoreError
 from trimtab.proxy.telemetry.metrics import Metrics
 
@@ -62,3 +65,63 @@ async def test_the_books_write_on_their_own_and_at_the_end() -> None:
     books.book("m", "ann", Sums(1))
     await books.close()
     assert await store.read(DAY, DAY) == {PLACE: Sums(1), Place(DAY, "m", "ann"): Sums(1)}
+
+
+# The metrics and the books get the same money.
+
+PRICES = PriceList((PriceTier(0, 1, 0.1, 1.25, 4),), PriceSource.CONFIGURED, is_in_dollars=True)
+
+
+async def test_both_get_the_same_parts() -> None:
+    metrics = Metrics()
+    books = Books(metrics)
+    cost = Cost(10**9, 2 * 10**9, 3 * 10**9, 4 * 10**9)
+    books.charge("m", "ann", Bill(Tokens.of(10), Tokens.of(20), cost, Cost(5 * 10**9)))
+    books.charge_summary("m", "ann", Tokens.of(10**6, 0, 0, 10**6), PRICES)
+    books.charge_summary("m", "ann", Tokens.of(10**6), None)
+    await books.flush()
+    (sums,) = (await books.store.read("2000-01-01", "9999-01-01")).values()
+    value = metrics.registry.get_sample_value
+    parts = {"fresh": 1, "cached": 2, "written": 3, "completion": 4, "summary": 5}
+    assert {part: value("trimtab_cost_usd_total", {"model": "m", "part": part}) for part in parts} == parts
+    assert value("trimtab_cost_without_usd_total", {"model": "m"}) == 5
+    assert sums.cost_nanodollars == 15 * 10**9
+    assert sums.saved_nanodollars == -10 * 10**9
+    assert (sums.summaries, sums.unpriced_summaries) == (2, 1)
+
+
+def test_without_a_price_no_series_appears() -> None:
+    metrics = Metrics()
+    Books(metrics).charge("m", "", Bill(Tokens.of(10), Tokens.of(20)))
+    assert "trimtab_cost_usd_total{" not in metrics.render().decode()
+
+
+# Sums are exact in any order, and what is saved is what is left.
+
+sums = st.builds(Sums, *[st.integers(0, 2**50)] * len(NAMES))
+
+
+@given(sums, sums, sums)
+def test_sums_are_the_same_in_any_order(one, two, three) -> None:
+    assert one + (two + three) == (three + one) + two
+    assert (one + two).saved_nanodollars == one.saved_nanodollars + two.saved_nanodollars
+
+
+def test_a_loss_is_negative() -> None:
+    bill = Bill(Tokens.of(10), Tokens.of(9), Cost(fresh=10), Cost(fresh=9))
+    summary = Sums.of_summary(Tokens.of(5, completion=2), Cost(fresh=5, completion=2))
+    total = Sums.of_bill(bill) + summary
+    assert (total.cost_nanodollars, total.saved_nanodollars) == (17, -8)
+    assert (total.summaries, total.summary_tokens) == (1, 7)
+
+
+def test_what_has_no_price_is_counted_but_not_in_the_money() -> None:
+    total = Sums.of_bill(Bill(Tokens.of(10), Tokens.of(20))) + Sums.of_summary(Tokens.of(5), None)
+    assert (total.requests, total.unpriced_requests, total.unpriced_summaries) == (1, 1, 1)
+    assert (total.original_tokens, total.sent_tokens) == (20, 10)
+    assert total.cost_nanodollars == total.without_nanodollars == 0
+
+
+def test_days_are_in_utc() -> None:
+    assert name_day(0.0) == "1970-01-01"
+    assert go_back("2028-03-01", 1) == "2028-02-29"

@@ -20,6 +20,16 @@ from support.client import SMALL
 from support.sessions import make_session
 from upstreams.recording import FakeUpstream, Recorded, error
 
+from trimtab.proxy.cli.serving.wrap import (
+    CannotRunError,
+    Destination,
+    Family,
+    choose_destinations,
+    run_child,
+    write_environment,
+)
+from trimtab.proxy.config.load import load_config
+
 KEY = "sk-PLANTED-KEY"
 TEXT = "PLANTED TEXT"
 NAMES = ("OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE", "AZURE_OPENAI_ENDPOINT")
@@ -257,3 +267,156 @@ async def test_the_keyboard_of_the_terminal_belongs_to_the_command(upstream: Fak
         await see("at the end 1\r\n")
         await see("trimtab: no request came")
         assert await asyncio.wait_for(process.wait(), 30) == 5
+
+
+# A command in the terminal of this process; signals and a terminal are tested with `trimtab wrap`.
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("raise SystemExit(7)", 7), ("pass", 0), ("import os; os.kill(os.getpid(), 9)", 128 + 9)],
+)
+async def test_the_status_is_that_of_a_shell(code: str, status: int) -> None:
+    assert await run_child([sys.executable, "-c", code], os.environ) == status
+
+
+async def test_the_environment_is_the_given_one(tmp_path) -> None:
+    """Nothing of this process's own is added."""
+    code = "import os; raise SystemExit(os.environ.get('WHERE') == 'there' and 'HOME' not in os.environ)"
+    assert await run_child([sys.executable, "-c", code], {"WHERE": "there"}) == 1
+
+
+async def test_a_command_that_cannot_be_run_says_why(tmp_path) -> None:
+    """The statuses are those of a shell."""
+    plain = tmp_path / "plain"
+    plain.write_text("no program")
+    for command, status in ((str(tmp_path / "absent"), 127), (str(plain), 126)):
+        with pytest.raises(CannotRunError, match=command) as caught:
+            await run_child([command], os.environ)
+        assert caught.value.status == status
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+async def test_a_signal_to_this_process_reaches_the_command(number: signal.Signals) -> None:
+    """The handlers are gone afterwards."""
+    code = f"import os, signal; os.kill(os.getppid(), {number:d}); signal.pause()"
+    before = signal.getsignal(number)
+    assert await run_child([sys.executable, "-c", code], os.environ) == 128 + number
+    assert signal.getsignal(number) == before
+
+
+async def test_a_signal_that_comes_before_the_command_has_started_reaches_it(monkeypatch) -> None:
+    start = asyncio.create_subprocess_exec
+
+    async def hear_first(*arguments: object, **options: object) -> asyncio.subprocess.Process:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0)
+        return await start(*arguments, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", hear_first)
+    code = "import signal; signal.alarm(30); signal.pause()"
+    assert await run_child([sys.executable, "-c", code], os.environ) == 128 + signal.SIGTERM
+
+
+# The environment of a wrapped command, and the upstreams of its clients.
+
+OPENAI, ANTHROPIC = "https://api.openai.com/v1", "https://api.anthropic.com/v1"
+AZURE = "https://ours.openai.azure.com/openai/v1"
+LOCAL = "http://127.0.0.1:8000/v1"
+
+
+def choose(*settings: str, **environment: str) -> dict[str, str]:
+    """The upstream of each family; those of the configuration are marked."""
+    ways = choose_destinations(load_config(settings=settings, environment={}), environment)
+    return {
+        family.name: f"{way.base_url}{' configured' if way.is_configured else ''}"
+        for way in ways
+        for family in way.families
+    }
+
+
+def test_without_any_setting_each_family_has_its_own_server() -> None:
+    """One command may ask both."""
+    assert choose() == {"OPENAI": f"{OPENAI} configured", "ANTHROPIC": ANTHROPIC}
+
+
+@pytest.mark.parametrize(
+    ("url", "ways"),
+    [
+        (OPENAI, {"OPENAI": f"{OPENAI} configured", "ANTHROPIC": ANTHROPIC}),
+        (ANTHROPIC, {"OPENAI": OPENAI, "ANTHROPIC": f"{ANTHROPIC} configured"}),
+        (AZURE, {"OPENAI": f"{AZURE} configured", "ANTHROPIC": ANTHROPIC, "AZURE": f"{AZURE} configured"}),
+        (LOCAL, {"OPENAI": f"{LOCAL} configured", "ANTHROPIC": f"{LOCAL} configured"}),
+    ],
+)
+def test_a_named_upstream_is_that_of_the_families_which_it_may_serve(url: str, ways: dict[str, str]) -> None:
+    """A host that is not known may serve both dialects. A provider's own host gets no other provider's key."""
+    assert choose(f"upstream.base_url={url}") == ways
+
+
+@pytest.mark.parametrize(
+    ("environment", "ways"),
+    [
+        ({"OPENAI_BASE_URL": f"{LOCAL}/"}, {"OPENAI": LOCAL, "ANTHROPIC": ANTHROPIC}),
+        ({"OPENAI_API_BASE": LOCAL}, {"OPENAI": LOCAL, "ANTHROPIC": ANTHROPIC}),
+        ({"ANTHROPIC_BASE_URL": "https://gate.test/a"}, {"ANTHROPIC": "https://gate.test/a/v1"}),
+        ({"ANTHROPIC_API_BASE": "https://gate.test/v1"}, {"ANTHROPIC": "https://gate.test/v1"}),
+        ({"OPENAI_BASE_URL": ""}, {"OPENAI": f"{OPENAI} configured"}),
+    ],
+)
+def test_the_upstream_is_the_one_that_a_variable_named_before(
+    environment: dict[str, str], ways: dict[str, str]
+) -> None:
+    """So a command that worked still asks the same server."""
+    assert choose(**environment).items() >= ways.items()
+
+
+def test_azures_clients_are_not_led_to_openai() -> None:
+    """The client for Node prefers OPENAI_BASE_URL, so it stays unset unless there is a key for it."""
+    azure = {"AZURE_OPENAI_ENDPOINT": "https://ours.openai.azure.com/"}
+    assert choose(**azure) == {"ANTHROPIC": ANTHROPIC, "AZURE": AZURE}
+    assert choose(**azure, OPENAI_API_KEY="k")["OPENAI"] == f"{OPENAI} configured"
+
+
+def test_the_key_of_the_configuration_goes_to_no_other_server() -> None:
+    """The forward proxy and the authorities hold for every server."""
+    config = load_config(settings=["upstream={api_key: PLANTED, proxy: direct}"], environment={})
+    (one, other) = choose_destinations(config, {"OPENAI_BASE_URL": LOCAL})
+    for way, url in ((one, LOCAL), (other, ANTHROPIC)):
+        (setting,) = way.write_setting(config)
+        assert "PLANTED" not in setting
+        upstream = load_config(settings=["upstream.api_key=PLANTED", setting], environment={}).upstream
+        assert (upstream.base_url, upstream.api_key, upstream.proxy) == (url, None, "direct")
+
+
+def test_every_variable_that_clients_read_leads_to_the_proxy() -> None:
+    """Anthropic's has no /v1. A variable of LiteLLM is set only if it was set before. The rest stays."""
+    urls = [
+        (Destination(OPENAI, (Family.OPENAI,), is_configured=True), "http://p"),
+        (Destination(ANTHROPIC, (Family.ANTHROPIC,), is_configured=False), "http://q"),
+        (Destination(AZURE, (Family.AZURE,), is_configured=False), "http://r"),
+    ]
+    before = {"AZURE_API_BASE": "https://ours.openai.azure.com", "HOME": "/home/us", "OPENAI_API_KEY": "k"}
+    assert write_environment(before, urls) == {
+        "OPENAI_BASE_URL": "http://p/v1",
+        "OPENAI_API_BASE": "http://p/v1",
+        "ANTHROPIC_BASE_URL": "http://q",
+        "AZURE_OPENAI_ENDPOINT": "http://r",
+        "AZURE_API_BASE": "http://r",
+        "HOME": "/home/us",
+        "OPENAI_API_KEY": "k",
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "exempt"),
+    [
+        ({"HTTPS_PROXY": "http://forward.test:3128"}, "127.0.0.1,localhost"),
+        ({"http_proxy": "http://forward.test:3128", "no_proxy": "a.test,localhost"}, "a.test,localhost,127.0.0.1"),
+        ({"HTTPS_PROXY": ""}, None),
+    ],
+)
+def test_a_forward_proxy_does_not_get_the_requests_to_this_machine(before: dict[str, str], exempt: str | None) -> None:
+    """Clients read either spelling of the variable."""
+    written = write_environment(before, [])
+    assert (written.get("no_proxy"), written.get("NO_PROXY")) == (exempt, exempt)

@@ -1,10 +1,13 @@
 """Responses through aiohttp's server: no header is made up, and their framing is right."""
 
 import pytest
-from aiohttp import web
+from aiohttp import http_writer, web
+from hypothesis import given
+from hypothesis import strategies as st
+from multidict import CIMultiDict
 from support.client import ask_raw
 
-from trimtab.proxy.http.aiohttp_fixes.server import OwnRequest, PlainResponse
+from trimtab.proxy.http.aiohttp_fixes.server import OwnRequest, PlainResponse, keep_header_bytes
 from trimtab.proxy.server.app import listen_at
 from trimtab.proxy.server.connections import Server
 
@@ -70,3 +73,16 @@ async def test_a_date_that_the_upstream_sent_is_kept():
     lines, _ = await _ask(response, GET)
     assert b"Server: theirs" in lines
     assert response.headers["Date"] == date
+
+
+# The bytes of a head pass unchanged.
+
+BYTES = st.binary(max_size=30).map(lambda value: bytes(byte for byte in value if byte >= 0x20 and byte != 0x7F))
+
+
+@given(value=BYTES)
+def test_a_value_is_written_byte_for_byte(value: bytes) -> None:
+    """UTF-8, Latin-1 or neither."""
+    keep_header_bytes()
+    headers = CIMultiDict({"X-A": value.decode("utf-8", "surrogateescape")})
+    assert http_writer._serialize_headers("HTTP/1.1 200 OK", headers) == b"HTTP/1.1 200 OK\r\nX-A: %b\r\n\r\n" % value

@@ -1,14 +1,31 @@
 """An element is split into its blocks; cache markers come off without a trace."""
 
+from dataclasses import replace
+from typing import Any
+
 import msgspec
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.dialects.messages_validity import check_markers, walk_markable
 from support.odd_json import dump, odd_objects
 
+from trimtab.proxy.compaction.compactor import Compactor
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.cache_help import MAX_MARKERS, CacheHelp
 from trimtab.proxy.wire.json import DECODE_ERRORS
-from trimtab.proxy.wire.messages.blocks import find_content, split_blocks, split_parts, strip_markers
+from trimtab.proxy.wire.messages.blocks import (
+    find_client_markers,
+    find_content,
+    split_blocks,
+    split_parts,
+    strip_markers,
+)
+from trimtab.proxy.wire.messages.codec import MESSAGES
+from trimtab.rules.policy import Policy
+from trimtab.rules.summary.request import Summary
+from trimtab.rules.text.markers import INTRODUCTION
 
 MARKER = b'"cache_control":{"type":"ephemeral"}'
 TEXT = b'{ "type":"text", "text" :"a \\"cache_control\\":{} b"}'
@@ -94,3 +111,148 @@ def test_odd_elements_lose_only_markers(element: object) -> None:
     if b'"cache_control"' not in raw:
         assert stripped is raw
     assert msgspec.json.decode(stripped) is not None or element is None
+
+
+# A cut leaves a cache marker where the next request finds it, and never one too many.
+
+Wire = dict[str, Any]
+
+SHORT = {"type": "ephemeral"}
+HOUR = {"type": "ephemeral", "ttl": "1h"}
+SMALL = Policy(context_window=6000)
+STEPS = 22
+_SYSTEM = {"type": "text", "text": "s", "cache_control": HOUR}
+
+
+def _session(steps: int) -> list[Wire]:
+    """A task and steps of a call and its result, each of about 250 tokens."""
+    messages: list[Wire] = [{"role": "user", "content": [{"type": "text", "text": "Mend the build."}]}]
+    for number in range(steps):
+        use = {"type": "tool_use", "id": f"c{number}", "name": "run", "input": {"n": number}}
+        text = " ".join(f"word{number}x{each}" for each in range(100))
+        messages.append({"role": "assistant", "content": [use]})
+        messages.append(
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"c{number}", "content": text}]}
+        )
+    return messages
+
+
+def _mark(messages: list[Wire], at: int, marker: Wire = SHORT) -> list[Wire]:
+    content = messages[at]["content"]
+    marked = {**messages[at], "content": [*content[:-1], {**content[-1], "cache_control": marker}]}
+    return [*messages[:at], marked, *messages[at:][1:]]
+
+
+def _send(messages: list[Wire], compactor: Compactor | None = None, **members: object) -> Wire:
+    """The body that is forwarded, after a cut."""
+    compactor = compactor or Compactor(count_by_heuristic)
+    body = orjson.dumps({"model": "m", "max_tokens": 100, "messages": messages, **members})
+    planned = compactor.plan(MESSAGES.read(body), SMALL)
+    compacted = compactor.apply(planned, Summary("Goal: mend the build.", by_model=True))
+    assert compacted.decisions[-1].rule == "summarise"
+    sent: Wire = orjson.loads(compacted.body)
+    assert check_markers(sent) == []
+    return sent
+
+
+def _send_to_known(messages: list[Wire], **members: object) -> tuple[Wire, tuple[str, ...]]:
+    """The body that is forwarded to a host that takes markers, after a cut, and what is told of it."""
+    compactor = Compactor(count_by_heuristic)
+    body = orjson.dumps({"model": "m", "max_tokens": 100, "messages": messages, **members})
+    request = replace(MESSAGES.read(body), cache=CacheHelp(frozenset({"cache_control"})))
+    compacted = compactor.apply(compactor.plan(request, SMALL), Summary("Goal: mend the build.", by_model=True))
+    helped = MESSAGES.help_cache(request, compacted.forwarded, compacted.pieces)
+    assert helped.pieces is compacted.pieces
+    sent: Wire = orjson.loads(compacted.body)
+    assert check_markers(sent) == []
+    return sent, helped.added
+
+
+def _find_marked(sent: Wire) -> list[Wire]:
+    return [block for block in walk_markable(sent) if "cache_control" in block]
+
+
+def test_the_summary_ends_with_a_marker() -> None:
+    """The client's own marker stays at the end, and that of the system prompt before it."""
+    sent = _send(_mark(_session(STEPS), -1), system=[{"type": "text", "text": "s", "cache_control": SHORT}])
+    system, summary, last = _find_marked(sent)
+    assert (system["text"], last["type"]) == ("s", "tool_result")
+    assert summary["text"].startswith(INTRODUCTION)
+    assert summary is sent["messages"][0]["content"][-1]
+
+
+def test_the_marker_stays_while_the_client_moves_its_own() -> None:
+    """From request to request, the forwarded body begins with the same bytes up to the summary's end."""
+    compactor = Compactor(count_by_heuristic)
+    sent = [_send(_mark(_session(steps), -1), compactor) for steps in (STEPS, STEPS + 1, STEPS + 2)]
+    summaries = [orjson.dumps(one["messages"][0]) for one in sent]
+    assert len(set(summaries)) == 1
+    assert [len(_find_marked(one)) for one in sent] == [2, 2, 2]
+
+
+def test_a_marker_that_was_cut_away_moves_to_the_summary() -> None:
+    sent = _send(_mark(_session(STEPS), 2, HOUR))
+    (marked,) = _find_marked(sent)
+    assert (marked["cache_control"], marked["text"].startswith(INTRODUCTION)) == (HOUR, True)
+
+
+@pytest.mark.parametrize("members", [{}, {"system": [{"type": "text", "text": "s", "cache_control": SHORT}]}])
+def test_a_client_that_marks_no_message_gets_no_marker(members: Wire) -> None:
+    sent = _send(_session(STEPS), **members)
+    assert [block.get("text") for block in _find_marked(sent)] == ["s"] * len(members)
+
+
+@pytest.mark.parametrize(("members", "marker"), [({}, SHORT), ({"system": [_SYSTEM]}, HOUR)], ids=["silent", "system"])
+def test_a_known_host_gets_a_marker_even_so(members: Wire, marker: Wire) -> None:
+    """With the lifetime that the client uses for its system prompt."""
+    sent, added = _send_to_known(_session(STEPS), **members)
+    assert added == ("cache_control",)
+    summary = _find_marked(sent)[-1]
+    assert (summary["cache_control"], summary["text"].startswith(INTRODUCTION)) == (marker, True)
+
+
+def test_a_marker_that_the_client_asked_for_is_not_told_as_an_addition() -> None:
+    sent, added = _send_to_known(_mark(_session(STEPS), -1))
+    assert (len(_find_marked(sent)), added) == (2, ())
+    sent, added = _send_to_known(_session(STEPS), system=[_SYSTEM] * MAX_MARKERS)
+    assert (len(_find_marked(sent)), added) == (MAX_MARKERS, ())
+
+
+def test_the_marker_that_the_api_places_itself_is_copied() -> None:
+    (marked,) = _find_marked(_send(_session(STEPS), cache_control=HOUR))
+    assert marked["cache_control"] == HOUR
+
+
+def test_there_are_never_more_than_four() -> None:
+    """The one that the API places itself counts, too."""
+    system = [{"type": "text", "text": "s", "cache_control": HOUR}]
+    tools = [{"name": "run", "input_schema": {"type": "object"}, "cache_control": HOUR}]
+    rolling = _mark(_mark(_session(STEPS), -1), -3)
+    full = _send(rolling, system=system, tools=tools)
+    kinds = [block.get("name") or block["type"] for block in _find_marked(full)]
+    assert kinds == ["run", "text", "tool_result", "tool_result"]
+    automatic = _send(_mark(_session(STEPS), -1), system=system, tools=tools, cache_control=SHORT)
+    assert len(_find_marked(automatic)) == MAX_MARKERS - 1
+
+
+@pytest.mark.parametrize("last", [SHORT, HOUR])
+def test_an_hour_comes_before_five_minutes(last: Wire) -> None:
+    """The marker is like the client's next one; `check_markers` finds a wrong order."""
+    system = [{"type": "text", "text": "s", "cache_control": HOUR}]
+    _, summary, end = _find_marked(_send(_mark(_session(STEPS), -1, last), system=system))
+    assert summary["cache_control"] == end["cache_control"] == last
+
+
+def test_only_markers_are_found() -> None:
+    """Not a schema or a text that looks like one."""
+    tools = orjson.dumps([{"input_schema": {"properties": {"cache_control": {"type": "string"}}}}])
+    raws = [
+        orjson.dumps({"role": "user", "content": [{"type": "text", "text": '"cache_control":{"type":"ephemeral"}'}]}),
+        b'{"role":"user","content":[{"type":"text","text":"a","cache_control":null}]}',
+        b'{"role":"user","content":[{"type":"tool_result","x":1},{"type":"text","cache_control":{"type":"ephemeral"}}]}',
+        b'{"role":1,"content":"cache_control"',
+        b'"cache_control"',
+    ]
+    found = find_client_markers({"tools": tools}, raws)  # type: ignore[dict-item]
+    assert (found.heads, found.automatic) == ([], [])
+    assert found.placed == [(2, 1, b'{"type":"ephemeral"}')]

@@ -2,11 +2,12 @@
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from support.builders import assistant, result, transcripts, user
 from support.tool_steps import step
 
 from trimtab.rules.conversation import Message
-from trimtab.rules.summary.anchors.running import MAX_RUNNING, TITLE_CHARS, find_running
+from trimtab.rules.summary.anchors.running import MAX_RUNNING, TITLE_CHARS, blank_texts, find_running
 
 SERVER = step("bash", {"command": "python server.py --port 8000 > out.log 2>&1 &"}, "[1] 41297")
 AGENT = step("Task", {"description": "Read docs", "prompt": "Read all"}, "agentId: a81f3c (to go on)")
@@ -191,3 +192,30 @@ def test_any_transcript_is_read(messages: tuple[Message, ...], tail: tuple[Messa
     """A tail can only remove entries."""
     assert set(find_running(messages, tail)) <= set(find_running(messages))
     assert find_running(messages, (assistant("Fine."),)) == find_running(messages)
+
+
+# The parts of a command line that the shell executes.
+
+
+@pytest.mark.parametrize(
+    ("command", "blanked"),
+    [
+        ("make all &", "make all &"),
+        ("echo 'a & b' &", "echo _______ &"),
+        ('echo "a \\" & b" x', "echo __________ x"),
+        ("ls # a &", "ls _____"),
+        ("echo 'open &", "echo _______"),
+        ("cat <<EOF > f\nx &\nEOF\nls &", "cat <<EOF > f\n       \nls &"),
+        ("cat <<'E' &\nx", "cat <<___ &\n "),
+        ("bash -c 'x &'", "bash -c \nx &\n"),
+    ],
+)
+def test_texts_are_blanked(command: str, blanked: str) -> None:
+    """Except a command line that is given to another shell."""
+    assert blank_texts(command) == blanked
+
+
+@given(command=st.text(st.sampled_from("ab '\"\\\n#<E&c-sh"), max_size=60))
+def test_each_index_stays_valid(command: str) -> None:
+    """The length of any line is unchanged."""
+    assert len(blank_texts(command)) == len(command)

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, call, count, count_words, result, transcripts, user
+from support.golden import check_golden
 from support.steps import count_steps
+from support.told_sessions import told_sessions
 from support.tool_steps import step
 
 from trimtab.rules.conversation import CountTokens, Message, Role
@@ -222,3 +224,24 @@ def test_a_budget_may_be_used_whole() -> None:
     sizes = {budget: measure(write_anchors(messages, max_tokens=budget, count=measure)) for budget in range(600, 650)}
     assert any(size == budget for budget, size in sizes.items())
     assert min(sizes.values()) > 500
+
+
+# Indexes of whole sessions, as they are: what still runs, errors, deeds, echoes and names.
+
+
+@pytest.mark.parametrize("name", told_sessions())
+def test_an_index_is_as_it_was(name: str) -> None:
+    """Of all but the newest messages: with little room and with more, and beside a digest."""
+    messages = told_sessions()[name]
+    head, tail = messages[:-4], messages[-4:]
+    alone = Removed(head, [read_mentions(each) for each in head], frozenset({"src/quay/tides.py"}), tail=tail)
+    beside = Removed(head, alone.mentions, frozenset(), is_told=True, tail=tail)
+    check_golden(
+        f"anchors/{name}",
+        {
+            "100 tokens": write_anchors(alone, max_tokens=100, count=count),
+            "300 tokens": write_anchors(alone, max_tokens=300, count=count),
+            "900 tokens": write_anchors(alone, max_tokens=900, count=count),
+            "300 tokens, beside a digest": write_anchors(beside, max_tokens=300, count=count),
+        },
+    )

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import FREE, assistant, call, fill, fold, result, system, user
 
-from trimtab.rules.conversation import Message, Role
+from trimtab.rules.conversation import Message, Role, ToolCall
 from trimtab.rules.policy import Policy
-from trimtab.rules.window.kept import Loaded
+from trimtab.rules.window.kept import MAX_LOOPS, REMOVALS, Loaded, Reminders, Repeats
 
 POLICY = Policy(context_window=4000, completion_reserve=0, prices=FREE)
 
@@ -154,3 +154,111 @@ def test_a_search_that_is_too_long_goes() -> None:
     window = fold(messages, POLICY, limit=3000)
     assert window.cut is not None
     assert window.cut.kept_steps == ()
+
+
+# Reminders: of equal ones the newest, newest first, as far as a budget goes.
+
+KINDS = 6
+ADDED = st.lists(st.tuples(st.integers(0, KINDS - 1), st.integers(1, 3)), max_size=60)
+"""Reminders: what each says, and how far behind the one before it stands."""
+
+
+def _make(kind: int) -> Message:
+    return system(fill(f"reminder {kind}", 5 + 7 * kind))
+
+
+def _add(added: Sequence[tuple[int, int]]) -> tuple[Reminders, dict[int, Message]]:
+    reminders, placed, at = Reminders(), dict[int, Message](), 0
+    for kind, gap in added:
+        at += gap
+        placed[at] = _make(kind)
+        reminders.add(at, placed[at])
+    return reminders, placed
+
+
+@given(added=ADDED, at=st.integers(0, 200), budget=st.integers(-50, 300))
+def test_the_newest_of_equal_ones_fit_from_the_newest_on(added: list[tuple[int, int]], at: int, budget: int) -> None:
+    """The same as when each is looked at, from the newest to the oldest, until one does not fit."""
+    reminders, placed = _add(added)
+    newest = {message.digest: index for index, message in placed.items()}
+    kept: list[int] = []
+    tokens = 0
+    for index in sorted((index for index in newest.values() if index < at), reverse=True):
+        if tokens + placed[index].tokens > budget:
+            break
+        tokens += placed[index].tokens
+        kept.append(index)
+    oldest, kept_tokens = reminders.fit(at, budget)
+    assert kept_tokens == tokens
+    assert list(reminders.list(oldest, at)) == kept[::-1]
+
+
+def test_one_that_comes_again_behind_a_cut_is_not_kept_before_it() -> None:
+    """Only what is said nowhere else stays."""
+    reminders, _ = _add([(1, 1), (2, 1), (1, 5)])
+    oldest, tokens = reminders.fit(4, 1000)
+    assert list(reminders.list(oldest, 4)) == [2]
+    assert tokens == _make(2).tokens
+
+
+def test_equal_reminders_weigh_little() -> None:
+    """A cache bounded by bytes can tell how many different ones there are."""
+    equal, different = Reminders(), Reminders()
+    for index in range(1000):
+        equal.add(index, _make(0))
+        different.add(index, system(f"reminder {index}"))
+    assert 0 < equal.size_bytes < 20_000 < different.size_bytes
+
+
+# A call that is made again because its result was removed is a loop the third time.
+
+
+def add(
+    repeats: Repeats, index: int, *calls: ToolCall, results: Sequence[str] = ("same",), removed: bool = True
+) -> None:
+    """Add a step with these calls; each gets one of the results in turn."""
+    repeats.add(index, assistant(None, *calls), lambda _: removed)
+    for number, each in enumerate(calls):
+        repeats.answer(result(each.id, results[number % len(results)]))
+
+
+def test_only_calls_behind_a_removal_count() -> None:
+    """Equal calls while the last result is there make no loop, and neither do other arguments or another result."""
+    repeats = Repeats()
+    for index in range(20):
+        add(repeats, index, call(f"c{index}"), removed=False)
+        add(repeats, index, call(f"d{index}", arguments=f"{index}"))
+        add(repeats, index, call(f"e{index}", "test"), results=[f"run {index}"])
+    assert list(repeats.list()) == []
+
+
+def test_the_third_one_is_a_loop_and_the_newest_step_counts() -> None:
+    """Each later equal call takes the place of the one before."""
+    repeats = Repeats()
+    found = []
+    for index in range(REMOVALS + 3):
+        add(repeats, index, call(f"c{index}"))
+        found.append(list(repeats.list()))
+    assert found == [[], [], [], [3], [4], [5]]
+
+
+def test_newest_loops_come_first_and_are_few() -> None:
+    """Each step once, although it may have several looping calls."""
+    repeats = Repeats()
+    for index in range(40 * (REMOVALS + 1)):
+        calls = [call(f"{index}-{name}", name, arguments=f"{index % 40}") for name in ("read", "list")]
+        add(repeats, index, *calls)
+    newest = list(repeats.list())
+    assert newest == sorted(newest, reverse=True)
+    assert len(newest) == len(set(newest)) == MAX_LOOPS // 2
+    assert repeats.size_bytes > 0
+
+
+def test_a_result_of_no_call_is_left_out() -> None:
+    """However often it comes, it is no loop, and takes no memory."""
+    repeats = Repeats()
+    for index in range(REMOVALS + 2):
+        repeats.add(index, assistant("No call."), lambda _: True)
+        repeats.answer(result(None, "same"))
+        repeats.answer(result("unknown", "same"))
+    assert (list(repeats.list()), repeats.size_bytes) == ([], 0)

@@ -1,4 +1,4 @@
-"""Tool results that a client wrote as text are tool results; they go out in the role in which they came."""
+"""Messages that a server has compacted itself."""
 
 from dataclasses import replace
 
@@ -6,12 +6,130 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import assistant, conversation, result, user
 
 from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.codec import Counting
-from trimtab.proxy.wire.dialects import name_codec
+from trimtab.proxy.wire.dialects import name_codec, read_request
+from trimtab.proxy.wire.transcript.decoding import OBJECT_BYTES, FixedTokens, discount_compacted, weigh_element
 from trimtab.rules.conversation import Conversation, Message, Role
+from trimtab.rules.policy import Policy
+
+GO_ON = {"role": "user", "content": "Go on."}
+MEMO = replace(assistant("A memo for the server."), keeps_before=True)
+
+
+def test_a_transcript_without_a_compaction_stays_the_same_object() -> None:
+    """That is the usual case, in every request."""
+    messages = conversation(user(), assistant("Yes.")).messages
+    assert discount_compacted(messages) is messages
+
+
+def test_what_is_before_the_last_compaction_costs_nothing() -> None:
+    """Only counts change. Roles that the server reads anyway keep theirs."""
+    messages = (user(), MEMO, result("c", "long"), MEMO, user())
+    assert [one.tokens > 0 for one in discount_compacted(messages)] == [False, False, False, True, True]
+    spared = discount_compacted(messages, {Role.USER})
+    assert [one.tokens > 0 for one in spared] == [True, False, False, True, True]
+    assert [replace(one, tokens=0) for one in spared] == [replace(one, tokens=0) for one in messages]
+
+
+def _responses(long: str) -> dict[str, object]:
+    call = {"type": "function_call", "call_id": "c", "name": "run", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": long}
+    memo = {"type": "compaction", "encrypted_content": "A" * 4000}
+    return {"model": "m", "input": [{"role": "user", "content": "Task"}, call, output, memo, GO_ON]}
+
+
+def _messages(long: str) -> dict[str, object]:
+    call = {"type": "tool_use", "id": "c", "name": "run", "input": {}}
+    output = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": long}]}
+    memo = {"type": "compaction", "content": "What was done."}
+    said = [{"role": "assistant", "content": [call]}, output, {"role": "assistant", "content": [memo]}, GO_ON]
+    return {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "Task"}, *said]}
+
+
+@pytest.mark.parametrize(("dialect", "write"), [("responses", _responses), ("messages", _messages)])
+def test_a_session_that_the_server_has_compacted_is_not_refused(dialect, write) -> None:
+    """What is before the compaction would fill the window several times, but the model does not read it."""
+    compactor = Compactor(lambda text: len(text) // 4)
+    long = "".join(f"line {number}: nothing of note in here\n" for number in range(4000))
+    body = orjson.dumps(write(long))
+    planned = compactor.plan(read_request(body, dialect), Policy(context_window=16_000))
+    compacted = compactor.apply(planned, None)
+
+    assert compacted.body == body
+    assert compacted.sent_tokens == planned.original.tokens < 2000
+
+
+# What codecs remember.
+
+
+def _decode(raw: bytes) -> tuple[Message, ...]:
+    return (Message(Role.USER, (raw.decode(),), raw=raw),)
+
+
+def _fail(_raw: object) -> tuple[Message, ...]:
+    raise AssertionError
+
+
+def test_an_element_is_decoded_once() -> None:
+    """Even if it occurs twice in a request: both get the same messages."""
+    view = make_known().view("chat", 0)
+    assert view.count_unknown_bytes([b"one", b"two"]) == 6
+    one, two, again = view.decode([b"one", b"two", b"one"], _decode)
+
+    assert one is again is not two
+    assert view.count_unknown_bytes([b"one", b"two", b"three"]) == 5
+    assert view.decode([b"two", b"one"], _fail) == [two, one]
+
+
+@pytest.mark.parametrize("other", [("chat", 1), ("turns", 0)])
+def test_dialects_and_ways_of_counting_know_nothing_of_each_other(other: tuple[str, int]) -> None:
+    """The same bytes are another message in another dialect, and have other costs with another vocabulary."""
+    known = make_known()
+    known.view("chat", 0).decode([b"one"], _decode)
+    known.view("chat", 0).count_fixed((b"tools",), lambda _: FixedTokens(1, 2))
+
+    assert known.view("chat", 0).count_unknown_bytes([b"one"]) == 0
+    assert known.view("chat", 0).count_unknown_bytes([], (b"tools",), 2) == 0
+    assert known.view(*other).count_unknown_bytes([b"one"]) == 3
+    assert known.view(*other).count_unknown_bytes([], (b"tools",), 2) == 10
+
+
+def test_what_stands_outside_is_counted_once() -> None:
+    """The key is its exact bytes."""
+    view = make_known().view("chat", 0)
+    assert view.count_fixed((b"tools",), lambda _: FixedTokens(1, 2)) == FixedTokens(1, 2)
+    assert view.count_fixed((b"tools",), lambda _: FixedTokens(3, 4)) == FixedTokens(1, 2)
+
+
+def test_what_the_first_message_costs_is_remembered_of_the_newest() -> None:
+    """Another first message is counted anew."""
+    view, messages = make_known().view("chat", 0), (*_decode(b"one"), *_decode(b"three"))
+    found = [view.count_first(messages[at], lambda one: len(one.raw)) for at in (0, 0, 1)]
+    assert (found, view.count_first(messages[1], lambda _: 0)) == ([3, 3, 5], 5)
+
+
+def test_an_element_that_cannot_be_decoded_is_not_kept() -> None:
+    """The error is raised, and elements decoded before it are remembered."""
+    view = make_known().view("chat", 0)
+    view.decode([b"one"], _decode)
+    with pytest.raises(AssertionError):
+        view.decode([b"one", b"bad"], _fail)
+    assert view.count_unknown_bytes([b"one", b"bad"]) == 3
+
+
+def test_the_memory_of_an_element_is_that_of_its_bytes_its_texts_and_its_objects() -> None:
+    """A longer text weighs more by its length."""
+    short, long = (weigh_element((0, b"key"), (Message(Role.USER, ("x" * chars,)),)) for chars in (10, 1010))
+    assert short > len(b"key") + 10 + OBJECT_BYTES
+    assert long - short == 1000
+
+
+# Tool results that a client wrote as text are tool results; they go out in the role in which they came.
 
 HEADERS = {
     "[tool: read_file]": "read_file",

@@ -1,0 +1,386 @@
+"""The certificate and key files that the configuration names."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given
+from hypothesis import strategies as st
+from support.authority import Authority, write_key
+
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.network import (
+    Provider,
+    StoreServers,
+    UnusableProxyError,
+    find_passwords,
+    find_provider,
+    find_route,
+    is_exempt,
+    list_passwords,
+    read_host,
+    read_proxy,
+    read_servers,
+)
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """The `upstream` section with the names of files, all of which exist."""
+    monkeypatch.chdir(tmp_path)
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("me")
+    other, other_key = authority.issue("other")
+    write_key(tmp_path / "a.key", ec.generate_private_key(ec.SECP256R1()), b"PLANTED")
+    (tmp_path / "damaged.pem").write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    (tmp_path / "text").write_text("hello PLANTED")
+    (tmp_path / "both.pem").write_bytes(certificate.read_bytes() + key.read_bytes())
+    files = {
+        "ca": authority.ca_file, "cert": certificate, "key": key, "other": other, "other_key": other_key,
+        "locked": tmp_path / "a.key", "damaged": tmp_path / "damaged.pem", "text": tmp_path / "text",
+        "both": tmp_path / "both.pem", "folder": tmp_path, "missing": tmp_path / "missing",
+    }  # fmt: skip
+
+    def section(**keys: str) -> str:
+        return "upstream:\n" + "".join(f"  {key}: {files[name].relative_to(tmp_path)}\n" for key, name in keys.items())
+
+    return section
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({"ca_file": "missing"}, "upstream.ca_file (line 2): 'missing' cannot be read: no such file or directory"),
+        ({"ca_file": "folder"}, "upstream.ca_file (line 2): '.' cannot be read: is a directory"),
+        ({"ca_file": "text"}, "upstream.ca_file (line 2): 'text' contains no certificate in PEM form"),
+        ({"ca_file": "key"}, "upstream.ca_file (line 2): 'An-authority-1.key' contains no certificate in PEM form"),
+        ({"ca_file": "damaged"}, "upstream.ca_file (line 2): 'damaged.pem' contains a certificate that cannot be read"),
+        (
+            {"client_cert_file": "key"},
+            "upstream.client_cert_file (line 2): 'An-authority-1.key' contains no certificate in PEM form",
+        ),
+        (
+            {"client_cert_file": "cert"},
+            "upstream.client_key_file: null is not enough: client_cert_file contains no private key",
+        ),
+        (
+            {"client_key_file": "key"},
+            "upstream.client_key_file (line 2): 'An-authority-1.key' needs client_cert_file too",
+        ),
+        (
+            {"client_cert_file": "cert", "client_key_file": "other_key"},
+            "upstream.client_key_file (line 3): 'An-authority-2.key' does not belong to client_cert_file",
+        ),
+        (
+            {"client_cert_file": "cert", "client_key_file": "locked"},
+            "upstream.client_key_file (line 3): 'a.key' contains a private key with a passphrase; store it without one",
+        ),
+        (
+            {"client_cert_file": "cert", "client_key_file": "text"},
+            "upstream.client_key_file (line 3): 'text' contains no private key in PEM form",
+        ),
+        (
+            {"client_cert_file": "damaged", "client_key_file": "key"},
+            "upstream.client_key_file (line 3): 'An-authority-1.key' or its certificate is damaged",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_a_mistake_of_the_configuration(keys, problem, write) -> None:
+    """The message has the key's name and line, like any other. Nobody is asked for a passphrase."""
+    with pytest.raises(ConfigError) as caught:
+        load_config(write(**keys), environment={})
+    assert str(caught.value) == problem
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"ca_file": "ca"},
+        {"ca_file": "other"},
+        {"client_cert_file": "cert", "client_key_file": "key"},
+        {"client_cert_file": "both"},
+        {"ca_file": "ca", "client_cert_file": "both", "client_key_file": "key"},
+    ],
+)
+def test_files_that_fit_are_read_at_once(keys, write) -> None:
+    """Later changes of the files do not change the TLS settings. Without files, the system's own are used."""
+    assert (load_config(write(**keys) if keys else "", environment={}).upstream.tls is not None) == bool(keys)
+
+
+def test_a_variable_that_is_set_to_nothing_is_no_file() -> None:
+    """An empty variable means the same for keys."""
+    text = "upstream: {ca_file: '${X:-}', client_cert_file: '${X:-}', client_key_file: '${X:-}', proxy: '${X:-}'}"
+    upstream = load_config(text, environment={}).upstream
+    assert (upstream.ca_file, upstream.client_cert_file, upstream.client_key_file, upstream.proxy) == (None,) * 4
+
+
+def test_a_home_directory_is_found(write, tmp_path, monkeypatch) -> None:
+    """`~` is the user's home directory."""
+    text = write(ca_file="ca")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load_config(text.replace("ca_file: ", "ca_file: ~/"), environment={}).upstream.tls is not None
+
+
+@pytest.mark.parametrize("file", ["~nobody-of-this-name/x", '"a\\0b"', '"\\ud800"'])
+def test_a_name_that_no_file_can_have_is_told(file: str) -> None:
+    """The message does not depend on the system's own error."""
+    with pytest.raises(ConfigError, match=r"\Aupstream\.ca_file \(line 1\): .*cannot be read: \w"):
+        load_config(f"upstream: {{ca_file: {file}}}", environment={})
+
+
+# Which proxy is between trimtab and an upstream.
+
+HTTPS, HTTP = "https://api.test/v1", "http://api.test:8000/v1"
+A, B, C = "http://a:1", "http://b:2", "http://c:3"
+
+
+def _find(base_url: str, environment: dict[str, str], setting: str | None = None) -> tuple[str | None, str | None]:
+    """The proxy's address, and the setting that decided."""
+    route = find_route(base_url, setting, environment)
+    return (None, route.told_by) if route.proxy is None else (route.proxy.url, route.proxy.told_by)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "environment", "found"),
+    [
+        (HTTPS, {}, (None, None)),
+        (HTTPS, {"HTTPS_PROXY": A, "HTTP_PROXY": B}, (A, "HTTPS_PROXY")),
+        (HTTP, {"HTTPS_PROXY": A, "HTTP_PROXY": B}, (B, "HTTP_PROXY")),
+        (HTTP, {"HTTPS_PROXY": A}, (None, None)),
+        (HTTP, {"HTTPS_PROXY": A, "ALL_PROXY": C}, (C, "ALL_PROXY")),
+        (HTTPS, {"https_proxy": A, "HTTPS_PROXY": B}, (A, "https_proxy")),
+        (HTTPS, {"https_proxy": "", "HTTPS_PROXY": B}, (None, None)),
+        (HTTPS, {"HTTPS_PROXY": " ", "all_proxy": C}, (C, "all_proxy")),
+        (HTTPS, {"HTTPS_PROXY": "a:1"}, (A, "HTTPS_PROXY")),
+        (HTTPS, {"HTTPS_PROXY": "HTTPS://a:1/"}, ("https://a:1", "HTTPS_PROXY")),
+        (HTTPS, {"HTTPS_PROXY": A, "NO_PROXY": "api.test"}, (None, "NO_PROXY")),
+        (HTTPS, {"HTTPS_PROXY": A, "NO_PROXY": "*", "no_proxy": "other"}, (A, "HTTPS_PROXY")),
+        (HTTP, {"http_proxy": A, "no_proxy": "api.test:8000"}, (None, "no_proxy")),
+        ("http://127.0.0.2:8000/v1", {"http_proxy": A}, (None, "it is on this machine")),
+        ("http://[::1]/v1", {"http_proxy": "socks5://x"}, (None, "it is on this machine")),
+        ("http://localhost:1", {"http_proxy": A, "no_proxy": "*"}, (None, "it is on this machine")),
+        ("http://10.0.0.1:1", {"http_proxy": A}, (A, "http_proxy")),
+    ],
+)
+def test_the_environment_names_the_proxy(base_url, environment, found) -> None:
+    """The upstream's scheme decides; lower case counts first. NO_PROXY and addresses of this machine are exempt."""
+    assert _find(base_url, environment) == found
+
+
+def test_the_configuration_wins() -> None:
+    """It overrides the whole environment, also for an upstream on this machine."""
+    environment = {"HTTPS_PROXY": "socks5://x", "NO_PROXY": "*"}
+    assert _find(HTTPS, environment, A) == (A, "upstream.proxy")
+    assert _find("http://127.0.0.1:1", environment, A) == (A, "upstream.proxy")
+    assert _find(HTTPS, environment, "direct") == (None, "upstream.proxy")
+
+
+@pytest.mark.parametrize(
+    ("host", "entry", "exempt"),
+    [
+        ("api.example.com", "example.com", True),
+        ("api.example.com", ".example.com", True),
+        ("api.example.com", "*.example.com", True),
+        ("example.com", ".example.com", True),
+        ("example.com", "EXAMPLE.com.", True),
+        ("example.com.", "example.com", True),
+        ("notexample.com", "example.com", False),
+        ("example.com", "api.example.com", False),
+        ("example.com", "example.com:443", True),
+        ("example.com", "example.com:80", False),
+        ("example.com", "*", True),
+        ("example.com", "a, b example.com,c", True),
+        ("example.com", ", ,.,*.", False),
+        ("10.1.2.3", "10.0.0.0/8", True),
+        ("10.1.2.3", "10.1.2.3", True),
+        ("10.1.2.3", "10.1.2.3:443", True),
+        ("10.1.2.3", "10.1.2", False),
+        ("11.1.2.3", "10.0.0.0/8", False),
+        ("fd00::1", "fd00::/8", True),
+        ("fd00::1", "fd00::1", True),
+        ("fd00::1", "[fd00::1]", True),
+        ("fd00::1", "[fd00::1]:443", True),
+        ("fd00::1", "[fd00::1]:80", False),
+        ("fd00::1", "10.0.0.0/8", False),
+        ("example.com", "10.0.0.0/8", False),
+    ],
+)
+def test_no_proxy_names_hosts_suffixes_networks_and_ports(host, entry, exempt) -> None:
+    """Whole labels are compared, without regard to case."""
+    assert is_exempt(host, 443, entry) is exempt
+
+
+@given(st.text(), st.integers(1, 65_535))
+def test_any_no_proxy_is_read(text: str, port: int) -> None:
+    """Every text has an answer; `*` always means yes."""
+    assert isinstance(is_exempt("api.example.com", port, text), bool)
+    assert is_exempt("api.example.com", port, f"{text},*")
+
+
+def test_a_password_is_kept_apart() -> None:
+    """It is decoded and sent only in the header for the proxy. No text of the address contains it."""
+    proxy = read_proxy("http://me:P%40SS@a:1", "HTTPS_PROXY")
+
+    assert proxy.authorization == "Basic bWU6UEBTUw=="
+    assert str(proxy) == "the proxy a:1 (HTTPS_PROXY)"
+    assert not any(word in repr(proxy) for word in ("P%40SS", "P@SS", "bWU6"))
+    assert read_proxy("http://me@a:1", "x").authorization == "Basic bWU6"
+    assert read_proxy(A, "x").authorization is None
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("socks5://PLANTED@a:1", "SOCKS proxies are not supported"),
+        ("socks4://a:1", "SOCKS proxies are not supported"),
+        ("socks5h://a:1", "SOCKS proxies are not supported"),
+        ("ftp://a:1", "must be http://HOST:PORT"),
+        ("http://", "must be http://HOST:PORT"),
+        ("http://a:99999", "must be http://HOST:PORT"),
+        ("http://a:0", "must be http://HOST:PORT"),
+        ("http://me:PLANTED a:1", "must be http://HOST:PORT"),
+        ("http://me:PLAN/TED@a:1", "in a password, write"),
+        ("http://me:PLAN#TED@a:1", "in a password, write"),
+        ("http://me:PLAN?TED@a:1", "in a password, write"),
+        ("http://me:1/PLANTED@a:1", "in a password, write"),
+        ("http://me:PLÄNTED@a:1", "percent-encode characters"),
+        ("http://a:1/path", "must end with the port"),
+        ("PLANTED", "must be http://HOST:PORT"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_refused(address: str, words: str) -> None:
+    """The message says what to write, and does not repeat what was written."""
+    with pytest.raises(UnusableProxyError, match=words) as caught:
+        read_proxy(address, "x")
+    assert "PLANTED" not in str(caught.value)
+
+
+def test_a_proxy_of_the_environment_that_cannot_be_used_is_named() -> None:
+    """The message names its variable if an upstream would use it. Upstreams on this machine are not affected."""
+    environment = {"ALL_PROXY": "socks5://me:PLANTED@a:1"}
+    with pytest.raises(ConfigError, match=r"\AALL_PROXY: SOCKS proxies are not supported; ") as caught:
+        load_config(environment=environment)
+    assert "PLANTED" not in str(caught.value)
+    assert load_config(environment=environment, is_online=False).upstream.route.proxy is None
+    load_config("upstream: {proxy: direct}", environment=environment)
+    load_config("upstream: {base_url: http://127.0.0.1:1}", environment=environment)
+    with pytest.raises(ConfigError, match="ALL_PROXY"):
+        load_config("upstream: {proxy: direct}\nupstreams: {x: {base_url: https://x.test}}", environment=environment)
+
+
+def test_each_upstream_has_its_own() -> None:
+    """Named upstreams have theirs, too."""
+    text = f"upstream: {{proxy: '{A}'}}\nupstreams: {{x: {{base_url: '{HTTPS}'}}, y: {{proxy: direct}}}}"
+    config = load_config(text, environment={"HTTPS_PROXY": B})
+
+    routes = [config.upstream.route, config.upstreams["x"].route, config.upstreams["y"].route]
+    assert [str(route) for route in routes] == [
+        "through the proxy a:1 (upstream.proxy)",
+        "through the proxy b:2 (HTTPS_PROXY)",
+        "directly (upstream.proxy)",
+    ]
+
+
+# Hosts of providers.
+
+
+@pytest.mark.parametrize(
+    ("host", "provider"),
+    [
+        ("api.anthropic.com", "anthropic"),
+        ("API.Anthropic.com.", "anthropic"),
+        ("name.openai.azure.com", "azure"),
+        ("name.cognitiveservices.azure.com", "azure"),
+        ("name.services.ai.azure.com", "azure"),
+        ("api.openai.com", None),
+        ("api.anthropic.com.example.org", None),
+        ("notanthropic.com", None),
+        ("azure.com", None),
+        ("127.0.0.1", None),
+        ("", None),
+    ],
+)
+def test_a_host_belongs_to_the_provider_that_owns_its_name(host: str, provider: Provider | None) -> None:
+    """A name that only contains the provider's name belongs to somebody else."""
+    assert find_provider(f"https://{host}/v1") == provider
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://h.example",
+        "http://h.example/v1",
+        "http://H.Example:8080",
+        "https://h.example./v1",
+        "https://u:p@h.example:1",
+    ],
+)
+def test_a_host_has_one_name_whatever_is_around_it(url: str) -> None:
+    """The scheme and the port do not count: plain HTTP is common behind a proxy that adds TLS."""
+    assert read_host(url) == "h.example"
+    assert read_host("/v1") == ""
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("http://user:pa%2Fss@proxy:3128", {"pa%2Fss", "pa/ss"}),
+        ("http://token@proxy:3128", {"token"}),
+        ("user:pass@proxy:3128", {"pass"}),
+        ("http://proxy:3128", set()),
+        ("direct", set()),
+        ("", set()),
+        ("redis://:s3cret@redis:6379/0", {"s3cret"}),
+        ("redis://redis:6379/0?username=me&password=s3cret", {"s3cret"}),
+        ("redis+sentinel://u:p1@a:1,b:2/svc/0?sentinel_password=p2", {"p1", "p2"}),
+        ("sqlite:////var/lib/x.sqlite3", set()),
+        ("http://[broken:1", set()),
+    ],
+)
+def test_the_credentials_of_a_url_are_found(url, found):
+    assert set(find_passwords(url)) == found
+
+
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "all_proxy"])
+def test_the_password_of_a_proxy_in_the_environment_is_found(name):
+    assert list_passwords({name: "http://u:s3cret@proxy:3128"}) == ("s3cret",)
+
+
+def test_the_headers_for_the_collector_are_found():
+    environment = {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20sk-1,x-key=sk-2"}
+    assert set(list_passwords(environment)) == {"Bearer sk-1", "sk-1", "sk-2"}
+
+
+@pytest.mark.parametrize(
+    ("store", "servers"),
+    [
+        ("valkeys://u:p@h:1/2?ssl_cert_reqs=none", StoreServers("server", "rediss://u:p@h:1/2?ssl_cert_reqs=none")),
+        (
+            "redis+sentinel://u:p@a:1,b/main/3?socket_timeout=2&sentinel_username=x&sentinel_password=y%2F",
+            StoreServers(
+                "sentinel",
+                "redis://u:p@a:1/3?socket_timeout=2",
+                (("a", 1), ("b", 26379)),
+                "main",
+                (("username", "x"), ("password", "y/")),
+            ),
+        ),
+        ("valkey+sentinel://[::1]:1/a%20b", StoreServers("sentinel", "redis://[::1]:1/0", (("::1", 1),), "a b")),
+        (
+            "valkeys+cluster://:p%40@a,[::2]:2/",
+            StoreServers("cluster", "rediss://:p%40@a:6379/0", (("a", 6379), ("::2", 2))),
+        ),
+    ],
+)
+def test_a_url_says_who_is_asked_and_how(store: str, servers: StoreServers) -> None:
+    """Sentinels have a port and credentials of their own."""
+    assert read_servers(store) == servers
+
+
+def test_the_servers_are_not_shown_with_their_password() -> None:
+    """If the value is printed by mistake, it shows no password."""
+    servers = read_servers("redis+sentinel://:planted@h/main?sentinel_password=planted")
+    assert "planted" not in repr(servers)
