@@ -58,6 +58,8 @@ _Path = tuple[str, ...]
 _Rank = tuple[_Path, ...]
 _RUNNING: _Rank = (
     ("meta", "n_ctx"),  # llama.cpp, for one slot
+    ("n_ctx",),
+    ("num_ctx",),
     ("loaded_context_length",),  # LM Studio, /api/v0
     ("loaded_instances", "config", "context_length"),  # LM Studio, /api/v1
 )
@@ -87,6 +89,19 @@ _STATED: _Rank = (
     ("model_info", "max_input_tokens"),  # LiteLLM, /model/info
     ("model_spec", "availableContextTokens"),  # Venice
     ("max_total_tokens",),  # TGI, /info
+    ("parameters", "max_seq_len"),  # TabbyAPI
+    ("model_limits", "max_sequence_length"),  # watsonx
+    ("context_window", "context_length"),  # Poe
+    ("limits", "context_window"),
+    ("limits", "context_length"),
+    ("capabilities", "context_window"),
+    ("capabilities", "context_length"),
+    ("max_seq_len",),
+    ("max_sequence_length",),
+    ("max_context_window_tokens",),
+    ("maxContextLength",),
+    ("context_len",),
+    ("ctx_len",),
     ("capabilities", "limits", "max_context_window_tokens"),  # Copilot
     ("capabilities", "limits", "max_prompt_tokens"),
 )

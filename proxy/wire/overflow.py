@@ -67,7 +67,8 @@ def _read_table() -> Iterator[Wording]:
 def _compile_words(words: str) -> re.Pattern[str]:
     pattern = "|".join(line[4:] for line in words.splitlines())
     pattern = re.sub("<([A-Z_]+)>", lambda part: _PARTS[part[1]], pattern)
-    # A match must not be part of 300K or 1.5, which are not whole numbers.
+    # A match must not be part of 300K or 1.5, which are not whole numbers; what is larger than a number is no limit.
+    pattern = pattern.replace("<limit>", r"<limit>(?! {0,3}> {0,3}\d)")
     pattern = re.sub(r"(?<!\?P)<([a-z]+)>", lambda name: rf"(?P<{name[1]}>{NUMBER})(?!\.\d| ?[km]\b)", pattern)
     return compile_late(pattern, re.IGNORECASE)
 
@@ -205,9 +206,13 @@ def read_overflow(status: int, body: bytes) -> Overflow | None:
     return _read_refusal(status, members)
 
 
+_WRAPPERS = ("error", "detail", "errors", "response", "base_resp")
+"""Members that hold an error. Source of the last one: MiniMax, with status 200, too."""
+
+
 def _read_success(answer: Any) -> Overflow | None:
     """The overflow in a body with status 200 that is an error, not a completion."""
-    is_error = isinstance(answer, dict) and any(map(answer.get, ("error", "message", "detail", "errors", "response")))
+    is_error = isinstance(answer, dict) and any(map(answer.get, (*_WRAPPERS, "message")))
     return _read_refusal(400, answer) if is_error else None
 
 
@@ -230,7 +235,7 @@ def _read_refusal(status: int, answer: dict[str, Any]) -> Overflow | None:
 def _unwrap(answer: dict[str, Any]) -> dict[str, Any]:
     members = answer
     for _ in range(MAX_LAYERS):
-        inner = next((members[key] for key in ("error", "detail", "errors", "response") if members.get(key)), None)
+        inner = next((members[key] for key in _WRAPPERS if members.get(key)), None)
         inner = inner[0] if isinstance(inner, list) else inner
         if not isinstance(inner, dict):
             break
@@ -277,7 +282,7 @@ def _classify(text: str, *, has_code: bool) -> Kind | None:
 def _find_texts(answer: dict[str, Any], members: dict[str, Any]) -> Iterator[str]:
     metadata = members.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None  # OpenRouter: the text of the provider
-    keys = ("message", "msg", "error", "detail")
+    keys = ("message", "msg", "error", "detail", "status_msg")
     for told in (raw, *(each.get(key) for each in (members, answer) for key in keys)):
         text = told[0] if isinstance(told, list) and told else told
         if isinstance(text, str) and text:

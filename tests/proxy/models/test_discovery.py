@@ -105,6 +105,12 @@ def _loaded(*windows: Any) -> list[dict[str, Any]]:
         (_list(_model(model_spec={"availableContextTokens": 131_072})), 131_072),  # Venice
         (_list(_model(context_size=163_840)), 163_840),  # Novita
         (_list(_model(contextWindow=200_000, maxInputTokens=180_000)), 180_000),
+        (_list(_model(parameters={"max_seq_len": 32_768, "cache_size": 65_536})), 32_768),  # TabbyAPI
+        (_list(_model(model_limits={"max_sequence_length": 131_072, "max_output_tokens": 8192})), 131_072),  # watsonx
+        (_list(_model(context_window={"context_length": 128_000, "max_output_tokens": 8192})), 128_000),  # Poe
+        (_list(_model(n_ctx=16_384, context_length=131_072)), 16_384),
+        (_list(_model(capabilities={"context_window": 65_536})), 65_536),
+        (_list(_model(max_seq_len="40960")), 40_960),
         (_list({"model_name": "m", "model_info": {"key": "x", "max_input_tokens": 272_000}}), 272_000),  # LiteLLM
         ({"models": [{"slug": "m", "context_window": 272_000, "max_context_window": 1_000_000}]}, 272_000),  # Codex
         ({"models": [{"name": "models/m", "inputTokenLimit": 1_048_576, "outputTokenLimit": 65_536}]}, 1_048_576),

@@ -92,12 +92,32 @@ def test_recorded_overflows_are_recognised_with_their_numbers():
         ("Prompt tokens (9000) > max tokens (8192)", 8192, 9000),
         ("9000 tokens is over the 8192 token limit", 8192, None),
         ("the number of input tokens 9000 cannot exceed the total tokens limit 8192", 8192, 9000),
+        ("tokens in request more than max tokens allowed: 9000 > 8192", 8192, 9000),
+        ("inputs tokens (9000) must be less than 8192", 8192, 9000),
+        ("input_tokens: 9000 > max_input_tokens: 8192", 8192, 9000),
+        ("Input exceeds maximum length (8192 tokens)", 8192, None),
+        ("You've exceeded the context limit for this model (8,192 tokens).", 8192, None),
+        ("Total tokens of image and text exceed max message tokens", None, None),
+        ("输入长度超过最大限制 32768", 32768, None),
+        ("Prompt 超长", None, None),
     ],
 )
 def test_other_wordings_are_understood_too(message: str, limit: int | None, requested: int | None):
     found = _read(message)
     assert found is not None
     assert (found.kind, found.limit, found.requested) == (Kind.PROMPT, limit, requested)
+
+
+@pytest.mark.parametrize("status", [200, 400])
+def test_an_overflow_in_the_envelope_of_minimax_is_read(status: int):
+    """Its answers have one, too, with the status of a success."""
+    told = {"choices": None, "base_resp": {"status_code": 2013, "status_msg": "context window exceeds limit (2013)"}}
+    found = read_overflow(status, orjson.dumps(told))
+    assert found is not None
+    assert (found.kind, found.is_flat) == (Kind.PROMPT, True)
+    assert (
+        read_overflow(200, orjson.dumps({"choices": [{}], "base_resp": {"status_code": 0, "status_msg": ""}})) is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,6 +150,8 @@ def test_other_wordings_are_understood_too(message: str, limit: int | None, requ
         "The requested context_length is not supported by the selected provider",
         "Request timed out: the prompt took longer than 60 seconds",
         "reasoning budget tokens (40000) exceeds max_tokens (32000)",
+        "您的输入已超过每分钟速率限制 6000",
+        "图片大小超过限制",
         "Thinking budget exceeds the maximum allowed tokens of 24576",
         "1 validation error: {'loc': ('messages', 3), 'msg': 'Field required', 'input': {'x': 'prompt is too long'}}",
     ],
