@@ -49,10 +49,7 @@ Source: RFC 3986 section 3.3; WHATWG URL, section 4.4.
 
 
 def is_allowed(path: str, base_path: str, allowed_paths: Sequence[str]) -> bool:
-    """Whether a path, given without its query, is under `base_path` or matches one of `allowed_paths`.
-
-    Each allowed path is a path, or a folder in the form `/PATH/*`.
-    """
+    """Whether a path without query is under `base_path` or one of `allowed_paths`: a path, or a folder `/PATH/*`."""
     folders = (base_path, *(allowed.removesuffix("/*") for allowed in allowed_paths if allowed.endswith("/*")))
     return path in allowed_paths or any(_is_under(path, folder) for folder in folders)
 
@@ -85,10 +82,7 @@ def _stays(below: str) -> bool:
 
 
 def _read(segment: str) -> Iterator[list[str]]:
-    """Each way to read a segment, as its parts between slashes.
-
-    Yields nothing if the segment is malformed or has more than MAX_ESCAPES levels of escapes.
-    """
+    """Each way to read a segment, as its parts; none if it is malformed or has more than MAX_ESCAPES levels."""
     readings: list[list[str]] = []
     for _ in range(MAX_ESCAPES):
         plain = unicodedata.normalize("NFKC", segment)  # some servers read a full-width dot as a dot
@@ -171,10 +165,7 @@ def origin_form(target: str) -> str:
 
 
 async def read_bounded(answer: aiohttp.ClientResponse, max_bytes: int) -> bytes | None:
-    """The whole body of a response, decoded; None if it is longer than `max_bytes`, and then the rest is not read.
-
-    Raises aiohttp's errors if the body breaks off.
-    """
+    """A response's decoded body; None if it is longer, and the rest stays unread. Raises aiohttp's errors."""
     body, reader = bytearray(), read_along(answer.headers)
     async for chunk in answer.content.iter_any():
         for text in (chunk,) if reader is None else reader.read_in_steps(chunk):

@@ -333,10 +333,7 @@ _MILLISECONDS = "retry-after-ms"
 
 
 def read_retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds from `now`, which are seconds since 1970; None if no valid time is named.
-
-    Source: RFC 9110 section 10.2.3 (seconds, or a date).
-    """
+    """Seconds from `now` (since 1970); None if no valid time is named. Source: RFC 9110 section 10.2.3."""
     milliseconds = _read_number(headers.get(_MILLISECONDS))
     if milliseconds is not None:
         return milliseconds / 1000

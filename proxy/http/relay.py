@@ -128,10 +128,7 @@ class Reply:
         self.client_left, self.missed = True, chunk
 
     async def wait_for_client(self) -> None:
-        """Wait until the client has taken most of what it was sent.
-
-        Raises ConnectionError if the client has left, or takes nothing for STALLED_SECONDS.
-        """
+        """Wait until the client has taken most. Raises ConnectionError if it has left, or stalls STALLED_SECONDS."""
         if self.is_taken:
             return
         try:
@@ -156,10 +153,7 @@ def make_response(answer: aiohttp.ClientResponse, added: Headers) -> PlainRespon
 async def begin_answer(
     reply: Reply, answer: aiohttp.ClientResponse, added: Headers, *, holds_head: bool = False
 ) -> PlainResponse:
-    """Pass on the upstream's status and headers, with the headers `added`. Raises UpstreamInvalidError.
-
-    holds_head: send the head together with the first chunk of the body.
-    """
+    """Pass on status and headers. holds_head: with the first chunk of the body. Raises UpstreamInvalidError."""
     if answer.status < 200:
         message = f"the upstream answered with status {answer.status}, which is not final; check upstream.base_url"
         raise UpstreamInvalidError(message)

@@ -57,11 +57,7 @@ class _Upload(msgspec.Struct):
 
 @dataclass(slots=True)
 class Uploads:
-    """The bounds that all request bodies share. Held bytes also count in the request's memory account, if it has one.
-
-    left_bytes: how many more bytes may be held.
-    silence_seconds: how long a client may send nothing of its body.
-    """
+    """The bounds that all bodies share. left_bytes: that may still be held. silence_seconds: a client may pause."""
 
     left_bytes: float
     silence_seconds: float

@@ -34,10 +34,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Tenancy:
-    """The configured `tenant` (`authorization` or `header:NAME`) and `client_keys`. `key` is the proxy's own secret.
-
-    client_names: of those client keys that have one.
-    """
+    """The configured `tenant` and `client_keys`. key: the proxy's own secret. client_names: of keys that have one."""
 
     tenant: str
     key: bytes = field(repr=False)
@@ -45,10 +42,7 @@ class Tenancy:
     client_names: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def identify(self, headers: Headers, target: str = "", shown: Shown | None = None) -> Tenant:
-        """The tenant of a request with these headers (all that arrived) and this target.
-
-        `shown` is the result of `find_shown` for them, if the caller has it already.
-        """
+        """The tenant of a request with these headers and target. `shown`: what `find_shown` says, if it is known."""
         secret = self.find_secret(headers, target, shown)
         key = find_key(self.client_keys, headers) if self.client_keys else None
         tenant = Tenant(_name("tenant", secret), secret)

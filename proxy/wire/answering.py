@@ -134,10 +134,7 @@ class Answers:
         )
 
     def read_refusal(self, status: int, body: bytes) -> Overflow | None:
-        """What a response says about exceeding the context window; None if it is about something else.
-
-        `body` may also be one event of a stream with status 200.
-        """
+        """What a response, or an event of a stream, says about exceeding the window; None if it says nothing of it."""
         return read_overflow(status, body) if status != 200 else self.read_empty_answer(body)
 
     def write_error(self, error: ErrorText, *, as_event: bool) -> bytes:
@@ -325,10 +322,7 @@ def _spell(name: str) -> str:
 
 
 def _find_most(answer: bytes, tokens: int) -> int | None:
-    """The limit that an error says would be accepted: the largest number in it, apart from the one that was sent.
-
-    tokens: at most what was sent.
-    """
+    """The limit that an error says would be accepted: the largest number in it, apart from the one that was sent."""
     for text in filter(_BOUND.search, _find_texts(answer)):
         numbers = {int(number.replace(",", "").replace("_", "")) for number in _NUMBER.findall(text)}
         largest = max(numbers, default=0)

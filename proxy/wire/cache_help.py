@@ -89,10 +89,7 @@ _NEEDLES = tuple(b'"%b"' % name.encode() for name in CACHE_MARKERS)
 
 @dataclass(frozen=True, slots=True)
 class CacheHelp:
-    """What the provider of a request takes for its prompt cache.
-
-    key: the value of `prompt_cache_key`; empty if it is not known, and then not added.
-    """
+    """What the provider of a request takes for its prompt cache. key: of `prompt_cache_key`; empty if not known."""
 
     adds: frozenset[Addition] = frozenset()
     key: str = ""
@@ -107,11 +104,7 @@ class Helped(NamedTuple):
 
 
 class Client(NamedTuple):
-    """What the client itself says about the prompt cache.
-
-    outside: the members of the body without the transcript.
-    marked: each element with cache markers, by its number.
-    """
+    """What the client says about the prompt cache. outside: the body without the transcript. marked: by number."""
 
     outside: Mapping[str, msgspec.Raw]
     marked: Mapping[int, bytes]

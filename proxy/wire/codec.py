@@ -123,11 +123,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """How a codec counts tokens, and what it has decoded and counted that way before.
-
-    number: identifies this way of counting among others that share `known`.
-    tool_lists: lists of tools from which declarations were taken out before.
-    """
+    """How a codec counts tokens, and what it has counted so before. number: identifies this way of counting."""
 
     count: CountTokens
     known: Known
@@ -229,10 +225,7 @@ class Codec(Answers, Questions):
         return None
 
     def look_at(self, _: Request, messages: tuple[Message, ...], /) -> tuple[tuple[Message, ...], Shape, bool]:
-        """The messages as the server counts them, what it demands of them, and whether it holds earlier ones.
-
-        Raises one of DECODE_ERRORS.
-        """
+        """The messages as the server counts them, its demands, whether it holds earlier ones. Raises DECODE_ERRORS."""
         return messages, SHAPE, False
 
     def decode(self, request: Request, counting: Counting) -> Conversation:
@@ -309,10 +302,7 @@ class Codec(Answers, Questions):
     def drop_tools(
         self, request: Request, transcript: Conversation, globs: tuple[str, ...], counting: Counting
     ) -> tuple[bytes, int]:
-        """The body without the declarations of tools whose names match one of `globs`, and their number.
-
-        All other bytes stay; see tools.py. `transcript` is the result of `decode`.
-        """
+        """The body without tools that match `globs`, and their number; all other bytes stay. `transcript`: decoded."""
         lists, used = self.list_tools(request), self.list_called(request, transcript)
         return drop_tools(request.body, find_transcript(request.kept_body), lists, used, globs, counting.tool_lists)
 
@@ -334,10 +324,7 @@ class Codec(Answers, Questions):
     def encode_transcript(
         self, request: Request, before: Conversation, after: Conversation
     ) -> tuple[tuple[bytes, ...], Span]:
-        """The body with the elements of `after`, in pieces, and where they were in the client's body.
-
-        What was written is kept for the body that continues this one. Raises UndecodableError.
-        """
+        """The body with the elements of `after`, in pieces, and where they were. Raises UndecodableError."""
         kept_body, array = request.kept_body, request.find_array()
         written, ending = write_elements(
             Source(request.body, array, before),
@@ -362,10 +349,7 @@ class Codec(Answers, Questions):
         return Adapted(pieces)
 
     def help_cache(self, request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:
-        """The body that `encode` and `adapt` wrote for the transcript `after`, with `request.cache`.
-
-        What the client sets itself stays, and nothing is added beside it. Raises one of DECODE_ERRORS.
-        """
+        """The body with `request.cache`; what the client sets itself stays. Raises one of DECODE_ERRORS."""
         if not self.markers:
             return Helped(pieces)
         client = request.read_client()

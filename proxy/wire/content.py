@@ -165,10 +165,7 @@ def _write_text(text: str, text_type: str) -> bytes:
 
 
 def replace_texts(content: bytes, texts: Iterator[str], types: AbstractSet[str] = TEXT_PARTS) -> bytes:
-    """A content with new texts, one for each text in it. All else keeps its bytes, as do texts that are equal.
-
-    types: the types of the parts whose texts are replaced.
-    """
+    """A content with new texts, one for each in it, in parts of these types. All else keeps its bytes."""
     if content[:1] == b'"':
         new = next(texts)
         return content if msgspec.json.decode(content) == new else orjson.dumps(new)
@@ -283,10 +280,7 @@ def count_json(raw: bytes, value: Any, count: CountTokens) -> PartCost:
 
 
 def take_payloads(value: Any) -> tuple[Any, int]:
-    """A value without the files that are in it, and a guess for them: a video may be sent as its pictures.
-
-    Raises RecursionError.
-    """
+    """A value without the files in it (a video may be its pictures), and a guess for them. Raises RecursionError."""
     rest, guessed = _take_payloads(value)
     return rest, min(guessed, MAX_GUESS_TOKENS)
 

@@ -21,10 +21,7 @@ _OF_A_THREAD = re.compile(r"/threads/[^/]*/messages$")
 
 
 def read_request(body: bytes, dialect: str | None = None) -> Request:
-    """Read the body of a request in a dialect: `chat`, `responses` or `messages`; None to guess it from the body.
-
-    Raises UndecodableError, and ValueError for an unknown dialect.
-    """
+    """Read a body in a dialect; None to guess it. Raises UndecodableError, and ValueError for an unknown dialect."""
     return name_codec(dialect or guess_dialect(body)).read(body)
 
 

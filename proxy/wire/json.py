@@ -334,10 +334,7 @@ def decode_member(raw: msgspec.Raw | None) -> Any:
 
 
 def decode_any(text: bytes) -> Any:
-    """The value of a JSON text, repaired if need be. A number beyond the range of a double becomes infinite.
-
-    Raises msgspec.DecodeError or RecursionError.
-    """
+    """The value of a JSON text, repaired; a number beyond a double is infinite. Raises DecodeError, RecursionError."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -87,10 +87,7 @@ def has_too_many_parts(raws: Iterable[bytes]) -> bool:
 
 
 def read_fixed(raws: Sequence[bytes], read: Callable[..., ToolsAndFormat]) -> ToolsAndFormat:
-    """What members outside the transcript cost, as `read` tells of their values; by their JSON if it cannot be decoded.
-
-    raws: the JSON of each; empty for a missing one, whose value is None.
-    """
+    """What members outside the transcript cost, as `read` tells of their values; by their JSON if they are none."""
     if not has_too_many_parts(raws):
         with suppress(*DECODE_ERRORS):
             return read(*(decode_any(raw) if raw else None for raw in raws))
@@ -206,10 +203,8 @@ _DEFERRED = b"true"
 class ToolList:
     """A member of a body that declares tools.
 
-    key: the member's name, in quotes.
-    raw: its JSON; empty if the request does not have it.
-    choice: the JSON of the member that chooses among them; empty if the request does not have it.
-    dependents: names of the members that upstreams refuse without tools, in quotes.
+    key, dependents: names in quotes; upstreams refuse the dependents without tools. raw, choice: the JSON of the
+    list, and of what chooses from it; empty if the request does not have it.
     """
 
     key: bytes
@@ -231,12 +226,7 @@ Names = frozenset[ToolName]
 
 
 class Shortened(NamedTuple):
-    """A list of tools without some declarations.
-
-    raw: the JSON; empty if no declaration is left.
-    number: how many declarations are gone.
-    matching: the names of all declarations that could go.
-    """
+    """A list of tools without some declarations; empty if none is left. matching: the names of all that could go."""
 
     raw: bytes
     number: int
@@ -253,10 +243,7 @@ ListMemo = Cache[ListKey, Shortened]
 
 @dataclass(frozen=True, slots=True)
 class _Tool:
-    """A declaration. `inner` are those in a namespace.
-
-    is_deferred: the model has to search for it first, so it cannot have a cache marker.
-    """
+    """A declaration; `inner` are those in a namespace. is_deferred: it must be searched for, so it takes no marker."""
 
     name: ToolName
     span: Span

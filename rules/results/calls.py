@@ -52,10 +52,7 @@ def decode(text: str) -> Any:
 
 
 def reads_json_file(call: ToolCall) -> bool:
-    """Whether JSON in the result may be the content of a file, which the agent may copy into an exact edit.
-
-    True if the tool's name says that it reads or mentions files, or if an argument names a JSON file.
-    """
+    """Whether JSON in the result may be a file's content: the tool reads files, or an argument names a JSON file."""
     # Names are short; the slice only bounds the work on a hostile one.
     parts = {part.lower() for part in _NAME_PARTS.findall(call.name[:MAX_STRINGS])}
     if not parts.isdisjoint(_FILE) or (parts and parts <= _READING):
@@ -65,10 +62,7 @@ def reads_json_file(call: ToolCall) -> bool:
 
 
 def has_argument(call: ToolCall, globs: Iterable[str]) -> bool:
-    """Whether one of the globs matches a string in the arguments, or a word of one.
-
-    A path with line numbers after it also matches without them.
-    """
+    """Whether a glob matches a string in the arguments or a word of one; a path also without its line numbers."""
     texts = list(_find_strings(_read_arguments(call)))
     words = (word for text in texts for word in _WORDS.findall(text))
     # Here the constant bounds the number of strings and words.
@@ -259,10 +253,7 @@ class Waiting:
                 self._queues.setdefault(key, deque()).append(at)
 
     def take(self, call_id: str, name: str | None) -> int | None:
-        """The place of the call that a result answers, which then no longer waits; None if none is found.
-
-        That is the oldest call with this id, and of several such the oldest with this name.
-        """
+        """The place of the oldest waiting call with this id, of several such the oldest with this name; else None."""
         for key in ((call_id, name), (call_id, None)):
             queue = self._queues.get(key)
             while queue:
@@ -280,10 +271,7 @@ _NO_CALLS = Waiting(())
 
 
 class OpenCalls:
-    """The unanswered calls of the newest message that is not a result. Expects a paired transcript (pairing.py).
-
-    A result that names a tool instead of a call gets the last call of that tool.
-    """
+    """The open calls of the newest message that is no result, in a paired transcript. A result may name its tool."""
 
     __slots__ = ("_waiting",)
 
@@ -303,10 +291,7 @@ class OpenCalls:
 
 
 def find_results(messages: Sequence[Message], policy: Policy, start: int = 0) -> list[FoundResult]:
-    """Each tool result of a paired transcript (pairing.py) from index `start` on, oldest first, with its call.
-
-    Leading system messages are skipped.
-    """
+    """Each result of a paired transcript from `start` on, oldest first, with its call; no leading system messages."""
     places: list[FoundResult] = []
     treatments: dict[str, tuple[Treatment, str]] = {}
     start = first = max(start, count_leading(messages))

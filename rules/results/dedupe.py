@@ -72,10 +72,7 @@ def write_diff(old: str, new: str) -> str:
 
 
 def _span(start: int, stop: int) -> str:
-    """A range as `diff` writes it: the first line, from 1 on, and the number of lines.
-
-    An empty range names the line before it.
-    """
+    """A range as `diff` writes it: the first line, from 1, and the number; an empty one names the line before it."""
     return f"{start + (stop > start)},{stop - start}"
 
 
@@ -143,11 +140,7 @@ lines, 95 % of the pairs with 50 common lines share that many. A diff of less si
 
 @dataclass(slots=True, eq=False)
 class Compared:
-    """A result, the call that it answers, and its sketch.
-
-    number: its rank among all results that are compared, from 1 on.
-    sketch: None if the result takes no part in diffs, or if an equal one was added before.
-    """
+    """A result, its call and its sketch. number: its rank, from 1. sketch: None if it is in no diff, or repeats one."""
 
     number: int
     message: Message
@@ -204,10 +197,7 @@ ARGUMENTS_CHARS = 80  # beginning of the arguments in a pointer; chosen: enough 
 
 
 def dedupe_tool_results(conversation: Conversation, policy: Policy, *, start: int, work: Work) -> Outcome:
-    """Replace results that repeat an earlier one; both at or after index `start`. Raises LargeWorkError.
-
-    `start` is the first message after everything that was pruned or cut.
-    """
+    """Replace results that repeat an earlier one, both behind the cut, from `start` on. Raises LargeWorkError."""
     view = View(max(start, count_leading(conversation.messages)))
     view.extend(conversation.messages, policy, work)
     return view.apply(conversation)

@@ -142,10 +142,7 @@ _OBJECTS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
 def make_tables(compact: str) -> str:
-    """A JSON text with tables for arrays of objects with equal keys, if these are shorter.
-
-    `compact` has no white space between its values.
-    """
+    """A JSON text without blanks, with tables for arrays of objects with equal keys, if these are shorter."""
     if TABLE in compact or compact.count("},{") < MIN_ROWS - 1:
         return compact
     return _tabulate(compact.encode(), 0).decode()

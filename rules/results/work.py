@@ -32,10 +32,7 @@ class Cache(Protocol[K_contra, V]):
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """What is compared of a text: the smallest checksums of its lines, none if they are too short on average.
-
-    digest: the SHA-256 of the text.
-    """
+    """What is compared of a text: the smallest checksums of its lines, none if those are short. digest: SHA-256."""
 
     digest: bytes
     lines: tuple[int, ...]

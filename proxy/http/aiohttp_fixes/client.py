@@ -37,10 +37,7 @@ class FollowedProtocol(ResponseHandler):
 
 
 class Follower:
-    """Takes a body as it arrives.
-
-    over: done when the follower takes no more; holds the ConnectionError that `take` raised, if it did.
-    """
+    """Takes a body as it arrives. over: done when it takes no more; has the ConnectionError that `take` raised."""
 
     __slots__ = ("_content", "_is_looking", "_protocol", "_take", "over")
 
@@ -212,10 +209,7 @@ class Request(ClientRequest):
 
 
 def _has_news(protocol: ResponseHandler) -> bool:
-    """Whether an idle connection has unread input: bytes that nobody asked for, or the end of the connection.
-
-    A request sent on a connection that the upstream has just closed would fail.
-    """
+    """Whether an idle connection has unread input: bytes unasked for, or its end. A request on it would fail."""
     found = None if protocol.transport is None else protocol.transport.get_extra_info("socket")
     if found is None:
         return False
@@ -225,10 +219,7 @@ def _has_news(protocol: ResponseHandler) -> bool:
 
 
 class Connector(aiohttp.TCPConnector):
-    """Does not reuse a connection on which the upstream has sent bytes that nobody asked for.
-
-    They would be taken for the response to the next request, which may be another client's.
-    """
+    """Does not reuse a connection with bytes unasked for: they would be taken for another client's response."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

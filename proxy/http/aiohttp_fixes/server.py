@@ -23,10 +23,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 def loses_what_follows(request: web.BaseRequest) -> bool:
-    """Whether bytes right after a request are lost: aiohttp's parser drops them after an upgrade that it does not know.
-
-    If so, the connection must end with the response, so that the client sends the lost request again.
-    """
+    """Whether aiohttp drops the bytes behind a request (an upgrade). Then the connection must end with the response."""
     upgrade = request.headers.get("Upgrade")
     return upgrade is not None and upgrade.lower() != "websocket"
 
@@ -101,10 +98,7 @@ class PlainResponse(web.StreamResponse):
                 headers[hdrs.CONNECTION] = "keep-alive"
 
     def write_at_once(self, chunk: bytes) -> bool:
-        """Write a chunk of the body without waiting, together with the head if it is held.
-
-        Returns whether the client has taken everything so far. Raises ConnectionError if the connection is gone.
-        """
+        """Write a chunk, and a held head, without waiting. Whether the client has taken all. Raises ConnectionError."""
         writer: Any = self._payload_writer
         if writer is None:
             message = "the response has not been begun, or has ended"

@@ -55,10 +55,7 @@ class RecallCall(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What a model answered, if it called the tool.
-
-    elements: the answer, as elements of a transcript. own: the ids of the calls that the client must answer.
-    """
+    """What a model answered that has called the tool. own: the ids of the calls that the client must answer."""
 
     elements: tuple[bytes, ...]
     asked: tuple[RecallCall, ...]

@@ -216,10 +216,7 @@ class Tap:
             self._read_answer(data, stands_for)
 
     def find_sent_tokens(self, completion_tokens: int) -> int | None:
-        """How many of the completion's tokens were sent as text; None if that is unknown.
-
-        Upstreams may send no reasoning, or only a summary of it, but report the tokens of all of it.
-        """
+        """How many of the completion's tokens were sent as text; None if unknown: upstreams may hide reasoning."""
         usage = self.usage
         hidden = usage.reasoning_tokens if usage else 0
         if hidden <= self._reasoning_chars:  # all of it was sent: a token rarely has less than one character
@@ -253,10 +250,7 @@ class Tap:
             self._sample.add(Piece("body", text), len(text), self.size_bytes - start)
 
     def _search(self, piece: bytes, *, is_end: bool = False) -> bool:
-        """Seek the usage in the next bytes of what is not decoded: a body, or an event that is too long to be kept.
-
-        Returns whether its JSON has ended.
-        """
+        """Seek the usage in the next bytes of what is not decoded. Returns whether its JSON has ended."""
         scan = self._scan = self._scan or UsageScan(is_event=self._carries)
         scan.feed(piece)
         if is_end:
@@ -281,10 +275,7 @@ class Tap:
 
 
 class _Sample:
-    """A sample of a text within MAX_HELD_BYTES: all of its pieces, or one in every `_one_in`.
-
-    chars: characters of the whole text.
-    """
+    """A sample of a text within MAX_HELD_BYTES: all of its pieces, or one in `_one_in`. chars: of the whole text."""
 
     def __init__(self) -> None:
         self.chars = 0

@@ -160,10 +160,7 @@ def believe(usage: Usage, *, answer_bytes: int, window_tokens: int) -> Usage:
 
 
 def read_timings(raw: msgspec.Raw, usage: Usage | None) -> Usage | None:
-    """Add the cached tokens of llama.cpp's `timings` to a usage that does not report them.
-
-    Without a usage, `timings` are all that a stream has: its client did not ask for one. Raises one of DECODE_ERRORS.
-    """
+    """Add llama.cpp's `timings` to a usage, or make one of them: a stream may have no other. Raises DECODE_ERRORS."""
     timings, known = _decode_timings(raw), usage or _NOTHING
     if timings is None or timings.cache_n is None:
         return usage
@@ -287,11 +284,7 @@ _MARKS = re.compile(b"[" + _USAGE + _OWNER + b"]")
 
 
 class UsageScan:
-    """Reads one answer, or one event, in pieces that may be cut anywhere.
-
-    is_event: the usage is that of the `response` in an event.
-    is_whole: the object that the answer is has ended.
-    """
+    """Reads an answer, or an event, in pieces. is_event: the usage is that of its `response`. is_whole: it ended."""
 
     def __init__(self, *, is_event: bool = False) -> None:
         self.is_whole = False

@@ -335,10 +335,7 @@ class ChatCodec(Codec):
         return used
 
     def adapt(self, request: Request, before: Conversation, _: Conversation, pieces: tuple[bytes, ...], /) -> Adapted:
-        """The body without thinking, if its model binds that and the client's transcript `before` has any.
-
-        Raises UndecodableError, or one of DECODE_ERRORS.
-        """
+        """The body without thinking, if its model binds that. Raises UndecodableError, or one of DECODE_ERRORS."""
         if not is_bound(request, before):
             return Adapted(pieces)
         body = b"".join(pieces)
@@ -455,8 +452,5 @@ CHAT = ChatCodec()
 
 
 def read_messages(messages: Iterable[Mapping[str, object]], **members: object) -> Request:
-    """Make a request from messages in the form of OpenAI's API, oldest first.
-
-    `members` are the other members of its body: `model`, `tools`, `max_tokens` and so on. Raises UndecodableError.
-    """
+    """Make a request from messages in OpenAI's form, oldest first, and other members. Raises UndecodableError."""
     return CHAT.read(orjson.dumps({**members, "messages": list(messages)}))

@@ -190,10 +190,7 @@ def _read_answered_id(wire_role: str, members: dict[str, msgspec.Raw]) -> str | 
 
 
 def _is_error(members: dict[str, msgspec.Raw]) -> bool:
-    """Whether a member of a result, not its text, marks it as an error.
-
-    In the message or a part: `is_error` as Anthropic writes it, `isError` as MCP does. Or LangChain's `status: error`.
-    """
+    """Whether a member says that a result is an error: Anthropic's `is_error`, MCP's `isError`, LangChain's status."""
     if (
         any(bytes(members.get(key, b"")) == b"true" for key in ERROR_KEYS)
         or bytes(members.get("status", b"")) == b'"error"'

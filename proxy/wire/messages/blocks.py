@@ -45,10 +45,7 @@ _MEMBER = re.compile(rb',[ \t\r\n]{0,64}+"cache_control"[ \t\r\n]{0,64}+:[ \t\r\
 
 
 class Block(NamedTuple):
-    """A block of content: the client's own bytes, its members and its type.
-
-    clean: the bytes, repaired if need be. The members have the bytes of `clean`.
-    """
+    """A block of content, in the client's own bytes. clean: repaired if need be, as the members are."""
 
     raw: bytes
     clean: bytes

@@ -138,10 +138,7 @@ def _unseal(value: Any) -> tuple[Any, int]:
 
 
 def read_tools_and_format(tools: Any, tool_choice: Any, output_config: Any, output_format: Any) -> ToolsAndFormat:
-    """What the members outside the messages cost, except `system`; None for a missing one.
-
-    All tools are counted, also those that a server loads only on demand.
-    """
+    """What the members outside the messages cost, except `system`, with tools that a server loads only on demand."""
     listed = as_list(tools)
     functions = [_as_function(tool) for tool in listed if _is_function(tool)]
     form = as_schema(as_schema(output_config).get("format")) or as_schema(output_format)
@@ -321,10 +318,7 @@ def shares_element(left: Message, right: Message) -> bool:
 
 
 def write_element(raws: Sequence[bytes], placed: Sequence[Placed]) -> bytes:
-    """The JSON of the element for these messages. `raws` are the client's own elements.
-
-    The messages are one message of an assistant or a system, or some of the user's side.
-    """
+    """The JSON of an element: one message of an assistant or a system, or some of the user's. raws: the client's."""
     # Strategy: the client's own element is the base, and keeps its other members. An assistant's or a system's is
     # changed text by text. On the user's side, the blocks are set together again, each from its own bytes: results
     # first, in their order, because Anthropic's API refuses a text before them. Source: its page on tool use.

@@ -204,10 +204,7 @@ def weigh_kept_bodies(key: tuple[str, bytes], kept: Iterable[KeptBody]) -> int:
 def look_through(
     raws: Sequence[bytes], kept_body: KeptBody | None, look: Callable[[bytes], T]
 ) -> tuple[tuple[int, T], ...]:
-    """The elements in which `look` finds something, by their numbers. What it finds must depend on their bytes alone.
-
-    Each element is looked at once, and not again in a body that continues this one.
-    """
+    """The elements in which `look` finds something, by number. Each is looked at once, by its bytes alone."""
     known = Noted() if kept_body is None else kept_body.noted.get(look, Noted())
     new = ((at, look(raws[at])) for at in range(known.elements, len(raws)))
     found = (*known.found, *(each for each in new if each[1]))
@@ -257,10 +254,7 @@ class Form:
         long: Sequence[str],
         elements: Any = None,
     ) -> None:
-        """The members that are read; those of `fixed` stay JSON. `long`: those that are skipped in a search.
-
-        elements: the type of the transcript if it is not always an array, and may be missing.
-        """
+        """`long`: members that are skipped in a search. `elements`: the transcript's type, if not always an array."""
         array = (transcript, list[msgspec.Raw]) if elements is None else (transcript, elements, None)
         values = [(name, Any, None) for name in ("model", "stream", *others)]
         body = msgspec.defstruct("Body", [array, *values, *((name, msgspec.Raw, msgspec.Raw()) for name in fixed)])
@@ -278,10 +272,7 @@ class Form:
 
 
 class Split(NamedTuple):
-    """A body's members, the bytes of its elements, and what is kept of it for later ones; None if that is nothing.
-
-    If the body continues an earlier one, the array in `members` does not have the common elements.
-    """
+    """A body's members, its elements, what is kept. If it continues a body, `members` has only the new elements."""
 
     members: Any
     raws: tuple[bytes, ...]
@@ -400,10 +391,7 @@ def read_outside(body: bytes, kept_body: KeptBody | None) -> dict[str, msgspec.R
 def replace_outside(
     body: bytes, array_start: int, pieces: tuple[bytes, ...], edit: Edit, done: Edit | None = None
 ) -> tuple[bytes, ...]:
-    """The pieces with a new value of one member.
-
-    body: the client's. Its transcript begins at `array_start`. `done`: what was replaced in the pieces already.
-    """
+    """The pieces with a new value of one member. `array_start`: of the client's transcript. `done`: replaced before."""
     (start, stop), value = edit
     grown = 0 if done is None or (done.place.start < array_start) != (start < array_start) else done.growth_bytes
     if start < array_start:
@@ -438,9 +426,8 @@ class Wanted(NamedTuple):
 class Unsent:
     """What clients put into a request although the model must not or need not read it.
 
-    local_items: types of items that belong to the client alone.
-    tools: globs of the names of tools whose declarations are not sent unless the transcript calls them.
-    nonces: whether texts are removed that only make each request different from the one before.
+    local_items: types of items that belong to the client alone. tools: globs of tools that are sent only if the
+    transcript calls them. nonces: whether what only makes each request different is removed.
     """
 
     local_items: tuple[str, ...] = ()
@@ -450,10 +437,7 @@ class Unsent:
 
 @dataclass(frozen=True, slots=True)
 class Adapted:
-    """A changed body, in pieces, with what its provider must be told about the change.
-
-    headers: to send in addition; their values are lists, to which the client's own values belong, too.
-    """
+    """A changed body, in pieces. headers: to send in addition; values of lists, beside the client's own."""
 
     pieces: tuple[bytes, ...]
     headers: tuple[tuple[str, str], ...] = ()

@@ -56,12 +56,7 @@ class Memo(Protocol[K, V]):
 
 
 class FixedTokens(NamedTuple):
-    """Tokens of what is outside the messages.
-
-    format_tokens: of the response format and the frame of the prompt.
-    tools_tokens: of the tools.
-    has_functions: whether there are functions among the tools.
-    """
+    """Tokens outside the messages: of the response format and the prompt's frame, and of the tools."""
 
     format_tokens: int
     tools_tokens: int
@@ -187,10 +182,7 @@ _KEY = b"written:"
 def recognise(
     earlier: Sequence[Message], raws: Sequence[bytes], units: Sequence[tuple[Message, ...]], known: KnownView
 ) -> Sequence[tuple[Message, ...]]:
-    """The messages of new units, with written results as tool results; the same object if there are none.
-
-    earlier: the messages before them. raws: the JSON of each unit. Equal units get the same message objects.
-    """
+    """The messages of new units, with written results as tool results. earlier: those before. raws: of the units."""
     candidates = [
         at
         for at, messages in enumerate(units)
@@ -308,10 +300,7 @@ _KEEPS_BEFORE = attrgetter("keeps_before")
 
 
 def discount_compacted(messages: tuple[Message, ...], read: Collection[Role] = ()) -> tuple[Message, ...]:
-    """The same messages; those before the last one that `keeps_before` cost nothing.
-
-    read: roles of messages that the server reads all the same.
-    """
+    """The messages; those before the last that `keeps_before` cost nothing, but for those of the roles `read`."""
     if not any(map(_KEEPS_BEFORE, messages)):
         return messages
     last = max(at for at, message in enumerate(messages) if message.keeps_before)

@@ -22,11 +22,7 @@ Shares = Callable[[Message, Message], bool]
 
 
 class _Group(NamedTuple):
-    """The messages [first, last), which are written together in place of the elements [start, stop).
-
-    is_kept: nothing in them changed, so the bytes of the elements are copied.
-    `start` and `stop` are -1 if a rule made the messages.
-    """
+    """Messages [first, last), in place of elements [start, stop); -1 if a rule made them. is_kept: copied unchanged."""
 
     first: int
     last: int
@@ -148,10 +144,7 @@ def _group(before: Conversation, after: Conversation, first: int, *, in_runs: bo
 
 
 def _end_run(after: Conversation, at: int, stop: int, last_parts: Mapping[int, int]) -> tuple[int, int]:
-    """The message and the element at which a run of unchanged elements ends; most of a long transcript is one run.
-
-    The run has reached message `at` and element `stop`.
-    """
+    """Where a run of unchanged elements ends that has reached message `at` and element `stop`."""
     messages, origins = after.messages, after.origins
     while at < len(origins) and (origin := origins[at]) is not None:
         if origin.start != stop or stop in last_parts or messages[at].edited:
@@ -253,10 +246,7 @@ def group_elements(placed: Sequence[Placed], shares: Shares | None) -> list[list
 
 
 def write_outside(after: Conversation, read_value: Callable[[bytes], bytes]) -> bytes | None:
-    """The value of the message in no element with shortened texts; None if no rule has changed it.
-
-    read_value: finds the value in the JSON of the message.
-    """
+    """The value of the message in no element with shortened texts; None if unchanged. read_value: finds it in JSON."""
     if after.origins[:1] != (OUTSIDE,) or not after.messages[0].edited:
         return None
     message = after.messages[0]

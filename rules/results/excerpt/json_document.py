@@ -167,10 +167,7 @@ class _Outline:
         return self._rate * (chars if chars > WHOLE_CHARS else len(unbreak(self._text[start:stop])))
 
     def _fit_object(self, parts: Parts, room: float, depth: int) -> str:
-        """The members, each with a share of the room in proportion to the square root of what it needs.
-
-        The smallest are served first: what they do not need is left for the larger ones.
-        """
+        """The members, each with room by the root of its need; the smallest first, what they leave goes to others."""
         needs = [self._cost(part.start, part.stop) + self._key_cost(part) for part in parts]
         left = room - MARKER_TOKENS
         roots = sum(map(sqrt, needs))

@@ -51,10 +51,7 @@ Values = Mapping[str, Sequence[int]]
 
 @dataclass(slots=True)
 class Column:
-    """The values at one path, in the order of the records.
-
-    numbers: the record of each value. A record may have several values, or none.
-    """
+    """The values at one path, in the records' order. numbers: the record of each; it may have several, or none."""
 
     numbers: list[int] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
@@ -86,11 +83,7 @@ class Column:
 
 @dataclass(slots=True)
 class News:
-    """The records that stand out in a collection.
-
-    order: the numbers of the records that stand out, strongest first.
-    info: how much information each column carries, by its path; 1 for most.
-    """
+    """The records that stand out, strongest first: `order`. info: what each column carries, by path; mostly 1."""
 
     order: list[int] = field(default_factory=list)
     info: dict[str, float] = field(default_factory=dict)
@@ -112,10 +105,7 @@ def read_news(records: Iterable[Any], total: int) -> News:
 
 
 def _collect(value: Any, path: str, into: tuple[int, dict[str, Column]], depth: int) -> None:
-    """Add the scalars and the array lengths of a record to the columns of their paths.
-
-    `into` holds the record's number and the columns.
-    """
+    """Add a record's scalars and array lengths to its columns. `into`: the record's number, and the columns."""
     number, columns = into
     if isinstance(value, dict):
         if depth < MAX_DEPTH:
@@ -219,9 +209,7 @@ facts are kept (`bench.retention.run`)."""
 class _Node:
     """A value of the record: a leaf with its text, or a container with the parts that may be kept.
 
-    tokens: estimated cost; of a container, without its parts.
-    opening: the bracket that opens a container; empty for a leaf.
-    total: number of all parts of a container.
+    tokens: without the parts. opening: the bracket of a container; empty for a leaf. total: of all parts.
     """
 
     key: str
@@ -238,12 +226,7 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The document that holds the records.
-
-    rate: estimated tokens a character.
-    signs: how the document separates keys and values.
-    most_leaves: how many values of one record may be weighed; None for all. Set if the document is large.
-    """
+    """The document of the records. rate: tokens a character. most_leaves: weighed of a record; None for all."""
 
     text: str
     rate: float

@@ -44,10 +44,7 @@ class NotJsonError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A member of an object, or an item of an array: text[start:stop] is its value.
-
-    key: the text of its key with the quotes; empty for an item.
-    """
+    """A value text[start:stop] of an object or array. key: the text of its key with quotes; empty for an item."""
 
     key: str
     start: int

@@ -68,10 +68,7 @@ class Facts:
 
 
 def excerpt_text(text: str, limit: int, measure: Measure, asked: Facts) -> str | None:
-    """An excerpt of a longer text, of at most `limit` by `measure`; None if the limit leaves no room for a choice.
-
-    `measure` counts tokens, or units of about that size.
-    """
+    """An excerpt of at most `limit` by `measure`: tokens, or units of that size. None if there is no room for one."""
     short = excerpt_json(text, limit, measure, _shorten_within(measure, asked))
     return _excerpt_lines(text, limit, measure, asked) if short is None else short
 
@@ -209,10 +206,7 @@ def truncate_result(result: Result, budget: Budget, count: CountTokens) -> tuple
 
 
 def share_budget(texts: tuple[str, ...], budget: Budget, count: CountTokens, shorten: Shorten) -> tuple[str, ...]:
-    """Shorten several texts to one budget: short ones stay whole, long ones get equal shares of what is left.
-
-    May return one text instead of many, see MIN_SHARE.
-    """
+    """Shorten several texts to one budget: short ones stay, long ones share the rest. May join them, see MIN_SHARE."""
     measures = (count,) if budget.max_bytes is None else (count, measure_bytes)
     limits = (budget.max_tokens,) if budget.max_bytes is None else (budget.max_tokens, budget.max_bytes)
     sizes = [[measure(text) for measure in measures] for text in texts]
@@ -257,11 +251,7 @@ SHORTEN_TELLING = Telling(
 
 
 class LongMessages:
-    """The messages of a transcript so far that were too long, as they are forwarded.
-
-    leading: number of messages at the start that always stay.
-    size_bytes: memory that this takes, roughly.
-    """
+    """The long messages so far, as forwarded. leading: messages at the start that always stay. size_bytes: held."""
 
     def __init__(self, leading: int) -> None:
         self.size_bytes = 0

@@ -34,10 +34,7 @@ _COMMIT = compile_late(r"commit [0-9a-f]{7,40}\b")
 
 
 def mark_changes(lines: Sequence[str]) -> dict[int, float]:
-    """Scores of the lines that belong to diffs: files matter most, then changed lines, then headers of hunks.
-
-    All lines of a diff are in the result, those that do not matter with 0.
-    """
+    """Scores of the lines of diffs: files, then changed lines, then headers of hunks; 0 for all others in a diff."""
     scores: dict[int, float] = {}
     for start in [index for index, line in enumerate(lines) if line.startswith(_FILE[0])]:
         if start in scores:

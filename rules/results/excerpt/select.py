@@ -55,10 +55,7 @@ class Units:
 
 
 def split_units(text: str, max_chars: int) -> Units:
-    """Lines with their line breaks; a run of empty lines is one unit.
-
-    A line longer than `max_chars` is cut into pieces, if possible after a blank or one of the other _BREAKS.
-    """
+    """Lines with their breaks; a run of empty ones is a unit. Longer ones are cut, if possible after one of _BREAKS."""
     whole_lines = list(_read_lines(text))
     if "\n\n" not in text and max(map(len, whole_lines), default=0) <= max_chars:
         starts = list(accumulate(map(len, whole_lines), initial=0))

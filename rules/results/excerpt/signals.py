@@ -84,10 +84,7 @@ _STEMS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Stems:
-    """Stems to search for: `small` ignoring case, `capitals` with case.
-
-    Ignoring case, capitals such as GET and ERR would be found in very many words.
-    """
+    """Stems to search for: `small` ignoring case, `capitals` with it, since GET and ERR are in very many words."""
 
     small: tuple[str, ...]
     capitals: tuple[str, ...]
@@ -151,11 +148,7 @@ WORDS_BEHIND = 4  # chosen, as above
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """The signal of a line.
-
-    weight: how much the line matters; 0 for no signal.
-    family: lines that say the same have the same family.
-    """
+    """The signal of a line. weight: how much it matters; 0 for nothing. family: of lines that say the same."""
 
     weight: float
     family: tuple[str, ...]

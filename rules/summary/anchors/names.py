@@ -219,11 +219,7 @@ _ID = compile_late(r"#?(?=[A-Za-z_-]{0,64}\d)[A-Za-z0-9_-]{5,64}")
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
-    """The names in one message.
-
-    `asked` are those in the arguments of calls, `told` those in the text. `labels` maps ids and numbers to the word
-    that says what they are.
-    """
+    """The names in one message: `asked` in calls, `told` in its text. `labels`: what ids and numbers are, in a word."""
 
     role: Role
     asked: AbstractSet[str]
@@ -253,10 +249,7 @@ def read_arguments(calls: Iterable[ToolCall]) -> Iterator[str]:
 
 
 def _read_members(calls: Iterable[ToolCall]) -> Iterator[tuple[str, str]]:
-    """(key, value) for each string and number in arguments.
-
-    The key is empty for an item of a list. Arguments that are not JSON are one value without a key.
-    """
+    """(key, value) of each string and number in arguments; no key for items of lists, and for what is no JSON."""
     for call in calls:
         value = decode(call.arguments)
         yield from [("", call.arguments)] if value is None else _walk("", value, MAX_DEPTH)
@@ -276,10 +269,7 @@ def _walk(key: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
 
 
 def rank_names(mentions: Sequence[Mentions], *, without: AbstractSet[str]) -> list[str]:
-    """Rank the names that may be needed again, except those in `without`.
-
-    The most likely is first; equally likely ones are in alphabetical order.
-    """
+    """Rank the names that may be needed again, but those in `without`: likeliest first, then by the alphabet."""
     last: dict[str, int] = {}
     asked: Counter[str] = Counter()
     told: dict[Role, Counter[str]] = {role: Counter() for role in Role}

@@ -150,10 +150,7 @@ def find_running(messages: Sequence[Message], tail: Sequence[Message] = ()) -> t
 
 
 def _end(running: dict[str, _Running], call: ToolCall, result: Message) -> bool:
-    """Remove what a call ends, and what its result says has ended.
-
-    Returns whether the call is about something that was started before, and so starts nothing itself.
-    """
+    """Remove what a call ends, or its result says has ended. Whether it was about that, and so starts nothing."""
     ended = _find_ended(call)
     if "%" in ended:
         newest = next((title for title in reversed(running) if running[title].is_job), None)

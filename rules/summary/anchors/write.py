@@ -82,10 +82,7 @@ VALUE_CHARS = 20_000
 def find_code(
     removed: Sequence[Message], tail: Sequence[Message], present: AbstractSet[str]
 ) -> Iterator[tuple[str, ...]]:
-    """Yield the lines of each message's calls in which an argument has several lines, the newest message first.
-
-    A line needs a name that is not `present` (known to the reader already).
-    """
+    """Yield the lines of code in each message's calls with a name that is not `present`, the newest message first."""
     seen = {line.strip() for message in tail for line in _find_lines(message)}
     left = READ_CHARS
     for message in reversed(removed):

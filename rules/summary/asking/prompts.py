@@ -128,10 +128,7 @@ def write_prompt(request: SummaryRequest, *, base_text: str | None, max_tokens: 
 
 
 def list_told(request: SummaryRequest, base_text: str | None) -> Sequence[Message]:
-    """The messages that a prompt covers, oldest first.
-
-    Without the previous summary (`base_text` is None), these include the messages that it covered.
-    """
+    """The messages that a prompt covers, oldest first; without `base_text` also those that this covered."""
     return request.span if base_text is not None else (*request.earlier, *request.span)
 
 
@@ -215,10 +212,7 @@ def _fence(request: SummaryRequest) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Clip:
-    """How messages are written into a prompt.
-
-    `each_tokens` bounds the text and each tool call of a message, `all_tokens` the whole message.
-    """
+    """How messages are written: `each_tokens` for the text and each call of a message, `all_tokens` for all of it."""
 
     fence: str
     each_tokens: int

@@ -46,11 +46,7 @@ class FileAct(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileEvent:
-    """One thing that a call did to a file.
-
-    `text` is what was read or written, or what replaced `old`; empty if it is unknown. `is_partial`: the file may have
-    more text than `text`.
-    """
+    """What a call did to a file. `text`: read, or written for `old`; empty if unknown. is_partial: not all of it."""
 
     path: str
     act: FileAct
@@ -61,11 +57,7 @@ class FileEvent:
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A file's text as last known.
-
-    `text` is empty if it is unknown. `is_changed`: the file was changed since. `edits` is the number of edits that were
-    applied to the text.
-    """
+    """A file's text as last known, or empty. is_changed: since then. edits: how many were applied to the text."""
 
     path: str
     text: str = ""
@@ -100,10 +92,7 @@ class FileState:
 
 
 def follow_events(events: Iterable[FileEvent]) -> dict[str, FileState]:
-    """Return each file's state after the events (oldest first), by path.
-
-    The file that was read or written last is the last one.
-    """
+    """Each file's state after the events (oldest first), by path; the file that was touched last is the last one."""
     states: dict[str, FileState] = {}
     for event in events:
         if event.act in {FileAct.READ, FileAct.WRITE}:

@@ -36,11 +36,7 @@ _SIGNS = re.compile(r"[*?\[\]/]+")
 
 @dataclass(frozen=True, slots=True)
 class InstructionFile:
-    """A file that was read.
-
-    `text` is empty if it is unknown. `is_partial`: it is only a part of the file. `is_changed`: the file was changed
-    since.
-    """
+    """A file that was read. text: empty if unknown. is_partial: not all of it. is_changed: since it was read."""
 
     path: str
     text: str

@@ -147,10 +147,7 @@ _NESTED = ("subtasks", "children", "items", "tasks", "todos", "steps", "substeps
 
 
 def read_items(value: Any) -> tuple[Item, ...] | None:
-    """Read the items of a list; nested items follow their parent. None if the value is not a list of items.
-
-    A text that contains a JSON list is decoded first.
-    """
+    """Read the items of a list, nested ones behind their parent; None if it is none. JSON in a text is decoded."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         value = decode(value)
     if not isinstance(value, list):
@@ -251,18 +248,12 @@ _HINTS = ("[ ]", "[x]", "[X]", "[~]", "[/]", "[-]", "[>]", "[*]", "[✓]", "[✔
 
 
 def read_markdown(text: str, fewest: int = FEWEST_ITEMS) -> tuple[Item, ...]:
-    """Read the check list in a Markdown text: its items and the headings above them.
-
-    Empty if there are fewer than `fewest` items.
-    """
+    """Read the check list in a Markdown text: items and headings above them. Empty if there are fewer than `fewest`."""
     return _read(text, _MARKDOWN, fewest) if any(hint in text for hint in _HINTS) else ()
 
 
 def read_any(text: str, fewest: int = 1) -> tuple[Item, ...]:
-    """Read a text that is known to be a task list: statuses may be words or signs, and bullets may be missing.
-
-    Empty if there are fewer than `fewest` items.
-    """
+    """Read a text that is a task list: statuses are words or signs, bullets may lack. Empty below `fewest` items."""
     return _read(text, _ANY, fewest)
 
 

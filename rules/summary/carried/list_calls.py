@@ -56,10 +56,7 @@ _CREATED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ListCall:
-    """The task list, or its changes, in one call; `source` is the tool's name.
-
-    If `is_whole`, `items` is the whole list. Else it has the items that are added, changed or removed.
-    """
+    """The task list in one call of the tool `source`: whole, or (not `is_whole`) what is added, changed or removed."""
 
     source: str
     items: tuple[Item, ...]
@@ -81,20 +78,14 @@ def read_list_call(one: Answered) -> ListCall | None:
 
 
 def leave_out_lists(message: Message) -> Message:
-    """Return the message without calls that set a whole task list.
-
-    The digest need not list them: the newest list is carried over the cut, or it is in the tail.
-    """
+    """The message without calls that set a whole task list: the newest is carried over the cut, or is in the tail."""
     told = (read_list_call(Answered(call, None)) for call in message.tool_calls)
     calls = tuple(call for call, one in zip(message.tool_calls, told, strict=True) if one is None or not one.is_whole)
     return message if len(calls) == len(message.tool_calls) else replace(message, tool_calls=calls)
 
 
 def apply_changes(items: Sequence[Item], changes: Iterable[Sequence[Item]]) -> tuple[Item, ...]:
-    """Return the list after changes, oldest change first.
-
-    Items are matched by id; new ones are added, deleted ones removed.
-    """
+    """The list after changes, oldest first: items are matched by id, new ones added, deleted ones removed."""
     unnamed = count()
     state = {item.id or f"\0{next(unnamed)}": item for item in items}
     for item in (item for change in changes for item in change):
