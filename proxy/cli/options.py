@@ -1,10 +1,12 @@
 """Shared by several commands: options, the exit after wrong use, and the reading of request bodies."""
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import NoReturn, get_args
 
 import click
@@ -78,6 +80,22 @@ def list_exports(config: Config, url: str) -> list[str]:
     if "azure" in providers:
         lines.append(f"export AZURE_OPENAI_ENDPOINT={url}")
     return lines
+
+
+def replace_file(file: Path, text: bytes, *, keeps_rights: bool = False) -> None:
+    """Write a file as a whole, or not at all. Only its owner can read it, unless it keeps its owner and rights."""
+    with NamedTemporaryFile("wb", dir=file.parent, prefix=f".{file.name}.", delete=False) as written:
+        written.write(text)
+    draft = Path(written.name)
+    try:
+        if keeps_rights and file.exists():
+            found = file.stat()
+            os.chown(draft, found.st_uid, found.st_gid)
+            shutil.copymode(file, draft)
+        draft.replace(file)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 class StoppedError(Exception):

@@ -18,8 +18,7 @@ from hashlib import sha256
 
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.store.store import SummaryStore
-from trimtab.proxy.summaries.sealing import derive_record_id, seal, unseal
-from trimtab.rules.summary.request import Summary
+from trimtab.proxy.summaries.sealing import derive_record_id, seal_text, unseal_text
 from trimtab.rules.window.state import ColdCut
 
 REFRESH_SECONDS = 5.0
@@ -40,8 +39,7 @@ class Wish:
 
     def read_words(self, session: str) -> str:
         """What the summary is to heed, may be empty."""
-        found = unseal(_derive_secret(session), self.record_id, self.sealed)
-        return "" if found is None else found.text
+        return unseal_text(_derive_secret(session), self.record_id, self.sealed) or ""
 
 
 class Wishes:
@@ -65,7 +63,7 @@ class Wishes:
             if number >= MAX_WISHES:
                 return False
             record_id = _name_record(hour, number)
-            record = sha256(secret).digest() + seal(secret, record_id, Summary(words, by_model=False))
+            record = sha256(secret).digest() + seal_text(secret, record_id, words)
             await self._store.put(record_id, record)
 
     def find(self, session: str) -> Wish | None:
@@ -256,15 +254,12 @@ class Marks:
             self.has_any = True
 
     async def _read(self, session: Session, record_id: str) -> str | None:
-        sealed = await self._store.get(record_id)
-        opened = None if sealed is None else unseal(session.secret, record_id, sealed)
-        return None if opened is None else opened.text
+        return unseal_text(session.secret, record_id, await self._store.get(record_id))
 
     async def _write(self, session: Session, record_id: str, text: str) -> str | None:
         """Write a record unless there is one. Returns the one that is kept."""
-        sealed = await self._store.put(record_id, seal(session.secret, record_id, Summary(text, by_model=False)))
-        opened = None if sealed is None else unseal(session.secret, record_id, sealed)
-        return None if opened is None else opened.text
+        sealed = await self._store.put(record_id, seal_text(session.secret, record_id, text))
+        return unseal_text(session.secret, record_id, sealed)
 
 
 class ColdCuts(Marks):

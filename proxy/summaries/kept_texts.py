@@ -19,9 +19,8 @@ import msgspec
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.recall.tool import Place
 from trimtab.proxy.store.store import SummaryStore
-from trimtab.proxy.summaries.sealing import derive_record_id, seal, unseal
+from trimtab.proxy.summaries.sealing import derive_record_id, seal_text, unseal_text
 from trimtab.proxy.wire.json import DECODE_ERRORS
-from trimtab.rules.summary.request import Summary
 
 MAX_TEXTS = 64
 """Texts of sessions that begin alike which are written into the store, and a multiple of it in memory. Chosen: models
@@ -69,7 +68,7 @@ class FoundTexts:
         number = session.read
         while (previous is None or previous not in session.seen) and number < MAX_TEXTS:
             name = _name(secret, head, number)
-            if not _note(session, _open(secret, name, await self._store.get(name))):
+            if not _note(session, unseal_text(secret, name, await self._store.get(name))):
                 break
             number += 1
         session.read = max(session.read, number)
@@ -82,10 +81,11 @@ class FoundTexts:
         session = self._sessions.get((tenant, head)) or _Session()
         text = text.encode("utf-8", "replace").decode()
         record = msgspec.json.encode((place.before.hex(), place.call_id, text)).decode()
-        kept, number = "", session.read
+        kept: str | None = None
+        number = session.read
         while self._is_kept and kept != record and number < MAX_TEXTS:
             name = _name(secret, head, number)
-            kept = _open(secret, name, await self._store.put(name, seal(secret, name, Summary(record, by_model=False))))
+            kept = unseal_text(secret, name, await self._store.put(name, seal_text(secret, name, record)))
             if not _note(session, kept):  # else of another process, which was first
                 break
             number += 1
@@ -114,15 +114,10 @@ def _name(secret: bytes, head: bytes, number: int) -> str:
     return derive_record_id(secret, f"found text {number}", head.hex(), "")
 
 
-def _open(secret: bytes, name: str, sealed: bytes | None) -> str:
-    opened = None if sealed is None else unseal(secret, name, sealed)
-    return "" if opened is None else opened.text
-
-
-def _note(session: _Session, record: str) -> bool:
+def _note(session: _Session, record: str | None) -> bool:
     """Note what a record says; whether it says anything."""
     try:
-        before, call_id, text = _decode(record)
+        before, call_id, text = _decode(record or "")
         session.texts.setdefault(Place(bytes.fromhex(before), call_id), text)
     except (*DECODE_ERRORS, ValueError):
         return False
@@ -159,7 +154,7 @@ class Originals:
             record_id, now = _name_record(secret, name), time.monotonic()
             kept_at = self._kept_at.get(record_id)
             if kept_at is None or now - kept_at > TOUCH_SECONDS:
-                sealed = await asyncio.to_thread(seal, secret, record_id, Summary(text, by_model=False))
+                sealed = await asyncio.to_thread(seal_text, secret, record_id, text)
                 await self._store.put(record_id, sealed)
                 self._kept_at[record_id] = now
 
@@ -167,8 +162,7 @@ class Originals:
         """The client's text with this hash; None if there is none, or none any more."""
         record_id = _name_record(secret, name)
         sealed = await self._store.get(record_id)
-        found = None if sealed is None else await asyncio.to_thread(unseal, secret, record_id, sealed)
-        return None if found is None else found.text
+        return await asyncio.to_thread(unseal_text, secret, record_id, sealed)
 
 
 def _name_record(secret: bytes, name: str) -> str:

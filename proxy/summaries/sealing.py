@@ -76,6 +76,17 @@ def unseal(secret: bytes, summary_id: str, sealed: bytes) -> Summary | None:
         return None
 
 
+def seal_text(secret: bytes, record_id: str, text: str) -> bytes:
+    """Encrypt the text of a record that is no summary."""
+    return seal(secret, record_id, Summary(text, by_model=False))
+
+
+def unseal_text(secret: bytes, record_id: str, sealed: bytes | None) -> str | None:
+    """Decrypt a text; None if there is none, if it belongs to another secret or id, or is damaged."""
+    found = None if sealed is None else unseal(secret, record_id, sealed)
+    return None if found is None else found.text
+
+
 def load_key(path: Path) -> bytes:
     """Load the key for clients without a credential: 32 random bytes in a file of mode 0600, made if absent.
 

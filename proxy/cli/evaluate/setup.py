@@ -10,10 +10,7 @@ completion counts with its maximum length. Dollars are named only if the price o
 in dollars.
 """
 
-import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
@@ -28,7 +25,7 @@ from trimtab.proxy.cli.evaluate import exam
 from trimtab.proxy.cli.evaluate.asking import Server, Tokens
 from trimtab.proxy.cli.evaluate.exam import PART_TOKENS, PROMPT_VERSION, ExamQuestion, Part, find_removed, split_removed
 from trimtab.proxy.cli.evaluate.rehearsal import Arm, Rehearsal, Session, WantedSummary, make_arm, rehearse
-from trimtab.proxy.cli.options import StoppedError
+from trimtab.proxy.cli.options import StoppedError, replace_file
 from trimtab.proxy.cli.tables import safe
 from trimtab.proxy.compaction.engine import Variant
 from trimtab.proxy.config.schema import Config, UpstreamConfig
@@ -298,16 +295,7 @@ def keep_questions(path: Path, name: str, questions: Sequence[ExamQuestion]) -> 
     kept = _read(path)
     kept.sets[name] = list(questions)
     try:
-        # mkstemp creates a file that only its owner can read.
-        number, written = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(number, "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(kept)))
-            Path(written).replace(path)
-        except OSError:
-            with suppress(OSError):
-                Path(written).unlink()
-            raise
+        replace_file(path, msgspec.json.format(msgspec.json.encode(kept)))
     except OSError as error:
         raise StoppedError(f"{path}: cannot be written ({error.strerror}); name another file with --cache") from error
 

@@ -254,7 +254,7 @@ def _list_counts(model: dict[str, Any], kind: str) -> Iterable[tuple[str, str]]:
     yield "requests", _count(model.get("requests"))
     yield "original tokens", _count(original)
     yield "sent tokens", _count(sent)
-    yield "saved", _share(original - sent, original)
+    yield "saved", f"{(original - sent) / original:.1%}" if original else "-"
     yield "requests with a cut", _count(sum(model.get("cuts", {}).values()))
     if kind != "log":
         yield "cuts made", _count(model.get("moved_cuts"))
@@ -358,10 +358,6 @@ def _money(amount: float | None, unit: str) -> str:
 
 def _ratio(own: float | None, other: float | None) -> str:
     return f" ({own / other:.2f})" if own is not None and other else ""
-
-
-def _share(part: float, whole: float) -> str:
-    return f"{part / whole:.1%}" if whole else "-"
 
 
 def _percent(share: float | None) -> str:

@@ -385,7 +385,7 @@ class Replay:
         for call in expected.ask(chosen, compaction.original_plan, session):
             sums.add_summary(call, session)
         is_new = expected.stands_in(compaction.planned.plan, compaction.text, session)
-        sums.figures.of(chosen.label).stand_ins += is_new
+        sums.figures.note(chosen.label, stand_ins=int(is_new))
 
 
 def _book_line(sums: VariantSums, figures: RequestFigures, upstream: str, model: str) -> None:

@@ -9,7 +9,6 @@ its lifetime. It misses nothing else, and nobody pushes anybody out.
 """
 
 import itertools
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -158,46 +157,30 @@ class RequestFigures:
         return sum(self.event.sent_sections) if self.counted.sent else 0
 
 
-@dataclass(slots=True)
-class _Uncounted:
-    """What the metrics do not count, of one model.
+_COUNTS = (
+    "requests", "answered", "refused", "retried", "stand_ins", "over_limit", "over_window", "kept_sum", "kept_number",
+)  # fmt: skip
+_UNKNOWN = ("moved_cuts", "booked", "without", "summary_booked")
+NOTHING_NOTED: Mapping[str, Any] = {**dict.fromkeys(_COUNTS, 0), **dict.fromkeys(_UNKNOWN)}
+"""What the metrics do not count, of one model; None is what is not known.
 
-    moved_cuts: cuts that were made, each once; None if nothing was planned again.
-    stand_ins: of these, the ones for which a digest stands in for a model's summary.
-    over_window: prompts that were longer than the window, as the client sent them.
-    over_limit: longer than the limit that they were planned for. booked, without: nanodollars.
-    """
-
-    outcomes: Counter[str] = field(default_factory=Counter)
-    requests: int = 0
-    answered: int = 0
-    refused: int = 0
-    retried: int = 0
-    moved_cuts: int | None = None
-    stand_ins: int = 0
-    over_window: int = 0
-    over_limit: int = 0
-    summaries: Counter[str] = field(default_factory=Counter)
-    kept_sum: float = 0.0
-    kept_number: int = 0
-    booked: int | None = None
-    without: int | None = None
-    summary_booked: int | None = None
+moved_cuts: cuts that were made, each once. stand_ins: of these, the ones for which a digest stands in for a model's
+summary. over_window, over_limit: prompts that were longer, as the client sent them. booked and others: nanodollars.
+"""
 
 
 class Figures:
     def __init__(self) -> None:
         self._metrics = Metrics()
-        self._uncounted: dict[str, _Uncounted] = {}
+        self._noted: dict[str, Mapping[str, Any]] = {}
+
+    def note(self, label: str, **told: Any) -> None:
+        """Add what the metrics do not count, of a model."""
+        self._noted[label] = _merge(self._noted.get(label, NOTHING_NOTED), told)
 
     def add(self, figures: RequestFigures) -> None:
         event, counted = figures.event, figures.counted
-        label, metrics, uncounted = event.label, self._metrics, self.of(event.label)
-        uncounted.requests += 1
-        uncounted.outcomes[event.outcome] += 1
-        uncounted.answered += event.status == SUCCESS_STATUS
-        uncounted.refused += event.error == TOO_LONG
-        uncounted.retried += bool(event.retry)
+        label, metrics = event.label, self._metrics
         for stage, tokens in zip(STAGES, (event.original_sections, event.sent_sections), strict=True):
             if counted.sent and any(tokens):  # what failed or was refused saves nothing
                 metrics.prompt_tokens[label, stage] += sum(tokens)
@@ -206,31 +189,33 @@ class Figures:
         metrics.record_cache(label, event.cached_tokens, event.written_tokens, "")
         if event.completion_tokens is not None:
             metrics.completion_tokens[label, figures.completion_source] += event.completion_tokens
-        uncounted.over_limit += bool(event.limit_tokens) and figures.original_tokens > event.limit_tokens
-        if event.prefix_kept is not None and counted.sent:
-            uncounted.kept_sum += event.prefix_kept
-            uncounted.kept_number += 1
-        uncounted.booked = _merge(uncounted.booked, event.cost)
-        uncounted.without = _merge(uncounted.without, event.without_cost)
+        has_kept = event.prefix_kept is not None and counted.sent
+        self.note(
+            label,
+            requests=1,
+            outcomes={event.outcome: 1},
+            answered=int(event.status == SUCCESS_STATUS),
+            refused=int(event.error == TOO_LONG),
+            retried=int(bool(event.retry)),
+            over_limit=int(0 < event.limit_tokens < figures.original_tokens),
+            kept_sum=event.prefix_kept if has_kept else 0,
+            kept_number=int(has_kept),
+            booked=event.cost,
+            without=event.without_cost,
+        )
 
     def add_summary(self, call: RecordedCall) -> None:
-        uncounted = self.of(call.label)
-        uncounted.summaries[call.result] += 1
         for kind, tokens in (("prompt", call.prompt_tokens), ("completion", call.completion_tokens)):
             self._metrics.summary_tokens[call.label, kind] += tokens
-        uncounted.summary_booked = _merge(uncounted.summary_booked, call.cost)
-
-    def of(self, label: str) -> _Uncounted:
-        """What the metrics do not count, of a model."""
-        return self._uncounted.setdefault(label, _Uncounted())
+        self.note(call.label, summaries={call.result: 1}, summary_booked=call.cost)
 
     def describe(self) -> list[dict[str, Any]]:
         samples = Samples.of(self._metrics.collect())
-        models = [_describe(label, uncounted, samples) for label, uncounted in self._uncounted.items()]
+        models = [_describe(label, noted, samples) for label, noted in self._noted.items()]
         return sorted(models, key=lambda model: (-model["original_tokens"], model["name"]))
 
 
-def _describe(label: str, uncounted: _Uncounted, samples: Samples) -> dict[str, Any]:
+def _describe(label: str, noted: Mapping[str, Any], samples: Samples) -> dict[str, Any]:
     def split(row: str, by: str) -> dict[str, int]:
         series = samples.by_name.get(f"trimtab_{row}_total", ())
         return {has[by]: round(value) for has, value in series if has["model"] == label}
@@ -242,10 +227,11 @@ def _describe(label: str, uncounted: _Uncounted, samples: Samples) -> dict[str, 
         }
         for stage in STAGES
     }
+    results = noted.get("summaries", {})
     return {
         "name": label,
-        **{name: getattr(uncounted, name) for name in ("requests", "answered", "refused", "retried")},
-        "outcomes": dict(sorted(uncounted.outcomes.items())),
+        **{name: noted[name] for name in ("requests", "answered", "refused", "retried")},
+        "outcomes": dict(sorted(noted.get("outcomes", {}).items())),
         **{f"{stage}_tokens": samples.count("prompt_tokens_total", model=label, stage=stage) for stage in STAGES},
         "saved_tokens": split("tokens_saved", "rule"),
         "added_tokens": split("tokens_added", "rule"),
@@ -255,14 +241,14 @@ def _describe(label: str, uncounted: _Uncounted, samples: Samples) -> dict[str, 
         "completion_tokens": split("completion_tokens", "source"),
         "cached_tokens": samples.count("cached_prompt_tokens_total", model=label),
         "written_tokens": samples.count("cache_write_tokens_total", model=label),
-        "summaries": uncounted.summaries.total(),
-        "summary_results": dict(sorted(uncounted.summaries.items())),
+        "summaries": sum(results.values()),
+        "summary_results": dict(sorted(results.items())),
         "summary_tokens": split("summary_tokens", "kind"),
-        **{name: getattr(uncounted, name) for name in ("moved_cuts", "stand_ins", "over_limit", "over_window")},
-        "prefix_kept": round(uncounted.kept_sum / uncounted.kept_number, 4) if uncounted.kept_number else None,
-        "booked_usd": to_dollars(uncounted.booked),
-        "booked_without_usd": to_dollars(uncounted.without),
-        "booked_summaries_usd": to_dollars(uncounted.summary_booked),
+        **{name: noted[name] for name in ("moved_cuts", "stand_ins", "over_limit", "over_window")},
+        "prefix_kept": round(noted["kept_sum"] / noted["kept_number"], 4) if noted["kept_number"] else None,
+        "booked_usd": to_dollars(noted["booked"]),
+        "booked_without_usd": to_dollars(noted["without"]),
+        "booked_summaries_usd": to_dollars(noted["summary_booked"]),
     }
 
 
@@ -351,17 +337,16 @@ class VariantSums:
             self.figures.add(figures)
             return
         event, label = figures.event, figures.event.label
-        uncounted = self.figures.of(label)
         self._pricing[label] = pricing
         sums = self.sessions.setdefault(session, SessionSums(session, label, pricing.unit))
         sums.requests += 1
         sums.longest_tokens = max(sums.longest_tokens, compaction.compacted.original_tokens)
         is_over = compaction.planned.original.tokens > compaction.planned.plan.hard_limit
         sums.over_window += is_over
-        uncounted.over_window += is_over
+        self.figures.note(label, over_window=int(is_over))
         sums.refused += event.error == TOO_LONG or event.retry in UPSTREAM_REFUSES
         if figures.counted.sent:
-            uncounted.moved_cuts = (uncounted.moved_cuts or 0) + (compaction.is_enforced and sums.note_cut(compaction))
+            self.figures.note(label, moved_cuts=int(compaction.is_enforced and sums.note_cut(compaction)))
             completion_tokens = event.completion_tokens or 0
             spent = self._caches.send(session, compaction, pricing, at=at, completion_tokens=completion_tokens)
             for strategy, one in spent.items():

@@ -3,17 +3,14 @@
 Law: a key is shown once, when it is made, and written nowhere. The file is replaced as a whole, or not at all.
 """
 
-import os
 import secrets
-import shutil
 from datetime import UTC, date, datetime
 from hashlib import sha256
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 import click
 
-from trimtab.proxy.cli.options import StoppedError, give_up, wrong_use
+from trimtab.proxy.cli.options import StoppedError, give_up, replace_file, wrong_use
 from trimtab.proxy.config.values import HASHED, KEY_ID_CHARS, name_key
 
 KEY_BYTES = 24  # chosen: nobody can guess 192 bits, so a plain hash of them suffices
@@ -112,14 +109,7 @@ def _read(file: Path, *, may_lack: bool = False) -> list[str]:
 
 
 def _write(file: Path, lines: list[str]) -> None:
-    """Replace the file. A new one can be read by its owner only; an old one keeps its owner and rights."""
     try:
-        with NamedTemporaryFile("wb", dir=file.parent, prefix=f".{file.name}.", delete=False) as written:
-            written.write("\n".join((*lines, "")).encode())
-        if file.exists():
-            found = file.stat()
-            os.chown(written.name, found.st_uid, found.st_gid)
-            shutil.copymode(file, written.name)
-        Path(written.name).replace(file)
+        replace_file(file, "\n".join((*lines, "")).encode(), keeps_rights=True)
     except OSError as error:
         give_up(f"{file}: cannot be written: {error.strerror}")

@@ -129,7 +129,7 @@ def _find_lines(body: bytes, place: Span) -> list[Span]:
         if line is None:
             break
         lines[at] = line
-    gone = [at for at, line in lines.items() if _is_all(blocks[at], line)] if spans else []
+    gone = [at for at, line in lines.items() if _BLANK.match(blocks[at], line.stop) is not None] if spans else []
     last = max((at for at in range(len(spans)) if at not in gone), default=-1)
     found = [_move(lines[at], spans[at].start) for at in lines if spans and at not in gone]
     found += [Span(spans[at].start, spans[at + 1].start) for at in gone if at < last]
@@ -142,10 +142,6 @@ def _find_in_block(block: bytes) -> Span | None:
     place = find_member(block, b'"text"') if block[:1] == b"{" else None
     line = None if place is None else _find_line(block[place.start : place.stop])
     return None if place is None or line is None else _move(line, place.start)
-
-
-def _is_all(block: bytes, line: Span) -> bool:
-    return _BLANK.match(block, line.stop) is not None
 
 
 def _find_line(text: bytes) -> Span | None:

@@ -158,7 +158,7 @@ def find_shell_events(command: str, result: str, wanted: Callable[[str], bool]) 
                 yield FileEvent(path, FileAct.WRITE if body else FileAct.CHANGE, body)
             elif _changes(words):
                 yield FileEvent(path, FileAct.CHANGE)
-            elif _reads(words):
+            elif _program(words) in _READERS or _program(words) in _PART_READERS:
                 is_alone = printing == len(paths) == 1
                 is_part = separator == "|" or not _is_whole(words, result)
                 yield FileEvent(path, FileAct.READ, result if is_alone else "", is_partial=is_part)
@@ -198,10 +198,6 @@ def _program(words: Sequence[str]) -> str:
 
 def _prints(words: Sequence[str]) -> bool:
     return bool(words) and _program(words) not in _SILENT and _find_redirection(words) is None
-
-
-def _reads(words: Sequence[str]) -> bool:
-    return _program(words) in _READERS or _program(words) in _PART_READERS
 
 
 def _changes(words: Sequence[str]) -> bool:

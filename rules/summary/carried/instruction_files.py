@@ -124,7 +124,7 @@ def _write(files: Sequence[InstructionFile], room: int, count: CountTokens) -> s
     room -= count(frame(""))
     pieces: dict[int, str] = {}
     for index, file in enumerate(files):
-        pointer = _point(file)
+        pointer = f"read it again: {_name(file)}\n"
         cost = count(pointer)
         if cost <= room:
             pieces[index] = pointer
@@ -140,10 +140,6 @@ def _write(files: Sequence[InstructionFile], room: int, count: CountTokens) -> s
             pieces[index] = text
             room -= cost
     return frame("".join(pieces.values())) if pieces else ""
-
-
-def _point(file: InstructionFile) -> str:
-    return f"read it again: {_name(file)}\n"
 
 
 def _name(file: InstructionFile) -> str:

@@ -147,7 +147,7 @@ _NESTED = ("subtasks", "children", "items", "tasks", "todos", "steps", "substeps
 
 
 def read_items(value: Any) -> tuple[Item, ...] | None:
-    """Read the items of a list, nested ones behind their parent; None if it is none. JSON in a text is decoded."""
+    """Read the items of a list, nested ones behind their parent; None for another value. JSON in a text is decoded."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         value = decode(value)
     if not isinstance(value, list):

@@ -67,7 +67,7 @@ def test_the_report_says_what_cannot_be_known(compactors: Compactors) -> None:
     assert "can be told from recordings only" in _list_notes(replay, "log")
     assert "completions are not known" in _list_notes(replay, "bodies")
     assert "stands in" not in _list_notes(replay, "recordings")
-    replay.variants[0].figures.of("m").stand_ins = 1
+    replay.variants[0].figures.note("m", stand_ins=1)
     replay.redacted = 2
     notes = _list_notes(replay, "recordings")
     assert "a digest stands in" in notes
