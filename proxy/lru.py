@@ -92,21 +92,29 @@ class BytesLRU(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """The value, which counts as used now; None if there is none."""
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
+        entries = self._entries
+        entry = entries.get(key)
+        if entry is None:
+            with self._lock:
                 return self._use_first(key)
-            self._entries.move_to_end(key)
-            return entry[0]
+        # Without the lock: both calls are whole, and only between them may another thread drop the entry.
+        try:  # noqa: SIM105 - it costs three calls more
+            entries.move_to_end(key)
+        except KeyError:
+            pass
+        return entry[0]
 
     def get_many(self, keys: Iterable[K]) -> list[V | None]:
-        """The value of each key, as from `get`. The lock is taken once."""
+        """The value of each key, as from `get`. The lock is taken once at most."""
         entries, keys = self._entries, list(keys)
-        with self._lock:
-            found = list(map(entries.get, keys))  # no call of ours for each
-            if None not in found:
+        found = list(map(entries.get, keys))  # no call of ours for each
+        if None not in found:
+            try:  # noqa: SIM105
                 deque(map(entries.move_to_end, keys), 0)
-                return [entry[0] for entry in found if entry is not None]
+            except KeyError:  # as in `get`
+                pass
+            return [entry[0] for entry in found if entry is not None]
+        with self._lock:
             return [self._use_first(key) if key not in entries else self._use(key) for key in keys]
 
     def _use(self, key: K) -> V:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from trimtab.proxy.account.outcome import FIGURES, HEAD_REMEDY, Outcome, Prompt, read_head, write_line
 from trimtab.proxy.account.statistics.books import Books, name_day
@@ -228,33 +228,23 @@ class Recorder:
 class Phases:
     """The current phase of a piece of work, and the `seconds` of each finished phase, in order.
 
-    The block behind `timed` or `during` is a phase. If it raises, the phase stays current and gets no duration.
+    What is done from `begin` to `end` is a phase. If it raises, the phase stays current and gets no duration.
     """
+
+    __slots__ = ("current", "seconds")
 
     def __init__(self, current: str) -> None:
         self.current = current
         self.seconds: tuple[tuple[str, float], ...] = ()
-        self._outer: list[tuple[str, float]] = []
 
-    def timed(self, name: str) -> Self:
-        self._outer.append((self.current, time.monotonic()))
-        self.current = name
-        return self
+    def begin(self, name: str) -> tuple[str, float]:
+        """Begin a phase; return the one before, and the time, for `end`."""
+        before, self.current = self.current, name
+        return before, time.monotonic()
 
-    def during(self, name: str) -> Self:
-        """For faults only; its time belongs to the surrounding phase."""
-        self._outer.append((self.current, 0.0))
-        self.current = name
-        return self
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        before, started_at = self._outer.pop()
-        if kind is None:
-            if started_at:
-                self.seconds += ((self.current, time.monotonic() - started_at),)
-            self.current = before
+    def end(self, begun: tuple[str, float]) -> None:
+        self.seconds += ((self.current, time.monotonic() - begun[1]),)
+        self.current = begun[0]
 
 
 class fail_open:  # noqa: N801 - it is used like a function, and a generator costs three times as much

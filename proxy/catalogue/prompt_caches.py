@@ -222,20 +222,21 @@ class Refusals(Generic[T]):
     """What is not added any more, by tenant, upstream and model; for one process. Used on the event loop only.
 
     seconds: for so long after its first refusal, an entry is kept. Then what was refused is tried again.
+    kept: each entry, and until when; empty if nothing was refused, as nearly always.
     """
 
     def __init__(self, seconds: float = inf) -> None:
         self._seconds = seconds
-        self._kept: OrderedDict[Asked, tuple[frozenset[T], float]] = OrderedDict()
+        self.kept: OrderedDict[Asked, tuple[frozenset[T], float]] = OrderedDict()
 
     def find(self, asked: Asked, now: float = 0.0) -> frozenset[T]:
-        refused, until = self._kept.get(asked, (frozenset[T](), 0.0))
+        refused, until = self.kept.get(asked, (frozenset[T](), 0.0))
         return refused if now < until else frozenset()
 
     def keep(self, asked: Asked, refused: frozenset[T], now: float = 0.0) -> None:
         known = self.find(asked, now)
-        until = self._kept[asked][1] if known else now + self._seconds
-        self._kept[asked] = known | refused, until
-        self._kept.move_to_end(asked)
-        while len(self._kept) > MAX_KEPT:
-            self._kept.popitem(last=False)
+        until = self.kept[asked][1] if known else now + self._seconds
+        self.kept[asked] = known | refused, until
+        self.kept.move_to_end(asked)
+        while len(self.kept) > MAX_KEPT:
+            self.kept.popitem(last=False)

@@ -52,6 +52,8 @@ class _Holder:
         self.memos: dict[str, CountMemos] = {}
         self.counts: dict[str, CountTokens] = {}
         self.made: dict[tuple[str, Costs], Compactor] = {}
+        self.newest: tuple[tuple[str, Costs], Compactor] | None = None
+        """The way of counting that was asked for last. It is compared by identity, because its hash costs calls."""
 
     def count_by(self, vocabulary: _Vocabulary | None) -> CountTokens:
         """The counter of a vocabulary, with this tenant's memo; None counts characters."""
@@ -100,8 +102,13 @@ class Compactors:
     ) -> Compactor:
         """As `choose`, for the event loop: a vocabulary is loaded in a thread."""
         counting = _choose_counting(settings.count, model, reading)
-        made = self._hold(tenant_id).made.get(counting)
+        holder = self._hold(tenant_id)
+        newest = holder.newest
+        if newest is not None and newest[0] is counting:
+            return newest[1]
+        made = holder.made.get(counting)
         if made is not None:
+            holder.newest = counting, made
             return made
         if self._is_loaded(counting[0]):
             return self.choose(settings, model, tenant_id, reading)

@@ -15,7 +15,6 @@ import aiohttp
 import msgspec
 
 from trimtab.proxy.account.outcome import NOTHING_ANSWERED, Answered
-from trimtab.proxy.account.previous_request import Request, Seen, Sent
 from trimtab.proxy.account.prompt_cache import (
     MIN_CACHED_TOKENS,
     Cache,
@@ -28,8 +27,8 @@ from trimtab.proxy.account.prompt_cache import (
     watch_cache,
 )
 from trimtab.proxy.account.recorder import Recorder, fail_open
+from trimtab.proxy.account.sessions import Request, Seen, Sent
 from trimtab.proxy.catalogue.prices import Bill, PriceList, Tokens, find_price_list, price
-from trimtab.proxy.catalogue.prompt_caches import find_lifetime_seconds
 from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES
 from trimtab.proxy.config.schema import find_in_name
 from trimtab.proxy.exchange.attempt import CHANGED, Attempt, Call, Prepared, Ready, is_counted, is_text_only
@@ -87,7 +86,12 @@ class SafeTap:
 
     def find_uncounted_chars(self) -> int:
         """The characters of the text that trimtab must count; 0 if the upstream has reported their tokens."""
-        return self._use(_find_uncounted_chars, 0)
+        tap = self.tap
+        if tap is None:
+            return 0
+        usage = tap.usage
+        is_told = usage is not None and usage.completion_tokens is not None and not tap.has_partial_usage
+        return 0 if is_told else tap.text_chars
 
     def tell_pace(self) -> Pace:
         return self._use(lambda tap: Pace(tap.first_at, tap.last_at, tap.first_chars, tap.text_chars), Pace())
@@ -103,12 +107,6 @@ class SafeTap:
 
 
 _HAS_ENDED: Callable[[Tap], bool] = attrgetter("has_ended")
-
-
-def _find_uncounted_chars(tap: Tap) -> int:
-    usage = tap.usage
-    is_told = usage is not None and usage.completion_tokens is not None and not tap.has_partial_usage
-    return 0 if is_told else tap.text_chars
 
 
 async def count_answer(services: Services, tenant: Tenant, route: Route, tap: Tap, window_tokens: int) -> Answered:
@@ -423,7 +421,7 @@ def _make_case(attempt: Prepared, seen: Seen | None, answered: Answered, prefix_
     is_sent_original = call.route.target.mode != "enforce"
     original_tokens = compacted.original_tokens
     sent_tokens = original_tokens if is_sent_original else compacted.sent_tokens
-    lifetime_seconds = find_lifetime_seconds(call.route.upstream.base_url, call.route.target.model)
+    lifetime_seconds = call.route.lifetime_seconds
     before = None if seen is None else seen.before
     pause_seconds = 0.0 if seen is None or before is None else seen.now.sent_at - before.sent_at
     is_fresh = lifetime_seconds is None or pause_seconds <= lifetime_seconds

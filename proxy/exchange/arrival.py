@@ -127,6 +127,7 @@ class Head(msgspec.Struct, eq=False):
     named: the first header of each name, in lower case.
     forwarded: headers for each upstream, made once. routes: the route of each model, chosen once.
     admitted_by: the configuration by which a request with this head is not of another site's page; None before.
+    codec: the one that claims its path by the configuration of the newest request; None if no codec does.
     """
 
     raw: RawHeaders
@@ -145,6 +146,7 @@ class Head(msgspec.Struct, eq=False):
     forwarded: list[tuple[UpstreamConfig, CIMultiDict[str]]] = msgspec.field(default_factory=list)
     routes: dict[str, object] = msgspec.field(default_factory=dict)
     admitted_by: Config | None = None
+    codec: Codec | None = None
 
     def continues(self, request: web.BaseRequest, tenancy: Tenancy) -> bool:
         """Whether the request has this head, except for Content-Length."""
@@ -182,20 +184,40 @@ class Head(msgspec.Struct, eq=False):
         return headers
 
 
-def read_arrival(request: web.BaseRequest, codec: Codec | None, tenancy: Tenancy) -> Arrival:
-    """Read the head of a request; `codec` is the one that claims its path, None if no codec does."""
-    kept: dict[str, Head] | None = getattr(getattr(request, "protocol", None), "kept", None)
+def _find_kept(request: web.BaseRequest) -> dict[str, Head] | None:
+    """What the connection keeps; None if it keeps nothing."""
+    return getattr(getattr(request, "protocol", None), "kept", None)
+
+
+def find_head(request: web.BaseRequest, tenancy: Tenancy) -> Head | None:
+    """The head of the connection's last request, if this one has it, too."""
+    kept = _find_kept(request)
     head = kept.get(KEPT) if kept else None
-    if head is None or not head.continues(request, tenancy):
-        head = read_head(request, tenancy)
-        if kept is not None:
-            kept.clear()
-            if sum(map(len, chain.from_iterable(head.raw))) <= MAX_KEPT_BYTES:
-                kept[KEPT] = head
+    return head if head is not None and head.continues(request, tenancy) else None
+
+
+def _keep_head(request: web.BaseRequest, tenancy: Tenancy) -> Head:
+    """Read a head, and keep it for the connection's next request."""
+    head = read_head(request, tenancy)
+    kept = _find_kept(request)
+    if kept is not None:
+        kept.clear()
+        if sum(map(len, chain.from_iterable(head.raw))) <= MAX_KEPT_BYTES:
+            kept[KEPT] = head
+    return head
+
+
+def read_arrival(request: web.BaseRequest, codec: Codec | None, tenancy: Tenancy, found: Head | None = None) -> Arrival:
+    """Read the head of a request.
+
+    codec: the one that claims its path, None if no codec does. found: the result of `find_head`.
+    """
+    head = found or find_head(request, tenancy) or _keep_head(request, tenancy)
+    head.codec = codec
     headers, end_to_end = head.with_length(request.raw_headers)
-    known = find_endpoint(request.method, request.path) if codec is None else Endpoint(codec.name)
+    passed = find_endpoint(request.method, request.path) if codec is None else None
     return Arrival(
-        endpoint=known.label,
+        endpoint=codec.name if codec is not None else passed.label if passed is not None else "",
         method=head.told_method,
         path=head.told_path,
         target=head.target,
@@ -206,7 +228,7 @@ def read_arrival(request: web.BaseRequest, codec: Codec | None, tenancy: Tenancy
         tenant=head.tenant,
         request_id=os.urandom(ID_BYTES).hex(),
         started_at=time.monotonic(),
-        passed=known if codec is None else None,
+        passed=passed,
         head=head,
     )
 

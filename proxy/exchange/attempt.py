@@ -174,11 +174,6 @@ class Ready(msgspec.Struct, frozen=True):
     sent_at: float
 
 
-def is_last(attempt: Attempt) -> bool:
-    """Whether the request was planned again after a refusal for its length."""
-    return attempt.call is not None and attempt.call.attempt == MAX_ATTEMPTS
-
-
 def is_text_only(conversation: Conversation) -> bool:
     """Whether there is no media, whose tokens are an estimate."""
     return not any(_has_media(message) for message in conversation.messages if message.media)

@@ -44,6 +44,7 @@ from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.models.model_policy import ModelView
 from trimtab.proxy.recall.tool import add_answers, declare, find_answers, find_head, name_outcome
 from trimtab.proxy.telemetry.ledger import Ledger
+from trimtab.proxy.wire.cache_help import Addition
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.rules.conversation import Conversation, Decision
 from trimtab.rules.policy import Policy
@@ -58,6 +59,7 @@ FRAME_TOKENS = 64
 """Upper bound on the tokens of a request that are not in its bytes. Chosen: above the largest frame in rules/tokens."""
 _OTHER_PART = re.compile(rb'"type"\s*+:\s*+"(?!(?:text|function)")')
 """Matches a content part that is not text."""
+NOTHING_REFUSED = frozenset[Addition]()
 OUTCOME = "cache_help"
 """The outcome of a request to which nothing else was done."""
 WOULD_REFUSE = "mode enforce would refuse this request"
@@ -74,7 +76,8 @@ async def compact(
     phases = Phases("plan")
     try:
         with fail_open(services.recorder, arrival.request_id, phases):
-            refused = services.refused_additions.find(route.asked)
+            refusals = services.refused_additions
+            refused = refusals.find(route.asked) if refusals.kept else NOTHING_REFUSED
             helped = find_help(route, request, refused) if route.adds or refused else request
             call = await prepare_call(services, arrival, route, helped, lane)
             try:
@@ -274,14 +277,14 @@ def _is_test(services: Services, call: Call, planned: Planned) -> bool:
 
 async def _plan(services: Services, call: Call, phases: Phases) -> tuple[Planned, int]:
     """Return the plan of a request, and its size for scheduling, in bytes. Raises UndecodableError, BusyError."""
-    with phases.timed("plan"):
-        if len(call.request.body) <= SMALL_BODY_BYTES:
-            planned, size_bytes = plan_call(call)(), 0
-        else:
-            size_bytes = await _weigh(services, call)
-            # `run_bounded`, because known messages may still need much work if their state was evicted.
-            work = plan_call(call)
-            planned = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
+    begun, work, size_bytes = phases.begin("plan"), plan_call(call), 0
+    if len(call.request.body) <= SMALL_BODY_BYTES:
+        planned = work()
+    else:
+        size_bytes = await _weigh(services, call)
+        # `run_bounded`, because known messages may still need much work if their state was evicted.
+        planned = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
+    phases.end(begun)
     if call.route.settings.recall == "tool" or services.changed_sessions.total_bytes:
         planned = await add_kept_of_session(services, call, planned)
     return planned, size_bytes
@@ -317,14 +320,17 @@ async def carry_out(
     if plan.is_empty and not plan.was_otherwise and mode == "enforce":
         compacted = call.compactor.leave_alone(planned)
     else:
-        with phases.timed("apply"):
-            work = partial(call.compactor.apply, chosen.planned, chosen.text)
-            try:
-                compacted = await services.workers.run_bounded(call.lane, work, size_bytes=size_bytes)
-            except RefusedError as error:
-                call.ledger.note(call.attempt, error.limit, error.decisions)
-                raise
-    call.ledger.note(call.attempt, compacted.limit_tokens, compacted.decisions)
+        begun, work = phases.begin("apply"), partial(call.compactor.apply, chosen.planned, chosen.text)
+        try:
+            is_small = len(call.request.body) <= SMALL_BODY_BYTES
+            run_bounded = services.workers.run_bounded
+            compacted = work() if is_small else await run_bounded(call.lane, work, size_bytes=size_bytes)
+        except RefusedError as error:
+            call.ledger.note(call.attempt, error.limit, error.decisions)
+            raise
+        phases.end(begun)
+    if compacted.decisions:
+        call.ledger.note(call.attempt, compacted.limit_tokens, compacted.decisions)
     if mode != "enforce":
         return Prepared(mode, call, chosen, compacted, seconds=phases.seconds)
     outcome = "compacted" if compacted.decisions else "unchanged"

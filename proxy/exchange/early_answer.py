@@ -75,7 +75,7 @@ async def read_opening(
         if reader is not None:
             return await _open_coded_stream(answer, codec, reader)
         if reply.response is None and answer.content_length is None:
-            await begin_answer(reply, answer, write_headers())
+            await begin_answer(reply, answer, write_headers(), is_stream=True)
         first = await _read_first_event(answer, reply, codec)
         return Opening(status, bytes(first.held), codec.read_refusal(200, first.data) if first.data else None)
     if status == 200 and kind == "application/json":
@@ -174,4 +174,5 @@ async def _read_short(answer: aiohttp.ClientResponse, max_bytes: int) -> tuple[b
 
 def _may_be_short(held: bytearray, max_bytes: int) -> bool:
     """Whether these bytes may be the beginning of an error or of an empty answer."""
-    return len(held) <= max_bytes and bool(held.strip()) and not held.lstrip().startswith(_EVENTS)
+    text = held.lstrip()
+    return len(held) <= max_bytes and bool(text) and not text.startswith(_EVENTS)

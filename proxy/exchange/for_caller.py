@@ -23,12 +23,11 @@ import orjson
 from msgspec import structs
 
 from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError, Lane, weigh_known
-from trimtab.proxy.exchange.admission import hold, translate, working
 from trimtab.proxy.exchange.arrival import Arrival, Caller
 from trimtab.proxy.exchange.attempt import Attempt, Passed, Prepared
 from trimtab.proxy.exchange.compact import compact
 from trimtab.proxy.exchange.route import choose_route
-from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.exchange.services import Services, hold, translate, working
 from trimtab.proxy.exchange.summary import write_ahead
 from trimtab.proxy.exchange.tell import Finished, Note, write_headers
 from trimtab.proxy.http.errors import BodyTooLargeError, InvalidQueryError, NoSuchPageError, UndecodableBodyError

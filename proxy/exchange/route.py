@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from trimtab.proxy.catalogue.prompt_caches import Asked, find_additions
+from trimtab.proxy.catalogue.prompt_caches import Asked, find_additions, find_lifetime_seconds
 from trimtab.proxy.catalogue.providers import MILLION_TOKENS, asks_million
 from trimtab.proxy.config.policy import MODES, ModelConfig, PolicyConfig, with_window
 from trimtab.proxy.config.schema import Config, UpstreamConfig, find_in_name
@@ -89,6 +89,7 @@ class Route:
     unsent: what is taken out of the body.
     adds: what the host takes for its prompt cache, if this upstream has not refused it.
     asked: the name under which refusals are remembered.
+    lifetime_seconds: for which the host keeps a cached prompt that is not read; None if that is not known.
     may_ask_million: whether the request's own words may ask for a window of a million tokens.
     compact_now: set if the client asks for a cut now: what the summary is to heed, may be empty.
     views: the view of the model for the last request on this route; none before. It is made again if its facts change.
@@ -107,6 +108,7 @@ class Route:
     adds: frozenset[Addition]
     asked: Asked
     may_ask_million: bool
+    lifetime_seconds: float | None
     compact_now: str | None = None
     views: list[ModelView] = field(default_factory=list, repr=False, compare=False)
     keep: tuple[str, ...] = ()
@@ -160,6 +162,7 @@ def _choose(config: Config, arrival: Arrival, headers: OwnHeaders, model: str, c
         unsent=Unsent(settings.local_items, settings.drop_tools, nonces=upstream.strips_nonces),
         adds=find_additions(upstream.base_url, codec.name, model) if takes_help else frozenset(),
         asked=(arrival.tenant.id, upstream.base_url, model),
+        lifetime_seconds=find_lifetime_seconds(upstream.base_url, model),
         may_ask_million=settings.context_window == "auto" and (_is_claude(model) or model.endswith("]")),
         compact_now=_read_compact(overrides.getall("x-trimtab-compact", ())),
         keep=_read_keep(overrides.getall("x-trimtab-keep", ())),

@@ -16,16 +16,15 @@ from aiohttp import web
 from trimtab.proxy.account.recorder import fail_open
 from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError, Lane
 from trimtab.proxy.config.schema import Config
-from trimtab.proxy.exchange.admission import receive, translate, working
 from trimtab.proxy.exchange.answer import NOTHING_LEARNED, Keep, Learned, SafeTap, learn, learn_from_left, listen
 from trimtab.proxy.exchange.arrival import Arrival
-from trimtab.proxy.exchange.attempt import Attempt, Passed, Prepared, Ready, is_last
-from trimtab.proxy.exchange.compact import compact, help_cache
+from trimtab.proxy.exchange.attempt import MAX_ATTEMPTS, Attempt, Passed, Prepared, Ready
+from trimtab.proxy.exchange.compact import SMALL_BODY_BYTES, compact, help_cache
 from trimtab.proxy.exchange.early_answer import Opening, read_opening
 from trimtab.proxy.exchange.recall import Talk, takes_calls
 from trimtab.proxy.exchange.retry import change, learn_from_retry, recover
 from trimtab.proxy.exchange.route import NO_TARGET, Route, Target, choose_route, describe_target, place
-from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.exchange.services import Services, receive, translate, working
 from trimtab.proxy.exchange.summary import write_ahead
 from trimtab.proxy.exchange.tell import NO_ATTEMPT, Finished, Note, write_headers
 from trimtab.proxy.exchange.trace import NO_TRACE, begin_trace
@@ -150,6 +149,8 @@ async def _read(services: Services, lane: Lane, codec: Codec, body: bytes, match
     new_bytes = len(body) if match is None else len(body) - match.stop
     size_bytes = INLINE_BYTES + 1 if new_bytes > LARGE_BODY_BYTES else 0
     try:
+        if len(body) <= SMALL_BODY_BYTES:
+            return codec.read(body, match)
         return await services.workers.run_bounded(lane, partial(codec.read, body, match), size_bytes=size_bytes)
     except UndecodableError:
         return None
@@ -192,7 +193,7 @@ async def _ask_again(
             return other, False
     if attempt.lesson is not None:
         await learn_from_retry(services, attempt, attempt.lesson, opening)
-    if opening.overflow is None or is_last(attempt):
+    if opening.overflow is None or attempt.call.attempt == MAX_ATTEMPTS:
         return None, False
     shorter: Prepared | None = None
     with suppress(OverloadedError):

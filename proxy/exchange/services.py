@@ -1,28 +1,36 @@
-"""The objects that every request shares, such as the client for upstreams, the caches, and the proxy's lifecycle."""
+"""The objects that every request shares, and whether there is memory and a thread for a request.
+
+Law: if memory or a thread is missing, a request gets an error response, or streams through without being decoded.
+Requests already admitted are not disturbed.
+"""
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
+
+from aiohttp import web
 
 from trimtab.proxy.account.budgets import Budgets
 from trimtab.proxy.account.history.kept import History
-from trimtab.proxy.account.previous_request import PreviousRequests
-from trimtab.proxy.account.recorder import Recorder
+from trimtab.proxy.account.recorder import Recorder, fail_open
 from trimtab.proxy.account.recordings.writing import Recordings
-from trimtab.proxy.account.session_names import SessionNames
+from trimtab.proxy.account.sessions import PreviousRequests, SessionNames
 from trimtab.proxy.catalogue.prompt_caches import Lifetimes, Refusals
-from trimtab.proxy.compaction.offload import Lane, Workers
+from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError, Lane, Workers
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.schema import Config
+from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.early_answer import Patience
 from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.http.errors import NO_MEMORY_LEFT, NO_THREAD_LEFT, OverloadedError
 from trimtab.proxy.http.relay import Reply
-from trimtab.proxy.http.request_body import Uploads
+from trimtab.proxy.http.request_body import ReceivedBody, Uploads, receive_body
 from trimtab.proxy.http.tenancy import Tenancy, Tenant
 from trimtab.proxy.lru import BytesLRU
-from trimtab.proxy.memory import Memory
+from trimtab.proxy.memory import Memory, Working, estimate_work
 from trimtab.proxy.models.service import Models
 from trimtab.proxy.summaries.cold_cuts import ColdCuts
 from trimtab.proxy.summaries.kept_texts import FoundTexts, Originals
@@ -31,6 +39,7 @@ from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.spans import NO_SPANS, Spans
 from trimtab.proxy.wire.cache_help import Addition
 from trimtab.proxy.wire.codec import Codec
+from trimtab.proxy.wire.transcript.body import MIN_BYTES, PrefixMatch
 
 QUIET_SECONDS = 3.0
 """Without a request for so long, the user reads or writes. Chosen: clients ask for titles and the like at once."""
@@ -180,3 +189,72 @@ class Services:
     def lane(self, tenant: Tenant) -> Lane:
         """The queue of a tenant's work. A client key names it, if there is one: other credentials can be invented."""
         return Lane(tenant.key_id or tenant.id, self.config.limits.max_plan_seconds)
+
+
+async def receive(
+    services: Services, reply: Reply, arrival: Arrival, lane: Lane, codec: Codec
+) -> tuple[ReceivedBody, PrefixMatch | None]:
+    """Receive the body, and find the longest common beginning with an earlier body of the same tenant, if any.
+
+    A body that the memory could never hold is marked as too large and is not decoded. Raises SlowRequestError and
+    OverloadedError.
+    """
+    received = await hold(services, reply.request, lane)
+    body = received.json
+    if body is None:
+        return received, None
+    match: PrefixMatch | None = None
+    if len(body) >= MIN_BYTES:
+        with fail_open(services.recorder, arrival.request_id, "read"):
+            match = services.compactors.find_kept_bodies(arrival.tenant.id).find(codec.name, body)
+    known_bytes = 0 if match is None else match.stop
+    if len(body) - known_bytes > LARGE_BODY_BYTES:
+        work_bytes = await asyncio.to_thread(estimate_work, body, known_bytes)
+    else:
+        work_bytes = estimate_work(body, known_bytes)
+    wire, beginning = received.wire, received.beginning
+    if len(body) + work_bytes > services.memory.most_bytes:
+        return ReceivedBody(wire, None, beginning, is_too_large=True), None
+    return ReceivedBody(wire, body, beginning, work_bytes=work_bytes), match
+
+
+async def hold(services: Services, request: web.BaseRequest, lane: Lane) -> ReceivedBody:
+    """Receive the body; only its beginning if it is too large. The memory is counted in the request's account.
+
+    Raises SlowRequestError and OverloadedError.
+    """
+    most_bytes = min(services.config.limits.max_body_bytes, services.memory.most_body_bytes)
+    services.uploads.open(request, services.memory.open(lane.name))
+    run = partial(services.workers.run, lane, size_bytes=INLINE_BYTES + 1)
+    try:
+        return await receive_body(request, most_bytes, services.uploads, run)
+    except (BusyError, MemoryError) as error:
+        raise translate(error) from error
+
+
+class working:  # noqa: N801 - used like a function
+    """Context manager: inside the block there is memory for work on the body. Raises OverloadedError."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self, services: Services, request: web.BaseRequest, received: ReceivedBody) -> None:
+        account = services.uploads.find_account(request)
+        self._held: Working | None = None
+        if account is not None and received.json is not None:
+            wait_seconds = services.config.limits.max_plan_seconds
+            self._held = account.working(len(received.json), received.work_bytes, wait_seconds=wait_seconds)
+
+    async def __aenter__(self) -> None:
+        """Wait for the memory and take it."""
+        if self._held is not None and not await self._held.__aenter__():
+            await self._held.__aexit__()
+            raise OverloadedError(NO_MEMORY_LEFT)
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._held is not None:
+            await self._held.__aexit__()
+
+
+def translate(error: BusyError | MemoryError) -> OverloadedError:
+    """The refusal of a request for which there is no thread or no memory."""
+    return OverloadedError(NO_THREAD_LEFT if isinstance(error, BusyError) else NO_MEMORY_LEFT)

@@ -10,7 +10,7 @@ from hashlib import sha256
 
 import msgspec
 
-from trimtab.proxy.account.session_names import MAX_MESSAGES, NAME_CHARS, Transcript
+from trimtab.proxy.account.sessions import MAX_MESSAGES, NAME_CHARS, Transcript
 from trimtab.proxy.compaction.compactor import Planned
 from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.services import Services

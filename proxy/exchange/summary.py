@@ -64,9 +64,11 @@ async def choose_text(services: Services, call: Call, planned: Planned, reply: R
     summariser = choose_summariser(services, call)
     if plan.request is None or call.route.target.mode != "enforce":
         return Chosen(planned, None, plan.prefetch, summariser)
-    with phases.timed("summary"):
-        chosen = await _Choice(services, call, summariser, reply, phases).choose(planned, plan.request)
-        return _tell_digest(services, call, summariser, chosen)
+    begun = phases.begin("summary")
+    chosen = await _Choice(services, call, summariser, reply, phases).choose(planned, plan.request)
+    chosen = _tell_digest(services, call, summariser, chosen)
+    phases.end(begun)
+    return chosen
 
 
 def _tell_digest(services: Services, call: Call, summariser: Summariser, chosen: Chosen) -> Chosen:
@@ -225,10 +227,12 @@ class _Choice:
         return compacted if compacted.forwarded.tokens > fitting else None
 
     async def _apply(self, chosen: Chosen) -> Compacted:
-        with self.phases.during("apply"):
-            work = partial(self.call.compactor.apply, chosen.planned, chosen.text)
-            size_bytes = weigh_known(len(self.call.request.body))
-            return await self.services.workers.run(self.call.lane, work, size_bytes=size_bytes)
+        before, self.phases.current = self.phases.current, "apply"  # its time is that of the surrounding phase
+        work = partial(self.call.compactor.apply, chosen.planned, chosen.text)
+        size_bytes = weigh_known(len(self.call.request.body))
+        compacted = await self.services.workers.run(self.call.lane, work, size_bytes=size_bytes)
+        self.phases.current = before
+        return compacted
 
     async def _wait_at_threshold(self, earlier: Chosen, wanted: SummaryRequest, planned: Planned) -> Chosen | None:
         """The cut at a threshold that somebody has set, if its summary is there in time; None to put the cut off."""

@@ -22,7 +22,7 @@ from trimtab.proxy.compaction.compactor import Compacted
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.exchange.answer import NOTHING_LEARNED, Learned
 from trimtab.proxy.exchange.arrival import Arrival, find_path_keys
-from trimtab.proxy.exchange.attempt import Attempt, Call, Passed, Prepared, is_last
+from trimtab.proxy.exchange.attempt import MAX_ATTEMPTS, Attempt, Call, Passed, Prepared
 from trimtab.proxy.exchange.early_answer import Opening
 from trimtab.proxy.exchange.route import NO_TARGET, Target
 from trimtab.proxy.exchange.services import Services
@@ -105,13 +105,13 @@ def make_outcome(
     opening, status = finished.opening, finished.reply.status if error is None else error.status
     # A request that is only counted is sent again to be answered; its tokens are recorded then.
     prompt = None if finished.request is not None and finished.request.codec.is_count else attempt.compacted
-    went_at = _when_sent(sent_at, error)
+    seconds, went_at = time.monotonic() - arrival.started_at, _when_sent(sent_at, error)
     told = _NOTHING if prompt is None else _describe_prompt(attempt, prompt, went_at)
-    is_again, label = is_last(attempt), recorder.metrics.label_model(target.model, target.match)
+    is_again = attempt.call is not None and attempt.call.attempt == MAX_ATTEMPTS
+    label = recorder.metrics.label_model(target.model, target.match)
     is_refused = finished.is_hopeless or (is_again and opening is not None and opening.overflow is not None)
     if label == OTHER and status == 200 and prompt is not None and not is_refused:
         label = recorder.metrics.vouch_for(target.vouched)
-    seconds = time.monotonic() - arrival.started_at
     return Outcome(
         request_id=arrival.request_id,
         at=time.time(),

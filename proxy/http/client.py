@@ -308,7 +308,7 @@ class Sending:
     async def __aexit__(self, *_: object) -> None:
         """Close the connection, or keep it if the body was read to its end."""
         response = self._response
-        if response is not None:
+        if response is not None and not response.closed:  # else the connection was given back with its last byte
             response.close() if not response.content.at_eof() else response.release()
 
 

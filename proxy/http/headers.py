@@ -225,7 +225,7 @@ def write_own_headers(
     timing = f"trimtab;dur={overhead_seconds * 1000:.1f}"
     headers = [("x-trimtab-request-id", request_id), ("Server-Timing", timing), (OUTCOME_HEADER, outcome)]
     if tokens:
-        told = ", ".join(f"{name}={'?1' if number is True else number}" for name, number in tokens.items())
+        told = ", ".join([f"{name}={'?1' if number is True else number}" for name, number in tokens.items()])
         headers.append(("x-trimtab-tokens", told))
     return headers
 

@@ -95,11 +95,14 @@ class Reply:
         transport = self.request.transport
         return transport is not None and not transport.get_write_buffer_size()
 
-    async def begin(self, response: PlainResponse) -> PlainResponse:
+    async def begin(self, response: PlainResponse, *, is_stream: bool | None = None) -> PlainResponse:
+        """Send the head. is_stream: whether it is an event stream; None to see it in its headers."""
         if self.request.version < HttpVersion11 and "Content-Length" not in response.headers:
             response.force_close()  # HTTP/1.0 has no chunks: the end of the connection marks the end of the body
         self.response = response
-        self.is_stream = response.status == 200 and response.content_type == "text/event-stream"
+        if is_stream is None:
+            is_stream = response.status == 200 and response.content_type == "text/event-stream"
+        self.is_stream = is_stream
         await response.prepare(self.request)
         return response
 
@@ -151,9 +154,12 @@ def make_response(answer: aiohttp.ClientResponse, added: Headers) -> PlainRespon
 
 
 async def begin_answer(
-    reply: Reply, answer: aiohttp.ClientResponse, added: Headers, *, holds_head: bool = False
+    reply: Reply, answer: aiohttp.ClientResponse, added: Headers, *, is_stream: bool, holds_head: bool = False
 ) -> PlainResponse:
-    """Pass on status and headers. holds_head: with the first chunk of the body. Raises UpstreamInvalidError."""
+    """Pass on status and headers. Raises UpstreamInvalidError.
+
+    is_stream: it is an event stream. holds_head: the head goes with the first chunk of the body.
+    """
     if answer.status < 200:
         message = f"the upstream answered with status {answer.status}, which is not final; check upstream.base_url"
         raise UpstreamInvalidError(message)
@@ -161,7 +167,7 @@ async def begin_answer(
     response = make_response(answer, added)
     if holds_head:
         response.hold_head()
-    return await reply.begin(response)
+    return await reply.begin(response, is_stream=is_stream)
 
 
 async def replace_answer(
@@ -197,9 +203,8 @@ async def relay_answer(
 ) -> web.StreamResponse:
     """Pass on the upstream's response: its head with the headers `added`, unless the reply has a head, and its body.
 
-    held: first bytes of the body, if they were read before.
+    held: first bytes of the body, if they were read before. Raises UpstreamInvalidError.
     write_event: needed if the reply may have begun an event stream; a non-stream response then becomes one event.
-    Raises UpstreamInvalidError.
     """
     reply.status = answer.status
     is_stream = answer.status == 200 and answer.content_type == "text/event-stream"
@@ -209,7 +214,9 @@ async def relay_answer(
     holds_head = bool(held) or (answer.content.is_eof() and not is_stream)
     event = bytearray() if reply.is_stream and not is_stream and write_event else None
     try:
-        response = reply.response or await begin_answer(reply, answer, added, holds_head=holds_head)
+        response = reply.response or await begin_answer(
+            reply, answer, added, is_stream=is_stream, holds_head=holds_head
+        )
         try:
             if event is not None or (reader is not None and was_plain):
                 await _pass_text(reply, answer, held, reader, tap, event)
@@ -220,16 +227,22 @@ async def relay_answer(
             reply.reset()
             return response
         reply.last_byte_at = time.monotonic()
-        with suppress(ConnectionError):  # the client has left
-            await response.write_eof(_tell(reply, answer.status, event, write_event))
+        await _end(response, b"" if event is None else _tell(reply, answer.status, event, write_event))
         return response
     finally:
         if copy is not None:
             _stop_listening(reply, copy, is_stream=is_stream)
 
 
-def _tell(reply: Reply, status: int, event: bytearray | None, write_event: WriteEvent | None) -> bytes:
-    return b"" if event is None or write_event is None else reply.adopt(write_event(status, bytes(event)))
+def _tell(reply: Reply, status: int, event: bytearray, write_event: WriteEvent | None) -> bytes:
+    return b"" if write_event is None else reply.adopt(write_event(status, bytes(event)))
+
+
+async def _end(response: PlainResponse, rest: bytes) -> None:
+    try:  # noqa: SIM105 - it costs three calls more
+        await response.write_eof(rest)
+    except ConnectionError:  # the client has left
+        pass
 
 
 def _stop_listening(reply: Reply, tap: Listener, *, is_stream: bool) -> None:

@@ -25,11 +25,10 @@ from yarl import URL
 
 from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError
 from trimtab.proxy.config.schema import Config, UpstreamConfig
-from trimtab.proxy.exchange.admission import hold
 from trimtab.proxy.exchange.arrival import Arrival, tell_upstream
 from trimtab.proxy.exchange.attempt import Passed
 from trimtab.proxy.exchange.route import NO_TARGET, Target, describe_target, find_credentials_for
-from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.exchange.services import Services, hold
 from trimtab.proxy.exchange.tell import Finished, Note
 from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse
 from trimtab.proxy.http.client import Body, UpstreamClient, read_bounded, target_url

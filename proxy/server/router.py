@@ -17,7 +17,7 @@ from msgspec import structs
 from trimtab.proxy.account.budgets import Budgets
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange import for_caller
-from trimtab.proxy.exchange.arrival import Arrival, find_secrets, read_arrival, tell_path
+from trimtab.proxy.exchange.arrival import Arrival, find_head, find_secrets, read_arrival, tell_path
 from trimtab.proxy.exchange.for_caller import ENDPOINT
 from trimtab.proxy.exchange.serve import serve
 from trimtab.proxy.exchange.services import Services
@@ -103,13 +103,16 @@ class Current:
 
 async def handle(services: Services, request: web.BaseRequest) -> web.StreamResponse:
     config, path, codec, own = services.config, request.path, None, None
-    if request.method == "POST" and not path.startswith(f"{ROOT}/"):
+    head = find_head(request, services.tenancy)
+    if head is not None and head.admitted_by is config:
+        codec = head.codec  # it was for none of our own pages
+    if codec is None and request.method == "POST" and not path.startswith(f"{ROOT}/"):
         codec = find_codec(services.codecs, path, config.compaction.paths)
     if codec is None and (config.compaction.compress or is_own(config, path)):
         own = _find_answer(config, request.method, path)
         if own is None and is_own(config, path):
             return await _answer_page(services, request, of_pages=False)
-    arrival, reply = read_arrival(request, codec, services.tenancy), Reply(request)
+    arrival, reply = read_arrival(request, codec, services.tenancy, head), Reply(request)
     if own is not None:
         arrival = structs.replace(arrival, endpoint=ENDPOINT.label, passed=ENDPOINT)
     recorder, client = services.recorder, arrival.tenant.client_name
@@ -195,7 +198,8 @@ def _admit(services: Services, request: web.BaseRequest, arrival: Arrival) -> Ar
         admit_site(config, request, of_pages=False)
     if head is not None:
         head.admitted_by = config
-    key, client = admit_client(config, arrival.headers), arrival.tenant.client_name
+    client = arrival.tenant.client_name
+    key = None if config.client_keys is None else admit_client(config, arrival.headers)
     if key is not None:
         services.recorder.record_key(client, key)
     if client and services.lifecycle.count_of(client) > services.config.clients.limits.get(client, inf):

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
+import msgspec
+
 from trimtab.rules.conversation import Decision
 
 REFUSED = "refused"
@@ -56,13 +58,10 @@ class Entry(Decision):
         return {"rule": told["rule"], "reason": self.reason, **told}
 
 
-class Ledger:
+class Ledger(msgspec.Struct):
     """The entries of one request, in order. The stages of its journey write to it."""
 
-    __slots__ = ("entries",)
-
-    def __init__(self) -> None:
-        self.entries: tuple[Entry, ...] = ()
+    entries: tuple[Entry, ...] = ()
 
     def note(self, attempt: int, limit_tokens: int, decisions: Iterable[Decision]) -> None:
         self.entries += tuple([Entry.of(decision, attempt, limit_tokens) for decision in decisions])

@@ -39,15 +39,15 @@ class Price(NamedTuple):
 
 
 LIMITS = {
-    "small": Price(58, 163, 985),
-    "small, responses": Price(61, 171, 1115),
-    "small, messages": Price(61, 172, 1035),
-    "known": Price(63, 214, 1320),
-    "known, responses": Price(65, 225, 1390),
-    "known, messages": Price(65, 224, 1365),
-    "cut": Price(94, 420, 2430),
-    "stream": Price(63, 265, 2100),
-    "chunk": Price(0, 4, 43),
+    "small": Price(49, 157, 920),
+    "small, responses": Price(52, 165, 1040),
+    "small, messages": Price(52, 166, 955),
+    "known": Price(56, 210, 1240),
+    "known, responses": Price(58, 222, 1305),
+    "known, messages": Price(58, 220, 1275),
+    "cut": Price(87, 415, 2300),
+    "stream": Price(55, 259, 2030),
+    "chunk": Price(0, 4, 42),
 }
 """small: 8 known messages that need nothing. known: 404 KB that need nothing, and were sent before. cut: two new
 messages behind a standing cut. stream: `small`, answered in 20 chunks. chunk: a further one of these."""

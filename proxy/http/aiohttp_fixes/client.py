@@ -228,7 +228,7 @@ class Connector(aiohttp.TCPConnector):
 
     async def _get(self, key: Any, traces: Any) -> Connection | None:
         while (connection := await super()._get(key, traces)) is not None:
-            protocol = connection.protocol
+            protocol = connection._protocol  # noqa: SLF001 - a property costs a call
             if protocol is not None and not protocol.should_close and not _has_news(protocol):
                 return connection
             connection.close()
@@ -308,7 +308,7 @@ async def send_plainly(
     on_sent: called when the whole request is on its way. Raises the same errors as aiohttp's session.
     """
     connection = await _connect(session, url, settings)
-    protocol: Any = connection.protocol
+    protocol: Any = connection._protocol  # noqa: SLF001
     try:
         protocol.set_response_params(
             timer=_NO_TIMER,
@@ -337,8 +337,8 @@ async def send_plainly(
 
 
 async def _connect(session: aiohttp.ClientSession, url: URL, settings: SendSettings) -> Connection:
-    connector: Any = session.connector
-    if connector is None or connector.closed:
+    connector: Any = session._connector  # noqa: SLF001 - as below: a property costs a call
+    if connector is None or connector._closed:  # noqa: SLF001
         message = "Session is closed"
         raise RuntimeError(message)
     is_tls = url.scheme in _TLS_SCHEMES
@@ -366,7 +366,7 @@ def _write(protocol: ResponseHandler, head: bytes, body: tuple[bytes, ...]) -> N
         transport.write(b"".join((head, *body)))
     else:
         transport.writelines((head, *body))
-    if not protocol.writing_paused:
+    if not protocol._paused:  # noqa: SLF001
         protocol.start_timeout()
 
 

@@ -268,7 +268,8 @@ def test_a_refusal_is_recorded_with_its_code(recorder: Recorder, log: _Log) -> N
 def test_a_fault_is_logged_by_its_type(recorder: Recorder, log: _Log) -> None:
     """It is counted by its phase. The error's own text is not logged, because it may be the client's."""
     phases = Phases("plan")
-    with fail_open(recorder, "id", phases), phases.timed("apply"):
+    with fail_open(recorder, "id", phases):
+        phases.begin("apply")
         message = "PLANTED TEXT"
         raise ValueError(message)
 

@@ -3,13 +3,14 @@
 from trimtab.proxy.account.recorder import Phases
 
 
-def test_a_phase_within_another_has_no_time_of_its_own() -> None:
-    """Its time counts for the outer phase, but a fault in it counts under its own name."""
+def test_after_a_phase_within_another_the_outer_one_is_current_again() -> None:
+    """So a fault counts under the innermost phase that has not ended."""
     phases = Phases("plan")
-    with phases.timed("summary"), phases.during("apply"):
-        assert phases.current == "apply"
-    with phases.timed("apply"):
-        pass
+    outer = phases.begin("summary")
+    inner = phases.begin("apply")
+    assert phases.current == "apply"
+    phases.end(inner)
+    phases.end(outer)
 
     assert phases.current == "plan"
-    assert [name for name, _ in phases.seconds] == ["summary", "apply"]
+    assert [name for name, _ in phases.seconds] == ["apply", "summary"]

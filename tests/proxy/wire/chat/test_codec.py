@@ -59,7 +59,7 @@ ALLOWED = {
     ("proxy/telemetry/spans.py", "messages"): "the name of a dialect",
     ("proxy/account/outcome.py", "messages"): "a figure of our own: how many messages the client sent",
     ("proxy/account/outcome.py", "max_tokens"): "a figure of our own: the limit that a request sets",
-    ("proxy/account/previous_request.py", "messages"): "a field of our own: how many messages the previous request had",
+    ("proxy/account/sessions.py", "messages"): "a field of our own: how many messages the previous request had",
     ("proxy/exchange/tell.py", "max_tokens"): "the same figure",
     ("proxy/exchange/for_caller.py", "content"): "a contract of LiteLLM's, which has messages in this form only",
     ("proxy/recall/tool.py", "tool_choice"): "all dialects have it under this name",

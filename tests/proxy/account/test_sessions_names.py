@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.account.session_names import MAX_ALIKE, MAX_BYTES, MAX_MESSAGES, NAME_CHARS, SessionNames, Transcript
+from trimtab.proxy.account.sessions import (
+    MAX_ALIKE,
+    MAX_MESSAGES,
+    MAX_NAMES_BYTES,
+    NAME_CHARS,
+    SessionNames,
+    Transcript,
+)
 from trimtab.rules.conversation import Message, Role
 
 BASE = "0123456789abcdef"
@@ -117,9 +124,9 @@ def test_the_memory_is_bounded() -> None:
     assert len(names._alike.get(BASE) or ()) == MAX_ALIKE
     long = transcript("hello", *(f"message {number}" for number in range(2 * MAX_MESSAGES)))
     assert len(long) == MAX_MESSAGES
-    for number in range(MAX_BYTES // MAX_MESSAGES // 8):
+    for number in range(MAX_NAMES_BYTES // MAX_MESSAGES // 8):
         names.find(f"beginning {number}", long)
-    assert names._alike.total_bytes <= MAX_BYTES
+    assert names._alike.total_bytes <= MAX_NAMES_BYTES
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 5), st.integers(1, 7)), max_size=12))

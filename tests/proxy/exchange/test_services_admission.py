@@ -8,7 +8,7 @@ from support.client import post
 from support.journeys import MakeStages, make_reply
 
 from trimtab.proxy.compaction.offload import BusyError
-from trimtab.proxy.exchange.admission import translate, working
+from trimtab.proxy.exchange.services import translate, working
 from trimtab.proxy.http.errors import OverloadedError
 from trimtab.proxy.http.request_body import ReceivedBody
 
