@@ -22,7 +22,7 @@ from support.sessions import make_session, requests_of
 
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.server.app import Proxy, run_proxy
-from trimtab.proxy.store import layered, sqlite
+from trimtab.proxy.store import opening, sqlite
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 STEPS = 42
@@ -162,8 +162,8 @@ FAULTS = (
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the store's waiting times for the tests."""
     monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
-    monkeypatch.setattr(layered, "FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(layered, "MAX_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(opening, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(opening, "MAX_PAUSE_SECONDS", 0.02)
 
 
 @pytest.fixture

@@ -35,8 +35,7 @@ from trimtab.rules.summary.anchors.names import (
 )
 from trimtab.rules.summary.anchors.running import find_running
 from trimtab.rules.summary.carried.instruction_files import find_instruction_files, write_instruction_files
-from trimtab.rules.summary.carried.list_calls import leave_out_lists
-from trimtab.rules.summary.carried.task_list import find_task_list, write_task_list
+from trimtab.rules.summary.carried.task_list import find_task_list, leave_out_lists, write_task_list
 from trimtab.rules.summary.digest.statements import find_statements, shorten
 from trimtab.rules.summary.digest.write import find_open_errors, find_steps
 from trimtab.rules.summary.quoting import break_markers, quote_line

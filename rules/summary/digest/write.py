@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from trimtab.rules.conversation import CountTokens, Message, Role, ToolCall
 from trimtab.rules.results.calls import OpenCalls, tells_failure, was_refused
 from trimtab.rules.summary.calls import Deed, find_command, find_deeds, only_reads, split_command
-from trimtab.rules.summary.carried.list_calls import leave_out_lists
+from trimtab.rules.summary.carried.task_list import leave_out_lists
 from trimtab.rules.summary.digest.statements import CHARS_PER_TOKEN, SENTENCE_CHARS, Said, find_statements, rank
 from trimtab.rules.summary.quoting import Rows, quote_line, write_lists
 from trimtab.rules.text.late import compile_late

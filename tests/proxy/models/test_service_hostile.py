@@ -19,7 +19,7 @@ from trimtab.proxy.models.discovery import Windows, _Upstream
 from trimtab.proxy.models.keeping import MAX_MODELS_BYTES, MODEL_BYTES, REFRESH_SECONDS
 from trimtab.proxy.models.records import Facts
 from trimtab.proxy.models.service import MAX_NAME_CHARS
-from trimtab.proxy.store.layered import LayeredStore
+from trimtab.proxy.store.opening import LayeredStore
 from trimtab.proxy.store.store import MemoryStore, StoreError, SummaryStore
 from trimtab.proxy.wire.chat import codec as chat
 from trimtab.rules.policy import Policy

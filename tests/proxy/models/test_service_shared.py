@@ -11,7 +11,7 @@ from trimtab.proxy.models import records
 from trimtab.proxy.models.calibration import KEPT_SAMPLES, WARM_UP_SAMPLES
 from trimtab.proxy.models.keeping import REFRESH_SECONDS
 from trimtab.proxy.models.records import MAX_RATIO, Facts
-from trimtab.proxy.store.layered import LayeredStore
+from trimtab.proxy.store.opening import LayeredStore
 from trimtab.proxy.store.store import MemoryStore
 
 CORRUPT = (b"", b"{", b"\xff", b"[]", b'{"ratio":7}', b'{"ratio":null}', b'{"ratio":1,"window_tokens":8}')

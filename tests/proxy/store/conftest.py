@@ -11,7 +11,7 @@ from programs import redis_server
 from programs.redis_groups import Cluster, Watched, run_cluster, run_watched
 from programs.redis_server import RedisServer, run_redis
 
-from trimtab.proxy.store.layered import LayeredStore
+from trimtab.proxy.store.opening import LayeredStore
 from trimtab.proxy.store.redis import RedisStore
 from trimtab.proxy.store.sqlite import SqliteStore
 from trimtab.proxy.store.store import MemoryStore, SummaryStore

@@ -55,7 +55,7 @@ ALLOWED = {
     ("rules/results/excerpt/kinds.py", "content"): "a common name of a tool's argument",
     ("rules/summary/carried/files.py", "content"): "the same",
     ("rules/summary/carried/items.py", "content"): "the same: where the words of a task stand",
-    ("rules/summary/carried/list_calls.py", "content"): "the same: where a list stands as text",
+    ("rules/summary/carried/task_list.py", "content"): "the same: where a list stands as text",
     ("proxy/telemetry/spans.py", "messages"): "the name of a dialect",
     ("proxy/account/outcome.py", "messages"): "a figure of our own: how many messages the client sent",
     ("proxy/account/outcome.py", "max_tokens"): "a figure of our own: the limit that a request sets",

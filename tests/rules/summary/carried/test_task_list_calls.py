@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from support.tool_steps import answered
 
 from trimtab.rules.summary.carried.items import Item, make_item
-from trimtab.rules.summary.carried.list_calls import RESULT_CHARS, apply_changes, read_list_call
+from trimtab.rules.summary.carried.task_list import RESULT_CHARS, apply_changes, read_list_call
 
 TODO = [{"content": "a", "status": "pending"}]
 

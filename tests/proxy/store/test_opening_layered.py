@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from trimtab.proxy.store.layered import CONFIRM_SECONDS, FIRST_STAND_IN_LEASE, LayeredStore
+from trimtab.proxy.store.opening import CONFIRM_SECONDS, FIRST_STAND_IN_LEASE, LayeredStore
 from trimtab.proxy.store.redis import RedisStore
 from trimtab.proxy.store.store import MemoryStore, StoreError
 
