@@ -287,8 +287,7 @@ def listen(services: Services, ready: Ready, answer: aiohttp.ClientResponse) -> 
     request, codec = ready.request, ready.codec
     if answer.status != 200 or (codec.is_count and request is not None):
         return None
-    is_stream = answer.content_type == "text/event-stream"
-    tap = codec.tap(is_stream=is_stream, asks_usage=request is not None and request.asks_usage)
+    tap = codec.tap(is_stream=ready.reply.gets_events(answer), asks_usage=request is not None and request.asks_usage)
     made = ModelTap if ready.trace.is_on else SafeTap
     return made(tap, services.recorder, ready.arrival.request_id)
 

@@ -71,6 +71,7 @@ async def _prepare(services: Services, arrival: Arrival, reply: Reply, codec: Co
                 attempt = Passed("too_large" if received.is_too_large else "undecodable")
             else:
                 request = request if request.model == model else replace(request, model=model)
+                reply.asks_stream = request.stream
                 attempt = await compact(services, arrival, route, request, reply, lane)
                 target = route.target if attempt.call is None else attempt.call.route.target  # some are only observed
                 _keep_bodies(services, arrival, request, attempt, match)

@@ -28,6 +28,10 @@ FREE_BYTES = 32 * 1024
 """A chunk up to this size is written without waiting. Chosen: half of asyncio's buffer limit, above which a writer must
 wait."""
 
+EVENTS = "text/event-stream"
+UNNAMED = ("application/octet-stream", "text/plain")
+"""What a stream without a content type has. Source: aiohttp, and Fetch, which names a text so. ChatGPT's server sends
+none (KarpelesLab/teamclaude#456)."""
 LAST_STEPS = 4
 """Steps in which a coded response is decoded after its client has left. Chosen: they take some milliseconds."""
 MAX_ANSWER_EVENT_BYTES = 1024 * 1024
@@ -54,6 +58,7 @@ class Reply:
     """The response to one client: at most one head, then the body; and how sending it went.
 
     response: the response that was begun; None before.
+    asks_stream: the request asks for an event stream.
     is_stream: it is an event stream. An error of that content type does not count.
     status: the upstream's status, or that of the proxy's own error; 0 until it is known.
     last_byte_at: seconds of the monotonic clock; 0.0 if the client did not get the whole answer.
@@ -66,6 +71,7 @@ class Reply:
 
     __slots__ = (
         "adopt",
+        "asks_stream",
         "broken",
         "client_left",
         "is_stream",
@@ -80,6 +86,7 @@ class Reply:
     def __init__(self, request: web.BaseRequest) -> None:
         self.request = request
         self.response: PlainResponse | None = None
+        self.asks_stream = False
         self.is_stream = False
         self.status = 0
         self.last_byte_at = 0.0
@@ -101,10 +108,15 @@ class Reply:
             response.force_close()  # HTTP/1.0 has no chunks: the end of the connection marks the end of the body
         self.response = response
         if is_stream is None:
-            is_stream = response.status == 200 and response.content_type == "text/event-stream"
+            is_stream = response.status == 200 and response.content_type == EVENTS
         self.is_stream = is_stream
         await response.prepare(self.request)
         return response
+
+    def gets_events(self, answer: aiohttp.ClientResponse) -> bool:
+        """Whether an answer is an event stream: also one that was asked for, and comes under another name or none."""
+        kind = answer.content_type
+        return answer.status == 200 and (kind == EVENTS or (self.asks_stream and kind in UNNAMED))
 
     async def write(self, chunk: bytes) -> None:
         """Write a chunk of the body.
@@ -207,7 +219,7 @@ async def relay_answer(
     write_event: needed if the reply may have begun an event stream; a non-stream response then becomes one event.
     """
     reply.status = answer.status
-    is_stream = answer.status == 200 and answer.content_type == "text/event-stream"
+    is_stream = reply.gets_events(answer)
     reader = read_along(answer.headers) if "Content-Encoding" in answer.headers else None
     was_plain = reply.response is not None and "Content-Encoding" not in reply.response.headers
     copy = tap if tap is None or reader is None or was_plain else _Decoding(tap, reader)

@@ -87,6 +87,28 @@ async def test_after_the_headers_an_answer_that_is_no_stream_becomes_an_event(
     assert told.count(b"\n") == 2
 
 
+@pytest.mark.parametrize("kind", ["application/octet-stream", "text/plain; charset=utf-8"])
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_stream_under_another_content_type_stays_a_stream(kind, *, waits, client, upstream, start_proxy, log):
+    """Or under none, which is the first one for aiohttp: it passes as it came, and its figures are read."""
+    told = b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":7}}\n\ndata: [DONE]\n\n'
+
+    async def answer(recorded: Any, _: Any) -> Any:
+        if recorded.asks_for_summary:
+            await asyncio.sleep(0.01)
+            return completion(write_note("SUMMARY of the work."))
+        return web.Response(body=told, headers={"Content-Type": kind})
+
+    upstream.answer = answer
+    proxy = await start_proxy(*SETTINGS)
+    make_patient(proxy, 0.0 if waits else 9.0)
+    _, got = await post(client, proxy.url + "/v1/chat/completions", BODY)
+    assert got.replace(COMMENT, b"") == told
+    assert got.startswith(COMMENT) is waits
+    line = next(line for line in log.lines if line["event"] == "request")
+    assert (line["completion_tokens"], line.get("is_estimated", False)) == (7, False)
+
+
 async def test_after_the_headers_our_own_error_becomes_an_event(client, upstream, start_proxy):
     """If the upstream disconnects meanwhile, the stream says so."""
 
