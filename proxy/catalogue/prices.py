@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     _Price = Decimal | TieredPrices | None
 
-NANODOLLARS = 10**9
-"""A dollar's nanodollars. Chosen: a cached token of the cheapest models costs about three of them."""
+NANODOLLARS = 10**9  # A dollar's nanodollars. Chosen: a cached token of the cheapest models costs about three of them.
 PER_TOKEN = 1000  # nanodollars of a token that costs one dollar per million tokens
 LOCAL_OUTPUT = 10.0
 """How many times longer a completion token takes than a prompt token on a server of the user's own. Chosen: about that

@@ -58,8 +58,7 @@ if TYPE_CHECKING:
 MIN_WINDOW_TOKENS = 1024
 """Smaller windows are ignored. Chosen: in the catalogue only embedding models and classifiers have them (512)."""
 MILLION_TOKENS = 1_000_000  # source: Anthropic's page on context windows
-_ASKED = "[1m]"
-"""Ends the name of a model whose window of a million is asked for. Source: Claude Code."""
+_ASKED = "[1m]"  # Ends the name of a model whose window of a million is asked for. Source: Claude Code.
 _HAVE_MILLION = (
     "*sonnet-4*", "*4-sonnet*", "*sonnet-[5-9]*", "*opus-4[.-][6-9]*", "*opus-[5-9]*", "*fable-*", "*mythos-*",
 )  # fmt: skip

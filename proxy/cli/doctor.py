@@ -53,8 +53,7 @@ SPARE = ("written", "prompts above", "unit", "entry", "from", "counted by", "rat
 STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
-LONG_COMPLETION = 32_000
-"""The completion that clients of long answers ask for. Source: max_tokens of Claude Code 2.1."""
+LONG_COMPLETION = 32_000  # The completion that clients of long answers ask for. Source: max_tokens of Claude Code 2.1.
 
 
 @dataclass(frozen=True, slots=True)

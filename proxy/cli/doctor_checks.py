@@ -38,11 +38,9 @@ from trimtab.proxy.store.store import SummaryStore
 from trimtab.proxy.telemetry.savings import count
 
 MAIN_UPSTREAM = "upstream"
-TIMEOUT_SECONDS = 5.0
-"""For an upstream's list of models. Chosen: as long as the discovery of context windows may take."""
+TIMEOUT_SECONDS = 5.0  # For an upstream's list of models. Chosen: as long as the discovery of context windows may take.
 FILES_PER_REQUEST = 2  # the client's connection and the upstream's
-OTHER_FILES = 64
-"""Open files apart from requests, such as listeners and the store. Chosen: more than there are."""
+OTHER_FILES = 64  # Open files apart from requests, such as listeners and the store. Chosen: more than there are.
 
 _ERROR_TYPE = re.compile("[A-Za-z]+(?:Error|Exception)")
 

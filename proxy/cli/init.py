@@ -31,8 +31,7 @@ DEFAULT_FILE = Path("trimtab.yaml")
 ECONOMIES = ("careful", "balanced", "frugal")
 KEY_VARIABLES = {"anthropic": "ANTHROPIC_API_KEY", "azure": "AZURE_OPENAI_API_KEY"}
 """By provider; any other server's is OPENAI_API_KEY. Source: the providers' own libraries."""
-MAX_UNKNOWN = 5
-"""How many models without a known window are written. Chosen: an example for the others."""
+MAX_UNKNOWN = 5  # How many models without a known window are written. Chosen: an example for the others.
 DEFAULT_ECONOMY = "balanced"
 MAX_SHOWN = 12  # how many models are shown at most. Chosen: they fit on a screen with the rest.
 

@@ -36,8 +36,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "wrap": ("serving.wrap", "Run COMMAND with the proxy in front of its models."),
 }
 """The module of each command, and the first sentence of its help."""
-AUTHORITIES = "SSL_CERT_FILE"
-"""The variable by which OpenSSL finds the certificates of the system's authorities."""
+AUTHORITIES = "SSL_CERT_FILE"  # The variable by which OpenSSL finds the certificates of the system's authorities
 
 
 class _Commands(Mapping[str, click.Command]):

@@ -12,10 +12,8 @@ from rich.text import Text
 from trimtab.proxy.catalogue.prices import NANODOLLARS
 from trimtab.proxy.telemetry.logs import escape
 
-WIDE_CHARS = 140
-"""Width if the output is no terminal. Chosen: no column of usual figures is broken."""
-EDGE_CHARS = 3
-"""Space and line around a column. Source: rich's default box. It has one more line at the end."""
+WIDE_CHARS = 140  # Width if the output is no terminal. Chosen: no column of usual figures is broken.
+EDGE_CHARS = 3  # Space and line around a column. Source: rich's default box. It has one more line at the end.
 FOLDED_CHARS = 12
 """Width to which the first column may shrink, which has names, and columns of text. Chosen: a name takes few lines."""
 

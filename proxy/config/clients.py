@@ -26,8 +26,7 @@ MAX_KEY_FILE_BYTES = 8192
 MAX_KEYS_BYTES = 128 * MAX_KEY_FILE_BYTES
 """Largest key file. Chosen: far more keys than one client has, their hashes and their dates."""
 _EXPIRES = "expires="
-_KEY_PREFIX = "sk-"
-"""Providers' keys begin with it. Source: OpenAI's, Anthropic's and many others'."""
+_KEY_PREFIX = "sk-"  # Providers' keys begin with it. Source: OpenAI's, Anthropic's and many others'.
 _ONE_WORD = re.compile("[!-~]+")
 
 

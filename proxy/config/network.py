@@ -28,8 +28,7 @@ _HOSTS: dict[Provider, tuple[str, ...]] = {
 
 LOCAL_ENDS = (".localhost", ".local", ".internal", ".intranet", ".lan", ".home.arpa")
 """Ends of host names that no public server has. Sources: RFC 6761, RFC 6762, RFC 8375; ICANN reserves .internal."""
-OPENAI_HOST = "api.openai.com"
-"""It has no /v1/messages, and answers no question without a key. Source: its reference."""
+OPENAI_HOST = "api.openai.com"  # It has no /v1/messages, and answers no question without a key. Source: its reference.
 
 
 @lru_cache(maxsize=64)

@@ -191,8 +191,7 @@ class ToolConfig(Section):
         return ToolRule(glob, treatment)
 
 
-MAX_SUM = 1.0 + 1e-9
-"""The shares together; a little above 1, because a sum of decimal fractions is not exact."""
+MAX_SUM = 1.0 + 1e-9  # The shares together; a little above 1, because a sum of decimal fractions is not exact
 MAX_TAG_CHARS = 64  # chosen: far longer than real tags
 Tag = Annotated[
     str,
@@ -276,8 +275,7 @@ AutoPrices = Annotated[
 """The type of `prices`."""
 
 
-MODES = ("off", "observe", "enforce")
-"""Ordered from the mode that does least to the mode that does most."""
+MODES = ("off", "observe", "enforce")  # Ordered from the mode that does least to the mode that does most
 
 
 class ControlConfig(Section):
@@ -314,8 +312,7 @@ class SummaryConfig(Section):
 
 
 CutRule = Literal["auto", "at_threshold", "when_it_pays"]
-DEFAULT_CONTEXT_WINDOW = DEFAULT_WINDOW
-"""The context window of a model about which nothing is known."""
+DEFAULT_CONTEXT_WINDOW = DEFAULT_WINDOW  # The context window of a model about which nothing is known
 _TAKEN_AS_THEY_ARE = (
     "completion_reserve", "overflow_strategy", "on_exceeded", "protect_turns", "truncation", "dedupe", "keep_images",
     "instruction_files", "preserve_system", "truncate_system", "keep_recent_steps", "max_turns", "max_message_tokens",

@@ -179,8 +179,7 @@ def _name_all(upstreams: dict[str, UpstreamConfig]) -> dict[str, UpstreamConfig]
     return {name: upstream.named() for name, upstream in upstreams.items()}
 
 
-NamedUpstreams = Annotated[dict[str, UpstreamConfig], AfterValidator(_name_all)]
-"""The type of `upstreams`."""
+NamedUpstreams = Annotated[dict[str, UpstreamConfig], AfterValidator(_name_all)]  # The type of `upstreams`
 
 
 HeaderName = Annotated[

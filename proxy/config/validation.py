@@ -32,8 +32,7 @@ checks a whole section only if all of its values are right."""
 STAND_IN = "*"  # replaces a required text that is wrong
 _LEFT_OVER = frozenset({"too_short", LACKING})
 """Problems that a value may have only because wrong parts of it were taken out."""
-_WRONG_KEY = "[key]"
-"""pydantic writes this after the name of a mapping's key if the key itself is wrong."""
+_WRONG_KEY = "[key]"  # pydantic writes this after the name of a mapping's key if the key itself is wrong
 
 
 @dataclass(frozen=True, slots=True)

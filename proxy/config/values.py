@@ -43,8 +43,7 @@ from trimtab.rules.policy import MAX_NAME_CHARS
 
 Step = str | int
 _NUMBERS = {int: "a whole number", float: "a number"}
-LACKING = "lacking"
-"""The type of pydantic's error for a section that needs a key that it does not have."""
+LACKING = "lacking"  # The type of pydantic's error for a section that needs a key that it does not have
 _BOUNDS = {"ge": "{} or more", "gt": "above {}", "le": "at most {}", "lt": "below {}"}
 
 
@@ -187,12 +186,9 @@ def _list_options(kind: Any) -> list[str]:
 
 LATE = ConfigDict(defer_build=True)
 """Of a type that is validated by itself only if the whole is wrong, or has such a value. Building one takes 2 ms."""
-UNCLOSED = "[unclosed"
-"""The unit for a `[` without its `]`. `fnmatch` would match it literally, which is hardly meant."""
-NEVER = "(?!)"
-"""What `fnmatch.translate` writes for a class without a character, and for nothing else."""
-HASHED = "sha256:"
-"""What a hash of a key begins with, in the place of the key. `trimtab keys` writes them."""
+UNCLOSED = "[unclosed"  # The unit for a `[` without its `]`. `fnmatch` would match it literally, which is hardly meant.
+NEVER = "(?!)"  # What `fnmatch.translate` writes for a class without a character, and for nothing else
+HASHED = "sha256:"  # What a hash of a key begins with, in the place of the key. `trimtab keys` writes them.
 KEY_ID_CHARS = 8  # of a key's hash, to name it. Chosen: a file has a few keys.
 is_hash = re.compile(f"{HASHED}[0-9a-f]{{64}}").fullmatch
 
@@ -224,8 +220,7 @@ def split_glob(glob: str) -> tuple[str, ...]:
 MAX_SUMMARY_MODELS = 8  # chosen: with so many, the last one is asked for a hundredth of the time
 MIN_SUMMARY_TOKENS = 64  # chosen: a shorter summary has no space for text under its four headings
 MIN_CONTEXT_WINDOW = 1024  # chosen: a smaller window has no space for a system prompt and an answer
-MAX_DIGITS = 18
-"""Chosen: more digits than any number of the configuration needs, and few enough to fit 64 bits."""
+MAX_DIGITS = 18  # chosen: more digits than any number of the configuration needs, and few enough to fit 64 bits
 MAX_WORKERS = 256  # chosen: more processes than large machines have cores
 ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/messages")
 """Clients append these to `base_url`. Longer ones first. Not /models: URLs of Azure AI Foundry end in it."""
@@ -235,8 +230,7 @@ _NOT_ONE_SERVER = (
     "redis+cluster://host:port,host:port"
 )
 GLOB = Wanted("a glob of printable characters that is not empty", r"[\s\S]")
-_TENANT = r"^(?:authorization|header:[!#$%&'*+.^_`|~0-9A-Za-z-]+)$"
-"""Source: a header name is a token of RFC 9110."""
+_TENANT = r"^(?:authorization|header:[!#$%&'*+.^_`|~0-9A-Za-z-]+)$"  # source: a header name is a token of RFC 9110
 _PORT = "[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
 _STORE = r"^(?:memory|sqlite|sqlite:///[\s\S]+|(?:redis|valkey)s?(?:\+(?:sentinel|cluster))?://[\s\S]+)$"
 

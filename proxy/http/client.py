@@ -103,8 +103,7 @@ def _read(segment: str) -> Iterator[list[str]]:
 WHOLE_BYTES = 4 * 1024 * 1024
 """A larger body is sent in pieces, each when the upstream has taken the one before. Chosen: requests of usual size go
 out in one write."""
-PIECE_BYTES = 256 * 1024
-"""Size of these pieces. Chosen: bounds what waits in the connection's buffer."""
+PIECE_BYTES = 256 * 1024  # Size of these pieces. Chosen: bounds what waits in the connection's buffer.
 
 SWITCHING_PROTOCOLS = 101  # Source: RFC 9110 section 15.2.2
 _PATH_OR_QUERY = re.compile(r"[/?].*", re.DOTALL)

@@ -17,8 +17,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-MAX_CODINGS = 2
-"""Content codings of one body, applied one after another. Chosen: real clients use one."""
+MAX_CODINGS = 2  # Content codings of one body, applied one after another. Chosen: real clients use one.
 MAX_MEMBERS = 16
 """Compressed members in one body, one after another. Chosen: real bodies have one; a million empty members would take
 minutes."""
@@ -26,8 +25,7 @@ WINDOW_LOG_MAX = 23
 """Base-2 logarithm of the largest zstd window: 8 MiB of memory. Source: RFC 9659, the limit for HTTP."""
 
 
-STEP_BYTES = 256 * 1024
-"""Output of one step of a `Reader`. Chosen: it takes about a millisecond."""
+STEP_BYTES = 256 * 1024  # Output of one step of a `Reader`. Chosen: it takes about a millisecond.
 MAX_BEHIND_BYTES = 1024 * 1024
 """Input that a `Reader` keeps for later. Chosen: far above what one step leaves of a usual answer."""
 MAX_READ_BYTES = 64 * 1024 * 1024

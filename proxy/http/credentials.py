@@ -121,19 +121,15 @@ _SUBPROTOCOL_KEYS = ("openai-insecure-api-key.", "openai-organization.", "openai
 API (`openai-insecure-api-key.KEY`, `openai-organization.ID`, `openai-project.ID`); Kubernetes."""
 _PATH_KEY = re.compile(r"/([^/]{20,})")
 """A path segment that may be a key (Helicone takes keys there). 20 characters is chosen: words are shorter."""
-_SEPARATOR = re.compile("([&;])")
-"""Some servers still accept `;` for `&`. Source: HTML 4.01 appendix B.2.2."""
+_SEPARATOR = re.compile("([&;])")  # Some servers still accept `;` for `&`. Source: HTML 4.01 appendix B.2.2.
 
-MAX_KNOWN_NAMES = 512
-"""Names of headers in one `KnownNames`. Chosen: a client sends some twenty."""
-MAX_KNOWN_CHARS = 64
-"""A longer name is not remembered. Chosen: longer than real ones; bounds the memory."""
+MAX_KNOWN_NAMES = 512  # Names of headers in one `KnownNames`. Chosen: a client sends some twenty.
+MAX_KNOWN_CHARS = 64  # A longer name is not remembered. Chosen: longer than real ones; bounds the memory.
 
 N = TypeVar("N", str, bytes)
 T = TypeVar("T")
 Headers = Iterable[tuple[str, str]]
-Shown = Sequence[tuple[str, str]]
-"""Credentials of a request: (name in the form of `plain`, value). See `find_shown`."""
+Shown = Sequence[tuple[str, str]]  # Credentials of a request: (name in the form of `plain`, value). See `find_shown`.
 
 
 def plain(name: str) -> str:

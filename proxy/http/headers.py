@@ -44,8 +44,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 OWN_PREFIX = "x-trimtab-"
 KEY_HEADER = f"{OWN_PREFIX}key"
 """Client key, for clients that send the upstream's key in `Authorization`. It is never forwarded."""
-OUTCOME_HEADER = "x-trimtab-outcome"
-"""What was done to a request: a value of the metrics' label `outcome`."""
+OUTCOME_HEADER = "x-trimtab-outcome"  # What was done to a request: a value of the metrics' label `outcome`
 SESSION_HEADERS = frozenset(
     {
         "accept-language", "conversation-id", "cookie", "http-referer", "originator", "sec-fetch-mode", "session-id",
@@ -253,8 +252,7 @@ def _write_entry(entry: Entry) -> str:
     return f"{entry.rule};{tokens};limit={entry.limit_tokens};attempt={entry.attempt}"
 
 
-MAX_SHOWN = 8
-"""Credentials of one request that are compared. Chosen: real clients send one or two; bounds the work."""
+MAX_SHOWN = 8  # Credentials of one request that are compared. Chosen: real clients send one or two; bounds the work.
 ADMITTING_HEADERS = frozenset({KEY_HEADER, "api-key", "x-api-key", "x-goog-api-key"})
 """Headers for a key other than `Authorization`: trimtab's own, Azure's, Anthropic's and Google's."""
 _BEARER, _BASIC = "bearer ", "basic "
@@ -296,8 +294,7 @@ def _read_password(encoded: str) -> Iterable[str]:
         yield password
 
 
-_MAX_PLACES = 4
-"""Chosen: a process has one set of keys, and for a moment the one before it."""
+_MAX_PLACES = 4  # chosen: a process has one set of keys, and for a moment the one before it
 _PLACES: dict[int, tuple[tuple[str, ...], dict[bytes, int]]] = {}
 
 
@@ -328,8 +325,7 @@ def _hash(key: str) -> bytes:
 
 BUSY = frozenset({429, 503, 529})
 """Statuses after which a later attempt may succeed. Source: RFC 6585, RFC 9110; 529 is Anthropic's for overload."""
-_MILLISECONDS = "retry-after-ms"
-"""Source: Azure OpenAI, which OpenAI's SDKs read first."""
+_MILLISECONDS = "retry-after-ms"  # source: Azure OpenAI, which OpenAI's SDKs read first
 
 
 def read_retry_after(headers: Mapping[str, str], now: float) -> float | None:

@@ -36,13 +36,11 @@ FIRST_STAND_IN_LEASE = 1 << 62
 """The first lease of memory. It is larger than all leases of durable stores, so a lease shows who granted it."""
 FIRST_PAUSE_SECONDS = 0.5
 """Pause before the first probe of a store that is out. It doubles with each probe. Chosen for short restarts."""
-MAX_PAUSE_SECONDS = 30.0
-"""Chosen: a store that is back is used again within half a minute."""
+MAX_PAUSE_SECONDS = 30.0  # chosen: a store that is back is used again within half a minute
 PROBE_ID = "probe"
 PROBE_SECONDS = 1.0
 """Lease time of the probe. Chosen: it is released at once, so this matters only if the process dies."""
-MAX_UNWRITTEN = 65536
-"""Chosen: far more summaries than an outage brings, while their ids take only a few megabytes."""
+MAX_UNWRITTEN = 65536  # chosen: far more summaries than an outage brings, while their ids take only a few megabytes
 
 
 class LayeredStore:

@@ -24,10 +24,8 @@ from trimtab.proxy.tasks import Tasks
 # The clients for one server, for the master that sentinels name, and for the nodes of a cluster have the same commands.
 # Only the cluster's client retries, once, because it learns only from a failed command that a node is gone.
 CONNECT_SECONDS = 1.0
-OPERATION_SECONDS = 1.0
-"""Chosen, both: a request waits for the store at most this long before memory takes its place."""
-MAX_CONNECTIONS = 32
-"""Chosen: summaries are rare compared with requests, so few operations are in progress at once."""
+OPERATION_SECONDS = 1.0  # chosen, both: a request waits for the store at most this long before memory takes its place
+MAX_CONNECTIONS = 32  # chosen: summaries are rare compared with requests, so few operations are in progress at once
 CLUSTER_RETRIES = 1  # chosen: enough to follow a slot that has moved; a store that is out must fail soon
 
 

@@ -23,8 +23,7 @@ from trimtab.proxy.store.store import StoreError, describe_fault
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
-APPLICATION_ID = 0x7472696D
-"""The letters `trim`, in the header of the file."""
+APPLICATION_ID = 0x7472696D  # The letters `trim`, in the header of the file
 SCHEMA_VERSION = 1  # raised whenever the tables change
 _TABLES = """
 CREATE TABLE summaries (id TEXT PRIMARY KEY, sealed BLOB NOT NULL, size_bytes INTEGER NOT NULL, used_at REAL NOT NULL);
@@ -44,12 +43,9 @@ class FileForm:
 
 
 SUMMARIES = FileForm(APPLICATION_ID, SCHEMA_VERSION, _TABLES)
-BUSY_SECONDS = 1.0
-"""The longest wait for the write of another process. Chosen: writes take milliseconds."""
-OPERATION_SECONDS = 2.0
-"""The longest wait of a caller; a slower disk counts as gone. Chosen: longer than BUSY_SECONDS."""
-PRIMARY_CODE = 0xFF
-"""The bits of the primary code in an extended result code. Source: SQLite, Result and Error Codes."""
+BUSY_SECONDS = 1.0  # The longest wait for the write of another process. Chosen: writes take milliseconds.
+OPERATION_SECONDS = 2.0  # The longest wait of a caller; a slower disk counts as gone. Chosen: longer than BUSY_SECONDS.
+PRIMARY_CODE = 0xFF  # The bits of the primary code in an extended result code. Source: SQLite, Result and Error Codes.
 _WORDS = {
     sqlite3.SQLITE_BUSY: "another process has locked the file",
     sqlite3.SQLITE_LOCKED: "another process has locked the file",

@@ -21,10 +21,8 @@ from trimtab.proxy.store.store import SummaryStore
 from trimtab.proxy.summaries.sealing import derive_record_id, seal_text, unseal_text
 from trimtab.rules.window.state import ColdCut
 
-REFRESH_SECONDS = 5.0
-"""Chosen: a person waits so long after a click, and it is one small read from the store."""
-WAIT_HOURS = 24
-"""Chosen: a session that is not gone on with for a day may be another piece of work by then."""
+REFRESH_SECONDS = 5.0  # chosen: a person waits so long after a click, and it is one small read from the store
+WAIT_HOURS = 24  # chosen: a session that is not gone on with for a day may be another piece of work by then
 MAX_WISHES = 1000  # in an hour. Chosen: far more than people click; bounds the reading of a new process
 HOUR_SECONDS = 3600
 

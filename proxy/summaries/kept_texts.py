@@ -127,8 +127,7 @@ def _note(session: _Session, record: str | None) -> bool:
 _decode = msgspec.json.Decoder(tuple[str, str, str]).decode
 
 
-HASH_CHARS = 24
-"""Source: the contract of LiteLLM's guardrail `headroom`."""
+HASH_CHARS = 24  # source: the contract of LiteLLM's guardrail `headroom`
 TOUCH_SECONDS = 3600.0
 """After this time a text that is still sent is written again, so that the store knows that it is used. Chosen: short
 compared with `store_ttl_seconds`."""

@@ -22,8 +22,7 @@ from trimtab.rules.summary.request import PROMPT_VERSION, Summary
 KEY_BYTES = 32
 NONCE_BYTES = 12
 TAG_BYTES = 16
-VERSION = b"\x01"
-"""First byte of the encrypted form: version, nonce, ciphertext, tag."""
+VERSION = b"\x01"  # First byte of the encrypted form: version, nonce, ciphertext, tag
 
 
 class KeyFileError(Exception):

@@ -45,12 +45,10 @@ OPENED_BYTES = 4 * 1024 * 1024
 OPENED_SECONDS = 60.0
 """After this time the store is asked again, so that it knows which summaries are still used. Chosen: short compared
 with `store_ttl_seconds`."""
-LEASE_SECONDS = 6.0
-"""Others wait this long for a process that has died. Chosen: three renewals may fail."""
+LEASE_SECONDS = 6.0  # Others wait this long for a process that has died. Chosen: three renewals may fail.
 RENEW_SECONDS = 1.5
 """Between two renewals. Chosen: if one fails after the store's time limit of 2 s, the next one is still in time."""
-MAX_SESSIONS = 10_000
-"""Sessions that are remembered; the ones not seen for longest are forgotten. Chosen: some 2 MB."""
+MAX_SESSIONS = 10_000  # Sessions that are remembered; the ones not seen for longest are forgotten. Chosen: some 2 MB.
 SLIDING, NOT_READY = "sliding", "not_ready"
 """Reasons beside the results of calls: the client drops its oldest messages; no summary was ready in time, or why is no
 longer known."""
@@ -368,8 +366,7 @@ async def _renew(store: SummaryStore, summary_id: str, lease: int, sleep: Callab
 SUMMARIES = 3
 """This many summaries in a row, each used fewer times than this, identify a sliding client. Chosen: one or two
 happen by chance, and each costs a call."""
-LAST_MESSAGES = 2
-"""Messages that identify a covered part. Chosen: a single one may be just `continue`."""
+LAST_MESSAGES = 2  # Messages that identify a covered part. Chosen: a single one may be just `continue`.
 MAX_NOTED_BYTES = 1024 * 1024  # chosen: some thousand clients
 NOTED_BYTES = 400  # memory of one entry, an estimate for CPython
 

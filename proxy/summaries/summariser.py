@@ -52,8 +52,7 @@ ATTEMPTS = 3
 """Failed calls for one summary at most, over all its parts. Chosen: one for each thing that an attempt can change."""
 BUSY_WAITS = 5
 """Waits for a busy upstream for one summary at most. Chosen: without `Retry-After`, they add up to 31 seconds."""
-FIRST_WAIT_SECONDS = 1.0
-"""The first wait if the upstream names none; each further one is twice as long. Chosen."""
+FIRST_WAIT_SECONDS = 1.0  # The first wait if the upstream names none; each further one is twice as long. Chosen.
 MOST_PARTS = 8
 """Successful calls for one summary at most. If a transcript needs more questions, the first one lists the oldest
 messages. Chosen: within the default timeout of 60 seconds, a usual model has no time for more."""
@@ -64,10 +63,8 @@ REASONING_FACTOR = 4
 """Factor on `max_tokens` for models that think within their completion. Chosen: usual reasoning is shorter."""
 REASONING_SIGN = "max_tokens"
 """Models that think within their completion refuse this name of its limit. Source: OpenAI's API."""
-PROVIDED = "provided"
-"""Kept beside the refused parameters of an upstream that writes no notes of its own."""
-_SETTLED = "settled"
-"""Kept beside the refused parameters once it is clear that no other one is refused."""
+PROVIDED = "provided"  # Kept beside the refused parameters of an upstream that writes no notes of its own
+_SETTLED = "settled"  # Kept beside the refused parameters once it is clear that no other one is refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,8 +107,7 @@ class Answers:
     carries = False
     read_answer: ReadAnswer
     """The usage and the texts of a response or of one event. Other JSON gives the usage so far and no texts."""
-    is_end: Callable[[bytes], bool]
-    """Whether the data of an event says that the answer is complete."""
+    is_end: Callable[[bytes], bool]  # Whether the data of an event says that the answer is complete
     is_part_of_answer: Callable[[bytes], bool]
     """Whether a line of a stream is certainly part of a completion, not of an error."""
     is_greeting: Callable[[bytes], bool] | None = None
@@ -214,18 +213,14 @@ SURE_FACTOR = 2
 limit than it has, and Claude Code allows thinking nearly all of its limit. Chosen: this leaves room to think."""
 LEAST_LIMIT = 16
 """A smaller number in an error is no limit of tokens. Chosen: no model is that terse; most such numbers are counts."""
-MAX_TEXT_CHARS = 2000
-"""Part of each text that is read. Chosen: a server's own words come first, then what it quotes."""
-MAX_BYTES = 128 * 1024
-"""Part of an answer that is read. Chosen: errors are far shorter."""
-MAX_TEXTS = 100
-"""Chosen: more than a validator writes about one request."""
+MAX_TEXT_CHARS = 2000  # Part of each text that is read. Chosen: a server's own words come first, then what it quotes.
+MAX_BYTES = 128 * 1024  # Part of an answer that is read. Chosen: errors are far shorter.
+MAX_TEXTS = 100  # chosen: more than a validator writes about one request
 _FIELD_KEYS = frozenset({"param", "parameter", "params", "loc", "field", "fields", "path", "property", "target"})
 """Members of an error that name the member at fault. Source: OpenAI, pydantic, JSON:API, Azure, Google."""
 _QUOTED_KEYS = frozenset({"input", "input_value", "request", "body", "value", "received"})
 """Members in which a validator quotes the request. Source: pydantic, and gateways."""
-_NUMBER = re.compile(r"(?<![\w.-])\d[\d,_]{0,12}(?![\w-]|\.\d)")
-"""Not the numbers in the names of models."""
+_NUMBER = re.compile(r"(?<![\w.-])\d[\d,_]{0,12}(?![\w-]|\.\d)")  # Not the numbers in the names of models
 _BOUND = re.compile(
     r"at most|up to|maximum|too (?:large|high|big)|exceed|less than|smaller|lower|greater|between|range|[<>≤≥]",
     re.IGNORECASE,

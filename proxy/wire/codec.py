@@ -173,8 +173,7 @@ class Codec(Answers, Questions):
     peek_model = staticmethod(peek_model)
     """The model that the beginning of a body names; the empty string if it names none."""
 
-    describe: Callable[[Any], Wanted]
-    """What the decoded members of a body ask for."""
+    describe: Callable[[Any], Wanted]  # What the decoded members of a body ask for
     decode_unit: Callable[[Counting, bytes], tuple[Message, ...]]
     """The messages of a unit. Raises UndecodableError or one of DECODE_ERRORS."""
     read_tools_and_format: Callable[..., ToolsAndFormat]
@@ -292,12 +291,10 @@ class Codec(Answers, Questions):
     def list_called(self, _: Request, transcript: Conversation, /) -> frozenset[str]:
         return find_used(transcript.messages)
 
-    recall_tool = b""
-    """The declaration of trimtab's own tool; empty if the dialect has none."""
+    recall_tool = b""  # The declaration of trimtab's own tool; empty if the dialect has none
     one_answer: Mapping[str, frozenset[bytes]] = MappingProxyType({})
     """Members by which a request gets several answers, or none here; and their values with which it gets one."""
-    sifter: Callable[[], Sifter]
-    """Makes what takes calls of that tool out of the answers of one exchange."""
+    sifter: Callable[[], Sifter]  # Makes what takes calls of that tool out of the answers of one exchange
 
     def drop_tools(
         self, request: Request, transcript: Conversation, globs: tuple[str, ...], counting: Counting

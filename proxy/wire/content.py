@@ -38,8 +38,7 @@ from trimtab.rules.tokens.tool_schemas import as_schema
 
 TOLERATED_BYTES = 32
 """A member up to this size that is not counted is ignored. Chosen: it can be null, empty, or a number."""
-TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
-"""Types of parts that hold a text in their member `text`."""
+TEXT_PARTS = frozenset({"text", "input_text", "output_text"})  # Types of parts that hold a text in their member `text`
 SEALED_CHARS_PER_TOKEN = 6
 """Base64 characters per token of encrypted text. Chosen: four characters of text make about one token, and base64 needs
 5.3 characters for them."""
@@ -202,8 +201,7 @@ def rename(message: Message, members: dict[str, msgspec.Raw], key: str) -> None:
         members[key] = write_answered(message)
 
 
-HEAD_CHARS = 64
-"""Base64 characters of an image that are read first for its size. Chosen: enough for PNG, GIF and WebP."""
+HEAD_CHARS = 64  # Base64 characters of an image that are read first for its size. Chosen: enough for PNG, GIF and WebP.
 JPEG_HEAD_CHARS = 256 * 1024
 """Base64 characters of a JPEG that are searched for its size, which comes after its metadata. Chosen: room for three
 segments of metadata of the largest size (64 KiB)."""
@@ -330,8 +328,7 @@ def read_image_size(data: str) -> Size | None:
         return None
 
 
-MAX_NAME_CHARS = 64
-"""Longest file name in the line. Chosen: longer than usual names, too short for a message."""
+MAX_NAME_CHARS = 64  # Longest file name in the line. Chosen: longer than usual names, too short for a message.
 NAMED_WITHIN_CHARS = 256
 """End of the text before an image that is searched for a file name. Chosen: clients name it right before the image."""
 _NAME_KEYS = ("filename", "file_name", "name", "title")

@@ -10,10 +10,8 @@ from trimtab.proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
 from trimtab.proxy.wire.responses.codec import RESPONSES
 
 CODECS: tuple[Codec, ...] = (CHAT, RESPONSES, MESSAGES, COUNT_TOKENS)
-DEFAULT: Codec = CHAT
-"""The dialect for a separate summary upstream, and for errors at paths that belong to no dialect."""
-DIALECTS = tuple(dict.fromkeys(codec.name for codec in CODECS))
-"""The name of each dialect."""
+DEFAULT: Codec = CHAT  # The dialect for a separate summary upstream, and for errors at paths that belong to no dialect
+DIALECTS = tuple(dict.fromkeys(codec.name for codec in CODECS))  # The name of each dialect
 _OF_MESSAGES = re.compile(rb'"type"\s{0,9}:\s{0,9}"(?:tool_use|tool_result)"|"input_schema"\s{0,9}:')
 NO_PATHS: Mapping[str, str] = {}
 _OF_A_THREAD = re.compile(r"/threads/[^/]*/messages$")

@@ -222,8 +222,7 @@ def end_value(body: bytes, at: int) -> int:
     return len(body)
 
 
-Edit = tuple[Span, bytes]
-"""A range of bytes, and what replaces it."""
+Edit = tuple[Span, bytes]  # A range of bytes, and what replaces it
 
 
 def find_cuts(text: bytes, spans: Sequence[Span], gone: Sequence[int]) -> Iterator[Span]:
@@ -371,8 +370,7 @@ def _write_zeros(text: bytes) -> bytes:
 
 decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """The members of a JSON object; of a repeated name, the last one. Raises one of DECODE_ERRORS."""
-decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
-"""The items of a JSON array. Raises one of DECODE_ERRORS."""
+decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode  # The items of a JSON array. Raises one of DECODE_ERRORS.
 
 
 def read_members(raw: bytes) -> dict[str, msgspec.Raw]:

@@ -23,8 +23,7 @@ from urllib.parse import unquote
 from trimtab.proxy.wire.json import try_decode
 from trimtab.rules.text.late import compile_late
 
-NUMBER = r"\d{1,20}+(?:[,_]\d{3}(?!\d)){0,6}+"
-"""Matches a whole number, which may have thousands separators."""
+NUMBER = r"\d{1,20}+(?:[,_]\d{3}(?!\d)){0,6}+"  # Matches a whole number, which may have thousands separators
 _PARTS = {
     "ASKER": "(?:prompt|input|request|messages?|conversation|sequence)",
     "WINDOW": "context[ _](?:length|size|window|limit)",
@@ -293,8 +292,7 @@ WORD_CHARS = 12
 """Letters and digits before a number that are compared. Chosen: enough to tell a server's text from a client's."""
 PIECE_CHARS = 256 * 1024
 """A body is searched in pieces of this size. Chosen: so no step holds the interpreter for long."""
-OVERLAP_CHARS = 4096
-"""Overlap of two pieces. Chosen: longer than any text that is searched for, however it is escaped."""
+OVERLAP_CHARS = 4096  # Overlap of two pieces. Chosen: longer than any text that is searched for, however it is escaped.
 
 _ESCAPE = re.compile(
     r"\\+(?:u(?P<code>[0-9a-fA-F]{4})|U00(?P<long>[0-9a-fA-F]{6})|x(?P<byte>[0-9a-fA-F]{2})|[nrtbfav0\"'/\\]|(?=\W|$))"
@@ -307,10 +305,8 @@ _RUN = re.compile(r"\d+")
 
 class Quoted(IntEnum):
     NOTHING = 0
-    NUMBER = 1
-    """The request contains a number that the refusal gives. What is learned from it is only a guess."""
-    WORDS = 2
-    """The request contains the text of the refusal, or cannot be read. Nothing is learned."""
+    NUMBER = 1  # The request contains a number that the refusal gives. What is learned from it is only a guess.
+    WORDS = 2  # The request contains the text of the refusal, or cannot be read. Nothing is learned.
 
 
 def find_quotes(overflow: Overflow, body: bytes) -> Quoted:

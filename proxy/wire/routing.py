@@ -28,8 +28,7 @@ class Endpoint:
 
 
 MESSAGES, OTHER = "messages", "other"
-UNKNOWN = Endpoint(OTHER, is_inference=False)
-"""Any path that is not of a known API."""
+UNKNOWN = Endpoint(OTHER, is_inference=False)  # Any path that is not of a known API
 _CHAT, _RESPONSES, _MESSAGES = (Endpoint(name, has_prompt=True) for name in ("chat", "responses", MESSAGES))
 _COMPLETIONS, _NATIVE = (Endpoint(name, has_prompt=True) for name in ("completions", OTHER))
 _POSTED: tuple[tuple[str, Endpoint], ...] = (
@@ -59,8 +58,7 @@ _ENDPOINTS = {
     method: tuple((re.compile(pattern), endpoint) for pattern, endpoint in (*rows, *_OF_ANY_METHOD))
     for method, rows in {"POST": _POSTED, "GET": _ASKED, "": ()}.items()
 }
-_OF_A_THREAD = "/threads/"
-"""Below it, a server keeps the conversation. Source: OpenAI's Assistants API."""
+_OF_A_THREAD = "/threads/"  # Below it, a server keeps the conversation. Source: OpenAI's Assistants API.
 
 
 def find_endpoint(method: str, path: str) -> Endpoint:
@@ -71,10 +69,8 @@ def find_endpoint(method: str, path: str) -> Endpoint:
     return UNKNOWN if found is _MESSAGES and _OF_A_THREAD in path else found
 
 
-FORM_BYTES = 8 * 1024
-"""Part of a form that is searched for its model. Chosen: clients write plain fields before files."""
-MAX_FIELDS = 32
-"""Fields of a form that are searched. Chosen: more than any API has."""
+FORM_BYTES = 8 * 1024  # Part of a form that is searched for its model. Chosen: clients write plain fields before files.
+MAX_FIELDS = 32  # Fields of a form that are searched. Chosen: more than any API has.
 _NAMED = re.compile(rb'"model"\s*+:\s*+"([^"\\]{0,256})"')
 _BOUNDARY = re.compile(r"""boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))""", re.IGNORECASE)
 """Source: RFC 2046 section 5.1.1."""

@@ -155,8 +155,7 @@ def find_callers(members: dict[str, msgspec.Raw]) -> list[str]:
 _REFERENCE = "tool_reference"
 _REFERENCE_MARK = b'"tool_reference"'
 _CLIENT_CALL = "tool_use"
-MAX_DEPTH = 8
-"""Nothing is looked for in deeper values. Chosen: a reference is four deep."""
+MAX_DEPTH = 8  # Nothing is looked for in deeper values. Chosen: a reference is four deep.
 
 
 def find_referenced(raw: bytes) -> tuple[str, ...]:
@@ -237,8 +236,7 @@ ListKey = tuple[bytes, tuple[str, ...], Names | None]
 """The JSON of a list, the globs, and the names of the matching tools that stay; None if these are not known yet."""
 
 
-ListMemo = Cache[ListKey, Shortened]
-"""Lists that were read or shortened before."""
+ListMemo = Cache[ListKey, Shortened]  # Lists that were read or shortened before
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,9 @@ from trimtab.rules.text.late import compile_late
 
 MAX_ARGUMENT_CHARS = 4096
 """Characters of one argument that are read. Chosen: no path is longer (PATH_MAX of Linux), and few commands are."""
-MAX_ARGUMENTS_CHARS = 256 * 1024
-"""Longer arguments are not decoded. Chosen: they usually carry a file to be written."""
-MAX_STRINGS = 256
-"""Strings of one call's arguments that are read. Chosen: more than real calls have."""
-MAX_DEPTH = 6
-"""Deepest level of nested arguments that is read. Chosen: deeper than the arguments of real tools."""
+MAX_ARGUMENTS_CHARS = 256 * 1024  # Longer arguments are not decoded. Chosen: they usually carry a file to be written.
+MAX_STRINGS = 256  # Strings of one call's arguments that are read. Chosen: more than real calls have.
+MAX_DEPTH = 6  # Deepest level of nested arguments that is read. Chosen: deeper than the arguments of real tools.
 
 _READING = frozenset({"read", "view", "cat", "open"})
 _FILE = frozenset({"file", "files", "contents", "source", "code", "symbol", "resource", "notebook"})

@@ -36,8 +36,7 @@ from trimtab.rules.text.markers import POINTER, mark_near, mark_same, tells_omis
 MIN_LINE_CHARS = 16
 """If a text's lines are shorter on average, its sketch has no lines. Chosen: the time to compare texts grows with the
 number of lines, and this bounds it by the number of bytes."""
-SKETCH_LINES = 8
-"""Checksums in a sketch. Chosen: few, because each one is an entry in a table."""
+SKETCH_LINES = 8  # Checksums in a sketch. Chosen: few, because each one is an entry in a table.
 
 
 def sketch_text(text: str) -> Sketch:
@@ -174,17 +173,14 @@ class Index:
         return most if shared >= len(lines) * MIN_SHARED else None
 
 
-MIN_CHARS = 160
-"""A result of at most this length stays unchanged: it has about 40 tokens, and a pointer costs 20 to 60."""
+MIN_CHARS = 160  # A result of at most this length stays unchanged: it has about 40 tokens, and a pointer costs 20 to 60
 MIN_SAVED_SHARE = 0.5
 """Share of a result's tokens that a pointer or a diff must save. Chosen: a diff nearly as long as the text is harder to
 read than the text."""
-MAX_CHARS = 1024 * 1024
-"""A longer result stays unchanged. Chosen: comparing it would hold the interpreter too long."""
+MAX_CHARS = 1024 * 1024  # A longer result stays unchanged. Chosen: comparing it would hold the interpreter too long.
 MAX_DIFF_CHARS = 128 * 1024
 """Longest text for a diff. Chosen: a diff of hostile texts of this length takes 30 ms, of others less than 5 ms."""
-DIFF_CHARS = 8 * 1024
-"""Characters that comparing two results takes from the allowance. Chosen."""
+DIFF_CHARS = 8 * 1024  # Characters that comparing two results takes from the allowance. Chosen.
 RESULT_BYTES = 1600
 """Memory of a result without its message: its place, and its sketch in the table of lines. Chosen: a rough estimate."""
 NAME_CHARS = 64  # longest tool name in a pointer; longer than real ones

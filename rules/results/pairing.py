@@ -43,8 +43,7 @@ class _Slot:
     result: int | None = None
 
 
-_Form = tuple[str, str | None]
-"""The form of a result, and the name of its tool."""
+_Form = tuple[str, str | None]  # The form of a result, and the name of its tool
 
 
 class _Asked(NamedTuple):

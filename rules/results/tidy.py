@@ -36,8 +36,7 @@ _ESCAPE = re.compile(
 )
 _REPAINT = re.compile(r"\x1b\[[01]?G")
 """Moves to the start of the line, like a carriage return: the text after it overwrites the line."""
-_ERASED = "\r \r"
-"""Replaces a sequence that erases the line: the same as overwriting the line with blanks."""
+_ERASED = "\r \r"  # Replaces a sequence that erases the line: the same as overwriting the line with blanks
 _HUNK = "@@ -"
 MAX_STATE_CHARS = 1024
 """Maximum length of one state of a progress line; a longer text is not progress. Chosen: wider than any terminal."""

@@ -14,8 +14,7 @@ from trimtab.rules.conversation import Message, Role, ToolCall
 from trimtab.rules.results.calls import MAX_ARGUMENTS_CHARS, OpenCalls, decode, tells_failure
 from trimtab.rules.text.late import compile_late
 
-NAME_CHARS = 128
-"""Characters read of a tool's name. Chosen: twice OpenAI's bound for the names of functions."""
+NAME_CHARS = 128  # Characters read of a tool's name. Chosen: twice OpenAI's bound for the names of functions.
 ARGUMENTS_CHARS = 4000
 """Characters of a call's arguments in which a command line and paths are looked for. Chosen: bounds the work."""
 

@@ -17,8 +17,7 @@ digest."""
 LEAST_KNOWN = 2
 """Minimum number of headings recognised by their words; the others may be recognised by their number. Chosen: one
 alone may be chance."""
-TITLE_CHARS = 80
-"""Longest title of a heading. Chosen: longer ones are sentences."""
+TITLE_CHARS = 80  # Longest title of a heading. Chosen: longer ones are sentences.
 PREFACE_LINES = 2
 """Maximum number of lines before headings that are recognised only by their order: a title and an empty line."""
 

@@ -56,14 +56,12 @@ _UNSEEN = compile_late(
 """Control characters and invisible characters (tags, fillers, halves of pairs), but not the joiners that some scripts
 and emoji need."""
 
-_UNSEEN_IN_NOTES = compile_late(f"(?![\\n\\t]){_UNSEEN.pattern}")
-"""As `_UNSEEN`; a note has lines."""
+_UNSEEN_IN_NOTES = compile_late(f"(?![\\n\\t]){_UNSEEN.pattern}")  # As `_UNSEEN`; a note has lines
 _JOINERS = compile_late(
     "(?<![^\x00-\x7f])[\u200c\u200d]+|[\u200c\u200d]+(?![^\x00-\x7f])|(?<=[\u200c\u200d])[\u200c\u200d]+"
 )
 """Joiners that join nothing: beside an ASCII character or at an end, or after another joiner."""
-MAX_TOKEN_CHARS = 64
-"""Longest name of a special token. Chosen: the longest known has 32 characters."""
+MAX_TOKEN_CHARS = 64  # Longest name of a special token. Chosen: the longest known has 32 characters.
 _TOKEN = compile_late(
     rf"""
     <(?:[|｜][^\s<>|｜]{{1,{MAX_TOKEN_CHARS}}}[|｜]?|[^\s<>|｜]{{1,{MAX_TOKEN_CHARS}}}[|｜])>
@@ -105,8 +103,7 @@ _LOOK_ALIKES: dict[int, str] = {
     0x1160: "",
 }
 _SIGNS = compile_late(r"[\W_]+")
-_OTHER = "?"
-"""Replaces any letter that does not look like one of a to z."""
+_OTHER = "?"  # Replaces any letter that does not look like one of a to z
 _ASCII_SIGNS = bytes(code for code in range(128) if not chr(code).isalnum() and chr(code) != _OTHER)
 MOST_STRANGE = 64
 """Maximum number of different characters that are replaced one by one; for more, one `translate` of the text is used.
@@ -217,8 +214,7 @@ ROUNDS = 8
 """Maximum number of attempts to fit the budget. Rows are counted one by one, and their sum differs a little from the
 count of the whole text, so the first attempt may be too long. Chosen: bounds the work."""
 
-LINE_CHARS = 240
-"""Maximum number of characters of a line that several rows share. Chosen."""
+LINE_CHARS = 240  # Maximum number of characters of a line that several rows share. Chosen.
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,7 @@ PROMPT_VERSION = "5"
 NOTE_GAP_TOKENS = 8
 """Tokens reserved for the blank line between a note and the list after it, and for the difference between the count of
 the joined text and the sum of the two counts. Chosen."""
-OPAQUE = "(encrypted: only the provider can read it)"
-"""Shown in the place of a note without a text."""
+OPAQUE = "(encrypted: only the provider can read it)"  # Shown in the place of a note without a text
 
 
 @dataclass(frozen=True, slots=True)

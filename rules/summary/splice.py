@@ -50,8 +50,7 @@ DIGEST_TELLING = Telling(
     "message", "A digest{size}, which trimtab makes without a model, stands for {what}, {saved}.{instead}"
 )
 """`size`: what it costs. `instead`: whether a model's summary was wanted."""
-JOINT_TOKENS = 4
-"""The blank line before a part of the summary. Chosen: more than it costs in any tokenizer."""
+JOINT_TOKENS = 4  # The blank line before a part of the summary. Chosen: more than it costs in any tokenizer.
 
 SHORT_TOKENS = 800
 """Below this reserve, the introduction of a digest is short if it is read again at each cut (`last`), and nothing says

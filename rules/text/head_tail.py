@@ -98,26 +98,21 @@ HEAD_SHARE = 0.4
 LINE_SLACK = 0.2
 """A piece is shortened to whole lines if that drops at most this share of it. Chosen: else long lines would
 leave most of the budget unused."""
-SEARCH_ROUNDS = 12
-"""Maximum number of pieces measured to find one cut. Chosen: most cuts need two or three."""
+SEARCH_ROUNDS = 12  # Maximum number of pieces measured to find one cut. Chosen: most cuts need two or three.
 PROPORTIONAL_ROUNDS = 4
 """The first rounds guess a size by proportion; later ones bisect. Chosen: that also converges on very uneven text."""
 CLOSE_ENOUGH = 0.97
 """The search ends at a piece that uses this share of the limit. Chosen: each further round is another measurement."""
-LIKELY_CHARS_PER_UNIT = 4
-"""The first guess: English text has about four characters per token."""
+LIKELY_CHARS_PER_UNIT = 4  # The first guess: English text has about four characters per token
 LONGEST_CLUSTER = 64
 """Maximum number of code points of one grapheme cluster that is kept whole. Chosen: only hostile runs of combining
 marks are longer, and they are cut anywhere."""
-MAX_CHARS_PER_UNIT = 128
-"""Bounds the first measured piece. No token of the vocabularies in use is longer."""
+MAX_CHARS_PER_UNIT = 128  # Bounds the first measured piece. No token of the vocabularies in use is longer.
 ENCODED_AT_ONCE = 256 * 1024
 """Characters encoded in one call. Chosen: a call with megabytes would stop other threads (it holds the GIL)."""
-MIN_TEXT_TOKENS = 24
-"""If a summary has less room, one fixed line replaces it. Chosen: a shorter text says too little."""
+MIN_TEXT_TOKENS = 24  # If a summary has less room, one fixed line replaces it. Chosen: a shorter text says too little.
 
-Measure = Callable[[str], int]
-"""Returns the size of a text in the unit of the limit, for example tokens or bytes."""
+Measure = Callable[[str], int]  # Returns the size of a text in the unit of the limit, for example tokens or bytes
 
 
 def truncate_text(

@@ -16,27 +16,21 @@ from trimtab.rules.text.head_tail import PIECE_CHARS
 from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import mark_payload
 
-MIN_URL_CHARS = 40
-"""A data URL with less data stays. Chosen: its marker would be as long."""
-MIN_CHARS = 256
-"""Shorter Base64 or hex stays. Chosen: longer than hashes, signatures and most keys."""
-LINE_CHARS = 40
-"""Shorter lines are no lines of broken Base64. Source: PEM breaks after 64 characters, MIME after 76."""
+MIN_URL_CHARS = 40  # A data URL with less data stays. Chosen: its marker would be as long.
+MIN_CHARS = 256  # Shorter Base64 or hex stays. Chosen: longer than hashes, signatures and most keys.
+LINE_CHARS = 40  # Shorter lines are no lines of broken Base64. Source: PEM breaks after 64 characters, MIME after 76.
 PREFIX_CHARS = 400  # chosen: longer than types and parameters of real URLs
 MIN_LINES = 3  # chosen: two lines may be names
 DIGEST_CHARS = frozenset({32, 40, 48, 56, 64, 96, 128})
 """Lines of hex of these lengths are taken for hashes, not for a payload."""
 MIN_DUMP_LINES = 8
 MIN_DIGITS = 6  # different ones; chosen: fewer are a pattern
-MIN_PAIRS = 64
-"""Bytes in hex that are written one by one."""
-SAMPLE_CHARS, SAMPLES = 64, 12
-"""Where Base64 is told from words: in this many places."""
+MIN_PAIRS = 64  # Bytes in hex that are written one by one
+SAMPLE_CHARS, SAMPLES = 64, 12  # Where Base64 is told from words: in this many places
 MIN_CHANGES = 0.4
 """Share of neighbouring characters of different kinds: capital, small letter, digit. Random Base64 has 0.64, encoded
 text 0.5, names in camel case 0.3."""
-MAX_SIGNS = 0.1
-"""Share of characters that are neither letters nor digits. Random Base64 has 0.03, paths have more."""
+MAX_SIGNS = 0.1  # Share of characters that are neither letters nor digits. Random Base64 has 0.03, paths have more.
 STILL_CHARS = 4
 """A stretch of at most so many different characters, such as one of zeros, looks like no encoding. Chosen."""
 _RUN = "A-Za-z0-9+/_%-"
@@ -54,8 +48,7 @@ _BREAK = compile_late(
 )  # fmt: skip
 _LINE_START = compile_late(_BEFORE_LINE)
 _SIGN = compile_late(_ESCAPED)
-_SYMBOL = compile_late(r"_{1,4}(?:Z|R[A-Z])")
-"""Begins the name of a function in an object file."""
+_SYMBOL = compile_late(r"_{1,4}(?:Z|R[A-Z])")  # Begins the name of a function in an object file
 _PREFIX = compile_late(r"data:([A-Za-z0-9.+-]{1,64}\\?/[A-Za-z0-9.+-]{1,64})?(?:;[\w.+=-]{1,64}){0,8},")
 _PLAIN = compile_late(r"[^\s\"'`<>)\\\]]*+")
 _HEX = compile_late(r"[0-9a-fA-F]*+\Z")

@@ -48,8 +48,7 @@ from trimtab.rules.pipeline.changes import Change, Fate
 from trimtab.rules.summary.request import OPAQUE
 from trimtab.rules.tokens.sections import Sections
 
-STYLES = {"-": "red", "+": "green", "@": "cyan"}
-"""Colours of the lines of a diff, by their first character."""
+STYLES = {"-": "red", "+": "green", "@": "cyan"}  # Colours of the lines of a diff, by their first character
 CONTEXT_LINES = 2  # lines around a difference that are shown. Chosen: enough to find the place.
 NOTHING_HIDDEN = Hidden.of((), ())  # a recording has its keys replaced already
 OTHERWISE = "this trimtab plans the request otherwise than the one that recorded it: "

@@ -25,8 +25,7 @@ from trimtab.proxy.config.schema import Config
 from trimtab.proxy.telemetry.logs import configure_log, get_log
 
 RECORDINGS, LOG, BODIES = "recordings", "log", "bodies"
-INTERRUPTED = 130
-"""Exit status. Source: the convention of shells for SIGINT, 128 and the signal's number."""
+INTERRUPTED = 130  # Exit status. Source: the convention of shells for SIGINT, 128 and the signal's number.
 _EXPECTED = {
     RECORDINGS: "expected recordings of the key record.dir: files whose names end with .json.gz",
     LOG: "expected lines of the event request, as `trimtab serve` logs them in the format json",

@@ -191,8 +191,7 @@ def _make_point(replay: Replay, name: str, cost: float, nothing: float) -> dict[
 
 
 # The same figures as tables.
-WIDE_CHARS = 160
-"""Width if the output is no terminal. Chosen: no column of usual figures is broken."""
+WIDE_CHARS = 160  # Width if the output is no terminal. Chosen: no column of usual figures is broken.
 HEADER_CHARS = 23  # width at which a header is broken. Chosen: as wide as a column of one model.
 SPARE = (*STRATEGIES[:0:-1], "refused", "why", "requests", "too long", "needed", "summaries", "added")
 """Columns that a narrow terminal does without, the least important first."""

@@ -214,8 +214,7 @@ def _draw_costs(axes: Any, series: Series) -> None:
 
 
 REPLACED = "; a credential was replaced in the recorded body"
-MAX_PLACES = 20
-"""Places that are named of each kind. Chosen: as many as a reader follows up; the others are counted."""
+MAX_PLACES = 20  # Places that are named of each kind. Chosen: as many as a reader follows up; the others are counted.
 Advance = Callable[[int], None]  # is told how much of the input was read: files, or bytes
 
 

@@ -130,8 +130,7 @@ UPSTREAM_REFUSES = frozenset({"refused", "hopeless"})
 """What became of a second attempt, if the client got the upstream's refusal. Its savings are not counted."""
 UNKNOWN = Outcome("", 0.0, "", "", "", 0, "", 0.0)  # a request of which nothing is known
 STAGES = ("original", "sent")
-SUMMARIES = "summaries"
-"""Beside the strategies, the part of the costs that calls for summaries have."""
+SUMMARIES = "summaries"  # Beside the strategies, the part of the costs that calls for summaries have
 WORST_SESSIONS = 5  # chosen: as many as a reader looks at
 _DIGITS = 9  # decimals of costs: a nanodollar, the smallest amount that the books know
 

@@ -32,8 +32,7 @@ from trimtab.rules.summary.asking.prompts import PROMPT_TOKENS
 from trimtab.rules.summary.request import Summary, SummaryRequest
 from trimtab.rules.window.state import ColdCut
 
-MAX_TEXTS_BYTES = 64 * 1024 * 1024
-"""Of recorded summaries that are remembered. Chosen: some ten thousand."""
+MAX_TEXTS_BYTES = 64 * 1024 * 1024  # Of recorded summaries that are remembered. Chosen: some ten thousand.
 NOTE_BYTES_PER_TOKEN = 4
 """Of a provider's own note, at least. Source: BYTES_PER_TOKEN of encrypted reasoning in wire/responses/results.py."""
 

@@ -23,8 +23,7 @@ CHATGPT = "https://chatgpt.com/backend-api/codex"
 """The server of Codex after a login with ChatGPT. Source: `codex-rs/model-provider-info`."""
 _OPENAIS_NAMES = (OPENAI, "OPENAI_API_BASE", "AZURE_OPENAI_ENDPOINT", "AZURE_API_BASE")
 _RUNNERS = frozenset({"npx", "bunx", "pnpx", "uvx"})
-_DEBUG_SECONDS = 30.0
-"""For opencode to print its settings. Chosen: it takes 2 seconds on a busy machine."""
+_DEBUG_SECONDS = 30.0  # For opencode to print its settings. Chosen: it takes 2 seconds on a busy machine.
 
 Environment = Mapping[str, str]
 Write = Callable[[dict[str, str]], tuple[str, ...]]

@@ -38,8 +38,7 @@ from trimtab.proxy.telemetry.savings import Samples, Savings, count
 
 FIXED = ("listen=127.0.0.1:0", "metrics_listen=null", "workers=1")
 """Settings of every wrapped proxy: a free port of this machine, and one process."""
-DRAIN_SECONDS = 1.0
-"""For requests that the command leaves behind. Chosen: nobody waits for their answers any more."""
+DRAIN_SECONDS = 1.0  # For requests that the command leaves behind. Chosen: nobody waits for their answers any more.
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 _LOOPBACK = ("127.0.0.1", "localhost")
 NOT_FOUND = 127

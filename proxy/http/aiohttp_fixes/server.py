@@ -18,8 +18,7 @@ from aiohttp.helpers import must_be_empty_body, rfc822_formatted_time, should_re
 from multidict import CIMultiDict
 
 _write_plainly = http_writer._serialize_headers  # noqa: SLF001 - aiohttp writes every request and response head with it
-_RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER with zero seconds: closing the socket sends a TCP reset."""
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER with zero seconds: closing the socket sends a TCP reset
 
 
 def loses_what_follows(request: web.BaseRequest) -> bool:

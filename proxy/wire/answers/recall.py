@@ -38,8 +38,7 @@ MAX_ROUND_BYTES = 8 * 1024 * 1024
 40,000 tokens in events of chat completions; it bounds what is kept of each answer."""
 MAX_ASKED = 64
 """More calls in one answer get no further one. Chosen: far more than a model asks; it bounds what a round adds."""
-MAX_QUERY_CHARS = 1000
-"""Part of a query that is read. Chosen: more than the names of one question."""
+MAX_QUERY_CHARS = 1000  # Part of a query that is read. Chosen: more than the names of one question.
 _BYTES = NAME.encode()
 _END = re.compile(rb"\n\r?\n")
 _DATA = re.compile(rb"^data:[ ]?(.*?)\r?$", re.MULTILINE)

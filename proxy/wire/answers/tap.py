@@ -21,8 +21,7 @@ MAX_BODY_BYTES = 256 * 1024
 reason."""
 SCANNED_BYTES = 64 * 1024
 """Of a longer non-stream response, the usage is sought while it arrives. Chosen: as one stride of the search."""
-MAX_UNREAD_BYTES = 16 * 1024
-"""Bytes of a stream that are read together. Chosen: about 80 events, which take 0.3 ms."""
+MAX_UNREAD_BYTES = 16 * 1024  # Bytes of a stream that are read together. Chosen: about 80 events, which take 0.3 ms.
 MAX_SKIPPED_BYTES = 32 * 1024
 """As MAX_UNREAD_BYTES, for a stream that will end with its usage. Chosen: a short stream that breaks off is still read
 whole."""
@@ -32,10 +31,8 @@ SAMPLE_BYTES = 1024
 LAST_CHUNKS = 5
 """The last chunks are read one by one. Chosen: after its text a stream has a finish event, its usage and [DONE], or the
 ends of a text, a part, an item and the answer, mostly in one chunk each."""
-PIECE_BYTES = 128
-"""Memory of a piece of text, in bytes, in addition to its characters. An estimate."""
-MAX_PIECE_CHARS = 16 * 1024
-"""A longer piece is sampled in parts of this size. Chosen: small against MAX_HELD_BYTES."""
+PIECE_BYTES = 128  # Memory of a piece of text, in bytes, in addition to its characters. An estimate.
+MAX_PIECE_CHARS = 16 * 1024  # A longer piece is sampled in parts of this size. Chosen: small against MAX_HELD_BYTES.
 _CALL = re.compile(rb'"tool_calls"\s*:\s*\[\s*[^\s\]]|"type"\s*:\s*"\w*_(?:call|use)"')
 """A tool call in any dialect; never a part of a text, for the same reason."""
 CALL_BYTES = 64
@@ -59,8 +56,7 @@ ReadAnswer = Callable[[bytes, Usage | None], tuple[Usage | None, Sequence[Piece]
 
 None instead of pieces if it cannot be decoded. It never raises.
 """
-IsEnd = Callable[[bytes], bool]
-"""Whether the data of an event says that the answer is complete. It never raises."""
+IsEnd = Callable[[bytes], bool]  # Whether the data of an event says that the answer is complete. It never raises.
 
 
 class Tap:

@@ -16,8 +16,7 @@ import msgspec
 
 from trimtab.proxy.wire.json import DECODE_ERRORS, end_value
 
-MAX_TOKENS = 10**9
-"""A larger number is not a count of tokens. Chosen: above every context window."""
+MAX_TOKENS = 10**9  # A larger number is not a count of tokens. Chosen: above every context window.
 MOST_WINDOWS = 16
 """A prompt that is as many times as long as the window is not believed. Chosen: an answer for which the upstream has
 asked the model several times reports the sum of its prompts."""
@@ -261,10 +260,8 @@ def _list_valid(members: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield field.name, value
 
 
-STRIDE_BYTES = 64 * 1024
-"""Bytes that are searched at once. Chosen: at most 5 ms for the worst of them."""
-MAX_USAGE_BYTES = 4 * 1024
-"""Longest usage that is read. Chosen: real ones are below 1 KiB."""
+STRIDE_BYTES = 64 * 1024  # Bytes that are searched at once. Chosen: at most 5 ms for the worst of them.
+MAX_USAGE_BYTES = 4 * 1024  # Longest usage that is read. Chosen: real ones are below 1 KiB.
 MAX_DEPTH = 100_000
 """An answer that is nested deeper is not searched any further. Chosen: no decoder reads one, and the numbers stay
 small."""

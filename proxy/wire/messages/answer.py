@@ -258,8 +258,7 @@ def join(events: list[bytes]) -> Completion:
 # assistant's. Each request that has it needs the beta header, and no other element may be before it. An answer without
 # exactly one signed block has no note. Source: Anthropic's page on compaction on demand.
 BETA = ("anthropic-beta", "compact-2026-09-04")
-MOST_INSTRUCTIONS_CHARS = 16_384
-"""Source: the page above."""
+MOST_INSTRUCTIONS_CHARS = 16_384  # source: the page above
 _NO_CALLS = "Summarize the conversation, so that the work can be continued from the summary alone. Do not call tools."
 """Begins our instructions, because they replace the provider's own."""
 _BLOCK = frozenset({"type", "content", "signature", "encrypted_content"})

@@ -159,8 +159,7 @@ def _replace_once(text: bytes, old: bytes, new: bytes) -> bytes:
 DEFAULT = b'{"type":"ephemeral"}'
 _MARKER = re.compile(rb'"cache_control"[ \t\r\n]{0,64}+:[ \t\r\n]{0,64}+(\{[^{}]{0,256}\})')
 """A marker with its value. A text cannot match, because quotes in a text are escaped."""
-_HEADS = ("tools", "system")
-"""Members with markers before the messages, in the order of the prompt."""
+_HEADS = ("tools", "system")  # Members with markers before the messages, in the order of the prompt
 
 
 class Markers(NamedTuple):

@@ -52,8 +52,7 @@ from trimtab.rules.conversation import Conversation, Decision, Message, Shape
 from trimtab.rules.tokens.tool_schemas import as_schema
 
 FIXED = ("system", "tools", "tool_choice", "output_config", "output_format", "thread")
-COUNTED_FIXED = slice(1, -1)
-"""`FIXED` without `system`, which may change with each request, and `thread`."""
+COUNTED_FIXED = slice(1, -1)  # `FIXED` without `system`, which may change with each request, and `thread`
 FORM = Form("messages", FIXED, ("max_tokens", "thinking"), long=("system", "tools"))
 _THINKS = frozenset({"enabled", "adaptive"})
 SHAPE = Shape(has_system_messages=False, joins_systems=True, seals_reasoning=True)
@@ -110,8 +109,7 @@ def _only_clears_thinking(management: msgspec.Raw) -> bool:
 _HEADER = rb"x-anthropic-billing-header:"
 _LINE = re.compile(rb'"' + _HEADER + rb'(?: {0,9}[\w.-]{1,64}=[^"\\;\s]{0,256};){1,32}+ {0,9}(?:\\r)?(?:\\n)?')
 """The beginning of a JSON string: the header, its fields, and the end of the line if nothing else is on it."""
-_BLANK = re.compile(rb'(?: |\\[rnt]){0,2000}+"')
-"""The end of a JSON string that goes on with only white space."""
+_BLANK = re.compile(rb'(?: |\\[rnt]){0,2000}+"')  # The end of a JSON string that goes on with only white space
 _KEY = b'{"system":'
 
 

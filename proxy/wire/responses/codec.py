@@ -355,8 +355,7 @@ class Writer:
         return encode_message(message, self._call_types or {})
 
 
-RULE = "local_items"
-"""Name of the rule in decisions."""
+RULE = "local_items"  # Name of the rule in decisions
 
 
 STORE = "store"

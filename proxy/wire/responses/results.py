@@ -229,8 +229,7 @@ def _raw(value: str) -> msgspec.Raw:
 
 SEALED_FRAME_BYTES = 650
 """Bytes of encrypted reasoning that are not text: its header, its signature, its padding. Source: Codex."""
-BYTES_PER_TOKEN = 4
-"""Bytes of reasoning per token. Source: Codex."""
+BYTES_PER_TOKEN = 4  # Bytes of reasoning per token. Source: Codex.
 _COUNTED_OF_ITEM = frozenset(
     {
         "type", "id", "role", "content", "status", "phase", "summary", "encrypted_content", "call_id", "name",

@@ -38,8 +38,7 @@ from trimtab.rules.conversation import Decision, Message, Origin
 from trimtab.rules.results.work import Allowance, Cache
 from trimtab.rules.tokens.sections import Counted
 
-MIN_BYTES = 16 * 1024
-"""A shorter body is always read whole. Chosen: that takes about 20 microseconds."""
+MIN_BYTES = 16 * 1024  # A shorter body is always read whole. Chosen: that takes about 20 microseconds.
 HEAD_BYTES = 4 * 1024
 """Earlier bodies are looked up by this many of their first bytes. Chosen: they tell different agents apart."""
 MAX_ALIKE = 64
@@ -48,10 +47,8 @@ the search."""
 MAX_COMPARED = 4
 """If a body continues none of them whole, this many of the newest are compared element by element. Chosen: bounds the
 work."""
-COPIES = 4
-"""Times that a body's bytes are held: the body, its elements, their texts, and the forwarded body."""
-ELEMENT_BYTES = 250
-"""Memory of an element, in bytes, in addition to its characters. An estimate."""
+COPIES = 4  # Times that a body's bytes are held: the body, its elements, their texts, and the forwarded body
+ELEMENT_BYTES = 250  # Memory of an element, in bytes, in addition to its characters. An estimate.
 
 
 T = TypeVar("T")

@@ -13,8 +13,7 @@ from trimtab.proxy.wire.content import replace_texts
 from trimtab.proxy.wire.json import Array
 from trimtab.rules.conversation import Conversation, Message, Origin
 
-Placed = tuple[Message, Origin | None]
-"""A message and its origin in the request; None if a rule made the message."""
+Placed = tuple[Message, Origin | None]  # A message and its origin in the request; None if a rule made the message
 WriteElement = Callable[[Sequence[Placed]], bytes]
 """The JSON of an element that holds these messages; never called for one that is unchanged."""
 Shares = Callable[[Message, Message], bool]
@@ -222,8 +221,7 @@ def _go_on(
     return Written(after.messages[:number], after.origins[:number], (*earlier, *new), last, stop, before)
 
 
-OUTSIDE = Origin(0, 0)
-"""The position of a message that is in no element: before all of them."""
+OUTSIDE = Origin(0, 0)  # The position of a message that is in no element: before all of them
 
 
 def take_off_outside(conversation: Conversation) -> Conversation:

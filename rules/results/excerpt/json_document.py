@@ -34,18 +34,14 @@ from trimtab.rules.text.markers import (
 
 # The numbers here are chosen. `python -m bench.retention.run --only facts` measures what the excerpts keep, and
 # tests/attack/test_memory.py what large documents cost in memory.
-MIN_RECORDS = 5
-"""Fewer containers side by side are not a collection."""
+MIN_RECORDS = 5  # Fewer containers side by side are not a collection
 RECORD_SHARE, MIN_RECORD_TOKENS = 0.12, 60
 """The most that one record may have: this share of its collection's room, or 60 tokens if that is more."""
-MAX_MISSES = 8
-"""A collection is full if this many records did not fit."""
-MAX_DECODED_CHARS = 512 * 1024
-"""A longer record is not decoded, as that would hold the interpreter too long."""
+MAX_MISSES = 8  # A collection is full if this many records did not fit
+MAX_DECODED_CHARS = 512 * 1024  # A longer record is not decoded, as that would hold the interpreter too long
 MAX_DEPTH, MAX_LARGE_DEPTH, LARGE_CHARS = 24, 8, 100_000
 """Depth to which a document is read; the second one is for values of LARGE_CHARS or more, to save time."""
-MAX_PLAIN_CHARS = 60
-"""A longer number that does not fit is replaced by a marker."""
+MAX_PLAIN_CHARS = 60  # A longer number that does not fit is replaced by a marker
 WHOLE_CHARS = 4000
 """A longer value's cost is estimated by its full length; that of a shorter one by its length without line breaks."""
 MARKER_TOKENS = 14  # about what a marker costs
@@ -53,8 +49,7 @@ ROUNDS = 6  # attempts to come near the limit
 USED_SHARE = 0.95  # an outline that uses this share of the limit is not enlarged
 LINES_LOOKED_AT, MIN_LINES, MIN_TEXT_TOKENS = 100_000, 4, 60
 """A string with 4 line breaks or more in its first 100,000 characters and room for 60 tokens is shortened as a text."""
-ESCAPED_SHARE = 0.85
-"""Share of a string's room for its text; the rest is for the escapes in it."""
+ESCAPED_SHARE = 0.85  # Share of a string's room for its text; the rest is for the escapes in it
 SAMPLE_CHARS = 20_000  # beginning of the document by which its tokens a character are estimated
 LARGE_DOCUMENT_CHARS = 1024 * 1024
 """In a longer document, containers with very many parts are thinned out while they are read."""

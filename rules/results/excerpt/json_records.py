@@ -21,19 +21,14 @@ from trimtab.rules.text.markers import mark_characters, mark_items
 
 # The weights are chosen. `python -m bench.retention.run --only facts` measures what the excerpts keep.
 MAX_DEPTH = 5  # levels of a record that are read
-MAX_NEWS_ITEMS = 40
-"""Items of an array within a record that are read."""
-MAX_VALUES = 256
-"""The rarest values of a column that are weighed."""
-MAX_KEY_CHARS = 80
-"""Longest part of a key in the path of its column."""
+MAX_NEWS_ITEMS = 40  # Items of an array within a record that are read
+MAX_VALUES = 256  # The rarest values of a column that are weighed
+MAX_KEY_CHARS = 80  # Longest part of a key in the path of its column
 NEWS_DEPTH_FACTOR = 0.85  # of a column's weight, for each level of nesting
 LARGEST_WEIGHT, SMALLEST_WEIGHT = 1.0, 0.9
 """Weights of the record with the largest number of a column, and of the one with the smallest."""
-MAX_NUMBER = 10**300
-"""A larger integer is not read as a number: the largest float is about 1.8e308."""
-RARE_SHARE = 0.2
-"""A value or a key that a larger share of the records has is common."""
+MAX_NUMBER = 10**300  # A larger integer is not read as a number: the largest float is about 1.8e308
+RARE_SHARE = 0.2  # A value or a key that a larger share of the records has is common
 EXTRA_KEY_SHARE = 0.9
 """Weight of a record with a rare key. Also: if this share of the records has a key, all of them count as having it."""
 CONSTANT_INFO, ONLY_VALUE_INFO, FEW_VALUES_INFO = 0.05, 0.6, 1.3
@@ -188,16 +183,13 @@ SAYS_FACTOR, NAME_FACTOR = 2.0, 2.0
 DEPTH_FACTOR = 0.8  # of a value's weight, for each level of nesting
 ARRAY_FACTOR, RANK_DECAY = 0.2, 0.6
 """Factor on the weight of an item of an array of plain values; and the exponent of an item's rank in any array."""
-MAX_PLAIN_ITEMS, MAX_ITEMS = 3, 12
-"""Items of an array that may be kept: of plain values, and at all."""
-LONG_STRING_TOKENS = 60
-"""A longer string is cut to this length, about."""
+MAX_PLAIN_ITEMS, MAX_ITEMS = 3, 12  # Items of an array that may be kept: of plain values, and at all
+LONG_STRING_TOKENS = 60  # A longer string is cut to this length, about
 UNFIT_FACTOR = 4
 """In a large document, a container with more than UNFIT_FACTOR * `most_leaves` tokens is never kept whole."""
 BASE_TOKENS = 8.0
 """Added to a value's tokens before its weight is divided by them, so that very short values are not preferred."""
-MARKER_CHARS = 45
-"""About the length of the marker at the end of a cut string."""
+MARKER_CHARS = 45  # About the length of the marker at the end of a cut string
 _ESCAPE_CUT = re.compile(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
 """The end of a cut string that is an incomplete escape, or the first half of a surrogate pair."""
 MAX_LEVELS = 4

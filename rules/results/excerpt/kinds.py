@@ -94,8 +94,7 @@ def _find_units(text: str, offsets: Sequence[int], term: str, most: int) -> list
     return found
 
 
-SAMPLE_RUNS, RUN_LINES = 8, 40
-"""A sample has 8 runs of 40 neighbouring lines. Chosen: that is all lines of most texts."""
+SAMPLE_RUNS, RUN_LINES = 8, 40  # A sample has 8 runs of 40 neighbouring lines. Chosen: that is all lines of most texts.
 MAX_SIGNALLED_SHARE = 0.04
 """Share of lines with signals (of failures, warnings, totals) that code and prose do not exceed. Chosen."""
 _ENDS = Shares(0.06, 0.06)
@@ -165,8 +164,7 @@ MOST_UNITS, MOST_CHARS = 8192, 512 * 1024
 """Bounds of the units kept, without the two ends; for a large budget, BUDGETS_KEPT times the budget. Chosen: bounds
 the memory."""
 BUDGETS_KEPT = 2  # chosen: more candidates than can be selected
-GAP_CHARS = 400
-"""Part of a gap's first line that is read to score it. Chosen: as much as signals.py reads of a line."""
+GAP_CHARS = 400  # Part of a gap's first line that is read to score it. Chosen: as much as signals.py reads of a line.
 
 
 class _Found(NamedTuple):

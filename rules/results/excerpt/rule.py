@@ -47,8 +47,7 @@ from trimtab.rules.text.payloads import hide_payloads
 LINE_SHARE, MIN_LINE_TOKENS = 0.15, 24
 """A line that costs more than this share of the budget, and more than 24 tokens, is cut into pieces. Chosen: one line
 must not take most of the budget."""
-MIN_LINE_CHARS, MAX_LINE_CHARS = 40, 2000
-"""Bounds of the length of such a piece. Chosen."""
+MIN_LINE_CHARS, MAX_LINE_CHARS = 40, 2000  # Bounds of the length of such a piece. Chosen.
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +125,7 @@ BYTES_A_UNIT = 4
 """A limit in bytes is counted in units of 4 bytes. Chosen: a token has about 4 bytes, so constants that are given in
 tokens, such as the cost of a marker, can be used for both kinds of limit."""
 
-Shorten = Callable[[str, Budget], str]
-"""Shortens a text to a budget."""
+Shorten = Callable[[str, Budget], str]  # Shortens a text to a budget
 
 
 @dataclass(frozen=True, slots=True)

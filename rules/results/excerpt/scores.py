@@ -303,8 +303,7 @@ NEIGHBOURS = ((1, 0.45), (-1, 0.27))
 before."""
 FRAMES_LOOKED_AT = 400  # lines after the start of a traceback; chosen: longer than usual tracebacks
 _TRACEBACK = "Traceback (most recent call last)"
-RARE_SCORE = 3.0
-"""Score of a line with a unique shape in a text whose other lines all have one shape. Chosen."""
+RARE_SCORE = 3.0  # Score of a line with a unique shape in a text whose other lines all have one shape. Chosen.
 
 
 def score_log(texts: Sequence[str]) -> dict[int, float]:

@@ -108,8 +108,7 @@ def _split_line(line: str, max_chars: int) -> list[str]:
     return pieces
 
 
-GAP_TOKENS = 14
-"""About what a marker costs. A gap of at most this size is kept instead of marked."""
+GAP_TOKENS = 14  # About what a marker costs. A gap of at most this size is kept instead of marked.
 FILLED_FIRST = 0.5
 """Share of the room left after all scored units for the beginning of the text; the rest is for the end. Chosen."""
 ROUNDS = 8  # attempts to come near the limit; chosen

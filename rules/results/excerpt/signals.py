@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from trimtab.rules.text.late import compile_late
 
-MAX_CHARS = 400
-"""Part of a line that is read. Chosen: bounds the time that a long line takes."""
+MAX_CHARS = 400  # Part of a line that is read. Chosen: bounds the time that a long line takes.
 
 # Weights of signals. Chosen: errors, summaries, HTTP errors, banners, warnings, then words that may be harmless.
 ERROR, LOUD, SUMMARY, BANNER, WARNING, CALM = 10.0, 8.0, 9.0, 7.0, 6.0, 5.0

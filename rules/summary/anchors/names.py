@@ -28,8 +28,7 @@ MIN_NAME_CHARS = 5
 MAX_NAME_CHARS = 200
 """Shorter names are ordinary words, longer ones are data. Source: the bench's measure of needed identifiers counts
 names of 5 to 200 characters (bench/retention/needed/identifiers.py)."""
-MAX_RUN_CHARS = 512
-"""A longer run of characters without a break has no names. Chosen: such a run is data."""
+MAX_RUN_CHARS = 512  # A longer run of characters without a break has no names. Chosen: such a run is data.
 
 
 class Kind(StrEnum):
@@ -82,8 +81,7 @@ _NO_LABELS = compile_late(
 _OWNER = compile_late(r"(?<![\w/.@-])[A-Za-z]{2,20}(?:-[A-Za-z]{1,20}){1,3}(?![\w@/-]|\.\w)")
 """A name without digits of several words, as in `billing-db`. One of a single word cannot be told from other words, and
 one with `_` may be the key of another number."""
-OWNER_CHARS = 48
-"""Maximum number of characters between a number and the name that owns it. Chosen: about eight words."""
+OWNER_CHARS = 48  # Maximum number of characters between a number and the name that owns it. Chosen: about eight words.
 _LABELLED = compile_late(
     r"""(?<![\w/.-])([A-Za-z][A-Za-z_-]{1,23}+)["'`*]{0,2}[ \t]{0,2}(?:[:=\#]|is|was|no\.)?[ \t]{0,2}["'`*\#]{0,2}
     (?=[A-Za-z-]{0,40}\d)([A-Za-z0-9-]{5,64}+)(?![\w/-]|\.\w)""",
@@ -193,25 +191,19 @@ def _read_number(name: str) -> list[str]:
     return [] if rest[:1].isdigit() else [found for found in _WORD.findall(rest) if found == rest]
 
 
-MAX_DEPTH = 16
-"""Arguments that are nested deeper are not read. Chosen: bounds the recursion."""
+MAX_DEPTH = 16  # Arguments that are nested deeper are not read. Chosen: bounds the recursion.
 
 # Source of the weights below: a logistic regression over 206,197 names before 228 cuts of the recorded sessions, at a
 # window of 32k. It predicts whether an answer before the next cut needs a name that is in no message of the tail. The
 # weights do as well at 16k, 64k and 128k. If any one of them except RECENCY is doubled or left out, the recall changes
 # by less than 1.5 points.
-RECENCY = -0.65
-"""Weight of log(1 + number of messages since the name was last mentioned)."""
-ASKED = 1.1
-"""Added if the name is in the arguments of a call."""
-ASKED_OFTEN = 0.6
-"""Weight of log(1 + number of messages with calls that contain the name)."""
-SAID = 0.7
-"""Weight of log(1 + number of messages that say the name), separately for the assistant and the user."""
+RECENCY = -0.65  # Weight of log(1 + number of messages since the name was last mentioned)
+ASKED = 1.1  # Added if the name is in the arguments of a call
+ASKED_OFTEN = 0.6  # Weight of log(1 + number of messages with calls that contain the name)
+SAID = 0.7  # Weight of log(1 + number of messages that say the name), separately for the assistant and the user
 TOLD_OFTEN = -0.3
 """Weight of log(1 + number of tool results that contain the name): a name that is everywhere is not specific."""
-LONG = -1.0
-"""Weight of log(1 + number of characters): the budget holds fewer long names."""
+LONG = -1.0  # Weight of log(1 + number of characters): the budget holds fewer long names
 
 _ID = compile_late(r"#?(?=[A-Za-z_-]{0,64}\d)[A-Za-z0-9_-]{5,64}")
 """An argument that is only an id or a number. Its key is used as its label."""
@@ -293,16 +285,13 @@ def rank_names(mentions: Sequence[Mentions], *, without: AbstractSet[str]) -> li
     return sorted(scores, key=lambda name: (-scores[name], name))
 
 
-READ_CHARS = 1_000_000
-"""The newest characters of the removed part that are read. Chosen: bounds the work."""
+READ_CHARS = 1_000_000  # The newest characters of the removed part that are read. Chosen: bounds the work.
 MIN_LINE_CHARS = 8
 LINE_CHARS = 400
 """Shortest and longest line that counts; the end of a sentence ends a line, too. Chosen: longer lines are data, and
 share some word with any text."""
-SHOWN_CHARS = 160
-"""Maximum number of characters shown of a line. Chosen."""
-MOST_TOLD = 256
-"""Maximum number of lines returned, the best ones. Chosen: more than the index has room for."""
+SHOWN_CHARS = 160  # Maximum number of characters shown of a line. Chosen.
+MOST_TOLD = 256  # Maximum number of lines returned, the best ones. Chosen: more than the index has room for.
 MOST_LINES = 6
 """A word that is in more different lines than this does not count. Chosen: it distinguishes none of them."""
 

@@ -45,17 +45,14 @@ def _blank(found: re.Match[str]) -> str:
     return _BLANK * len(found[0])
 
 
-MAX_RUNNING = 16
-"""Maximum number of entries, the newest ones. Chosen: bounds the text and the work."""
-TITLE_CHARS = 80
-"""Maximum number of characters of an entry's command; its ids may have twice as many. Chosen."""
+MAX_RUNNING = 16  # Maximum number of entries, the newest ones. Chosen: bounds the text and the work.
+TITLE_CHARS = 80  # Maximum number of characters of an entry's command; its ids may have twice as many. Chosen.
 RESULT_CHARS = 2000
 """Characters from a result's start (or an argument's) that are searched for ids. Chosen: bounds the work."""
 HEAD_CHARS = 300
 """Characters from a result's start in which it may say that something still runs or has ended. Chosen: further on,
 such words may be a program's output."""
-MAX_HANDLES = 3
-"""Maximum number of ids of one process or sub-agent. Chosen."""
+MAX_HANDLES = 3  # Maximum number of ids of one process or sub-agent. Chosen.
 
 _BACKGROUND_MEMBER = compile_late(r'"(?:run_in_background|is_?background|background|detach)"\s{0,4}:\s{0,4}true')
 _COMMAND = (
@@ -78,8 +75,7 @@ _ENDING = compile_late(
     r"|(?:docker|podman|docker-compose|podman-compose|systemctl|service|pm2|supervisorctl)\b"
     r"[^\n]{0,80}?\b(?:stop|down|kill|rm|delete)\b)"
 )
-_LINES = compile_late(r"&&|\|\||[;\n]")
-"""Separators of commands. A pipeline counts as one command."""
+_LINES = compile_late(r"&&|\|\||[;\n]")  # Separators of commands. A pipeline counts as one command.
 _NEWEST_JOB = compile_late(r"%(?:\d|%|\+)")
 _COMPOSE = frozenset({"compose", "docker-compose", "podman-compose"})
 _ENDED = compile_late(

@@ -43,8 +43,7 @@ from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import CODE_TITLE, CORRECTIONS_TITLE, ECHOES_TITLE, NAMES_TITLE, QUOTE_END, QUOTE_START
 from trimtab.rules.window.state import Cut
 
-SHOWN_CHARS = 200
-"""A longer sentence is left out. Chosen: the index has room for a few sentences."""
+SHOWN_CHARS = 200  # A longer sentence is left out. Chosen: the index has room for a few sentences.
 LEAST_WEIGHT = 0.6
 """Minimum weight (digest/statements.py) of a correction. Chosen: it names something, which "no, thanks" does not."""
 _CORRECTS = compile_late(
@@ -72,10 +71,8 @@ def find_corrections(messages: Sequence[Message]) -> Iterator[str]:
             yield quote_line(shorten(one.text, said.census), SHOWN_CHARS + 1)
 
 
-LINE_CHARS = 200
-"""A longer line is left out. Chosen: it is data."""
-VALUE_CHARS = 20_000
-"""Characters read of one argument. Chosen: more than the index has room for."""
+LINE_CHARS = 200  # A longer line is left out. Chosen: it is data.
+VALUE_CHARS = 20_000  # Characters read of one argument. Chosen: more than the index has room for.
 
 
 def find_code(
@@ -108,21 +105,17 @@ def _find_lines(message: Message) -> Iterator[str]:
                 yield " " * min(indent, LINE_CHARS) + quote_line(bare, LINE_CHARS * 2)
 
 
-MIN_TOKENS = 80
-"""With a smaller budget there is no index. Chosen: it would hold little more than its frame."""
+MIN_TOKENS = 80  # With a smaller budget there is no index. Chosen: it would hold little more than its frame.
 DEED_MESSAGES = 256
 """Files, calls and errors come from this many of the newest removed messages. Chosen: there is no room for more."""
-DEEDS_SHARE = 0.2
-"""Share of the budget for errors, files and calls. Chosen."""
-RUNNING_SHARE = 0.25
-"""Share of the budget for what is still running. Chosen: it is rare, and its ids are nowhere else."""
+DEEDS_SHARE = 0.2  # Share of the budget for errors, files and calls. Chosen.
+RUNNING_SHARE = 0.25  # Share of the budget for what is still running. Chosen: it is rare, and its ids are nowhere else.
 CORRECTIONS_SHARE = 0.05
 """Share of the budget for the user's corrections. Chosen: the newest user messages are kept verbatim anyway."""
 ECHOES_SHARE = 0.3
 """Share of the budget for lines that share rare words with the tail. Measured on planted facts: with 0.12, half as many
 are found; needed identifiers rise by 0.1 points (docs/architecture/decisions.md)."""
-CODE_SHARE = 0.25
-"""Share of the budget for lines of code. Measured: docs/architecture/decisions.md."""
+CODE_SHARE = 0.25  # Share of the budget for lines of code. Measured: docs/architecture/decisions.md.
 _SEPARATOR = ", "
 
 

@@ -21,12 +21,10 @@ MOST_SEARCHES = 2000
 MOST_HITS = 64
 """Maximum number of places checked for a whole word. If more are inside longer words, it counts as found. Chosen:
 bounds the work."""
-LEAST_DIGITS = 5
-"""Shorter numbers are not checked. Chosen: they occur anywhere by chance."""
+LEAST_DIGITS = 5  # Shorter numbers are not checked. Chosen: they occur anywhere by chance.
 MOST_DIGITS = 40
 """A longer number is only searched as it is written, not in other groupings of its digits. Chosen: bounds the work."""
-LEAST_ID_CHARS = 7
-"""Shortest id. Source: git's short hashes."""
+LEAST_ID_CHARS = 7  # Shortest id. Source: git's short hashes.
 LEAST_SWITCHES = 3
 """Minimum number of changes between letters and digits in an id (`7f9c4d`). Names such as `x86` have fewer."""
 

@@ -21,15 +21,12 @@ EXCERPT_TOKENS = 400
 EXCERPTS_TOKENS = 4000
 """Maximum number of tokens of the excerpt of one pruned result, and of all excerpts, in a prompt after the
 conversation. Chosen."""
-DIGEST_SHARE = 0.125
-"""Share of a prompt's room for the digest of the messages that do not fit. Chosen."""
+DIGEST_SHARE = 0.125  # Share of a prompt's room for the digest of the messages that do not fit. Chosen.
 LISTED_SHARE = 0.25
 """If at most this share of the steps does not fit one prompt, a digest lists it. Chosen: more parts would take more
 calls, and a client may be waiting."""
-TITLE_TOKENS = 40
-"""Tokens reserved for the line before a message, a summary or the task. Its fence has 27 characters."""
-PROMPT_TOKENS = 400
-"""Tokens reserved for the instructions around the transcript, or after the conversation."""
+TITLE_TOKENS = 40  # Tokens reserved for the line before a message, a summary or the task. Its fence has 27 characters.
+PROMPT_TOKENS = 400  # Tokens reserved for the instructions around the transcript, or after the conversation
 
 _NOTE = f"""\
 {NOTE_PARTS}

@@ -19,8 +19,7 @@ from trimtab.rules.summary.calls import Answered, read_arguments, read_command, 
 from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import START, tells_omission
 
-PATH_CHARS = 4096
-"""A longer text is not a path. Chosen: the value of PATH_MAX on Linux."""
+PATH_CHARS = 4096  # A longer text is not a path. Chosen: the value of PATH_MAX on Linux.
 EDITED_CHARS = 64 * 1024
 """Edits of a longer file are not followed; it counts as changed. Chosen: each edit searches and copies the text."""
 MOST_EDITS = 256
@@ -38,10 +37,8 @@ class FileAct(StrEnum):
 
     READ = "read"
     WRITE = "write"
-    EDIT = "edit"
-    """One piece of text was replaced by another."""
-    CHANGE = "change"
-    """A change that the transcript does not show."""
+    EDIT = "edit"  # One piece of text was replaced by another
+    CHANGE = "change"  # A change that the transcript does not show
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +120,10 @@ def take_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-COMMAND_CHARS = 64 * 1024
-"""Characters read of a command line. Chosen: bounds the work."""
+COMMAND_CHARS = 64 * 1024  # Characters read of a command line. Chosen: bounds the work.
 
 _HEREDOC = compile_late(r"<<-?[ \t]{0,4}(?P<quote>['\"]?)\\?(?P<end>\w{1,40})(?P=quote)")
-_FED = "\0"
-"""First character of the word that replaces a here-document."""
+_FED = "\0"  # First character of the word that replaces a here-document
 _SEPARATORS = compile_late(r"(&&|\|\||[;|\n])")
 _WORDS = compile_late(r"\"[^\"\n]*\"|'[^'\n]*'|>{1,2}|[^\s\"'<>&()]+")
 _READERS = frozenset({"cat", "bat", "batcat", "nl", "less", "more", "type", "get-content", "gc"})
@@ -227,8 +222,7 @@ def _is_whole(words: Sequence[str], result: str) -> bool:
 
 SHORT_CHARS = 600
 """A longer result counts as a file's text, even if it contains the words of an error. Chosen: errors are short."""
-MOST_PATHS = 32
-"""Maximum number of paths that are read from one argument. Chosen: bounds the work."""
+MOST_PATHS = 32  # Maximum number of paths that are read from one argument. Chosen: bounds the work.
 EDGE_CHARS = 300
 """Characters at a result's end in which a tool may say that there is more. Chosen: further up, such words
 may be the file's own."""

@@ -24,13 +24,11 @@ from trimtab.rules.summary.carried.files import (
 from trimtab.rules.summary.quoting import break_markers, fit, frame, quote_line
 from trimtab.rules.text.markers import FILE_SUFFIX
 
-MOST_FILES = 32
-"""Maximum number of files carried, those that were read last. Chosen."""
+MOST_FILES = 32  # Maximum number of files carried, those that were read last. Chosen.
 CHARS_PER_TOKEN = 8
 """A text with more than this many characters for each token of the budget is left out, and its tokens are not counted.
 Chosen: a text with so few tokens is rare, and counting takes time."""
-SHOWN_PATH_CHARS = 300
-"""Maximum number of characters shown of a path. Chosen."""
+SHOWN_PATH_CHARS = 300  # Maximum number of characters shown of a path. Chosen.
 _SIGNS = re.compile(r"[*?\[\]/]+")
 
 

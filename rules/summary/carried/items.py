@@ -19,12 +19,9 @@ from trimtab.rules.text.late import compile_late
 
 ITEM_CHARS = 2000
 """Maximum number of characters of an item's label, and of its details. Chosen: a longer text is hardly an item."""
-MOST_ITEMS = 512
-"""Maximum number of items of one list. Chosen: no agent works on more."""
-ID_CHARS = 64
-"""Maximum number of characters of an item's id. Chosen."""
-STATUS_CHARS = 32
-"""Maximum number of characters of a status. Chosen."""
+MOST_ITEMS = 512  # Maximum number of items of one list. Chosen: no agent works on more.
+ID_CHARS = 64  # Maximum number of characters of an item's id. Chosen.
+STATUS_CHARS = 32  # Maximum number of characters of a status. Chosen.
 
 # The statuses of agents' tools for task lists (normalised), and the signs of check lists. `-` means "in progress" in
 # one tool and "cancelled" in another. It counts as active, so that work in progress is not lost.
@@ -51,8 +48,7 @@ class Rank(IntEnum):
     OPEN = 1
     TITLE = 2
     CLOSED = 3
-    PROSE = 4
-    """A plan in prose."""
+    PROSE = 4  # A plan in prose
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +121,9 @@ def is_status(word: str) -> bool:
     return not word.strip() or plain in _CLOSED or plain in _ACTIVE or plain in _OPEN or plain in _GONE
 
 
-MAX_DEPTH = 3
-"""Items nested deeper are not read. Chosen: bounds the recursion."""
-MAX_MEMBERS = 32
-"""Maximum number of members read of one item. Chosen: bounds the work."""
-LARGEST_NUMBER = 10**18
-"""A larger number is not the id of an item. Chosen: it bounds the text of the id."""
+MAX_DEPTH = 3  # Items nested deeper are not read. Chosen: bounds the recursion.
+MAX_MEMBERS = 32  # Maximum number of members read of one item. Chosen: bounds the work.
+LARGEST_NUMBER = 10**18  # A larger number is not the id of an item. Chosen: it bounds the text of the id.
 
 _LABELS = (
     "content", "subject", "title", "step", "task", "text", "name", "todo", "item", "label", "goal", "description",
@@ -222,16 +215,12 @@ def _say(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-FEWEST_ITEMS = 2
-"""Minimum number of items of a check list in the assistant's text: a single one may be an example."""
+FEWEST_ITEMS = 2  # Minimum number of items of a check list in the assistant's text: a single one may be an example
 LINE_CHARS = ITEM_CHARS + 80
 """Maximum number of characters of an item's line: its label, and its bullet, number and status before that. Chosen."""
-PROSE_CHARS = 64 * 1024
-"""Maximum number of characters read of a plan in prose. Chosen: bounds the work."""
-DETAIL_LINES = 8
-"""Maximum number of detail lines below one item. Chosen."""
-HEADING_CHARS = 200
-"""Maximum number of characters of a heading. Chosen."""
+PROSE_CHARS = 64 * 1024  # Maximum number of characters read of a plan in prose. Chosen: bounds the work.
+DETAIL_LINES = 8  # Maximum number of detail lines below one item. Chosen.
+HEADING_CHARS = 200  # Maximum number of characters of a heading. Chosen.
 
 _BULLET = r"^[ \t]{0,40}(?:[-*+•][ \t]{1,4}|\d{1,4}[.)][ \t]{1,4})"
 _MARKDOWN = compile_late(rf"{_BULLET}\[(?P<status>[ xX~/>*!✓✔-])\][ \t]{{1,8}}(?P<label>\S)", re.MULTILINE)

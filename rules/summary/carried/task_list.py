@@ -36,8 +36,7 @@ from trimtab.rules.summary.quoting import break_markers, fit, frame, quote_line
 from trimtab.rules.text.head_tail import truncate_text
 from trimtab.rules.text.markers import TASK_LIST_TITLE
 
-RESULT_CHARS = 64 * 1024
-"""A longer result is not read as a task list. Chosen: bounds the work."""
+RESULT_CHARS = 64 * 1024  # A longer result is not read as a task list. Chosen: bounds the work.
 
 _NOUN = re.compile(r"todo|checklist|tasklist|tasktrack|taskprogress")
 _NOUNS = frozenset({"task", "tasks", "plan", "plans", "updateplan"})
@@ -194,17 +193,14 @@ def _keeps_tasks(name: str) -> bool:
     return _NOUN.search(normalise(name[:NAME_CHARS])) is not None or not {"task", "tasks"}.isdisjoint(split_name(name))
 
 
-SOURCE_CHARS = 120
-"""Maximum number of characters shown of a tool's name or a path. Chosen."""
-PATH_CHARS = 400
-"""Characters read at a path's end. Chosen: bounds the work."""
+SOURCE_CHARS = 120  # Maximum number of characters shown of a tool's name or a path. Chosen.
+PATH_CHARS = 400  # Characters read at a path's end. Chosen: bounds the work.
 UNCERTAIN = "; may be incomplete or outdated"
 TEXT_CHARS = 64 * 1024
 """A longer text of the assistant is not a task list; of a file, only the beginning is read. Chosen:
 bounds the work."""
 OPEN = frozenset({Rank.ACTIVE, Rank.OPEN, Rank.PROSE})
-MOST_LINES = 400
-"""Maximum number of items tried when a list is written. Chosen: bounds the work."""
+MOST_LINES = 400  # Maximum number of items tried when a list is written. Chosen: bounds the work.
 _FILE = re.compile(
     r"(?:[^/]{0,80}[-_. ])?(?:to-?dos?|plans?|tasks?|tasklist|checklist|progress)(?:[-_. ][^/]{0,80})?"
     r"\.(?:md|markdown|txt)",
@@ -229,8 +225,7 @@ class Extent(IntEnum):
 
     NOTHING = 0
     PART = 1
-    WHOLE = 2
-    """A whole list in a call: what earlier steps tell no longer matters."""
+    WHOLE = 2  # A whole list in a call: what earlier steps tell no longer matters
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,8 +420,7 @@ def _is_plan(path: str) -> bool:
     return in_folder or _FILE.fullmatch(name) is not None
 
 
-ITEM_CHARS = 120
-"""Maximum number of characters of the item. Chosen: longer than almost all items of real agents."""
+ITEM_CHARS = 120  # Maximum number of characters of the item. Chosen: longer than almost all items of real agents.
 KEPT_CHARS = 128 * 1024
 """The newest steps about the list are kept, up to this many characters together. Chosen: twice the longest plan file
 that is read; bounds the work of reading them again."""

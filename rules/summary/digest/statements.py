@@ -45,8 +45,7 @@ DECISION_WEIGHT, QUOTED_WEIGHT = 0.35, 0.3
 exact word counts 1, a name 0.7."""
 WORD_WEIGHT, LETTERS_WEIGHT, MOST_WORDS = 0.12, 0.08, 0.6
 """Added for each rare word or rare pair of letters, and the most for all of them together. Chosen."""
-RARE_MENTIONS = 2
-"""A word that was said at most this often is rare. Chosen."""
+RARE_MENTIONS = 2  # A word that was said at most this often is rare. Chosen.
 MANY_CAPITALS = 0.25
 """If more than this share of all words looks like a name, the language writes all nouns with a capital, as German does.
 A capital then means less. Chosen."""
@@ -58,8 +57,7 @@ class Kind(Enum):
     EXACT = 0
     NAME = 1
     WORD = 2
-    LETTERS = 3
-    """A pair of letters of a script without spaces."""
+    LETTERS = 3  # A pair of letters of a script without spaces
     LITTLE = 4
 
 
@@ -163,10 +161,8 @@ def _saturate(amount: float, weight: float) -> float:
 
 
 _SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
-MIN_WEIGHT = 0.45
-"""Minimum weight (facts.py) of a part of a sentence that is kept. Chosen."""
-LONG_CHARS = 40
-"""In shorter sentences only leading words are dropped. Chosen: dropping other parts would save little."""
+MIN_WEIGHT = 0.45  # Minimum weight (facts.py) of a part of a sentence that is kept. Chosen.
+LONG_CHARS = 40  # In shorter sentences only leading words are dropped. Chosen: dropping other parts would save little.
 
 _PART = compile_late(r"(?<=[,;:]) |(?<=[，；：]) ?| (?=[—–] )")
 _DENIES = compile_late(
@@ -260,10 +256,8 @@ def _drop_leads(text: str) -> str:
 
 HEAD_CHARS, TAIL_CHARS = 6000, 2000
 """Characters read at the beginning and at the end of one message's text. Chosen: bounds the work."""
-ALL_CHARS = 2_000_000
-"""The newest characters of all messages together that are read. Chosen: bounds the work."""
-SENTENCE_CHARS = 300
-"""Maximum number of characters of one statement. Chosen."""
+ALL_CHARS = 2_000_000  # The newest characters of all messages together that are read. Chosen: bounds the work.
+SENTENCE_CHARS = 300  # Maximum number of characters of one statement. Chosen.
 CHARS_PER_TOKEN = 8
 """Statements with this many characters for each token of the budget are looked at in detail. Chosen: about twice what
 fits, as a token has about four characters."""

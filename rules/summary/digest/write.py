@@ -22,14 +22,11 @@ from trimtab.rules.summary.digest.statements import CHARS_PER_TOKEN, SENTENCE_CH
 from trimtab.rules.summary.quoting import Rows, quote_line, write_lists
 from trimtab.rules.text.late import compile_late
 
-CALL_CHARS = 120
-"""Maximum number of characters shown of a call. Chosen."""
+CALL_CHARS = 120  # Maximum number of characters shown of a call. Chosen.
 NAME_CHARS = 64
 """Maximum number of characters shown of a tool's name. Source: OpenAI's bound for the names of functions."""
-FILES = 200
-"""Maximum number of files returned, the newest ones. Chosen."""
-RECENT_CALLS = 40
-"""Maximum number of different calls returned, the newest ones. Chosen."""
+FILES = 200  # Maximum number of files returned, the newest ones. Chosen.
+RECENT_CALLS = 40  # Maximum number of different calls returned, the newest ones. Chosen.
 
 _FAILED = {
     Deed.READ: "read failed",
@@ -146,16 +143,12 @@ def _write_file(path: str, deeds: Counter[str]) -> str:
     return quote_line(path, 256) + (f" ({', '.join(told)})" if told else "")
 
 
-ERROR_CHARS = 200
-"""Maximum number of characters of one error's line. Chosen."""
-ERRORS = 8
-"""Maximum number of errors returned, the newest ones. Chosen."""
-LINES = 2
-"""Maximum number of error lines of one result, the last ones. Chosen."""
+ERROR_CHARS = 200  # Maximum number of characters of one error's line. Chosen.
+ERRORS = 8  # Maximum number of errors returned, the newest ones. Chosen.
+LINES = 2  # Maximum number of error lines of one result, the last ones. Chosen.
 RESULT_CHARS = 8000
 """Characters from a result's end that are searched. Chosen: a failing program prints its error last."""
-RESULTS = 400
-"""Only this many of the newest results are searched. Chosen: bounds the work."""
+RESULTS = 400  # Only this many of the newest results are searched. Chosen: bounds the work.
 BEFORE_CHARS = 100
 """Maximum number of characters of a line that are kept before the word that shows the error. Chosen: half of
 ERROR_CHARS, so that what follows the word has room, too."""
@@ -165,8 +158,7 @@ call."""
 
 _WORD = compile_late(r"\b(?:error|exception|failed|failure|fatal|panic)\b|Error\b|Exception\b", re.IGNORECASE)
 _NONE = compile_late(r"(?:\b(?:0|no|without|zero)\s(?:\w{1,20}\s)?\w{0,20}$)", re.IGNORECASE)
-_SIGNS = " \t\r:.!-=*"
-"""If a line has only these characters besides the word, it is a title and not an error."""
+_SIGNS = " \t\r:.!-=*"  # If a line has only these characters besides the word, it is a title and not an error
 _CHANGES = frozenset({Deed.WRITTEN, Deed.EDITED, Deed.DELETED})
 _SOURCE = compile_late(
     r"[ \t]{0,12}\d{1,7}[ \t:|\u2192-]{1,80}"
@@ -258,13 +250,10 @@ FILES_SHARE, CALLS_SHARE, ERRORS_SHARE = 0.12, 0.08, 0.10
 REMINDERS_SHARE = 0.10
 """Each list's share of the budget. The share of an empty list is divided among the others. Chosen."""
 
-REMINDERS = 40
-"""Maximum number of different reminders listed, the newest ones. Chosen: bounds the work."""
-REMINDER_CHARS = 160
-"""Maximum number of characters of a reminder. Chosen: a small digest has room for one."""
+REMINDERS = 40  # Maximum number of different reminders listed, the newest ones. Chosen: bounds the work.
+REMINDER_CHARS = 160  # Maximum number of characters of a reminder. Chosen: a small digest has room for one.
 
-_NO_LIST = " earlier messages were removed.\n"
-"""The opening of a digest that has no room for a list."""
+_NO_LIST = " earlier messages were removed.\n"  # The opening of a digest that has no room for a list
 _OPENING = " earlier messages were removed; this is a list made from them.\n"
 _BEGINNING = re.compile(rf"(?:\A|\n\n)\d+(?:{re.escape(_OPENING)}|{re.escape(_NO_LIST)})")
 
