@@ -46,8 +46,8 @@ LIMITS = {
     "known, responses": Price(58, 222, 1305),
     "known, messages": Price(58, 220, 1275),
     "cut": Price(87, 415, 2300),
-    "stream": Price(55, 259, 2030),
-    "chunk": Price(0, 4, 42),
+    "stream": Price(55, 259, 1795),
+    "chunk": Price(0, 4, 30),
 }
 """small: 8 known messages that need nothing. known: 404 KB that need nothing, and were sent before. cut: two new
 messages behind a standing cut. stream: `small`, answered in 20 chunks. chunk: a further one of these."""

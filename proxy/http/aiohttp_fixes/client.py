@@ -36,45 +36,93 @@ class FollowedProtocol(ResponseHandler):
     follower: "Follower | None" = None
 
 
-class Follower:
-    """Takes a body as it arrives. over: done when it takes no more; has the ConnectionError that `take` raised."""
+class _FollowedReader(aiohttp.StreamReader):
+    """A body whose pieces go straight to the follower, and not through the buffer, as long as it takes all of them.
 
-    __slots__ = ("_content", "_is_looking", "_protocol", "_take", "over")
+    Where the HTTP chunks end is not kept: only `readchunk` asks for it, which nobody calls here.
+    """
+
+    __slots__ = ()
+
+    def feed_data(self, data: bytes, size: int = 0) -> bool:
+        protocol: Any = self._protocol  # a FollowedProtocol, for only its bodies are followed
+        follower: Follower | None = protocol.follower
+        if follower is None or not follower.is_open or self._buffer or not data:
+            return super().feed_data(data, size)
+        follower.is_open = False  # writing the piece may bring the next one
+        try:
+            follower.is_open = follower.is_free = follower.take(data)
+        except ConnectionError as error:  # the parser that calls this must not see it
+            follower.fail(error)
+        except BaseException:
+            follower.fail()
+            raise
+        return False
+
+    def begin_http_chunk_receiving(self) -> None: ...
+
+    def end_http_chunk_receiving(self) -> None: ...
+
+
+class Follower:
+    """Takes a body as it arrives.
+
+    over: done when the follower takes no more; holds the ConnectionError that `take` raised, if it did.
+    is_free: whether it could take more at once after the newest piece.
+    is_open: whether it takes the next piece before that is buffered: all before it were taken.
+    """
+
+    __slots__ = ("_content", "_is_looking", "_protocol", "is_free", "is_open", "over", "take")
 
     def __init__(self, protocol: FollowedProtocol, content: aiohttp.StreamReader, take: Take) -> None:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.is_free, self.is_open = True, False
+        self.take = take
+        if type(content) is aiohttp.StreamReader:
+            content.__class__ = _FollowedReader  # aiohttp's parser makes it
         self._protocol = protocol
         self._content = content
-        self._take = take
         self._is_looking = False
 
     def look(self) -> None:
         """Take what has arrived; called when bytes arrived or the connection failed."""
         # Strategy: empty the buffer in a loop, then decide once whether this was the end. Whatever goes wrong, `over`
-        # is done: with a result, an error, or a cancellation, because its caller waits for nothing else.
+        # is done: with a result, an error, or a cancellation, because its caller waits for nothing else. Once the
+        # buffer is empty, the reader gives each piece to `take` itself, and there is nothing to do here until the end.
+        content: Any = self._content
+        if self.is_open and not content._eof and content._exception is None and not content._buffer:  # noqa: SLF001
+            return
         if self._is_looking or self.over.done():  # reading may call this again: aiohttp then parses what it put off
             return
-        self._is_looking = True
-        content: Any = self._content
-        takes_more, is_sound = True, False
+        self._is_looking, self.is_open = True, False
         try:
             # aiohttp's public methods for this take eight calls for each piece.
-            while takes_more and content._exception is None and (pieces := content._buffer):  # noqa: SLF001
-                takes_more = self._take(content._read_nowait_chunk(-1) if len(pieces) == 1 else content.read_nowait())  # noqa: SLF001
-            is_sound = True
+            while self.is_free and content._exception is None and (pieces := content._buffer):  # noqa: SLF001
+                self.is_free = self.take(content._read_nowait_chunk(-1) if len(pieces) == 1 else content.read_nowait())  # noqa: SLF001
         except ConnectionError as error:
-            self.leave()
-            self.over.set_exception(error)
+            self.fail(error)
+        except BaseException:
+            self.fail()  # without this the caller would wait forever
+            raise
         finally:
             self._is_looking = False
-            if not is_sound and not self.over.done():
-                self.leave()
-                self.over.cancel()  # `take` failed unexpectedly; without this the caller would wait forever
-        if is_sound and (not takes_more or content._eof or content._exception is not None):  # noqa: SLF001
+        if self.over.done():
+            return
+        self.is_open = self.is_free and not content._eof and content._exception is None  # noqa: SLF001
+        if not self.is_open:
             self.leave()
             self.over.set_result(None)
 
+    def fail(self, error: ConnectionError | None = None) -> None:
+        """`take` has failed; unexpectedly if there is no error."""
+        self.leave()
+        if error is None:
+            self.over.cancel()
+        else:
+            self.over.set_exception(error)
+
     def leave(self) -> None:
+        self.is_open = False
         if self._protocol.follower is self:
             self._protocol.follower = None
 
@@ -85,10 +133,10 @@ async def follow(answer: aiohttp.ClientResponse, take: Take) -> None:
     No task is woken for a piece, because that would cost as much as passing the piece on. Raises what `take` raises.
     The connection's read timeout still applies.
     """
-    protocol = None if answer.connection is None else answer.connection.protocol
+    protocol, content = None if answer.connection is None else answer.connection.protocol, answer.content
     if not isinstance(protocol, FollowedProtocol):
         return
-    follower = protocol.follower = Follower(protocol, answer.content, take)
+    follower = protocol.follower = Follower(protocol, content, take)
     try:
         follower.look()
         await follower.over

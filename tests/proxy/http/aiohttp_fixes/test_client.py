@@ -122,14 +122,20 @@ async def test_a_fault_ends_it_and_is_read_by_whoever_reads_on(end: Callable[[Up
     protocol._drop_timeout()
 
 
-async def test_who_takes_may_have_gone() -> None:
-    """The caller gets the error. The connection has no follower any more and takes what still arrives."""
+@pytest.mark.parametrize("has_looked", [False, True])
+async def test_who_takes_may_have_gone(has_looked: bool) -> None:  # noqa: FBT001 - pytest passes parameters by name
+    """The caller gets the error. The connection has no follower any more and takes what still arrives.
+
+    A follower that has looked is given each piece before that is buffered.
+    """
     protocol, body = _begin_body(asyncio.get_running_loop())
 
     def take(_: bytes) -> bool:
         raise ConnectionResetError
 
     follower = protocol.follower = Follower(protocol, body, take)
+    if has_looked:
+        follower.look()
     protocol.data_received(b"3\r\none\r\n3\r\ntwo\r\n")
     with pytest.raises(ConnectionResetError):
         await follower.over
@@ -168,7 +174,8 @@ async def test_a_body_is_followed_from_what_has_come_to_its_end() -> None:
         assert protocol.follower is None
 
 
-async def test_nobody_waits_for_ever_behind_a_fault_of_ours() -> None:
+@pytest.mark.parametrize("is_open", [False, True])
+async def test_nobody_waits_for_ever_behind_a_fault_of_ours(is_open: bool) -> None:  # noqa: FBT001 - as above
     """The caller is cancelled, and the exception goes to the event loop's handler."""
     protocol, body = _begin_body(asyncio.get_running_loop())
 
@@ -177,9 +184,11 @@ async def test_nobody_waits_for_ever_behind_a_fault_of_ours() -> None:
         raise ZeroDivisionError(message)
 
     follower = protocol.follower = Follower(protocol, body, fail)
-    body.feed_data(b"x")
+    follower.is_open = is_open
+    if not is_open:
+        body.feed_data(b"x")
     with pytest.raises(ZeroDivisionError):
-        follower.look()
+        body.feed_data(b"x") if is_open else follower.look()
     assert follower.over.cancelled()
     assert protocol.follower is None
 
