@@ -29,6 +29,7 @@ from trimtab.proxy.cli.doctor_checks import (
     find_bare_credentials,
     find_readable_keys,
     find_unknown_names,
+    find_unwritable_recordings,
 )
 from trimtab.proxy.cli.options import config_option, prints_table, read_key, set_option, table_option, wrong_use
 from trimtab.proxy.cli.tables import mask, print_fitting
@@ -177,6 +178,7 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
     prices = [(one.model, one.prices) for one in described]
     findings += [check_prices(prices), *check_budgets(config, prices)]
     findings += [*find_bare_credentials(config), *find_readable_keys(config), *find_unknown_names()]
+    findings += find_unwritable_recordings(config)
     findings += [
         *_judge_windows(described),
         *_judge_configured(config, described, heard_of),

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
+from trimtab.proxy.account.recordings.folder import find_fault
 from trimtab.proxy.cli.healthcheck import read_page
 from trimtab.proxy.config.clients import ClientConfig
 from trimtab.proxy.config.load import find_unknown_variables
@@ -279,6 +280,14 @@ def check_open_files(config: Config) -> Finding:
         f"raise the limit (ulimit -Hn {needed}, or LimitNOFILE= of systemd), or lower limits.max_concurrent_requests"
     )
     return Finding("open files", "warning", found, advice)
+
+
+def find_unwritable_recordings(config: Config) -> list[Finding]:
+    """A finding for a folder of recordings that cannot be written."""
+    if config.record is None or not (fault := find_fault(Path(config.record.dir).expanduser())):
+        return []
+    advice = "check record.dir, and who owns it; until then nothing is recorded"
+    return [Finding(f"recordings {config.record.dir}", "error", f"cannot be written: {fault.lower()}", advice)]
 
 
 def find_readable_keys(config: Config) -> list[Finding]:

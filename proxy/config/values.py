@@ -146,7 +146,7 @@ class Slot:
 
     def _describe_kind(self) -> str:
         if self.section is not None:
-            return f"a mapping with the keys {', '.join(list_keys(self.section))}"
+            return _describe_section(self.section)
         if self.is_mapping:
             return f"a mapping of names, each to {Slot.of(get_args(self.kind)[1]).words()}"
         if get_origin(self.kind) in {tuple, list}:
@@ -169,6 +169,18 @@ def _is_union(kind: Any) -> bool:
 
 def list_keys(section: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in section.model_fields.items()]
+
+
+MAX_LISTED_KEYS = 12
+"""Chosen: a list of them fits two lines of a terminal; a policy has more than forty."""
+
+
+def _describe_section(section: type[BaseModel]) -> str:
+    keys, required = list_keys(section), [name for name, field in section.model_fields.items() if field.is_required()]
+    if len(keys) <= MAX_LISTED_KEYS:
+        return f"a mapping with the keys {', '.join(keys)}"
+    shown = [*required, *(key for key in keys if key not in required)][:MAX_LISTED_KEYS]
+    return f"a mapping with keys such as {', '.join(shown)}"
 
 
 def _enter_section(section: type[BaseModel], step: Step) -> Slot | None:

@@ -7,8 +7,10 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from trimtab.proxy.account.recordings.folder import find_fault
 from trimtab.proxy.account.recordings.writing import measure_recordings
 from trimtab.proxy.catalogue.providers import load_catalogue
 from trimtab.proxy.config.document import ConfigError
@@ -64,9 +66,14 @@ def warn_of_readers(config: Config, log: Any) -> None:
 
 
 def warn_of_recording(config: Config, log: Any) -> None:
-    if config.record is not None:
-        meaning = "the text of messages is written to this folder, without keys; only its owner can read it"
-        log.warning("recording", dir=config.record.dir, meaning=meaning)
+    if config.record is None:
+        return
+    if fault := find_fault(Path(config.record.dir).expanduser()):
+        meaning = "requests are served, but not recorded until this folder can be written"
+        log.warning("recordings_fail", dir=config.record.dir, reason=fault, meaning=meaning)
+        return
+    meaning = "the text of messages is written to this folder, without keys; only its owner can read it"
+    log.warning("recording", dir=config.record.dir, meaning=meaning)
 
 
 def warn_of_unknown_variables(log: Any) -> None:

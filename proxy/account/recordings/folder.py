@@ -10,6 +10,7 @@ change: a name and a size, or only the name of a deleted file. The end is 0 whil
 that dies is noticed. The log is never synced to the disk: after a crash of the machine every process lists the folder.
 """
 
+import errno
 import fcntl
 import os
 import re
@@ -46,6 +47,19 @@ _ID = re.compile(r"[0-9a-f]{1,64}")
 
 OnBroken = Callable[[Path, str], None]
 """Gets each file that cannot be read, and why."""
+
+
+def find_fault(path: Path) -> str:
+    """Why recordings cannot be written to a folder, which is made if it does not exist; empty if they can."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:  # ValueError: no path has a NUL character
+        return name_fault(error)
+    return "" if os.access(path, os.W_OK | os.X_OK) else os.strerror(errno.EACCES)
+
+
+def name_fault(error: OSError | ValueError) -> str:
+    return error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
 
 
 class Folder:

@@ -20,7 +20,7 @@ import msgspec
 
 from trimtab.proxy.account.outcome import ID_BYTES, Outcome, keep
 from trimtab.proxy.account.recorder import Recorder, fail_open
-from trimtab.proxy.account.recordings.folder import Folder
+from trimtab.proxy.account.recordings.folder import Folder, name_fault
 from trimtab.proxy.account.recordings.format import (
     SUMMARY_ENDPOINT,
     CarriedOut,
@@ -186,9 +186,8 @@ class Recordings:
         if self._is_failing:
             return
         self._is_failing = True
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
         meaning = "requests are served, but not recorded; further failures are only counted"
-        self._log.warning("recordings_fail", dir=str(self._folder.path), reason=reason, meaning=meaning)
+        self._log.warning("recordings_fail", dir=str(self._folder.path), reason=name_fault(error), meaning=meaning)
 
     def _count(self, result: Result) -> None:
         with self._lock:  # requests and the thread count

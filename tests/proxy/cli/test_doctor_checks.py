@@ -26,6 +26,7 @@ from trimtab.proxy.cli.doctor_checks import (
     find_bare_credentials,
     find_readable_keys,
     find_unknown_names,
+    find_unwritable_recordings,
 )
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.schema import UpstreamConfig
@@ -411,3 +412,13 @@ def test_unknown_variables_are_one_warning(monkeypatch: pytest.MonkeyPatch) -> N
     assert finding.found == (
         "these variables set no key: TRIMTAB_SERVICE_HOST, TRIMTAB_WORKER (did you mean TRIMTAB_WORKERS?)"
     )
+
+
+def test_a_folder_of_recordings_that_cannot_be_written_is_found(tmp_path: Path) -> None:
+    """Nothing is said of one that can be made, or if nothing is recorded."""
+    (tmp_path / "file").touch()
+    (found,) = find_unwritable_recordings(load_config(f"record: {{dir: {tmp_path}/file/here}}", environment={}))
+    assert (found.level, found.found) == ("error", "cannot be written: not a directory")
+    assert "record.dir" in str(found.advice)
+    for text in (f"record: {{dir: {tmp_path}/new/folder}}", ""):
+        assert find_unwritable_recordings(load_config(text, environment={})) == []

@@ -9,8 +9,9 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.policy import ModelConfig
 from trimtab.proxy.config.schema import Config
-from trimtab.proxy.config.values import Slot, Wanted, list_keys, own_host, site_url, split_address
+from trimtab.proxy.config.values import MAX_LISTED_KEYS, Slot, Wanted, list_keys, own_host, site_url, split_address
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,12 @@ from trimtab.proxy.config.values import Slot, Wanted, list_keys, own_host, site_
 def test_a_store_is_taken_as_it_is_written(store: str) -> None:
     """All forms in the reference of the configuration are accepted."""
     assert load_config(settings=[f"store={store}"], environment={}).store == store
+
+
+def test_of_a_section_with_many_keys_the_needed_ones_come_first() -> None:
+    words = Slot.of(ModelConfig).words()
+    assert words.startswith("a mapping with keys such as match, upstream, ")
+    assert words.count(", ") == MAX_LISTED_KEYS - 1
 
 
 def test_a_tenant_is_authorization_or_a_header() -> None:

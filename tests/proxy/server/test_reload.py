@@ -20,6 +20,7 @@ from trimtab.proxy.server.reload import (
     reload_when_told,
     tell_upstreams,
     warn_of_readers,
+    warn_of_recording,
     warn_of_unknown_variables,
 )
 
@@ -55,6 +56,16 @@ async def test_bounds_that_all_requests_share_change_at_once(client, start_proxy
         adopt(proxy.current, _change(proxy, **new))
         assert (uploads.left_bytes, uploads.silence_seconds) == ((max_held_bytes or inf) - 1000, 7)
         assert (await post(client, url, CHAT))[0].status == status
+
+
+def test_a_folder_of_recordings_that_cannot_be_written_is_told_at_the_start(tmp_path) -> None:
+    """And not that the text of messages is written there."""
+    (tmp_path / "file").touch()
+    told = ListLog()
+    for folder in ("file/here", "new"):
+        warn_of_recording(load_config(f"record: {{dir: {tmp_path}/{folder}}}", environment={}), told)
+    assert [line["event"] for line in told.lines] == ["recordings_fail", "recording"]
+    assert told.lines[0]["reason"] == "Not a directory"
 
 
 class _WaitedLog:
