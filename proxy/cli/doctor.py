@@ -46,8 +46,7 @@ from trimtab.proxy.store.opening import find_key_file, open_store
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.rules.tokens.families import HEURISTIC, SILENT, Family, Reading, find_family
 
-MAX_LISTED = 20
-"""How many models the report lists at most that only upstreams name. Chosen: a table that fits on a screen."""
+MAX_LISTED = 20  # How many models are listed that only upstreams name. Chosen: a table that fits on a screen.
 MAX_NAMED = 5  # how many models one finding names at most. Chosen: keeps it readable.
 SPARE = ("written", "prompts above", "unit", "entry", "from", "counted by", "ratio", "mode", "cached", "upstream")
 """Columns that a narrow terminal does without, the least important first."""

@@ -15,8 +15,7 @@ from trimtab.proxy.config.load import load_address
 from trimtab.proxy.config.values import own_host, site_url, split_address
 
 PATH = "/trimtab/ready"
-TIMEOUT_SECONDS = 2.0
-"""For the connection and for each read. Chosen: below the five seconds that the Dockerfile's HEALTHCHECK allows."""
+TIMEOUT_SECONDS = 2.0  # For the connection and for each read. Chosen: below the Dockerfile's five seconds.
 READY = b'{"status":"ready"}'
 DRAINING = b'{"status":"draining"}'
 

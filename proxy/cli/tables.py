@@ -14,8 +14,7 @@ from trimtab.proxy.telemetry.logs import escape
 
 WIDE_CHARS = 140  # Width if the output is no terminal. Chosen: no column of usual figures is broken.
 EDGE_CHARS = 3  # Space and line around a column. Source: rich's default box. It has one more line at the end.
-FOLDED_CHARS = 12
-"""Width to which the first column may shrink, which has names, and columns of text. Chosen: a name takes few lines."""
+FOLDED_CHARS = 12  # Width to which the first column and columns of text may shrink. Chosen: a name takes few lines.
 
 
 def make_console(width_chars: int = WIDE_CHARS) -> Console:

@@ -21,10 +21,8 @@ from trimtab.proxy.config.values import HASHED, LACKING, LATE, OptionalName, Own
 MAX_NAME_CHARS = 30
 """Longest name of a client. Chosen: people, teams and services have shorter names, and random keys are longer: 128 bits
 in hexadecimal have 32 digits. So a mapping with names and keys exchanged is an error."""
-MAX_KEY_FILE_BYTES = 8192
-"""Largest key. Chosen: no server accepts a longer header, so no client could send a longer key."""
-MAX_KEYS_BYTES = 128 * MAX_KEY_FILE_BYTES
-"""Largest key file. Chosen: far more keys than one client has, their hashes and their dates."""
+MAX_KEY_FILE_BYTES = 8192  # Largest key. Chosen: no server accepts a longer header.
+MAX_KEYS_BYTES = 128 * MAX_KEY_FILE_BYTES  # Largest key file. Chosen: far more keys than a client has.
 _EXPIRES = "expires="
 _KEY_PREFIX = "sk-"  # Providers' keys begin with it. Source: OpenAI's, Anthropic's and many others'.
 _ONE_WORD = re.compile("[!-~]+")

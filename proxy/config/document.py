@@ -32,8 +32,7 @@ MAX_PLACES = 100_000
 
 Without it, a few lines of aliases of aliases would expand to billions of items.
 """
-MAX_NUMBER_BITS = 4096
-"""The largest whole number. Chosen: below the 4300 digits from which on Python refuses to print a number."""
+MAX_NUMBER_BITS = 4096  # The largest whole number. Chosen: Python refuses to print one of 4300 digits.
 _QUOTED = re.compile(r"(?<=[\w:]) '(?!<|.').*", re.DOTALL)
 """The rest of a parser's message from its first quotation on.
 

@@ -448,8 +448,7 @@ def _match_first(globs: tuple[str, ...], model: str) -> int | None:
 
 
 MIN_NAMED_CHARS = 12  # chosen: as for the credentials of requests (proxy/exchange/arrival.py)
-MAX_CACHED_CHARS = 256
-"""What is found in a longer name is not kept. Chosen: longer than the names of models; bounds the memory."""
+MAX_CACHED_CHARS = 256  # What is found in a longer name is not kept. Chosen: longer than names of models.
 
 
 def list_secrets(config: Config) -> tuple[str, ...]:

@@ -25,8 +25,7 @@ from trimtab.proxy.wire.json import DECODE_ERRORS
 MAX_TEXTS = 64
 """Texts of sessions that begin alike which are written into the store, and a multiple of it in memory. Chosen: models
 rarely ask, and hardly ever beside a call of the client's; bounds what a process reads that meets a session."""
-MAX_BYTES = 4 * 1024 * 1024
-"""Texts in memory. Chosen: some thousand. A session that is forgotten is read again from the store."""
+MAX_BYTES = 4 * 1024 * 1024  # Texts in memory. Chosen: some thousand. A forgotten session is read again.
 HASH_BYTES = 150  # memory of a hash with its entry in a dictionary, an estimate for CPython
 _KEPT = 4 * MAX_TEXTS
 

@@ -30,24 +30,19 @@ from trimtab.rules.conversation import Message, Role
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
 
-PAUSE_SECONDS = 15.0
-"""Pause after a failed summary, in which no model is asked. Each further failure doubles it. Chosen: about one call."""
+PAUSE_SECONDS = 15.0  # After a failed summary; each further failure doubles it. Chosen: about one call.
 MAX_PAUSE_SECONDS = 600.0  # chosen: an outage costs one call in ten minutes
 MAX_REJECTED_SECONDS = 4 * 3600.0
 """The same if what the model wrote was rejected. Chosen: it will hardly learn to write notes, but servers change models
 now and then."""
-WAIT_SLACK_SECONDS = 5.0
-"""Time added to a summary's own timeout when waiting for another process. Chosen: covers its start and the store."""
-POLL_SECONDS = 0.2
-"""Between two looks for another process's summary. Chosen: short compared with a call, which takes seconds."""
-OPENED_BYTES = 4 * 1024 * 1024
-"""Memory for decrypted summaries, so that not every request reads and decrypts. Chosen: some hundred summaries."""
+WAIT_SLACK_SECONDS = 5.0  # Added to a summary's own timeout when another process writes it. Chosen: covers its start.
+POLL_SECONDS = 0.2  # Between two looks for another process's summary. Chosen: short compared with a call.
+OPENED_BYTES = 4 * 1024 * 1024  # Of decrypted summaries, for the next requests. Chosen: some hundred.
 OPENED_SECONDS = 60.0
 """After this time the store is asked again, so that it knows which summaries are still used. Chosen: short compared
 with `store_ttl_seconds`."""
 LEASE_SECONDS = 6.0  # Others wait this long for a process that has died. Chosen: three renewals may fail.
-RENEW_SECONDS = 1.5
-"""Between two renewals. Chosen: if one fails after the store's time limit of 2 s, the next one is still in time."""
+RENEW_SECONDS = 1.5  # chosen: if one fails after the store's time limit of 2 s, the next one is still in time.
 MAX_SESSIONS = 10_000  # Sessions that are remembered; the ones not seen for longest are forgotten. Chosen: some 2 MB.
 SLIDING, NOT_READY = "sliding", "not_ready"
 """Reasons beside the results of calls: the client drops its oldest messages; no summary was ready in time, or why is no

@@ -48,10 +48,8 @@ from trimtab.rules.summary.asking.prompts import join_parts, split_request, writ
 from trimtab.rules.summary.request import Summary, SummaryRequest
 from trimtab.rules.text.head_tail import truncate_text
 
-ATTEMPTS = 3
-"""Failed calls for one summary at most, over all its parts. Chosen: one for each thing that an attempt can change."""
-BUSY_WAITS = 5
-"""Waits for a busy upstream for one summary at most. Chosen: without `Retry-After`, they add up to 31 seconds."""
+ATTEMPTS = 3  # Failed calls for one summary at most. Chosen: one for each thing that an attempt can change.
+BUSY_WAITS = 5  # For a busy upstream, for one summary at most. Chosen: they add up to 31 seconds.
 FIRST_WAIT_SECONDS = 1.0  # The first wait if the upstream names none; each further one is twice as long. Chosen.
 MOST_PARTS = 8
 """Successful calls for one summary at most. If a transcript needs more questions, the first one lists the oldest
@@ -59,10 +57,8 @@ messages. Chosen: within the default timeout of 60 seconds, a usual model has no
 OWN_FORM_SHARE = 1 / 20
 """Share of the tokens reserved for a note. With the operator's own instructions, a note of at least this length needs
 no headings. Chosen: excludes refusals and one-line answers."""
-REASONING_FACTOR = 4
-"""Factor on `max_tokens` for models that think within their completion. Chosen: usual reasoning is shorter."""
-REASONING_SIGN = "max_tokens"
-"""Models that think within their completion refuse this name of its limit. Source: OpenAI's API."""
+REASONING_FACTOR = 4  # On `max_tokens` for models that think within their completion. Chosen: usual reasoning is less.
+REASONING_SIGN = "max_tokens"  # Models that think refuse this name of the limit. Source: OpenAI's API.
 PROVIDED = "provided"  # Kept beside the refused parameters of an upstream that writes no notes of its own
 _SETTLED = "settled"  # Kept beside the refused parameters once it is clear that no other one is refused
 

@@ -211,8 +211,7 @@ _ABOVE = "limit>"
 SURE_FACTOR = 2
 """A required limit never exceeds the client's own if that is this many times the summary's: a model refuses a larger
 limit than it has, and Claude Code allows thinking nearly all of its limit. Chosen: this leaves room to think."""
-LEAST_LIMIT = 16
-"""A smaller number in an error is no limit of tokens. Chosen: no model is that terse; most such numbers are counts."""
+LEAST_LIMIT = 16  # A smaller number in an error is no limit of tokens. Chosen: most such numbers are counts.
 MAX_TEXT_CHARS = 2000  # Part of each text that is read. Chosen: a server's own words come first, then what it quotes.
 MAX_BYTES = 128 * 1024  # Part of an answer that is read. Chosen: errors are far shorter.
 MAX_TEXTS = 100  # chosen: more than a validator writes about one request

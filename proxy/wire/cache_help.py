@@ -76,8 +76,7 @@ CONTROL = b'{"cache_control":{"type":"ephemeral"}}'
 MAX_MARKERS = 4
 """Source: OpenAI's guide to prompt caching (four writes for each request, of which the implicit one is one), and
 Anthropic's page on prompt caching (a fifth marker is refused)."""
-MIN_TOKENS = 512
-"""A shorter prompt gets no markers. Source: Anthropic's page on prompt caching; no model caches a shorter one."""
+MIN_TOKENS = 512  # A shorter prompt gets no markers. Source: Anthropic's page on prompt caching.
 NEWEST_MESSAGES = 20
 """The marker for the end of the transcript is put on one of its newest messages. Source: Anthropic's page on prompt
 caching: the API looks back 20 blocks for what it has cached, so an older place finds no more."""

@@ -132,8 +132,7 @@ class Counting:
     tool_lists: ListMemo = field(default_factory=dict[Any, Any])
 
 
-TOOLS_FACTOR = 16
-"""Tools count this many times their bytes as work. Fitted on hostile tools, which take so long to render."""
+TOOLS_FACTOR = 16  # Tools count this many times their bytes as work. Fitted on hostile tools, which render so slowly.
 SHAPE = Shape()
 
 
@@ -170,12 +169,10 @@ class Codec(Answers, Questions):
     find_units: FindUnits | None = None
     shares: Shares | None = None
     markers: frozenset[Addition] = frozenset()
-    peek_model = staticmethod(peek_model)
-    """The model that the beginning of a body names; the empty string if it names none."""
+    peek_model = staticmethod(peek_model)  # The model that the beginning of a body names; else empty
 
     describe: Callable[[Any], Wanted]  # What the decoded members of a body ask for
-    decode_unit: Callable[[Counting, bytes], tuple[Message, ...]]
-    """The messages of a unit. Raises UndecodableError or one of DECODE_ERRORS."""
+    decode_unit: Callable[[Counting, bytes], tuple[Message, ...]]  # The messages of a unit. Raises DECODE_ERRORS.
     read_tools_and_format: Callable[..., ToolsAndFormat]
     """What the decoded members of `counted_fixed` cost; None for a missing one."""
     encode_message: Callable[[Message], bytes]

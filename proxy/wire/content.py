@@ -36,8 +36,7 @@ from trimtab.rules.tokens.families import Costs
 from trimtab.rules.tokens.media import MAX_GUESS_TOKENS, UNSEEN_IMAGE, Piece, Size, guess_file, read_size
 from trimtab.rules.tokens.tool_schemas import as_schema
 
-TOLERATED_BYTES = 32
-"""A member up to this size that is not counted is ignored. Chosen: it can be null, empty, or a number."""
+TOLERATED_BYTES = 32  # An uncounted member up to this size is ignored. Chosen: it can be null, empty, or a number.
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})  # Types of parts that hold a text in their member `text`
 SEALED_CHARS_PER_TOKEN = 6
 """Base64 characters per token of encrypted text. Chosen: four characters of text make about one token, and base64 needs
@@ -208,8 +207,7 @@ segments of metadata of the largest size (64 KiB)."""
 FILE_HEAD_CHARS = 128 * 1024
 """Base64 characters of a file's beginning, and of its end, that are read. Chosen: lists of pages and headers of movies
 are there; decoding them takes less than a millisecond."""
-PAYLOAD_CHARS = 1024
-"""A string of this length that looks like base64 is taken for a file. Chosen: longer than ids, hashes and keys."""
+PAYLOAD_CHARS = 1024  # Such a long string like base64 is taken for a file. Chosen: longer than ids, hashes and keys.
 _SAMPLE_CHARS = 512  # chosen: no sentence is as long without a blank
 _FILES = frozenset({"file", "input_file", "document"})
 _BASE64 = re.compile(r"[A-Za-z0-9+/_=\s-]*")
@@ -329,8 +327,7 @@ def read_image_size(data: str) -> Size | None:
 
 
 MAX_NAME_CHARS = 64  # Longest file name in the line. Chosen: longer than usual names, too short for a message.
-NAMED_WITHIN_CHARS = 256
-"""End of the text before an image that is searched for a file name. Chosen: clients name it right before the image."""
+NAMED_WITHIN_CHARS = 256  # End of the text before an image that is searched for a name. Chosen: clients name it there.
 _NAME_KEYS = ("filename", "file_name", "name", "title")
 _TYPE = re.compile(r"image/[a-z0-9.+-]{1,40}", re.IGNORECASE)
 _FILE = re.compile(r"[\w.-]{1,64}\.(?:png|jpe?g|gif|webp|bmp|tiff?|avif|heic|svg)\b", re.IGNORECASE)

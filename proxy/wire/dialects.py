@@ -14,8 +14,7 @@ DEFAULT: Codec = CHAT  # The dialect for a separate summary upstream, and for er
 DIALECTS = tuple(dict.fromkeys(codec.name for codec in CODECS))  # The name of each dialect
 _OF_MESSAGES = re.compile(rb'"type"\s{0,9}:\s{0,9}"(?:tool_use|tool_result)"|"input_schema"\s{0,9}:')
 NO_PATHS: Mapping[str, str] = {}
-_OF_A_THREAD = re.compile(r"/threads/[^/]*/messages$")
-"""Adds one message to a conversation that the server keeps. Source: OpenAI's Assistants API."""
+_OF_A_THREAD = re.compile(r"/threads/[^/]*/messages$")  # A message of OpenAI's Assistants API
 
 
 def read_request(body: bytes, dialect: str | None = None) -> Request:

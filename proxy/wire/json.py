@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-STRIDE_BYTES = 256 * 1024
-"""Bytes of one stride. Chosen: the slowest pattern used here takes a few milliseconds for it on an ordinary core."""
+STRIDE_BYTES = 256 * 1024  # chosen: the slowest pattern used here takes a few milliseconds for it.
 STRING = rb'"(?:[^"\\]{1,1024}+|\\.){0,64}+"'
 """Matches a string that is not very long. In a pattern for `find_tokens`, `|"` must follow it, for the longer ones."""
 _INSIDE = re.compile(rb'(?:[^"\\]{1,1024}+|\\.){1,4096}+', re.DOTALL)

@@ -83,13 +83,11 @@ RATE, CODE, BESIDE = (
 )
 
 
-MAX_NUMBER = 10**12
-"""A larger number is ignored. Chosen: above every limit in tokens or bytes; a timestamp in milliseconds is larger."""
+MAX_NUMBER = 10**12  # A larger number is ignored. Chosen: above every limit in tokens or bytes, below timestamps.
 MAX_QUOTIENT = 10_000
 """If one number is more than this many times the other, the smaller one is not taken for the limit. Chosen: beyond it
 they measure different things."""
-MIN_NUMBER = 256
-"""Smaller numbers are not compared. Chosen: they are indexes and versions, and no context window is smaller."""
+MIN_NUMBER = 256  # Smaller numbers are not compared. Chosen: no context window is smaller.
 _COUNTED = re.compile(rf"({NUMBER})(?!\.\d| ?[km]\b) ?tokens?\b", re.IGNORECASE)
 _ANY = re.compile(rf"(?<![\w.-])({NUMBER})(?! ?[km]\b|[\w-]|\.\d)", re.IGNORECASE)
 
@@ -146,11 +144,8 @@ REFUSAL_STATUSES = frozenset({400, 413, 422, 500})
 """Statuses of overflow errors. Source: the responses of about twenty servers. llama.cpp sends 500 if its context window
 fills up while it generates."""
 TOO_LARGE = 413  # Source: RFC 9110 section 15.5.14
-MAX_LAYERS = 3
-"""Levels of nested error objects that are read. Chosen: gateways wrap the error of a provider once or twice."""
-MAX_TEXT_CHARS = 2000
-"""Part of an error's text that is read. Chosen: the server's own words come first; what it quotes of the request comes
-later."""
+MAX_LAYERS = 3  # Levels of nested error objects that are read. Chosen: gateways wrap an error once or twice.
+MAX_TEXT_CHARS = 2000  # Part of an error's text that is read. Chosen: the server's own words come first.
 MIN_STRING_CHARS = 100_000
 """A smaller limit on the length of a string is about a name, not about a message's text. Chosen: far above names, far
 below OpenAI's limit of 1,048,576 for texts."""
@@ -288,10 +283,8 @@ def _find_texts(answer: dict[str, Any], members: dict[str, Any]) -> Iterator[str
             yield text
 
 
-WORD_CHARS = 12
-"""Letters and digits before a number that are compared. Chosen: enough to tell a server's text from a client's."""
-PIECE_CHARS = 256 * 1024
-"""A body is searched in pieces of this size. Chosen: so no step holds the interpreter for long."""
+WORD_CHARS = 12  # Letters and digits before a number that are compared. Chosen: enough to tell texts apart.
+PIECE_CHARS = 256 * 1024  # A body is searched in pieces. Chosen: so no step holds the interpreter for long.
 OVERLAP_CHARS = 4096  # Overlap of two pieces. Chosen: longer than any text that is searched for, however it is escaped.
 
 _ESCAPE = re.compile(

@@ -84,8 +84,7 @@ _VERSION = re.compile(r"claude-[a-z]+-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
 """A model's version, wherever a gateway puts the name. A date after the name is no version."""
 _LISTED = re.compile(r"/v1/models/(.+)")
 
-_DEPLOYMENT = re.compile(r"(/deployments/)([^/?#]+)(?=/)")
-"""Source: Azure OpenAI, `/openai/deployments/NAME/chat/completions`."""
+_DEPLOYMENT = re.compile(r"(/deployments/)([^/?#]+)(?=/)")  # source: Azure OpenAI
 
 
 def binds_thinking(model: str) -> bool:

@@ -19,8 +19,7 @@ from trimtab.rules.conversation import Message, Role, ToolCall, count_leading
 from trimtab.rules.policy import Policy, Treatment
 from trimtab.rules.text.late import compile_late
 
-MAX_ARGUMENT_CHARS = 4096
-"""Characters of one argument that are read. Chosen: no path is longer (PATH_MAX of Linux), and few commands are."""
+MAX_ARGUMENT_CHARS = 4096  # Of one argument that are read. Chosen: no path is longer (PATH_MAX of Linux).
 MAX_ARGUMENTS_CHARS = 256 * 1024  # Longer arguments are not decoded. Chosen: they usually carry a file to be written.
 MAX_STRINGS = 256  # Strings of one call's arguments that are read. Chosen: more than real calls have.
 MAX_DEPTH = 6  # Deepest level of nested arguments that is read. Chosen: deeper than the arguments of real tools.
@@ -103,8 +102,7 @@ def _walk(value: Any, depth: int) -> Iterator[str]:
             yield from _walk(item, depth - 1)
 
 
-EDGE_CHARS = 600
-"""Characters at each end that are searched. Chosen: harnesses and shells report there how a command ended."""
+EDGE_CHARS = 600  # At each end that are searched. Chosen: harnesses and shells report there how a command ended.
 
 _NUMBER = r"-?(?:0x0{0,8}[1-9a-f][0-9a-f]{0,8}|0{0,8}[1-9][0-9]{0,10})(?![\w-]|\.\d)"
 _RETURNED = r"-?0{0,8}(?:[1-9][0-9]?|1[0-9]{2}|2[4-9][0-9])(?![\w-]|\.\d)"

@@ -178,11 +178,9 @@ MIN_SAVED_SHARE = 0.5
 """Share of a result's tokens that a pointer or a diff must save. Chosen: a diff nearly as long as the text is harder to
 read than the text."""
 MAX_CHARS = 1024 * 1024  # A longer result stays unchanged. Chosen: comparing it would hold the interpreter too long.
-MAX_DIFF_CHARS = 128 * 1024
-"""Longest text for a diff. Chosen: a diff of hostile texts of this length takes 30 ms, of others less than 5 ms."""
+MAX_DIFF_CHARS = 128 * 1024  # Longest text for a diff. Chosen: a diff of hostile texts takes 30 ms then.
 DIFF_CHARS = 8 * 1024  # Characters that comparing two results takes from the allowance. Chosen.
-RESULT_BYTES = 1600
-"""Memory of a result without its message: its place, and its sketch in the table of lines. Chosen: a rough estimate."""
+RESULT_BYTES = 1600  # Memory of a result without its message: place and sketch. Chosen: a rough estimate.
 NAME_CHARS = 64  # longest tool name in a pointer; longer than real ones
 TELLING = Telling(
     "tool result",

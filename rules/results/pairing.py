@@ -28,8 +28,7 @@ from trimtab.rules.results.calls import Waiting
 from trimtab.rules.text.markers import NO_RESULT
 from trimtab.rules.tokens.messages import finish_message
 
-MAX_NAMED = 10
-"""Elements that a description names of each kind. Chosen: enough to find the mistake; a message stays readable."""
+MAX_NAMED = 10  # Elements that a description names of each kind. Chosen: enough to find the mistake.
 
 TELLING = Telling("result", "Upstreams want exactly one result right after each call: {repairs}.")
 """`repairs`: what was added, dropped and moved."""

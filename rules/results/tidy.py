@@ -34,12 +34,10 @@ _ESCAPE = re.compile(
     r"|[=>78cM]"
     r")?"
 )
-_REPAINT = re.compile(r"\x1b\[[01]?G")
-"""Moves to the start of the line, like a carriage return: the text after it overwrites the line."""
+_REPAINT = re.compile(r"\x1b\[[01]?G")  # Moves to the start of the line, like a carriage return
 _ERASED = "\r \r"  # Replaces a sequence that erases the line: the same as overwriting the line with blanks
 _HUNK = "@@ -"
-MAX_STATE_CHARS = 1024
-"""Maximum length of one state of a progress line; a longer text is not progress. Chosen: wider than any terminal."""
+MAX_STATE_CHARS = 1024  # Longest state of a progress line. Chosen: wider than any terminal.
 MANY_FORMS = 2
 """Forms of progress that are distinguished in one line. Two are enough: the only question is whether there is more than
 one."""
@@ -128,11 +126,8 @@ def _begins_with(state: str, words: tuple[str, ...]) -> bool:
 
 
 MIN_ROWS = 3  # chosen: two objects repeat each key only once, which hardly pays for the table's marker
-MIN_SHARE_SAVED = 0.1
-"""Share of an array's characters that its table must save. Chosen: for less, a table is not worth being harder to
-read."""
-MAX_TABLE_DEPTH = 16
-"""Deepest nesting at which tables are made. Chosen: each level reads its values once more, so it bounds the time."""
+MIN_SHARE_SAVED = 0.1  # Share of an array's characters that its table must save. Chosen: for less, it does not pay.
+MAX_TABLE_DEPTH = 16  # Deepest nesting with tables. Chosen: each level reads its values once more.
 
 _LIKELY = b'[{"'
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
@@ -286,8 +281,7 @@ def tidy_text(text: str, tidying: Tidying, *, is_file: Callable[[], bool], fits:
     return tidied
 
 
-MIN_CHARS = 160
-"""A result of at most this length stays unchanged. Chosen: it has about 40 tokens, so there is little to save."""
+MIN_CHARS = 160  # A result of at most this length stays unchanged. Chosen: there is little to save.
 
 
 def _tidy(result: Result, count: CountTokens) -> tuple[str, ...]:

@@ -15,8 +15,7 @@ from trimtab.rules.results.calls import MAX_ARGUMENTS_CHARS, OpenCalls, decode, 
 from trimtab.rules.text.late import compile_late
 
 NAME_CHARS = 128  # Characters read of a tool's name. Chosen: twice OpenAI's bound for the names of functions.
-ARGUMENTS_CHARS = 4000
-"""Characters of a call's arguments in which a command line and paths are looked for. Chosen: bounds the work."""
+ARGUMENTS_CHARS = 4000  # Of arguments in which a command line and paths are looked for. Chosen: bounds the work.
 
 _PLAIN = compile_late(r"[^\w]|_")
 _NAME_PARTS = compile_late(r"[A-Z]?[a-z]+|[A-Z]+")

@@ -252,8 +252,7 @@ _TOLD = frozenset(
 LEAST_CHARS = 40
 """Minimum number of letters and digits below the headings, in sentences that carry information. Chosen: it rejects a
 note that says `none` four times, which cannot replace thousands of tokens."""
-CLOSING_LINES = 3
-"""Last lines of an answer in which a question to the user is looked for. Chosen: such answers ask at their end."""
+CLOSING_LINES = 3  # Of an answer in which a question to the user is looked for. Chosen: such answers ask there.
 
 
 class Flaw(StrEnum):

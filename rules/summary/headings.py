@@ -18,8 +18,7 @@ LEAST_KNOWN = 2
 """Minimum number of headings recognised by their words; the others may be recognised by their number. Chosen: one
 alone may be chance."""
 TITLE_CHARS = 80  # Longest title of a heading. Chosen: longer ones are sentences.
-PREFACE_LINES = 2
-"""Maximum number of lines before headings that are recognised only by their order: a title and an empty line."""
+PREFACE_LINES = 2  # Most lines before headings that are recognised by their order: a title and an empty line.
 
 _PROGRESS = (
     # First Latin and Cyrillic words, matched at the beginning of a word; then other scripts, matched anywhere.
@@ -102,9 +101,7 @@ _STEP = compile_late(
     re.IGNORECASE,
 )
 """Titles that are instructions: these are steps of a plan, not headings of a note."""
-LABEL_WORDS = 6
-"""Maximum number of words of a heading that has no number, bold type or `#` to mark it. Chosen: longer ones are
-sentences."""
+LABEL_WORDS = 6  # Most words of a heading without number, bold type or `#`. Chosen: longer ones are sentences.
 _JOINING = frozenset(
     {"and", "und", "y", "e", "et", "en", "i", "och", "a", "ve", "dan", "và", "и", "та", "&", "/", "+", "the"}
 )

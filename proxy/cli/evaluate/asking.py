@@ -33,13 +33,11 @@ from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.rules.conversation import Conversation, CountTokens
 
 BUSY_ATTEMPTS = 5  # chosen: without `Retry-After`, the pauses between them add up to 15 seconds
-LONGEST_PAUSE_SECONDS = 60.0
-"""A server that asks for a longer pause is not asked again. Chosen: a person waits for the run."""
+LONGEST_PAUSE_SECONDS = 60.0  # A longer one is not waited for. Chosen: a person waits for the run.
 FIRST_PAUSE_SECONDS = 1.0  # The first pause if the server names none; each further one is twice as long. Chosen.
 MAX_ANSWER_BYTES = 4 * 1024 * 1024  # chosen: far above any answer to a question
 THINKING_TOKENS = 4096  # Added to the completion's maximum for models that think within their completion. Chosen.
-CHANGES = 3
-"""Attempts at one question. Chosen: the first, and one each after a change of temperature and of the maximum."""
+CHANGES = 3  # Attempts at one question. Chosen: the first, and one each after a change of two parameters.
 REFUSED_KEY = frozenset({401, 403})
 
 T = TypeVar("T")

@@ -25,16 +25,14 @@ from trimtab.rules.text.head_tail import truncate_text
 from trimtab.rules.window.prune import is_prunable
 
 PROMPT_VERSION = "1"  # Version of the prompt for questions. Questions of another version are not found in a cache.
-QUESTION_TOKENS = 160
-"""Room for one question with its answer and its quotation. Chosen: a few times what the prompt asks for."""
+QUESTION_TOKENS = 160  # Room for a question with its answer and quotation. Chosen: above what the prompt asks for.
 ANSWER_TOKENS = 200  # chosen: a few times the thirty words that the prompt allows
 GRADE_TOKENS = 40  # chosen: a few times what `{"grade": 0}` takes
 MAX_QUESTION_CHARS = 600  # A longer question is left out; a longer quotation is cut. Chosen: longer than useful ones.
 MAX_ANSWER_CHARS = 400  # chosen: longer than useful answers
 MAX_WRITTEN_CHARS = 200_000
 """Part of a reply that is searched for questions. Chosen: far above what the prompt asks for; bounds the work."""
-LEAST_QUOTE_SIGNS = 4
-"""A quotation with fewer letters and digits proves nothing. Chosen: so few occur anywhere by chance."""
+LEAST_QUOTE_SIGNS = 4  # A quotation with fewer letters and digits proves nothing. Chosen: so few occur anywhere.
 BEST_GRADE = 2  # The grade of a right answer. Source: the protocol that is named at the beginning of this file.
 UNKNOWN = "NOT IN CONTEXT"
 
@@ -95,8 +93,7 @@ _OBJECT = re.compile(r'\{(?:[^{}"]|"(?:[^"\\]|\\.)*+")*+\}', re.DOTALL)
 """A JSON object that contains no other object. Its strings may contain braces."""
 _GRADED = re.compile(r'"?grade"?\s{0,3}[:=]\s{0,3}"?([0-2])(?![\d.])', re.IGNORECASE)
 _BARE_GRADE = re.compile(r"[\s*`\"']{0,8}([0-2])[\s*`\"'.]{0,8}\Z")
-ITEM_TOKENS = 2000
-"""Longest text of one message; of a longer one, its beginning and end are shown. The same as for summaries."""
+ITEM_TOKENS = 2000  # Longest text of one message; of a longer one, its two ends are shown. The same as for summaries.
 PART_TOKENS = 8000  # Largest part. Chosen: in a larger one, small models ask only about the beginning and the end.
 
 

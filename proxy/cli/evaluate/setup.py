@@ -117,12 +117,10 @@ def _row(tokens: Tokens) -> tuple[str, str, str]:
     return f"{tokens.calls:,}", f"{tokens.prompt:,}", f"{tokens.completion:,}"
 
 
-PROMPT_TOKENS = 400
-"""Tokens of a prompt apart from its text. Chosen: above the 263 tokens (o200k_base) of the longest in exam.py."""
+PROMPT_TOKENS = 400  # Of a prompt apart from its text. Chosen: above the 263 tokens (o200k_base) of the longest one.
 GRADE_PROMPT_TOKENS = 500
 """Tokens of a prompt for a grade. Chosen: 200 for its own text (o200k_base), and room for question and answers."""
-PART_SHARE = 0.5
-"""Largest part that questions are made of, as a share of the model's window. Chosen: leaves room for the questions."""
+PART_SHARE = 0.5  # Largest part that questions are made of, of the model's window. Chosen: leaves room for them.
 KIND = "trimtab evaluate: questions"
 
 

@@ -30,8 +30,7 @@ NO_RULES = frozenset({"refused", "lesson_test", "cold_cache", "cache_refused"})
 """Entries of a ledger that no rule made: they say what happened between two plans."""
 MAX_HASHES_BYTES = 16 * 1024 * 1024  # chosen: the newest requests of some hundred thousand sessions
 HASH_BYTES = 160  # what is kept of a request. An estimate for CPython.
-MAX_NEW_MESSAGES = 1000
-"""Messages by which a session may grow between two requests and still be recognised. Chosen: far above one turn."""
+MAX_NEW_MESSAGES = 1000  # By which a session may grow and still be recognised. Chosen: far above one turn.
 _BY_MODEL = frozenset({"reasoning", "function_call", "custom_tool_call", "local_shell_call", "web_search_call"})
 """Types of items of the Responses API that a model writes, beside the messages of an assistant."""
 

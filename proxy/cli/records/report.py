@@ -45,8 +45,7 @@ REPLACED = (
     " and they are not compared with what was sent"
 )
 """Said of requests with `***` in a body."""
-THRESHOLDS = (0.2, 0.4, 0.6, 0.8)
-"""Values of high_water. Chosen: from a cut that comes very early to one shortly before the window is full."""
+THRESHOLDS = (0.2, 0.4, 0.6, 0.8)  # Values of high_water. Chosen: from a very early cut to a very late one.
 CURVE_NOTES = (
     "cost: with the summaries, as a share of what the requests cost unchanged",
     (

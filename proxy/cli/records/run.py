@@ -60,9 +60,8 @@ _IDENTIFIER = re.compile(
 )
 """In this order: mail addresses, URLs, paths, dotted, snake and camel names, ids, and numbers of five characters and
 more. Source: the definition in issue 16, copied exactly."""
-MAX_READ_BYTES = 64 * 1024 * 1024
-MAX_WAITING_BYTES = 256 * 1024 * 1024
-"""Of messages that were read, and of requests whose answer has not come. Chosen: some hundred long sessions."""
+MAX_READ_BYTES = 64 * 1024 * 1024  # Of messages that were read. Chosen: some hundred long sessions.
+MAX_WAITING_BYTES = 256 * 1024 * 1024  # Of requests whose answer has not come. Chosen: some hundred long sessions.
 TOKEN_BYTES, MESSAGE_BYTES, IDENTIFIER_BYTES = 4, 64, 120
 """What a token, a message that several conversations share, and an identifier cost. Estimates for CPython."""
 

@@ -45,8 +45,7 @@ NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 KILLED = 128
 """Exit statuses; the last one plus the signal's number. Source: POSIX, Shell & Utilities, 2.8.2."""
-OF_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)
-"""Signals that a terminal sends to each process in the foreground, so to the command, too."""
+OF_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)  # A terminal sends them to the command, too
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 

@@ -36,8 +36,7 @@ PARAMETERS = {
 MAX_ROUND_BYTES = 8 * 1024 * 1024
 """A longer answer passes unread; one that continues another still passes without our calls, as its last part. Chosen:
 40,000 tokens in events of chat completions; it bounds what is kept of each answer."""
-MAX_ASKED = 64
-"""More calls in one answer get no further one. Chosen: far more than a model asks; it bounds what a round adds."""
+MAX_ASKED = 64  # More calls in one answer get no further one. Chosen: far more than a model asks; bounds a round.
 MAX_QUERY_CHARS = 1000  # Part of a query that is read. Chosen: more than the names of one question.
 _BYTES = NAME.encode()
 _END = re.compile(rb"\n\r?\n")

@@ -9,12 +9,9 @@ from typing import Protocol
 
 from trimtab.proxy.wire.json import BYTE_ORDER_MARK
 
-MAX_EVENT_BYTES = 512 * 1024
-"""A longer event is skipped. Chosen: it holds an image or sound, and each stream in flight may hold one in memory."""
-MAX_FIRST_EVENT_BYTES = 64 * 1024
-"""A longer first event is not an error, so the stream is held no longer. Chosen: errors are far shorter."""
-MAX_GREETINGS = 32
-"""After so many of them a stream is held no longer. Chosen: servers send a handful, and reading each takes time."""
+MAX_EVENT_BYTES = 512 * 1024  # A longer event is skipped. Chosen: it holds an image or sound; bounds each stream.
+MAX_FIRST_EVENT_BYTES = 64 * 1024  # With a longer one, a stream is held no longer. Chosen: errors are shorter.
+MAX_GREETINGS = 32  # After so many, a stream is held no longer. Chosen: servers send a handful.
 MAX_EMPTY_EVENT_BYTES = 4 * 1024
 """A longer event is not one in which nothing is said yet. Chosen: Azure's results of its filters have some hundreds of
 bytes, and such an event is decoded on the event loop."""
@@ -43,8 +40,7 @@ def read_events(body: bytes) -> list[bytes] | None:
 
 
 _EVENT = re.compile(rb"data:([^\r\n]*+)\n\n")
-_PLAIN = re.compile(rb"(?:data:[^\r\n]*+\n\n)++")
-"""Whole events of one line each: by far the most. They need no step for each line."""
+_PLAIN = re.compile(rb"(?:data:[^\r\n]*+\n\n)++")  # Whole events of one line each: by far the most
 
 
 class PassOver(Protocol):

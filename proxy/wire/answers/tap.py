@@ -14,13 +14,11 @@ from trimtab.proxy.wire.answers.sse import EventReader
 from trimtab.proxy.wire.answers.usage import Usage, UsageScan
 from trimtab.rules.conversation import CountTokens
 
-MAX_HELD_BYTES = 256 * 1024
-"""Text that is kept of one response, roughly. Chosen: enough for a sample, and bounds the memory of each stream."""
+MAX_HELD_BYTES = 256 * 1024  # Text that is kept of one response, roughly. Chosen: enough for a sample.
 MAX_BODY_BYTES = 256 * 1024
 """A longer non-stream response is not kept whole: only its beginning is kept, and its usage read. Chosen for the same
 reason."""
-SCANNED_BYTES = 64 * 1024
-"""Of a longer non-stream response, the usage is sought while it arrives. Chosen: as one stride of the search."""
+SCANNED_BYTES = 64 * 1024  # Of a longer whole response, the usage is sought while it arrives. Chosen: one stride.
 MAX_UNREAD_BYTES = 16 * 1024  # Bytes of a stream that are read together. Chosen: about 80 events, which take 0.3 ms.
 MAX_SKIPPED_BYTES = 32 * 1024
 """As MAX_UNREAD_BYTES, for a stream that will end with its usage. Chosen: a short stream that breaks off is still read
@@ -35,8 +33,7 @@ PIECE_BYTES = 128  # Memory of a piece of text, in bytes, in addition to its cha
 MAX_PIECE_CHARS = 16 * 1024  # A longer piece is sampled in parts of this size. Chosen: small against MAX_HELD_BYTES.
 _CALL = re.compile(rb'"tool_calls"\s*:\s*\[\s*[^\s\]]|"type"\s*:\s*"\w*_(?:call|use)"')
 """A tool call in any dialect; never a part of a text, for the same reason."""
-CALL_BYTES = 64
-"""The end of a chunk that is searched again with the next one. Chosen: longer than what `_CALL` matches."""
+CALL_BYTES = 64  # The end of a chunk that is searched again with the next one. Chosen: above what `_CALL` matches.
 _USAGE = re.compile(rb'"usage"\s*:\s*\{')
 """Matches only a member, never part of a text, because quotes in a text are escaped. It may be anybody's member."""
 _WRITTEN = re.compile(rb'"(?:choices|output|content)"\s*:\s*\[')

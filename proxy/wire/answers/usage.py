@@ -262,11 +262,8 @@ def _list_valid(members: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 STRIDE_BYTES = 64 * 1024  # Bytes that are searched at once. Chosen: at most 5 ms for the worst of them.
 MAX_USAGE_BYTES = 4 * 1024  # Longest usage that is read. Chosen: real ones are below 1 KiB.
-MAX_DEPTH = 100_000
-"""An answer that is nested deeper is not searched any further. Chosen: no decoder reads one, and the numbers stay
-small."""
-MAX_KEY_BYTES = 64
-"""The end of a stride that is searched again with the next one. Chosen: longer than what `_KEY` matches."""
+MAX_DEPTH = 100_000  # A deeper answer is not searched any further. Chosen: no decoder reads one.
+MAX_KEY_BYTES = 64  # The end of a stride that is searched again with the next. Chosen: above what `_KEY` matches.
 
 _KEY = re.compile(rb'"(?<!\\")(?:usage|response)"[ \t\n\r]{0,16}:[ \t\n\r]{0,16}(?=\{)')
 """The key of an object. It matches no part of a text, because each quotation mark of a text is escaped."""

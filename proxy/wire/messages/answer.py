@@ -28,8 +28,7 @@ from trimtab.proxy.wire.overflow import Kind, Overflow, read_overflow
 from trimtab.proxy.wire.transcript.body import UndecodableError
 from trimtab.rules.tokens.tool_schemas import as_schema
 
-EXCEEDED = "model_context_window_exceeded"
-"""The `stop_reason` if the context window is full. If the completion is empty, the prompt was too long."""
+EXCEEDED = "model_context_window_exceeded"  # `stop_reason` of a full window; without a text, the prompt was too long
 _TYPES = {
     "invalid_api_key": "authentication_error",
     "client_limit_reached": "rate_limit_error",

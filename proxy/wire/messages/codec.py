@@ -89,8 +89,7 @@ OF_SESSION = frozenset(
 Claude Code only with its system prompt."""
 
 
-_MARK = b"system:"
-"""Begins the key under which a decoded system message is known, so that it is not taken for an element."""
+_MARK = b"system:"  # Begins the key of a decoded system message, so that it is not taken for an element
 
 
 def _only_clears_thinking(management: msgspec.Raw) -> bool:

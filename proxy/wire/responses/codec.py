@@ -235,8 +235,7 @@ _WITHOUT_TOKENS = frozenset(
 )  # fmt: skip
 """Members that no server puts into the prompt. Source: the API references of OpenAI, vLLM and llama.cpp. Any other
 member may add to the prompt or take from it: `prompt`, `context_management`, `truncation`, and future ones."""
-_NOT_READ = frozenset({"type", "strict"})
-"""Members of a function that say how it is written and enforced here; the model does not read them."""
+_NOT_READ = frozenset({"type", "strict"})  # Members of a function that the model does not read
 _READ_ANYWAY = frozenset({Role.SYSTEM, Role.USER})
 """Roles of the messages before a compaction item that the model still reads. Source: OpenAI's guide on compaction: a
 compacted window begins with the user's messages; items of the model and results before it may be left out."""

@@ -227,8 +227,7 @@ def _raw(value: str) -> msgspec.Raw:
     return msgspec.Raw(orjson.dumps(value))
 
 
-SEALED_FRAME_BYTES = 650
-"""Bytes of encrypted reasoning that are not text: its header, its signature, its padding. Source: Codex."""
+SEALED_FRAME_BYTES = 650  # Of encrypted reasoning: its header, its signature, its padding. Source: Codex.
 BYTES_PER_TOKEN = 4  # Bytes of reasoning per token. Source: Codex.
 _COUNTED_OF_ITEM = frozenset(
     {
@@ -241,8 +240,7 @@ _COUNTED_OF_PARTS = dict.fromkeys(
     ("content", "output"),
     frozenset({"type", "text", "refusal", "logprobs", "stdout", "stderr", "outcome", *CACHE_MARKERS}),
 )
-LOCAL_TYPES = frozenset({"ghost_snapshot"})
-"""Types of items that clients keep for themselves. No server reads them. Source: Codex."""
+LOCAL_TYPES = frozenset({"ghost_snapshot"})  # Items of clients alone; no server reads them. Source: Codex.
 REFERENCED_TOKENS = 100
 """Tokens of an item of which only the id is known. Measured: the mean of an assistant's text in recorded sessions is a
 little above this."""

@@ -21,8 +21,7 @@ from trimtab.proxy.wire.tools import find_callers
 from trimtab.rules.conversation import NOT_SERVED, Served
 from trimtab.rules.text.client_summaries import TRIGGER
 
-REFERENCE = "item_reference"
-"""Type of an item that stands for one that the server has stored. Clients refer to what the model said."""
+REFERENCE = "item_reference"  # Type of an item that stands for one that the server has stored
 COMPACTIONS = frozenset({"compaction", "compaction_summary", "context_compaction"})
 """Types of items that stand for everything before them. Source: OpenAI's Python SDK; Codex."""
 RESULT_TYPES = {

@@ -39,8 +39,7 @@ from trimtab.rules.results.work import Allowance, Cache
 from trimtab.rules.tokens.sections import Counted
 
 MIN_BYTES = 16 * 1024  # A shorter body is always read whole. Chosen: that takes about 20 microseconds.
-HEAD_BYTES = 4 * 1024
-"""Earlier bodies are looked up by this many of their first bytes. Chosen: they tell different agents apart."""
+HEAD_BYTES = 4 * 1024  # Earlier bodies are looked up by these first bytes. Chosen: they tell agents apart.
 MAX_ALIKE = 64
 """How many bodies with the same HEAD_BYTES are kept: sessions of one agent, and branches of one session. Chosen: bounds
 the search."""
@@ -150,8 +149,7 @@ class PrefixMatch:
         return self.number == len(self.kept_body.raws)
 
 
-Kept = Cache[tuple[str, bytes], tuple[KeptBody, ...]]
-"""The bodies kept by their dialect and their first bytes, newest first."""
+Kept = Cache[tuple[str, bytes], tuple[KeptBody, ...]]  # By dialect and first bytes, newest first
 
 
 class KeptBodies:

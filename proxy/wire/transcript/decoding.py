@@ -33,8 +33,7 @@ from trimtab.proxy.wire.transcript.body import Decoded, KeptBody
 from trimtab.rules.conversation import WRITTEN_ROLES, Message, Origin, Role, whole_elements
 from trimtab.rules.text.markers import KEEP, asks_to_keep
 
-OBJECT_BYTES = 150
-"""Memory of a message, a text, a part or a call, in bytes, in addition to its characters. An estimate."""
+OBJECT_BYTES = 150  # Memory of a message, text, part or call, in addition to its characters. An estimate.
 
 Decode = Callable[[bytes], tuple[Message, ...]]
 
@@ -175,8 +174,7 @@ _HEADERS = (
 )
 _HEADER = re.compile(rf"(?:{'|'.join(_HEADERS)})(?!\():?\s{{0,4}}", re.IGNORECASE | re.ASCII)
 _STARTS = frozenset({"[", "E", "e"})  # by far the most messages begin otherwise
-_KEY = b"written:"
-"""Begins the key under which a recognised unit is known, so that it is not taken for the same unit in another place."""
+_KEY = b"written:"  # Begins the key of a recognised unit, so that it is not taken for the same unit elsewhere
 
 
 def recognise(

@@ -185,10 +185,8 @@ ARRAY_FACTOR, RANK_DECAY = 0.2, 0.6
 """Factor on the weight of an item of an array of plain values; and the exponent of an item's rank in any array."""
 MAX_PLAIN_ITEMS, MAX_ITEMS = 3, 12  # Items of an array that may be kept: of plain values, and at all
 LONG_STRING_TOKENS = 60  # A longer string is cut to this length, about
-UNFIT_FACTOR = 4
-"""In a large document, a container with more than UNFIT_FACTOR * `most_leaves` tokens is never kept whole."""
-BASE_TOKENS = 8.0
-"""Added to a value's tokens before its weight is divided by them, so that very short values are not preferred."""
+UNFIT_FACTOR = 4  # A container with more than so many times `most_leaves` tokens is never kept whole
+BASE_TOKENS = 8.0  # Added before a weight is divided by tokens, so that short values are not preferred
 MARKER_CHARS = 45  # About the length of the marker at the end of a cut string
 _ESCAPE_CUT = re.compile(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
 """The end of a cut string that is an incomplete escape, or the first half of a surrogate pair."""

@@ -34,8 +34,7 @@ _COLON = compile_late(r'"\s*:( ?)')
 _COMMA = compile_late(r'["\d}\]el],( ?)')
 _WHITE = " \t\r\n"
 SAMPLE_CHARS = 4000  # chosen: enough of a document to show how it separates its values
-MIN_WINDOW = 32
-"""Parts. A smaller window is not thinned out, however long it is. Chosen: it has too few parts to compare."""
+MIN_WINDOW = 32  # Parts. A smaller window is not thinned out. Chosen: it has too few parts to compare.
 
 
 class NotJsonError(ValueError):

@@ -95,8 +95,7 @@ def _find_units(text: str, offsets: Sequence[int], term: str, most: int) -> list
 
 
 SAMPLE_RUNS, RUN_LINES = 8, 40  # A sample has 8 runs of 40 neighbouring lines. Chosen: that is all lines of most texts.
-MAX_SIGNALLED_SHARE = 0.04
-"""Share of lines with signals (of failures, warnings, totals) that code and prose do not exceed. Chosen."""
+MAX_SIGNALLED_SHARE = 0.04  # Share of lines with signals that code and prose do not exceed. Chosen.
 _ENDS = Shares(0.06, 0.06)
 
 

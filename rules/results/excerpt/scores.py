@@ -82,8 +82,7 @@ def is_commits(lines: Sequence[str]) -> bool:
 
 # Chosen: headings, then first lines of paragraphs, then other lines, then lines of tags only.
 TITLE_SCORE, OPENING_SCORE, LINE_SCORE, TAG_SCORE = 6.0, 3.0, 1.0, 0.2
-MAX_OPENING_SHARE = 0.2
-"""Share of a document's lines that may begin with the same word. Chosen: in logs, more lines do."""
+MAX_OPENING_SHARE = 0.2  # Of a document's lines that begin with one word. Chosen: in logs, more lines do.
 _HEADING = compile_late(r"#{1,6} \S|[A-Z][A-Z0-9 ,'()/-]{3,60}$|\s*<(?:h[1-6]|title|th|caption)\b", re.ASCII)
 _UNDERLINE = compile_late(r"(?:=+|-+|~+|\^+)\s*$")
 _PAGE = compile_late(r"\s*(?:<!doctype html|<html|<\?xml|<head|<body)", re.IGNORECASE)

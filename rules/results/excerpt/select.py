@@ -109,12 +109,10 @@ def _split_line(line: str, max_chars: int) -> list[str]:
 
 
 GAP_TOKENS = 14  # About what a marker costs. A gap of at most this size is kept instead of marked.
-FILLED_FIRST = 0.5
-"""Share of the room left after all scored units for the beginning of the text; the rest is for the end. Chosen."""
+FILLED_FIRST = 0.5  # Share of the room that is left for the text's beginning; the rest is for its end. Chosen.
 ROUNDS = 8  # attempts to come near the limit; chosen
 SORTED_AT_ONCE = 8192  # chosen: sorting many more scores at once would hold the interpreter
-USED_SHARE = 0.97
-"""A selection that takes this share of the budget is not enlarged. Chosen: one more attempt would gain little."""
+USED_SHARE = 0.97  # A selection that takes so much is not enlarged. Chosen: one more attempt would gain little.
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ MAX_CHARS = 400  # Part of a line that is read. Chosen: bounds the time that a l
 
 # Weights of signals. Chosen: errors, summaries, HTTP errors, banners, warnings, then words that may be harmless.
 ERROR, LOUD, SUMMARY, BANNER, WARNING, CALM = 10.0, 8.0, 9.0, 7.0, 6.0, 5.0
-QUIET_FACTOR = 0.3
-"""Factor for a signal in a line of code that a tool quotes. Chosen: code that mentions errors reports none."""
+QUIET_FACTOR = 0.3  # For a signal in a quoted line of code. Chosen: code that mentions errors reports none.
 
 Words = Mapping[str, str]
 """Stems, each with the pattern of what may follow it; case matters unless the pattern made of them ignores it."""

@@ -292,8 +292,7 @@ LINE_CHARS = 400
 share some word with any text."""
 SHOWN_CHARS = 160  # Maximum number of characters shown of a line. Chosen.
 MOST_TOLD = 256  # Maximum number of lines returned, the best ones. Chosen: more than the index has room for.
-MOST_LINES = 6
-"""A word that is in more different lines than this does not count. Chosen: it distinguishes none of them."""
+MOST_LINES = 6  # A word in more different lines does not count. Chosen: it distinguishes none of them.
 
 _LONG_WORD = compile_late(r"[^\W\d_][\w-]{3,63}+")
 _SENTENCE_END = compile_late(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n")
@@ -302,8 +301,7 @@ _GUTTER = compile_late(r"\s{0,8}(?:[\w./-]{1,200}[:-])?\d{1,6}(?:\t|[:|-]\s?|\s\
 _NUMBER = compile_late(r"\d{2,}")
 _CODE = compile_late(r"[{}<>;=|\\]|\(\)|^[^\w\"'(*`-]|^[-dl][r-][w-][x-]")
 _SPEAKERS = {Role.USER: "the user said", Role.ASSISTANT: "the assistant said", Role.TOOL: "a tool returned"}
-FEWEST_WORDS = 4
-"""Minimum number of words of a line of prose. In scripts without spaces each letter counts as a word. Chosen."""
+FEWEST_WORDS = 4  # Of a line of prose. In scripts without spaces each letter counts as a word. Chosen.
 
 
 def find_echoes(removed: Sequence[Message], tail: Sequence[Message], present: AbstractSet[str]) -> tuple[str, ...]:

@@ -47,8 +47,7 @@ def _blank(found: re.Match[str]) -> str:
 
 MAX_RUNNING = 16  # Maximum number of entries, the newest ones. Chosen: bounds the text and the work.
 TITLE_CHARS = 80  # Maximum number of characters of an entry's command; its ids may have twice as many. Chosen.
-RESULT_CHARS = 2000
-"""Characters from a result's start (or an argument's) that are searched for ids. Chosen: bounds the work."""
+RESULT_CHARS = 2000  # Of a result's start (or an argument's) that are searched for ids. Chosen: bounds the work.
 HEAD_CHARS = 300
 """Characters from a result's start in which it may say that something still runs or has ended. Chosen: further on,
 such words may be a program's output."""

@@ -44,8 +44,7 @@ from trimtab.rules.text.markers import CODE_TITLE, CORRECTIONS_TITLE, ECHOES_TIT
 from trimtab.rules.window.state import Cut
 
 SHOWN_CHARS = 200  # A longer sentence is left out. Chosen: the index has room for a few sentences.
-LEAST_WEIGHT = 0.6
-"""Minimum weight (digest/statements.py) of a correction. Chosen: it names something, which "no, thanks" does not."""
+LEAST_WEIGHT = 0.6  # Of a correction. Chosen: it names something, which "no, thanks" does not.
 _CORRECTS = compile_late(
     r"""\A\W{0,4}(?:(?:no|nope|wait|nein|halt|non|não|нет)\b[,.!:;—–-]
         |(?:不|不是|不对|不對|错了|錯了|違う|いや|いいえ|아니요?)[,，。！、\ ])
@@ -106,12 +105,10 @@ def _find_lines(message: Message) -> Iterator[str]:
 
 
 MIN_TOKENS = 80  # With a smaller budget there is no index. Chosen: it would hold little more than its frame.
-DEED_MESSAGES = 256
-"""Files, calls and errors come from this many of the newest removed messages. Chosen: there is no room for more."""
+DEED_MESSAGES = 256  # Files, calls and errors are of the newest removed messages. Chosen: there is no more room.
 DEEDS_SHARE = 0.2  # Share of the budget for errors, files and calls. Chosen.
 RUNNING_SHARE = 0.25  # Share of the budget for what is still running. Chosen: it is rare, and its ids are nowhere else.
-CORRECTIONS_SHARE = 0.05
-"""Share of the budget for the user's corrections. Chosen: the newest user messages are kept verbatim anyway."""
+CORRECTIONS_SHARE = 0.05  # Of the budget. Chosen: the newest user messages are kept verbatim anyway.
 ECHOES_SHARE = 0.3
 """Share of the budget for lines that share rare words with the tail. Measured on planted facts: with 0.12, half as many
 are found; needed identifiers rise by 0.1 points (docs/architecture/decisions.md)."""
@@ -277,8 +274,7 @@ MAX_TEXTS = 4
 earlier cuts."""
 Spend = Callable[[int], None]
 """A function that is called with a number of characters before they are read. It may raise an error to end the work."""
-LIST_SHARE = 0.5
-"""The task list's share of what is carried. Chosen: an agent misses the list more than anything else that is lost."""
+LIST_SHARE = 0.5  # The task list's share of what is carried. Chosen: an agent misses the list more than all else.
 FILES_SHARE = 0.5
 """The instruction files' share of what the task list leaves. A file that does not fit becomes a line that says to read
 it again. Chosen: the other half stays for the index of names."""

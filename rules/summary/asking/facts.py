@@ -16,17 +16,14 @@ from trimtab.rules.summary.request import SummaryRequest
 from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import UNVERIFIED
 
-MOST_SEARCHES = 2000
-"""Maximum number of searches for one note; names after that get no mark. Chosen: 8,000 tokens have 300 names."""
+MOST_SEARCHES = 2000  # For one note; names after that get no mark. Chosen: 8,000 tokens have 300 names.
 MOST_HITS = 64
 """Maximum number of places checked for a whole word. If more are inside longer words, it counts as found. Chosen:
 bounds the work."""
 LEAST_DIGITS = 5  # Shorter numbers are not checked. Chosen: they occur anywhere by chance.
-MOST_DIGITS = 40
-"""A longer number is only searched as it is written, not in other groupings of its digits. Chosen: bounds the work."""
+MOST_DIGITS = 40  # A longer number is only searched as it is written. Chosen: bounds the work.
 LEAST_ID_CHARS = 7  # Shortest id. Source: git's short hashes.
-LEAST_SWITCHES = 3
-"""Minimum number of changes between letters and digits in an id (`7f9c4d`). Names such as `x86` have fewer."""
+LEAST_SWITCHES = 3  # Changes between letters and digits in an id (`7f9c4d`). Names such as `x86` have fewer.
 
 _WORD = r"[A-Za-z0-9_.@+~-]"
 _CANDIDATE = compile_late(

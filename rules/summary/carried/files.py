@@ -20,10 +20,8 @@ from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import START, tells_omission
 
 PATH_CHARS = 4096  # A longer text is not a path. Chosen: the value of PATH_MAX on Linux.
-EDITED_CHARS = 64 * 1024
-"""Edits of a longer file are not followed; it counts as changed. Chosen: each edit searches and copies the text."""
-MOST_EDITS = 256
-"""Maximum number of edits of one file that are followed after its text was read or written. Chosen: bounds the work."""
+EDITED_CHARS = 64 * 1024  # Edits of a longer file are not followed. Chosen: each edit searches and copies the text.
+MOST_EDITS = 256  # Of one file that are followed after its text was read or written. Chosen: bounds the work.
 
 MOST_STATES = 64
 """Maximum number of files followed at the same time. For a further one, the file that was read or written longest ago
@@ -220,8 +218,7 @@ def _is_whole(words: Sequence[str], result: str) -> bool:
     return _program(words) == "head" and holds_all(asked, result)
 
 
-SHORT_CHARS = 600
-"""A longer result counts as a file's text, even if it contains the words of an error. Chosen: errors are short."""
+SHORT_CHARS = 600  # A longer result is a file's text, whatever words it has. Chosen: errors are short.
 MOST_PATHS = 32  # Maximum number of paths that are read from one argument. Chosen: bounds the work.
 EDGE_CHARS = 300
 """Characters at a result's end in which a tool may say that there is more. Chosen: further up, such words

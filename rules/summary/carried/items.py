@@ -17,8 +17,7 @@ from trimtab.rules.results.calls import decode
 from trimtab.rules.summary.calls import normalise, read_members
 from trimtab.rules.text.late import compile_late
 
-ITEM_CHARS = 2000
-"""Maximum number of characters of an item's label, and of its details. Chosen: a longer text is hardly an item."""
+ITEM_CHARS = 2000  # Longest label of an item, and its details. Chosen: a longer text is hardly an item.
 MOST_ITEMS = 512  # Maximum number of items of one list. Chosen: no agent works on more.
 ID_CHARS = 64  # Maximum number of characters of an item's id. Chosen.
 STATUS_CHARS = 32  # Maximum number of characters of a status. Chosen.

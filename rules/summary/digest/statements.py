@@ -87,8 +87,7 @@ _KEEP = compile_late(
 )
 """The user asks to remember what the sentence says, or what the one before it says if nothing else is said in this one
 (`only`)."""
-ASKED_WEIGHT = 3.0
-"""Added to a sentence that the user asks to remember. Chosen: about the most that another sentence weighs."""
+ASKED_WEIGHT = 3.0  # Added to a sentence that the user asks to remember. Chosen: about the most that others weigh.
 
 
 def gives_reason(text: str) -> bool:
@@ -179,8 +178,7 @@ _LIMITS = compile_late(
     re.VERBOSE | re.IGNORECASE,
 )
 """Words that begin a condition or another limit on what the rest of the sentence says."""
-LIMIT_WEIGHT = 0.1
-"""Minimum weight of a limiting part that is kept. Chosen: low, so that only a part that names nothing is dropped."""
+LIMIT_WEIGHT = 0.1  # Least weight of a limiting part that is kept. Chosen: only one that names nothing is dropped.
 _LEAD = compile_late(
     r"""(?:[^,;:]{0,80}?\b(?:found(?:\ out)?|know|remember|note|notice|noticed|confirm|confirmed|see|saws?|said|heard
         |told\ (?:me|you|us)|turns\ out|turned\ out|learned|checked|forget|mention|mentioned|aware|sure)\ that
@@ -261,8 +259,7 @@ SENTENCE_CHARS = 300  # Maximum number of characters of one statement. Chosen.
 CHARS_PER_TOKEN = 8
 """Statements with this many characters for each token of the budget are looked at in detail. Chosen: about twice what
 fits, as a token has about four characters."""
-MIN_CHARS = 12
-"""Added to a statement's length before its weight is divided by it. Chosen: so very short ones are not favoured."""
+MIN_CHARS = 12  # Added to a length before a weight is divided by it. Chosen: short statements are not favoured.
 QUESTION_SHARE, INTENT_SHARE = 0.4, 0.5
 """Factors for the weight of a question or a title, and of an announcement of what will be done next. Chosen."""
 

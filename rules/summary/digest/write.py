@@ -23,8 +23,7 @@ from trimtab.rules.summary.quoting import Rows, quote_line, write_lists
 from trimtab.rules.text.late import compile_late
 
 CALL_CHARS = 120  # Maximum number of characters shown of a call. Chosen.
-NAME_CHARS = 64
-"""Maximum number of characters shown of a tool's name. Source: OpenAI's bound for the names of functions."""
+NAME_CHARS = 64  # Longest name of a tool that is shown. Source: OpenAI's bound for the names of functions.
 FILES = 200  # Maximum number of files returned, the newest ones. Chosen.
 RECENT_CALLS = 40  # Maximum number of different calls returned, the newest ones. Chosen.
 
@@ -146,8 +145,7 @@ def _write_file(path: str, deeds: Counter[str]) -> str:
 ERROR_CHARS = 200  # Maximum number of characters of one error's line. Chosen.
 ERRORS = 8  # Maximum number of errors returned, the newest ones. Chosen.
 LINES = 2  # Maximum number of error lines of one result, the last ones. Chosen.
-RESULT_CHARS = 8000
-"""Characters from a result's end that are searched. Chosen: a failing program prints its error last."""
+RESULT_CHARS = 8000  # Of a result's end that are searched. Chosen: a failing program prints its error last.
 RESULTS = 400  # Only this many of the newest results are searched. Chosen: bounds the work.
 BEFORE_CHARS = 100
 """Maximum number of characters of a line that are kept before the word that shows the error. Chosen: half of
@@ -247,8 +245,7 @@ def _find_lines(text: str) -> Iterator[str]:
 
 USERS_SHARE, ASSISTANTS_SHARE = 0.40, 0.30
 FILES_SHARE, CALLS_SHARE, ERRORS_SHARE = 0.12, 0.08, 0.10
-REMINDERS_SHARE = 0.10
-"""Each list's share of the budget. The share of an empty list is divided among the others. Chosen."""
+REMINDERS_SHARE = 0.10  # Each list's share of the budget. That of an empty list is divided. Chosen.
 
 REMINDERS = 40  # Maximum number of different reminders listed, the newest ones. Chosen: bounds the work.
 REMINDER_CHARS = 160  # Maximum number of characters of a reminder. Chosen: a small digest has room for one.
