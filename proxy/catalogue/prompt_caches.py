@@ -110,9 +110,7 @@ _WANTED = {"24h": DAY_SECONDS, "1h": HOUR_SECONDS, "30m": 1800.0, "5m": 300.0}
 """What a request may say. Sources: OpenAI's `prompt_cache_retention` and `prompt_cache_options.ttl`; Anthropic's `ttl`
 of `cache_control`."""
 LEARNED_BYTES = 1024 * 1024  # chosen: some thousand clients with their models
-LEARNED_SHARE = 0.5
-"""Share of a prompt that was read from the cache, from which on the cache was alive. Chosen: the head alone, which
-other sessions keep alive, is less."""
+LEARNED_SHARE = 0.5  # Cached share of a prompt with a live cache. Chosen: above the head, which other sessions share.
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +210,7 @@ class Lifetimes:
 
 
 T = TypeVar("T", bound=str)
-MAX_KEPT = 1024
-"""Entries kept; with more, the oldest is forgotten. Chosen: more than the clients and models of one process."""
+MAX_KEPT = 1024  # With more, the oldest is forgotten. Chosen: more than the clients and models of one process.
 
 Asked = tuple[str, str, str]  # the id of a tenant, the base URL of an upstream, and a model
 

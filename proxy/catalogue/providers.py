@@ -16,8 +16,7 @@ from trimtab.proxy.config.network import is_local, read_host
 if TYPE_CHECKING:
     from genai_prices.types import Provider
 
-MAX_NAME_CHARS = 256
-"""A longer model name is not looked up. Chosen: four times the longest name in the catalogue, which has 61."""
+MAX_NAME_CHARS = 256  # A longer name is not looked up. Chosen: four times the longest in the catalogue, which has 61.
 KEPT_ANSWERS = 4096  # answers kept in memory. Chosen: more than the catalogue's 2330 models.
 _END = r"(?:(?<=[./])|(?![^/]))"
 """Where a pattern of the catalogue may end in a URL: not within a name, as `api.openai.com` would in a longer host. One
@@ -55,8 +54,7 @@ def load_providers() -> "tuple[Provider, ...]":
 if TYPE_CHECKING:
     from genai_prices.types import Provider
 
-MIN_WINDOW_TOKENS = 1024
-"""Smaller windows are ignored. Chosen: in the catalogue only embedding models and classifiers have them (512)."""
+MIN_WINDOW_TOKENS = 1024  # Smaller ones are ignored. Chosen: only embedding models and classifiers have them (512).
 MILLION_TOKENS = 1_000_000  # source: Anthropic's page on context windows
 _ASKED = "[1m]"  # Ends the name of a model whose window of a million is asked for. Source: Claude Code.
 _HAVE_MILLION = (

@@ -236,11 +236,7 @@ class TracingConfig(Section):
     service_name: str = Field("trimtab", min_length=1, max_length=100)
 
 
-MIN_MEMORY_BYTES = 512 * 1024 * 1024
-"""The least memory of one process.
-
-Chosen: it has space for an idle process, its caches and some requests; proxy/memory.py divides it.
-"""
+MIN_MEMORY_BYTES = 512 * 1024 * 1024  # Of one process. Chosen: it holds an idle process, its caches and some requests.
 
 MIN_HELD_BYTES = 1024  # chosen: the same as the least `max_body_bytes`
 

@@ -35,8 +35,7 @@ from trimtab.proxy.http.unreachable import (
     name_host,
 )
 
-MAX_ESCAPES = 4
-"""Readings of a segment, each with one more level of escapes undone. Chosen: real paths have two levels at most."""
+MAX_ESCAPES = 4  # Readings of a segment, each with one more level undone. Chosen: real paths have two levels at most.
 _ODD = re.compile(r"[%\\;#?]|\.\.|/\.?/|/\.?$|[^!-~]")
 """Characters that servers may read in several ways. A path without them has only one reading."""
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -100,19 +99,14 @@ def _read(segment: str) -> Iterator[list[str]]:
             return
 
 
-WHOLE_BYTES = 4 * 1024 * 1024
-"""A larger body is sent in pieces, each when the upstream has taken the one before. Chosen: requests of usual size go
-out in one write."""
+WHOLE_BYTES = 4 * 1024 * 1024  # A larger body is sent in pieces. Chosen: usual requests go out in one write.
 PIECE_BYTES = 256 * 1024  # Size of these pieces. Chosen: bounds what waits in the connection's buffer.
 
 SWITCHING_PROTOCOLS = 101  # Source: RFC 9110 section 15.2.2
 _PATH_OR_QUERY = re.compile(r"[/?].*", re.DOTALL)
 
-READ_BYTES = 64 * 1024
-"""Read buffer of a response, in bytes; aiohttp's default. aiohttp stops reading at twice this, until the client takes
-some."""
-MAX_UPSTREAMS = 64
-"""Upstreams for which `_Known` is kept. Chosen: more than a configuration has; reloads leave old ones behind."""
+READ_BYTES = 64 * 1024  # Of a response; aiohttp's default. It stops reading at twice this.
+MAX_UPSTREAMS = 64  # For which `_Known` is kept. Chosen: more than a configuration has; reloads leave old ones behind.
 Body = bytes | tuple[bytes, ...] | AsyncIterator[bytes | memoryview]
 """A request's body: whole, in pieces that have all arrived, or as an iterator over what is still to arrive."""
 

@@ -18,18 +18,13 @@ else:
     from backports import zstd
 
 MAX_CODINGS = 2  # Content codings of one body, applied one after another. Chosen: real clients use one.
-MAX_MEMBERS = 16
-"""Compressed members in one body, one after another. Chosen: real bodies have one; a million empty members would take
-minutes."""
-WINDOW_LOG_MAX = 23
-"""Base-2 logarithm of the largest zstd window: 8 MiB of memory. Source: RFC 9659, the limit for HTTP."""
+MAX_MEMBERS = 16  # Of one body, one after another. Chosen: real bodies have one; a million would take minutes.
+WINDOW_LOG_MAX = 23  # Of the largest zstd window, base 2: 8 MiB. Source: RFC 9659, the limit for HTTP.
 
 
 STEP_BYTES = 256 * 1024  # Output of one step of a `Reader`. Chosen: it takes about a millisecond.
-MAX_BEHIND_BYTES = 1024 * 1024
-"""Input that a `Reader` keeps for later. Chosen: far above what one step leaves of a usual answer."""
-MAX_READ_BYTES = 64 * 1024 * 1024
-"""Output of a whole `Reader`; then it stops. Chosen: far above answers of models; a bomb takes a third of a second."""
+MAX_BEHIND_BYTES = 1024 * 1024  # Input that a `Reader` keeps. Chosen: far above what one step leaves.
+MAX_READ_BYTES = 64 * 1024 * 1024  # Output of a whole `Reader`. Chosen: far above answers of models.
 
 
 class Decoded(NamedTuple):

@@ -9,8 +9,7 @@ from types import MappingProxyType
 
 from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 
-RETRY_AFTER_SECONDS = 1
-"""Value of Retry-After when the proxy is overloaded. Chosen: it only has to keep clients from retrying at once."""
+RETRY_AFTER_SECONDS = 1  # When the proxy is overloaded. Chosen: it only has to keep clients from retrying at once.
 NO_MEMORY_LEFT = "too much text in flight (limits.max_memory_bytes); try again"
 NO_THREAD_LEFT = "too much work in flight (limits.max_plan_seconds); try again"
 

@@ -42,8 +42,7 @@ MAX_TOLD_ENTRIES = 32
 clients refuse a head of more than 8 KiB."""
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 OWN_PREFIX = "x-trimtab-"
-KEY_HEADER = f"{OWN_PREFIX}key"
-"""Client key, for clients that send the upstream's key in `Authorization`. It is never forwarded."""
+KEY_HEADER = f"{OWN_PREFIX}key"  # For clients with the upstream's key in `Authorization`; never forwarded
 OUTCOME_HEADER = "x-trimtab-outcome"  # What was done to a request: a value of the metrics' label `outcome`
 SESSION_HEADERS = frozenset(
     {
@@ -323,8 +322,7 @@ def _hash(key: str) -> bytes:
     return sha256(key.encode("utf-8", "surrogateescape")).digest()
 
 
-BUSY = frozenset({429, 503, 529})
-"""Statuses after which a later attempt may succeed. Source: RFC 6585, RFC 9110; 529 is Anthropic's for overload."""
+BUSY = frozenset({429, 503, 529})  # A later attempt may succeed. Source: RFC 6585, RFC 9110; 529 is Anthropic's.
 _MILLISECONDS = "retry-after-ms"  # source: Azure OpenAI, which OpenAI's SDKs read first
 
 

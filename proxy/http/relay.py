@@ -24,21 +24,17 @@ from trimtab.proxy.telemetry.pace import Pace
 STALLED_SECONDS = 600.0
 """A client that takes no byte of its response for this long is considered gone, and its connection is reset
 (server/connections.py). Chosen: no working client pauses that long."""
-FREE_BYTES = 32 * 1024
-"""A chunk up to this size is written without waiting. Chosen: half of asyncio's buffer limit, above which a writer must
-wait."""
+FREE_BYTES = 32 * 1024  # A chunk up to this size is written without waiting. Chosen: half of asyncio's buffer limit.
 
 EVENTS = "text/event-stream"
 UNNAMED = ("application/octet-stream", "text/plain")
 """What a stream without a content type has. Source: aiohttp, and Fetch, which names a text so. ChatGPT's server sends
 none (KarpelesLab/teamclaude#456)."""
-LAST_STEPS = 4
-"""Steps in which a coded response is decoded after its client has left. Chosen: they take some milliseconds."""
+LAST_STEPS = 4  # In which a coded response is decoded after its client has left. Chosen: some milliseconds.
 MAX_ANSWER_EVENT_BYTES = 1024 * 1024
 """Part of a non-stream response that is kept when it becomes one event. Chosen: such a response is mostly an error."""
 
-WriteEvent = Callable[[int, bytes], bytes]
-"""Makes the event for a non-stream response of the upstream, from its status and body."""
+WriteEvent = Callable[[int, bytes], bytes]  # The event for a whole response, from its status and body
 
 
 class Listener(ChunkReader, Protocol):

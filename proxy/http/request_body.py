@@ -22,16 +22,12 @@ from trimtab.proxy.memory import Account
 
 Decode = Callable[[Callable[[], Decoded]], Awaitable[Decoded]]
 
-PEEK_BYTES = 64 * 1024
-"""Beginning of a body that is searched for the model's name if the body is not read whole. Chosen: clients write the
-model before the messages."""
+PEEK_BYTES = 64 * 1024  # Of a body that is not read whole, for the model's name. Chosen: clients write it first.
 ENTITY_HEADERS = ("Content-Encoding", "Content-MD5", "Content-Digest", "Repr-Digest", "Digest")
 """Headers that describe the bytes of the client's body; they are removed if other bytes are sent."""
-MIN_BYTES_PER_SECOND = 500
-"""Slowest average rate of a body after its first `silence_seconds`. Source: Apache's mod_reqtimeout."""
+MIN_BYTES_PER_SECOND = 500  # Slowest rate after the first `silence_seconds`. Source: Apache's mod_reqtimeout.
 
-MAX_CONTENT_LENGTH = 2**63 - 1
-"""Largest Content-Length: the largest signed 64-bit number. Servers read a larger one in different ways."""
+MAX_CONTENT_LENGTH = 2**63 - 1  # The largest signed 64-bit number: servers read a larger one in different ways.
 
 
 def check_framing(request: web.BaseRequest) -> None:

@@ -21,9 +21,7 @@ from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.http.relay import STALLED_SECONDS, Reply, make_response, relay_answer
 from trimtab.proxy.http.unreachable import name_host
 
-BUFFER_BYTES = 64 * 1024
-"""Read buffer in each direction. Reading stops at twice this, until the other end takes some. Chosen: as in
-client.py."""
+BUFFER_BYTES = 64 * 1024  # In each direction; reading stops at twice this. Chosen: as in client.py.
 _UPGRADE = (("Connection", "Upgrade"), ("Upgrade", "websocket"))
 
 

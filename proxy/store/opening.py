@@ -30,16 +30,13 @@ the summary is still in use. Chosen: any share below 1 works; half leaves time f
 CONFIRM_SECONDS = 5.0
 """After this time, the next use of a summary in memory has the durable store asked whether it is still there. Chosen:
 below the ten seconds after which the records of a model are read again, so that each such read notices a loss."""
-CONFIRMED_BYTES = 1024 * 1024
-"""Memory for when summaries were last confirmed. Chosen: some thousand; others are confirmed at each use."""
-FIRST_STAND_IN_LEASE = 1 << 62
-"""The first lease of memory. It is larger than all leases of durable stores, so a lease shows who granted it."""
+CONFIRMED_BYTES = 1024 * 1024  # For when summaries were last confirmed. Chosen: some thousand.
+FIRST_STAND_IN_LEASE = 1 << 62  # Of memory: larger than all of durable stores, so a lease shows who granted it
 FIRST_PAUSE_SECONDS = 0.5
 """Pause before the first probe of a store that is out. It doubles with each probe. Chosen for short restarts."""
 MAX_PAUSE_SECONDS = 30.0  # chosen: a store that is back is used again within half a minute
 PROBE_ID = "probe"
-PROBE_SECONDS = 1.0
-"""Lease time of the probe. Chosen: it is released at once, so this matters only if the process dies."""
+PROBE_SECONDS = 1.0  # Lease time of the probe. Chosen: it matters only if the process dies.
 MAX_UNWRITTEN = 65536  # chosen: far more summaries than an outage brings, while their ids take only a few megabytes
 
 

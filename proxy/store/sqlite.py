@@ -59,8 +59,7 @@ _WORDS = {
 }
 _SIDE_FILES = ("-wal", "-shm")
 _BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_FAULTS = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""UnicodeDecodeError comes if SQLite's message quotes damaged text."""
+_FAULTS = (sqlite3.DatabaseError, UnicodeDecodeError)  # The second if SQLite's message quotes damaged text
 
 
 class ForeignFileError(sqlite3.DatabaseError):
@@ -252,15 +251,9 @@ def describe_error(error: sqlite3.Error) -> str:
 
 P = ParamSpec("P")
 
-MAX_BYTES = 256 * 1024 * 1024
-"""The most bytes of encrypted summaries; the file is a little larger. Chosen: it suits any disk."""
-MAX_LEASE_SECONDS = 3600.0
-"""A lease that ends later than this is void: it was granted before the clock was set back.
-
-Chosen: far longer than any lease that is asked for.
-"""
-TOUCHES_PER_TTL = 16
-"""How often, at most, reads renew a summary's lifetime within that time. Chosen: each renewal writes to the disk."""
+MAX_BYTES = 256 * 1024 * 1024  # Of encrypted summaries; the file is a little larger. Chosen: it suits any disk.
+MAX_LEASE_SECONDS = 3600.0  # A later end is void: the clock was set back. Chosen: far longer than any lease.
+TOUCHES_PER_TTL = 16  # How often reads renew a summary's lifetime within it. Chosen: each renewal writes to the disk.
 
 
 class SqliteStore:

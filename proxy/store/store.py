@@ -61,8 +61,7 @@ class SummaryStore(Protocol):
         """Close files and connections, and end tasks."""
 
 
-MAX_BYTES = 32 * 1024 * 1024
-"""Chosen: a small part of the process, and space for thousands of summaries of some kilobytes."""
+MAX_BYTES = 32 * 1024 * 1024  # chosen: a small part of the process, and space for thousands of summaries.
 
 
 class MemoryStore:

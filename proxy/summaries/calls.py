@@ -78,8 +78,7 @@ class Payer:
 
 
 NO_PAYER = Payer()
-OnEnd = Callable[["SummaryCall", float], None]
-"""Gets a call that has ended, and how long it took in seconds. It must not raise."""
+OnEnd = Callable[["SummaryCall", float], None]  # Gets a call, and its seconds. It must not raise.
 
 
 class SummaryCalls:
@@ -217,13 +216,11 @@ class SummaryCall:
             self._end_span()
 
 
-REFUSED = frozenset({400, 413, 422, 500})
-"""Statuses with which servers refuse a prompt that is too long, or an unknown parameter."""
+REFUSED = frozenset({400, 413, 422, 500})  # Statuses for a prompt that is too long, or an unknown parameter
 OTHER_REASONS = frozenset({401, 402, 403, 407, 408, 502, 504})
 """Statuses that are never about a parameter, whatever their text names."""
 UNCLEAR = frozenset({400, 422})  # Statuses with which servers refuse a parameter without naming it
-NOTES_UNKNOWN = frozenset({200, 404, 405, 501})
-"""Statuses with which an upstream without notes of its own answers: an answer of the model, or no such endpoint."""
+NOTES_UNKNOWN = frozenset({200, 404, 405, 501})  # Statuses of upstreams without notes of their own
 MAX_ANSWER_BYTES = 4 * 1024 * 1024  # chosen: far above the largest note, with its reasoning
 MAX_STREAM_BYTES = 4 * MAX_ANSWER_BYTES  # The same of a stream. Chosen: it has some 200 bytes for each token.
 

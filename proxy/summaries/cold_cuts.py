@@ -106,8 +106,7 @@ def _name_done(record_id: str) -> str:
     return sha256(f"done {record_id}".encode()).hexdigest()
 
 
-MAX_CUTS = 64
-"""Cold cuts of sessions with the same beginning. Chosen: one a day, and each of them an idle time, for two months."""
+MAX_CUTS = 64  # Of sessions with the same beginning. Chosen: one a day, each an idle time, for two months.
 HASH_BYTES = 150  # memory of a hash with its entry in a dictionary, an estimate for CPython
 MAX_BYTES = 4 * 1024 * 1024  # chosen: some ten thousand sessions
 TOUCH_SECONDS = 3600.0

@@ -127,9 +127,7 @@ _decode = msgspec.json.Decoder(tuple[str, str, str]).decode
 
 
 HASH_CHARS = 24  # source: the contract of LiteLLM's guardrail `headroom`
-TOUCH_SECONDS = 3600.0
-"""After this time a text that is still sent is written again, so that the store knows that it is used. Chosen: short
-compared with `store_ttl_seconds`."""
+TOUCH_SECONDS = 3600.0  # Then a text that is still sent is written again. Chosen: short against `store_ttl_seconds`.
 KNOWN_BYTES = 1024 * 1024  # chosen: some thousand hashes
 
 

@@ -38,9 +38,7 @@ now and then."""
 WAIT_SLACK_SECONDS = 5.0  # Added to a summary's own timeout when another process writes it. Chosen: covers its start.
 POLL_SECONDS = 0.2  # Between two looks for another process's summary. Chosen: short compared with a call.
 OPENED_BYTES = 4 * 1024 * 1024  # Of decrypted summaries, for the next requests. Chosen: some hundred.
-OPENED_SECONDS = 60.0
-"""After this time the store is asked again, so that it knows which summaries are still used. Chosen: short compared
-with `store_ttl_seconds`."""
+OPENED_SECONDS = 60.0  # Then the store is asked again what is still used. Chosen: short against `store_ttl_seconds`.
 LEASE_SECONDS = 6.0  # Others wait this long for a process that has died. Chosen: three renewals may fail.
 RENEW_SECONDS = 1.5  # chosen: if one fails after the store's time limit of 2 s, the next one is still in time.
 MAX_SESSIONS = 10_000  # Sessions that are remembered; the ones not seen for longest are forgotten. Chosen: some 2 MB.
@@ -358,9 +356,7 @@ async def _renew(store: SummaryStore, summary_id: str, lease: int, sleep: Callab
             await store.renew(summary_id, lease, LEASE_SECONDS)
 
 
-SUMMARIES = 3
-"""This many summaries in a row, each used fewer times than this, identify a sliding client. Chosen: one or two
-happen by chance, and each costs a call."""
+SUMMARIES = 3  # So many in a row, each used less often, tell a sliding client. Chosen: two happen by chance.
 LAST_MESSAGES = 2  # Messages that identify a covered part. Chosen: a single one may be just `continue`.
 MAX_NOTED_BYTES = 1024 * 1024  # chosen: some thousand clients
 NOTED_BYTES = 400  # memory of one entry, an estimate for CPython

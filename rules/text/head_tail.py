@@ -12,8 +12,7 @@ import regex
 
 from trimtab.rules.text.markers import mark_middle
 
-PIECE_CHARS = 32_768
-"""The slowest whole-text operation in use takes at most a few milliseconds for this many characters, on one core."""
+PIECE_CHARS = 32_768  # The slowest operation on a whole text takes at most a few milliseconds for so many.
 
 
 def cut_pieces(text: str, after: str = "\n", before: str = "", size: int = PIECE_CHARS) -> Iterator[str]:
@@ -93,23 +92,19 @@ def _is_boundary(near: str, at: int) -> bool:
     return found is None or found.end() == at
 
 
-HEAD_SHARE = 0.4
-"""The head's share of the budget. Chosen: logs end with errors and totals, so the tail gets the larger part."""
+HEAD_SHARE = 0.4  # Of the budget. Chosen: logs end with errors and totals, so the tail gets the larger part.
 LINE_SLACK = 0.2
 """A piece is shortened to whole lines if that drops at most this share of it. Chosen: else long lines would
 leave most of the budget unused."""
 SEARCH_ROUNDS = 12  # Maximum number of pieces measured to find one cut. Chosen: most cuts need two or three.
-PROPORTIONAL_ROUNDS = 4
-"""The first rounds guess a size by proportion; later ones bisect. Chosen: that also converges on very uneven text."""
-CLOSE_ENOUGH = 0.97
-"""The search ends at a piece that uses this share of the limit. Chosen: each further round is another measurement."""
+PROPORTIONAL_ROUNDS = 4  # Guess a size by proportion; later ones bisect. Chosen: converges on uneven texts, too.
+CLOSE_ENOUGH = 0.97  # The search ends at a piece of this share of the limit. Chosen: each round is a measurement.
 LIKELY_CHARS_PER_UNIT = 4  # The first guess: English text has about four characters per token
 LONGEST_CLUSTER = 64
 """Maximum number of code points of one grapheme cluster that is kept whole. Chosen: only hostile runs of combining
 marks are longer, and they are cut anywhere."""
 MAX_CHARS_PER_UNIT = 128  # Bounds the first measured piece. No token of the vocabularies in use is longer.
-ENCODED_AT_ONCE = 256 * 1024
-"""Characters encoded in one call. Chosen: a call with megabytes would stop other threads (it holds the GIL)."""
+ENCODED_AT_ONCE = 256 * 1024  # Characters in one call. Chosen: one with megabytes would hold the GIL.
 MIN_TEXT_TOKENS = 24  # If a summary has less room, one fixed line replaces it. Chosen: a shorter text says too little.
 
 Measure = Callable[[str], int]  # Returns the size of a text in the unit of the limit, for example tokens or bytes

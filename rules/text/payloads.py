@@ -31,8 +31,7 @@ MIN_CHANGES = 0.4
 """Share of neighbouring characters of different kinds: capital, small letter, digit. Random Base64 has 0.64, encoded
 text 0.5, names in camel case 0.3."""
 MAX_SIGNS = 0.1  # Share of characters that are neither letters nor digits. Random Base64 has 0.03, paths have more.
-STILL_CHARS = 4
-"""A stretch of at most so many different characters, such as one of zeros, looks like no encoding. Chosen."""
+STILL_CHARS = 4  # A stretch of so few different characters looks like no encoding. Chosen.
 _RUN = "A-Za-z0-9+/_%-"
 _SKIP = compile_late(rf"(?:[^{_RUN}]++|[{_RUN}]{{1,{LINE_CHARS - 1}}}+(?![{_RUN}]))*+")
 _ESCAPED = r"\\/|\\u002[bBfF]"

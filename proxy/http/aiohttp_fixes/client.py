@@ -26,8 +26,7 @@ from yarl import URL
 
 from trimtab.proxy.config.network import make_context
 
-Take = Callable[[bytes], bool]
-"""Takes the next bytes of a body. Returns whether it can take more at once. It may raise ConnectionError."""
+Take = Callable[[bytes], bool]  # Takes bytes; whether it can take more. May raise ConnectionError.
 
 
 class FollowedProtocol(ResponseHandler):
@@ -144,8 +143,7 @@ async def follow(answer: aiohttp.ClientResponse, take: Take) -> None:
         follower.leave()
 
 
-JOINED_BYTES = 16 * 1024
-"""A body up to this size is joined with its head for one write. Chosen: copying so few bytes is cheap."""
+JOINED_BYTES = 16 * 1024  # A body up to this size is joined with its head. Chosen: copying so few bytes is cheap.
 _TLS_SCHEMES = frozenset({"https", "wss"})
 _NO_TIMER = TimerNoop()
 
