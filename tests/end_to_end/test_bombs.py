@@ -164,32 +164,32 @@ def write_bombs(dialect: Dialect) -> dict[str, bytes]:
     }
 
 
-BOMBS = {("chat", name): body for name, body in write_shared_bombs().items()}
-BOMBS |= {(dialect.name, name): body for dialect in DIALECTS for name, body in write_bombs(dialect).items()}
+BOMBS = {dialect: write_bombs(dialect) for dialect in DIALECTS}
+BOMBS[CHAT] |= write_shared_bombs()
 
 
-@pytest.mark.parametrize(("name", "bomb"), BOMBS, ids=map("-".join, BOMBS))
-async def test_a_bomb_reaches_the_upstream_as_it_came(name, bomb, client, upstream, start_proxy, log):
+@pytest.mark.parametrize("dialect", DIALECTS, ids=str)
+async def test_a_bomb_reaches_the_upstream_as_it_came(dialect, client, upstream, start_proxy, log):
     """There is no fault and no refusal, and not a byte changes. The next request is served as usual."""
     proxy = await start_proxy("defaults.context_window=1000000")
-    dialect, sent = next(one for one in DIALECTS if one.name == name), BOMBS[name, bomb]
 
     async def answer(_recorded, _request):
         return completion(dialect=dialect)
 
     upstream.answer = answer
-    async with client.post(proxy.url + dialect.path, data=io.BytesIO(sent)) as response:
-        assert response.status == 200
-    async with client.post(proxy.url + dialect.path, data=Writer(dialect).body()) as response:
-        assert (response.status, "x-trimtab-tokens" in response.headers) == (200, True)
-    assert upstream.requests[0].sha256 == hashlib.sha256(sent).hexdigest()
-    outcomes = [line["outcome"] for line in log.lines if line["event"] == "request"]
-    assert outcomes[0] in {"unchanged", "undecodable"}
-    assert outcomes[1] == "unchanged"
-    told = (
-        {"window_halved"} if bomb == "limit beyond everything" else set()
-    )  # half of the window is the most that it takes
-    assert {line["event"] for line in log.lines} - {"request"} == told
+    for name, bomb in BOMBS[dialect].items():
+        upstream.requests.clear()
+        log.lines.clear()
+        async with client.post(proxy.url + dialect.path, data=io.BytesIO(bomb)) as response:
+            assert (name, response.status) == (name, 200)
+        async with client.post(proxy.url + dialect.path, data=Writer(dialect).body()) as response:
+            assert (name, response.status, "x-trimtab-tokens" in response.headers) == (name, 200, True)
+        assert (name, upstream.requests[0].sha256) == (name, hashlib.sha256(bomb).hexdigest())
+        outcomes = [line["outcome"] for line in log.lines if line["event"] == "request"]
+        assert (name, outcomes) in [(name, [first, "unchanged"]) for first in ("unchanged", "undecodable")]
+        # half of the window is the most that a limit takes
+        told = {"window_halved"} if name == "limit beyond everything" else set()
+        assert (name, {line["event"] for line in log.lines} - {"request"}) == (name, told)
 
 
 def test_commas_in_texts_are_no_values() -> None:

@@ -155,8 +155,7 @@ async def finish(session: Session, **how: Any) -> None:
         await session.play(**how)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("strategy", ["auto_compact", "summarize", "prune"])
+@pytest.mark.parametrize(("strategy", "stream"), [("auto_compact", True), ("summarize", False), ("prune", True)])
 async def test_cuts_and_prunes(strategy, stream, open_session):
     """From the first on, thinking that no longer fits may be dropped."""
     session = await open_session(*SMALL, f"defaults.overflow_strategy={strategy}")

@@ -181,8 +181,10 @@ async def _fail(_recorded, _request):
     return web.Response(status=500)
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
-@pytest.mark.parametrize("answer", [_break_off, _hang_up, _fail])
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [("/v1/chat/completions", _break_off), ("/v1/chat/completions", _hang_up), ("/v1/embeddings", _fail)],
+)
 async def test_a_request_that_fails_no_longer_counts(path, answer, client, start_proxy, upstream) -> None:
     """The next request is admitted, whatever the upstream did to the one before."""
     proxy = await start_proxy(CLIENTS)

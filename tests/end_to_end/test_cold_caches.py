@@ -7,13 +7,12 @@ of it reaches another client.
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from aiohttp import web
-from programs.redis_server import PROGRAM, RedisServer
+from programs.redis_server import PROGRAM, run_redis
 from support.client import SMALL, post, settle
 from support.dialects.to_messages import to_messages
 from support.dialects.to_responses import to_responses
@@ -129,12 +128,11 @@ def find_cold(log: Any) -> Any:
     ]
 
 
-@pytest.mark.parametrize("kind", ["sqlite", pytest.param("redis", marks=needs_redis)])
-async def test_a_restart_at_each_request_changes_no_byte(kind, client, upstream, serve, clock, tmp_path) -> None:
+async def test_a_restart_at_each_request_changes_no_byte(client, upstream, serve, clock, tmp_path) -> None:
     """Neither the time of the last request nor the cut is only in the memory of the process."""
     alone = await play_alone(client, clock, upstream, serve, f"store=sqlite:///{tmp_path}/alone.sqlite3")
     async with AsyncExitStack() as stack:
-        store = await open_store(stack, kind, tmp_path)
+        store = f"store=sqlite:///{tmp_path}/shared.sqlite3"
         opened: list[AsyncExitStack] = []
 
         async def restart(_: int) -> Proxy:
@@ -147,12 +145,13 @@ async def test_a_restart_at_each_request_changes_no_byte(kind, client, upstream,
     assert take(upstream) == alone
 
 
-@pytest.mark.parametrize("kind", ["sqlite", pytest.param("redis", marks=needs_redis)])
-async def test_two_replicas_in_turn_forward_what_one_does(kind, client, upstream, serve, clock, tmp_path) -> None:
+@needs_redis
+async def test_two_replicas_in_turn_forward_what_one_does(client, upstream, serve, clock, tmp_path) -> None:
     """Each knows when the other answered, and replays the cut that the other made."""
     alone = await play_alone(client, clock, upstream, serve, f"store=sqlite:///{tmp_path}/alone.sqlite3")
     async with AsyncExitStack() as stack:
-        store = await open_store(stack, kind, tmp_path)
+        server = stack.enter_context(run_redis())
+        store = f"store={server.url}"
         replicas = [await stack.enter_async_context(serve(store)) for _ in range(2)]
 
         async def alternate(number: int) -> Proxy:
@@ -285,13 +284,3 @@ async def test_counting_tokens_replays_a_cold_cut_and_makes_none(client, upstrea
             lengths.append(len(orjson.dumps(orjson.loads(upstream.chats[-1].body)["messages"])))
             assert len(find_cold(log)) == (len(lengths) > 1)
     assert lengths[1] == lengths[2] < lengths[0]
-
-
-async def open_store(stack: AsyncExitStack, kind: str, folder: Path) -> str:
-    """The setting of a store that is only this test's."""
-    if kind == "sqlite":
-        return f"store=sqlite:///{folder}/shared.sqlite3"
-    server = RedisServer(folder)
-    server.start()
-    stack.callback(server.stop)
-    return f"store={server.url}"

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import AsyncIterator
+from itertools import cycle, product
 
 import orjson
 import pytest
@@ -18,6 +19,7 @@ HEADS = {
     "connection": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
 }
 PATHS = [*(dialect.path for dialect in DIALECTS), "/v1/files"]
+CUTS = [("length", "close"), ("length", "reset"), ("chunks", "close"), ("chunks", "reset"), ("connection", "reset")]
 
 
 @pytest.fixture
@@ -43,11 +45,9 @@ async def _open(url: str, request: bytes) -> tuple[asyncio.StreamReader, asyncio
     return reader, writer
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
 @pytest.mark.parametrize(
-    ("framing", "ending"),
-    [("length", "close"), ("length", "reset"), ("chunks", "close"), ("chunks", "reset"), ("connection", "reset")],
+    ("framing", "ending", "version", "path"),
+    [(*how, more, path) for (how, more), path in zip(product(CUTS, (b"1.0", b"1.1")), cycle(PATHS), strict=False)],
 )
 async def test_an_answer_that_is_cut_ends_in_a_reset(framing, ending, version, path, *, raw, start_proxy, log):
     """The client never sees a clean end, for any framing of the response and any HTTP version."""

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import aiohttp
@@ -255,8 +256,7 @@ def _repack(answer: Wire, told: Any) -> Wire:
     return {**answer, "content": [block], "output": [{**block, "id": "cmp"}]}
 
 
-@each_speech
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize(("name", "speech"), list(zip(HOSTILE, cycle((MESSAGES, RESPONSES)), strict=False)), ids=str)
 async def test_whatever_the_provider_answers_a_text_of_ours_stands_there(
     speech, name, open_session, start_proxy
 ) -> None:

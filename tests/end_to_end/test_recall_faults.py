@@ -17,7 +17,6 @@ from end_to_end.test_recall_tool import (
     TOOL,
     ask,
     calls_recall,
-    each_form,
     find_ids,
     in_turn,
     read_tools,
@@ -114,8 +113,7 @@ async def test_a_request_that_was_refused_keeps_what_was_found(dialect, client, 
     assert FACT in second
 
 
-@each_dialect
-@each_form
+@in_turn
 async def test_what_is_said_before_a_call_stays(dialect, stream, client, upstream, start_proxy):
     """In a whole answer as in a stream; what the model has thought before it said something, too."""
     proxy = await start_proxy(*TOOL)
@@ -278,8 +276,7 @@ async def test_off_nothing_is_added(client, upstream, start_proxy):
     assert not proxy.services.found_texts.total_bytes
 
 
-@each_dialect
-@each_form
+@in_turn
 async def test_an_upstream_that_compresses_all_the_same(dialect, stream, client, upstream, start_proxy):
     """Its answers are read, and its calls of the tool are answered."""
     script(upstream, dialect, Turn("Hm. ", (ASK,)), FOUND)

@@ -117,8 +117,7 @@ async def test_a_stream_goes_on_as_one_answer(dialect, client, upstream, start_p
         assert sum("role" in one["delta"] for event in events for one in event["choices"]) == 1
 
 
-@each_dialect
-@each_form
+@in_turn
 async def test_calls_beside_the_clients_own(dialect, stream, client, upstream, start_proxy):
     """The client gets its own; what ours found stands behind the result of the client's, now and later."""
     proxy = await start_proxy(*TOOL)
@@ -194,8 +193,7 @@ async def test_a_model_that_asks_for_ever_gets_an_end(dialect, stream, client, u
     assert not find_ids(answer, stream=stream)
 
 
-@each_dialect
-@each_form
+@in_turn
 async def test_an_answer_without_a_call_passes_byte_for_byte(dialect, stream, client, upstream, start_proxy):
     """Also if it talks about the tool, and with reasoning and calls of the client's own."""
     proxy, plain = await start_proxy(*TOOL), await start_proxy(*CUTS)

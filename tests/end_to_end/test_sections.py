@@ -6,7 +6,10 @@ import orjson
 import pytest
 from support.client import post
 from support.dialects.spoken.all_dialects import each_dialect
+from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import list_texts
+from support.dialects.spoken.messages import MESSAGES
+from support.dialects.spoken.responses import RESPONSES
 from upstreams.recording import error
 
 WINDOW = ("defaults.context_window=9332", "defaults.completion_reserve=2332")
@@ -49,8 +52,7 @@ def find_section(response: Any, name: str, stage: str = "sent") -> int:
     return int(dict(pair.partition("=")[::2] for pair in item.split(";")[1:])[stage])
 
 
-@each_dialect
-@pytest.mark.parametrize("apart", [False, True], ids=["with the prompt", "apart"])
+@pytest.mark.parametrize(("dialect", "apart"), [(CHAT, True), (RESPONSES, False), (MESSAGES, False)], ids=str)
 async def test_memory_in_the_system_prompt_goes_if_it_takes_the_room(dialect, apart, client, upstream, start_proxy):
     """Some 7,200 tokens of it at a limit of 7,000. The prompt around it stays, and so does the next request's."""
     proxy = await start_proxy(*WINDOW)
@@ -124,8 +126,7 @@ async def test_blocks_of_a_system_prompt_keep_their_cache_markers(client, upstre
         assert (sent["thinking"], sent["messages"]) == (asked["thinking"], asked["messages"])
 
 
-@each_dialect
-@pytest.mark.parametrize("writes", [True, False], ids=["note", "digest"])
+@pytest.mark.parametrize(("dialect", "writes"), [(CHAT, False), (RESPONSES, True), (MESSAGES, True)], ids=str)
 async def test_a_soft_limit_holds_for_a_single_large_request(dialect, writes, client, upstream, start_proxy):
     """A window that holds it, and no summary yet: the request waits for a note, or the digest stands in."""
     proxy = await start_proxy("defaults.context_window=128000", "defaults.compact_at_tokens=5000")

@@ -182,7 +182,7 @@ def test_other_tags_and_no_tags() -> None:
 @pytest.mark.parametrize("memory_tokens", [40, 150])
 def test_a_cut_that_is_put_off_leaves_the_prefix_as_it_was(memory_tokens: int) -> None:
     """While a summary is being written, the memory that the cut would drop is still forwarded."""
-    messages = chat(60, memory_tokens, answer_tokens=300)
+    messages = chat(40, memory_tokens, answer_tokens=300)
     before: tuple[Message, ...] = ()
     moments = 0
     for stop in range(2, len(messages) + 1, 2):

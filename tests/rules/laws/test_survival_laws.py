@@ -4,7 +4,7 @@ A note that carries no information and the digest are the two extremes: neither 
 """
 
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, cycle
 
 import pytest
 from hypothesis import given, settings
@@ -124,12 +124,11 @@ CUT_NUMBERS = st.integers(1, CUTS)
 SIZES = st.integers(100, 900)
 
 
-@EITHER_TEXT
-@pytest.mark.parametrize("language", SAYINGS)
+@pytest.mark.parametrize(("language", "text"), list(zip(SAYINGS, cycle(TEXTS), strict=False)))
 @given(policy=policies(), cuts=CUT_NUMBERS, size=SIZES)
 @settings(max_examples=6)
 def test_the_task_and_the_users_last_words_survive(
-    text: str, language: str, policy: Policy, cuts: int, size: int
+    language: str, text: str, policy: Policy, cuts: int, size: int
 ) -> None:
     """They stay word for word, in their own language, although all of the work is between them and the newest step."""
     said = SAYINGS[language]
@@ -139,8 +138,7 @@ def test_the_task_and_the_users_last_words_survive(
     assert said in body
 
 
-@EITHER_TEXT
-@pytest.mark.parametrize("shape", LISTS)
+@pytest.mark.parametrize(("shape", "text"), list(zip(LISTS, cycle(TEXTS), strict=False)))
 @given(policy=policies(), cuts=CUT_NUMBERS, size=SIZES)
 @settings(max_examples=6)
 def test_the_newest_task_list_survives(text: str, shape: str, policy: Policy, cuts: int, size: int) -> None:
