@@ -112,7 +112,6 @@ async def test_a_cut_is_told_with_its_summary(dialect: Dialect, client, start_pr
     assert {(one["attempt"], one["limit"]) for _, one in decisions} == {(1, limit)}
     told = r'"([0-9a-f]{64})";kind=digest;messages=(\d+);instead=not_ready'
     found = re.fullmatch(told, answer.headers["x-trimtab-summary"])
-    assert found is not None
     used = {"id": found[1], "kind": "digest", "messages": int(found[2]), "instead": "not_ready"}
     assert (await find_line(log, answer))["summary"] == used
     assert await proxy.services.summaries._store.get(found[1]) is not None

@@ -53,7 +53,6 @@ def lock(place: Place) -> Iterator[None]:
     """Another process begins a write and does not finish it."""
     command = [sys.executable, "-c", f"{LOCK}; print(1, flush=True); sys.stdin.read()", str(place.path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
         assert process.stdout.readline()
         yield
         process.communicate()
@@ -104,7 +103,6 @@ def remove(place: Place) -> Iterator[None]:
 @contextmanager
 def stop_server(place: Place) -> Iterator[None]:
     """The server dies with all its data, and is started again."""
-    assert place.server is not None
     place.server.stop()
     yield
     place.server.start()
@@ -113,7 +111,6 @@ def stop_server(place: Place) -> Iterator[None]:
 @contextmanager
 def freeze_server(place: Place) -> Iterator[None]:
     """The server accepts connections but does not answer."""
-    assert place.server is not None
     with place.server.frozen():
         yield
 

@@ -135,7 +135,6 @@ async def test_what_is_learned_of_a_models_tokens_cuts_no_result_anew(client, up
         sent.append((CHAT.read(upstream.chats[-1].json), int(shown["sent"])))
     metrics = await (await client.get(proxy.url + "/metrics")).text()
     changes = re.search(r'policy_changes_total\{cause="calibration",model="m"\} (\d+)', metrics)
-    assert changes is not None
     assert int(changes[1]) >= 1
     assert all(after[: len(before)] == before for (before, _), (after, _) in pairwise(sent))
     assert all("[trimtab: omitted " in message["content"] for message in sent[-1][0] if message["role"] == "tool")

@@ -51,7 +51,6 @@ class RedisServer:
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Within the block it accepts connections but does not answer."""
-        assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         try:
             yield

@@ -15,7 +15,6 @@ ANSWERED = Bill(Tokens(), Tokens())
 async def read_events(past: History) -> list[Outcome]:
     """All events that are kept, oldest first."""
     found = await past.read(partial(list_requests, query=Query(100_000)))
-    assert found is not None
     return [one.event for one in reversed(found[0])]
 
 

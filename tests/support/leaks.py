@@ -59,7 +59,6 @@ class Leaks:
 
     def _count_idle(self) -> int:
         connector = self._proxy.services.client._session.connector
-        assert connector is not None
         ports = {URL(upstream.url).port for upstream in self._upstreams}
         kept = [one for key, pool in connector._conns.items() if key.port in ports for one, _ in pool]
         return sum(one.is_connected() for one in kept)

@@ -57,7 +57,6 @@ def _check_items(short: Any, whole: Any) -> int:
         return 0
     for marker in markers:
         found = _ITEMS.fullmatch(marker.rstrip("]"))
-        assert found is not None
         assert (int(found[1]), int(found[2])) == (len(whole) - len(shown), len(whole))
     return len(markers) + inner
 

@@ -21,7 +21,6 @@ def upstream_port(request: pytest.FixtureRequest) -> Iterator[int]:
     """The port of an upstream in each form. Its streams have five events."""
     command = find_native("upstream", compilers=request.param)
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
         port = int(process.stdout.readline())
         ask(port, "/control?events=5&pause_us=1000")
         yield port

@@ -221,7 +221,6 @@ def test_each_cause_needs_its_reason(prefix: Prefix | None, prompt_tokens: int, 
         assert prefix is None
         assert cached_tokens < BLOCK_TOKENS
     elif cause:
-        assert prefix is not None
         assert (cause == "expired") <= (prefix.pause_seconds > LIFETIME_SECONDS)
         assert (cause == "cut") <= prefix.is_ours
         assert (cause == "prefix") <= (not prefix.is_ours)

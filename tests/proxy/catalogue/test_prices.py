@@ -162,7 +162,6 @@ def _price(amount: int) -> ModelPrice:
 def test_what_the_catalogue_does_not_say() -> None:
     """No price of reading the cache is no discount, and no price of writing is the ordinary one."""
     found = _model(_price(2))
-    assert found is not None
     assert found.tiers == (PriceTier(0, 2.0, 2.0, 2.0, 8.0),)
     assert _model(ModelPrice(input_mtok=Decimal(2))) is None
     assert _model(ModelPrice(output_mtok=Decimal(2))) is None
@@ -175,7 +174,6 @@ def test_a_cached_token_is_never_dearer_and_a_written_one_never_cheaper() -> Non
         input_mtok=Decimal(2), cache_read_mtok=Decimal(3), cache_write_mtok=Decimal(1), output_mtok=Decimal(8)
     )
     found = _model(odd)
-    assert found is not None
     assert found.tiers == (PriceTier(0, 2.0, 2.0, 2.0, 8.0),)
 
 
@@ -187,7 +185,6 @@ def test_tiers_are_those_of_all_prices_together() -> None:
         output_mtok=TieredPrices(Decimal(4), [Tier(200, Decimal(6)), Tier(300, Decimal(9))]),
     )
     found = _model(prices)
-    assert found is not None
     assert found.tiers == (
         PriceTier(0, 1.0, 0.5, 1.0, 4.0), PriceTier(200, 2.0, 0.5, 2.0, 6.0), PriceTier(300, 2.0, 0.5, 2.0, 9.0)
     )  # fmt: skip
@@ -203,13 +200,10 @@ def test_the_prices_of_today_count_at_every_hour() -> None:
         ConditionalPrice(TimeOfDateConstraint(time(16, 30), time(0, 30)), prices=_price(9)),
     ]
     found = _model(prices)
-    assert found is not None
     assert found.tiers[0].input == 3
     busy = _model([prices[0], ConditionalPrice(TimeOfDateConstraint(time(0, 30), time(16, 30)), prices=_price(7))])
-    assert busy is not None
     assert busy.tiers[0].input == 7
     later = _model([prices[3]])
-    assert later is not None
     assert later.tiers[0].input == 4
 
 
@@ -219,7 +213,6 @@ def test_every_price_of_the_catalogue_can_be_read() -> None:
         for model in provider.models:
             found = _find_at([provider], model.id, is_in_dollars=True)
             for tier in found.tiers if found else ():
-                assert found is not None
                 ratios = found.to_ratios(tier.above_tokens + 1)
                 assert 0 <= ratios.cached_input <= 1 <= ratios.cache_write
                 assert all(map(isfinite, (ratios.cached_input, ratios.cache_write, ratios.output)))
@@ -260,7 +253,6 @@ def test_the_parts_are_the_cost_of_the_usage_to_half_a_nanodollar_each(prompt, c
     parts = ((tokens.fresh, tier.input), (tokens.cached, tier.cached_input))
     parts += ((tokens.written, tier.cache_write), (tokens.completion, tier.output))
     exact = sum(1000 * count * Fraction(each) for count, each in parts)
-    assert cost is not None
     assert abs(cost.total - exact) <= 3
     assert cost.total == cost.fresh + cost.cached + cost.written + cost.completion
 

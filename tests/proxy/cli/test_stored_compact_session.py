@@ -33,7 +33,6 @@ async def test_the_proxies_that_share_the_store_find_the_wish(log, tmp_path: Pat
     found = wishes.find("name")
     await store.close()
 
-    assert found is not None
     assert found.read_words("name") == "keep the tables"
 
 

@@ -434,7 +434,6 @@ def test_another_trimtab_reads_the_window_from_the_message() -> None:
     text = ErrorText(describe_excess(error), PROMPT_TOO_LONG, more={"context_cost": write_cost(error, [])})
     overflow = read_overflow(400, DEFAULT.write_error(text, as_event=False))
 
-    assert overflow is not None
     assert (overflow.limit, overflow.requested) == (1000, talk.tokens)
 
 

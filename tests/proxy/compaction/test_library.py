@@ -157,7 +157,6 @@ def test_a_question_can_be_answered_later_and_the_first_answer_counts() -> None:
     messages = [message for step in _make_steps("chat", 40) for message in step]
     result = Compactor(SMALL, summaries=kept, vocabulary="heuristic").compact(messages)
 
-    assert result.summary_request is not None
     assert result.summary_request.max_tokens > 0
     answered = result.with_summary(NOTE)
     assert "the files were read" in str(answered.messages[0])
@@ -379,8 +378,6 @@ def test_a_stale_call_keeps_its_form_and_only_the_long_text_is_short(write: Writ
     assert len(changed) >= 5
     for at in changed:
         given, left = read_given(wires[at]), read_given(result.messages[at])
-        assert given is not None
-        assert left is not None
         assert {**left, "content": given["content"]} == given
         assert len(left["content"]) < len(given["content"]) / 3
         assert "[trimtab: omitted" in left["content"]

@@ -163,7 +163,6 @@ def test_a_type_is_said_in_words(kind: Any, words: str) -> None:
 def test_a_fields_own_bounds_count() -> None:
     """Pydantic keeps them outside the type."""
     size = Slot.of(Inner).enter("size")
-    assert size is not None
     assert size.words() == "a whole number, above 0"
 
 
@@ -211,11 +210,8 @@ def test_a_union_may_be_what_any_of_its_types_is() -> None:
     """A list or a mapping is entered by an index or a name. A text or a section is both."""
     both = Slot.of(tuple[int, ...] | dict[Annotated[str, MinLen(1)], Inner | str] | None)
     assert (both.is_mapping, both.section, both.text) == (True, None, None)
-    assert both.names is not None
     assert both.names.constraints == (MinLen(1),)
     index, name = both.enter(0), both.enter("a")
-    assert index is not None
-    assert name is not None
     assert (index.kind, index.section, name.section) == (int, None, Inner)
     assert name.text is not None
     assert name.enter("size") == Slot.of(Inner).enter("size")

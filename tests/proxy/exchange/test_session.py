@@ -239,7 +239,6 @@ async def test_a_summary_is_paid_by_the_session_that_it_is_for(client, upstream,
         await settle(proxy)
         assert len(found) == 1
         session = await proxy.services.past.read(partial(find_named, name=found.pop()))
-        assert session is not None
         paid.append(session.summary_cost)
     assert upstream.summaries
     assert min(paid) > 0

@@ -104,7 +104,6 @@ def test_recorded_overflows_are_recognised_with_their_numbers():
 )
 def test_other_wordings_are_understood_too(message: str, limit: int | None, requested: int | None):
     found = _read(message)
-    assert found is not None
     assert (found.kind, found.limit, found.requested) == (Kind.PROMPT, limit, requested)
 
 
@@ -162,7 +161,6 @@ def test_other_errors_are_no_overflows(message: str):
 
 def test_a_rate_limit_that_a_request_alone_exceeds_is_one_of_size():
     found = _read("Request too large on tokens per minute (TPM): Limit 6000, Requested 9001", 413)
-    assert found is not None
     assert (found.kind, found.limit, found.requested, found.unit) == (Kind.SIZE, 6000, 9001, "tokens")
 
 
@@ -181,7 +179,6 @@ def test_a_rate_limit_that_a_request_alone_exceeds_is_one_of_size():
 )
 def test_a_completion_that_is_too_long_says_nothing_of_the_prompt(message: str):
     found = _read(message)
-    assert found is not None
     assert found.kind is Kind.COMPLETION
 
 
@@ -195,14 +192,12 @@ def test_an_answer_of_200_may_hold_the_error():
     error = {"message": "prompt is too long: 5000 tokens > 4096 maximum"}
     for answer in ({"error": error}, {"type": "error", **error}, {"error": error["message"]}):
         found = read_overflow(200, orjson.dumps(answer))
-        assert found is not None
         assert (found.limit, found.requested) == (4096, 5000)
 
 
 def test_every_413_is_one_of_size_and_an_empty_400_may_be():
     for body in (b"", b"<html>413 Request Entity Too Large</html>", b'{"error":{"message":"no"}}'):
         found = read_overflow(413, body)
-        assert found is not None
         assert found.kind is Kind.SIZE
     assert read_overflow(400, b"") == Overflow(Kind.SIZE)
     assert read_overflow(422, b"") is None
@@ -212,7 +207,6 @@ def test_every_413_is_one_of_size_and_an_empty_400_may_be():
 def test_what_a_provider_said_behind_a_gateway_counts():
     raw = '{"error":{"message":"prompt is too long: 5000 tokens > 4096 maximum"}}'
     found = _read("Provider returned error", metadata={"raw": raw})
-    assert found is not None
     assert (found.limit, found.requested) == (4096, 5000)
     found = read_overflow(
         422, orjson.dumps({"detail": [{"msg": "Input is too long for requested model.", "input": "x"}]})
@@ -222,7 +216,6 @@ def test_what_a_provider_said_behind_a_gateway_counts():
 
 def test_a_completion_for_which_the_prompt_left_nothing_tells_the_excess():
     found = _read("max_tokens must be at least 1, got -7584.")
-    assert found is not None
     assert (found.kind, found.limit, found.excess_tokens) == (Kind.PROMPT, None, 7584)
 
 
@@ -243,13 +236,11 @@ def test_a_completion_for_which_the_prompt_left_nothing_tells_the_excess():
 def test_an_error_is_found_wherever_it_is_wrapped(answer: dict[str, object]):
     for status in (200, 400):
         found = read_overflow(status, orjson.dumps(answer))
-        assert found is not None
         assert (found.limit, found.requested) == (8192, 9000)
 
 
 def test_an_error_that_clients_would_lose_is_called_flat():
     found = read_overflow(400, b'{"object":"error","message":"The input (9 tokens) is longer than the context length"}')
-    assert found is not None
     assert found.is_flat
     assert found.text == "The input (9 tokens) is longer than the context length"
     assert not _read("prompt is too long", code="context_length_exceeded").is_flat
@@ -315,17 +306,14 @@ def test_a_window_that_is_none_is_not_told(n_ctx: str):
     """A server may send anything, and what is learned from it lasts."""
     said = "the request exceeds the available context size"
     found = read_overflow(400, f'{{"error":{{"message":"{said}","n_ctx":{n_ctx},"n_prompt_tokens":9000}}}}'.encode())
-    assert found is not None
     assert found.limit is None
     zero = read_overflow(400, b"This model's maximum context length is 0 tokens.")
-    assert zero is not None
     assert zero.limit is None
 
 
 def test_a_completion_beyond_the_sum_leaves_no_prompt():
     """If the numbers contradict each other, none becomes negative."""
     found = _read("maximum context length is 8192 tokens. You requested 900 tokens (9000 in the completion).")
-    assert found is not None
     assert (found.requested, found.completion_tokens, found.prompt_tokens) == (900, 9000, None)
 
 
@@ -484,7 +472,6 @@ def test_no_row_above_takes_a_sample_for_something_else(wording: Wording) -> Non
 def test_each_figure_is_read_from_its_own_sample(wording: Wording) -> None:
     """Every number that a row can read is in its sample."""
     match = wording.pattern.search(wording.sample)
-    assert match is not None
     assert match.groupdict()
     assert set(match.groupdict().values()) <= set(re.findall(r"\d+", wording.sample))
 

@@ -240,7 +240,6 @@ def test_only_what_was_there_when_the_cut_was_made_tells_what_is_carried(economy
     policy = replace(by_economy(POLICY, economy, 32_000), context_window=9000)
     messages = find_cut(policy)
     carried, window = carried_of(messages, policy), plan_of(messages, policy).window
-    assert window.cut is not None
     made_at, newer = window.cut.made_at, work([("todo", 2)], first=500)
     for behind in (newer, work([("guide", 0)], first=501), work([("say", number) for number in range(8)])):
         other = (*messages[:made_at], *behind)

@@ -121,7 +121,6 @@ def test_a_summary_has_its_share_at_most() -> None:
     """Its size is reserved in the cut."""
     policy = replace(POLICY, sections=SectionShares(summary=0.002, recent=0.1))
     window = run(session(150, result_tokens=200), policy)[0].window
-    assert window.cut is not None
     assert window.cut.reserved_tokens == int(policy.limit_tokens() * 0.002)
 
 

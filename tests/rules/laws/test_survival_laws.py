@@ -112,7 +112,6 @@ def run(
     made = plan(conversation(*session), policy, count=count).window.cuts
     assert len(made) >= cuts, "the session is too short for so many cuts"
     planned = plan(conversation(*session[: made[cuts - 1].made_at]), policy, count=count)
-    assert planned.window.cut is not None
     assert planned.window.cut.at > len(messages)
     sent = apply(planned, policy, count=count, summary=TEXTS[text]).conversation
     assert sent.tokens < planned.original.tokens

@@ -114,7 +114,6 @@ def test_what_was_changed_is_changed_again() -> None:
 def test_a_digest_that_was_written_for_more_room_is_written_anew() -> None:
     """It is never truncated, because its quotation must be closed. A model's summary is truncated."""
     planned = plan(conversation(*session(60, result_tokens=90)), POLICY, count=count)
-    assert planned.request is not None
     own = apply(planned, POLICY, count=count)
     large = f"{QUOTE_START}\n> {fill('long', planned.request.max_tokens)}\n{QUOTE_END}\n"
     assert apply(planned, POLICY, count=count, summary=Summary(large, by_model=False)) == own

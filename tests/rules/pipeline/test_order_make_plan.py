@@ -239,7 +239,6 @@ def test_a_step_larger_than_the_window_is_shortened_once_and_for_all() -> None:
     for short, whole in zip((sent[3], *sent[5:]), (step[1], *step[3:]), strict=True):
         lines = whole.text.splitlines()
         told = re.search(r"\[trimtab: omitted lines (\d+)-(\d+) \(~(\d+) tokens\)", short.text)
-        assert told is not None
         shown = [line for line in short.text.splitlines() if line in lines]
         assert int(told[2]) - int(told[1]) + 1 == len(lines) - len(shown)
         assert int(told[3]) == pytest.approx(whole.tokens - short.tokens, rel=0.1)
@@ -253,7 +252,6 @@ def test_what_stands_before_a_step_that_is_too_long_keeps_a_summary_of_its_full_
     """The results are shortened, and not the summary of the whole session."""
     policy = replace(POLICY, on_exceeded=OnExceeded.TRUNCATE, result_budget=Budget(4000))
     planned, outcome = run(conversation(*session(16), *parallel([9000, 9000])), policy)
-    assert planned.request is not None
     assert (planned.request.max_tokens, planned.request.asks_model) == (policy.summary_max_tokens, True)
     assert rules_of(outcome) == ["truncate", "exceeded", "summarise"]
     assert outcome.conversation.tokens <= policy.limit_tokens()

@@ -265,7 +265,6 @@ def _tell(messages: Sequence[Message], policy: Policy) -> str:
         outcome = apply(planned, policy, count=count)
     except LimitExceededError as error:
         rest = error.remainder
-        assert rest is not None
         return (
             f"refused: {error.tokens} of {error.limit}, {rest.excess_tokens} too many, {rest.head_tokens} in the head"
         )

@@ -97,7 +97,6 @@ def test_a_repair_before_the_cut_has_no_place_of_its_own() -> None:
     whole = conversation(*SESSION)
     planned = plan(whole, POLICY, count=count)
     cut = planned.window.cut
-    assert cut is not None
     origins = planned.conversation.origins
     origins = (*origins[: cut.made_at - 1], None, *origins[cut.made_at :])
     planned = replace(planned, conversation=replace(planned.conversation, origins=origins))

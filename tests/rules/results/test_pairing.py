@@ -265,7 +265,6 @@ def test_what_is_unpaired_is_what_a_repair_would_change(messages: tuple[Message,
     if not outcome.decisions:
         assert unpaired is None or len(unpaired.results) == len(messages)
         return
-    assert unpaired is not None
     reason = outcome.decisions[0].reason
     assert reason.startswith(f"{len(unpaired.calls)} calls answered, {len(unpaired.results)} results dropped, ")
     assert unpaired.calls or unpaired.results or unpaired.misplaced or unpaired.misnamed

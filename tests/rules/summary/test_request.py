@@ -61,7 +61,6 @@ def test_the_request_made_ahead_equals_the_request_of_the_cut() -> None:
     messages = session(8)
     for before in ((), (6,)):
         ahead = prefetch(messages, window(*before, next_cut=12))
-        assert ahead is not None
         assert replace(ahead, max_tokens=200) == request(messages, window(*before, 12))
         assert ahead.max_tokens == 150
 
@@ -69,7 +68,6 @@ def test_the_request_made_ahead_equals_the_request_of_the_cut() -> None:
 def test_a_cut_without_a_model_asks_none() -> None:
     """It asks for the digest."""
     found = request(session(6), window(8, kind=CutKind.DIGEST))
-    assert found is not None
     assert not found.asks_model
 
 
@@ -82,7 +80,6 @@ def test_a_request_does_not_depend_on_messages_after_its_cut(
     cut = renew(window(*sorted(min(place, len(messages)) for place in places)), task=0)
     at = cut.cuts[-1].at
     found = request(messages, cut)
-    assert found is not None
     assert found == request((*messages[:at], *others), cut)
     told = (found.task, *found.earlier, *found.span)
     assert [id(one) for one in told] == [id(one) for one in messages[count_leading(messages) : at]]
@@ -108,7 +105,6 @@ def test_a_repeated_task_statement_is_in_the_span() -> None:
     """A repeated task statement is part of the span, even if it is the same message object."""
     again = user("Try again.")
     found = request((again, assistant("No."), again, assistant("Yes."), assistant("Done.")), renew(window(4), task=0))
-    assert found is not None
     assert [message.text for message in found.span] == ["No.", "Try again.", "Yes."]
 
 
@@ -131,8 +127,6 @@ def test_a_later_request_continues_the_previous_cut() -> None:
     """Its base is the key of the previous cut, and the span begins at that cut."""
     messages = session(6)
     earlier, later = request(messages, window(6)), request(messages, window(6, 10))
-    assert earlier is not None
-    assert later is not None
     assert (later.base, later.earlier, later.span) == (earlier.key, messages[2:6], messages[6:10])
 
 
@@ -141,7 +135,6 @@ def test_what_stands_at_the_cut_is_not_before_it() -> None:
     messages = session(6)
     for at in (0, 6, 9):
         found = prefetch(messages, renew(window(6, next_cut=9), task=at, opening=at))
-        assert found is not None
         assert (found.task, found.opening) == ((messages[at],) * 2 if at < 9 else (None, None))
     leading = count_leading(messages)
     bases = [request(messages, window(at, 9)) for at in (leading, leading + 1)]
@@ -296,5 +289,4 @@ def test_what_was_pruned_of_the_span_is_named() -> None:
     messages = (*session(6), assistant(None, call("s")), result("s", "ok"), *session(3)[2:])
     cuts = tuple(renew(cut, prune_stop=16) for cut in window(6, 18).cuts)
     found = request(messages, Window(task=1, cuts=cuts))
-    assert found is not None
     assert found.pruned == (messages[7], messages[9], messages[11], messages[13])

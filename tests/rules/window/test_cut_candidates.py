@@ -79,8 +79,6 @@ def test_what_is_carried_over_a_cut_is_reserved_for() -> None:
             at = cuts.find_cut(window, 0)
             assert at is not None
             cut, bare = (one.cut_at(window, at).cut for one in (cuts, cuts_of((*HEAD, *session(steps)[2:]))[0]))
-            assert cut is not None
-            assert bare is not None
             assert cut.anchor_tokens == int(cuts.share(POLICY.low_water) * share)
             assert cut.tokens - cut.anchor_tokens == bare.tokens - bare.anchor_tokens
             places.append(at)
@@ -100,7 +98,6 @@ def test_without_enough_steps_no_model_is_asked() -> None:
         cuts, _, window = cuts_of(messages, policy)
         # The task counts as a step, too.
         cut = cuts.cut_at(window, at - 2).cut
-        assert cut is not None
         assert cut.kind is kind
 
 
@@ -119,8 +116,6 @@ def test_a_window_cut_down_to_the_open_step_takes_what_is_left_of_the_room() -> 
         messages = (*session(30), assistant(None, call("a")), result("a", fill("long", tokens)))
         cuts, sums, window = cuts_of(messages)
         shrunk = cuts.shrink(window)
-        assert shrunk is not None
-        assert shrunk.cut is not None
         assert (shrunk.cut.at, shrunk.cut.kind) == (sums.open_step, CutKind.DIGEST)
         left = cuts.marks.tokens - cuts.open_tokens - SUMMARY_FRAME_TOKENS
         assert shrunk.cut.reserved_tokens == min(max(left, 0), POLICY.summary_max_tokens)
@@ -134,12 +129,10 @@ def test_results_of_the_newest_turns_are_not_pruned() -> None:
     for protected in (1, 2, 3):
         cuts, _, window = cuts_of(messages, replace(POLICY, protect_turns=protected))
         pruned = cuts.prune(structs.replace(window, next_cut=len(messages)))
-        assert pruned is not None
         assert pruned.prune_stop == starts[-protected]
     long = (*messages, assistant(None, call("a")), result("a", fill("long", LIMIT)))
     cuts, _, window = cuts_of(long, replace(POLICY, protect_turns=1))
     pruned = cuts.prune(structs.replace(window, next_cut=len(long)))
-    assert pruned is not None
     assert pruned.prune_stop == len(long)
 
 
@@ -150,8 +143,6 @@ def test_of_too_many_turns_the_newest_half_stays() -> None:
     assert cuts.limit_turns(window, 9) is None
     for number, left in ((8, 4), (7, 4), (4, 2), (3, 2)):
         found = cuts.limit_turns(window, number)
-        assert found is not None
-        assert found.cut is not None
         assert found.cut.at == sums.users[-left]
         assert cuts.limit_turns(found, left) is None
 
@@ -166,7 +157,6 @@ def test_a_summary_that_was_asked_for_ahead_is_used_although_more_than_high_wate
         fixed = structs.replace(window, next_cut=at, prefetch_tokens=prefetch_tokens)
         assert cuts.size(cuts.cut_at(fixed, at)) > cuts.marks.high
         chosen = cuts.choose(fixed, over=True).window
-        assert chosen is not None
         assert (chosen.cuts[-1].at == at) is is_kept
 
 

@@ -247,7 +247,6 @@ def test_a_summary_that_was_written_ahead_counts_once(bears: float, is_named: bo
     cuts, window, _ = cut_in_two(CHAT)
     window, size = structs.replace(window, is_long=True), cuts.size(window)
     cold = begin(CHAT).plan_cold_summary(cuts, window, size).cold_summary
-    assert cold is not None
     economics = begin(CHAT, spent_tokens=int(bears * cold.price / AHEAD_SHARE / CHAT.prices.cache_write))
     assert economics.plan_cold_summary(cuts, window, size).cold_summary == cold
     for _ in range(2):

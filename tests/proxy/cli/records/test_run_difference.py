@@ -76,7 +76,6 @@ def test_a_body_that_was_not_sent_is_not_compared(compactors: Compactors) -> Non
 def check_again(compactors: Compactors, recording: Recording) -> Counter[str]:
     """Plan a recording again, and compare. Returns the rules of its decisions."""
     again, event = plan_again(compactors, recording), recording.event
-    assert again is not None
     assert find_difference(recording, again) == ""
     compacted = again.compacted
     assert (compacted.original_tokens, compacted.limit_tokens) == (event.original_tokens, event.limit_tokens)
@@ -155,7 +154,6 @@ async def test_a_digest_whose_text_is_not_the_recordings_own(dialect, recorder, 
     await recorder.start(NEVER_WAIT)
     await recorder.play(dialect, stops=(82,))
     (recording,) = await recorder.read()
-    assert recording.summary is not None
     assert not recording.summary.by_model
     assert recording.summary.id == recording.event.summary_id != ""
     assert (
@@ -185,7 +183,6 @@ async def test_a_request_that_no_rule_can_make_fit(dialect, recorder, compactors
     assert answer.status == 400
     (recording,) = await recorder.read()
     again = plan_again(compactors, recording)
-    assert again is not None
     assert again.is_refused
     assert recording.sent is None
     assert again.compacted.original_tokens == recording.event.original_tokens > 0

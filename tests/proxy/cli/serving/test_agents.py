@@ -17,7 +17,6 @@ OURS = "https://ours.test/openai"
 
 def lead(home: Path, *command: str, **environment: str) -> Wiring:
     found = find_agent(command, {"HOME": str(home), **environment})
-    assert found is not None
     return found[0].wire(found[1])
 
 

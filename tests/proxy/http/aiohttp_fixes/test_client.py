@@ -162,7 +162,6 @@ async def test_a_body_is_followed_from_what_has_come_to_its_end() -> None:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
     async with server, aiohttp.ClientSession(connector=Connector()) as session, session.get(url) as answer:
-        assert answer.connection is not None
         protocol = answer.connection.protocol
         left = asyncio.ensure_future(follow(answer, lambda _: True))
         left.cancel()
@@ -262,7 +261,6 @@ async def test_a_connection_is_kept_and_used_again() -> None:
             response = await send_plainly(session, url, CIMultiDict({"Content-Length": "1"}), (b"x",), WAY)
             assert await response.read() == b"ok"
             assert len(seen) == number + 1
-        assert session.connector is not None
         assert sum(map(len, session.connector._conns.values())) == 1
 
 
@@ -293,7 +291,6 @@ async def test_what_is_no_answer_is_told_as_aiohttp_tells_it(answer: bytes, erro
     async with server, _session() as session:
         with pytest.raises(error):
             await send_plainly(session, url, CIMultiDict({"Content-Length": "1"}), (b"x",), WAY)
-        assert session.connector is not None
         assert not any(session.connector._conns.values())
 
 

@@ -65,7 +65,6 @@ class Supervised:
 
 def read_line(stream: "IO[bytes] | None") -> bytes:
     """The next line. Raises an error if there is none."""
-    assert stream is not None
     line = stream.readline()
     assert line
     return line
@@ -125,7 +124,6 @@ def test_a_worker_that_cannot_start_is_no_loop(what: str, status: int) -> None:
     """Only the first worker starts, and its status is the supervisor's. The supervisor logs what it could not log."""
     with supervising(what) as running:
         assert running.process.wait(30) == status
-        assert running.process.stderr is not None
         said = [orjson.loads(line) for line in running.process.stderr.read().splitlines()]
     assert [(line["event"], line["signal"]) for line in said] == [("worker_cannot_start", "SIGKILL")] * (
         what == "killed"

@@ -166,7 +166,6 @@ def test_the_usage_of_a_long_answer_is_found(answer: bytes, size: int) -> None:
     for at in range(0, len(body), size):
         tap.feed(body[at : at + size])
     tap.finish()
-    assert tap.usage is not None
     assert (tap.usage.prompt_tokens, tap.usage.completion_tokens, tap.usage.cached_tokens) == (9, 7, 4)
 
 
@@ -179,7 +178,6 @@ def test_the_usage_is_found_across_the_bound_of_what_is_kept(size: int) -> None:
         for at in range(0, len(body), size):
             tap.feed(body[at : at + size])
         tap.finish()
-    assert tap.usage is not None
     assert (tap.usage.prompt_tokens, tap.usage.completion_tokens, tap.usage.cached_tokens) == (9, 7, 4)
 
 
@@ -361,7 +359,6 @@ def test_only_the_answers_own_usage_counts(codec: Codec, order: tuple[int, ...],
         for at in range(0, len(sent), 60_000):
             tap.feed(sent[at : at + 60_000])
         tap.finish()
-        assert tap.usage is not None
         assert (tap.usage.prompt_tokens, tap.usage.completion_tokens) == (5, 3)
 
 

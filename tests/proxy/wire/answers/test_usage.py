@@ -229,7 +229,6 @@ def test_each_upstreams_spelling_of_its_cache_is_read(
     """Zero that is reported is not the same as nothing reported."""
     usage = _read_usage({"usage": {**told, "completion_tokens": 3}})
 
-    assert usage is not None
     assert (usage.prompt_tokens, usage.cached_tokens, usage.written_tokens) == expected
 
 
@@ -261,7 +260,6 @@ def test_llama_reports_its_cache_beside_the_usage(
         _read_usage({"usage": usage, "timings": timings}),
         _read_answer(orjson.dumps({"choices": [], "usage": usage, "timings": timings})),
     ):
-        assert read is not None
         assert read.cached_tokens == cached
 
 
@@ -361,7 +359,6 @@ def test_cached_written_and_fresh_tokens_add_up_to_the_prompt(events: list[dict[
         except msgspec.ValidationError:
             continue  # a main count is malformed; the event says nothing
     assume(usage is not None and usage.prompt_tokens is not None)
-    assert usage is not None
     assert usage.prompt_tokens is not None
 
     cached, written = usage.cached_tokens or 0, usage.written_tokens or 0

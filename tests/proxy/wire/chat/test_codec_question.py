@@ -32,7 +32,6 @@ def test_a_model_that_thinks_has_another_name_for_its_limit() -> None:
 def test_a_question_behind_a_conversation_begins_with_its_bytes() -> None:
     """The client's model and tools are copied; its limits are not."""
     asked = _ask_behind(tools=[], max_tokens=7, top_p=0.5, stream=True)
-    assert asked is not None
     assert asked["messages"] == [*orjson.loads(MESSAGES), {"role": "user", "content": "WRITE"}]
     assert (asked["model"], asked["tools"], asked["max_tokens"], asked["stream"]) == ("client", [], 400, False)
     assert "top_p" not in asked
@@ -41,7 +40,6 @@ def test_a_question_behind_a_conversation_begins_with_its_bytes() -> None:
 def test_a_request_that_thinks_gets_room_for_it() -> None:
     """In addition to the completion. Anthropic accepts no temperature with it."""
     asked = _ask_behind(thinking={"type": "enabled", "budget_tokens": 1000})
-    assert asked is not None
     assert asked["max_tokens"] == 1400
     assert "temperature" not in asked
 
@@ -63,7 +61,6 @@ def test_a_question_of_its_own_is_of_the_clients_session() -> None:
         Question("other", 400), is_apart=True, **own, tools=[], tool_choice="auto", parallel_tool_calls=True,
         response_format={"type": "json_object"}, temperature=1, max_tokens=7, stream=True, n=2, stop="x",
     )  # fmt: skip
-    assert asked is not None
     assert {name: asked.pop(name) for name in own} == own
     assert asked.pop("messages") == [*orjson.loads(MESSAGES), {"role": "user", "content": "WRITE"}]
     assert asked == {"model": "other", "max_tokens": 400, "stream": False}

@@ -29,7 +29,6 @@ def test_the_answer_is_said_again_with_our_call_only() -> None:
     parts += [b'data: {"id":"x","choices":[],"usage":{"prompt_tokens":3}}\n\n', b"data: [DONE]\n\n"]
     assert b"".join(map(sifter.feed, parts)) == parts[0] + parts[1]
     _, said = sifter.end()
-    assert said is not None
     element = orjson.loads(said.elements[0])
     assert (element["content"], element["reasoning_content"], said.own) == ("Wait. ", "Hm.", ())
     assert element["tool_calls"][0]["function"] == {"name": NAME, "arguments": '{"query":"a"}'}
@@ -51,7 +50,6 @@ def test_the_clients_calls_are_numbered_without_ours() -> None:
     ]
     assert passed[-1]["choices"][0]["finish_reason"] == "tool_calls"
     said = sifter.end()[1]
-    assert said is not None
     assert said.own == ("c1",)
 
 
@@ -68,7 +66,6 @@ def test_whole_calls_with_one_index_stay_apart(index: dict) -> None:
     assert b'"run"' in passed
     assert NAME.encode() not in passed
     said = sifter.end()[1]
-    assert said is not None
     assert (said.own, [one.id for one in said.asked], said.asked[1].query) == (("c1",), ["c0", "c2"], "a")
 
 
@@ -86,7 +83,6 @@ def test_a_whole_answer_loses_our_calls_only() -> None:
         message = {"role": "assistant", "content": "Wait.", "tool_calls": calls}
         answer = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
         said = ChatSifter().sift_body(answer)
-        assert said is not None
         assert said.own == tuple(own)
         assert [one["id"] for one in message.get("tool_calls", ())] == own
         assert ("tool_calls" in message, answer["choices"][0]["finish_reason"]) == (bool(own), finish)
@@ -97,7 +93,6 @@ def test_a_call_without_an_id_gets_one() -> None:
     sifter = ChatSifter()
     sifter.feed(event(call(0, NAME, '{"query":"a"}')) + event(finish="tool_calls"))
     said = sifter.end()[1]
-    assert said is not None
     assert said.asked[0].id == orjson.loads(said.elements[0])["tool_calls"][0]["id"] == "recall_0"
 
 

@@ -91,7 +91,6 @@ def test_a_later_event_may_name_the_prompt_again() -> None:
         ({"type": "message_delta", "usage": {"input_tokens": 9000, "output_tokens": 5}}, 9000),
     ):
         usage, _ = read_answer(orjson.dumps(event), usage)
-        assert usage is not None
         assert usage.prompt_tokens == told
 
 
@@ -99,7 +98,6 @@ def test_thinking_that_was_not_sent_is_known() -> None:
     """The upstream reports its tokens; only the rest was sent as text."""
     spent = {**SPENT, "output_tokens": 500, "output_tokens_details": {"thinking_tokens": 480}}
     tap = _feed(_write(START, EVENTS[6], {"type": "message_delta", "delta": {}, "usage": spent}), 1000)
-    assert tap.usage is not None
     assert tap.usage.reasoning_tokens == 480
     assert tap.find_sent_tokens(500) == 20
 
@@ -204,7 +202,6 @@ def test_refusals_of_servers_of_this_api_are_recognised(
     """Anthropic, Bedrock, llama.cpp, vLLM, SGLang, Moonshot and proxies, as reported by their users."""
     body = orjson.dumps({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"})
     for found in (MESSAGES.read_refusal(status, body), MESSAGES.read_refusal(200, body)):
-        assert found is not None
         assert (found.kind, found.limit, found.requested) == (Kind.PROMPT, limit, requested)
         assert not found.is_flat
 
@@ -214,7 +211,6 @@ def test_a_body_that_is_too_large_is_a_refusal_for_its_size() -> None:
         {"type": "error", "error": {"type": "request_too_large", "message": "Request exceeds the maximum size"}}
     )
     found = MESSAGES.read_refusal(413, body)
-    assert found is not None
     assert found.kind is Kind.SIZE
 
 
@@ -275,7 +271,6 @@ def test_a_client_recognises_that_its_prompt_is_too_long() -> None:
             "error": {"type": "invalid_request_error", "message": words, "code": PROMPT_TOO_LONG},
         }
         found = MESSAGES.read_refusal(400, body)
-        assert found is not None
         assert found.kind is Kind.PROMPT
         assert MESSAGES.write_error(error, as_event=True) == b"event: error\ndata: %b\n\n" % body
 

@@ -53,10 +53,8 @@ def test_the_conversation_is_sent_as_it_is_with_the_parameter() -> None:
 def test_instructions_replace_the_providers_own() -> None:
     """So they begin with what it must be told, and end where its limit is."""
     asked = _ask("Keep names.")
-    assert asked is not None
     assert asked["compaction"]["instructions"].endswith("Do not call tools.\nKeep names.")
     longest = _ask("n" * MOST_INSTRUCTIONS_CHARS)
-    assert longest is not None
     assert len(longest["compaction"]["instructions"]) == MOST_INSTRUCTIONS_CHARS
 
 

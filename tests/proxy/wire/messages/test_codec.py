@@ -53,7 +53,6 @@ def _ask_behind(
 def test_a_question_behind_a_conversation_begins_with_it() -> None:
     """System prompt and tools are copied; the system prompt is not repeated as a message."""
     asked = _ask_behind(TALK, temperature=1, stream=True)
-    assert asked is not None
     assert asked["messages"] == [*TALK, {"role": "user", "content": "WRITE"}]
     assert (asked["system"], asked["tools"], asked["max_tokens"], asked["stream"]) == ("Be brief.", TOOLS, 400, False)
     assert asked["temperature"] == 0.2
@@ -64,7 +63,6 @@ def test_a_question_behind_a_conversation_begins_with_it() -> None:
 def test_the_question_joins_the_last_words_of_the_user(stop: int, kinds: list[str]) -> None:
     """Also if the prefix ends within an element."""
     asked = _ask_behind(TALK, stop)
-    assert asked is not None
     assert check_body(asked) == []
     last = asked["messages"][-1]["content"]
     assert [block["type"] for block in last][: len(kinds)] == kinds
@@ -81,7 +79,6 @@ def test_the_prefix_ends_with_a_marker_if_the_client_marks_messages() -> None:
         assert [block["type"] for block in walk_markable(asked) if "cache_control" in block] == places
         assert check_body(asked) == []
     full = _ask_behind(marked, 4, tools=[{**TOOLS[0], "cache_control": MARKER}] * 3, cache_control=MARKER)
-    assert full is not None
     assert check_body(full) == []
     assert not any("cache_control" in block for block in full["messages"][-1]["content"])
     none = _ask_behind(TALK, 4)
@@ -95,7 +92,6 @@ def test_the_prefix_ends_with_a_marker_if_the_client_marks_messages() -> None:
 def test_thinking_gets_room_within_the_clients_own_limit(max_tokens: int, budget: int, expected: int) -> None:
     """A model may refuse a larger limit. If the client's is small, the summary's is added. No temperature is sent."""
     asked = _ask_behind(TALK, max_tokens=max_tokens, thinking={"type": "enabled", "budget_tokens": budget})
-    assert asked is not None
     assert asked["max_tokens"] == expected
     assert "temperature" not in asked
     assert check_body(asked) == []

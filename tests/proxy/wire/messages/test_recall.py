@@ -39,7 +39,6 @@ def test_the_answer_is_said_again_with_its_thinking() -> None:
     assert sifter.feed(think(0)) == think(0)
     assert sifter.feed(ask(1) + end("tool_use")) == b""
     said = sifter.end()[1]
-    assert said is not None
     assert orjson.loads(said.elements[0]) == {"role": "assistant", "content": [THINKING, OURS]}
     (results,) = sifter.write_results(said, ["found"])
     assert orjson.loads(results)["content"] == [{"type": "tool_result", "tool_use_id": "t1", "content": "found"}]

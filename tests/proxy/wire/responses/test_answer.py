@@ -145,7 +145,6 @@ REFUSALS = [
 def test_a_refusal_for_length_is_recognised_in_a_stream(refusal: dict[str, object]) -> None:
     """In each form that OpenAI's API and its imitations use."""
     overflow = RESPONSES.read_refusal(200, orjson.dumps(refusal))
-    assert overflow is not None
     assert overflow.kind is Kind.PROMPT
 
 
@@ -169,7 +168,6 @@ def test_nothing_else_is_a_refusal_for_length(answer: object) -> None:
 
 def test_a_refusal_with_a_status_is_read_as_in_chat() -> None:
     overflow = RESPONSES.read_refusal(400, orjson.dumps({"error": EXCEEDED}))
-    assert overflow is not None
     assert overflow.kind is Kind.PROMPT
     assert RESPONSES.read_refusal(429, orjson.dumps({"error": EXCEEDED})) is None
 

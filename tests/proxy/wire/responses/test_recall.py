@@ -35,7 +35,6 @@ def test_reasoning_goes_with_the_call_that_follows_it() -> None:
     assert [event["type"] for event in passed] == ["response.created"]
     left, said = sifter.end()
     assert left == b""
-    assert said is not None
     assert list(map(orjson.loads, said.elements)) == [REASONING, OURS]
     (result,) = sifter.write_results(said, ["found"])
     assert orjson.loads(result) == {"type": "function_call_output", "call_id": "c1", "output": "found"}
@@ -60,7 +59,6 @@ def test_reasoning_before_a_text_passes_as_it_is() -> None:
 def test_whole_answers_lose_the_call_and_its_reasoning() -> None:
     answer = {"output": [REASONING, OURS, TEXT]}
     said = ResponsesSifter().sift_body(answer)
-    assert said is not None
     assert (answer["output"], said.own) == ([TEXT], ())
     for odd in ({}, {"output": 3}, {"output": [3, {"type": 4}]}):
         assert ResponsesSifter().sift_body(odd) is None

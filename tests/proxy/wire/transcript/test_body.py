@@ -276,7 +276,6 @@ def test_what_was_derived_from_the_common_elements_goes_along() -> None:
     for number in (1, 2, 3):
         body = b'{"items":[' + b",".join([b"1", b"2", b"3"][:number]) + b",4]}"
         on = split_body(FORM, body, PrefixMatch(earlier, number)).kept_body
-        assert on is not None
         assert on.decoded == {7: Decoded(messages[:number], whole_elements(number))}
         assert on.written == {1: None, 2: early, 3: replace(earlier.written, before=None)}[number]
 
@@ -291,7 +290,6 @@ def test_messages_of_an_element_that_is_not_common_whole_are_dropped() -> None:
         on = split_body(
             FORM, b'{"items":[' + b"1,2,3"[: 2 * number - 1] + b",9]}", PrefixMatch(earlier, number)
         ).kept_body
-        assert on is not None
         assert on.decoded[0] == Decoded(messages[:kept], origins[:kept])
 
 
@@ -302,7 +300,6 @@ def test_what_stands_behind_the_transcript_does_not_add_up() -> None:
     for number in (1, 2, 3):
         body = b'{"items":[1' + b",1" * number + behind
         on = split_body(FORM, body, PrefixMatch(kept_body, number)).kept_body
-        assert on is not None
         assert on.parts < 20
         kept_body = on
 
@@ -329,7 +326,6 @@ def test_two_members_are_replaced_wherever_they_stand(order: str) -> None:
     values = {"a": '"long value of a"', "b": "{ }", "i": "[1, 2]"}
     body = ("{" + " , ".join(f'"{name}": {values[name]}' for name in order) + "} ").encode()
     array = find_array(body, b'"i"', [b"1", b"2"])
-    assert array is not None
     pieces = (body[: array.start] + NEW_ITEMS[:4], NEW_ITEMS[4:-1], b"]" + body[array.stop :])
     one, two = _edit(body, "a", b"0"), _edit(body, "b", b'"longer"')
     for first, second in ((one, two), (two, one)):

@@ -95,7 +95,6 @@ def _make_view(*, forgets: bool, number: int = 0) -> KnownView:
 
 def _begin(raws: Sequence[bytes], begun: PrefixMatch | None = None) -> KeptBody:
     kept_body = split_body(FORM, b'{"items":[' + b",".join(raws) + b"]}", begun).kept_body
-    assert kept_body is not None
     assert kept_body.raws == tuple(raws)
     return kept_body
 

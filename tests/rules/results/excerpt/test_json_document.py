@@ -69,7 +69,6 @@ def test_what_was_json_stays_json(name: str, limit: int) -> None:
     """Within the limit, and of the same type at its top."""
     text = DOCUMENTS[name]
     short = excerpt_json(text, limit, count)
-    assert short is not None
     assert count(short) <= limit
     json.loads(short)
     assert short[0] == text.strip().removeprefix("\ufeff")[0]
@@ -91,7 +90,6 @@ def test_values_stay_as_they_are_written() -> None:
     record = '{"z":1.10,"a":12345678901234567890123,"m":"\\u00e9","b":1e400}'
     text = "[" + ",".join([record] * 200) + "]"
     short = excerpt_json(text, 200, count)
-    assert short is not None
     assert short.startswith("[" + record)
 
 
@@ -134,7 +132,6 @@ def test_the_marker_counts_what_is_missing() -> None:
     items = json.loads(short)
     [marker] = [item for item in items if isinstance(item, str)]
     found = re.fullmatch(r"\[trimtab: omitted (\d+) of 20000 items; narrow the query\]", marker)
-    assert found is not None
     numbers = [item for item in items if not isinstance(item, str)]
     assert int(found[1]) + len(numbers) == 20_000
     assert all(before < after for before, after in pairwise(numbers))

@@ -85,7 +85,6 @@ def _read_marker(line: str) -> tuple[int, int, int] | None:
 def test_the_first_marker_says_how_to_get_at_what_is_missing() -> None:
     """Later markers are short."""
     short = excerpt_text(LOG, 400, count, Facts())
-    assert short is not None
     markers = [line for line in short.split("\n") if line.startswith("[trimtab: ")]
     assert _FIRST.fullmatch(markers[0])
     assert len(markers) > 1
@@ -112,7 +111,6 @@ def test_a_long_line_is_kept_in_pieces() -> None:
     """The pieces are unchanged and in order. The marker names the line that misses characters."""
     line = ", ".join(f"item {number}" for number in range(9000))
     short = excerpt_text(f"first\n{line}\nlast\n", 500, count, Facts())
-    assert short is not None
     pieces = [piece for piece in short.split("\n") if piece and not piece.startswith("[trimtab: ")]
     places = [f"first\n{line}\nlast".find(piece) for piece in pieces]
     assert all(place >= 0 for place in places)
@@ -165,7 +163,6 @@ def test_markers_name_lines_as_the_reader_can_ask_for_them() -> None:
         r"omitted lines (\d+)-(\d+) \(~\d+ tokens\); call the tool again for these lines\]",
         shorten_text(text, 500, count),
     )
-    assert first is not None
     assert 1001 < int(first[1]) < int(first[2]) <= 3000
     log = "".join(f"poll {number}: done\n" for number in range(3000))
     assert "call the tool again for these lines]" in shorten_text(log, 300, count)

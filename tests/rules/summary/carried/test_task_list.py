@@ -128,7 +128,6 @@ def test_a_file_of_plans_is_followed_through_its_edits() -> None:
     edit = step("Edit", {"file_path": "/r/TODO.md", "old_string": "- [ ] file", "new_string": "- [x] file\n- [ ] more"})
     assert found([*FILED, *edit]) == ["# Now", "- [x] file", "- [ ] more"]
     changed = find_task_list([*FILED, *step("bash", {"command": "sed -i s/x/y/ TODO.md"})], [])
-    assert changed is not None
     assert changed.is_uncertain
     assert "may be incomplete or outdated" in write_task_list(changed, max_tokens=99, count=count)
 
