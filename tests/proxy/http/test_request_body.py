@@ -60,6 +60,28 @@ async def test_a_compressed_body_is_compacted(coding, client, upstream, start_pr
     assert log.lines[-1]["outcome"] == "compacted"
 
 
+@pytest.mark.parametrize("coding", COMPRESS)
+async def test_a_compressed_body_takes_the_memory_of_what_comes_out_of_it(coding, client, upstream, start_proxy):
+    """Until its request is answered. A few kilobytes may become megabytes."""
+    proxy, left, plainly = await start_proxy("limits.max_held_bytes=1000000"), [], upstream.answer
+    services = proxy.services
+    bounds = services.uploads, services.memory
+    before = [bound.left_bytes for bound in bounds]
+
+    async def answer(recorded, request):
+        left.extend(bound.left_bytes for bound in bounds)
+        return await plainly(recorded, request)
+
+    upstream.answer = answer
+    body = orjson.dumps(LONG)
+    sent = COMPRESS[coding](body)
+    await post(client, proxy.url + "/v1/chat/completions", sent, **{"Content-Encoding": coding})
+    await services.lifecycle.idle.wait()
+    assert before[0] - left[0] == len(sent) + len(body)
+    assert before[1] - left[1] > len(sent) + len(body)
+    assert [bound.left_bytes for bound in bounds] == before
+
+
 @pytest.mark.parametrize(
     ("body", "coding", "outcome"),
     [
