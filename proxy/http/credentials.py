@@ -73,38 +73,34 @@ OTHER_ENDINGS = (
 """Endings of names that look like a key but admit nobody. Many of these values are new in each request, so each request
 would become a tenant of its own."""
 
-ACCOUNT_NAMES = frozenset(
-    {
-        "openai-organization", "openai-project", "chatgpt-account-id",  # OpenAI
-        "x-goog-user-project",  # Google, system parameters
-        "x-hf-bill-to",  # Hugging Face
-        "x-dashscope-workspace",  # Alibaba Model Studio
-        "groupid",  # MiniMax, in the query
-        "x-auth-email",  # Cloudflare's API
-        "cf-access-client-id",  # Cloudflare Access
-    }
-)  # fmt: skip
+ACCOUNT_NAMES = frozenset({
+    "openai-organization", "openai-project", "chatgpt-account-id",  # OpenAI
+    "x-goog-user-project",  # Google, system parameters
+    "x-hf-bill-to",  # Hugging Face
+    "x-dashscope-workspace",  # Alibaba Model Studio
+    "groupid",  # MiniMax, in the query
+    "x-auth-email",  # Cloudflare's API
+    "cf-access-client-id",  # Cloudflare Access
+})  # fmt: skip
 """These name the account that pays, next to a key. They are not secret."""
-IDENTITY_NAMES = frozenset(
-    {
-        "x-forwarded-user", "x-forwarded-email", "x-auth-request-user", "x-auth-request-email",  # oauth2-proxy
-        "remote-user", "x-remote-user", "x-webauth-user",  # nginx, Apache, Grafana
-        "cf-access-authenticated-user-email",  # Cloudflare Access
-        "x-goog-authenticated-user-id", "x-goog-authenticated-user-email",  # Google's Identity-Aware Proxy
-        "x-amzn-oidc-identity", "x-amzn-mtls-clientcert", "x-amzn-mtls-clientcert-subject",  # AWS load balancers
-        "x-ms-client-principal-id", "x-ms-client-principal-name",  # Azure App Service
-        "tailscale-user-login",  # Tailscale
-        "x-forwarded-preferred-username", "x-webauth-email", "remote-email", "x-vouch-user",  # oauth2-proxy, Vouch
-        "x-consumer-username", "x-consumer-custom-id", "x-consumer-id", "x-credential-identifier",  # Kong
-        "x-authenticated-userid",  # Kong
-        "x-forwarded-client-cert",  # Envoy
-        "client-cert", "ssl-client-cert", "x-ssl-client-cert", "x-ssl-client-s-dn",  # RFC 9440; nginx and HAProxy
-        "x-authentik-username", "x-authentik-uid", "x-pomerium-claim-email",  # authentik, Pomerium
-        "x-userinfo", "x-endpoint-api-userinfo",  # APISIX, Google Cloud Endpoints
-        "x-openwebui-user-id", "x-openwebui-user-email",  # Open WebUI, behind one key for all its users
-        "x-litellm-end-user-id", "helicone-user-id", "x-helicone-user-id",  # LiteLLM, Helicone
-    }
-)  # fmt: skip
+IDENTITY_NAMES = frozenset({
+    "x-forwarded-user", "x-forwarded-email", "x-auth-request-user", "x-auth-request-email",  # oauth2-proxy
+    "remote-user", "x-remote-user", "x-webauth-user",  # nginx, Apache, Grafana
+    "cf-access-authenticated-user-email",  # Cloudflare Access
+    "x-goog-authenticated-user-id", "x-goog-authenticated-user-email",  # Google's Identity-Aware Proxy
+    "x-amzn-oidc-identity", "x-amzn-mtls-clientcert", "x-amzn-mtls-clientcert-subject",  # AWS load balancers
+    "x-ms-client-principal-id", "x-ms-client-principal-name",  # Azure App Service
+    "tailscale-user-login",  # Tailscale
+    "x-forwarded-preferred-username", "x-webauth-email", "remote-email", "x-vouch-user",  # oauth2-proxy, Vouch
+    "x-consumer-username", "x-consumer-custom-id", "x-consumer-id", "x-credential-identifier",  # Kong
+    "x-authenticated-userid",  # Kong
+    "x-forwarded-client-cert",  # Envoy
+    "client-cert", "ssl-client-cert", "x-ssl-client-cert", "x-ssl-client-s-dn",  # RFC 9440; nginx and HAProxy
+    "x-authentik-username", "x-authentik-uid", "x-pomerium-claim-email",  # authentik, Pomerium
+    "x-userinfo", "x-endpoint-api-userinfo",  # APISIX, Google Cloud Endpoints
+    "x-openwebui-user-id", "x-openwebui-user-email",  # Open WebUI, behind one key for all its users
+    "x-litellm-end-user-id", "helicone-user-id", "x-helicone-user-id",  # LiteLLM, Helicone
+})  # fmt: skip
 """In these, a proxy between the client and trimtab names the user that it has authenticated."""
 GUESSABLE_NAMES = ACCOUNT_NAMES | IDENTITY_NAMES | {COOKIE, "/"}
 """These tell clients apart, but somebody who reads a store might guess their values."""

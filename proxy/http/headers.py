@@ -22,12 +22,10 @@ from trimtab.proxy.http.credentials import IDENTITY_NAMES, KnownNames, drop_cred
 from trimtab.proxy.telemetry.ledger import Entry, UsedSummary
 from trimtab.rules.tokens.sections import Sections
 
-HOP_BY_HOP = frozenset(
-    {
-        "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
-        "transfer-encoding", "upgrade",
-    }
-)  # fmt: skip
+HOP_BY_HOP = frozenset({
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
+    "transfer-encoding", "upgrade",
+})  # fmt: skip
 """Source: RFC 9110 section 7.6.1. `proxy-connection` is not standard, but browsers send it."""
 NOT_FORWARDED = HOP_BY_HOP | {"host", "content-length", "expect"}
 """Request headers that end at this hop, or that are written again for the next one."""
@@ -44,14 +42,12 @@ CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 OWN_PREFIX = "x-trimtab-"
 KEY_HEADER = f"{OWN_PREFIX}key"  # For clients with the upstream's key in `Authorization`; never forwarded
 OUTCOME_HEADER = "x-trimtab-outcome"  # What was done to a request: a value of the metrics' label `outcome`
-SESSION_HEADERS = frozenset(
-    {
-        "accept-language", "conversation-id", "cookie", "http-referer", "originator", "sec-fetch-mode", "session-id",
-        "thread-id", "user-agent", "version", "x-affinity", "x-app", "x-client-request-id", "x-client-version",
-        "x-grok-conv-id", "x-initiator",
-        "x-session-affinity", "x-session-id", "x-title",
-    }
-)  # fmt: skip
+SESSION_HEADERS = frozenset({
+    "accept-language", "conversation-id", "cookie", "http-referer", "originator", "sec-fetch-mode", "session-id",
+    "thread-id", "user-agent", "version", "x-affinity", "x-app", "x-client-request-id", "x-client-version",
+    "x-grok-conv-id", "x-initiator",
+    "x-session-affinity", "x-session-id", "x-title",
+})  # fmt: skip
 """Headers that say who the client is and which session goes on.
 
 Source: recorded requests of agents and SDKs; xAI, Fireworks and OpenRouter for the affinity of a session."""
@@ -64,13 +60,11 @@ SESSION_BEGINNINGS = (
 OF_ONE_REQUEST = ("x-amz-content-", "x-amz-date", "x-stainless-retry", "x-ms-client-request", "cf-ray", "cf-connecting")
 """Beginnings of the names of those among them that belong to one request."""
 
-REWRITING_HEADERS = frozenset(
-    {
-        "x-original-url", "x-rewrite-url", "x-original-uri", "x-override-url",  # IIS, Symfony, Zend, nginx
-        "x-envoy-original-path", "x-forwarded-prefix",  # Envoy, Traefik
-        "x-http-method-override", "x-http-method", "x-method-override",  # frameworks
-    }
-)  # fmt: skip
+REWRITING_HEADERS = frozenset({
+    "x-original-url", "x-rewrite-url", "x-original-uri", "x-override-url",  # IIS, Symfony, Zend, nginx
+    "x-envoy-original-path", "x-forwarded-prefix",  # Envoy, Traefik
+    "x-http-method-override", "x-http-method", "x-method-override",  # frameworks
+})  # fmt: skip
 """Headers that make some servers use another path or method than the request's own. They are not sent together with the
 operator's own key, because only the request's own path is checked (paths.py)."""
 

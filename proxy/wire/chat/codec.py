@@ -49,47 +49,39 @@ FORM = Form(
     long=("tools", "functions", "response_format"),
 )
 COUNTED = frozenset({"messages", "tools", "functions", "tool_choice", "function_call", "response_format"})
-WITHOUT_TOKENS = frozenset(
-    {
-        "model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k",
-        "min_p", "typical_p", "n", "stop", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty",
-        "repeat_penalty", "logit_bias", "logprobs", "top_logprobs", "user", "metadata", "store", "service_tier",
-        "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "ignore_eos",
-        "cache_prompt", "id_slot", "timings_per_token", "reasoning_effort", "verbosity",
-    }
-)  # fmt: skip
+WITHOUT_TOKENS = frozenset({
+    "model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k",
+    "min_p", "typical_p", "n", "stop", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty",
+    "repeat_penalty", "logit_bias", "logprobs", "top_logprobs", "user", "metadata", "store", "service_tier",
+    "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "ignore_eos",
+    "cache_prompt", "id_slot", "timings_per_token", "reasoning_effort", "verbosity",
+})  # fmt: skip
 """Members that no server puts into the prompt. Source: the API references of OpenAI, vLLM and llama.cpp. Any other
 member may be part of the prompt: `documents`, `chat_template`, `chat_template_kwargs`, and future ones."""
-RENDERED = frozenset(
-    {
-        "tools", "functions", "tool_choice", "function_call", "parallel_tool_calls", "response_format", "documents",
-        "reasoning", "reasoning_effort", "verbosity", "output_config", "thinking", "thinking_budget", "enable_thinking",
-        "prompt_mode", "safe_prompt", "web_search_options", "plugins", "transforms", "chat_template",
-        "chat_template_kwargs", "add_special_tokens", "mm_processor_kwargs", "media_io_kwargs", "extra_body",
-        "preset", "context_management", "search_parameters", "enable_search", "search_options", "preserve_thinking",
-        "vl_high_resolution_images", "chat_template_args",
-    }
-)  # fmt: skip
+RENDERED = frozenset({
+    "tools", "functions", "tool_choice", "function_call", "parallel_tool_calls", "response_format", "documents",
+    "reasoning", "reasoning_effort", "verbosity", "output_config", "thinking", "thinking_budget", "enable_thinking",
+    "prompt_mode", "safe_prompt", "web_search_options", "plugins", "transforms", "chat_template",
+    "chat_template_kwargs", "add_special_tokens", "mm_processor_kwargs", "media_io_kwargs", "extra_body",
+    "preset", "context_management", "search_parameters", "enable_search", "search_options", "preserve_thinking",
+    "vl_high_resolution_images", "chat_template_args",
+})  # fmt: skip
 """Members that are part of the prompt, or of hidden instructions in it.
 
 `context_management` is one of them: the upstream edits the context before it renders it, so its cache holds the edited
 text.
 """
-CACHED = frozenset(
-    {
-        "model", "models", "route", "provider", "session_id", "service_tier", "user", "safety_identifier",
-        "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "prompt_cache_isolation_key",
-        "cache_control", "cache_prompt", "cache_salt", "id_slot", "lora", "lora_path", "store",
-        "cached_content", "data_parallel_rank", "metadata",
-    }
-)  # fmt: skip
+CACHED = frozenset({
+    "model", "models", "route", "provider", "session_id", "service_tier", "user", "safety_identifier",
+    "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "prompt_cache_isolation_key",
+    "cache_control", "cache_prompt", "cache_salt", "id_slot", "lora", "lora_path", "store",
+    "cached_content", "data_parallel_rank", "metadata",
+})  # fmt: skip
 """Members that name the model, the account and the prompt cache, or say what the upstream may store."""
-OF_SESSION = frozenset(
-    {
-        "route", "provider", "session_id", "service_tier", "user", "safety_identifier", "prompt_cache_key",
-        "prompt_cache_retention", "prompt_cache_isolation_key", "cache_salt", "store", "metadata", "transforms",
-    }
-)  # fmt: skip
+OF_SESSION = frozenset({
+    "route", "provider", "session_id", "service_tier", "user", "safety_identifier", "prompt_cache_key",
+    "prompt_cache_retention", "prompt_cache_isolation_key", "cache_salt", "store", "metadata", "transforms",
+})  # fmt: skip
 """Members by which an upstream knows the account and the session, whatever is asked."""
 
 

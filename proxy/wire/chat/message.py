@@ -119,12 +119,10 @@ _EMPTY = {b'"': b'" "', b"[": b"[]", b"{": b"{}"}
 """An empty value for each kind of JSON. Some servers take an empty text for a missing one, so a text is one space.
 Source: what clients send to Moonshot and DeepSeek for a message without reasoning."""
 
-_COUNTED = frozenset(
-    {
-        "role", "content", "name", "tool_calls", "tool_call_id", "function_call", "status", *EXTRA_TEXT_KEYS,
-        *REASONING_KEYS, *ERROR_KEYS, *CACHE_MARKERS,
-    }
-)  # fmt: skip
+_COUNTED = frozenset({
+    "role", "content", "name", "tool_calls", "tool_call_id", "function_call", "status", *EXTRA_TEXT_KEYS,
+    *REASONING_KEYS, *ERROR_KEYS, *CACHE_MARKERS,
+})  # fmt: skip
 _OF_CALL = frozenset({"id", "type", "function", "custom", "index", *CACHE_MARKERS})
 _OF_FUNCTION = frozenset({"name", "arguments", "input"})
 """The members of a call and of what it calls. Others may be signatures, as Gemini's, so the call stays as it is."""

@@ -62,29 +62,23 @@ line of an assistant is inserted. Anthropic's API joins user messages that follo
 extended thinking and on the Messages API. Between the other messages, it accepts no two system messages in a row, and
 after one only an answer or the end. Source: its page on mid-conversation system messages."""
 COUNTED = frozenset({"messages", "system", "tools", "tool_choice", "output_config", "output_format"})
-WITHOUT_TOKENS = frozenset(
-    {
-        "model", "stream", "max_tokens", "temperature", "top_p", "top_k", "stop_sequences", "metadata", "service_tier",
-        "cache_control", "thinking", "speed", "inference_geo", "diagnostics", "billing_policy", "user_profile_id",
-        "fallbacks", "fallback_credit_token", "anthropic_version", "anthropic_beta", "betas",
-    }
-)  # fmt: skip
+WITHOUT_TOKENS = frozenset({
+    "model", "stream", "max_tokens", "temperature", "top_p", "top_k", "stop_sequences", "metadata", "service_tier",
+    "cache_control", "thinking", "speed", "inference_geo", "diagnostics", "billing_policy", "user_profile_id",
+    "fallbacks", "fallback_credit_token", "anthropic_version", "anthropic_beta", "betas",
+})  # fmt: skip
 """Members that no server puts into the prompt. Source: Anthropic's and Bedrock's API references. Any other member may
 be part of the prompt or change it: `mcp_servers`, `container`, `context_management`, and future ones."""
-TAKEN_OVER = frozenset(
-    {
-        "model", "system", "tools", "tool_choice", "thinking", "output_config", "mcp_servers", "container",
-        "context_management", "cache_control", "metadata", "service_tier", "speed", "inference_geo",
-        "anthropic_version", "anthropic_beta", "user_profile_id", "billing_policy",
-    }
-)  # fmt: skip
+TAKEN_OVER = frozenset({
+    "model", "system", "tools", "tool_choice", "thinking", "output_config", "mcp_servers", "container",
+    "context_management", "cache_control", "metadata", "service_tier", "speed", "inference_geo",
+    "anthropic_version", "anthropic_beta", "user_profile_id", "billing_policy",
+})  # fmt: skip
 """Members that are part of the prompt or of hidden instructions in it, or name the account and the cache."""
-OF_SESSION = frozenset(
-    {
-        "system", "metadata", "service_tier", "speed", "inference_geo", "anthropic_version", "anthropic_beta",
-        "user_profile_id", "billing_policy",
-    }
-)  # fmt: skip
+OF_SESSION = frozenset({
+    "system", "metadata", "service_tier", "speed", "inference_geo", "anthropic_version", "anthropic_beta",
+    "user_profile_id", "billing_policy",
+})  # fmt: skip
 """Members by which an upstream knows the account and the session, whatever is asked. Anthropic accepts the login of
 Claude Code only with its system prompt."""
 

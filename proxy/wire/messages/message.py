@@ -163,12 +163,10 @@ def _as_function(tool: dict[str, Any]) -> dict[str, Any]:
 
 _ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT}
 _COUNTED = frozenset({"role", "content"})
-_COUNTED_OF_BLOCK = frozenset(
-    {
-        "type", "text", "citations", "thinking", "signature", "data", "id", "name", "input", "tool_use_id", "content",
-        "is_error", "caller", "toolset_name", *CACHE_MARKERS,
-    }
-)  # fmt: skip
+_COUNTED_OF_BLOCK = frozenset({
+    "type", "text", "citations", "thinking", "signature", "data", "id", "name", "input", "tool_use_id", "content",
+    "is_error", "caller", "toolset_name", *CACHE_MARKERS,
+})  # fmt: skip
 """Members of texts, thinking, calls and results that are counted or cost no tokens. Citations repeat what is counted
 elsewhere. Source: Anthropic's pages on citations and on programmatic tool calling."""
 _READ = frozenset({"text", CALL, RESULT, *THINKING})

@@ -283,12 +283,10 @@ def join(events: list[bytes]) -> Completion:
 # Compaction gives the user's messages and one encrypted item, which the next input begins with. An answer has a note
 # only if it has exactly one such item, and beside it only messages. The system's are left out, since trimtab forwards
 # the client's own, as Codex does. Source: OpenAI's guide on compaction and its Python SDK.
-_TAKEN = frozenset(
-    {
-        "model", "input", "instructions", "service_tier",
-        "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options",
-    }
-)  # fmt: skip
+_TAKEN = frozenset({
+    "model", "input", "instructions", "service_tier",
+    "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options",
+})  # fmt: skip
 """The members of such a question. Source: OpenAI's reference of `POST /responses/compact`."""
 _SPOKEN = frozenset({"user", "assistant"})
 _SYSTEM = frozenset({"system", "developer"})

@@ -224,15 +224,13 @@ _TEXT = b'{"role":"user","content":'
 _SYSTEM = b'{"role":"system","content":'
 NOTHING = (b"", b"null", b'""')
 _COUNTED = frozenset({"input", "instructions", "tools", "tool_choice", "text"})
-_WITHOUT_TOKENS = frozenset(
-    {
-        "model", "stream", "stream_options", "max_output_tokens", "max_tool_calls", "temperature", "top_p", "top_k",
-        "top_logprobs", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty", "user", "metadata", "store",
-        "include", "service_tier", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention",
-        "prompt_cache_options", "safety_identifier", "reasoning", "background", "client_metadata", "moderation",
-        "cache_prompt", "id_slot",
-    }
-)  # fmt: skip
+_WITHOUT_TOKENS = frozenset({
+    "model", "stream", "stream_options", "max_output_tokens", "max_tool_calls", "temperature", "top_p", "top_k",
+    "top_logprobs", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty", "user", "metadata", "store",
+    "include", "service_tier", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention",
+    "prompt_cache_options", "safety_identifier", "reasoning", "background", "client_metadata", "moderation",
+    "cache_prompt", "id_slot",
+})  # fmt: skip
 """Members that no server puts into the prompt. Source: the API references of OpenAI, vLLM and llama.cpp. Any other
 member may add to the prompt or take from it: `prompt`, `context_management`, `truncation`, and future ones."""
 _NOT_READ = frozenset({"type", "strict"})  # Members of a function that the model does not read
@@ -248,26 +246,20 @@ FORM = Form(
     long=("tools", "text"),
     elements=list[msgspec.Raw] | str | None,
 )
-RENDERED = frozenset(
-    {
-        "instructions", "tools", "tool_choice", "parallel_tool_calls", "text", "reasoning", "truncation", "prompt",
-        "include", "context_management", "max_tool_calls", "chat_template", "chat_template_kwargs",
-    }
-)  # fmt: skip
+RENDERED = frozenset({
+    "instructions", "tools", "tool_choice", "parallel_tool_calls", "text", "reasoning", "truncation", "prompt",
+    "include", "context_management", "max_tool_calls", "chat_template", "chat_template_kwargs",
+})  # fmt: skip
 """Members that are part of the prompt, or of hidden instructions in it, or change which items are."""
-CACHED = frozenset(
-    {
-        "model", "service_tier", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
-        "prompt_cache_options", "store", "client_metadata", "cache_salt", "cache_prompt", "id_slot", "metadata",
-    }
-)  # fmt: skip
+CACHED = frozenset({
+    "model", "service_tier", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
+    "prompt_cache_options", "store", "client_metadata", "cache_salt", "cache_prompt", "id_slot", "metadata",
+})  # fmt: skip
 """Members that name the model, the account and the prompt cache, or say what the upstream may store."""
-OF_SESSION = frozenset(
-    {
-        "instructions", "include", "service_tier", "user", "safety_identifier", "prompt_cache_key",
-        "prompt_cache_retention", "store", "client_metadata", "cache_salt", "metadata",
-    }
-)  # fmt: skip
+OF_SESSION = frozenset({
+    "instructions", "include", "service_tier", "user", "safety_identifier", "prompt_cache_key",
+    "prompt_cache_retention", "store", "client_metadata", "cache_salt", "metadata",
+})  # fmt: skip
 """Members by which an upstream knows the account and the session, whatever is asked. ChatGPT's own backend accepts a
 login only with `instructions` and without `store`."""
 _HELD = ("previous_response_id", "conversation")

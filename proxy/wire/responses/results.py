@@ -229,13 +229,11 @@ def _raw(value: str) -> msgspec.Raw:
 
 SEALED_FRAME_BYTES = 650  # Of encrypted reasoning: its header, its signature, its padding. Source: Codex.
 BYTES_PER_TOKEN = 4  # Bytes of reasoning per token. Source: Codex.
-_COUNTED_OF_ITEM = frozenset(
-    {
-        "type", "id", "role", "content", "status", "phase", "summary", "encrypted_content", "call_id", "name",
-        "arguments", "input", "output", "action", "actions", "operation", "approval_request_id", "approve", "reason",
-        "internal_chat_message_metadata_passthrough", *CACHE_MARKERS,
-    }
-)  # fmt: skip
+_COUNTED_OF_ITEM = frozenset({
+    "type", "id", "role", "content", "status", "phase", "summary", "encrypted_content", "call_id", "name",
+    "arguments", "input", "output", "action", "actions", "operation", "approval_request_id", "approve", "reason",
+    "internal_chat_message_metadata_passthrough", *CACHE_MARKERS,
+})  # fmt: skip
 _COUNTED_OF_PARTS = dict.fromkeys(
     ("content", "output"),
     frozenset({"type", "text", "refusal", "logprobs", "stdout", "stderr", "outcome", *CACHE_MARKERS}),

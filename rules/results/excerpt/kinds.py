@@ -47,14 +47,12 @@ MAX_TERMS = 24
 MIN_TERM_CHARS = 4
 MAX_ARGUMENT_CHARS = 4000  # part of the arguments that is read; chosen: longer ones carry files
 _WORD = compile_late(r"[A-Za-z_\u0080-\U0010ffff][\w.$-]{3,63}")
-_COMMON = frozenset(
-    {
-        "command", "content", "path", "file", "files", "pattern", "query", "include", "exclude", "head", "tail", "grep",
-        "find", "echo", "true", "false", "null", "python", "python3", "timeout", "bash", "view_range", "line", "lines",
-        "start", "stop", "limit", "offset", "count", "name", "type", "recursive", "regex", "directory", "string",
-        "text",
-    }
-)  # fmt: skip
+_COMMON = frozenset({
+    "command", "content", "path", "file", "files", "pattern", "query", "include", "exclude", "head", "tail", "grep",
+    "find", "echo", "true", "false", "null", "python", "python3", "timeout", "bash", "view_range", "line", "lines",
+    "start", "stop", "limit", "offset", "count", "name", "type", "recursive", "regex", "directory", "string",
+    "text",
+})  # fmt: skip
 
 
 def find_terms(call: ToolCall | None) -> tuple[str, ...]:
