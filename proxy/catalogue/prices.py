@@ -38,7 +38,6 @@ CLOSED = re.compile(r"chatgpt|claude|gemini|gpt-[3-9]|o[1-9](?:-|$)")
 """Names of models that only their makers run: nobody else has the weights. A private server that has them is a gateway,
 so what its tokens cost is not time. Source: the models that OpenAI, Anthropic and Google list without weights."""
 
-
 _CHECKED = re.compile(r"(?:checked|verified)(?: on)? (\d{4}-\d\d-\d\d)", re.IGNORECASE)
 """Matches what the catalogue's comments say of a check. Source: more than a hundred of them in genai-prices 0.2.3."""
 

@@ -52,7 +52,6 @@ SPARE = ("written", "prompts above", "unit", "entry", "from", "counted by", "rat
 """Columns that a narrow terminal does without, the least important first."""
 STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
-
 LONG_COMPLETION = 32_000  # The completion that clients of long answers ask for. Source: max_tokens of Claude Code 2.1.
 
 

@@ -274,7 +274,6 @@ AutoPrices = Annotated[
 ]
 """The type of `prices`."""
 
-
 MODES = ("off", "observe", "enforce")  # Ordered from the mode that does least to the mode that does most
 
 

@@ -181,7 +181,6 @@ def _name_all(upstreams: dict[str, UpstreamConfig]) -> dict[str, UpstreamConfig]
 
 NamedUpstreams = Annotated[dict[str, UpstreamConfig], AfterValidator(_name_all)]  # The type of `upstreams`
 
-
 HeaderName = Annotated[
     str,
     Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"),

@@ -21,7 +21,6 @@ MAX_CODINGS = 2  # Content codings of one body, applied one after another. Chose
 MAX_MEMBERS = 16  # Of one body, one after another. Chosen: real bodies have one; a million would take minutes.
 WINDOW_LOG_MAX = 23  # Of the largest zstd window, base 2: 8 MiB. Source: RFC 9659, the limit for HTTP.
 
-
 STEP_BYTES = 256 * 1024  # Output of one step of a `Reader`. Chosen: it takes about a millisecond.
 MAX_BEHIND_BYTES = 1024 * 1024  # Input that a `Reader` keeps. Chosen: far above what one step leaves.
 MAX_READ_BYTES = 64 * 1024 * 1024  # Output of a whole `Reader`. Chosen: far above answers of models.

@@ -125,7 +125,6 @@ def _note(session: _Session, record: str | None) -> bool:
 
 _decode = msgspec.json.Decoder(tuple[str, str, str]).decode
 
-
 HASH_CHARS = 24  # source: the contract of LiteLLM's guardrail `headroom`
 TOUCH_SECONDS = 3600.0  # Then a text that is still sent is written again. Chosen: short against `store_ttl_seconds`.
 KNOWN_BYTES = 1024 * 1024  # chosen: some thousand hashes

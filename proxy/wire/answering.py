@@ -28,7 +28,6 @@ from trimtab.proxy.wire.transcript.body import UndecodableError
 PROMPT_TOO_LONG = "context_length_exceeded"
 """Error code that makes clients compact by themselves. Source: OpenAI's API; agents look for it."""
 
-
 MAX_REASON_BYTES = 2000
 """Part of an error in another form than the dialect's that is quoted. Chosen: as MAX_TEXT_CHARS in overflow.py."""
 

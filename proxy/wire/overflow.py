@@ -82,7 +82,6 @@ RATE, CODE, BESIDE = (
     next(row for row in _ROWS if row.section == section) for section in ("rate limit", "code", "beside a completion")
 )
 
-
 MAX_NUMBER = 10**12  # A larger number is ignored. Chosen: above every limit in tokens or bytes, below timestamps.
 MAX_QUOTIENT = 10_000
 """If one number is more than this many times the other, the smaller one is not taken for the limit. Chosen: beyond it

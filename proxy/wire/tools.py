@@ -235,7 +235,6 @@ class Shortened(NamedTuple):
 ListKey = tuple[bytes, tuple[str, ...], Names | None]
 """The JSON of a list, the globs, and the names of the matching tools that stay; None if these are not known yet."""
 
-
 ListMemo = Cache[ListKey, Shortened]  # Lists that were read or shortened before
 
 

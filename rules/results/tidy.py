@@ -302,7 +302,6 @@ def _tidy(result: Result, count: CountTokens) -> tuple[str, ...]:
 
 
 def _fits_share(text: str, budget: Budget, texts: int, count: CountTokens) -> bool:
-    """Whether a text fits its equal share of a budget for `texts` texts."""
     max_bytes = budget.max_bytes
     if max_bytes is not None and measure_bytes(text) > max_bytes // texts:
         return False

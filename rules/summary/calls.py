@@ -191,7 +191,6 @@ def _shell_deed(segment: str, path: str) -> Deed:
 
 
 def only_reads(call: ToolCall) -> bool:
-    """Whether a call only reads and changes nothing."""
     command = find_command(call)
     if command is None:
         return set(find_deeds(call).values()) == {Deed.READ}

@@ -89,7 +89,6 @@ _NUMERALS = {"一": 1, "二": 2, "三": 3, "四": 4, "I": 1, "II": 2, "III": 3, 
 _BULLETS = frozenset({"", "-", "*", "+", "\u2022"})
 _TITLE_END = compile_late(r"\*\*|__|:|[.。](?:\s|$)|\s[-\u2013\u2014]\s|$")
 
-
 _HTML = compile_late(r"\s{0,3}<h[1-6]\b[^>]{0,80}>(.*?)(?:</h[1-6]>|\Z)", re.IGNORECASE)
 _ROW = compile_late(r"\s{0,3}\|\s*([^|]{1,200})\|(.*)")
 _STEP = compile_late(

@@ -55,7 +55,6 @@ opencode, the summary is the model's answer to "What did we do so far?"; with Go
 _DRAFTS = ("<scratchpad>", "<analysis>")
 """Tags of what the model thought before its summary. Gemini CLI keeps this; source: as for `<state_snapshot>`."""
 
-
 BEGINNINGS = (*INTRODUCTIONS, *_DRAFTS, *(headings[0] for headings in TEMPLATES))
 
 
@@ -178,7 +177,6 @@ AFTER_CONVERSATION = (
     r"The <prior-summary> summarizes everything that happened before the <conversation>\.",
 )
 """Those after a conversation that a client wrote as one text between `<conversation>` tags, in a user message."""
-
 
 TRIGGER = "compaction_trigger"
 """The item with which a client asks the server for a compaction of what is before it. Source: openai/codex#22809."""

@@ -349,7 +349,6 @@ def find_folder(folder: Path | None, config_path: Path | None, settings: tuple[s
 
 
 def _read(folder: Path, *, newest_first: bool = False) -> Iterator[Recording]:
-    """The recordings of requests."""
     if not folder.is_dir() or not list_files(folder):
         give_up(escape(NOT_RECORDED.format(folder=folder)))
     return (one for one in read_all(folder, _tell_broken, newest_first=newest_first) if one.call is None)

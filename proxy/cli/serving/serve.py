@@ -448,7 +448,6 @@ _OPTIONS = [
 
 record = click.Command("record", params=[*_OPTIONS, *serve.params], callback=_record, help=_record.__doc__)
 
-
 YOUNG_OBJECTS = 5_000  # New objects that are collected together. Measured: 0.1 ms for 5,000, 0.013 ms for 700.
 YOUNG_COLLECTIONS = 10  # Young collections before one of the middle generation. Measured: 2.3 ms for 50,000 objects.
 NEVER = 1_000_000_000  # a threshold that is never reached

@@ -48,7 +48,6 @@ KILLED = 128
 OF_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)  # A terminal sends them to the command, too
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
-
 _KNOWN = "Agents that trimtab wrap knows, and how it leads them to the proxy:"
 _OTHERS = (
     "Other commands get the variables that clients of OpenAI, Anthropic and Azure read. Usage: trimtab wrap COMMAND"

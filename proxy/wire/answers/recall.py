@@ -150,7 +150,6 @@ class Sifter:
 
     @property
     def kept_bytes(self) -> int:
-        """The bytes of this round that are kept."""
         return 0 if self._is_blind else self._bytes + len(self._rest)
 
     @property

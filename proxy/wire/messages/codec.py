@@ -82,7 +82,6 @@ OF_SESSION = frozenset({
 """Members by which an upstream knows the account and the session, whatever is asked. Anthropic accepts the login of
 Claude Code only with its system prompt."""
 
-
 _MARK = b"system:"  # Begins the key of a decoded system message, so that it is not taken for an element
 
 

@@ -348,7 +348,6 @@ class Writer:
 
 RULE = "local_items"  # Name of the rule in decisions
 
-
 STORE = "store"
 
 

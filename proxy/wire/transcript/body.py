@@ -49,7 +49,6 @@ work."""
 COPIES = 4  # Times that a body's bytes are held: the body, its elements, their texts, and the forwarded body
 ELEMENT_BYTES = 250  # Memory of an element, in bytes, in addition to its characters. An estimate.
 
-
 T = TypeVar("T")
 
 

@@ -37,7 +37,6 @@ OBJECT_BYTES = 150  # Memory of a message, text, part or call, in addition to it
 
 Decode = Callable[[bytes], tuple[Message, ...]]
 
-
 K = TypeVar("K")
 V = TypeVar("V")
 

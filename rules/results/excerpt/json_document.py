@@ -65,7 +65,6 @@ _LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _decode = msgspec.json.Decoder(float_hook=float).decode
 _check = msgspec.json.Decoder(msgspec.Raw).decode
 
-
 ShortenString = Callable[[str, int], str | None]
 """Shortens a text within a document to a number of tokens; None if that is impossible."""
 

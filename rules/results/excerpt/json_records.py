@@ -39,7 +39,6 @@ _PLACE_NAMES = re.compile(
 )
 """Columns of positions and identifiers: their extreme numbers do not make a record stand out."""
 
-
 Values = Mapping[str, Sequence[int]]
 """The distinct values of a column, each with the numbers of the records that have it."""
 
@@ -298,7 +297,6 @@ class _Reader:
         return node
 
     def _read_items(self, node: _Node, parts: Parts, path: str, depth: int, weight: float) -> None:
-        """Read the first items of an array."""
         for rank in range(min(len(parts), MAX_ITEMS)):
             inner = parts[rank]
             is_plain = self._text[inner.start] not in "[{"

@@ -241,7 +241,6 @@ _TELLING = Telling(
 # The reason does not name the limits: those of errors are larger, and the model's tokens differ from the counted ones.
 TRUNCATE = Editor("truncate", _wants, _truncate, "{} tool results over their limits", _TELLING)
 
-
 SHORTEN_TELLING = Telling(
     "message",
     "{what} over the limit for one message {was} shortened to the beginning and the end, {saved}{hidden}.",

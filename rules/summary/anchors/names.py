@@ -90,7 +90,6 @@ _LABELLED = compile_late(
 
 
 def find_names(text: str) -> frozenset[str]:
-    """Find the names in a text."""
     found: set[str] = set()
     # Most texts have no URL, and the simpler pattern takes two thirds of the time.
     runs = _RUNS_AND_ADDRESSES if "://" in text or ":\\" in text else _RUNS
@@ -140,7 +139,6 @@ def _find_nearest(owners: Sequence[re.Match[str]], sentence: str, number: str) -
 
 
 def find_kind(name: str) -> Kind:
-    """Return the form of a name."""
     if "://" in name or "@" in name:
         return Kind.URL
     if "/" in name or "\\" in name:
@@ -220,7 +218,6 @@ class Mentions:
 
     @property
     def size_bytes(self) -> int:
-        """Approximate memory in use."""
         names = 300 + sum(110 + len(name) for names in (self.asked, self.told) for name in names)
         return names + sum(200 + len(number) + len(label) for number, label in self.labels.items())
 

@@ -311,7 +311,6 @@ class Anchors:
 
     @property
     def size_bytes(self) -> int:
-        """Approximate memory in use."""
         return self._size_bytes + sum(map(len, self._texts.values()))
 
     def find(self, messages: Sequence[Message], place: Carried, *, count: CountTokens, spend: Spend) -> str:

@@ -147,7 +147,6 @@ class _Frame:
 
     @classmethod
     def measure(cls, request: SummaryRequest, max_tokens: int, count: CountTokens) -> Self:
-        """The frame of a prompt of about `max_tokens`."""
         fence, instructions = _fence(request), _write_instructions(request)
         room = max(max_tokens - PROMPT_TOKENS - count(instructions), MIN_TEXT_TOKENS)
         task = f"[{fence} TASK]\n" + truncate_text(request.task.text, room // 4, count) if request.task else ""
@@ -217,7 +216,6 @@ class _Clip:
 
     @classmethod
     def of(cls, fence: str, room_tokens: int) -> Self:
-        """The clip of a prompt that has `room_tokens` for steps."""
         return cls(fence, min(ITEM_TOKENS, room_tokens), room_tokens)
 
 

@@ -62,7 +62,6 @@ class FileState:
     edits: int = 0
 
     def follow(self, event: FileEvent) -> "FileState":
-        """Return the state after an event of the same file."""
         if event.act is FileAct.READ:
             return self._read(event)
         if event.act is FileAct.WRITE:
@@ -114,7 +113,6 @@ def normalise_path(path: str) -> str:
 
 
 def take_name(path: str) -> str:
-    """Return the last part of a path."""
     return path.rpartition("/")[2]
 
 

@@ -81,7 +81,6 @@ class Item:
         return f"{'  ' * self.depth}- {status}{name}{label}"
 
     def change(self, other: "Item") -> "Item":
-        """Return the item updated with all that `other` specifies."""
         status = other.status or self.status
         return replace(
             self,

@@ -468,6 +468,5 @@ class OpenItem:
 
 
 def _measure(step: Sequence[Message]) -> int:
-    """Number of characters of a step."""
     texts = sum(len(text) for message in step for text in message.texts)
     return texts + sum(len(call.arguments) for message in step for call in message.tool_calls)

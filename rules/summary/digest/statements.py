@@ -62,7 +62,6 @@ class Kind(Enum):
 
 
 def read_words(text: str) -> tuple[str, ...]:
-    """Return the words of a text, in order."""
     return tuple(word.strip(_ENDS) for word in _TOKEN.findall(text))
 
 

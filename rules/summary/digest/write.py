@@ -93,7 +93,6 @@ class _Found:
 
 
 def find_steps(messages: Sequence[Message]) -> Steps:
-    """Find what was done in these messages."""
     found, open_calls = _Found(), OpenCalls()
     for message in messages:
         answered = open_calls.answer(message)
