@@ -134,7 +134,7 @@ class Memory:
         self._held[tenant] -= size_bytes
         if not self._held[tenant]:
             del self._held[tenant]
-        for waiting, (whose, wanted) in tuple(self._waiting.items()):
+        for waiting, (whose, wanted) in tuple(self._waiting.items()) if self._waiting else ():
             if not waiting.done() and self.try_take(whose, wanted):
                 waiting.set_result(None)
 
@@ -192,8 +192,8 @@ class Account(msgspec.Struct):
         self.shrink(0)
 
     def shrink(self, most_bytes: int) -> None:
-        given_bytes = max(self.held_bytes - most_bytes, 0)
-        if given_bytes:
+        given_bytes = self.held_bytes - most_bytes
+        if given_bytes > 0:
             self.held_bytes -= given_bytes
             self.memory.give(self.tenant, given_bytes)
 

@@ -456,7 +456,7 @@ class Compactor:
         return find
 
     def _allow(self, max_chars: int | None) -> Work:
-        work = self._works.get(max_chars)
+        work = self._works[None] if max_chars is None else self._works.get(max_chars)
         if work is None:
             work = self._works[max_chars] = replace(self._works[None], max_chars=max_chars)
         return work

@@ -52,8 +52,8 @@ class _Holder:
         self.memos: dict[str, CountMemos] = {}
         self.counts: dict[str, CountTokens] = {}
         self.made: dict[tuple[str, Costs], Compactor] = {}
-        self.newest: tuple[tuple[str, Costs], Compactor] | None = None
-        """The way of counting that was asked for last. It is compared by identity, because its hash costs calls."""
+        self.newest: tuple[str, str, Reading, Compactor] | None = None
+        """The compactor that was asked for last, and by what. To compare this costs less than to look it up."""
 
     def count_by(self, vocabulary: _Vocabulary | None) -> CountTokens:
         """The counter of a vocabulary, with this tenant's memo; None counts characters."""
@@ -101,14 +101,14 @@ class Compactors:
         self, settings: PolicyConfig, model: str, tenant_id: str = "", reading: Reading = SILENT
     ) -> Compactor:
         """As `choose`, for the event loop: a vocabulary is loaded in a thread."""
-        counting = _choose_counting(settings.count, model, reading)
         holder = self._hold(tenant_id)
         newest = holder.newest
-        if newest is not None and newest[0] is counting:
-            return newest[1]
+        if newest is not None and newest[2] is reading and newest[1] == model and newest[0] == settings.count:
+            return newest[3]
+        counting = _choose_counting(settings.count, model, reading)
         made = holder.made.get(counting)
         if made is not None:
-            holder.newest = counting, made
+            holder.newest = settings.count, model, reading, made
             return made
         if self._is_loaded(counting[0]):
             return self.choose(settings, model, tenant_id, reading)

@@ -32,14 +32,15 @@ MAX_CONTENT_LENGTH = 2**63 - 1  # The largest signed 64-bit number: servers read
 
 def check_framing(request: web.BaseRequest) -> None:
     """Raise BadFramingError if servers may disagree about where the request ends."""
-    codings = request.headers.getall("Transfer-Encoding", [])
+    headers = request.headers
+    codings = headers.getall("Transfer-Encoding") if "Transfer-Encoding" in headers else []
     if request.version < HttpVersion10:
         message = "a request must name its HTTP version"
     elif codings and request.version < HttpVersion11:
         message = "an HTTP/1.0 request cannot be chunked"
     elif codings and [coding.strip().lower() for coding in codings] != ["chunked"]:
         message = "Transfer-Encoding must be chunked or absent"
-    elif int(request.headers.get("Content-Length", "0")) > MAX_CONTENT_LENGTH:
+    elif int(headers.get("Content-Length", "0")) > MAX_CONTENT_LENGTH:
         message = "Content-Length is too large"
     else:
         return
@@ -150,8 +151,8 @@ async def receive_body(
 
     `run` runs the decompression in a thread. Raises SlowRequestError, and OverloadedError if too much is held already.
     """
-    encoded = request.headers.getall("Content-Encoding", None)
-    codings = read_codings(encoded) if encoded else ()
+    headers = request.headers
+    codings = read_codings(headers.getall("Content-Encoding")) if "Content-Encoding" in headers else ()
     wire, rest = await _read(request, max_bytes, uploads)
     if isinstance(wire, bytes):
         if not codings:

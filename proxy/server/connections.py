@@ -41,6 +41,7 @@ MAX_STOPS = 64
 
 _Read = tuple[Sequence[Any], bool, bytes]
 _NOTHING: _Read = ((), False, b"")
+_LINE_ENDS = b"\r\n"
 _END = b"\r\n\r\n"  # the end of a chunked body, and of any head
 
 
@@ -288,7 +289,7 @@ class _Reader:
     def _find_stop(self, data: bytes, start: int) -> int:
         if self._body_bytes is not None and self._is_open:
             return min(start + self._body_bytes - self._body.total_bytes, len(data))
-        if start == 0 and self._last_bytes:
+        if start == 0 and self._last_bytes[-1:] in _LINE_ENDS and self._last_bytes:
             across = (self._last_bytes[-3:] + data[:3]).find(_END)
             if across >= 0:
                 return across + len(_END) - len(self._last_bytes[-3:])

@@ -22,7 +22,7 @@ from trimtab.proxy.exchange.for_caller import ENDPOINT
 from trimtab.proxy.exchange.serve import serve
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.exchange.tell import Finished, Note, tell, write_headers
-from trimtab.proxy.http.aiohttp_fixes.server import loses_what_follows
+from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse, loses_what_follows
 from trimtab.proxy.http.client import SWITCHING_PROTOCOLS
 from trimtab.proxy.http.credentials import find_shown
 from trimtab.proxy.http.errors import (
@@ -94,7 +94,8 @@ class Current:
     def serve_by(self, handler: Handler) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
         async def answer(request: web.BaseRequest) -> web.StreamResponse:
             response = await handler(self.services, request)
-            if loses_what_follows(request):
+            # A PlainResponse has seen to that itself.
+            if not isinstance(response, PlainResponse) and loses_what_follows(request):
                 response.force_close()
             return response
 
@@ -222,7 +223,9 @@ def _apply_budget(budgets: Budgets, arrival: Arrival) -> Arrival:
 
 async def _invite_body(request: web.BaseRequest) -> None:
     """Answer `Expect: 100-continue`, which curl sends before a large body."""
-    asks = request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue"
+    if "Expect" not in request.headers:
+        return
+    asks = request.version >= HttpVersion11 and request.headers["Expect"].lower() == "100-continue"
     if asks and request.transport is not None:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 

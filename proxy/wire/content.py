@@ -79,13 +79,14 @@ def has_uncounted(
 
     parts: members with lists, and which members of their items are counted. Raises one of DECODE_ERRORS.
     """
-    if any(len(bytes(members[name])) > TOLERATED_BYTES for name in members.keys() - counted):
-        return True
+    for name in members.keys() - counted:
+        if len(bytes(members[name])) > TOLERATED_BYTES:
+            return True
     for name, counted_of_part in parts.items():
         listed = bytes(members.get(name, b""))
-        items = map(bytes, decode_items(listed)) if listed[:1] == b"[" else ()
-        if any(item[:1] == b"{" and has_uncounted(decode_members(item), counted_of_part) for item in items):
-            return True
+        for item in map(bytes, decode_items(listed)) if listed[:1] == b"[" else ():
+            if item[:1] == b"{" and has_uncounted(decode_members(item), counted_of_part):
+                return True
     return False
 
 

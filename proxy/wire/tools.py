@@ -119,14 +119,13 @@ def forces_call(choice: Any) -> bool:
 # those to come count, too. Source: Anthropic's pages on server tools, on the MCP connector, on programmatic tool
 # calling and on tool search; OpenAI's on tool search.
 _CALL_ENDING, _RESULT_ENDING = "_tool_use", "_tool_result"
-_MARKS = (b'_tool_use"', b'_tool_result"', b'"caller"')
 _CALLERS = ("tool_id", "caller_id", "id")
 
 
 def find_served(raw: bytes, blocks: Iterable[dict[str, msgspec.Raw]]) -> Served:
     """The server's calls that connect a message with others; `blocks` are the members of each block of its content."""
     # Measured: a pattern takes seven times as long, a tenth of all that a new message costs.
-    if not any(mark in raw for mark in _MARKS):
+    if b'_tool_use"' not in raw and b'_tool_result"' not in raw and b'"caller"' not in raw:
         return NOT_SERVED
     opens, closes, goes_on = dict[str, None](), list[str](), list[str]()
     for members in blocks:

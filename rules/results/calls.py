@@ -10,6 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -285,6 +286,9 @@ class OpenCalls:
         return None if at is None else calls[at]
 
 
+_name = lru_cache(maxsize=256)(repr)  # a policy has few treatments, and each new result asks for the name of one
+
+
 def find_results(messages: Sequence[Message], policy: Policy, start: int = 0) -> list[FoundResult]:
     """Each result of a paired transcript from `start` on, oldest first, with its call; no leading system messages."""
     places: list[FoundResult] = []
@@ -301,6 +305,6 @@ def find_results(messages: Sequence[Message], policy: Policy, start: int = 0) ->
         known = treatments.get(name)
         if known is None:
             treatment = policy.find_treatment(name)
-            known = treatments[name] = treatment, repr(treatment)
+            known = treatments[name] = treatment, _name(treatment)
         places.append(FoundResult(index, call, *known))
     return places

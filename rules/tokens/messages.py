@@ -71,17 +71,26 @@ class ToolsAndFormat:
 
 
 def count_message(
-    message: Message, count: CountTokens, costs: Costs = GENERIC.costs, extra_texts: Iterable[str] = ()
+    message: Message,
+    count: CountTokens,
+    costs: Costs = GENERIC.costs,
+    extra_texts: Iterable[str] = (),
+    *,
+    calls: Sequence[ToolCall] | None = None,
 ) -> int:
-    """Prompt tokens of one message. `extra_texts`: texts outside its content, such as reasoning."""
+    """Prompt tokens of one message.
+
+    extra_texts: texts outside its content, such as reasoning. calls: as servers render them; None for the message's.
+    """
     tokens = MESSAGE_TOKENS + ROLE_TOKENS + costs.frame_tokens
-    tokens += sum(count(text) for text in message.texts)
-    tokens += sum(count(text) for text in extra_texts)
+    tokens += sum(map(count, message.texts)) + sum(map(count, extra_texts))
     is_legacy_result = message.role is Role.TOOL and message.answers is None
     tokens += FUNCTION_TOKENS if is_legacy_result else 0
     if message.name and (message.role is not Role.TOOL or is_legacy_result):  # for other results the call has the name
         tokens += count(message.name) + (NAME_TOKENS if message.name != message.role_name else 0)
-    return tokens + _count_calls(message.tool_calls, count, costs) + sum(part.tokens for part in message.media)
+    calls = message.tool_calls if calls is None else calls
+    tokens += _count_calls(calls, count, costs) if calls else 0
+    return tokens + sum([part.tokens for part in message.media])
 
 
 def finish_message(message: Message, count: CountTokens) -> Message:
@@ -97,7 +106,7 @@ def as_counted(call: ToolCall) -> ToolCall:
         compact = msgspec.json.format(call.arguments.encode(), indent=-1).decode()
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return call
-    return replace(call, arguments=compact)
+    return ToolCall(call.id, call.name, compact, call.id_json, call.form, call.shortens)
 
 
 def count_calls(calls: Sequence[ToolCall], count: CountTokens) -> int:

@@ -150,7 +150,7 @@ def find_in_message(message: Message, find: FindMarks) -> Marks:
 
 
 def _find_in_texts(message: Message, find: FindMarks) -> Marks:
-    if _is_note(message):
+    if message.keeps_before and _is_note(message):
         return Marks(0, message.tokens)
     memory = summary = 0
     for text in message.texts:

@@ -158,6 +158,7 @@ class UpstreamProtocol(FollowedProtocol):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self._deadline = self._fires_at = 0.0
+        self.poll: Any = None  # made when the connection is used again
 
     @property
     def should_close(self) -> bool:
@@ -254,14 +255,15 @@ class Request(ClientRequest):
         return super().is_ssl() or (self.proxy is not None and self.server_hostname is not None)
 
 
-def _has_news(protocol: ResponseHandler) -> bool:
+def _has_news(protocol: Any) -> bool:
     """Whether an idle connection has unread input: bytes unasked for, or its end. A request on it would fail."""
-    found = None if protocol.transport is None else protocol.transport.get_extra_info("socket")
-    if found is None:
-        return False
-    look = select.poll()
-    look.register(found.fileno(), select.POLLIN)
-    return bool(look.poll(0))
+    if protocol.poll is None:
+        found = None if protocol.transport is None else protocol.transport.get_extra_info("socket")
+        if found is None:
+            return False
+        protocol.poll = select.poll()
+        protocol.poll.register(found.fileno(), select.POLLIN)
+    return bool(protocol.poll.poll(0))
 
 
 class Connector(aiohttp.TCPConnector):

@@ -23,8 +23,8 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER with zero seconds: closing the soc
 
 def loses_what_follows(request: web.BaseRequest) -> bool:
     """Whether aiohttp drops the bytes behind a request (an upgrade). Then the connection must end with the response."""
-    upgrade = request.headers.get("Upgrade")
-    return upgrade is not None and upgrade.lower() != "websocket"
+    headers = request.headers
+    return "Upgrade" in headers and headers["Upgrade"].lower() != "websocket"
 
 
 class Keeper(Protocol):
@@ -74,7 +74,8 @@ class PlainResponse(web.StreamResponse):
 
     def _frame_body(self, request: web.BaseRequest, writer: AbstractStreamWriter, *, is_newest: bool) -> None:
         headers = self._headers
-        writer.length = length = self.content_length
+        told = headers.get(hdrs.CONTENT_LENGTH)
+        writer.length = length = None if told is None else int(told)
         if self._must_be_empty_body:
             headers.popall(hdrs.TRANSFER_ENCODING, None)
             if length is not None and should_remove_content_length(request.method, self._status):

@@ -55,9 +55,7 @@ def count_wire_message(message: Message, members: dict[str, msgspec.Raw], count:
     """Prompt tokens of a message. `members` may hold more that is counted, such as reasoning."""
     said = [decode_or_none(members[key]) for key in EXTRA_TEXT_KEYS if key in members]
     extra = [text for text in said if isinstance(text, str)]
-    if message.tool_calls:
-        message = replace(message, tool_calls=tuple(map(as_counted, message.tool_calls)))
-    tokens = count_message(message, count, costs, extra)
+    tokens = count_message(message, count, costs, extra, calls=[*map(as_counted, message.tool_calls)])
     if not extra:
         found = [decode_or_none(members[key]) for key in REASONING_KEYS if key in members]
         tokens += sum([_count_reasoning(parts, count) for parts in found])

@@ -75,9 +75,8 @@ _NO_PARAMETERS = ("cache_control", "type")
 def count_said(
     message: Message, thinking: Sequence[Mapping[str, msgspec.Raw]], count: CountTokens, costs: Costs
 ) -> int:
-    if message.tool_calls:
-        message = replace(message, tool_calls=tuple(map(as_counted, message.tool_calls)))
-    return count_message(message, count, costs) + sum(_count_thinking(block, count) for block in thinking)
+    calls = [*map(as_counted, message.tool_calls)]
+    return count_message(message, count, costs, calls=calls) + sum(_count_thinking(block, count) for block in thinking)
 
 
 def _count_thinking(block: Mapping[str, msgspec.Raw], count: CountTokens) -> int:

@@ -114,8 +114,8 @@ def _decode_said(unit: bytes, items: Items, counting: Counting) -> Message:
     message = said.message(unit)
     tokens = said.sealed_tokens
     if message.texts or message.tool_calls or message.media or said.extra_texts or not tokens:
-        counted = replace(message, tool_calls=tuple(map(as_counted, message.tool_calls)))
-        tokens += count_message(counted, counting.count, counting.costs, said.extra_texts)
+        calls = [*map(as_counted, message.tool_calls)]
+        tokens += count_message(message, counting.count, counting.costs, said.extra_texts, calls=calls)
     return replace(message, tokens=tokens, digest=digest_message(message, said.canonical))
 
 
