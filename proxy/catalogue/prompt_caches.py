@@ -33,13 +33,10 @@ OPENROUTER_PAGE = "https://openrouter.ai/docs/guides/best-practices/prompt-cachi
 
 
 class Row(NamedTuple):
-    """What hosts take in these dialects for models that a pattern matches at the beginning of their name.
-
-    hosts: each stands for itself and for every host below it.
-    """
+    """What hosts take in these dialects for models that a pattern matches at the beginning of their name."""
 
     adds: Addition
-    hosts: tuple[str, ...]
+    hosts: tuple[str, ...]  # each stands for itself and for every host below it
     dialects: tuple[str, ...]
     models: str
     source: str

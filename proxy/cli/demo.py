@@ -198,17 +198,13 @@ def demo(*, keep: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request of the client, and its response through the proxy.
+    """One request of the client, and its response through the proxy."""
 
-    original: the prompt as the client sent it, with the cached tokens that an unlimited window would have given.
-    answer_hash: SHA-256 of the body that the client got. overhead_ms: the time that trimtab added.
-    """
-
-    original: Cost
+    original: Cost  # the prompt as the client sent it, with the cached tokens that an unlimited window would have given
     status: int
-    answer_hash: str
+    answer_hash: str  # SHA-256 of the body that the client got
     rules: frozenset[str]
-    overhead_ms: float
+    overhead_ms: float  # the time that trimtab added
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,26 +75,18 @@ class ModelPrices:
 
 @dataclass(frozen=True, slots=True)
 class ModelFinding:
-    """How a model's requests are compacted, for the client whose key `examine` got, or for one without a key.
-
-    mode: enforce, observe or off; with the share of sessions that is only observed.
-    window_from: configured, learned, discovered, store, catalogue or default.
-    token_ratio: the model's own tokens for one token of `vocabulary`.
-    ratio_from: calibrated, tokenizer (of the server), exact, expected or characters.
-    learned: what was learned about the model; first for this client, then for all.
-    prices: what its tokens cost.
-    """
+    """How a model's requests are compacted, for the client whose key `examine` got, or for one without a key."""
 
     model: str
     upstream: str
-    mode: str
+    mode: str  # enforce, observe or off; with the share of sessions that is only observed
     window_tokens: int
-    window_from: str
+    window_from: str  # configured, learned, discovered, store, catalogue or default
     vocabulary: str
-    token_ratio: float
-    ratio_from: str
-    learned: tuple[dict[str, object], ...] = ()
-    prices: ModelPrices | None = None
+    token_ratio: float  # the model's own tokens for one token of `vocabulary`
+    ratio_from: str  # calibrated, tokenizer (of the server), exact, expected or characters
+    learned: tuple[dict[str, object], ...] = ()  # what was learned about the model; first for this client, then for all
+    prices: ModelPrices | None = None  # what its tokens cost
 
 
 @dataclass(frozen=True, slots=True)

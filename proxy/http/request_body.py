@@ -116,21 +116,14 @@ class Uploads:
 
 
 class ReceivedBody(msgspec.Struct, frozen=True):
-    """A request body as received and decompressed.
+    """A request body as received and decompressed."""
 
-    wire: the client's bytes; only the first pieces if the body is too large to be read whole.
-    json: the body decompressed; None if it is too large or damaged.
-    beginning: what could be decompressed of it, up to PEEK_BYTES.
-    rest: if the body is too large, the bytes after `wire`, still to be read.
-    work_bytes: memory that decoding and compacting it takes.
-    """
-
-    wire: bytes | list[bytes]
-    json: bytes | None
-    beginning: bytes
+    wire: bytes | list[bytes]  # the client's bytes; only the first pieces if the body is too large to be read whole
+    json: bytes | None  # the body decompressed; None if it is too large or damaged
+    beginning: bytes  # what could be decompressed of it, up to PEEK_BYTES
     is_too_large: bool = False
-    rest: AsyncIterator[bytes] | None = None
-    work_bytes: int = 0
+    rest: AsyncIterator[bytes] | None = None  # if the body is too large, the bytes after `wire`, still to be read
+    work_bytes: int = 0  # memory that decoding and compacting it takes
 
     def write(self, pieces: tuple[bytes, ...] | None, headers: CIMultiDict[str]) -> Body:
         """The body to forward: `pieces` if they differ from `json`, else the client's own bytes, compressed or not.

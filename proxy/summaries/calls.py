@@ -39,12 +39,9 @@ Result = Literal["written", "rejected", "empty", "refused", "busy", "failed", "t
 
 
 class NoSummaryError(Exception):
-    """No summary is available. The message says why in a word or two and contains no message text.
+    """No summary is available. The message says why in a word or two and contains no message text."""
 
-    result: how the call ended.
-    """
-
-    result: Result = "failed"
+    result: Result = "failed"  # how the call ended
 
 
 class BusyError(NoSummaryError):

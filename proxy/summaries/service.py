@@ -50,15 +50,12 @@ _PAUSES_BYTES = 1024 * 1024  # chosen: some ten thousand clients
 
 @dataclass(frozen=True, slots=True)
 class _Pause:
-    """After `failures` in a row, nothing is asked until then. `is_busy`: the upstream will have time later.
-
-    reason: why there was no summary, in a word.
-    """
+    """After `failures` in a row, nothing is asked until then. `is_busy`: the upstream will have time later."""
 
     failures: int
     until: float
     is_busy: bool = False
-    reason: str = ""
+    reason: str = ""  # why there was no summary, in a word
 
 
 class Summaries:

@@ -158,19 +158,15 @@ class Summariser:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A summary to write: a digest if `may_ask` is false or the cut needs no model. `inline`: None if impossible.
-
-    apart: None if the prompt is sent without anything of the client's request.
-    has_others: another model is asked if this one is busy.
-    """
+    """A summary to write: a digest if `may_ask` is false or the cut needs no model. `inline`: None if impossible."""
 
     request: SummaryRequest
     summariser: Summariser
     count: CountTokens
     inline: Inline | None = None
-    apart: Apart | None = None
+    apart: Apart | None = None  # None if the prompt is sent without anything of the client's request
     may_ask: bool = True
-    has_others: bool = False
+    has_others: bool = False  # another model is asked if this one is busy
 
 
 async def ask_model(

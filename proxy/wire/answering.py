@@ -228,18 +228,13 @@ _BOUND = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The model and the parameters with which a summary is requested.
-
-    temperature: None if it is not sent.
-    is_reasoning: the model's reasoning counts against its completion limit.
-    refused: the forms of parameters that the upstream refuses.
-    """
+    """The model and the parameters with which a summary is requested."""
 
     model: str
     max_tokens: int
-    temperature: float | None = None
-    is_reasoning: bool = False
-    refused: frozenset[str] = frozenset()
+    temperature: float | None = None  # None if it is not sent
+    is_reasoning: bool = False  # the model's reasoning counts against its completion limit
+    refused: frozenset[str] = frozenset()  # the forms of parameters that the upstream refuses
 
 
 class Questions:

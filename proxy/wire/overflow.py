@@ -92,13 +92,10 @@ _ANY = re.compile(rf"(?<![\w.-])({NUMBER})(?! ?[km]\b|[\w-]|\.\d)", re.IGNORECAS
 
 
 class Numbers(NamedTuple):
-    """The numbers that a text contains, as in `Overflow`; None for those that it does not contain.
-
-    requested: prompt and completion together if both are given; else the total, or the prompt alone.
-    """
+    """The numbers that a text contains, as in `Overflow`; None for those that it does not contain."""
 
     limit: int | None
-    requested: int | None
+    requested: int | None  # prompt and completion together if both are given; else the total, or the prompt alone
     prompt_tokens: int | None
     completion_tokens: int | None
     excess_tokens: int | None

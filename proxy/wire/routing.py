@@ -15,16 +15,11 @@ from trimtab.proxy.wire.json import DECODE_ERRORS, try_decode
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An API of model servers.
+    """An API of model servers."""
 
-    label: its name in metrics and log lines. An API that belongs to a dialect has the dialect's name.
-    is_inference: the requests are for a model, or ask for models.
-    has_prompt: a request may hold a prompt that is too long for its model.
-    """
-
-    label: str
-    is_inference: bool = True
-    has_prompt: bool = False
+    label: str  # its name in metrics and log lines. An API that belongs to a dialect has the dialect's name.
+    is_inference: bool = True  # the requests are for a model, or ask for models
+    has_prompt: bool = False  # a request may hold a prompt that is too long for its model
 
 
 MESSAGES, OTHER = "messages", "other"

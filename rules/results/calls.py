@@ -221,18 +221,12 @@ def _begin(text: str) -> str:
 
 
 class FoundResult(NamedTuple):
-    """A tool result of a transcript.
+    """A tool result of a transcript."""
 
-    at: its index.
-    call: the call that it answers, if any.
-    treatment: how its tool's results are treated.
-    treatment_name: text that is equal for equal treatments; as a part of cache keys it is cheaper to hash.
-    """
-
-    at: int
-    call: ToolCall | None
-    treatment: Treatment
-    treatment_name: str
+    at: int  # its index
+    call: ToolCall | None  # the call that it answers, if any
+    treatment: Treatment  # how its tool's results are treated
+    treatment_name: str  # text that is equal for equal treatments; as a part of cache keys it is cheaper to hash
 
 
 class Waiting:

@@ -54,14 +54,10 @@ class _Asked(NamedTuple):
 
 @dataclass(slots=True)
 class _Pairs:
-    """Which result answers which call.
+    """Which result answers which call."""
 
-    slots: the calls of each assistant message, by its index.
-    orphans: indexes of the results that answer no call.
-    """
-
-    slots: dict[int, list[_Slot]] = field(default_factory=dict)
-    orphans: set[int] = field(default_factory=set)
+    slots: dict[int, list[_Slot]] = field(default_factory=dict)  # the calls of each assistant message, by its index
+    orphans: set[int] = field(default_factory=set)  # indexes of the results that answer no call
 
     def find_results(self) -> set[int]:
         return self.orphans | {slot.result for own in self.slots.values() for slot in own if slot.result is not None}
@@ -69,18 +65,12 @@ class _Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Unpaired:
-    """What is wrong with the tool calls and results of a transcript, by the indexes of its messages.
+    """What is wrong with the tool calls and results of a transcript, by the indexes of its messages."""
 
-    calls: of the message of each call without a result.
-    results: of each result without a call.
-    misplaced: of each result that is not right after the message of its call.
-    misnamed: of each result that has another id than its call.
-    """
-
-    calls: tuple[int, ...]
-    results: tuple[int, ...]
-    misplaced: tuple[int, ...]
-    misnamed: tuple[int, ...] = ()
+    calls: tuple[int, ...]  # of the message of each call without a result
+    results: tuple[int, ...]  # of each result without a call
+    misplaced: tuple[int, ...]  # of each result that is not right after the message of its call
+    misnamed: tuple[int, ...] = ()  # of each result that has another id than its call
 
 
 def find_unpaired(messages: Sequence[Message]) -> Unpaired | None:

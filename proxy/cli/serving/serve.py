@@ -71,14 +71,10 @@ DRAWER = 1  # the number of the worker that shows the live line of all
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """The terminal.
+    """The terminal."""
 
-    is_read: whether a person reads it.
-    line: the live line; None if the terminal cannot show one.
-    """
-
-    is_read: bool = False
-    line: LiveLine | None = None
+    is_read: bool = False  # whether a person reads it
+    line: LiveLine | None = None  # the live line; None if the terminal cannot show one
 
     def of(self, worker: int) -> "Screen":
         return self if worker == DRAWER else replace(self, line=None)
@@ -158,15 +154,11 @@ Load = Callable[[], Config]
 
 @dataclass(frozen=True, slots=True)
 class WorkerStart:
-    """The data that a worker starts with.
-
-    config: the worker's share of the configuration.
-    load: reads this share again; None without a configuration file.
-    """
+    """The data that a worker starts with."""
 
     worker: Worker
-    config: Config
-    load: Load | None
+    config: Config  # the worker's share of the configuration
+    load: Load | None  # reads this share again; None without a configuration file
     compactors: Compactors
 
 

@@ -150,14 +150,11 @@ class Family(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """An upstream, and the families of clients whose requests go there by a proxy of their own.
-
-    is_configured: whether it is the upstream of the configuration, with its key and settings.
-    """
+    """An upstream, and the families of clients whose requests go there by a proxy of their own."""
 
     base_url: str
     families: tuple[Family, ...]
-    is_configured: bool
+    is_configured: bool  # whether it is the upstream of the configuration, with its key and settings
 
     def write_setting(self, config: Config) -> tuple[str, ...]:
         """The settings that make it the upstream. A key of the configuration belongs to another server."""

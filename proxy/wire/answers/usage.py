@@ -28,18 +28,13 @@ _Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)]
 
 
 class Usage(msgspec.Struct):
-    """Tokens as the upstream reports them; None for what it does not report.
-
-    cached_tokens: part of the prompt tokens that was read from the prompt cache.
-    written_tokens: part of the prompt tokens that was written into it.
-    reasoning_tokens: part of the completion tokens that the model spent on reasoning, sent as text or not.
-    """
+    """Tokens as the upstream reports them; None for what it does not report."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    cached_tokens: int | None = None
-    reasoning_tokens: int = 0
-    written_tokens: int | None = None
+    cached_tokens: int | None = None  # part of the prompt tokens that was read from the prompt cache
+    reasoning_tokens: int = 0  # part of the completion tokens that the model spent on reasoning, sent as text or not
+    written_tokens: int | None = None  # part of the prompt tokens that was written into it
 
 
 class _Created(msgspec.Struct):

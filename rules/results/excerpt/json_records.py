@@ -196,17 +196,14 @@ facts are kept (`bench.retention.run`)."""
 
 @dataclass(slots=True)
 class _Node:
-    """A value of the record: a leaf with its text, or a container with the parts that may be kept.
-
-    tokens: without the parts. opening: the bracket of a container; empty for a leaf. total: of all parts.
-    """
+    """A value of the record: a leaf with its text, or a container with the parts that may be kept."""
 
     key: str
     parent: "_Node | None"
-    tokens: float
+    tokens: float  # without the parts
     text: str = ""
-    opening: str = ""
-    total: int = 0
+    opening: str = ""  # the bracket of a container; empty for a leaf
+    total: int = 0  # of all parts
     level: int = 0
     parts: "list[_Node]" = field(default_factory=list)
     weight: float = 0.0

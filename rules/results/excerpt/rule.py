@@ -52,18 +52,12 @@ MIN_LINE_CHARS, MAX_LINE_CHARS = 40, 2000  # Bounds of the length of such a piec
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts that the excerpt of a text depends on.
+    """The facts that the excerpt of a text depends on."""
 
-    call: the call that it answers, if any.
-    count: counts tokens for the markers; None if the limit is in tokens.
-    is_numbered: whether a reader can ask for lines by their numbers.
-    how: how to see what is missing, if that is not to call the tool again.
-    """
-
-    call: ToolCall | None = None
-    count: CountTokens | None = None
-    is_numbered: bool = True
-    how: str = ""
+    call: ToolCall | None = None  # the call that it answers, if any
+    count: CountTokens | None = None  # counts tokens for the markers; None if the limit is in tokens
+    is_numbered: bool = True  # whether a reader can ask for lines by their numbers
+    how: str = ""  # how to see what is missing, if that is not to call the tool again
 
 
 def excerpt_text(text: str, limit: int, measure: Measure, asked: Facts) -> str | None:
@@ -130,16 +124,12 @@ Shorten = Callable[[str, Budget], str]  # Shortens a text to a budget
 
 @dataclass(frozen=True, slots=True)
 class _Gauge:
-    """A budget in tokens and bytes as one limit: `measure` of a text is within it exactly if the text is within both.
-
-    unit: name of the unit, tokens or bytes, whose limit is tighter for this text.
-    count: counts that unit.
-    """
+    """A budget in tokens and bytes as one limit: by `measure`, a text is within it exactly if it is within both."""
 
     limit: int
     measure: Measure
-    unit: str
-    count: Measure
+    unit: str  # name of the unit, tokens or bytes, whose limit is tighter for this text
+    count: Measure  # counts that unit
 
 
 def _gauge(text: str, budget: Budget, count: CountTokens) -> _Gauge:
