@@ -396,6 +396,19 @@ def test_each_figure_is_shown_if_it_is_known(figures, told):
     assert told not in print_it(recording)
 
 
+def test_a_decision_is_shown_with_what_it_saved() -> None:
+    recording = make_recording()
+    entry = Entry("tidy", "colours", 1200, 200, 3, 5, 2, 9000)
+    shown = print_it(replace(recording, event=structs.replace(recording.event, decisions=(entry,))))
+    assert "tidy 2 1,200 200 1,000 3 5 colours" in " ".join(shown.split())
+
+
+def test_the_list_has_the_beginning_of_a_sessions_name() -> None:
+    console = Console(file=StringIO(), width=200)
+    show_list([structs.replace(make_recording().event, session="0123456789")], console)
+    assert "01234567" in console.file.getvalue().split()
+
+
 def test_of_a_note_that_only_its_provider_can_read_that_is_said() -> None:
     summary = RecordedSummary("5" * 64, "summarise", by_model=True, text="", note="{}")
     shown = print_it(replace(make_recording(), summary=summary))
