@@ -57,10 +57,7 @@ class ClientConfig(Section):
 
     @property
     def known_keys(self) -> Mapping[str, str]:
-        """The keys, from wherever they are, each with the day on which it ends; empty if it does not.
-
-        The file is as it was when the configuration was read.
-        """
+        """The keys, as read with the configuration, each with the day on which it ends; empty if it does not."""
         return self._known_keys
 
     @property

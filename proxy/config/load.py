@@ -122,10 +122,7 @@ def _deny(near: str | None) -> str:
 
 
 def _find_name(part: str, written: object) -> str:
-    """The name of the user's choice that a part means: one of the file, else the part, in lower case if it is capitals.
-
-    Raises _UnknownNameError.
-    """
+    """The name that a part means: one of the file, else itself, capitals in lower case. Raises _UnknownNameError."""
     if not part or has_half_characters(part):
         raise _UnknownNameError("has a part that is no name")
     # A shell cannot set a variable whose name has a hyphen.
@@ -246,10 +243,7 @@ class Draft:
         return VARIABLE.sub(read, value)
 
     def _open(self, path: Path, variable: str = "") -> dict[Any, Any] | str:
-        """The section in which the last part of a path is to be set; the name of a part that is no section.
-
-        What was known about the path is forgotten; it is from the variable now.
-        """
+        """The section for the last part of a path, which is forgotten; or the name of a part that is no section."""
         section: dict[Any, Any] = self.data
         for parent in path[:-1]:
             inner = section[parent] = {} if section.get(parent) is None else section[parent]

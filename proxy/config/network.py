@@ -111,10 +111,7 @@ def has_several(store: str) -> bool:
 
 
 def read_servers(store: str) -> StoreServers:
-    """The servers of a URL. Raises ValueError with what the URL must be, if it names several servers and is wrong.
-
-    A URL of one server is not checked here.
-    """
+    """The servers of a URL. Raises ValueError with what it must be; a URL of one server is not checked."""
     if not has_several(store):
         scheme, separator, rest = store.partition("://")
         return StoreServers("server", SCHEMES.get(scheme, scheme) + separator + rest)
@@ -188,10 +185,7 @@ class UnusableProxyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ForwardProxy:
-    """A proxy. Its `url` has no password; `told_by` is the variable or key that names it.
-
-    `authorization` is the value of `Proxy-Authorization`; None if the URL has no user name.
-    """
+    """A proxy; its `url` has no password. told_by: the variable or key. authorization: None without a user name."""
 
     url: str
     told_by: str
@@ -204,10 +198,7 @@ class ForwardProxy:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How an upstream is reached: through `proxy`, or directly if that is None.
-
-    `told_by` is the reason for the direct way; None if nothing names a proxy.
-    """
+    """How an upstream is reached: by `proxy`, else directly. told_by: why so; None if nothing names a proxy."""
 
     proxy: ForwardProxy | None = None
     told_by: str | None = None
@@ -374,10 +365,7 @@ def check_key(certificate_file: str, key_file: str | None) -> None:
 
 
 def make_context(ca_file: str | None, certificate_file: str | None, key_file: str | None) -> ssl.SSLContext:
-    """A TLS context with the system's authorities, those of `ca_file`, and a client certificate, if there is one.
-
-    Raises CertificateFileError.
-    """
+    """A TLS context: the system's authorities, `ca_file`'s, a client certificate. Raises CertificateFileError."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(ALPN)
     if ca_file is not None:

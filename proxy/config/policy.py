@@ -70,10 +70,7 @@ class Description(NamedTuple):
 
 @cache
 def read_descriptions() -> Texts:
-    """`keys.yaml`: by section, the text of each key, or a mapping with `description` and `examples`.
-
-    Types and defaults of the keys are in Python. The texts are read only for the schema and for the reference page.
-    """
+    """`keys.yaml` by section: each key's text, or `description` and `examples`. Only for the schema and its page."""
     texts: Texts = yaml.safe_load(resources.files("trimtab.proxy.config").joinpath("keys.yaml").read_text("utf-8"))
     return texts
 
@@ -442,10 +439,7 @@ S = TypeVar("S")
 
 
 class Same(Generic[S]):
-    """A cache key that compares one object by identity.
-
-    Equal sections may still set different keys, so equality is not enough.
-    """
+    """A cache key by identity: sections that are equal may still set different keys."""
 
     __slots__ = ("value",)
 

@@ -456,10 +456,7 @@ def list_secrets(config: Config) -> tuple[str, ...]:
 
 
 def find_in_name(config: Config, name: str) -> tuple[str, ...]:
-    """The credentials of the configuration in a client's name for something, such as a model.
-
-    Shorter ones than MIN_NAMED_CHARS may be a part of a name by chance.
-    """
+    """The credentials in a client's name for something, but for short ones, which may be a part by chance."""
     return (_find_in if len(name) <= MAX_CACHED_CHARS else _find_in.__wrapped__)(Same(config), name)
 
 

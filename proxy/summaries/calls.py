@@ -79,10 +79,7 @@ OnEnd = Callable[["SummaryCall", float], None]  # Gets a call, and its seconds. 
 
 
 class SummaryCalls:
-    """Counts and logs the calls of one proxy, and remembers which parameters were refused.
-
-    on_end: also gets each call, and books what it cost; None for nobody.
-    """
+    """Counts and logs the calls of one proxy, and remembers refused parameters. on_end: also gets each call."""
 
     def __init__(
         self,
@@ -272,10 +269,7 @@ async def read_answer(response: aiohttp.ClientResponse) -> bytes:
 def read_completion(
     status: int, answer: bytes, codec: Codec, question: Question, provider: ProviderNote | None = None
 ) -> Completion:
-    """Decode the completion in an answer, or the note of a `provider` that was asked for one.
-
-    Raises RefusedError for an error, NoSummaryError if it cannot be read.
-    """
+    """The completion in an answer, or a provider's note. Raises RefusedError for an error, else NoSummaryError."""
     if status != 200:
         raise _read_refusal(status, answer, codec, question)
     try:

@@ -191,10 +191,7 @@ class Marks:
             self.note_heeded(session, here, heeded.union(prefixes))
 
     async def read(self, session: Session, *, is_followed: bool) -> Mapping[bytes, ColdCut]:
-        """The cold cuts of a session.
-
-        is_followed: this process has served the session's previous request. Then nobody else can have made a cut since.
-        """
+        """The cold cuts of a session. is_followed: this process served its previous request, so nobody else has cut."""
         known = self._known.get((session.tenant, session.model, session.anchor))
         if known is None:
             known, is_followed = _Known(), False
@@ -225,10 +222,7 @@ class Marks:
         return self._hold(session, known)
 
     def _hold(self, session: Session, known: _Known) -> Mapping[bytes, ColdCut]:
-        """Keep what is known of a session, and return its cuts.
-
-        Two first requests read at once, each for itself. The records have one order, so the one with more has them all.
-        """
+        """Keep what is known of a session; of two that read at once, the one with more. Returns its cuts."""
         key = session.tenant, session.model, session.anchor
         other = self._known.get(key)
         known = known if other is None or len(known.cuts) >= len(other.cuts) else other

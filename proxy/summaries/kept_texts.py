@@ -57,10 +57,7 @@ class FoundTexts:
         return {} if session is None else session.texts
 
     async def read(self, tenant: str, secret: bytes, head: bytes, *, here: bytes, previous: bytes | None) -> None:
-        """Read what other processes have found, unless this one knows it since the session's previous request.
-
-        previous: None if another process may have answered that.
-        """
+        """Read what others have found since the session's `previous` request; None if another process answered that."""
         if not self._is_kept:
             return
         session = self._sessions.get((tenant, head)) or _Session()

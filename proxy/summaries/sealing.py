@@ -39,10 +39,7 @@ class _Content(msgspec.Struct, array_like=True, frozen=True):
 
 @lru_cache(maxsize=256)  # a request names its summary three times
 def derive_id(secret: bytes, prefix_hash: str, model: str, instructions: str | None = None) -> str:
-    """Derive a summary's id: HKDF-SHA256 of the secret, bound to the prefix, the prompt and the model.
-
-    The operator's instructions are part of the prompt, so changed instructions find no older summary.
-    """
+    """A summary's id: HKDF-SHA256 of the secret, bound to prefix, prompt (with the operator's own) and model."""
     # The hash of the instructions follows the version. Neither contains "+", so the border between them is clear.
     prompt = f"{PROMPT_VERSION}+{sha256(_encode(instructions)).hexdigest()}" if instructions else PROMPT_VERSION
     info = _encode(f"{prefix_hash}\0{prompt}\0{model}")

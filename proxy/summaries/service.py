@@ -295,10 +295,7 @@ def _lengthen(pause: _Pause | None, error: NoSummaryError) -> _Pause:
 
 
 class Fallen:
-    """The sessions that have digests although a model's summary was wanted, and why, in a word.
-
-    A session is told of once, until a summary of a model stands in it again.
-    """
+    """Sessions with digests for wanted summaries, and why; each is told of once, until a summary stands in it."""
 
     def __init__(self, calls: SummaryCalls) -> None:
         self._calls = calls

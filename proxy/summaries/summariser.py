@@ -172,10 +172,7 @@ class Task:
 async def ask_model(
     task: Task, base_text: str | None, client: UpstreamClient, calls: SummaryCalls, seconds: float | None = None
 ) -> Summary:
-    """Ask for a note of at most its reserved size, and check its facts. Raises NoSummaryError.
-
-    base_text: the previous summary, if any. seconds: the longest time for it; None for the configured one.
-    """
+    """Ask for a note after `base_text`, and check its facts. seconds: None as configured. Raises NoSummaryError."""
     seconds = task.summariser.settings.timeout_seconds if seconds is None else seconds
     try:
         async with asyncio.timeout(seconds) as timeout:
