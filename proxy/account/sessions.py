@@ -128,7 +128,10 @@ class PreviousRequests:
             pause_seconds = max(sent_at - last.sent_at, 0.0)
             is_ours = continues and before is not None
             prefix = Prefix(now.tokens, last.tokens, kept_tokens, pause_seconds, continues, is_ours)
-        end = _find_end(hashes, original)
+        # Without an answer that the model is to go on with: later transcripts have the whole one.
+        begun, end = bool(original) and original[-1].role is Role.ASSISTANT, hashes[-1]
+        if begun and hashes[-2:][0] != _NOTHING:
+            end = hashes[-2:][0]
         if found is not None and continues and key[1] != end and found.outside == outside:
             self._requests[key] = replace(found, fingerprints=())
         return self._keep(client, hashes, end, now, before, prefix)
@@ -187,12 +190,6 @@ class PreviousRequests:
         if first is not None:
             self._newest[client, first] = end
         return Seen(key, now, before, prefix)
-
-
-def _find_end(hashes: Sequence[bytes], messages: Sequence[Message]) -> bytes:
-    """The hash of the transcript without an answer that the model is to go on with, which later ones have whole."""
-    is_begun = len(hashes) > 1 and bool(messages) and messages[-1].role is Role.ASSISTANT
-    return hashes[-2] if is_begun and hashes[-2] != _NOTHING else hashes[-1]
 
 
 def _set_apart(key: _Key, outside: int) -> _Key:

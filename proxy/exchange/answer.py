@@ -287,7 +287,8 @@ def listen(services: Services, ready: Ready, answer: aiohttp.ClientResponse) -> 
     request, codec = ready.request, ready.codec
     if answer.status != 200 or (codec.is_count and request is not None):
         return None
-    tap = codec.tap(is_stream=ready.reply.gets_events(answer), asks_usage=request is not None and request.asks_usage)
+    is_stream = answer.content_type in ready.reply.event_kinds
+    tap = codec.tap(is_stream=is_stream, asks_usage=request is not None and request.asks_usage)
     made = ModelTap if ready.trace.is_on else SafeTap
     return made(tap, services.recorder, ready.arrival.request_id)
 

@@ -17,7 +17,7 @@ from multidict import CIMultiDict
 from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse
 from trimtab.proxy.http.content_coding import Reader, read_along
 from trimtab.proxy.http.headers import Headers
-from trimtab.proxy.http.relay import EVENTS, UNNAMED, Reply, begin_answer
+from trimtab.proxy.http.relay import Reply, begin_answer
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.wire.answers.sse import FirstEvent
 from trimtab.proxy.wire.codec import Codec
@@ -71,8 +71,7 @@ async def read_opening(
     """
     status, kind = answer.status, answer.content_type
     reader = read_along(answer.headers) if "Content-Encoding" in answer.headers else None
-    # As `Reply.gets_events`, without a call: it is asked for each request.
-    if status == 200 and (kind == EVENTS or (reply.asks_stream and kind in UNNAMED)):
+    if status == 200 and kind in reply.event_kinds:
         if reader is not None:
             return await _open_coded_stream(answer, codec, reader)
         if reply.response is None and answer.content_length is None:

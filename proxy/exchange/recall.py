@@ -108,7 +108,7 @@ class Talk:
         tap = listen(self._services, ready, answer)
         self._sifter.is_last = self._rounds == MAX_ROUNDS
         try:
-            if is_sifted and ready.reply.gets_events(answer):
+            if is_sifted and answer.content_type in ready.reply.event_kinds:
                 return await self._pass_stream(answer, held, tap)
             if is_sifted and answer.content_type == "application/json":
                 return await self._pass_whole(answer, held, tap)

@@ -31,7 +31,7 @@ from trimtab.proxy.exchange.trace import NO_TRACE, begin_trace
 from trimtab.proxy.http.client import Sending
 from trimtab.proxy.http.errors import OverloadedError, ProxyError
 from trimtab.proxy.http.headers import add_to_lists
-from trimtab.proxy.http.relay import Reply, relay_answer, replace_answer
+from trimtab.proxy.http.relay import EVENTS_OR_UNNAMED, Reply, relay_answer, replace_answer
 from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 from trimtab.proxy.wire.codec import Codec, Request, UndecodableError
 from trimtab.proxy.wire.overflow import Kind, Overflow
@@ -71,7 +71,7 @@ async def _prepare(services: Services, arrival: Arrival, reply: Reply, codec: Co
                 attempt = Passed("too_large" if received.is_too_large else "undecodable")
             else:
                 request = request if request.model == model else replace(request, model=model)
-                reply.asks_stream = request.stream
+                reply.event_kinds = EVENTS_OR_UNNAMED if request.stream else reply.event_kinds
                 attempt = await compact(services, arrival, route, request, reply, lane)
                 target = route.target if attempt.call is None else attempt.call.route.target  # some are only observed
                 _keep_bodies(services, arrival, request, attempt, match)

@@ -27,9 +27,9 @@ STALLED_SECONDS = 600.0
 FREE_BYTES = 32 * 1024  # A chunk up to this size is written without waiting. Chosen: half of asyncio's buffer limit.
 
 EVENTS = "text/event-stream"
-UNNAMED = ("application/octet-stream", "text/plain")
-"""What a stream without a content type has. Source: aiohttp, and Fetch, which names a text so. ChatGPT's server sends
-none (KarpelesLab/teamclaude#456)."""
+EVENTS_OR_UNNAMED = (EVENTS, "application/octet-stream", "text/plain")
+"""Also what a stream without a content type has. Source: aiohttp, and Fetch, which names a text so. ChatGPT's server
+sends none (KarpelesLab/teamclaude#456)."""
 LAST_STEPS = 4  # In which a coded response is decoded after its client has left. Chosen: some milliseconds.
 MAX_ANSWER_EVENT_BYTES = 1024 * 1024
 """Part of a non-stream response that is kept when it becomes one event. Chosen: such a response is mostly an error."""
@@ -54,7 +54,7 @@ class Reply:
     """The response to one client: at most one head, then the body; and how sending it went.
 
     response: the response that was begun; None before.
-    asks_stream: the request asks for an event stream.
+    event_kinds: the content types of an event stream: more of them if the request asks for one.
     is_stream: it is an event stream. An error of that content type does not count.
     status: the upstream's status, or that of the proxy's own error; 0 until it is known.
     last_byte_at: seconds of the monotonic clock; 0.0 if the client did not get the whole answer.
@@ -67,9 +67,9 @@ class Reply:
 
     __slots__ = (
         "adopt",
-        "asks_stream",
         "broken",
         "client_left",
+        "event_kinds",
         "is_stream",
         "last_byte_at",
         "missed",
@@ -82,7 +82,7 @@ class Reply:
     def __init__(self, request: web.BaseRequest) -> None:
         self.request = request
         self.response: PlainResponse | None = None
-        self.asks_stream = False
+        self.event_kinds: tuple[str, ...] = (EVENTS,)
         self.is_stream = False
         self.status = 0
         self.last_byte_at = 0.0
@@ -108,11 +108,6 @@ class Reply:
         self.is_stream = is_stream
         await response.prepare(self.request)
         return response
-
-    def gets_events(self, answer: aiohttp.ClientResponse) -> bool:
-        """Whether an answer is an event stream: also one that was asked for, and comes under another name or none."""
-        kind = answer.content_type
-        return answer.status == 200 and (kind == EVENTS or (self.asks_stream and kind in UNNAMED))
 
     async def write(self, chunk: bytes) -> None:
         """Write a chunk of the body.
@@ -215,7 +210,7 @@ async def relay_answer(
     write_event: needed if the reply may have begun an event stream; a non-stream response then becomes one event.
     """
     reply.status = answer.status
-    is_stream = reply.gets_events(answer)
+    is_stream = answer.status == 200 and answer.content_type in reply.event_kinds
     reader = read_along(answer.headers) if "Content-Encoding" in answer.headers else None
     was_plain = reply.response is not None and "Content-Encoding" not in reply.response.headers
     copy = tap if tap is None or reader is None or was_plain else _Decoding(tap, reader)

@@ -18,6 +18,7 @@ from support.sessions import make_session
 from upstreams.recording import completion, hold_summaries, write_note
 
 from trimtab.proxy.exchange.early_answer import COMMENT, Patience, _read_short, read_opening
+from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.server.app import Proxy
 from trimtab.proxy.wire.chat.codec import CHAT
 
@@ -198,7 +199,7 @@ async def test_a_compressed_stream_is_held_as_it_came_until_its_first_event_is_r
     content = _Body(*(body[at : at + size] for at in range(0, len(body), size)), with_head=False)
     headers = CIMultiDict({"Content-Encoding": "gzip"})
     answer: Any = SimpleNamespace(status=200, content_type="text/event-stream", headers=headers, content=content)
-    opening = await read_opening(Mock(), answer, CHAT, list)
+    opening = await read_opening(Reply(Mock()), answer, CHAT, list)
     assert body.startswith(opening.held)
     assert len(opening.held) >= min(size, len(body))
     assert opening.overflow is not None
