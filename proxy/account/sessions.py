@@ -129,9 +129,8 @@ class PreviousRequests:
             is_ours = continues and before is not None
             prefix = Prefix(now.tokens, last.tokens, kept_tokens, pause_seconds, continues, is_ours)
         # Without an answer that the model is to go on with: later transcripts have the whole one.
-        begun, end = bool(original) and original[-1].role is Role.ASSISTANT, hashes[-1]
-        if begun and hashes[-2:][0] != _NOTHING:
-            end = hashes[-2:][0]
+        begun = bool(original) and original[-1].role is Role.ASSISTANT and hashes[-2:][0] != _NOTHING
+        end = hashes[-2:][0] if begun else hashes[-1]
         if found is not None and continues and key[1] != end and found.outside == outside:
             self._requests[key] = replace(found, fingerprints=())
         return self._keep(client, hashes, end, now, before, prefix)
