@@ -2,7 +2,7 @@
 
 Names are paths, URLs, mail and IP addresses, dotted, snake_case and camelCase names, ids, and numbers. Laws: linear in
 any text. A name is always whole, so that a reader can use it as it is written. A name ranks higher if the model wrote
-it into a call, if the model or the user said it, and if it was mentioned late.
+it into a call, if the model or the user said it, if it was mentioned late, and if it costs few tokens.
 
 The next answers are likely to need lines of the removed part that share a word with the tail that few lines have. Such
 a line counts only if it contains a name or a number. Only the newest READ_CHARS characters of the removed part are
@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
-from math import fsum, log1p, sqrt
+from math import fsum, log, log1p, sqrt
 from typing import Any
 
-from trimtab.rules.conversation import Message, Role, ToolCall
+from trimtab.rules.conversation import CountTokens, Message, Role, ToolCall
 from trimtab.rules.results.calls import decode
 from trimtab.rules.summary.quoting import quote_line
 from trimtab.rules.text.late import compile_late
@@ -201,7 +201,9 @@ ASKED_OFTEN = 0.6  # Weight of log(1 + number of messages with calls that contai
 SAID = 0.7  # Weight of log(1 + number of messages that say the name), separately for the assistant and the user
 TOLD_OFTEN = -0.3
 """Weight of log(1 + number of tool results that contain the name): a name that is everywhere is not specific."""
-LONG = -1.0  # Weight of log(1 + number of characters): the budget holds fewer long names
+DATA = -1.0
+"""Added if only tools have told the name and it is a path, an address or a number. Chosen: most of these are data, such
+as counters and times. They had a quarter of the room for names, and one in ninety of those that were needed."""
 
 _ID = compile_late(r"#?(?=[A-Za-z_-]{0,64}\d)[A-Za-z0-9_-]{5,64}")
 """An argument that is only an id or a number. Its key is used as its label."""
@@ -257,8 +259,12 @@ def _walk(key: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
             yield from _walk("", item, depth - 1)
 
 
-def rank_names(mentions: Sequence[Mentions], *, without: AbstractSet[str]) -> list[str]:
-    """Rank the names that may be needed again, but those in `without`: likeliest first, then by the alphabet."""
+def rank_names(mentions: Sequence[Mentions], *, without: AbstractSet[str], most: int, count: CountTokens) -> list[str]:
+    """At most `most` names that may be needed again, except those in `without`.
+
+    First is the name that is the most likely for each of its tokens; equal ones are in alphabetical order. Tokens are
+    counted only of the `most` names that are first for each of their characters.
+    """
     last: dict[str, int] = {}
     asked: Counter[str] = Counter()
     told: dict[Role, Counter[str]] = {role: Counter() for role in Role}
@@ -274,12 +280,16 @@ def rank_names(mentions: Sequence[Mentions], *, without: AbstractSet[str]) -> li
     for name, index in last.items():
         if name in without:
             continue
-        score = RECENCY * logs[len(mentions) - index] + LONG * logs[len(name)]
+        score = RECENCY * logs[len(mentions) - index]
         if name in asked:
             score += ASKED + ASKED_OFTEN * logs[asked[name]]
-        score += SAID * (logs[by_assistant.get(name, 0)] + logs[by_user.get(name, 0)])
-        scores[name] = score + TOLD_OFTEN * logs[by_tools.get(name, 0)]
-    return sorted(scores, key=lambda name: (-scores[name], name))
+        said = logs[by_assistant.get(name, 0)] + logs[by_user.get(name, 0)]
+        if not said and name not in asked and find_kind(name) is not Kind.SYMBOL:
+            score += DATA
+        scores[name] = score + SAID * said + TOLD_OFTEN * logs[by_tools.get(name, 0)]
+    likely = sorted(scores, key=lambda name: (logs[len(name)] - scores[name], name))[:most]
+    costs = {name: log(max(count(f" {name}"), 1)) for name in likely}
+    return sorted(likely, key=lambda name: (costs[name] - scores[name], name))
 
 
 READ_CHARS = 1_000_000  # The newest characters of the removed part that are read. Chosen: bounds the work.

@@ -113,7 +113,8 @@ ECHOES_SHARE = 0.3
 """Share of the budget for lines that share rare words with the tail. Measured on planted facts: with 0.12, half as many
 are found; needed identifiers rise by 0.1 points (docs/architecture/decisions.md)."""
 CODE_SHARE = 0.25  # Share of the budget for lines of code. Measured: docs/architecture/decisions.md.
-_SEPARATOR = ", "
+_SEPARATORS = {Kind.PATH: " ", Kind.SYMBOL: " ", Kind.URL: ", ", Kind.NUMBER: ", "}
+"""What stands between two names. A space costs no token, but an address or a number may have a label before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
     code = _write_code(removed, min(int(room * CODE_SHARE), left), count)
     room = _leave_out_last(told := [*told, *code], left - sum(count(f"> {line}\n") for line in code), count)
     removed = replace(removed, present=removed.present | find_names("\n".join((corrections, *told))))
-    names = _rank(removed, most=max(room, 0))
+    names = _rank(removed, max(room, 0), count)
     # The count of the whole text differs a little from the sum of its parts, so the first attempt may be too long.
     for _ in range(8):
         lines = [*told, *_write_names(names, room, count)]
@@ -211,7 +212,7 @@ def _write_code(removed: Removed, room_tokens: int, count: CountTokens) -> list[
     return [CODE_TITLE, *rows] if rows else []
 
 
-def _rank(removed: Removed, most: int) -> list[tuple[Kind, str]]:
+def _rank(removed: Removed, most: int, count: CountTokens) -> list[tuple[Kind, str]]:
     """At most `most` names with their kinds, the most likely to be needed first.
 
     A name is written after its label if it has one. `most` may be the budget, as no name costs less than a token.
@@ -219,21 +220,21 @@ def _rank(removed: Removed, most: int) -> list[tuple[Kind, str]]:
     labels: dict[str, str] = {}
     for mentions in removed.mentions:
         labels.update(mentions.labels)
-    ranked = rank_names(removed.mentions, without=removed.present)
-    return [(find_kind(name), f"{labels[name]} {name}" if name in labels else name) for name in ranked[:most]]
+    ranked = rank_names(removed.mentions, without=removed.present, most=most, count=count)
+    return [(find_kind(name), f"{labels[name]} {name}" if name in labels else name) for name in ranked]
 
 
 def _write_names(ranked: Sequence[tuple[Kind, str]], room_tokens: int, count: CountTokens) -> list[str]:
     """A line for each kind of name, with as many names as there is room for."""
     kinds: dict[Kind, list[str]] = {}
     for kind, told in ranked:
-        cost = count(f"{_SEPARATOR}{told}")
+        cost = count(f"{_SEPARATORS[kind]}{told}")
         cost += 0 if kind in kinds else count(f"> {kind}: \n")
         if cost > room_tokens:
             break
         room_tokens -= cost
         kinds.setdefault(kind, []).append(told)
-    return [f"{kind}: {_SEPARATOR.join(names)}" for kind in Kind if (names := kinds.get(kind))]
+    return [f"{kind}: {_SEPARATORS[kind].join(names)}" for kind in Kind if (names := kinds.get(kind))]
 
 
 def _write_running(removed: Removed, room_tokens: int, count: CountTokens) -> list[str]:

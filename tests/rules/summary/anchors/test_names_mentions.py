@@ -1,12 +1,12 @@
 """The names in each message, and which of them are likely to be needed again."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import assistant, call, result, system, transcripts, user
+from support.builders import assistant, call, count, result, system, transcripts, user
 from support.steps import count_steps
 from support.tool_steps import step
 
@@ -21,6 +21,11 @@ ODD = (
     '{"a": [true, null, {"b": [1.5, "c"]}]}', "\x00", "[1,2", '{"a": 123456789012345678901234567890}',
 )  # fmt: skip
 NAMES = st.sampled_from([f"src/part_{number}.py" for number in range(30)])
+
+
+def rank(read: Sequence[Mentions], *, without: AbstractSet[str], most: int = 10_000) -> list[str]:
+    """The names in their order; a token is four characters."""
+    return rank_names(read, without=without, most=most, count=count)
 
 
 def mentions(role: Role, *told: str, asked: tuple[str, ...] = ()) -> Mentions:
@@ -82,15 +87,34 @@ LIKELIER = {
 @pytest.mark.parametrize("reason", LIKELIER)
 def test_the_name_more_likely_to_be_needed_comes_first(reason: str) -> None:
     """Even if the other name comes first in the alphabet."""
-    assert rank_names(LIKELIER[reason], without=frozenset()) == ["name_b", "name_a"]
+    assert rank(LIKELIER[reason], without=frozenset()) == ["name_b", "name_a"]
+
+
+def test_data_comes_last() -> None:
+    """A path, an address or a number that only tools have told; not if it was said or is in a call."""
+    told = [mentions(Role.TOOL, "7/150", "name_a", "8/150", "9/150"), mentions(Role.USER, "9/150", asked=("8/150",))]
+    assert rank(told, without=frozenset())[-2:] == ["name_a", "7/150"]
+
+
+def test_of_the_names_short_for_their_letters_the_one_of_fewest_tokens_comes_first() -> None:
+    """No token of the others is counted."""
+    counted: list[str] = []
+
+    def count_digits(text: str) -> int:
+        counted.append(text)
+        return 1 + 9 * text.count("9")
+
+    both = [mentions(Role.TOOL, "name_9", "name_ab", "much_longer_name_a")]
+    assert rank_names(both, without=frozenset(), most=2, count=count_digits) == ["name_ab", "name_9"]
+    assert sorted(counted) == [" name_9", " name_ab"]
 
 
 def test_a_shorter_name_comes_first() -> None:
     """A budget holds more short names. If all else is equal, the order is alphabetical."""
     both = [mentions(Role.TOOL, "name_b", "much_longer_name_a")]
-    assert rank_names(both, without=frozenset()) == ["name_b", "much_longer_name_a"]
+    assert rank(both, without=frozenset()) == ["name_b", "much_longer_name_a"]
     both = [mentions(Role.TOOL, "name_b", "name_a")]
-    assert rank_names(both, without=frozenset()) == ["name_a", "name_b"]
+    assert rank(both, without=frozenset()) == ["name_a", "name_b"]
 
 
 class Reversed(AbstractSet[str]):
@@ -113,16 +137,16 @@ class Reversed(AbstractSet[str]):
 def test_the_order_depends_only_on_the_messages(messages: tuple[Message, ...], without: set[str]) -> None:
     """The iteration order of sets, which differs between processes, has no effect. Each name occurs once."""
     read = [read_mentions(message) for message in messages]
-    ranked = rank_names(read, without=without)
+    ranked = rank(read, without=without)
     elsewhere = [Mentions(one.role, Reversed(one.asked), Reversed(one.told), one.labels) for one in read]
-    assert rank_names(elsewhere, without=Reversed(without)) == ranked
+    assert rank(elsewhere, without=Reversed(without)) == ranked
     names = {name for one in read if one.role is not Role.SYSTEM for name in one.asked | one.told}
     assert sorted(ranked) == sorted(names - without)
 
 
 def test_names_in_system_messages_do_not_count() -> None:
     """They are always forwarded."""
-    assert rank_names([read_mentions(system("Mind src/a.py."))], without=frozenset()) == []
+    assert rank([read_mentions(system("Mind src/a.py."))], without=frozenset()) == []
 
 
 def test_twice_the_messages_take_twice_the_work() -> None:
@@ -131,6 +155,6 @@ def test_twice_the_messages_take_twice_the_work() -> None:
     def work(steps: int) -> int:
         read = (step("read", {"path": f"src/m{number}.py"}, "a_b " * 9) for number in range(steps))
         messages = [message for one in read for message in one]
-        return count_steps(lambda: rank_names([read_mentions(message) for message in messages], without=frozenset()))
+        return count_steps(lambda: rank([read_mentions(message) for message in messages], without=frozenset()))
 
     assert work(400) <= 2 * work(200) + 100

@@ -14,8 +14,9 @@ from support.told_sessions import told_sessions
 from support.tool_steps import step
 
 from trimtab.rules.conversation import CountTokens, Message, Role
-from trimtab.rules.summary.anchors.names import find_names, read_mentions
+from trimtab.rules.summary.anchors.names import Kind, find_names, read_mentions
 from trimtab.rules.summary.anchors.write import (
+    _SEPARATORS,
     CODE_SHARE,
     MIN_TOKENS,
     Removed,
@@ -75,7 +76,8 @@ def test_with_enough_room_each_name_occurs_once(said: list[str], present: frozen
         assert text == ""
         return
     assert find_names(text) - find_names(NAMES_TITLE) == named - present
-    told = [name for line in lines_of(text) for name in line.partition(": ")[2].split(", ")]
+    rows = [line.removeprefix("> ").partition(": ") for line in lines_of(text)]
+    told = [name for kind, _, row in rows for name in row.split(_SEPARATORS[Kind(kind)])]
     assert len({name.split()[-1] for name in told}) == len(told)
 
 
