@@ -47,7 +47,7 @@ LIMITS = {
     "known, messages": Price(58, 220, 1265),
     "cut": Price(87, 415, 2220),
     "stream": Price(55, 259, 1770),
-    "chunk": Price(0, 4, 30),
+    "chunk": Price(0, 4, 32),
 }
 """small: 8 known messages that need nothing. known: 404 KB that need nothing, and were sent before. cut: two new
 messages behind a standing cut. stream: `small`, answered in 20 chunks. chunk: a further one of these."""
