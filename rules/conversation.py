@@ -162,6 +162,7 @@ class Message:
     - `loads`: names of the tools that the model can call because it has found them in this message.
     - `served`: calls of the server that connect this message with others.
     - `keep`: nobody may cut or shorten it, as far as it fits: the client asks for that.
+    - `kinds`: a cache: its characters by kind (tokens/scripts.py), as soon as somebody asked for them.
     - `beside`: members that hold an assistant's reasoning, each with the JSON of an empty value. Some upstreams want
       them in every message of an assistant, so one that a rule writes gets those of an earlier message.
     """
@@ -193,6 +194,7 @@ class Message:
     answers_json: bytes = b""
     form: str = field(default="", compare=False)
     keep: bool = False
+    kinds: tuple[float, float, float] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def text(self) -> str:
@@ -255,6 +257,8 @@ class Conversation:
     entry for each message: its position in the client's request, or None for a message that a rule made. Positions are
     kept apart from the messages because requests share message objects, at different positions.
 
+    `fixed_kinds` are the characters of that by kind, as in a message.
+
     If `continues`, the upstream holds earlier messages that are not here: nothing can be cut, and a call or a result
     without its counterpart may be answered there.
     """
@@ -264,6 +268,7 @@ class Conversation:
     origins: tuple[Origin | None, ...]
     shape: Shape = Shape()
     continues: bool = False
+    fixed_kinds: tuple[float, float, float] = field(default=(0, 0, 0), compare=False)
     _tokens: int | None = field(default=None, init=False, repr=False, compare=False)
 
     @property

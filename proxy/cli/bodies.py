@@ -138,10 +138,12 @@ class Tally:
 
     @classmethod
     def of(cls, request: Request, model: str, config: Config, compactors: Compactors) -> "Tally":
-        family, settings = find_family(model), config.policy_for(model)
+        settings = config.policy_for(model)
         counted = compactors.choose(settings, model).count_sections(request, settings.memory.tags)
-        sections, parts = counted[0].scale(family.ratio), counted[1].scale(family.ratio)
-        return cls(model, compactors.name_vocabulary(settings, model), sections.tokens, sections, parts)
+        vocabulary = compactors.name_vocabulary(settings, model)
+        ratio = find_family(model).find_scale(vocabulary).ratio
+        sections, parts = counted[0].scale(ratio), counted[1].scale(ratio)
+        return cls(model, vocabulary, sections.tokens, sections, parts)
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -41,7 +41,7 @@ from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.http.tenancy import Tenancy, Tenant
 from trimtab.proxy.models.hypotheses import combine
 from trimtab.proxy.models.model_policy import ModelView, name_model
-from trimtab.proxy.models.records import ModelName, Record, Records, complete, expect_ratio, list_learned, recall
+from trimtab.proxy.models.records import ModelName, Record, Records, complete, expect_scale, list_learned, recall
 from trimtab.proxy.store.opening import find_key_file, open_store
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.rules.tokens.families import HEURISTIC, SILENT, Family, Reading, find_family
@@ -287,7 +287,7 @@ async def _describe(
     windows = answers[_identify_upstream(config.upstream_for(settings.upstream))].windows
     told = windows.find(model)
     reading = SILENT if told is None else windows.reading
-    own, of_all = await _read_records(store, name, expect_ratio(name, reading))
+    own, of_all = await _read_records(store, name, expect_scale(name, reading).ratio)
     known = combine(recall(own), recall(of_all))
     facts = replace(known, window_tokens=told or known.window_tokens, reading=reading if told else known.reading)
     facts = await asyncio.to_thread(complete, name, facts)

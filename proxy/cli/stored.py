@@ -23,7 +23,7 @@ from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.http.tenancy import Tenancy
 from trimtab.proxy.models import keeping
-from trimtab.proxy.models.records import ModelName, Record, Records
+from trimtab.proxy.models.records import ModelName, Record, Records, expect_scale
 from trimtab.proxy.server.admin.opening import open_history
 from trimtab.proxy.store.opening import find_key_file, open_store
 from trimtab.proxy.store.store import SummaryStore
@@ -31,7 +31,7 @@ from trimtab.proxy.summaries.cold_cuts import REFRESH_SECONDS, Wishes
 from trimtab.proxy.summaries.sealing import KEY_BYTES, KeyFileError, load_key, unseal
 from trimtab.proxy.telemetry.logs import configure_log, escape, get_log
 from trimtab.rules.summary.request import Summary
-from trimtab.rules.tokens.families import find_family
+from trimtab.rules.tokens.families import SILENT
 
 
 @asynccontextmanager
@@ -136,13 +136,16 @@ async def forget_model(config: Config, model: str) -> dict[ModelName, bool]:
 
     Raises StoppedError; ConfigError if the configured store can never be opened.
     """
-    record = Record(find_family(model).ratio)
     async with open_shared(
         config,
         in_memory="store: memory keeps nothing on disk; restart the proxy to make it forget",
         at_fault="the store cannot be opened, read or written, so nothing was forgotten; trimtab doctor says why",
     ) as store:
-        return {name: await Records(store).forget(name, record) for name in list_names(config, model)}
+        kept = Records(store)
+        return {
+            name: await kept.forget(name, Record(expect_scale(name, SILENT).ratio))
+            for name in list_names(config, model)
+        }
 
 
 def list_names(config: Config, model: str) -> list[ModelName]:

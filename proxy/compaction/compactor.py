@@ -298,11 +298,17 @@ def help_cache(request: Request, compacted: Compacted) -> Compacted:
 class Compactor:
     """Compacts requests with one way of counting. Thread-safe.
 
-    `number` distinguishes it from other compactors that share its `caches`.
+    `number` distinguishes it from other compactors that share its `caches`. `measure`: as of `Work`.
     """
 
     def __init__(
-        self, count: CountTokens, costs: Costs = GENERIC.costs, *, caches: Caches | None = None, number: int = 0
+        self,
+        count: CountTokens,
+        costs: Costs = GENERIC.costs,
+        *,
+        caches: Caches | None = None,
+        number: int = 0,
+        measure: CountTokens | None = None,
     ) -> None:
         self.count = count
         self._number = number
@@ -319,6 +325,7 @@ class Compactor:
                 sketches=caches.sketches,
                 diffs=caches.diffs,
                 open_archive=Archive,
+                measure=measure,
             )
         }
 

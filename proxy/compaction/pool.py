@@ -29,7 +29,7 @@ from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.wire.transcript.body import KeptBodies
 from trimtab.rules.conversation import CountTokens
 from trimtab.rules.tokens.families import HEURISTIC, O200K, SILENT, Costs, Reading, find_family, read_costs
-from trimtab.rules.tokens.scripts import weigh
+from trimtab.rules.tokens.scripts import Weights, weigh
 
 CACHES_BYTES = ALL_BYTES + len(VOCABULARIES) * (MEMO_BYTES + LARGE_MEMO_BYTES)
 """The usual bound of all caches."""
@@ -52,7 +52,7 @@ class _Holder:
         self.memos: dict[str, CountMemos] = {}
         self.counts: dict[str, CountTokens] = {}
         self.made: dict[tuple[str, Costs], Compactor] = {}
-        self.newest: tuple[str, str, Reading, Compactor] | None = None
+        self.newest: tuple[str, str, Reading, Weights | None, Compactor] | None = None
         """The compactor that was asked for last, and by what. To compare this costs less than to look it up."""
 
     def count_by(self, vocabulary: _Vocabulary | None) -> CountTokens:
@@ -98,28 +98,41 @@ class Compactors:
         return self._is_loaded(_choose_counting(settings.count, model)[0])
 
     async def get(
-        self, settings: PolicyConfig, model: str, tenant_id: str = "", reading: Reading = SILENT
+        self,
+        settings: PolicyConfig,
+        model: str,
+        tenant_id: str = "",
+        reading: Reading = SILENT,
+        weights: Weights | None = None,
     ) -> Compactor:
         """As `choose`, for the event loop: a vocabulary is loaded in a thread."""
         holder = self._hold(tenant_id)
         newest = holder.newest
-        if newest is not None and newest[2] is reading and newest[1] == model and newest[0] == settings.count:
-            return newest[3]
-        counting = _choose_counting(settings.count, model, reading)
+        is_asked = newest is not None and newest[2] is reading and newest[3] is weights
+        if newest is not None and is_asked and newest[1] == model and newest[0] == settings.count:
+            return newest[4]
+        counting = _choose_counting(settings.count, model, reading, weights)
         made = holder.made.get(counting)
         if made is not None:
-            holder.newest = settings.count, model, reading, made
+            holder.newest = settings.count, model, reading, weights, made
             return made
         if self._is_loaded(counting[0]):
-            return self.choose(settings, model, tenant_id, reading)
-        return await asyncio.to_thread(self.choose, settings, model, tenant_id, reading)
+            return self.choose(settings, model, tenant_id, reading, weights)
+        return await asyncio.to_thread(self.choose, settings, model, tenant_id, reading, weights)
 
-    def choose(self, settings: PolicyConfig, model: str, tenant_id: str = "", reading: Reading = SILENT) -> Compactor:
-        """The tenant's compactor for a model, counting as the policy and the model's server say.
+    def choose(
+        self,
+        settings: PolicyConfig,
+        model: str,
+        tenant_id: str = "",
+        reading: Reading = SILENT,
+        weights: Weights | None = None,
+    ) -> Compactor:
+        """The tenant's compactor for a model, counting as the policy, the model's server and its answers say.
 
         May load a vocabulary, which takes about 0.2 s.
         """
-        counting = vocabulary, costs = _choose_counting(settings.count, model, reading)
+        counting = vocabulary, costs = _choose_counting(settings.count, model, reading, weights)
         holder = self._hold(tenant_id)
         made = holder.made.get(counting)
         if made is not None:
@@ -128,9 +141,12 @@ class Compactors:
             with self._lock:
                 self._load(vocabulary)
         found = self._load(vocabulary)
+        if vocabulary in self._stand_ins:
+            costs = read_costs(model, HEURISTIC if found is None else found.name, reading, weights)
         with self._holders_lock:
-            count = weigh(holder.count_by(found), costs.weights)
-            compactor = Compactor(count, costs, caches=holder.caches, number=len(holder.made))
+            measure = holder.count_by(found)
+            count, number = weigh(measure, costs.weights), len(holder.made)
+            compactor = Compactor(count, costs, caches=holder.caches, number=number, measure=measure)
             return holder.made.setdefault(counting, compactor)
 
     def find_kept_bodies(self, tenant_id: str) -> KeptBodies:
@@ -191,7 +207,8 @@ def load_compactor(model: str, *, vocabulary: str = "auto") -> Compactor:
     Raises VocabularyError.
     """
     name, costs = _choose_counting(vocabulary, model)
-    return Compactor(count_by_heuristic if name == HEURISTIC else make_counter(_load_once(name)), costs)
+    measure = count_by_heuristic if name == HEURISTIC else make_counter(_load_once(name))
+    return Compactor(weigh(measure, costs.weights), costs, measure=measure)
 
 
 @cache
@@ -199,8 +216,12 @@ def _load_once(vocabulary: str) -> CountTokens:
     return count_pieces(load_encoding(vocabulary))
 
 
-def _choose_counting(count: str, model: str, reading: Reading = SILENT) -> tuple[str, Costs]:
+def _choose_counting(
+    count: str, model: str, reading: Reading = SILENT, weights: Weights | None = None
+) -> tuple[str, Costs]:
     """The vocabulary and the costs of a model; `count` is the configured way of counting."""
     family = find_family(model)
     vocabulary = family.vocabulary if count == "auto" else count
-    return vocabulary, family.costs if reading == SILENT else read_costs(model, vocabulary, reading)
+    if reading == SILENT and weights is None and vocabulary == family.vocabulary:
+        return vocabulary, family.costs
+    return vocabulary, read_costs(model, vocabulary, reading, weights)

@@ -31,6 +31,7 @@ from trimtab.proxy.account.sessions import Request, Seen, Sent
 from trimtab.proxy.catalogue.prices import Bill, PriceList, Tokens, find_price_list, price
 from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES
 from trimtab.proxy.config.schema import find_in_name
+from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.attempt import CHANGED, Attempt, Call, Prepared, Ready, is_counted, is_text_only
 from trimtab.proxy.exchange.cold import find_lifetime, prepare_cold, remember
 from trimtab.proxy.exchange.route import Route
@@ -46,6 +47,7 @@ from trimtab.proxy.wire.answers.tap import Tap
 from trimtab.proxy.wire.answers.usage import Usage, believe
 from trimtab.proxy.wire.json import DECODE_ERRORS
 from trimtab.rules.conversation import Conversation
+from trimtab.rules.tokens.scripts import count_kinds
 
 T = TypeVar("T")
 
@@ -53,13 +55,14 @@ T = TypeVar("T")
 class SafeTap:
     """A tap that cannot break an answer: after a fault of ours it is counted and reading stops; the answer goes on.
 
-    tap: None after a fault.
+    tap: None after a fault. is_llama: the answer's headers say that llama.cpp has sent it.
     """
 
-    __slots__ = ("_guard", "tap")
+    __slots__ = ("_guard", "is_llama", "tap")
 
     def __init__(self, tap: Tap, recorder: Recorder, request_id: str) -> None:
         self.tap: Tap | None = tap
+        self.is_llama = False
         self._guard = fail_open(recorder, request_id, "count")
 
     @property
@@ -132,10 +135,11 @@ async def count_answer(services: Services, tenant: Tenant, route: Route, tap: Ta
 async def _count_completion(services: Services, tenant: Tenant, route: Route, tap: Tap) -> int:
     """Our count of what the model wrote, in its own tokens."""
     settings, model = route.settings, route.target.model
-    compactor = await services.compactors.get(settings, model, tenant.id)
+    facts = services.models.recall(route.name)
+    compactor = await services.compactors.get(settings, model, tenant.id, facts.reading, facts.weights)
     work = partial(tap.count_completion, compactor.count)
     tokens = await services.workers.run(services.lane(tenant), work, size_bytes=tap.text_chars)
-    return round(services.models.recall(route.name).ratio * tokens)
+    return round(facts.ratio * tokens)
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -171,7 +175,9 @@ async def observe(
     is_long = tokens >= MIN_SAMPLE_TOKENS
     if answered.prompt_tokens and is_long and is_text_only(sent) and _is_counted(call, sent):
         believed_tokens, cached_tokens = call.view.believed_tokens, answered.cached_tokens or 0
-        sample = Sample(tokens, answered.prompt_tokens, compacted.limit_tokens, believed_tokens, cached_tokens)
+        chars, weights = count_kinds(sent), call.compactor.counting.costs.weights
+        told_tokens, limit_tokens = answered.prompt_tokens, compacted.limit_tokens
+        sample = Sample(tokens, told_tokens, limit_tokens, believed_tokens, cached_tokens, chars, weights)
         services.models.observe(call.view.name, sample)
     seen = await _compare(services, attempt, sent, age_seconds)
     if not is_enforced:
@@ -279,6 +285,7 @@ class Learned(msgspec.Struct, frozen=True):
 
 
 NOTHING_LEARNED = Learned()
+LLAMA = "llama.cpp"
 Keep = Callable[[Learned], None]
 
 
@@ -289,8 +296,10 @@ def listen(services: Services, ready: Ready, answer: aiohttp.ClientResponse) -> 
         return None
     is_stream = answer.content_type in ready.reply.event_kinds
     tap = codec.tap(is_stream=is_stream, asks_usage=request is not None and request.asks_usage)
-    made = ModelTap if ready.trace.is_on else SafeTap
-    return made(tap, services.recorder, ready.arrival.request_id)
+    made = (ModelTap if ready.trace.is_on else SafeTap)(tap, services.recorder, ready.arrival.request_id)
+    if ready.route.settings.context_window != "auto":
+        made.is_llama = LLAMA in answer.headers.get("Server", "")
+    return made
 
 
 async def learn(services: Services, ready: Ready, attempt: Attempt, tap: SafeTap, keep: Keep) -> None:
@@ -362,6 +371,9 @@ async def _learn(services: Services, ready: Ready, attempt: Attempt, tap: SafeTa
         bill = draw_bill(services, route, attempt, answered, observed)
     keep(Learned(answered, observed, bill, model))
     guarded.phase = "observe"
+    if route.settings.context_window != "auto":
+        with guarded:
+            _meet_llama(services, arrival, route, tap)
     if answered.ends_turn and isinstance(attempt, Prepared) and attempt.chosen.later is not None:
         with guarded:
             write_meanwhile(services, attempt)
@@ -369,6 +381,16 @@ async def _learn(services: Services, ready: Ready, attempt: Attempt, tap: SafeTa
         with guarded:
             prepare_cold(services, attempt, answered)
             await remember(services, attempt, answered)  # the last, because it waits for the store
+
+
+def _meet_llama(services: Services, arrival: Arrival, route: Route, tap: SafeTap) -> None:
+    """Ask llama.cpp what it says of itself, although the window is configured: its slots and its template, for example.
+
+    No other server is asked then: of the others it is hardly more than the window.
+    """
+    usage = None if tap.tap is None else tap.tap.usage
+    if tap.is_llama or (usage is not None and usage.has_timings):
+        services.models.seek_windows(route.upstream, route.credentials, arrival.tenant.id)
 
 
 def _find_window(route: Route, attempt: Attempt) -> int:

@@ -122,7 +122,7 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
     facts = await services.models.look_up(
         name, services.recorder.metrics.label_model(route.target.model, route.target.match)
     )
-    compactor = await services.compactors.get(settings, name.model, arrival.tenant.id, facts.reading)
+    compactor = await services.compactors.get(settings, name.model, arrival.tenant.id, facts.reading, facts.weights)
     if settings.context_window == "auto":
         services.models.seek_windows(route.upstream, route.credentials, arrival.tenant.id)
     view = route.views[0] if route.views else None
@@ -228,7 +228,7 @@ async def _carry_out_first(
         if not call.view.has_learned:
             raise
         refused, view = error, call.view.forget(services.config)
-    trial = structs.replace(call, view=view)
+    trial = _plan_by(services, call, view)
     was_otherwise = planned.plan.breaks_past
     try:
         planned, size_bytes = await _plan(services, trial, phases)
@@ -250,14 +250,21 @@ async def _keep_whole(services: Services, call: Call, planned: Planned, phases: 
     if not planned.plan.window.caps or not call.view.facts.has_ratio or not _may_test(call):
         return None
     family = call.view.trust_family(services.config)
-    if family.facts.ratio >= call.view.facts.ratio or not services.models.may_test_ratio(call.view.name):
+    if not call.view.counts_more_than(family) or not services.models.may_test_ratio(call.view.name):
         return None
-    trial = structs.replace(call, view=family)
+    trial = _plan_by(services, call, family)
     whole, _ = await _plan(services, trial, phases)
     wanted, had = whole.plan.request, planned.plan.request
     if whole.plan.window.caps or (wanted is not None and (had is None or wanted.key != had.key)):
         return None
     return trial, replace(whole, plan=replace(whole.plan, was_otherwise=planned.plan.breaks_past))
+
+
+def _plan_by(services: Services, call: Call, view: ModelView) -> Call:
+    """The call, counted and planned by another view of its model. The vocabulary is the same."""
+    facts, tenant_id = view.facts, call.arrival.tenant.id
+    compactor = services.compactors.choose(view.settings, view.name.model, tenant_id, facts.reading, facts.weights)
+    return structs.replace(call, view=view, compactor=compactor)
 
 
 def _may_test(call: Call) -> bool:

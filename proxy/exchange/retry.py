@@ -43,6 +43,7 @@ from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.overflow import Overflow, Quoted, find_quotes
 from trimtab.rules.conversation import Decision
 from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.tokens.scripts import count_kinds
 
 REFUSING_STATUSES = frozenset({400, 422})
 """The statuses with which servers refuse an unknown field. Source: OpenAI's and vLLM's error answers."""
@@ -135,6 +136,8 @@ def _judge(call: Call, refused: Compacted, overflow: Overflow) -> tuple[Sent, Qu
         is_counted=is_counted(request, forwarded),
         messages_share=1 - around_bytes / max(sum(map(len, refused.pieces)), 1),
         ratios=find_ratios(call.view.name.model),
+        chars=count_kinds(forwarded),
+        weights=call.compactor.counting.costs.weights,
     )
     return sent, max(find_quotes(overflow, said) for said in (request.body, _read_head(call.arrival)))
 

@@ -1,15 +1,18 @@
 """Calibration: compares the prompt tokens that an upstream reports with our count.
 
-It finds the model's ratio (its own tokens for one of ours), and whether the upstream silently cuts prompts short.
+It finds the model's scale (its own tokens for one of ours, by kinds of text), and whether the upstream silently cuts
+prompts short.
 
 Law: no I/O and no clock. The same reports in the same order lead to the same findings.
 """
 
 from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from trimtab.proxy.models.records import ANY_RATIO, MAX_RATIO, Bounds, clamp
+from trimtab.rules.tokens.scripts import EVEN, NO_CHARS, SAMPLES, Chars, Measured, Scale, Weights, judge
 
 MIN_SAMPLE_TOKENS = 500
 """Reports on smaller requests are ignored. Chosen: in a small request, the frame of the messages weighs too much."""
@@ -20,20 +23,25 @@ MIN_SAMPLE_RATIO = 0.5
 Such a server leaves out cached tokens, cuts prompts short, or always reports the same number. If trimtab believed it,
 prompts could grow to twice the window."""
 WARM_UP_SAMPLES = 8
-"""A model's first ratio is the median of this many reports. Chosen: three outliers hardly move the median."""
+"""A kind of text is first measured by the median of this many reports. Chosen: three outliers hardly move it."""
+LEAST_SAMPLES = 3
+"""If reports are on several new kinds, each with this many counts once there are WARM_UP_SAMPLES. Chosen: one outlier
+does not move the median."""
 URGENT_SAMPLES = 2
 URGENT_RATIO = 1.5
 URGENT_SHARE = 4
-"""The first ratio is used before the end of warm-up if it is more than URGENT_RATIO times the current one: prompts
+"""A kind's first ratio is used before the end of warm-up if it is more than URGENT_RATIO times the current one: prompts
 could overflow the window meanwhile. One report is enough; if its ratio is above MAX_RATIO, URGENT_SAMPLES are needed.
 Only prompts of at least 1 / URGENT_SHARE of the limit count: for a smaller one, the server's own preamble may explain
 the difference. All three are chosen."""
 KEPT_SAMPLES = 64
-"""The number of last reports whose median may replace a ratio. Chosen: eight times the warm-up, so changes are rare."""
+"""The number of last reports on a kind whose median may replace what was measured. Chosen: eight times the warm-up, so
+changes are rare."""
 KEPT_SHARE = 0.10
-"""A ratio is kept until that median differs by more than this share. Chosen: each change breaks a prompt cache."""
+"""What was measured is kept until that median differs by more than this share. Chosen: each change breaks a prompt
+cache."""
 NOISE_SHARE = 0.02
-"""Warm-up keeps the expected ratio if its median differs by this share or less. Chosen: each change breaks a prompt
+"""Warm-up keeps what is expected if its median differs by this share or less. Chosen: each change breaks a prompt
 cache."""
 ERROR_WEIGHT = 0.2
 """Weight of the newest report in the mean error. Chosen: about the last five reports count."""
@@ -59,11 +67,12 @@ drops whole messages leaves a part of the window empty."""
 class Report:
     """The usage that an upstream reported for one prompt, and what was sent.
 
-    counted_tokens: our own count of the prompt.
+    counted_tokens: our own count of the prompt, with `weights`.
     reported_tokens: the upstream's count, with cached tokens.
     limit_tokens: the limit of the prompt, in the model's tokens.
     believed_tokens: the window that the limit was derived from (see model_policy.py); 0 if unknown.
     cached_tokens: the part of the prompt that the upstream read from its prompt cache.
+    chars: of the prompt, by kind.
     """
 
     counted_tokens: int
@@ -71,55 +80,105 @@ class Report:
     limit_tokens: int
     believed_tokens: int = 0
     cached_tokens: int = 0
+    chars: Chars = NO_CHARS
+    weights: Weights = EVEN
+
+
+class _Samples:
+    """The reports on prompts of one kind: reported tokens for one that the scale in use predicts."""
+
+    def __init__(self) -> None:
+        self.last: deque[float] = deque(maxlen=KEPT_SAMPLES)
+        self.urgent: deque[float] = deque(maxlen=WARM_UP_SAMPLES)
+        self._chars = [0.0] * len(NO_CHARS)
+        self._number = 0
+
+    def add(self, sample: float, tokens: float, chars: Chars, *, is_urgent: bool) -> None:
+        self.last.append(sample)
+        self._number += 1
+        for place, each in enumerate(chars):
+            self._chars[place] += each / tokens
+        if is_urgent:
+            self.urgent.append(sample)
+
+    @property
+    def chars(self) -> Chars:
+        """For one token of ours, in the mean."""
+        return Chars(*[each / max(self._number, 1) for each in self._chars])
+
+    def measure(self, sample: float, kind: int, scale: Scale, ratios: Bounds, *, is_settled: bool = True) -> Measured:
+        chars = self.chars
+        tokens = sample * scale.predict(1.0, chars)
+        return Measured(kind, tokens if sample == 1 else clamp(tokens, ratios), chars, is_settled)
+
+    def rescale(self, before: Scale, after: Scale) -> None:
+        factor = before.predict(1.0, self.chars) / after.predict(1.0, self.chars)
+        for samples in (self.last, self.urgent):
+            known = [sample * factor for sample in samples]
+            samples.clear()
+            samples.extend(known)
 
 
 class Calibration:
-    """The usage reports on one model since its ratio was found.
+    """The usage reports on one model since its scale was found.
 
-    samples: reported tokens for one counted token, one figure for each report.
     error: moving mean of the relative error of our counts.
     most_reported: the longest prompt that was answered, in the model's tokens.
     """
 
     def __init__(self) -> None:
-        self.samples: deque[float] = deque(maxlen=KEPT_SAMPLES)
+        self._samples = [_Samples() for _ in SAMPLES]
         self.error = 0.0
         self._cut: deque[int] = deque(maxlen=CUT_ANSWERS)
-        self._urgent: deque[float] = deque(maxlen=WARM_UP_SAMPLES)
         self._answers_off = 0
         self.most_reported = 0
         self._most_in_full = 0
 
-    def add(self, report: Report, ratio: float, expected_ratio: float) -> None:
-        """Add a report. `ratio` is the one in use, `expected_ratio` that of the model's family."""
-        sample = report.reported_tokens / max(report.counted_tokens, 1)
-        self.error += (min(abs(sample / ratio - 1), 1.0) - self.error) * ERROR_WEIGHT
+    @property
+    def number(self) -> int:
+        """Of the reports that are kept."""
+        return sum(len(samples.last) for samples in self._samples)
+
+    def add(self, report: Report, scale: Scale, expected: Scale) -> None:
+        """Add a report. `scale` is the one in use, `expected` that of the model's tokenizer or family."""
+        chars, reported = report.chars, report.reported_tokens
+        tokens, kind, figures = judge(report.counted_tokens, chars, report.weights, (scale, expected))
+        sample, expected_tokens = reported / figures[0], figures[1]
+        self.error += (min(abs(sample - 1), 1.0) - self.error) * ERROR_WEIGHT
         self._answers_off = self._answers_off + 1 if self.error > WARNED_ERROR else 0
-        self._watch_cuts(report, expected_ratio * report.counted_tokens)
-        if not MIN_SAMPLE_RATIO * expected_ratio <= sample <= MAX_SAMPLE_RATIO:
-            return
-        self.samples.append(sample)
-        if report.reported_tokens * URGENT_SHARE >= report.limit_tokens:
-            self._urgent.append(sample)
+        self._watch_cuts(report, expected_tokens)
+        if MIN_SAMPLE_RATIO * expected_tokens <= reported <= MAX_SAMPLE_RATIO * tokens:
+            is_urgent = reported * URGENT_SHARE >= report.limit_tokens
+            self._samples[kind].add(sample, tokens, chars, is_urgent=is_urgent)
 
-    def choose_ratio(self, current: float, *, is_calibrated: bool, ratios: Bounds = ANY_RATIO) -> float | None:
-        """Choose the ratio to use from now on, within `ratios`; None if there is no reason to decide yet or again.
+    def measure(self, scale: Scale, known: Sequence[Measured], ratios: Bounds = ANY_RATIO) -> list[Measured]:
+        """What the reports show that is not `known`, within `ratios`; nothing if there is no reason to decide again.
 
-        At the end of warm-up it may return the current ratio, which confirms it.
+        At the end of warm-up it may be what `scale`, the one in use, says: that confirms it.
         """
-        samples, urgent = self.samples, self._urgent
-        if is_calibrated:
-            if len(samples) < KEPT_SAMPLES:
-                return None
-            found = clamp(median(samples), ratios)
-            return found if abs(found / current - 1) > KEPT_SHARE else None
-        if len(samples) >= WARM_UP_SAMPLES:
-            found = clamp(median(samples), ratios)
-            return found if abs(found / current - 1) > NOISE_SHARE else current
-        if not urgent or (len(urgent) < URGENT_SAMPLES and urgent[0] > MAX_RATIO):
-            return None
-        least = clamp(min(urgent), ratios)
-        return least if least > URGENT_RATIO * current else None
+        settled = [each.kind for each in known if each.is_settled]
+        found, new = [], 0
+        for kind, samples in enumerate(self._samples):
+            if kind not in settled:
+                new += len(samples.last)
+            elif len(samples.last) == KEPT_SAMPLES and abs((middle := median(samples.last)) - 1) > KEPT_SHARE:
+                row = samples.measure(middle, kind, scale, ratios)
+                if abs(row.tokens / scale.predict(1.0, row.chars) - 1) > KEPT_SHARE:  # else the bounds are reached
+                    found.append(row)
+        return [*found, *self._measure_new(scale, settled, ratios, is_warm=new >= WARM_UP_SAMPLES)] if new else found
+
+    def _measure_new(
+        self, scale: Scale, settled: Sequence[int], ratios: Bounds, *, is_warm: bool
+    ) -> Iterator[Measured]:
+        for kind, samples in enumerate(self._samples):
+            if kind in settled or not samples.last:
+                continue
+            if is_warm and len(samples.last) >= LEAST_SAMPLES:
+                middle = median(samples.last)
+                sample = 1.0 if abs(middle - 1) <= NOISE_SHARE else middle
+                yield samples.measure(sample, kind, scale, ratios)
+            elif samples.urgent and (urgent := _find_urgent(samples, kind, scale, ratios)):
+                yield urgent
 
     def find_window(self) -> int | None:
         """Find the window in tokens, if the upstream silently cuts prompts short; None if it does not."""
@@ -135,19 +194,21 @@ class Calibration:
 
     def stays_off(self, *, is_calibrated: bool) -> bool:
         """Whether our counts stay wrong although calibration has done what it can. Never during warm-up."""
-        is_settled = is_calibrated or not self.samples
+        is_settled = is_calibrated or not self.number
         return is_settled and self._answers_off >= WARM_UP_SAMPLES
 
-    def restart(self, *, is_calibrated: bool) -> None:
-        """Start again, because another ratio or window is in use from now on.
+    def restart(self, before: Scale, after: Scale, settled: Sequence[int] = ()) -> None:
+        """Start again, because another scale or window is in use from now on.
 
-        During warm-up the samples are kept, so that their median still decides.
+        The samples of kinds that are not `settled` are kept, so that their median still decides.
         """
         self.error, self._answers_off = 0.0, 0
         self._cut.clear()
-        if is_calibrated:
-            self.samples.clear()
-            self._urgent.clear()
+        for kind, samples in enumerate(self._samples):
+            if kind in settled:
+                self._samples[kind] = _Samples()
+            else:
+                samples.rescale(before, after)
 
     def _watch_cuts(self, report: Report, expected_tokens: float) -> None:
         """Note whether the prompt looks cut short: its report is at most the largest one, but above half of it."""
@@ -163,3 +224,12 @@ class Calibration:
             self._cut.append(reported)
         else:
             self._cut.clear()
+
+
+def _find_urgent(samples: _Samples, kind: int, scale: Scale, ratios: Bounds) -> Measured | None:
+    """What the reports on nearly full prompts show, if prompts could overflow the window meanwhile."""
+    urgent = samples.urgent
+    if len(urgent) < URGENT_SAMPLES and urgent[0] * scale.predict(1.0, samples.chars) > MAX_RATIO:
+        return None
+    least = samples.measure(min(urgent), kind, scale, ratios, is_settled=False)
+    return least if least.tokens > URGENT_RATIO * scale.predict(1.0, least.chars) else None

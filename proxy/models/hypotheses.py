@@ -19,8 +19,18 @@ from typing import Any
 import msgspec
 
 from trimtab.proxy.models.calibration import KEPT_SHARE
-from trimtab.proxy.models.records import MAX_CLAIMS, MAX_REFUTED, Claim, Facts, Record
+from trimtab.proxy.models.records import (
+    ANY_RATIO,
+    MAX_CLAIMS,
+    MAX_REFUTED,
+    UNMEASURED,
+    Claim,
+    Facts,
+    Record,
+    take_measured,
+)
 from trimtab.rules.tokens.families import SILENT
+from trimtab.rules.tokens.scripts import Measured, Scale
 
 FIRST_TEST = 32
 """The first test of a guess is this request among those that it cuts. Chosen: a wrong guess ends soon, and a right one
@@ -30,6 +40,7 @@ FIRST_TEST_OF_NUMBERS = 512
 MAX_FAILURES = 8
 """After this many failed tests in a row, the number is no longer doubled. Chosen: it is then 256 times the first one;
 without a bound, tests would in effect stop."""
+EXPECTED = Scale()
 
 
 def is_test_due(own: Record, of_all: Record, cut_requests: int) -> bool:
@@ -68,7 +79,7 @@ def doubt_ratio(known: Record, of_all: Record, family_ratio: float) -> dict[str,
     """
     if known.calibrated or not (known.ratio_source or of_all.ratio_source):
         return {}
-    return {"ratio": family_ratio, "ratio_source": "second attempt"}
+    return {"ratio": family_ratio, "ratio_source": "second attempt", **UNMEASURED}
 
 
 def combine(own: Facts, of_all: Facts) -> Facts:
@@ -76,16 +87,22 @@ def combine(own: Facts, of_all: Facts) -> Facts:
     if of_all.window_tokens is not None and own.window_tokens is None:
         own = replace(own, window_tokens=of_all.window_tokens)
     if own.reading == SILENT != of_all.reading:
-        own = replace(own, reading=of_all.reading, ratio=own.ratio if own.has_ratio else of_all.ratio)
+        own = replace(own, reading=of_all.reading, **({} if own.has_ratio else _tell_scale(of_all)))
     if of_all.learned_tokens is not None and own.learned_tokens is None and not own.has_outgrown(of_all.learned_tokens):
         own = replace(own, learned_tokens=of_all.learned_tokens, refuted=of_all.refuted)
     if own.added_tokens is None:
         own = replace(own, added_tokens=of_all.added_tokens)
-    return own if own.has_ratio or not of_all.has_ratio else replace(own, ratio=of_all.ratio, has_ratio=True)
+    return own if own.has_ratio or not of_all.has_ratio else replace(own, **_tell_scale(of_all), has_ratio=True)
 
 
-def claim(met: Claim, of_all: Record, *, now: float) -> dict[str, Any]:
+def _tell_scale(facts: Facts) -> dict[str, Any]:
+    return {"ratio": facts.ratio, "weights": facts.weights}
+
+
+def claim(met: Claim, of_all: Record, *, now: float, expected: Scale = EXPECTED) -> dict[str, Any]:
     """What a new claim changes in the record of all. `now` is in seconds since 1970.
+
+    expected: the scale of a model of which nothing is learned.
 
     The claim updates the earlier one of the same client key. What it has in common with another key's claim counts for
     all from now on.
@@ -98,7 +115,7 @@ def claim(met: Claim, of_all: Record, *, now: float) -> dict[str, Any]:
         return {}
     changes: dict[str, Any] = {"claims": (*others, mine)[-MAX_CLAIMS:]}
     for other in others:
-        changes |= _agree(of_all, mine, other, now)
+        changes |= _agree(of_all, mine, other, now, expected)
     return changes
 
 
@@ -117,10 +134,11 @@ def retract(by: str, of_all: Record) -> dict[str, Any]:
     return {"claims": left, **dropped}
 
 
-def _agree(of_all: Record, mine: Claim, other: Claim, now: float) -> dict[str, Any]:
+def _agree(of_all: Record, mine: Claim, other: Claim, now: float, expected: Scale) -> dict[str, Any]:
     """The changes on which two claims agree.
 
-    They agree on a window if both replace the same window by the same one; on a ratio if theirs are nearly equal.
+    They agree on a window if both replace the same window by the same one; on a kind of text if what was measured of it
+    is nearly equal.
     """
     found: dict[str, Any] = {}
     window = (mine.believed_tokens, mine.learned_tokens)
@@ -130,6 +148,15 @@ def _agree(of_all: Record, mine: Claim, other: Claim, now: float) -> dict[str, A
         found |= {"window_source": "refused prompt", "window_at": now}
         if mine.added_tokens is not None and mine.added_tokens == other.added_tokens:
             found["added_tokens"] = mine.added_tokens
-    if mine.ratio is not None and other.ratio is not None and abs(mine.ratio / other.ratio - 1) <= KEPT_SHARE:
-        found |= {"ratio": other.ratio, "calibrated": True, "ratio_source": "answers", "ratio_at": now}
+    scale = Scale(other.ratio or 1.0, expected.weights if other.weights is None else other.weights)
+    told = {each.kind: each for each in other.shown}
+    agreed = [told[one.kind] for one in mine.shown if one.kind in told and _is_near(one, scale)]
+    if agreed:
+        weights = expected.weights if of_all.weights is None else of_all.weights
+        found |= take_measured(Scale(of_all.ratio, weights), of_all, agreed, ANY_RATIO)
+        found |= {"calibrated": True, "ratio_source": "answers", "ratio_at": now}
     return found
+
+
+def _is_near(one: Measured, scale: Scale) -> bool:
+    return abs(one.tokens / scale.predict(1.0, one.chars) - 1) <= KEPT_SHARE

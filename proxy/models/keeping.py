@@ -17,10 +17,22 @@ from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.models.calibration import Calibration
 from trimtab.proxy.models.hypotheses import is_test_due
 from trimtab.proxy.models.lessons import Lesson, find_changes
-from trimtab.proxy.models.records import Facts, ModelName, Record, Records, expect_ratio, recall
+from trimtab.proxy.models.records import (
+    UNMEASURED,
+    Bounds,
+    Facts,
+    ModelName,
+    Record,
+    Records,
+    expect_scale,
+    find_ratios,
+    find_scale,
+    recall,
+)
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.rules.tokens.families import SILENT, Reading
+from trimtab.rules.tokens.scripts import Measured, Scale
 
 REFRESH_SECONDS = 10.0
 """Age after which a request has the store read again. Chosen: the delay with which a process learns from another."""
@@ -38,8 +50,16 @@ FindChanges = Callable[[Record], dict[str, Any]]
 """The fields to change in a record, given the record; empty for no change."""
 
 
-Change = tuple[str, float | None, float | None]
+Scales = tuple[Scale, Scale, Bounds, tuple[Measured, ...]]
+Change = tuple[str, Any, Any]
 """The cause (a label of the metric), the value before, and the value now."""
+
+
+def _show_scales(before: Scale, after: Scale) -> tuple[object, object]:
+    """Two scales as values to compare and to log: their ratios, or all figures if the weights differ."""
+    if before.weights == after.weights:
+        return before.ratio, after.ratio
+    return [before.ratio, *before.weights], [after.ratio, *after.weights]
 
 
 @dataclass(slots=True)
@@ -59,6 +79,7 @@ class Model:
     reading, writing: the last task that reads the store for this model, and the last one that writes to it.
     completed: a cache: the facts, after the three values that they were computed from (the model's record, the record
         of all, and the longest answered prompt).
+    scales: a cache as well: of `find_scales`, after the record that they are of.
     """
 
     name: ModelName
@@ -76,6 +97,7 @@ class Model:
     reading: asyncio.Task[None] | None = None
     writing: asyncio.Task[None] | None = None
     completed: tuple[tuple[Record, Record, int], Facts] | None = None
+    scales: tuple[Record, Scales] | None = None
 
     def is_old(self, now: float) -> bool:
         """Whether the store is to be read again, by the monotonic clock."""
@@ -103,6 +125,18 @@ class Model:
         self.known, self.is_taught, self.cut_requests = record, False, 0
         self.calibration = Calibration()
 
+    def find_scales(self) -> Scales:
+        """The scale in use, that of a model of which nothing is learned, the bounds, and what was measured."""
+        if self.scales is None or self.scales[0] is not self.known:
+            expected, ratios = expect_scale(self.name, self.known.reading), find_ratios(self.name.model)
+            self.scales = self.known, (find_scale(self.name, self.known), expected, ratios, self.known.shown)
+        return self.scales[1]
+
+    def restart(self, before: Scale, after: Scale) -> None:
+        """Calibrate from now on by another scale."""
+        settled = [each.kind for each in self.known.shown if each.is_settled]
+        self.calibration.restart(before, after, settled)
+
     def teach(self, changes: dict[str, Any]) -> None:
         if changes:
             self.known = msgspec.structs.replace(self.known, **changes)
@@ -114,7 +148,7 @@ class Model:
         A newer one is used. So is one with another ratio, unless a lesson is not written yet: after an outage of the
         store, the record at the same place may be that of another process.
         """
-        is_another = record.ratio != self.known.ratio and not self.is_taught
+        is_another = (record.ratio, record.weights) != (self.known.ratio, self.known.weights) and not self.is_taught
         return generation > self.generation or is_another
 
     def adopt(self, generation: int, record: Record) -> list[Change]:
@@ -123,14 +157,15 @@ class Model:
         # The record may be from a process that has not asked for the window.
         known = msgspec.structs.replace(record, window_tokens=record.window_tokens or before.window_tokens)
         if record.reading == SILENT != before.reading:
-            ratio = expect_ratio(self.name, before.reading)
-            known = msgspec.structs.replace(known, reading=before.reading, ratio=ratio, calibrated=False)
+            told: dict[str, Any] = {"reading": before.reading, "ratio": expect_scale(self.name, before.reading).ratio}
+            known = msgspec.structs.replace(known, **told, calibrated=False, **UNMEASURED)
+        scales = find_scale(self.name, before), find_scale(self.name, known)
         self.known = known
         self.generation = generation
-        self.calibration.restart(is_calibrated=record.calibrated)
+        self.restart(*scales)
         self.is_taught = False
         changes: list[Change] = [
-            ("calibration", before.ratio, self.known.ratio),
+            ("calibration", *_show_scales(*scales)),
             ("window", before.window_tokens, self.known.window_tokens),
             ("window", before.learned_tokens, self.known.learned_tokens),
         ]
@@ -179,7 +214,7 @@ class Kept:
     def begin(self, name: ModelName) -> Record:
         """The record to start with: the expected ratio, and what the upstream says of itself."""
         window_tokens, reading = self._find_told(name)
-        return Record(expect_ratio(name, reading), window_tokens, reading=reading)
+        return Record(expect_scale(name, reading).ratio, window_tokens, reading=reading)
 
     def vouch_for(self, model: Model) -> None:
         """Note that the upstream has answered a request for this model: what is learned of it may be written now."""
@@ -215,7 +250,8 @@ class Kept:
         if reading not in {SILENT, model.known.reading}:
             changes["reading"] = reading
             if reading.samples != model.known.reading.samples:  # another count: what was learned is void
-                changes |= {"ratio": expect_ratio(model.name, reading), "calibrated": False, "ratio_source": ""}
+                changes |= {"ratio": expect_scale(model.name, reading).ratio, "calibrated": False, "ratio_source": ""}
+                changes |= UNMEASURED
                 model.calibration = Calibration()
         known = msgspec.structs.replace(model.known, **changes)
         if not model.is_vouched:

@@ -8,9 +8,10 @@ from typing import Any
 
 from trimtab.proxy.models.calibration import MIN_SAMPLE_TOKENS
 from trimtab.proxy.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
-from trimtab.proxy.models.records import ANY_RATIO, MAX_REFUTED, Bounds, Record, Source, clamp, recall
+from trimtab.proxy.models.records import ANY_RATIO, MAX_REFUTED, Bounds, Record, Source, clamp, recall, take_measured
 from trimtab.proxy.wire.overflow import Kind, Overflow
 from trimtab.rules.policy import Policy
+from trimtab.rules.tokens.scripts import EVEN, NO_CHARS, Chars, Measured, Scale, Weights, judge
 
 MIN_LIMIT_TOKENS = 256
 """A smaller number in a refusal is not taken for a window. Chosen: below the window of any chat model."""
@@ -43,6 +44,7 @@ class Sent:
         upstream say something about the vocabulary.
     messages_share: the messages' share of the body's bytes.
     ratios: bounds of the model's ratio.
+    chars, weights: the characters of the prompt by kind, and what they weigh in `prompt_tokens`.
     """
 
     prompt_tokens: int
@@ -51,19 +53,22 @@ class Sent:
     is_counted: bool = True
     messages_share: float = 1.0
     ratios: Bounds = ANY_RATIO
+    chars: Chars = NO_CHARS
+    weights: Weights = EVEN
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
     """What follows from a refusal. Tokens are the model's own.
 
-    window_tokens, ratio: their new values from now on; None if they do not change.
+    window_tokens, ratio: their new values from now on; None if they do not change. The ratio is that of this prompt.
     ceiling_tokens: the most that the prompt of this one request may have; None for no such limit.
     is_certain: the refusal said it in numbers, so it holds even if the second attempt fails. Else the lesson is a
         guess, which is learned only after the second attempt succeeded.
     added_tokens: set if the upstream counts the completion budget against the window, too. The value is the budget
         that it assumes for a request without `max_tokens`.
     refused_tokens: size of the refused prompt.
+    sent: the prompt, if it teaches a ratio.
     source: how the lesson came about.
     teaches: it may be kept. Else it is for this one request only, because the text of the refusal also appears in the
         request, and a client could have planted it.
@@ -75,6 +80,7 @@ class Lesson:
     is_certain: bool = True
     added_tokens: int | None = None
     refused_tokens: int = field(default=0, compare=False)
+    sent: Sent | None = field(default=None, compare=False)
     source: Source = "refused prompt"
     teaches: bool = True
 
@@ -143,11 +149,22 @@ def find_changes(believed_tokens: int, lesson: Lesson, known: Record, *, now: fl
         others = tuple(item for item in known.refuted if item != believed_tokens)
         changes |= {"learned_tokens": window_tokens, "refuted": (*others, believed_tokens)[-MAX_REFUTED:]}
         changes |= {"window_source": lesson.source, "window_at": now, "refused_tokens": lesson.refused_tokens or None}
-    if lesson.ratio is not None and clamp(lesson.ratio) != known.ratio:
-        changes |= {"ratio": clamp(lesson.ratio), "ratio_source": lesson.source, "ratio_at": now, "calibrated": False}
+    if lesson.ratio is not None:
+        taught = _find_scale(lesson.ratio, lesson.sent or Sent(1), known)
+        if taught["ratio"] != known.ratio or "weights" in taught:
+            changes |= {**taught, "ratio_source": lesson.source, "ratio_at": now, "calibrated": False}
     if lesson.added_tokens is not None and lesson.added_tokens > (known.added_tokens or -1):
         changes["added_tokens"] = lesson.added_tokens
     return changes
+
+
+def _find_scale(ratio: float, sent: Sent, known: Record) -> dict[str, Any]:
+    """The changes after a prompt showed this ratio: most of it is that of the prompt's kind of text."""
+    tokens, kind, _ = judge(sent.prompt_tokens, sent.chars, sent.weights, ())
+    chars, shown = Chars(*[each / tokens for each in sent.chars]), ratio * sent.prompt_tokens / tokens
+    found = Measured(kind, shown, chars, is_settled=False)
+    weights = sent.weights if known.weights is None else known.weights
+    return take_measured(Scale(known.ratio, weights), known, [found], ANY_RATIO)
 
 
 def _learn_from_prompt(overflow: Overflow, policy: Policy, sent: Sent) -> Lesson:
@@ -162,7 +179,8 @@ def _learn_from_prompt(overflow: Overflow, policy: Policy, sent: Sent) -> Lesson
     unexplained = max(scale, 1.0) * policy.token_ratio / (ratio or policy.token_ratio)
     is_unexplained = unexplained > 1 + NOISE_SHARE  # by images, the server's preamble, or a ratio out of bounds
     ceiling_tokens = int(ENOUGH_SHARE * limit / unexplained) if is_unexplained else None
-    return Lesson(limit, ratio, ceiling_tokens, added_tokens=added_tokens if overflow.completion_tokens else None)
+    told_tokens = added_tokens if overflow.completion_tokens else None
+    return Lesson(limit, ratio, ceiling_tokens, added_tokens=told_tokens, sent=None if ratio is None else sent)
 
 
 def _choose_ratio(scale: float, limit: int, policy: Policy, sent: Sent) -> float | None:

@@ -10,9 +10,10 @@ from trimtab.proxy.catalogue.prices import PriceList, find_price_list
 from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.http.tenancy import Tenant
-from trimtab.proxy.models.records import Facts, ModelName, complete, expect_ratio, name_for
+from trimtab.proxy.models.records import Facts, ModelName, complete, expect_scale, find_scale, name_for
 from trimtab.rules.policy import Policy, SummaryRole
-from trimtab.rules.tokens.families import find_family
+from trimtab.rules.tokens.families import SILENT
+from trimtab.rules.tokens.scripts import USUAL
 
 MAX_POLICIES = 1024
 """Policies kept in memory; when there are as many, all are dropped. Chosen: more than the models of one process."""
@@ -59,7 +60,8 @@ class ModelView:
         May load the catalogue, which takes 0.1 to 0.4 s once.
         """
         settings = config.policy_for(model)
-        name, facts = name_model(config, settings, model), Facts(find_family(model).ratio)
+        name = name_model(config, settings, model)
+        facts = Facts(expect_scale(name, SILENT).ratio)
         return cls.of(config, settings, name, complete(name, facts) if settings.context_window == "auto" else facts)
 
     @property
@@ -87,12 +89,17 @@ class ModelView:
 
     def trust_family(self, config: Config) -> Self:
         """The view with the ratio of the model's tokenizer or family instead of the learned one."""
-        facts = replace(self.facts, ratio=self._expected_ratio)
+        facts = replace(self.facts, ratio=self._expected_ratio, weights=None)
         return self.of(config, self.settings, self.name, facts)
+
+    def counts_more_than(self, other: Self) -> bool:
+        """Whether this view counts any kind of text higher than another view of the model."""
+        mine, others = (find_scale(view.name, view.facts) for view in (self, other))
+        return any(mine.predict(1, chars) > others.predict(1, chars) for chars in USUAL)
 
     @property
     def _expected_ratio(self) -> float:
-        return expect_ratio(self.name, self.facts.reading)
+        return expect_scale(self.name, self.facts.reading).ratio
 
     @property
     def window_from(self) -> str:

@@ -6,10 +6,11 @@ Law: a written record never changes. If several processes write the next record 
 so all processes agree. The key of a record is a hash: it does not reveal the model, the upstream or the client.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -17,6 +18,7 @@ from trimtab.proxy.catalogue.providers import find_window
 from trimtab.proxy.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.rules.tokens.families import GENERIC, SILENT, Reading, find_family
+from trimtab.rules.tokens.scripts import IS_PLAIN, SAMPLES, Measured, Scale, Weights, fit
 
 Bounds = tuple[float, float]
 """Smallest and largest allowed value."""
@@ -87,7 +89,7 @@ class Claim(msgspec.Struct, frozen=True):
     by: id of the client key.
     believed_tokens, learned_tokens: the window that requests were planned with, and the one that a refusal named.
     added_tokens: as in `Record`.
-    ratio: as the upstream's usage reports show it.
+    ratio, weights, measured: as the upstream's usage reports show them.
     """
 
     by: str
@@ -95,6 +97,13 @@ class Claim(msgspec.Struct, frozen=True):
     learned_tokens: int | None = None
     added_tokens: int | None = None
     ratio: float | None = None
+    weights: Weights | None = None
+    measured: Annotated[tuple[Measured, ...], msgspec.Meta(max_length=len(SAMPLES))] = ()
+
+    @property
+    def shown(self) -> tuple[Measured, ...]:
+        """What was measured; in the claim of an older version, the ratio of plain text."""
+        return self.measured or (() if self.ratio is None else (Measured(IS_PLAIN, self.ratio),))
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -103,7 +112,7 @@ class Record(msgspec.Struct, frozen=True):
     Prompts and windows are in the model's own tokens. Times are seconds since 1970, 0 if nothing was learned.
 
     window_tokens: the window that the upstream reports when asked.
-    calibrated: the ratio comes from the upstream's usage reports.
+    ratio: for plain text. calibrated: it comes from the upstream's usage reports.
     learned_tokens: the window that the upstream really has, instead of each one in `refuted`.
     refuted: windows that requests were planned with until the upstream's behaviour showed them to be wrong. Any other
         window, configured later, is tried.
@@ -116,6 +125,8 @@ class Record(msgspec.Struct, frozen=True):
     forgotten: how often an operator had the model forgotten. A record with a smaller number than the record of all is
         out of date and is ignored.
     reading: how the server reads prompts, as it says itself.
+    weights: of the other kinds of text, as answers show them; None for those of the tokenizer or the family.
+    measured: what the ratio and the weights were found from.
     claims: only in the record of all.
     """
 
@@ -134,14 +145,21 @@ class Record(msgspec.Struct, frozen=True):
     ratio_at: float = 0.0
     forgotten: int = 0
     reading: Reading = SILENT
+    weights: Weights | None = None
+    measured: Annotated[tuple[Measured, ...], msgspec.Meta(max_length=len(SAMPLES))] = ()
     claims: Annotated[tuple[Claim, ...], msgspec.Meta(max_length=MAX_CLAIMS)] = ()
+
+    @property
+    def shown(self) -> tuple[Measured, ...]:
+        """What was measured; of a record that an older version wrote, the ratio of plain text."""
+        return self.measured or ((Measured(IS_PLAIN, self.ratio),) if self.calibrated else ())
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of a model. Fields without a line here are explained at `Record`.
 
-    ratio: the model's own tokens for one token of our count.
+    ratio: the model's own tokens for one token of our count. weights: None for those of the tokenizer or the family.
     window_tokens: the context window that the upstream or the catalogue reports; None if neither does.
     from_catalogue: only the catalogue knows `window_tokens`.
     has_ratio: the ratio was learned; else it is the family's.
@@ -156,6 +174,7 @@ class Facts:
     added_tokens: int | None = None
     refuted: tuple[int, ...] = ()
     reading: Reading = SILENT
+    weights: Weights | None = None
     has_ratio: bool = field(default=False, compare=False)
     is_calibrated: bool = field(default=False, compare=False)
     answered_tokens: int = field(default=0, compare=False)
@@ -173,7 +192,8 @@ class Facts:
         return self.answered_tokens > window_tokens
 
     def forget(self, family_ratio: float) -> "Facts":
-        return replace(self, ratio=family_ratio, learned_tokens=None, added_tokens=None, refuted=(), has_ratio=False)
+        forgotten = replace(self, ratio=family_ratio, weights=None, has_ratio=False)
+        return replace(forgotten, learned_tokens=None, added_tokens=None, refuted=())
 
     def doubt(self, family_ratio: float) -> "Facts":
         """The facts for a test: without anything learned, except a ratio that the upstream's answers confirm.
@@ -181,7 +201,9 @@ class Facts:
         With a wrong ratio, the prompt of a test would look longer than it is, or its answer would look cut short.
         """
         forgotten = self.forget(family_ratio)
-        return replace(forgotten, ratio=self.ratio, has_ratio=True) if self.is_calibrated else forgotten
+        if not self.is_calibrated:
+            return forgotten
+        return replace(forgotten, ratio=self.ratio, weights=self.weights, has_ratio=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +255,7 @@ def recall(record: Record) -> Facts:
         added_tokens=record.added_tokens,
         refuted=record.refuted,
         reading=record.reading,
+        weights=record.weights,
         has_ratio=record.calibrated or bool(record.ratio_source),
         is_calibrated=record.calibrated,
         answered_tokens=record.answered_tokens,
@@ -268,11 +291,44 @@ def clamp(ratio: float, ratios: Bounds = ANY_RATIO) -> float:
     return round(min(max(ratio, least), largest), 4)
 
 
-def expect_ratio(name: ModelName, reading: Reading) -> float:
-    """The ratio of a model of which nothing is learned: as its server's tokenizer shows it, else that of its family."""
+def expect_scale(name: ModelName, reading: Reading) -> Scale:
+    """The scale of a model of which nothing is learned: as its server's tokenizer shows it, else that of its family."""
     family = find_family(name.model)
-    told = reading.find_ratio(family.vocabulary if name.vocabulary == "auto" else name.vocabulary)
-    return family.ratio if told is None else clamp(told, find_ratios(name.model))
+    vocabulary = family.vocabulary if name.vocabulary == "auto" else name.vocabulary
+    told = reading.find_scale(vocabulary)
+    if told is None:
+        return family.find_scale(vocabulary)
+    return Scale(clamp(told.ratio, find_ratios(name.model)), told.weights)
+
+
+def find_scale(name: ModelName, known: "Record | Facts") -> Scale:
+    """The scale in use by a record, or by facts."""
+    weights = known.weights
+    return Scale(known.ratio, expect_scale(name, known.reading).weights if weights is None else weights)
+
+
+STILL_SHARE = 0.005
+"""A ratio that moves by less, because something was measured of another kind of text, stays. Chosen: each change breaks
+a prompt cache."""
+STILL_WEIGHT = 0.01
+"""The same of a weight. Chosen: about a hundredth of the tokens of a text of that kind."""
+
+
+def take_measured(scale: Scale, known: Record, found: Sequence[Measured], ratios: Bounds) -> dict[str, Any]:
+    """The changes to a record whose scale in use is `scale`, after something was measured."""
+    rows = {each.kind: each for each in (*known.shown, *found)}
+    measured = tuple(rows[kind] for kind in sorted(rows))
+    ratio, weights = fit(scale, measured)
+    ratio = clamp(ratio, ratios)
+    if abs(ratio / scale.ratio - 1) <= STILL_SHARE and all(each.kind != IS_PLAIN for each in found):
+        ratio = scale.ratio
+    kept = [new if abs(new - old) > STILL_WEIGHT else old for new, old in zip(weights, scale.weights, strict=True)]
+    changes = {"ratio": ratio, "measured": measured}
+    return changes if tuple(kept) == scale.weights else {**changes, "weights": Weights(*kept)}
+
+
+UNMEASURED: dict[str, Any] = {"weights": None, "measured": ()}
+"""The changes to a record whose ratio gives way to the expected one."""
 
 
 class Records:

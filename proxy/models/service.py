@@ -17,10 +17,10 @@ from trimtab.proxy.catalogue.providers import is_ready, load_catalogue
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.http.headers import Headers
-from trimtab.proxy.models.calibration import MIN_SAMPLE_TOKENS, WARM_UP_SAMPLES, Report
+from trimtab.proxy.models.calibration import MIN_SAMPLE_TOKENS, Report
 from trimtab.proxy.models.discovery import MIN_WINDOW_TOKENS, Told
 from trimtab.proxy.models.hypotheses import MAX_FAILURES, claim, combine, contradict, doubt_ratio, retract
-from trimtab.proxy.models.keeping import REFRESH_SECONDS, FindChanges, Kept, Model
+from trimtab.proxy.models.keeping import REFRESH_SECONDS, FindChanges, Kept, Model, Scales
 from trimtab.proxy.models.lessons import Lesson, find_changes
 from trimtab.proxy.models.records import (
     Claim,
@@ -29,15 +29,15 @@ from trimtab.proxy.models.records import (
     ModelName,
     Records,
     complete,
-    expect_ratio,
-    find_ratios,
+    expect_scale,
     list_learned,
     recall,
+    take_measured,
 )
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.metrics import Metrics
-from trimtab.rules.tokens.families import Reading, find_family
+from trimtab.rules.tokens.families import SILENT, Reading
 
 READ_SECONDS = 2.0
 """How long a request waits for the store, at most. Chosen: the time limit of the SQLite store."""
@@ -131,10 +131,9 @@ class Models:
         model = self._kept.vouched.get(name.key)
         if model is None or report.counted_tokens < MIN_SAMPLE_TOKENS:
             return
-        calibration = model.calibration
-        reading = model.known.reading
-        expected = expect_ratio(name, reading) if reading.samples else find_family(name.model).ratio
-        calibration.add(report, model.known.ratio, expected)
+        calibration, kept = model.calibration, model.scales
+        scales = kept[1] if kept is not None and kept[0] is model.known else model.find_scales()
+        calibration.add(report, *scales[:2])
         if calibration.stays_off(is_calibrated=model.known.calibrated) and not model.warned:
             model.warned = True
             self._log.warning(
@@ -145,21 +144,24 @@ class Models:
             )
         self._watch_cuts(name, model, report)
         if model.writing is None or model.writing.done():  # else the ratio in `known` is about to change
-            self._calibrate(name, model)
+            self._calibrate(name, model, scales)
 
-    def _calibrate(self, name: ModelName, model: Model) -> None:
-        calibration, known = model.calibration, model.known
-        found = calibration.choose_ratio(known.ratio, is_calibrated=known.calibrated, ratios=find_ratios(name.model))
-        if found is None:
+    def _calibrate(self, name: ModelName, model: Model, scales: Scales) -> None:
+        known, (scale, _, ratios, measured) = model.known, scales
+        found = model.calibration.measure(scale, measured, ratios)
+        if not found:
             return
-        changes: dict[str, Any] = {"calibrated": known.calibrated or len(calibration.samples) >= WARM_UP_SAMPLES}
-        if found != known.ratio:
-            changes |= {"ratio": found, "ratio_source": "answers", "ratio_at": self._wall_clock()}
+        changes = take_measured(scale, known, found, ratios)
+        changes["calibrated"] = known.calibrated or any(each.is_settled for each in found)
+        if changes["ratio"] != scale.ratio or "weights" in changes:
+            changes |= {"ratio_source": "answers", "ratio_at": self._wall_clock()}
             if known.refused_tokens is not None:  # it was computed with the old ratio
-                changes["refused_tokens"] = round(known.refused_tokens * found / known.ratio)
+                changes["refused_tokens"] = round(known.refused_tokens * changes["ratio"] / scale.ratio)
         model.writing = self._tasks.start(self._kept.write(model, **changes))
         if changes["calibrated"]:
-            self._claim_soon(name, Claim(name.key_id, ratio=found))
+            settled = tuple(each for each in changes["measured"] if each.is_settled)
+            weights = changes.get("weights", known.weights)
+            self._claim_soon(name, Claim(name.key_id, ratio=changes["ratio"], weights=weights, measured=settled))
 
     def note_answer(self, name: ModelName, tokens: int, *, is_test: bool = False, vouches: bool = True) -> None:
         """Learn that a prompt of this size, in the model's tokens, was answered: the window is at least that large.
@@ -176,7 +178,7 @@ class Models:
         model.most_answered = max(model.most_answered, tokens)
         changes = contradict(model.known, of_all.known, tokens)
         if is_test:
-            changes |= doubt_ratio(model.known, of_all.known, expect_ratio(name, model.known.reading))
+            changes |= doubt_ratio(model.known, of_all.known, expect_scale(name, model.known.reading).ratio)
         if changes:
             model.writing = self._tasks.start(self._kept.write(model, **changes))
             self._change_of_all(name, partial(retract, name.key_id))
@@ -211,7 +213,8 @@ class Models:
             window_tokens=window_tokens,
             meaning="the upstream reports far fewer prompt tokens than trimtab sent: it drops what does not fit",
         )
-        model.calibration.restart(is_calibrated=False)
+        scale, *_ = model.find_scales()
+        model.calibration.restart(scale, scale)
         lesson = Lesson(window_tokens, source="cut prompts")
         model.writing = self._tasks.start(self.learn(name, report.believed_tokens, lesson))
 
@@ -243,7 +246,8 @@ class Models:
 
     def _claim_soon(self, name: ModelName, met: Claim) -> None:
         """Note a client's claim in the record of all, in the background. Does nothing without client keys."""
-        self._change_of_all(name, partial(claim, met, now=self._wall_clock()))
+        expected = expect_scale(name, SILENT)
+        self._change_of_all(name, partial(claim, met, now=self._wall_clock(), expected=expected))
 
     def _change_of_all(self, name: ModelName, find_changes: FindChanges) -> None:
         of_all = self._kept.find(name.of_all)
@@ -278,6 +282,6 @@ class Models:
 
 
 def _show(model: Model, facts: Facts) -> Known:
-    samples, error = len(model.calibration.samples), model.calibration.error
+    samples, error = model.calibration.number, model.calibration.error
     learned = list_learned(model.known, for_all=not model.name.tenant)
     return Known(model.name, facts, model.known.calibrated, samples, error, learned)

@@ -70,6 +70,7 @@ from trimtab.proxy.wire.transcript.elements import (
 from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Role, Shape
 from trimtab.rules.tokens.families import GENERIC, Costs
 from trimtab.rules.tokens.messages import ToolsAndFormat, count_format, count_shared_frame, count_tools
+from trimtab.rules.tokens.scripts import NO_CHARS, count_chars
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +250,7 @@ class Codec(Answers, Questions):
         if fixed.has_functions and messages:
             frame = partial(count_shared_frame, count=counting.count, costs=counting.costs)
             tokens += known.count_first(messages[0], frame)
-        return Conversation(messages, max(tokens, 0), origins, shape, continues)
+        return Conversation(messages, max(tokens, 0), origins, shape, continues, fixed.chars)
 
     def uncounted_bytes(self, request: Request, counting: Counting) -> int:
         """How many bytes `decode` would have to decode and count for the first time, roughly, by the work for them."""
@@ -267,9 +268,9 @@ class Codec(Answers, Questions):
 
     def count_fixed(self, counting: Counting, raws: tuple[bytes, ...]) -> FixedTokens:
         around, count, costs = read_fixed(raws, self.read_tools_and_format), counting.count, counting.costs
-        return FixedTokens(
-            count_format(around, count, costs), count_tools(around, count, costs), has_functions=bool(around.functions)
-        )
+        format_tokens, tools_tokens = count_format(around, count, costs), count_tools(around, count, costs)
+        chars = NO_CHARS if costs.drops_tools else count_chars(*filter(None, raws))
+        return FixedTokens(format_tokens, tools_tokens, has_functions=bool(around.functions), chars=chars)
 
     def counts_all(self, request: Request) -> bool:
         """Whether each member outside the transcript is counted or costs nothing. One that cannot be read is not."""

@@ -92,6 +92,8 @@ class Work:
     max_chars: if more new characters than this have to be processed, the rules raise LargeWorkError. What they computed
         until then is in the caches. None for no bound.
     open_archive: makes an index for what was cut; None if nothing can be looked up.
+    measure: counts by the vocabulary alone, without what was learned of the model: so a result is always shortened
+        alike. None for `count`.
     """
 
     count: CountTokens
@@ -102,14 +104,16 @@ class Work:
     diffs: Cache[tuple[bytes, bytes], str] = field(default_factory=dict)
     max_chars: int | None = None
     open_archive: Callable[[], Archive] | None = None
+    measure: CountTokens | None = None
 
     def begin(self) -> "Work":
         """The same for the next piece of work, with the full allowance of `max_chars`."""
         if (most := self.max_chars) is None:
             return self
         # Not `replace`, which takes 20 calls: every request comes here.
+        allowance, archive = Allowance(most), self.open_archive
         return Work(
-            self.count, self.results, Allowance(most), self.counter, self.sketches, self.diffs, most, self.open_archive
+            self.count, self.results, allowance, self.counter, self.sketches, self.diffs, most, archive, self.measure
         )
 
 
@@ -168,7 +172,7 @@ def edit_one(message: Message, place: FoundResult, editor: Editor, work: Work) -
     """One result as the editor changes it; the same message if there is nothing to do. Raises LargeWorkError."""
 
     def work_out() -> Shortened:
-        return _work_out(Result(message, place.call, place.treatment), editor, work.count)
+        return _work_out(Result(message, place.call, place.treatment), editor, work)
 
     return shorten_once(message, place, editor.rule, work, work_out)
 
@@ -188,16 +192,20 @@ def shorten_once(
     return message.shorten(short.texts, short.saved_tokens) if short.texts else message
 
 
-def _work_out(result: Result, editor: Editor, count: CountTokens) -> Shortened:
+def _work_out(result: Result, editor: Editor, work: Work) -> Shortened:
     """The shortened result; UNTOUCHED if that saves too little."""
-    message = result.message
-    texts = message.texts if result.is_exempt else editor.edit(result, count)
+    message, measure = result.message, work.measure or work.count
+    texts = message.texts if result.is_exempt else editor.edit(result, measure)
     if texts == message.texts:
         return UNTOUCHED
-    tokens = sum(map(count, message.texts))
-    saved = tokens - sum(map(count, texts))
+    tokens = sum(map(measure, message.texts))
+    saved = tokens - sum(map(measure, texts))
     is_worth_it = saved > 0 and saved >= tokens * MIN_SAVED_SHARE
-    return Shortened(texts, saved) if is_worth_it or (saved >= 0 and _saves_bytes(result, texts)) else UNTOUCHED
+    if not (is_worth_it or (saved >= 0 and _saves_bytes(result, texts))):
+        return UNTOUCHED
+    if measure is not work.count:
+        saved = sum(map(work.count, message.texts)) - sum(map(work.count, texts))
+    return Shortened(texts, saved)
 
 
 def _saves_bytes(result: Result, texts: Iterable[str]) -> bool:

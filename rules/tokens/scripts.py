@@ -1,13 +1,14 @@
-"""Kinds of text: plain text, numbers and names of code, and Chinese, Japanese and Korean.
+"""Kinds of text: plain text, numbers and names of code, Chinese, Japanese and Korean, and other scripts.
 
 A vocabulary may need many more tokens for one of them than ours does. Law: the count of a text depends on that text
 only; without weights, it is the count itself. Linear time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import mul
 from typing import NamedTuple
 
-from trimtab.rules.conversation import CountTokens
+from trimtab.rules.conversation import Conversation, CountTokens, Message
 
 PLAIN = """\
 The request is sent again after the first failure; after the second one, the client gets the answer as it is. \
@@ -38,22 +39,70 @@ DENSE = """\
 比较合适？委员会决定先请两家公司报价，再写信通知附近的居民。
 """
 """Sample of Chinese."""
-SAMPLES = (PLAIN, CODE, DENSE)
+OTHER = """\
+Запрос отправляется ещё раз после первой ошибки; после второй клиент получает ответ таким, какой он есть. \
+Пожалуйста, объясните, что произойдёт, если соединение прервётся во время записи данных? Комиссия решила сначала \
+запросить предложения у двух фирм, а потом письменно известить жителей соседних домов. Спасибо за быстрый ответ!
+"""
+"""Sample of another script."""
+SAMPLES = (PLAIN, CODE, DENSE, OTHER)
+"""By kind: the number of a kind is its place here."""
+IS_PLAIN = 0
 MOST_WEIGHT = 4.0
 """Largest weight of a character. Chosen: a vocabulary that has no token for it reads it as its bytes."""
 _SIGNS = b"_0123456789"
-_LEADS = bytes(range(0xE3, 0xEE))
+_DENSE = bytes(range(0xE3, 0xEE))
 """First bytes in UTF-8 of the characters from U+3000 to U+DFFF: kana, Chinese characters, Hangul."""
+_OTHER = bytes(range(0xC3, 0xE2))
+"""The same of U+00C0 to U+1FFF: accents, Greek, Cyrillic, Hebrew, Arabic, the scripts of India, Thai."""
+
+
+class Chars(NamedTuple):
+    """How many characters of each kind but plain a text has: digits and underscores, for example, as `code`."""
+
+    code: float = 0
+    dense: float = 0
+    other: float = 0
 
 
 class Weights(NamedTuple):
-    """Tokens to add to our count for each digit or underscore, and for each Chinese, Japanese or Korean character."""
+    """Tokens to add to our count for each character of a kind."""
 
     code: float = 0.0
     dense: float = 0.0
+    other: float = 0.0
+
+    def weigh(self, chars: Chars) -> float:
+        return self.code * chars.code + self.dense * chars.dense + self.other * chars.other
 
 
-EVEN = Weights()
+EVEN, NO_CHARS = Weights(), Chars()
+
+
+class Scale(NamedTuple):
+    """How many tokens of a model a text has: `ratio` for each of ours, with the weights of its characters added."""
+
+    ratio: float = 1.0
+    weights: Weights = EVEN
+
+    def predict(self, tokens: float, chars: tuple[float, float, float]) -> float:
+        """The model's tokens for so many of ours, without weights."""
+        code, dense, other = self.weights  # not `weigh`: every answer comes here
+        return self.ratio * (tokens + code * chars[0] + dense * chars[1] + other * chars[2])
+
+
+class Measured(NamedTuple):
+    """What a model's answers show of one kind of text, for one token of ours without weights.
+
+    tokens: the model's own.
+    chars: of each kind, because texts are rarely of one kind alone.
+    is_settled: enough answers show it.
+    """
+
+    kind: int
+    tokens: float
+    chars: Chars = NO_CHARS
+    is_settled: bool = True
 
 
 def weigh(count: CountTokens, weights: Weights) -> CountTokens:
@@ -62,27 +111,114 @@ def weigh(count: CountTokens, weights: Weights) -> CountTokens:
         return count
 
     def count_weighed(text: str) -> int:
-        signs, dense = _count_kinds(text)
-        return max(round(count(text) + weights.code * signs + weights.dense * dense), 0)
+        return max(round(count(text) + weights.weigh(count_chars(text))), 0)
 
     return count_weighed
 
 
-def fit_weights(counted: Sequence[int], ours: Sequence[int]) -> tuple[float, Weights]:
-    """The ratio of plain text, and the weights, from the samples' tokens as a server and as we count them."""
-    ratio = counted[0] / ours[0]
-    plain, numbers, chinese = (theirs / ratio - mine for theirs, mine in zip(counted, ours, strict=True))
-    code = (numbers - plain) / _count_kinds(CODE)[0]
-    signs, dense = _count_kinds(DENSE)
-    return ratio, Weights(_bound(code), _bound((chinese - code * signs) / dense))
+def count_chars(*texts: str | bytes) -> Chars:
+    """The characters of texts by kind. Bytes are UTF-8."""
+    signs = dense = other = 0
+    for text in texts:
+        raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+        size = len(raw)
+        signs += size - len(raw.translate(None, _SIGNS))
+        if not raw.isascii():
+            dense += size - len(raw.translate(None, _DENSE))
+            other += size - len(raw.translate(None, _OTHER))
+    return Chars(signs, dense, other)
 
 
-def _bound(weight: float) -> float:
-    return round(min(max(weight, -1 / MOST_WEIGHT), MOST_WEIGHT), 2)
+def _note_chars(message: Message) -> Chars:
+    """The characters of a message by kind, which are noted in it: a message is sent again and again."""
+    calls = [text for call in message.tool_calls for text in (call.name, call.arguments)]
+    chars = count_chars(*message.texts, *calls)
+    object.__setattr__(message, "kinds", chars)
+    return chars
 
 
-def _count_kinds(text: str) -> tuple[int, int]:
-    """How many digits and underscores a text has, and how many Chinese, Japanese and Korean characters."""
-    raw = text.encode("utf-8", "surrogatepass")
-    dense = 0 if len(raw) == len(text) else len(raw) - len(raw.translate(None, _LEADS))
-    return len(raw) - len(raw.translate(None, _SIGNS)), dense
+def count_kinds(conversation: Conversation) -> Chars:
+    """The characters of a prompt by kind."""
+    found = [message.kinds or _note_chars(message) for message in conversation.messages]
+    return add_chars([conversation.fixed_kinds, *found])
+
+
+def add_chars(found: Iterable[tuple[float, float, float]]) -> Chars:
+    return Chars(*map(sum, zip(NO_CHARS, *found, strict=True)))
+
+
+_SAMPLE_CHARS = tuple(map(count_chars, SAMPLES))
+_USUAL = Chars(0.67, 1.1, 3.7)
+"""Characters of its own kind for one token of ours in a text of that kind, as in the samples."""
+LEAST_WEIGHTS = tuple(-0.9 / usual for usual in _USUAL)
+"""Chosen: no vocabulary has a tenth of the tokens of another, for any kind of text."""
+USUAL = (NO_CHARS, *(Chars(**{name: each}) for name, each in _USUAL._asdict().items()))
+"""The usual characters of a text of each kind, for one token of ours."""
+_LEAST_SHARE = 0.3
+"""A text with this share of the usual characters of a kind is of that kind. Chosen: program code is plain text by this,
+and logs and tables are not; in Chinese, four tokens in ten may be English."""
+_DEVIATIONS = (0.15, 0.12, 0.55, 0.16)
+"""How far the ratio and the weights of a vocabulary may be expected to lie from ours: the standard deviations. Chosen:
+most vocabularies count plain text and code within 0.15 of ours, and all code alike; for a script that a model was not
+trained on, the count may double."""
+NOISE = 0.01
+"""Standard deviation of what is measured. Chosen: the median of eight answers is rarely better."""
+
+
+def find_kind(tokens: float, chars: Chars) -> int:
+    """The kind of a text with so many tokens of ours: the one of which it has most, if that is enough; else plain."""
+    shares = chars.code / _USUAL.code, chars.dense / _USUAL.dense, chars.other / _USUAL.other
+    most = max(shares)
+    return 1 + shares.index(most) if most >= _LEAST_SHARE * tokens else IS_PLAIN
+
+
+def judge(
+    counted: float, chars: Chars, weights: Weights, scales: Iterable[Scale]
+) -> tuple[float, int, tuple[float, ...]]:
+    """Of a prompt of `counted` tokens with these weights: those without, its kind, and what each scale predicts."""
+    tokens = max(counted - weights.weigh(chars), 1.0)
+    return tokens, find_kind(tokens, chars), tuple([scale.predict(tokens, chars) for scale in scales])
+
+
+def fit(scale: Scale, rows: Sequence[Measured], noise: float = NOISE) -> Scale:
+    """The scale that fits what was measured, and lies as near as that allows to the one in use: least squares.
+
+    What is measured of plain text counts for all kinds. Of another kind, a deviation is shared between the ratio and
+    the kind's weight, by what may be expected of either.
+    """
+    ratio = scale.ratio
+    for row in rows:
+        if row.kind == IS_PLAIN:
+            ratio *= row.tokens / max(scale.predict(1, row.chars), _TINY)
+    values = [ratio, *(ratio * weight for weight in scale.weights)]
+    spread = [[(deviation * ratio) ** 2 * (one == other) for other in range(4)] for one, deviation in _NUMBERED]
+    for row in rows:
+        place = (1.0, *row.chars)
+        gains = [sum(map(mul, line, place)) for line in spread]
+        size = sum(map(mul, gains, place)) + (noise * row.tokens) ** 2
+        error = (row.tokens - sum(map(mul, values, place))) / size
+        values = [value + gain * error for value, gain in zip(values, gains, strict=True)]
+        spread = [
+            [each - gain * other / size for each, other in zip(line, gains, strict=True)]
+            for line, gain in zip(spread, gains, strict=True)
+        ]
+    ratio = max(values[0], _TINY)
+    found = zip(values[1:], LEAST_WEIGHTS, strict=True)
+    bounded = (min(max(value / ratio, least), MOST_WEIGHT) for value, least in found)
+    return Scale(ratio, Weights(*(round(weight, 3) for weight in bounded)))
+
+
+_NUMBERED = tuple(enumerate(_DEVIATIONS))
+_TINY = 1e-3
+
+
+def fit_samples(counted: Sequence[int], ours: Sequence[int]) -> Scale:
+    """The scale of a server that counts the samples so, given our own counts."""
+    rows = [
+        Measured(kind, theirs / mine, Chars(*(each / mine for each in chars)))
+        for kind, (theirs, mine, chars) in enumerate(zip(counted, ours, _SAMPLE_CHARS, strict=True))
+    ]
+    return fit(Scale(), rows, noise=_NO_NOISE)
+
+
+_NO_NOISE = 0.001

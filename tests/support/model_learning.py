@@ -11,6 +11,7 @@ from trimtab.proxy.models.records import Facts, ModelName
 from trimtab.proxy.models.service import Models
 from trimtab.proxy.store.store import MemoryStore, SummaryStore
 from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.rules.tokens.scripts import EVEN, NO_CHARS, Chars
 
 NAME = ModelName("http://127.0.0.1:9/v1", "secret-model", "auto")
 LIMIT = 40_000
@@ -86,11 +87,18 @@ class Process:
         await self.settle()
         return await self.models.look_up(name, label)
 
-    async def feed(self, ratios: Iterable[float], name: ModelName = NAME) -> float:
-        """Report responses in which the upstream counts `ratio` tokens for each of ours. Returns the learned ratio."""
+    async def feed(self, ratios: Iterable[float], name: ModelName = NAME, chars: Chars = NO_CHARS) -> float:
+        """Report responses in which the upstream counts `ratio` tokens for each of ours. Returns the learned ratio.
+
+        chars: for each token of ours.
+        """
+        found = Chars(*[TOKENS * each for each in chars])
         for ratio in ratios:
+            weights = self.models.recall(name).weights or EVEN
+            counted = round(TOKENS + weights.weigh(found))
             self.models.note_answer(name, 0)
-            self.models.observe(name, report(TOKENS, round(ratio * TOKENS)))
+            sent = Report(counted, round(ratio * TOKENS), LIMIT, chars=found, weights=weights)
+            self.models.observe(name, sent)
             await self.settle()
         return self.models.recall(name).ratio
 

@@ -34,13 +34,13 @@ from trimtab.proxy.http.client import UpstreamClient, target_url
 from trimtab.proxy.http.headers import Headers, request_headers, write_key
 from trimtab.proxy.models.discovery import discover
 from trimtab.proxy.models.model_policy import ModelView, name_model
-from trimtab.proxy.models.records import Facts, complete
+from trimtab.proxy.models.records import Facts, complete, expect_scale
 from trimtab.proxy.summaries.calls import Payer
 from trimtab.proxy.summaries.summariser import Summariser
 from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.proxy.wire.json import DECODE_ERRORS
 from trimtab.rules.summary.request import Summary
-from trimtab.rules.tokens.families import find_family
+from trimtab.rules.tokens.families import SILENT
 
 MILLION = 1_000_000  # source: prices in dollars are those of a million tokens
 
@@ -246,7 +246,8 @@ def show_key(upstream: UpstreamConfig, key: str | None) -> Headers:
 async def find_view(config: Config, model: str, window_tokens: int | None, key: str | None) -> ModelView:
     """The model as the proxy would serve it, or in this window. The window that is reported is in its facts anyway."""
     settings = config.policy_for(model)
-    facts, upstream = Facts(find_family(model).ratio), config.upstream_for(settings.upstream)
+    expected = expect_scale(name_model(config, settings, model), SILENT)
+    facts, upstream = Facts(expected.ratio), config.upstream_for(settings.upstream)
     if settings.context_window == "auto":
         client = UpstreamClient()
         try:

@@ -112,7 +112,7 @@ class RecordedVariants:
         adds = frozenset(name for name in FIELDS if name in told.cache_adds)
         key = find_key(recording.sent_body or b"") if "cache_key" in adds else ""
         variant = Variant(
-            self.compactors.choose(settings, model, reading=told.facts.reading),
+            self.compactors.choose(settings, model, reading=told.facts.reading, weights=told.facts.weights),
             self._policies.setdefault(told.policy, told.policy),  # equal policies are one object, which is faster
             Unsent(told.local_items, told.drop_tools, nonces=told.strips_nonces),
             _read_cold(told),

@@ -35,6 +35,7 @@ class Usage(msgspec.Struct):
     cached_tokens: int | None = None  # part of the prompt tokens that was read from the prompt cache
     reasoning_tokens: int = 0  # part of the completion tokens that the model spent on reasoning, sent as text or not
     written_tokens: int | None = None  # part of the prompt tokens that was written into it
+    has_timings: bool = False  # llama.cpp's own figures were beside it, which no other server writes
 
 
 class _Created(msgspec.Struct):
@@ -138,6 +139,7 @@ def read_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
         cached,
         reasoning or known.reasoning_tokens,
         written,
+        known.has_timings,
     )
 
 
@@ -166,7 +168,7 @@ def read_timings(raw: msgspec.Raw, usage: Usage | None) -> Usage | None:
     completion = _most(known.completion_tokens, timings.predicted_n)
     told = timings.cache_n if known.cached_tokens is None else known.cached_tokens
     cached, written = _fit(prompt, told, known.written_tokens)
-    return Usage(prompt, completion, cached, known.reasoning_tokens, written)
+    return Usage(prompt, completion, cached, known.reasoning_tokens, written, has_timings=True)
 
 
 def _find_prompt(wire: _WireUsage, apart: int, known: int | None) -> int | None:

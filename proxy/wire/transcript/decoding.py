@@ -32,6 +32,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from trimtab.proxy.wire.transcript.body import Decoded, KeptBody
 from trimtab.rules.conversation import WRITTEN_ROLES, Message, Origin, Role, whole_elements
 from trimtab.rules.text.markers import KEEP, asks_to_keep
+from trimtab.rules.tokens.scripts import NO_CHARS, Chars
 
 OBJECT_BYTES = 150  # Memory of a message, text, part or call, in addition to its characters. An estimate.
 
@@ -54,11 +55,15 @@ class Memo(Protocol[K, V]):
 
 
 class FixedTokens(NamedTuple):
-    """Tokens outside the messages: of the response format and the prompt's frame, and of the tools."""
+    """Tokens outside the messages: of the response format and the prompt's frame, and of the tools.
+
+    chars: of both, by kind.
+    """
 
     format_tokens: int
     tools_tokens: int
     has_functions: bool = False
+    chars: Chars = NO_CHARS
 
 
 class KnownView:

@@ -13,8 +13,9 @@ from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.compaction.tokenizers.exact import VocabularyError, count_by_heuristic
 from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.wire.dialects import DEFAULT
-from trimtab.rules.policy import Policy
+from trimtab.rules.policy import Policy, Prices
 from trimtab.rules.tokens.families import SAMPLE_TOKENS, Reading
+from trimtab.rules.tokens.scripts import Weights
 
 AUTO = PolicyConfig()
 
@@ -87,7 +88,7 @@ def test_a_vocabulary_is_loaded_once_and_only_when_it_is_needed(monkeypatch: pyt
 
 async def test_models_of_equal_costs_share_a_compactor(compactors: Compactors) -> None:
     """They share what is known of a transcript. The event loop gets the same compactors."""
-    assert compactors.choose(AUTO, "llama-3") is compactors.choose(AUTO, "qwen3")
+    assert compactors.choose(AUTO, "moonshot-v1") is compactors.choose(AUTO, "kimi-k2")
     assert compactors.choose(AUTO, "gpt-4o") is not compactors.choose(AUTO, "gpt-5")
     assert await compactors.get(AUTO, "gpt-4") is compactors.choose(AUTO, "gpt-4")
 
@@ -182,3 +183,25 @@ def test_a_vocabulary_is_loaded_once_for_all_compactors_of_the_library(monkeypat
     second = module.load_compactor("gpt-4o")
     assert first is not second
     assert first.count("a word " * 20) == second.count("a word " * 20)
+
+
+def test_a_result_is_shortened_alike_whatever_was_learned_of_other_scripts() -> None:
+    """Else each change of the weights would change the bytes behind a cut. What it costs is counted anew."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    result = "\n".join(f"第{number}行。附近有没有评分高一点的酒店。最好离地铁站近。" for number in range(4000))
+    messages = [
+        {"role": "user", "content": "看"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": result},
+    ]
+    request, pool = DEFAULT.read(orjson.dumps({"model": "m", "messages": messages}), None), Compactors(ListLog())
+    found = []
+    for weights in (None, Weights(dense=1.0)):
+        compactor = pool.choose(AUTO, "m", weights=weights)
+        compacted = compactor.apply(
+            compactor.plan(request, PolicyConfig(max_tool_result_tokens=2000).to_policy(Prices())), None
+        )
+        found.append((compacted.body, compacted.sent_tokens))
+    (plain, tokens), (weighed, more) = found
+    assert plain == weighed != request.body
+    assert more > 1.4 * tokens

@@ -12,11 +12,12 @@ from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.exchange.answer import MAX_BYTES, MAX_NAME_BYTES, ModelTap, count_answer, find_model, observe
 from trimtab.proxy.exchange.attempt import Attempt, Passed
 from trimtab.proxy.models.calibration import URGENT_SAMPLES
-from trimtab.proxy.models.records import Known
+from trimtab.proxy.models.records import Known, find_scale
 from trimtab.proxy.wire.answers.tap import Tap
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.dialects import CODECS
+from trimtab.rules.tokens.scripts import count_kinds
 
 USAGE = {"prompt_tokens": 11, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 7}}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}
@@ -150,7 +151,9 @@ async def test_a_report_is_a_sample_of_the_models_ratio(make_stages: MakeStages)
     for _ in range(URGENT_SAMPLES):
         await tell(stages, attempt, 2 * sent)
     found = known(stages)
-    assert found.facts.ratio == pytest.approx(2, abs=0.01)
+    assert found is not None
+    chars = count_kinds(attempt.compacted.forwarded)
+    assert find_scale(found.name, found.facts).predict(sent, chars) == pytest.approx(2 * sent, rel=0.01)
     assert (await stages.prepare(read_session(1))).view.policy.token_ratio == found.facts.ratio
 
 

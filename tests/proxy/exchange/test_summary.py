@@ -605,7 +605,7 @@ async def test_a_client_that_slides_has_nothing_written(make_stages: MakeStages)
 async def test_a_summary_is_asked_of_the_requests_own_upstream_on_its_own_account(make_stages: MakeStages) -> None:
     """The question has its credential and the headers of its session, and no others."""
     stages = await make_stages(*SETTINGS)
-    call = await stages.prepare(replace(read_session(3), model="qwen3-8b"), **ARRIVED)
+    call = await stages.prepare(replace(read_session(3), model="codellama-7b"), **ARRIVED)
     summariser = choose_summariser(stages.services, call)
 
     assert str(summariser.url) == "http://127.0.0.1:9/v1/chat/completions"
@@ -615,7 +615,7 @@ async def test_a_summary_is_asked_of_the_requests_own_upstream_on_its_own_accoun
         PLAINLY,
     )
     assert summariser.secret == call.arrival.tenant.secret
-    assert (summariser.model, summariser.payer.label) == ("qwen3-8b", "other")
+    assert (summariser.model, summariser.payer.label) == ("codellama-7b", "other")
     assert summariser.token_ratio == call.view.facts.ratio > 1
     assert summariser.window_tokens == call.view.policy.limit_tokens(300)
 

@@ -14,6 +14,7 @@ from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.models.calibration import ERROR_WEIGHT, WARM_UP_SAMPLES, Calibration, Report
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.rules.policy import Policy
+from trimtab.rules.tokens.scripts import Scale
 
 PATH = "/v1/chat/completions"
 LIMIT = 7000
@@ -192,7 +193,7 @@ def test_the_mean_error_follows_the_last_reports() -> None:
     calibration = Calibration()
     errors = []
     for reported in (1000, 1000, 1500, 9000, 1000):
-        calibration.add(Report(1000, reported, 40_000), 1.0, 1.0)
+        calibration.add(Report(1000, reported, 40_000), Scale(), Scale())
         errors.append(calibration.error)
     third = 0.5 * ERROR_WEIGHT
     fourth = third + (1.0 - third) * ERROR_WEIGHT

@@ -10,6 +10,7 @@ from trimtab.proxy.models.lessons import MAX_WINDOW_TOKENS, MIN_LIMIT_TOKENS, Le
 from trimtab.proxy.models.records import Record
 from trimtab.proxy.wire.overflow import Kind, Overflow
 from trimtab.rules.policy import Policy
+from trimtab.rules.tokens.scripts import IS_PLAIN, Chars, Measured, Scale
 
 POLICY = Policy()
 SENT = Sent(100_000)
@@ -173,10 +174,21 @@ def test_a_lesson_changes_what_it_is_about_with_its_source_and_time() -> None:
     assert changes == {
         "learned_tokens": 8192, "refuted": (16_384,), "window_source": "second attempt", "window_at": 7.0,
         "refused_tokens": 9000, "ratio": 1.5, "ratio_source": "second attempt", "ratio_at": 7.0, "calibrated": False,
-        "added_tokens": 700,
+        "added_tokens": 700, "measured": (Measured(IS_PLAIN, 1.5, is_settled=False),),
     }  # fmt: skip
     known = Record(1.5, learned_tokens=8192, refuted=(16_384,), added_tokens=700)
     assert find_changes(16_384, lesson, known, now=8.0) == {}
+
+
+def test_the_refusal_of_a_prompt_in_another_script_hardly_changes_the_count_of_plain_text() -> None:
+    """The second attempt is planned by the ratio of the refused prompt; what is kept has it for that script."""
+    chars = Chars(0, 22_000)
+    lesson = draw_lesson(_refuse(limit=32_768, prompt_tokens=46_000), POLICY, Sent(20_000, chars=chars))
+    assert lesson is not None
+    assert lesson.apply(POLICY).token_ratio == 2.3
+    changes = find_changes(128_000, lesson, Record(1.0), now=7.0)
+    assert changes["ratio"] < 1.15
+    assert Scale(changes["ratio"], changes["weights"]).predict(20_000, chars) == pytest.approx(46_000, rel=0.01)
 
 
 @pytest.mark.parametrize("limit", [MIN_LIMIT_TOKENS, MAX_WINDOW_TOKENS])

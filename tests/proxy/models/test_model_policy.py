@@ -141,7 +141,7 @@ def test_a_model_that_nobody_has_asked_for_has_what_its_name_tells() -> None:
     config = _load("models: [{match: 'qwen*', high_water: 0.75, context_window: 9000}]")
     qwen, gpt = (ModelView.of_unmet(config, model) for model in ("qwen3-8b", "gpt-3.5-turbo"))
 
-    assert (qwen.facts, qwen.policy.high_water, qwen.window_from) == (Facts(1.12), 0.75, "configured")
+    assert (qwen.facts, qwen.policy.high_water, qwen.window_from) == (Facts(0.9928), 0.75, "configured")
     assert (gpt.policy.context_window, gpt.window_from) == (16_385, "catalogue")
 
 

@@ -6,8 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.models.records import MAX_RATIO, ModelName, Record, Records
+from trimtab.proxy.models.records import (
+    ANY_RATIO,
+    MAX_RATIO,
+    Claim,
+    ModelName,
+    Record,
+    Records,
+    _decode,
+    take_measured,
+)
 from trimtab.proxy.store.store import MemoryStore
+from trimtab.rules.tokens.scripts import IS_PLAIN, Chars, Measured, Scale
 
 NAME = ModelName("http://up/v1", "m", "o200k_base")
 FIRST, SECOND, THIRD = (Record(ratio) for ratio in (1.0, 1.5, 2.0))
@@ -82,11 +92,30 @@ async def test_a_record_keeps_its_place_in_the_store() -> None:
     await Records(store).append(ModelName("http://up/v1", "m", "o200k_base", tenant="t"), 2, Record(1.5))
     ((place, kept),) = store.written
     assert place == "model-4cfca850400f5d222acf0142cade0d6d7e4bf16a3ba3a23334d47919e713a4d4-3"
-    assert kept == (
+    older = (
         b'{"ratio":1.5,"window_tokens":null,"calibrated":false,"learned_tokens":null,"added_tokens":null,"refuted":[],'
         b'"refused_tokens":null,"answered_tokens":0,"failures":0,"window_source":"","window_at":0.0,"ratio_source":"",'
-        b'"ratio_at":0.0,"forgotten":0,"reading":[false,[],0,0.0,0,false],"claims":[]}'
+        b'"ratio_at":0.0,"forgotten":0,"reading":[false,[],0,0.0,0,false],'
     )
+    assert kept == older + b'"weights":null,"measured":[],"claims":[]}'
+    assert _decode(older + b'"claims":[]}') == Record(1.5)
+
+
+def test_a_ratio_that_an_older_version_found_is_that_of_plain_text() -> None:
+    assert Record(1.3, calibrated=True).shown == (Measured(IS_PLAIN, 1.3),)
+    assert Claim("key", ratio=1.3).shown == (Measured(IS_PLAIN, 1.3),)
+    assert Record(1.3).shown == Claim("key").shown == ()
+
+
+def test_what_is_measured_of_one_kind_leaves_the_others_as_they_are() -> None:
+    """The ratio does not move at all, so no cut of a chat in another script does."""
+    known = Record(1.1053, calibrated=True)
+    found = Measured(2, 2.3, Chars(0.09, 1.1))
+    changes = take_measured(Scale(1.1053), known, [found], ANY_RATIO)
+    assert changes["ratio"] == 1.1053
+    assert Scale(1.1053, changes["weights"]).predict(1, found.chars) == pytest.approx(2.3, rel=0.01)
+    assert changes["weights"].code == changes["weights"].other == 0.0
+    assert [each.kind for each in changes["measured"]] == [IS_PLAIN, 2]
 
 
 async def test_a_name_of_half_characters_has_a_chain_like_any_other() -> None:

@@ -15,6 +15,7 @@ from trimtab.proxy.models.discovery import REDISCOVER_SECONDS
 from trimtab.proxy.models.keeping import REFRESH_SECONDS
 from trimtab.proxy.models.records import Facts, ModelName, Record, Records
 from trimtab.proxy.store.store import MemoryStore
+from trimtab.rules.tokens.scripts import IS_PLAIN, Measured
 
 CREDENTIAL = [("Authorization", "Bearer sk-client")]
 MODEL = NAME.model
@@ -237,7 +238,9 @@ async def test_the_catalogue_knows_what_nobody_tells(start: Start) -> None:
     generation, record = await Records(store).read(HOSTED)
 
     assert (await process.look_up(HOSTED)).window_tokens == 16_385
-    assert (generation, record) == (1, Record(1.3, None, calibrated=True, ratio_source="answers", ratio_at=NOW))
+    measured = (Measured(IS_PLAIN, 1.3),)
+    found = Record(1.3, None, calibrated=True, ratio_source="answers", ratio_at=NOW, measured=measured)
+    assert (generation, record) == (1, found)
     assert process.changes == {"calibration": 1}
 
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.rules.tokens.families import CL100K, FAMILIES, GENERIC, O200K, Family, find_family
+from trimtab.rules.tokens.families import CL100K, FAMILIES, GENERIC, O200K, SAMPLE_TOKENS, Family, find_family
 from trimtab.rules.tokens.media import AreaCost, PatchCost, TileCost
+from trimtab.rules.tokens.scripts import SAMPLES, count_chars
 
 
 def _globs(*models: str) -> list[str]:
@@ -54,7 +55,15 @@ def _globs(*models: str) -> list[str]:
         ("claude-opus-4-8", "*claude*4[.-][7-9]*"),
         ("meta-llama/Llama-3.3-70B", "*llama*"),
         ("ollama/llama3", "*llama*"),
-        ("codellama:13b", "*llama*"),
+        ("codellama:13b", "*codellama*"),
+        ("llama-2-7b-chat", "*llama[-_]2*"),
+        ("llama3.2:3b", "*llama*"),
+        ("SmolLM2-135M-Instruct.Q4_1.gguf", "*smollm*"),
+        ("deepseek-r1-distill-qwen-7b", "*distill-qwen*"),
+        ("mistral-7b-instruct", "*mi[sx]tral*7b*"),
+        ("mixtral-8x7b", "*mi[sx]tral*7b*"),
+        ("phi4:14b", "*phi4*"),
+        ("microsoft/phi-3-mini", "*phi[-_]3*"),
         ("Qwen/Qwen3-8B", "*qwen*"),
         ("qwq-32b", "*qwq*"),
         ("mistral-large", "*stral*"),
@@ -134,12 +143,25 @@ def test_what_is_known_of_families() -> None:
 
 @pytest.mark.parametrize("row", FAMILIES, ids=lambda row: row[0])
 def test_only_openais_models_read_typescript(row: tuple[str, Family]) -> None:
-    """Only they count by their own vocabulary, with ratio 1. All others have a ratio to o200k_base."""
+    """Only they count by their own vocabulary, with ratio 1. All others have a ratio to o200k_base, and may weigh."""
     glob, family = row
     is_openai = glob.startswith(("gpt", "chatgpt", "codex", "o"))
+    assert not (is_openai and family.samples)
     assert family.costs.reads_typescript is is_openai
-    assert 1.0 <= family.ratio <= (1.0 if is_openai else 2.0)
+    assert (1.0 if is_openai else 0.95) <= family.ratio <= (1.0 if is_openai else 2.0)
     assert is_openai or family.vocabulary == O200K
+
+
+@pytest.mark.parametrize("vocabulary", SAMPLE_TOKENS)
+@pytest.mark.parametrize("row", [row for row in FAMILIES if row[1].samples], ids=lambda row: row[0])
+def test_a_family_counts_the_samples_as_its_own_vocabulary_does(row: tuple[str, Family], vocabulary: str) -> None:
+    """By whichever vocabulary of ours it is counted."""
+    _, family = row
+    scale, ours = family.find_scale(vocabulary), SAMPLE_TOKENS[vocabulary]
+    found = [scale.predict(mine, count_chars(text)) for mine, text in zip(ours, SAMPLES, strict=True)]
+    assert found == pytest.approx(family.samples, rel=0.02)
+    if vocabulary == O200K:
+        assert (family.ratio, family.costs.weights) == scale
 
 
 @given(st.text(max_size=300))

@@ -1,4 +1,4 @@
-"""Kinds of text that a model's vocabulary may count otherwise than ours."""
+"""Kinds of text that a model's vocabulary may count otherwise than ours, and what answers show of them."""
 
 import pytest
 from hypothesis import given
@@ -6,9 +6,31 @@ from hypothesis import strategies as st
 
 from trimtab.proxy.compaction.pool import load_compactor
 from trimtab.rules.tokens.families import SAMPLE_TOKENS, SILENT, Reading, find_family, read_costs
-from trimtab.rules.tokens.scripts import EVEN, SAMPLES, Weights, fit_weights, weigh
+from trimtab.rules.tokens.scripts import (
+    EVEN,
+    IS_PLAIN,
+    LEAST_WEIGHTS,
+    MOST_WEIGHT,
+    NO_CHARS,
+    SAMPLES,
+    USUAL,
+    Chars,
+    Measured,
+    Scale,
+    Weights,
+    add_chars,
+    count_chars,
+    find_kind,
+    fit,
+    fit_samples,
+    weigh,
+)
 
 OURS = SAMPLE_TOKENS["o200k_base"]
+ENGLISH, LOG = Chars(0.04), Chars(0.6)
+CHINESE, RUSSIAN = Chars(0.09, 1.1), Chars(0.0, 0.0, 3.5)
+KINDS = (ENGLISH, LOG, CHINESE, RUSSIAN)
+"""The usual characters of each kind of text, for one token of ours."""
 
 
 @pytest.mark.parametrize("vocabulary", SAMPLE_TOKENS)
@@ -17,43 +39,128 @@ def test_the_samples_have_the_tokens_that_are_written_down(vocabulary: str) -> N
     assert tuple(map(count, SAMPLES)) == SAMPLE_TOKENS[vocabulary]
 
 
+def test_each_sample_is_of_its_own_kind() -> None:
+    kinds = [find_kind(ours, count_chars(text)) for ours, text in zip(OURS, SAMPLES, strict=True)]
+    assert kinds == list(range(len(SAMPLES)))
+
+
 def test_a_server_that_counts_as_we_do_changes_nothing() -> None:
-    assert fit_weights(OURS, OURS) == (1.0, EVEN)
+    assert fit_samples(OURS, OURS) == Scale()
     assert weigh(len, EVEN) is len
 
 
 def test_with_the_weights_of_a_server_its_own_counts_of_the_samples_come_out() -> None:
-    """Here it needs a tenth more for plain text, twice as much for numbers and names, and 2.4 times for Chinese."""
-    theirs = (round(1.1 * OURS[0]), 2 * OURS[1], round(2.4 * OURS[2]))
-    ratio, weights = fit_weights(theirs, OURS)
+    """Here it needs a tenth more for plain text, twice as much for numbers and names, and more for the others."""
+    theirs = (round(1.1 * OURS[0]), 2 * OURS[1], round(2.4 * OURS[2]), 3 * OURS[3])
+    ratio, weights = fit_samples(theirs, OURS)
     known = dict(zip(SAMPLES, OURS, strict=True))
     counted = [ratio * weigh(known.__getitem__, weights)(sample) for sample in SAMPLES]
-    assert counted[1:] == pytest.approx(theirs[1:], rel=0.02)
-    assert counted[0] == pytest.approx(theirs[0], rel=0.01)
+    assert counted == pytest.approx(theirs, rel=0.01)
 
 
 def test_each_kind_weighs_by_its_own_characters() -> None:
-    """Digits and underscores, and the characters from kana to Hangul; nothing else, also no accents and no emoji."""
-    count = weigh(lambda _: 100, Weights(code=1.0, dense=10.0))
-    assert count("plain, é ü ß and 😀!") == 100
+    """Digits and underscores; from kana to Hangul; accents and other scripts. Nothing else, also no emoji."""
+    count = weigh(lambda _: 100, Weights(code=1.0, dense=10.0, other=3.0))
+    assert count("plain — “quoted” • and 😀!") == 100
     assert count("row_17") == 103
     assert count("桥かの한!") == 140
     assert count("第1章") == 121
+    assert count("Да, été") == 112
+    assert count("שם") == count("اب") == count("กข") == 106
 
 
-@given(st.text(st.characters(exclude_categories=()), max_size=200), st.floats(-1, 8), st.floats(-1, 8))
-def test_every_text_has_a_count(text: str, code: float, dense: float) -> None:
-    assert weigh(len, Weights(code, dense))(text) >= 0
+@given(st.text(st.characters(exclude_categories=()), max_size=200), st.tuples(*(st.floats(-1, 8),) * 3))
+def test_every_text_has_a_count(text: str, weights: tuple[float, float, float]) -> None:
+    assert weigh(len, Weights(*weights))(text) >= 0
 
 
-@given(st.tuples(*(st.integers(1, 100_000),) * 3))
+@given(st.lists(st.text(max_size=40), max_size=5))
+def test_the_characters_of_texts_are_those_of_each(texts: list[str]) -> None:
+    each = add_chars([count_chars(text) for text in texts])
+    assert each == count_chars(*texts) == count_chars("".join(texts).encode())
+
+
+def assert_bounded(weights: Weights) -> None:
+    """Within 0.001, because they are rounded. So a text of any kind has some tokens."""
+    for weight, least in zip(weights, LEAST_WEIGHTS, strict=True):
+        assert least - 0.001 <= weight <= MOST_WEIGHT
+    assert all(Scale(1.0, weights).predict(1, usual) > 0.05 for usual in USUAL)
+
+
+@given(st.tuples(*(st.integers(1, 100_000),) * len(SAMPLES)))
 def test_no_answer_of_a_server_makes_a_weight_large(theirs: tuple[int, ...]) -> None:
-    assert all(-0.25 <= weight <= 4 for weight in fit_weights(theirs, OURS)[1])
+    assert_bounded(fit_samples(theirs, OURS).weights)
+
+
+measures = st.builds(
+    Measured,
+    st.integers(0, len(SAMPLES) - 1),
+    st.floats(0.01, 20),
+    st.builds(Chars, *(st.floats(0, 5),) * 3),
+)
+
+
+@given(st.lists(measures, max_size=len(SAMPLES)))
+def test_whatever_is_measured_the_scale_is_bounded(rows: list[Measured]) -> None:
+    ratio, weights = fit(Scale(), rows)
+    assert 0 < ratio < 1e6
+    assert_bounded(weights)
+
+
+def test_what_is_measured_of_plain_text_counts_for_all_kinds() -> None:
+    """A server that counts bytes, for example, does so in every script."""
+    assert fit(Scale(1.0, Weights(0.1, 0.2)), [Measured(IS_PLAIN, 4.0)]) == Scale(4.0, Weights(0.1, 0.2))
+
+
+@pytest.mark.parametrize("kind", [2, 3])
+def test_what_is_measured_of_another_script_hardly_changes_plain_text(kind: int) -> None:
+    """Before anything is known of plain text, a tenth of it may be common; afterwards it stays."""
+    found = Measured(kind, 2.3, KINDS[kind])
+    scale = fit(Scale(), [found])
+    assert scale.predict(1, found.chars) == pytest.approx(2.3, rel=0.01)
+    assert 1.0 < scale.predict(1, ENGLISH) < 1.15
+    scale = fit(Scale(1.1), [Measured(IS_PLAIN, 1.1, ENGLISH), found])
+    assert scale.predict(1, ENGLISH) == pytest.approx(1.1, rel=0.01)
+
+
+def test_what_is_measured_of_code_is_mostly_true_of_plain_text() -> None:
+    scale = fit(Scale(), [Measured(1, 1.3, LOG)])
+    assert scale.predict(1, LOG) == pytest.approx(1.3, rel=0.01)
+    assert scale.predict(1, ENGLISH) > 1.15
+
+
+@given(st.permutations(range(len(SAMPLES))))
+def test_all_kinds_that_were_measured_come_out_in_any_order(order: list[int]) -> None:
+    true = Scale(1.1, Weights(0.2, 0.9, 0.3))
+    rows = [Measured(kind, true.predict(1, KINDS[kind]), KINDS[kind]) for kind in order]
+    scale = fit(Scale(), rows)
+    for chars in (*KINDS, NO_CHARS):
+        assert scale.predict(1, chars) == pytest.approx(true.predict(1, chars), rel=0.02)
+
+
+def test_a_scale_that_fits_stays() -> None:
+    scale = Scale(1.1, Weights(0.2, 0.9, 0.3))
+    rows = [Measured(kind, scale.predict(1, chars), chars) for kind, chars in enumerate(KINDS)]
+    ratio, weights = fit(scale, rows)
+    assert (ratio, *weights) == pytest.approx((scale.ratio, *scale.weights), rel=0.001)
 
 
 def test_a_server_that_says_nothing_is_counted_by_its_family() -> None:
     assert read_costs("gpt-4o", "o200k_base", SILENT) == find_family("gpt-4o").costs
-    assert SILENT.find_ratio("o200k_base") is None
+    assert SILENT.find_scale("o200k_base") is None
+
+
+def test_what_answers_show_comes_before_what_the_tokenizer_says() -> None:
+    reading = Reading(samples=tuple(2 * tokens for tokens in OURS), priming=3, frame=4.0)
+    assert read_costs("m", "o200k_base", reading, Weights(0.5)).weights == Weights(0.5)
+    assert read_costs("m", "o200k_base", SILENT, Weights(0.5)).weights == Weights(0.5)
+
+
+def test_samples_of_another_version_say_nothing() -> None:
+    """A store may hold what a tokenizer said of fewer samples."""
+    reading = Reading(drops_tools=True, samples=OURS[:3], priming=3, frame=4.0)
+    assert reading.find_scale("o200k_base") is None
+    assert read_costs("m", "o200k_base", reading).drops_tools
 
 
 def test_what_the_template_adds_is_counted_in_our_tokens() -> None:
@@ -62,4 +169,4 @@ def test_what_the_template_adds_is_counted_in_our_tokens() -> None:
     costs = read_costs("m", "o200k_base", reading)
     assert (costs.priming_tokens, costs.frame_tokens, costs.unspoken_tokens) == (4, 2, 20)
     assert (costs.drops_tools, costs.weights) == (True, EVEN)
-    assert reading.find_ratio("o200k_base") == 2
+    assert reading.find_scale("o200k_base") == Scale(2.0)

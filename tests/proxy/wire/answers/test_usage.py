@@ -267,9 +267,9 @@ def test_a_stream_of_llama_without_usage_has_its_timings() -> None:
     """They may come with each piece of the text. A usage that is reported counts first."""
     pieces = [{"choices": [], "timings": {"cache_n": 7, "prompt_n": 4, "predicted_n": number}} for number in (1, 2, 30)]
 
-    assert _read_usage(*pieces) == Usage(11, 30, 7)
+    assert _read_usage(*pieces) == Usage(11, 30, 7, has_timings=True)
     assert _read_usage(*pieces, {"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 31}}) == Usage(
-        12, 31, 7
+        12, 31, 7, has_timings=True
     )
 
 

@@ -1,0 +1,64 @@
+"""A llama.cpp server is asked what it says of itself, although its window is configured."""
+
+import orjson
+import pytest
+from aiohttp import web
+from support.client import post
+from upstreams.recording import completion
+
+CONFIGURED = "defaults.context_window=8000"
+PROPS = {
+    "default_generation_settings": {"n_ctx": 8192},
+    "total_slots": 1,
+    "build_info": "b6123-9fc",
+    "chat_template_caps": {"supports_tools": False},
+}
+LISTED = {"object": "list", "data": [{"id": "m", "owned_by": "llamacpp", "meta": {"n_ctx": 8192}}]}
+TIMINGS = {"cache_n": 3, "prompt_n": 8, "predicted_n": 1}
+BODY = {"model": "m", "messages": [{"role": "user", "content": "Hello!"}]}
+
+
+def serve(upstream, *, server: str = "", timings: dict[str, int] | None = None) -> None:
+    """The upstream answers as llama.cpp does, and says so in its head, in its body, or nowhere."""
+
+    async def answer(recorded, _request):
+        if recorded.path.endswith("/models"):
+            return web.json_response(LISTED)
+        if recorded.path.endswith("/props"):
+            return web.json_response(PROPS)
+        if recorded.method == "GET" or not recorded.path.endswith("/chat/completions"):
+            return web.Response(status=404)
+        told = orjson.loads(completion(prompt_tokens=11, completion_tokens=1).body)
+        headers = {"Server": server} if server else {}
+        return web.json_response(told | ({"timings": timings} if timings else {}), headers=headers)
+
+    upstream.answer, upstream.answers_questions = answer, True
+
+
+@pytest.mark.parametrize("said", [{"server": "llama.cpp"}, {"timings": TIMINGS}], ids=["header", "body"])
+async def test_it_is_asked_once_after_its_first_answer(said, client, upstream, start_proxy):
+    """Not before: no request waits for it. Then its slots and its template are known."""
+    serve(upstream, **said)
+    proxy = await start_proxy(CONFIGURED)
+    await proxy.services.models.settle()
+    assert not [one for one in upstream.requests if one.method == "GET"]
+    for _ in range(3):
+        response, _ = await post(client, proxy.url + "/v1/chat/completions", BODY)
+        assert (response.status, response.headers["x-trimtab-tokens"].endswith("limit=6000")) == (200, True)
+        await proxy.services.lifecycle.idle.wait()
+        await proxy.services.models.settle()
+    assert [one.path for one in upstream.requests].count("/v1/models") == 1
+    models = proxy.services.models
+    known = next(one for one in models.list_known() if one.name.tenant)
+    assert models.find_slots(known.name) == 1
+    assert known.facts.reading.drops_tools
+
+
+async def test_no_other_server_is_asked(client, upstream, start_proxy):
+    serve(upstream, server="nginx")
+    proxy = await start_proxy(CONFIGURED)
+    for _ in range(2):
+        await post(client, proxy.url + "/v1/chat/completions", BODY)
+        await proxy.services.lifecycle.idle.wait()
+        await proxy.services.models.settle()
+    assert not [one for one in upstream.requests if one.method == "GET"]
