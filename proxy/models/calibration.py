@@ -122,56 +122,61 @@ class _Samples:
 class Calibration:
     """The usage reports on one model since its scale was found.
 
+    number: of the reports since then, or since the last change.
     error: moving mean of the relative error of our counts.
     most_reported: the longest prompt that was answered, in the model's tokens.
     """
 
     def __init__(self) -> None:
         self._samples = [_Samples() for _ in SAMPLES]
+        self._settled: Sequence[int] = ()
+        self._newest = self._new = self.number = 0
         self.error = 0.0
         self._cut: deque[int] = deque(maxlen=CUT_ANSWERS)
         self._answers_off = 0
         self.most_reported = 0
         self._most_in_full = 0
 
-    @property
-    def number(self) -> int:
-        """Of the reports that are kept."""
-        return sum(len(samples.last) for samples in self._samples)
+    def add(self, report: Report, scale: Scale, expected: Scale) -> bool:
+        """Add a report. Returns whether there may be something to measure.
 
-    def add(self, report: Report, scale: Scale, expected: Scale) -> None:
-        """Add a report. `scale` is the one in use, `expected` that of the model's tokenizer or family."""
+        `scale` is the one in use, `expected` that of the model's tokenizer or family.
+        """
         chars, reported = report.chars, report.reported_tokens
-        tokens, kind, figures = judge(report.counted_tokens, chars, report.weights, (scale, expected))
-        sample, expected_tokens = reported / figures[0], figures[1]
+        counted, weights = report.counted_tokens, report.weights
+        tokens, kind, predicted, expected_tokens = judge(counted, chars, weights, scale, expected)
+        sample = reported / predicted
         self.error += (min(abs(sample - 1), 1.0) - self.error) * ERROR_WEIGHT
         self._answers_off = self._answers_off + 1 if self.error > WARNED_ERROR else 0
         self._watch_cuts(report, expected_tokens)
-        if MIN_SAMPLE_RATIO * expected_tokens <= reported <= MAX_SAMPLE_RATIO * tokens:
-            is_urgent = reported * URGENT_SHARE >= report.limit_tokens
-            self._samples[kind].add(sample, tokens, chars, is_urgent=is_urgent)
+        if not MIN_SAMPLE_RATIO * expected_tokens <= reported <= MAX_SAMPLE_RATIO * tokens:
+            return False
+        is_urgent, samples = reported * URGENT_SHARE >= report.limit_tokens, self._samples[kind]
+        samples.add(sample, tokens, chars, is_urgent=is_urgent)
+        self._newest = kind
+        self.number += 1
+        if kind in self._settled:
+            return len(samples.last) == KEPT_SAMPLES
+        self._new += 1
+        return self._new >= WARM_UP_SAMPLES or is_urgent
 
-    def measure(self, scale: Scale, known: Sequence[Measured], ratios: Bounds = ANY_RATIO) -> list[Measured]:
-        """What the reports show that is not `known`, within `ratios`; nothing if there is no reason to decide again.
+    def measure(self, scale: Scale, ratios: Bounds = ANY_RATIO) -> list[Measured]:
+        """What the reports show of kinds of text, within `ratios`; nothing if there is no reason to decide.
 
         At the end of warm-up it may be what `scale`, the one in use, says: that confirms it.
         """
-        settled = [each.kind for each in known if each.is_settled]
-        found, new = [], 0
-        for kind, samples in enumerate(self._samples):
-            if kind not in settled:
-                new += len(samples.last)
-            elif len(samples.last) == KEPT_SAMPLES and abs((middle := median(samples.last)) - 1) > KEPT_SHARE:
-                row = samples.measure(middle, kind, scale, ratios)
-                if abs(row.tokens / scale.predict(1.0, row.chars) - 1) > KEPT_SHARE:  # else the bounds are reached
-                    found.append(row)
-        return [*found, *self._measure_new(scale, settled, ratios, is_warm=new >= WARM_UP_SAMPLES)] if new else found
+        newest = self._samples[self._newest]
+        if self._newest in self._settled:
+            return self._measure_again(newest, scale, ratios) if len(newest.last) == KEPT_SAMPLES else []
+        return list(self._measure_new(scale, ratios, is_warm=self._new >= WARM_UP_SAMPLES))
 
-    def _measure_new(
-        self, scale: Scale, settled: Sequence[int], ratios: Bounds, *, is_warm: bool
-    ) -> Iterator[Measured]:
+    def _measure_again(self, samples: _Samples, scale: Scale, ratios: Bounds) -> list[Measured]:
+        row = samples.measure(median(samples.last), self._newest, scale, ratios)
+        return [row] if abs(row.tokens / scale.predict(1.0, row.chars) - 1) > KEPT_SHARE else []
+
+    def _measure_new(self, scale: Scale, ratios: Bounds, *, is_warm: bool) -> Iterator[Measured]:
         for kind, samples in enumerate(self._samples):
-            if kind in settled or not samples.last:
+            if kind in self._settled:
                 continue
             if is_warm and len(samples.last) >= LEAST_SAMPLES:
                 middle = median(samples.last)
@@ -204,11 +209,13 @@ class Calibration:
         """
         self.error, self._answers_off = 0.0, 0
         self._cut.clear()
+        self._settled = settled
         for kind, samples in enumerate(self._samples):
             if kind in settled:
                 self._samples[kind] = _Samples()
             else:
                 samples.rescale(before, after)
+        self._new = self.number = sum(len(samples.last) for samples in self._samples)
 
     def _watch_cuts(self, report: Report, expected_tokens: float) -> None:
         """Note whether the prompt looks cut short: its report is at most the largest one, but above half of it."""

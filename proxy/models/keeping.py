@@ -32,7 +32,7 @@ from trimtab.proxy.models.records import (
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.rules.tokens.families import SILENT, Reading
-from trimtab.rules.tokens.scripts import Measured, Scale
+from trimtab.rules.tokens.scripts import Scale
 
 REFRESH_SECONDS = 10.0
 """Age after which a request has the store read again. Chosen: the delay with which a process learns from another."""
@@ -50,7 +50,7 @@ FindChanges = Callable[[Record], dict[str, Any]]
 """The fields to change in a record, given the record; empty for no change."""
 
 
-Scales = tuple[Scale, Scale, Bounds, tuple[Measured, ...]]
+Scales = tuple[Scale, Scale, Bounds]
 Change = tuple[str, Any, Any]
 """The cause (a label of the metric), the value before, and the value now."""
 
@@ -126,10 +126,10 @@ class Model:
         self.calibration = Calibration()
 
     def find_scales(self) -> Scales:
-        """The scale in use, that of a model of which nothing is learned, the bounds, and what was measured."""
+        """The scale in use, that of a model of which nothing is learned, and the bounds of the ratio."""
         if self.scales is None or self.scales[0] is not self.known:
             expected, ratios = expect_scale(self.name, self.known.reading), find_ratios(self.name.model)
-            self.scales = self.known, (find_scale(self.name, self.known), expected, ratios, self.known.shown)
+            self.scales = self.known, (find_scale(self.name, self.known), expected, ratios)
         return self.scales[1]
 
     def restart(self, before: Scale, after: Scale) -> None:
@@ -139,8 +139,11 @@ class Model:
 
     def teach(self, changes: dict[str, Any]) -> None:
         if changes:
-            self.known = msgspec.structs.replace(self.known, **changes)
+            before = self.known
+            self.known = msgspec.structs.replace(before, **changes)
             self.is_taught = True
+            if "measured" in changes:
+                self.restart(find_scale(self.name, before), find_scale(self.name, self.known))
 
     def adopts(self, generation: int, record: Record) -> bool:
         """Whether to use a record that was read.

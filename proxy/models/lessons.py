@@ -160,7 +160,7 @@ def find_changes(believed_tokens: int, lesson: Lesson, known: Record, *, now: fl
 
 def _find_scale(ratio: float, sent: Sent, known: Record) -> dict[str, Any]:
     """The changes after a prompt showed this ratio: most of it is that of the prompt's kind of text."""
-    tokens, kind, _ = judge(sent.prompt_tokens, sent.chars, sent.weights, ())
+    tokens, kind, *_ = judge(sent.prompt_tokens, sent.chars, sent.weights, Scale(), Scale())
     chars, shown = Chars(*[each / tokens for each in sent.chars]), ratio * sent.prompt_tokens / tokens
     found = Measured(kind, shown, chars, is_settled=False)
     weights = sent.weights if known.weights is None else known.weights

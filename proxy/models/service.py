@@ -133,7 +133,7 @@ class Models:
             return
         calibration, kept = model.calibration, model.scales
         scales = kept[1] if kept is not None and kept[0] is model.known else model.find_scales()
-        calibration.add(report, *scales[:2])
+        is_due = calibration.add(report, *scales[:2])
         if calibration.stays_off(is_calibrated=model.known.calibrated) and not model.warned:
             model.warned = True
             self._log.warning(
@@ -143,12 +143,12 @@ class Models:
                 meaning="the upstream reports a different number of prompt tokens than trimtab counts",
             )
         self._watch_cuts(name, model, report)
-        if model.writing is None or model.writing.done():  # else the ratio in `known` is about to change
+        if is_due and (model.writing is None or model.writing.done()):  # else the ratio in `known` is about to change
             self._calibrate(name, model, scales)
 
     def _calibrate(self, name: ModelName, model: Model, scales: Scales) -> None:
-        known, (scale, _, ratios, measured) = model.known, scales
-        found = model.calibration.measure(scale, measured, ratios)
+        known, (scale, _, ratios) = model.known, scales
+        found = model.calibration.measure(scale, ratios)
         if not found:
             return
         changes = take_measured(scale, known, found, ratios)

@@ -70,7 +70,7 @@ from trimtab.proxy.wire.transcript.elements import (
 from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Role, Shape
 from trimtab.rules.tokens.families import GENERIC, Costs
 from trimtab.rules.tokens.messages import ToolsAndFormat, count_format, count_shared_frame, count_tools
-from trimtab.rules.tokens.scripts import NO_CHARS, count_chars
+from trimtab.rules.tokens.scripts import NO_CHARS, count_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ class Codec(Answers, Questions):
     def count_fixed(self, counting: Counting, raws: tuple[bytes, ...]) -> FixedTokens:
         around, count, costs = read_fixed(raws, self.read_tools_and_format), counting.count, counting.costs
         format_tokens, tools_tokens = count_format(around, count, costs), count_tools(around, count, costs)
-        chars = NO_CHARS if costs.drops_tools else count_chars(*filter(None, raws))
+        chars = NO_CHARS if costs.drops_tools else count_bytes(b"".join(raws))
         return FixedTokens(format_tokens, tools_tokens, has_functions=bool(around.functions), chars=chars)
 
     def counts_all(self, request: Request) -> bool:

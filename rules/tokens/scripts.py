@@ -116,23 +116,26 @@ def weigh(count: CountTokens, weights: Weights) -> CountTokens:
     return count_weighed
 
 
-def count_chars(*texts: str | bytes) -> Chars:
-    """The characters of texts by kind. Bytes are UTF-8."""
-    signs = dense = other = 0
-    for text in texts:
-        raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
-        size = len(raw)
-        signs += size - len(raw.translate(None, _SIGNS))
-        if not raw.isascii():
-            dense += size - len(raw.translate(None, _DENSE))
-            other += size - len(raw.translate(None, _OTHER))
-    return Chars(signs, dense, other)
+def count_chars(text: str) -> Chars:
+    """The characters of a text by kind."""
+    return count_bytes(text.encode("utf-8", "surrogatepass"))
+
+
+def count_bytes(raw: bytes) -> Chars:
+    """The same of a text in UTF-8."""
+    size = len(raw)
+    signs = size - len(raw.translate(None, _SIGNS))
+    if raw.isascii():
+        return Chars(signs)
+    return Chars(signs, size - len(raw.translate(None, _DENSE)), size - len(raw.translate(None, _OTHER)))
 
 
 def _note_chars(message: Message) -> Chars:
     """The characters of a message by kind, which are noted in it: a message is sent again and again."""
-    calls = [text for call in message.tool_calls for text in (call.name, call.arguments)]
-    chars = count_chars(*message.texts, *calls)
+    texts = message.texts
+    if message.tool_calls:
+        texts = (*texts, *[text for call in message.tool_calls for text in (call.name, call.arguments)])
+    chars = count_chars("".join(texts))
     object.__setattr__(message, "kinds", chars)
     return chars
 
@@ -173,11 +176,11 @@ def find_kind(tokens: float, chars: Chars) -> int:
 
 
 def judge(
-    counted: float, chars: Chars, weights: Weights, scales: Iterable[Scale]
-) -> tuple[float, int, tuple[float, ...]]:
-    """Of a prompt of `counted` tokens with these weights: those without, its kind, and what each scale predicts."""
-    tokens = max(counted - weights.weigh(chars), 1.0)
-    return tokens, find_kind(tokens, chars), tuple([scale.predict(tokens, chars) for scale in scales])
+    counted: float, chars: Chars, weights: Weights, scale: Scale, expected: Scale
+) -> tuple[float, int, float, float]:
+    """Of a prompt of `counted` tokens with these weights: those without, its kind, and what the two scales predict."""
+    tokens = counted if weights is EVEN else max(counted - weights.weigh(chars), 1.0)
+    return tokens, find_kind(tokens, chars), scale.predict(tokens, chars), expected.predict(tokens, chars)
 
 
 def fit(scale: Scale, rows: Sequence[Measured], noise: float = NOISE) -> Scale:

@@ -61,15 +61,16 @@ async def test_without_them_we_count_what_was_written(make_stages: MakeStages) -
     """The model's own vocabulary and ratio count, and the result is marked as an estimate."""
     stages = await make_stages()
     tokens = {}
-    for model in ("gpt-5", "qwen3-8b"):
+    for model in ("gpt-5", "codellama"):
         answered = await count_answer(
             stages.services, arrive().tenant, stages.route(model), listen(completion(NOTE).body), WINDOW
         )
         written = tokens[model] = answered.completion_tokens
         figures = Answered(completion_tokens=written, is_estimated=True, streamed_tokens=written, ends_turn=True)
         assert answered == figures
-    compactor = await stages.services.compactors.get(stages.services.config.defaults, "gpt-5")
-    assert tokens == {"gpt-5": compactor.count(NOTE), "qwen3-8b": round(1.12 * compactor.count(NOTE))}
+    defaults = stages.services.config.defaults
+    compactor, counted = [await stages.services.compactors.get(defaults, model) for model in tokens]
+    assert tokens == {"gpt-5": compactor.count(NOTE), "codellama": round(1.1733 * counted.count(NOTE))}
 
 
 async def test_what_was_reported_of_the_prompt_alone_is_kept(make_stages: MakeStages) -> None:
