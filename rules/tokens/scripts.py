@@ -212,7 +212,7 @@ def fit(scale: Scale, rows: Sequence[Measured], noise: float = NOISE) -> Scale:
 
 
 _NUMBERED = tuple(enumerate(_DEVIATIONS))
-_TINY = 1e-3
+_TINY = 1e-3  # chosen: far below any ratio, so that nothing is divided by zero
 
 
 def fit_samples(counted: Sequence[int], ours: Sequence[int]) -> Scale:
@@ -224,4 +224,4 @@ def fit_samples(counted: Sequence[int], ours: Sequence[int]) -> Scale:
     return fit(Scale(), rows, noise=_NO_NOISE)
 
 
-_NO_NOISE = 0.001
+_NO_NOISE = 0.001  # chosen: a tokenizer says exactly what it counts
