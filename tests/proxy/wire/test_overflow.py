@@ -150,7 +150,14 @@ def test_an_overflow_in_the_envelope_of_minimax_is_read(status: int):
         "Request timed out: the prompt took longer than 60 seconds",
         "reasoning budget tokens (40000) exceeds max_tokens (32000)",
         "您的输入已超过每分钟速率限制 6000",
+        "每分钟token数超过限制 60000",
+        "今日 token 用量已超过上限 1000000",
+        "您的 token 配额已超出限制",
+        "API token 超过有效期",
+        "消息数量超过上限 100",
+        "文本内容超过审核限制",
         "图片大小超过限制",
+        "输入的图片大小超过限制",
         "Thinking budget exceeds the maximum allowed tokens of 24576",
         "1 validation error: {'loc': ('messages', 3), 'msg': 'Field required', 'input': {'x': 'prompt is too long'}}",
     ],
@@ -175,6 +182,8 @@ def test_a_rate_limit_that_a_request_alone_exceeds_is_one_of_size():
         "Requested number of output tokens (16384) exceeds the maximum of 8192",
         "max_new_tokens (9000) exceeds the maximum number of tokens 4096",
         "max_tokens must be at least 1, got 0.",
+        "max_tokens参数超过最大限制 8192",
+        "输出 token 数超过最大限制 4096",
     ],
 )
 def test_a_completion_that_is_too_long_says_nothing_of_the_prompt(message: str):
