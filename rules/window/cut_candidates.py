@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from trimtab.rules.policy import PREFETCH_GAP, OverflowStrategy, Policy, SummaryRole
 from trimtab.rules.window.prune import ImageStop
-from trimtab.rules.window.room import MIN_ROOM_SHARE, Marks, Room
+from trimtab.rules.window.room import MIN_ROOM_SHARE, Marks, Room, find_reserve
 from trimtab.rules.window.state import Change, Choice, Cut, CutKind, Window
 from trimtab.rules.window.sums import Sums
 
@@ -41,7 +41,7 @@ class Cuts:
     """
 
     __slots__ = (
-        "_anchor_tokens", "_proposed", "_reserve", "_room", "_sums", "_user_budget", "is_roomy", "marks", "policy",
+        "_anchor_tokens", "_proposed", "_room", "_sums", "_user_budget", "is_roomy", "marks", "policy",
     )  # fmt: skip
 
     def __init__(self, room: Room, policy: Policy, sums: Sums) -> None:
@@ -61,11 +61,10 @@ class Cuts:
         """Take over marks, and what follows from them: the most that each part of a cut may cost, in tokens."""
         policy, limit = self.policy, self._room.limit
         self.marks, self.is_roomy = marks, marks.tokens >= limit * MIN_ROOM_SHARE
-        most = policy.summary_max_tokens if policy.sections is None else int(limit * policy.sections.summary)
-        self._reserve = min(policy.summary_max_tokens, most, marks.low // 2)
         self._anchor_tokens = int(marks.low * policy.anchor_share)
         if policy.cuts_at_threshold:  # a low one leaves little room, and a cut that frees too little is not made
-            self._anchor_tokens = max(min(self._anchor_tokens, marks.low - self._reserve - SUMMARY_FRAME_TOKENS), 0)
+            left = marks.low - find_reserve(policy, limit, marks.low, chat_share=1) - SUMMARY_FRAME_TOKENS
+            self._anchor_tokens = max(min(self._anchor_tokens, left), 0)
         self._user_budget = min(policy.keep_user_tokens, marks.low // 4)
 
     def share(self, share: float) -> int:
@@ -180,13 +179,12 @@ class Cuts:
         at = self._sums.find_start(min(newest, self._sums.open_step)) if turns > number else floor
         if self._sums.between(floor, at) <= 0:
             return None
-        kind = self.cut_at(window, at).cuts[-1].kind
-        bare = self._with_cut(window, self.make(kind, at, 0, keeps_least=True, before=window))
+        whole = self.cut_at(window, at).cuts[-1]
+        bare = self._with_cut(window, self.make(whole.kind, at, 0, keeps_least=True, before=window))
         saved_tokens = self.size(window) - self.size(bare)
         # The summary gets at most half of what the cut saves, and the exact names a quarter.
-        reserved = min(self._reserve, saved_tokens // 2)
-        anchors = min(self._anchor_tokens, saved_tokens // 4)
-        cut = self.make(kind, at, reserved, anchors, keeps_least=True, before=window)
+        reserved, anchors = min(whole.reserved_tokens, saved_tokens // 2), min(self._anchor_tokens, saved_tokens // 4)
+        cut = self.make(whole.kind, at, reserved, anchors, keeps_least=True, before=window)
         return self._with_cut(window, cut) if saved_tokens > 0 else None
 
     def without_memory(self, window: Window) -> Window:
@@ -286,8 +284,8 @@ class Cuts:
         newest answered steps stay, however long they are: `keep_recent_steps` of the policy, else SPARED_STEPS. The
         newest user turns stay, too, if reminders would push them out.
         """
-        stays = self.marks.low - growth_tokens - SUMMARY_FRAME_TOKENS - self._reserve - self._anchor_tokens
-        at = self._sums.find_step(max(stays, 0), window.images)
+        carried = SUMMARY_FRAME_TOKENS + self._find_reserve(self._sums.number) + self._anchor_tokens
+        at = self._sums.find_step(max(self.marks.low - growth_tokens - carried, 0), window.images)
         if spares:
             number = self.policy.keep_recent_steps
             at = min(at, self._sums.newest_answers(SPARED_STEPS if number is None else number))
@@ -300,8 +298,10 @@ class Cuts:
         steps = self._sums.steps(self.floor(window), at)
         asks = policy.overflow_strategy.asks_a_model and steps >= policy.summary_min_steps
         kind = CutKind.SUMMARISE if asks else CutKind.DIGEST
-        cut = self.make(kind, at, self._reserve, self._anchor_tokens, before=window)
-        return self._with_cut(window, cut)
+        return self._with_cut(window, self.make(kind, at, self._find_reserve(at), self._anchor_tokens, before=window))
+
+    def _find_reserve(self, at: int) -> int:
+        return find_reserve(self.policy, self._room.limit, self.marks.low, self._sums.find_chat_share(at))
 
     def _with_cut(self, window: Window, cut: Cut) -> Window:
         """The window after this cut. No memory before it is forwarded."""

@@ -157,6 +157,11 @@ MIN_ROOM_SHARE = 0.25
 would not fit otherwise. Chosen: in a smaller room, high and low water are about one tool result apart."""
 LEAST_ROOM_SHARE = 1 / 16
 """Share of the limit. With less room nothing is cut. Chosen: less room cannot hold a summary and one step."""
+AGENT_SUMMARY_SHARE = 1 / 12
+"""Share of the limit that a summary may have if the user has said nothing since the task statement. Chosen: a digest is
+mostly what was said; what an agent needs is paths, names and commands, and the index has them. At a window of 8,192,
+the steps that stay in its place had more of the names that agents needed next, and cuts came later.
+"""
 HEAD_STEPS = 64
 """The head's size is rounded up to a multiple of limit / 64. Chosen: larger than a timestamp. And about
 one small step, so that a cut comes within a step of its threshold."""
@@ -284,6 +289,17 @@ class Marks:
             low_tokens = min(low_tokens, int(due_tokens * THRESHOLD_LOW))
         gain, protected_tokens = (high_tokens - low_tokens) // 4, int(high_tokens * PROTECTED_SHARE)
         return cls(tokens, high_tokens, low_tokens, gain, protected_tokens, due_tokens)
+
+
+def find_reserve(policy: Policy, limit: int, low: int, chat_share: float) -> int:
+    """The most that a summary may have: the policy's bound and half of low water in a chat, less in an agent's session.
+
+    chat_share: see `Sums.find_chat_share`.
+    """
+    most = policy.summary_max_tokens if policy.sections is None else int(limit * policy.sections.summary)
+    most = min(policy.summary_max_tokens, most, low // 2)
+    least = min(int(limit * AGENT_SUMMARY_SHARE), most)
+    return least + int((most - least) * chat_share)
 
 
 def _cap_task(task: Message, head: int, limit: int) -> int | None:

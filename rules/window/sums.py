@@ -326,6 +326,14 @@ class Sums:
             tokens += self.images.saved(images.spared, images.spared + 1)
         return tokens - self.images.saved_by(middle, images) if images.at and self.images.places else tokens
 
+    def find_chat_share(self, at: int) -> float:
+        """User messages before message `at` for each other step, without the task statement and the first answer.
+
+        1 in a chat, and at most; 0 in the session of an agent to which the user says no more.
+        """
+        said = max(bisect_left(self.users, at) - 1, 0)
+        return min(said / max(self.steps(self._leading, at) - 2 - said, 1), 1.0)
+
     def find_start(self, at: int) -> int:
         rank = bisect_right(self._starts, at)
         return self._starts[rank - 1] if rank else at

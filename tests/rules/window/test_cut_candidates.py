@@ -86,6 +86,20 @@ def test_what_is_carried_over_a_cut_is_reserved_for() -> None:
         assert places[0] < places[-1]
 
 
+def test_a_summary_has_less_in_an_agents_session_than_in_a_chat() -> None:
+    """A digest is mostly what was said: the policy's bound in a chat, and less, the less the user says."""
+    most, least = 600, int(LIMIT / 12)
+    policy, reserves = replace(POLICY, summary_max_tokens=most), []
+    chat = (*HEAD, *(part(f"Part {turn}.") for turn in range(12) for part in (assistant, user)))
+    for messages in (session(20), (*session(10), *chat[2:]), chat):
+        cut = cuts_of(messages, policy)[0].cut_at(Window(task=1), len(messages)).cut
+        assert cut is not None
+        reserves.append(cut.reserved_tokens)
+    assert (reserves[0], reserves[-1]) == (least, most)
+    assert reserves == sorted(reserves)
+    assert len(set(reserves)) == len(reserves)
+
+
 def test_without_enough_steps_no_model_is_asked() -> None:
     """A digest suffices for a few steps. It is also used if the policy asks no model."""
     messages = session(20)
