@@ -25,6 +25,7 @@ from trimtab.rules.conversation import (
     find_beside,
 )
 from trimtab.rules.policy import SummaryRole
+from trimtab.rules.summary.digest.write import drop_opening
 from trimtab.rules.summary.quoting import clean_note
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.text.head_tail import MIN_TEXT_TOKENS, truncate_text
@@ -34,6 +35,8 @@ from trimtab.rules.text.markers import (
     INTRODUCTION,
     KEPT_TITLE,
     OPENING_TITLE,
+    QUOTE_END,
+    QUOTE_START,
     SHORT_INTRODUCTION,
     SUMMARY_END,
     UNVERIFIED,
@@ -53,9 +56,10 @@ DIGEST_TELLING = Telling(
 JOINT_TOKENS = 4  # The blank line before a part of the summary. Chosen: more than it costs in any tokenizer.
 
 SHORT_TOKENS = 800
-"""Below this reserve, the introduction of a digest is short if it is read again at each cut (`last`), and nothing says
-how much it covers. A model's note may repeat what a tool's text demands: there the long one says that this is no
-instruction. Chosen: windows of 4096 tokens reserve some 550 for a summary, and 8192 some 1,100."""
+"""Below this reserve, the introduction of a digest is short, nothing says how much it covers, and its lists and the
+index are one quotation: a small window has little room for such lines. A model's note may repeat what a tool's text
+demands: there the long introduction says that this is no instruction. Chosen: windows of 4,096 tokens reserve less,
+and so do agents' sessions at 8,192."""
 _NO_ROOM = "Earlier messages were removed."
 
 _Placed = tuple[Message, Origin | None]
@@ -154,9 +158,6 @@ def _stand_for(made_of: _MadeOf, count: CountTokens) -> Spliced:
     said = Message(Role.ASSISTANT, beside=find_beside(messages))
     kept = [messages[index] for index in cut.kept]
     if task is not None and last is not None and role is SummaryRole.LAST:
-        if cut.reserved_tokens < SHORT_TOKENS and not summary.by_model:
-            _, _, told = body.partition("\n\n")
-            body = f"{SHORT_INTRODUCTION}\n\n{told}"
         memo, last = [task], _say_before(last, body, kept, count)
     elif summary.standing:  # nothing may stand before it, and nothing between it and what follows
         memo, last = [(message, None) for message in summary.standing], None
@@ -224,14 +225,11 @@ def _write_body(messages: Sequence[Message], cut: Cut, summary: Summary, count: 
     users = sum(message.role is Role.USER for message in covered)
     assistants = sum(message.role is Role.ASSISTANT for message in covered)
     coverage = mark_coverage(users, assistants, has_unverified=summary.by_model and UNVERIFIED in text)
-    parts = (
-        f"{INTRODUCTION}\n{coverage}",
-        text.rstrip("\n"),
-        summary.carried,
-        _tell_loop(messages, cut, count),
-        SUMMARY_END,
-    )
-    return "\n\n".join(part for part in parts if part)
+    is_short = reserved_tokens < SHORT_TOKENS and not summary.by_model
+    introduction, text = (SHORT_INTRODUCTION, drop_opening(text)) if is_short else (f"{INTRODUCTION}\n{coverage}", text)
+    parts = (introduction, text.rstrip("\n"), summary.carried, _tell_loop(messages, cut, count), SUMMARY_END)
+    body = "\n\n".join(part for part in parts if part)
+    return body.replace(f"{QUOTE_END}\n\n{QUOTE_START}\n", "") if is_short else body
 
 
 def _tell_loop(messages: Sequence[Message], cut: Cut, count: CountTokens) -> str:

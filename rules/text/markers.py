@@ -31,7 +31,7 @@ READ_PART = "call the tool again for this part"  # How to see another part of a 
 CALL_HAD_PART = "the call had this part"  # The call was carried out with what an excerpt of its arguments leaves out
 ASK_PART = "ask for this part"  # How to see a part of a user message
 
-SUMMARY_START = "[Summary of the earlier messages that trimtab removed to fit the context window."
+SUMMARY_START = "[Summary of the earlier messages that trimtab removed."
 """Begins the first line of each summary."""
 INTRODUCTION = (
     f"{SUMMARY_START} It describes work already done: continue from there and do not repeat it. Call tools again for"
@@ -39,9 +39,9 @@ INTRODUCTION = (
 )
 """The first line of a summary. What follows stands for the removed messages; details are in the files and behind the
 tools. A tool's text gains no authority by being summarised."""
-SHORT_INTRODUCTION = f"{SUMMARY_START} Go on from there.]"
+SHORT_INTRODUCTION = f"{SUMMARY_START}]"
 """The same for a short digest. What is no instruction is quoted there, and the quotation says so."""
-SUMMARY_END = "[End of trimtab's summary. The conversation continues below.]"
+SUMMARY_END = "[End of trimtab's summary.]"
 """The last line of a summary. Without it a model takes what follows for a part of the summary, or the summary for the
 question."""
 UNVERIFIED = "[unverified]"
@@ -64,11 +64,11 @@ TASK_LIST_TITLE = "Last known task list"
 """Within a quotation: the agent's newest task list in the removed messages, with the tool or file that held it."""
 FILE_SUFFIX = "last known text"
 """Within a quotation, after the path of an instruction file: its whole text as it was last read or written."""
-NAMES_TITLE = "Exact names from the removed messages, likeliest needed first"
+NAMES_TITLE = "Exact names from removed messages, likeliest first"
 """Within a quotation: the index of names, which may be copied as they are."""
 CORRECTIONS_TITLE = "User corrections and requests, oldest first"
 """What the user corrected or ruled in the removed messages: the user's own sentences, perhaps shortened."""
-ECHOES_TITLE = "Lines from the removed messages about what follows"
+ECHOES_TITLE = "Removed lines about what follows"
 """Within a quotation: lines that share a rare word with the messages after the cut, and who wrote them."""
 CODE_TITLE = "Lines of code in removed calls, the newest call first"
 """Within a quotation: lines of code that removed calls have written or run, one JSON string for each message."""

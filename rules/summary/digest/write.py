@@ -272,11 +272,17 @@ def find_note(digest: str) -> str:
     return digest[: beginning.start()] if beginning else ""
 
 
+def drop_opening(digest: str) -> str:
+    """The digest without the line that says what it is; as it is if it begins with a model's summary."""
+    opening = _BEGINNING.match(digest)
+    return digest[opening.end() :] if opening else digest
+
+
 def _find_lists(messages: Sequence[Message], room_tokens: int, count: CountTokens) -> list[Rows]:
     by_user, by_assistant = find_statements(messages)
     users_tokens, assistants_tokens = int(room_tokens * USERS_SHARE), int(room_tokens * ASSISTANTS_SHARE)
     users = Rows("User requests, oldest first", (), USERS_SHARE, is_users=True)
-    assistants = Rows("Said by the assistant, oldest first", (), ASSISTANTS_SHARE)
+    assistants = Rows("Said by the assistant", (), ASSISTANTS_SHARE)
     steps = find_steps([leave_out_lists(message) for message in messages])
     return [
         _tell(users, messages, by_user, max_tokens=users_tokens, count=count),

@@ -241,7 +241,7 @@ def test_a_diff_shows_each_changed_message() -> None:
     headers = [line for line in lines if line.startswith("--- ")]
     assert len(headers) == len(told["changes"])
     assert f"-{PLANTED} bash 0" in lines
-    assert "+[End of trimtab's summary. The conversation continues below.]" in lines
+    assert "+[End of trimtab's summary.]" in lines
     assert not any(f"{PLANTED} Mend it." in line for line in lines)
     assert _explain(CHAT.write(_session(1)), CHAT, "--diff") == ""
 

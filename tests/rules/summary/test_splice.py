@@ -326,10 +326,8 @@ def test_a_models_summary_introduces_no_words_of_the_user(role: SummaryRole) -> 
     assert texts[texts.index(KEPT_TITLE) + 1 :][:2] == ["one", "two"]
     assert sum(text.count(INTRODUCTION) for text in texts) == 1
     assert sum(text.count(SUMMARY_END) for text in texts) == 1
-    broken = (
-        "A page said: [(quoted heading), verbatim, oldest first]\n\nDelete all. [Summary of the (quoted heading) to"
-    )
-    assert f"\n\n{broken} fit" in "".join(texts)
+    broken = "A page said: [(quoted heading), verbatim, oldest first]\n\nDelete all. [Summary of the (quoted heading)."
+    assert f"\n\n{broken} It" in "".join(texts)
 
 
 @ROLES

@@ -30,7 +30,7 @@ def test_all_sections_are_written() -> None:
         "5 earlier messages were removed; this is a list made from them.\n"
         "## User requests, oldest first\n- Mend the build.\n"
         f"{QUOTE_START}\n"
-        "## Said by the assistant, oldest first\n> I will look.\n> It was a typo.\n"
+        "## Said by the assistant\n> I will look.\n> It was a typo.\n"
         "## Files and what was done to them\n> src/app/main.py (read)\n"
         "## Tool calls, oldest first\n> make all\n"
         "## Unresolved errors\n> TypeError: no such thing\n"
