@@ -98,12 +98,13 @@ def gives_reason(text: str) -> bool:
 class Census:
     """How often each word was said, and its form. First `add` all sentences, then `finish`, then read.
 
-    `asked` has the sentences that the user asks to remember.
+    `asked` has the sentences that the user asks to remember, `within` those in the middle of the user's long messages.
     """
 
     mentions: Counter[str] = field(default_factory=Counter)
     kinds: dict[str, Kind] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
+    within: set[str] = field(default_factory=set)
     name_weight: float = 0.7
 
     def add(self, words: Sequence[str], times: int = 1) -> None:
@@ -261,6 +262,11 @@ fits, as a token has about four characters."""
 MIN_CHARS = 12  # Added to a length before a weight is divided by it. Chosen: short statements are not favoured.
 QUESTION_SHARE, INTENT_SHARE = 0.4, 0.5
 """Factors for the weight of a question or a title, and of an announcement of what will be done next. Chosen."""
+WITHIN_SHARE, MATERIAL_CHARS = 0.4, 400
+"""Factor for the weight of a sentence in the middle of a user message with this many characters or more. Chosen: that
+is mostly material (a page, a letter, a log). Its numbers and names would push out what the user says before or after
+it: in readings of 40 turns, 3 of 10 such facts were kept in a window of 4,096 without the factor, 6 with it."""
+_QUOTES = ("“”", "«»", "「」", "『』")
 
 _SIGNS = " .,;:!?…。！？-"
 _FENCED = compile_late(r"(?:^|(?<=\n))[ \t]{0,3}(```|~~~).*?(?:\n[ \t]{0,3}\1|\Z)", re.DOTALL)
@@ -322,6 +328,7 @@ def find_statements(messages: Sequence[Message]) -> tuple[Said, Said]:
         sentences = split_sentences(messages[at].text)
         if places is found[Role.USER]:
             census.asked.update(_find_asked(sentences))
+            census.within.update(one for one in _find_material(sentences) if not gives_reason(one))
         for sentence in sentences[::-1]:
             left -= len(sentence)
             if acts and GOES_ON.match(sentence) and not gives_reason(sentence):
@@ -337,6 +344,16 @@ def find_statements(messages: Sequence[Message]) -> tuple[Said, Said]:
         for role, places in found.items()
     )
     return users, assistants
+
+
+def _find_material(sentences: Sequence[str]) -> Sequence[str]:
+    """The sentences of a user message that are probably not the user's own words: the middle of a long one."""
+    if sum(map(len, sentences)) < MATERIAL_CHARS:
+        return ()
+    quotes = sentences[0].count('"') % 2 or any(
+        sentences[0].count(one) > sentences[0].count(end) for one, end in _QUOTES
+    )
+    return sentences[0 if quotes else 1 : -1]
 
 
 def _find_asked(sentences: Sequence[str]) -> Iterator[str]:
@@ -413,6 +430,8 @@ def _weigh(statement: Statement, census: Census) -> float:
     weight = census.weigh(text, statement.words) + (ASKED_WEIGHT if text in census.asked else 0.0)
     if text.endswith(("?", "？", ":", "：")):
         weight *= QUESTION_SHARE
+    if text in census.within and text not in census.asked:
+        weight *= WITHIN_SHARE
     return weight * INTENT_SHARE if GOES_ON.match(text) else weight
 
 

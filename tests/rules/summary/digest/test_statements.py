@@ -93,6 +93,17 @@ def test_who_remembers_asks_for_nothing(said: str) -> None:
     assert "db-7" in users[1]
 
 
+@pytest.mark.parametrize("form", ["{said} Here is a page. {page} Sum it up.", "“{page}” That was it. {said}"])
+def test_what_the_user_says_is_taken_before_the_middle_of_a_long_message(form: str) -> None:
+    """That is mostly material, whose names and numbers weigh more. A decision in it keeps its weight."""
+    pages = [" ".join(f"Berth 1{n}{m} of the harbour was built of stone." for m in range(9)) for n in range(9)]
+    long = [user(form.format(said="", page=page).strip()) for page in pages]
+    said = user(form.format(said="My sister is Ingrid.", page=f"We never use db-10. {pages[0]}"))
+    users, _ = ranked(user("Begin."), said, *long, max_tokens=400)
+    assert "Ingrid" in "".join(users[:3])
+    assert "never use db-10" in "".join(users[:3])
+
+
 def test_the_newer_of_two_facts_is_taken_first() -> None:
     """If they carry as much information."""
     users, _ = ranked(user("Begin."), user("Ask for db-1."), user("Ask for db-2."))
