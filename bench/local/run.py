@@ -34,6 +34,8 @@ READ_TOKENS, WRITTEN_TOKENS = 120, 45
 ANSWER_TOKENS = 20
 PAGES = ("security", "prompt-cache", "tool-results", "failures")
 PARAGRAPH_CHARS = range(380, 650)
+LEAST_TOKEN_BYTES = 2
+"""Chosen: a token of text or code has more than that on average."""
 TIMEOUT_SECONDS = 600.0
 _SPARE_TOKENS = 64
 """What the sliding window leaves free beside the answer. Chosen: above what the template adds to a prompt."""
@@ -131,9 +133,8 @@ def _load(name: str) -> Session:
 def measure(model: Path, session: Session, way: Way, window: int, slots: int, cache_reuse: int) -> Row:
     """Play the session to a fresh server, with a client for each slot."""
     with ExitStack() as stack:
-        server = stack.enter_context(
-            run_server(model, way.windows * window * slots, slots=slots, cache_reuse=cache_reuse)
-        )
+        tokens = _find_larger(session, window) if way.holds_all else window
+        server = stack.enter_context(run_server(model, tokens * slots, slots=slots, cache_reuse=cache_reuse))
         port = server
         if way.settings is not None:
             settings = ("store=memory", "prices=auto", *way.settings)
@@ -150,6 +151,12 @@ def measure(model: Path, session: Session, way: Way, window: int, slots: int, ca
     computed = read / READ_TOKENS + written / WRITTEN_TOKENS
     refused = len(taken) - len(answered)
     return Row(way.name, slots, cache_reuse, read, written, computed, passed, max(answered, default=0.0), refused)
+
+
+def _find_larger(session: Session, window: int) -> int:
+    """A window that holds the whole session: four of the small ones, or more if that may be too little."""
+    most_tokens = sum(map(len, session.messages)) // LEAST_TOKEN_BYTES
+    return window * max(-(-most_tokens // window), 4)
 
 
 def play(port: int, session: Session, shorten: Shorten, client: int) -> list[float | None]:
@@ -222,7 +229,7 @@ def show(rows: list[Row]) -> None:
                 f"{row.read_tokens:,}",
                 f"{row.written_tokens:,}",
                 f"{row.computed_seconds:.0f}",
-                f"{row.computed_seconds / own[0].computed_seconds:.2f}",
+                f"{row.computed_seconds / own[0].computed_seconds:.2f}" if not own[0].refused else "-",
                 f"{row.real_seconds:.1f}",
                 f"{row.slowest_seconds:.1f}" + (f" ({row.refused} refused)" if row.refused else ""),
             ]
