@@ -47,15 +47,15 @@ Shorten = Callable[[list[Wire]], list[Wire]]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to live with a small window. `window`: the share of the small window's tokens that its server has."""
+    """One way to live with a small window. `holds_all`: its server's window holds the whole session."""
 
     name: str
     settings: tuple[str, ...] | None = None
-    windows: int = 1
+    holds_all: bool = False
     slides: bool = False
 
 
-LARGER = Way("a larger window, no proxy", windows=4)
+LARGER = Way("a larger window, no proxy", holds_all=True)
 WAYS = (
     LARGER,
     Way("trimtab", ()),

@@ -266,7 +266,7 @@ WITHIN_SHARE, MATERIAL_CHARS = 0.4, 400
 """Factor for the weight of a sentence in the middle of a user message with this many characters or more. Chosen: that
 is mostly material (a page, a letter, a log). Its numbers and names would push out what the user says before or after
 it: in readings of 40 turns, 3 of 10 such facts were kept in a window of 4,096 without the factor, 6 with it."""
-_QUOTES = ("“”", "«»", "「」", "『』")
+_QUOTES = (("“", "”"), ("«", "»"), ("「", "」"), ("『", "』"))
 
 _SIGNS = " .,;:!?…。！？-"
 _FENCED = compile_late(r"(?:^|(?<=\n))[ \t]{0,3}(```|~~~).*?(?:\n[ \t]{0,3}\1|\Z)", re.DOTALL)
