@@ -87,8 +87,8 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Summaries": {
         "INTRODUCTION": "The first line of a summary. The last sentence is there because a tool's text must not gain"
         " authority by being summarised.",
-        "SHORT_INTRODUCTION": "The first line of a short summary with `summary.role: last`, in windows of some"
-        " 4,000 tokens or less.",
+        "SHORT_INTRODUCTION": "The first line of a short digest, in windows of some 7,000 tokens or less; in an"
+        " agent's session, of some 12,000. Its lists and the index are then one quotation.",
         "mark_coverage": "The second line of a summary: how many messages it covers. The second sentence appears only"
         " if the summary contains `[unverified]`.",
         "UNVERIFIED": "Follows a path, a URL, an id or a number in a model's summary that appears in none of the"
