@@ -287,10 +287,11 @@ class Policy:
     def fitting_tokens(self, request_max_tokens: int | None = None) -> int:
         """The largest prompt, in our tokens, that fits the window together with the completion asked for.
 
-        If the request has no `max_tokens`, the prompt alone must fit. Never less than `limit_tokens`.
+        If the request has no `max_tokens`, half of the reserve is left for it. Never less than `limit_tokens`.
         """
-        # With `added_tokens`, `hard_limit_tokens` has subtracted the completion already.
-        asked_tokens = 0 if self.added_tokens is not None else request_max_tokens or 0
+        asked_tokens = self._half_reserve_tokens if request_max_tokens is None else request_max_tokens
+        if self.added_tokens is not None:  # `hard_limit_tokens` has subtracted the completion already
+            asked_tokens = 0
         hard = self.hard_limit_tokens(request_max_tokens) - int(asked_tokens / self.token_ratio)
         return max(hard, self.limit_tokens(request_max_tokens))
 
@@ -300,11 +301,15 @@ class Policy:
         Half of the reserve, if the request's `max_tokens` fits the other half; else 0. The result is the same for all
         smaller values of `max_tokens`, so that a client that varies it does not change what is forwarded.
         """
-        half = min(self.completion_reserve, self.context_window // 4) // 2
+        half = self._half_reserve_tokens
         if request_max_tokens is not None and request_max_tokens > half:
             return 0
         fitting = self.fitting_tokens(request_max_tokens) - self.limit_tokens(request_max_tokens)
         return max(min(int(half / self.token_ratio), fitting), 0)
+
+    @property
+    def _half_reserve_tokens(self) -> int:
+        return min(self.completion_reserve, self.context_window // 4) // 2
 
     def model_limit_tokens(self, request_max_tokens: int | None = None) -> int:
         """The limit of a prompt in the model's own tokens: the context window minus the reserve for the completion.

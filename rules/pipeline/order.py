@@ -65,7 +65,7 @@ def plan(  # noqa: PLR0913 - the memory of earlier calls, too
     if _surely_stays(conversation, policy, limits):
         return _leave_alone(conversation, limits, is_compaction=is_compaction)
     work = work or Work(count)
-    if is_compaction and may_pass(conversation, policy, limits, request_max_tokens, work.begin()):
+    if is_compaction and may_pass(conversation, policy, limits, work.begin()):
         return _pass_on(conversation, policy, limits, work.begin())
     key = name_state(conversation.messages, policy, work)
     known = None if states is None else states.get(key)
@@ -200,19 +200,14 @@ def is_client_compaction(conversation: Conversation) -> bool:
     return False
 
 
-def may_pass(
-    conversation: Conversation, policy: Policy, limits: Limits, request_max_tokens: int | None, work: Work
-) -> bool:
+def may_pass(conversation: Conversation, policy: Policy, limits: Limits, work: Work) -> bool:
     """Whether a client's request for a summary can go out unchanged.
 
-    It must fit the window together with the completion that it asks for, and the request before it must have gone out
-    without a cut, a placeholder or a removed image; else the upstream's prompt cache has the shorter prompt. Its calls
-    and results must be paired. A request that does not limit its completion must leave half of the reserve for it.
-    Raises LargeWorkError.
+    It must fit the window together with its completion, and the request before it must have gone out without a cut, a
+    placeholder or a removed image; else the upstream's prompt cache has the shorter prompt. Its calls and results must
+    be paired. Raises LargeWorkError.
     """
-    # Without a limit, `fitting` leaves no room for the summary that the client waits for.
-    most = limits.fitting if request_max_tokens else min(limits.fitting, limits.limit + limits.spare)
-    if conversation.tokens > most:
+    if conversation.tokens > limits.fitting:
         return False
     # A call without a result would be refused by the upstream, and was repaired in the request before.
     is_paired = conversation.continues or not pair_tool_calls(conversation, count=work.count).decisions

@@ -122,12 +122,12 @@ def test_the_soft_limit_is_the_smaller_of_the_configured_ones(policy: Policy, so
 
 
 def test_what_the_upstream_adds_is_taken_off_once() -> None:
-    """Else the completion that the request asks for is."""
+    """Else the completion that the request asks for is; if it asks for none, half of the reserve."""
     plain, adding = (
         Policy(context_window=16_000, completion_reserve=4000, added_tokens=added) for added in (None, 500)
     )
     assert (plain.hard_limit_tokens(2000), plain.fitting_tokens(2000)) == (16_000, 14_000)
-    assert (plain.hard_limit_tokens(), plain.fitting_tokens()) == (16_000, 16_000)
+    assert (plain.hard_limit_tokens(), plain.fitting_tokens()) == (16_000, 14_000)
     assert (adding.hard_limit_tokens(2000), adding.fitting_tokens(2000)) == (14_000, 14_000)
     assert (adding.hard_limit_tokens(), adding.fitting_tokens()) == (15_500, 15_500)
 

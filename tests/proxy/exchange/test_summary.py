@@ -107,11 +107,12 @@ async def test_when_a_model_is_asked_is_as_configured(when, slots, client, upstr
         assert bool(ahead) is (when != "needed")
 
 
-@pytest.mark.parametrize(("more", "most"), [({}, 8000), ({"max_tokens": 400}, 7600)])
+@pytest.mark.parametrize(("more", "most"), [({}, 7500), ({"max_tokens": 400}, 7600)])
 async def test_a_cut_without_its_text_is_put_off_while_the_request_fits(more, most, client, upstream, start_proxy):
     """While the summary is written, the prefix stays the same. Only a full window makes a request wait.
 
-    The window is full if prompt and requested completion do not fit it together; the reserve may be used.
+    The window is full if prompt and requested completion do not fit it together; the reserve may be used. If no
+    completion is named, half of the reserve is left for it.
     """
     release = hold_summaries(upstream)
     proxy = await start_proxy(*SETTINGS)
@@ -253,7 +254,7 @@ async def write(stages: Stages, choice: _Choice, *, times: int = 1) -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize(("more", "fitting"), [({}, 8000), ({"max_tokens": 400}, 7600)])
+@pytest.mark.parametrize(("more", "fitting"), [({}, 7500), ({"max_tokens": 400}, 7600)])
 async def test_a_request_waits_for_a_text_only_if_it_does_not_fit_without(
     more: dict[str, int], fitting: int, make_stages: MakeStages
 ) -> None:
@@ -355,7 +356,7 @@ async def test_who_never_waits_has_the_list_at_once_and_for_good(make_stages: Ma
     stood_in = [choice for choice in cuts if choice.chosen.planned is choice.planned]
     assert put_off
     assert stood_in
-    assert all(choice.planned.plan.conversation.tokens > 8000 for choice in stood_in[:1])
+    assert all(choice.planned.plan.conversation.tokens > 7500 for choice in stood_in[:1])
     texts = {choice.planned.plan.request.key: choice.chosen.text for choice in stood_in if choice.planned.plan.request}
     for choice in stood_in:
         assert not choice.chosen.text.by_model
@@ -367,7 +368,7 @@ async def test_two_cuts_without_their_texts_are_put_off_together(make_stages: Ma
     """The next cut may be due before the first text is ready. If the request fits, it goes out unchanged."""
     stages = await make_stages(*SETTINGS, "defaults.high_water=0.5", "defaults.low_water=0.2")
     twice = 0
-    for steps in range(20, 45):
+    for steps in range(20, 41):
         choice = await choose(stages, steps)
         before = choice.planned.plan.put_off()
         twice += before is not None and before.request is not None
@@ -522,7 +523,7 @@ async def test_a_digest_that_is_counted_goes_on_from_the_stored_summary(make_sta
 
 async def test_a_count_without_max_tokens_leaves_room_for_the_reserve(make_stages: MakeStages) -> None:
     """The request that it stands for has to ask for a completion. It could not use the whole window."""
-    stages = await make_stages(*SETTINGS)
+    stages = await make_stages(*SETTINGS, "defaults.completion_reserve=2000")
     beyond = 0
     for steps in range(30, 60):
         counted = await count(stages, steps)

@@ -257,8 +257,8 @@ def test_the_decision_is_bounded_like_any_other_work() -> None:
     policy = replace(POLICY, context_window=100_000)
     limits = find_limits(policy, None)
     with pytest.raises(LargeWorkError):
-        may_pass(made, policy, limits, None, Work(count, max_chars=10).begin())
-    assert may_pass(made, policy, limits, None, Work(count).begin())
+        may_pass(made, policy, limits, Work(count, max_chars=10).begin())
+    assert may_pass(made, policy, limits, Work(count).begin())
 
 
 def test_a_users_own_words_are_an_ordinary_request() -> None:
