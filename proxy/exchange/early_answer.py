@@ -17,7 +17,7 @@ from multidict import CIMultiDict
 from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse
 from trimtab.proxy.http.content_coding import Reader, read_along
 from trimtab.proxy.http.headers import Headers
-from trimtab.proxy.http.relay import Reply, begin_answer
+from trimtab.proxy.http.relay import EVENTS, Reply, begin_answer
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.wire.answers.sse import FirstEvent
 from trimtab.proxy.wire.codec import Codec
@@ -74,9 +74,13 @@ async def read_opening(
     if status == 200 and kind in reply.event_kinds:
         if reader is not None:
             return await _open_coded_stream(answer, codec, reader)
-        if reply.response is None and answer.content_length is None:
+        begins = reply.response is None and answer.content_length is None
+        if begins:
             await begin_answer(reply, answer, write_headers(), is_stream=True)
         first = await _read_first_event(answer, reply, codec)
+        if kind != EVENTS and first.held.lstrip().startswith(b"{"):  # JSON, whole, although a stream was asked for
+            reply.event_kinds = (EVENTS,)
+            reply.is_stream = reply.is_stream and not begins
         return Opening(status, bytes(first.held), codec.read_refusal(200, first.data) if first.data else None)
     if status == 200 and kind == "application/json":
         if (answer.content_length or 0) > MAX_EMPTY_ANSWER_BYTES:

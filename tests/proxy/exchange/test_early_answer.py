@@ -110,6 +110,31 @@ async def test_a_stream_under_another_content_type_stays_a_stream(kind, *, waits
     assert (line["completion_tokens"], line.get("is_estimated", False)) == (7, False)
 
 
+@pytest.mark.parametrize("length", [True, False])
+@pytest.mark.parametrize("waits", [True, False])
+async def test_json_under_no_name_is_no_stream(length, *, waits, client, upstream, start_proxy, log):
+    """Although a stream was asked for: its figures are read, and after the headers it becomes an event."""
+
+    async def answer(recorded: Any, request: web.Request) -> Any:
+        if recorded.asks_for_summary:
+            await asyncio.sleep(0.01)
+            return completion(write_note("SUMMARY of the work."))
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        body = orjson.dumps({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 7}})
+        response.content_length = len(body) if length else None
+        await response.prepare(request)
+        await response.write(body)
+        return response
+
+    upstream.answer = answer
+    proxy = await start_proxy(*SETTINGS)
+    make_patient(proxy, 0.0 if waits else 9.0)
+    _, got = await post(client, proxy.url + "/v1/chat/completions", BODY)
+    assert got.replace(COMMENT, b"").startswith(b"data: {" if waits else b"{")
+    line = next(line for line in log.lines if line["event"] == "request")
+    assert (line["completion_tokens"], line.get("is_estimated", False)) == (7, False)
+
+
 async def test_after_the_headers_our_own_error_becomes_an_event(client, upstream, start_proxy):
     """If the upstream disconnects meanwhile, the stream says so."""
 
