@@ -117,7 +117,7 @@ class Follower:
         self.leave()
         if error is None:
             self.over.cancel()
-        else:
+        elif not self.over.done():  # else the caller was cancelled, and has not run since
             self.over.set_exception(error)
 
     def leave(self) -> None:

@@ -173,6 +173,22 @@ async def test_a_body_is_followed_from_what_has_come_to_its_end() -> None:
         assert protocol.follower is None
 
 
+async def test_a_piece_behind_the_callers_cancellation_breaks_nothing() -> None:
+    """The follower is told of it a turn of the loop later, and the client may have gone."""
+    protocol, body = _begin_body(asyncio.get_running_loop())
+
+    def take(_: bytes) -> bool:
+        raise ConnectionResetError
+
+    follower = protocol.follower = Follower(protocol, body, take)
+    follower.look()
+    follower.over.cancel()
+    protocol.data_received(b"3\r\none\r\n")
+    assert body.exception() is None
+    assert protocol.follower is None
+    protocol._drop_timeout()
+
+
 @pytest.mark.parametrize("is_open", [False, True])
 async def test_nobody_waits_for_ever_behind_a_fault_of_ours(is_open: bool) -> None:  # noqa: FBT001 - as above
     """The caller is cancelled, and the exception goes to the event loop's handler."""
