@@ -5,6 +5,7 @@ logged once. Texts are remembered for one tenant only.
 """
 
 import asyncio
+import itertools
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ from trimtab.rules.tokens.scripts import Weights, weigh
 
 CACHES_BYTES = ALL_BYTES + len(VOCABULARIES) * (MEMO_BYTES + LARGE_MEMO_BYTES)
 """The usual bound of all caches."""
+MAX_COUNTINGS = 256
+"""Ways of counting for which a tenant's compactors are kept. Chosen: more than the models of one client; answers show
+new weights of a model again and again."""
 MAX_TENANTS = 1024
 """Tenants whose caches are kept. Chosen: each costs some 20 kB even when empty, and credentials can be invented."""
 
@@ -52,6 +56,7 @@ class _Holder:
         self.memos: dict[str, CountMemos] = {}
         self.counts: dict[str, CountTokens] = {}
         self.made: dict[tuple[str, Costs], Compactor] = {}
+        self.numbers = itertools.count()
         self.newest: tuple[str, str, Reading, Weights | None, Compactor] | None = None
         """The compactor that was asked for last, and by what. To compare this costs less than to look it up."""
 
@@ -145,8 +150,10 @@ class Compactors:
             costs = read_costs(model, HEURISTIC if found is None else found.name, reading, weights)
         with self._holders_lock:
             measure = holder.count_by(found)
-            count, number = weigh(measure, costs.weights), len(holder.made)
-            compactor = Compactor(count, costs, caches=holder.caches, number=number, measure=measure)
+            weighed, number = weigh(measure, costs.weights), next(holder.numbers)
+            compactor = Compactor(weighed, costs, caches=holder.caches, number=number, measure=measure)
+            if len(holder.made) >= MAX_COUNTINGS:
+                del holder.made[next(iter(holder.made))]
             return holder.made.setdefault(counting, compactor)
 
     def find_kept_bodies(self, tenant_id: str) -> KeptBodies:

@@ -205,3 +205,13 @@ def test_a_result_is_shortened_alike_whatever_was_learned_of_other_scripts() -> 
     (plain, tokens), (weighed, more) = found
     assert plain == weighed != request.body
     assert more > 1.4 * tokens
+
+
+def test_the_compactors_of_a_tenant_are_bounded(compactors: Compactors) -> None:
+    """Answers show new weights of a model again and again. No two compactors share what was counted."""
+    settings = PolicyConfig()
+    for number in range(module.MAX_COUNTINGS + 2):
+        compactors.choose(settings, "gpt-4o", "tenant", weights=Weights(code=number / 1000))
+    made = compactors._hold("tenant").made
+    assert len(made) == module.MAX_COUNTINGS
+    assert len({compactor._number for compactor in made.values()}) == module.MAX_COUNTINGS
