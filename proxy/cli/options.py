@@ -84,10 +84,11 @@ def list_exports(config: Config, url: str) -> list[str]:
 
 def replace_file(file: Path, text: bytes, *, keeps_rights: bool = False) -> None:
     """Write a file as a whole, or not at all. Only its owner can read it, unless it keeps its owner and rights."""
-    with NamedTemporaryFile("wb", dir=file.parent, prefix=f".{file.name}.", delete=False) as written:
-        written.write(text)
+    written = NamedTemporaryFile("wb", dir=file.parent, prefix=f".{file.name}.", delete=False)  # noqa: SIM115
     draft = Path(written.name)
     try:
+        with written:
+            written.write(text)
         if keeps_rights and file.exists():
             found = file.stat()
             os.chown(draft, found.st_uid, found.st_gid)

@@ -14,6 +14,7 @@ import errno
 import fcntl
 import os
 import re
+import stat
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -50,12 +51,18 @@ OnBroken = Callable[[Path, str], None]
 
 
 def find_fault(path: Path) -> str:
-    """Why recordings cannot be written to a folder, which is made if it does not exist; empty if they can."""
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:  # ValueError: no path has a NUL character
-        return name_fault(error)
-    return "" if os.access(path, os.W_OK | os.X_OK) else os.strerror(errno.EACCES)
+    """Why recordings cannot be written to a folder, or it cannot be made; empty if they can. Nothing is changed."""
+    for place in (path, *path.parents):
+        try:
+            is_folder = stat.S_ISDIR(place.stat().st_mode)
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:  # ValueError: no path has a NUL character
+            return name_fault(error)
+        if not is_folder:
+            return os.strerror(errno.ENOTDIR)
+        return "" if os.access(place, os.W_OK | os.X_OK) else os.strerror(errno.EACCES)
+    return ""
 
 
 def name_fault(error: OSError | ValueError) -> str:

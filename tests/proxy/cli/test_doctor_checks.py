@@ -422,3 +422,4 @@ def test_a_folder_of_recordings_that_cannot_be_written_is_found(tmp_path: Path) 
     assert "record.dir" in str(found.advice)
     for text in (f"record: {{dir: {tmp_path}/new/folder}}", ""):
         assert find_unwritable_recordings(load_config(text, environment={})) == []
+    assert not (tmp_path / "new").exists()  # whoever asks may be another user, who would own it
