@@ -5,6 +5,7 @@ only; without weights, it is the count itself. Linear time.
 """
 
 from collections.abc import Iterable, Sequence
+from math import ceil
 from operator import mul
 from typing import NamedTuple
 
@@ -50,6 +51,9 @@ SAMPLES = (PLAIN, CODE, DENSE, OTHER)
 IS_PLAIN = 0
 MOST_WEIGHT = 4.0
 """Largest weight of a character. Chosen: a vocabulary that has no token for it reads it as its bytes."""
+LEAST_COUNT = 0.5
+"""A text has at least this share of our count, whatever its characters weigh. Chosen: an answer that reports less is
+not believed (models/calibration.py). Else long tokens of o200k_base, as in Chinese advertisements, count as nothing."""
 _SIGNS = b"_0123456789"
 _DENSE = bytes(range(0xE3, 0xEE))
 """First bytes in UTF-8 of the characters from U+3000 to U+DFFF: kana, Chinese characters, Hangul."""
@@ -88,7 +92,8 @@ class Scale(NamedTuple):
     def predict(self, tokens: float, chars: tuple[float, float, float]) -> float:
         """The model's tokens for so many of ours, without weights."""
         code, dense, other = self.weights  # not `weigh`: every answer comes here
-        return self.ratio * (tokens + code * chars[0] + dense * chars[1] + other * chars[2])
+        weighed = tokens + code * chars[0] + dense * chars[1] + other * chars[2]
+        return self.ratio * max(weighed, LEAST_COUNT * tokens)
 
 
 class Measured(NamedTuple):
@@ -111,7 +116,8 @@ def weigh(count: CountTokens, weights: Weights) -> CountTokens:
         return count
 
     def count_weighed(text: str) -> int:
-        return max(round(count(text) + weights.weigh(count_chars(text))), 0)
+        tokens = count(text)
+        return max(round(tokens + weights.weigh(count_chars(text))), ceil(LEAST_COUNT * tokens))
 
     return count_weighed
 
