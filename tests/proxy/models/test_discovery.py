@@ -111,6 +111,7 @@ def _loaded(*windows: Any) -> list[dict[str, Any]]:
         (_list(_model(n_ctx=16_384, context_length=131_072)), 16_384),
         (_list(_model(capabilities={"context_window": 65_536})), 65_536),
         (_list(_model(max_seq_len="40960")), 40_960),
+        (_list(_model(capabilities=["completion"], limits=[8192], parameters="num_ctx 4096", ctx_len=9000)), 9000),
         (_list({"model_name": "m", "model_info": {"key": "x", "max_input_tokens": 272_000}}), 272_000),  # LiteLLM
         ({"models": [{"slug": "m", "context_window": 272_000, "max_context_window": 1_000_000}]}, 272_000),  # Codex
         ({"models": [{"name": "models/m", "inputTokenLimit": 1_048_576, "outputTokenLimit": 65_536}]}, 1_048_576),
