@@ -21,6 +21,7 @@ from trimtab.proxy.http.relay import EVENTS, Reply, begin_answer
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.wire.answers.sse import FirstEvent
 from trimtab.proxy.wire.codec import Codec
+from trimtab.proxy.wire.json import BYTE_ORDER_MARK
 from trimtab.proxy.wire.overflow import REFUSAL_STATUSES, Overflow
 
 MAX_REFUSAL_BYTES = 64 * 1024
@@ -29,7 +30,7 @@ MAX_EMPTY_ANSWER_BYTES = 4 * 1024
 """A longer JSON answer of status 200 is passed on unread: it is more than an error. Chosen: above recorded errors."""
 MAX_HELD_SECONDS = 2.0  # chosen: a refusal arrives whole; a slower answer is passed on as it arrives
 COMMENT = b": trimtab is writing a summary\n\n"
-_EVENTS = (b"data:", b"event:", b":")
+_EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _FAULTS = (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutError)
 """Safe to swallow: the next read, in http/relay.py, raises them again."""
 
@@ -77,8 +78,8 @@ async def read_opening(
         begins = reply.response is None and answer.content_length is None
         if begins:
             await begin_answer(reply, answer, write_headers(), is_stream=True)
-        first = await _read_first_event(answer, reply, codec)
-        if kind != EVENTS and first.held.lstrip().startswith(b"{"):  # JSON, whole, although a stream was asked for
+        first = await _read_first_event(answer, reply, codec, is_named=kind == EVENTS)
+        if kind != EVENTS and _is_other(first.held):
             reply.event_kinds = (EVENTS,)
             reply.is_stream = reply.is_stream and not begins
         return Opening(status, bytes(first.held), codec.read_refusal(200, first.data) if first.data else None)
@@ -119,10 +120,13 @@ async def _begin_stream(reply: Reply, request_id: str) -> None:
     await reply.begin(PlainResponse(headers=headers))
 
 
-async def _read_first_event(answer: aiohttp.ClientResponse, reply: Reply, codec: Codec) -> FirstEvent:
+async def _read_first_event(
+    answer: aiohttp.ClientResponse, reply: Reply, codec: Codec, *, is_named: bool
+) -> FirstEvent:
     """Read up to the first event. If the answer has been begun, what precedes the event is passed on.
 
-    A greeting is held no longer than MAX_HELD_SECONDS.
+    A greeting is held no longer than MAX_HELD_SECONDS. is_named: the content type says that it is a stream of events;
+    else what cannot be one is held no longer.
     """
     first = codec.hold_first_event(keeps_all=reply.response is None)
     loop = asyncio.get_running_loop()
@@ -132,7 +136,7 @@ async def _read_first_event(answer: aiohttp.ClientResponse, reply: Reply, codec:
                 passed = first.feed(chunk)
                 if passed and reply.response is not None:
                     await reply.write(passed)
-                if first.is_done:
+                if first.is_done or (not is_named and _is_other(first.held)):
                     return first
                 if first.is_greeted and limit.when() is None:
                     limit.reschedule(loop.time() + MAX_HELD_SECONDS)
@@ -180,3 +184,9 @@ def _may_be_short(held: bytearray, max_bytes: int) -> bool:
     """Whether these bytes may be the beginning of an error or of an empty answer."""
     text = held.lstrip()
     return len(held) <= max_bytes and bool(text) and not text.startswith(_EVENTS)
+
+
+def _is_other(held: bytearray) -> bool:
+    """Whether these bytes cannot be the beginning of a stream of events, such as JSON."""
+    text = held.removeprefix(BYTE_ORDER_MARK).lstrip()
+    return bool(text) and not any(each.startswith(text[: len(each)]) for each in _EVENTS)

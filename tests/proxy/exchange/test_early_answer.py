@@ -135,6 +135,27 @@ async def test_json_under_no_name_is_no_stream(length, *, waits, client, upstrea
     assert (line["completion_tokens"], line.get("is_estimated", False)) == (7, False)
 
 
+@pytest.mark.parametrize("line", [b'{"a": 1}\n', b"Plain words.\n"])
+async def test_what_is_no_stream_of_events_is_not_held_for_one(line, client, upstream, start_proxy):
+    """A stream of another kind passes as it comes, although it has no content type of its own."""
+    got = asyncio.Event()
+
+    async def answer(_: Any, request: web.Request) -> Any:
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        await response.write(line)
+        await got.wait()
+        await response.write(line)
+        return response
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    async with client.post(proxy.url + "/v1/chat/completions", json=BODY) as response:
+        assert await asyncio.wait_for(response.content.readany(), 9) == line
+        got.set()
+        assert await response.read() == line
+
+
 async def test_after_the_headers_our_own_error_becomes_an_event(client, upstream, start_proxy):
     """If the upstream disconnects meanwhile, the stream says so."""
 
