@@ -80,7 +80,7 @@ async def test_what_stood_in_for_a_summary_stays_when_that_comes_later(wait_seco
     await post(client, proxy.url + "/v1/chat/completions", body)
     first, second = upstream.chats
     assert first.body == second.body
-    assert "earlier messages were removed" in first.json["messages"][1]["content"]
+    assert "## Files and what was done to them" in first.json["messages"][1]["content"]
 
 
 def test_a_request_waits_no_longer_than_one_summary_may_take() -> None:

@@ -73,7 +73,7 @@ async def test_digest_stands_in_for_a_summary_that_fails(answer, client, upstrea
         assert response.headers["x-trimtab-decisions"].startswith("digest;saved=")
     assert 1 <= len(upstream.summaries) <= 3
     assert upstream.chats[0].body == upstream.chats[1].body
-    assert "earlier messages were removed" in upstream.chats[0].json["messages"][1]["content"]
+    assert "## Files and what was done to them" in upstream.chats[0].json["messages"][1]["content"]
     assert "src/harbour/part_22.py" in upstream.chats[0].json["messages"][1]["content"]
 
 
@@ -259,7 +259,7 @@ async def test_a_note_in_the_operators_own_form_is_accepted(answer, is_note, cli
         asked = upstream.summaries[0].json["messages"][-1]["content"]
         assert asked.endswith("names every port.") == bool(settings)
         told = upstream.chats[0].json["messages"][1]["content"]
-        assert ("earlier messages were removed" not in told) == (is_note and bool(settings))
+        assert ("## Files and what was done to them" not in told) == (is_note and bool(settings))
         upstream.answer = plain
 
 
