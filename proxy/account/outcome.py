@@ -24,7 +24,7 @@ FIRST_ERROR = 400
 """Source: RFC 9110 section 15: the statuses of errors begin here."""
 LARGE_HEAD = 0.5
 """Share of the limit. Chosen: then the conversation has less room than the instructions and tools before it."""
-HEAD_REMEDY = "send fewer tools (drop_tools), or raise context_window"
+HEAD_REMEDY = "send fewer tools (drop_tools), or raise the window: the server's, and context_window if it is set"
 ID_BYTES = 12  # chosen: random ids of 96 bits do not collide
 
 

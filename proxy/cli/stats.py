@@ -289,7 +289,9 @@ def _list_gaps(total: Sums) -> list[str]:
             f"* {lacking} have no known price in dollars and are not in the money; see prices in the configuration"
         )
     if total.estimated_requests:
-        lines.append(f"{total.estimated_requests:,} requests are estimated, because the upstream reported no usage")
+        are = "is" if total.estimated_requests == 1 else "are"
+        told = count(total.estimated_requests, "request")
+        lines.append(f"{told} {are} estimated, because the upstream reported no usage")
     if total.summaries > total.unpriced_summaries:
         told = count(total.summaries, "answered call")
         lines.append(f"cost includes {told} for summaries, {write_cost(total.summary_nanodollars)}")

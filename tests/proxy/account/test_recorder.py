@@ -318,7 +318,7 @@ def test_a_head_that_fills_the_window_is_told_once_a_session(recorder: Recorder,
     for session, tokens in (("a", 999), ("a", 1560), ("a", 1700), ("b", 1000), ("c", 999)):
         recorder.record(_outcome(session=session, limit_tokens=2000, original_sections=(tokens, 0, 0, 1, 1)))
     recorder.record(_outcome(session="d", limit_tokens=0, original_sections=(5, 0, 0, 0, 0)))
-    remedy = "send fewer tools (drop_tools), or raise context_window"
+    remedy = "send fewer tools (drop_tools), or raise the window: the server's, and context_window if it is set"
     told = [(line["session"], line["meaning"]) for line in log.lines if line["event"] == "head_large"]
     said = "the system prompt and the tools take {} of the limit: " + remedy
     assert told == [("a", said.format("78%")), ("b", said.format("50%"))]

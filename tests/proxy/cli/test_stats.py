@@ -141,6 +141,7 @@ def test_what_is_missing_is_said() -> None:
     text = _print(LOSS)
     for told in ("gpt-[4]*", "12.3k", "1.500", "1 of 3 requests", "2 requests are estimated", "1 answered call"):
         assert told in text
+    assert "1 request is estimated" in _print(LOSS + Sums(estimated_requests=-1))
 
 
 def test_what_has_no_price_is_not_free() -> None:
