@@ -381,10 +381,10 @@ async def test_a_cut_is_put_off_by_what_would_be_sent_not_by_a_summarys_reserve(
     """The present summary is far shorter than its reserve, so the next cut waits until the window is full."""
     stages = await make_stages(*SETTINGS, "defaults.summary.max_tokens=1500")
     first, beyond_reserve = 30, 0
-    while not (await choose(stages, first)).waited:
+    while not (await choose(stages, first, result_words=60)).waited:
         first += 1
-    for steps in range(first + 1, 90):
-        choice = await choose(stages, steps)
+    for steps in range(first + 1, 150):
+        choice = await choose(stages, steps, result_words=60)
         if choice.waited:
             break
         plan = choice.chosen.planned.plan
