@@ -220,9 +220,15 @@ def _judge_slots(config: Config, answers: Iterable[Answer]) -> list[Finding]:
 
 
 def _judge_templates(answers: Iterable[Answer]) -> list[Finding]:
-    if not any(answer.windows.reading.drops_tools for answer in answers):
+    readings = [answer.windows.reading for answer in answers]
+    left_out = [
+        *(["tools"] if any(reading.drops_tools for reading in readings) else []),
+        *(["calls of tools"] if any(reading.drops_calls for reading in readings) else []),
+    ]
+    if not left_out:
         return []
-    found = "a server's chat template leaves out tools: the model never sees them, and they are not counted"
+    what = " and ".join(left_out)
+    found = f"a server's chat template leaves out {what}: the model never sees them, and they are not counted"
     return [Finding("template", "warning", found, "start llama.cpp with a template or a model that supports tools")]
 
 

@@ -326,6 +326,7 @@ class Compactor:
                 diffs=caches.diffs,
                 open_archive=Archive,
                 measure=measure,
+                drops_calls=costs.drops_calls,
             )
         }
 

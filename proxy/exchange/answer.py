@@ -175,9 +175,10 @@ async def observe(
     is_long = tokens >= MIN_SAMPLE_TOKENS
     if answered.prompt_tokens and is_long and is_text_only(sent) and _is_counted(call, sent):
         believed_tokens, cached_tokens = call.view.believed_tokens, answered.cached_tokens or 0
-        chars, weights = count_kinds(sent), call.compactor.counting.costs.weights
+        costs = call.compactor.counting.costs
+        chars = count_kinds(sent, drops_calls=costs.drops_calls)
         told_tokens, limit_tokens = answered.prompt_tokens, compacted.limit_tokens
-        sample = Sample(tokens, told_tokens, limit_tokens, believed_tokens, cached_tokens, chars, weights)
+        sample = Sample(tokens, told_tokens, limit_tokens, believed_tokens, cached_tokens, chars, costs.weights)
         services.models.observe(call.view.name, sample)
     seen = await _compare(services, attempt, sent, age_seconds)
     if not is_enforced:

@@ -129,6 +129,7 @@ def _judge(call: Call, refused: Compacted, overflow: Overflow) -> tuple[Sent, Qu
     """Describe the refused request, and find out how much of the refusal's text appears in it."""
     request, forwarded = call.request, refused.forwarded
     around_bytes = len(request.body) - sum(map(len, request.raws))
+    costs = call.compactor.counting.costs
     sent = Sent(
         forwarded.tokens,
         request.max_tokens,
@@ -136,8 +137,8 @@ def _judge(call: Call, refused: Compacted, overflow: Overflow) -> tuple[Sent, Qu
         is_counted=is_counted(request, forwarded),
         messages_share=1 - around_bytes / max(sum(map(len, refused.pieces)), 1),
         ratios=find_ratios(call.view.name.model),
-        chars=count_kinds(forwarded),
-        weights=call.compactor.counting.costs.weights,
+        chars=count_kinds(forwarded, drops_calls=costs.drops_calls),
+        weights=costs.weights,
     )
     return sent, max(find_quotes(overflow, said) for said in (request.body, _read_head(call.arrival)))
 

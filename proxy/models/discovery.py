@@ -133,6 +133,8 @@ _SLOTS: _Rank = (
 _MAX_VERSION_CHARS = 40
 """Chosen: longer than the versions of development builds."""
 _MAX_DIGITS = len(str(MAX_WINDOW_TOKENS))
+_ABLE = ("supports_tools", "supports_tool_calls")
+"""What llama.cpp says of its chat template, in this order."""
 _PROPS: _Rank = (("default_generation_settings", "n_ctx"),)
 
 
@@ -187,9 +189,9 @@ def read_props(body: bytes, engine: str = "") -> Windows:
     slots = next((each for path in _SLOTS for each in _find(told, path)), None)
     slots = slots if type(slots) is int and slots > 0 else None  # `type`: bool is a subclass of int
     version = next((each for path in _VERSIONS for each in _find(told, path) if isinstance(each, str)), "")
-    drops_tools = _find(told, ("chat_template_caps", "supports_tools")) == [False]
+    drops_tools, drops_calls = (_find(told, ("chat_template_caps", able)) == [False] for able in _ABLE)
     window_tokens = _read_window(told, (_PROPS,))
-    reading = Reading(drops_tools, shifts=window_tokens is not None)
+    reading = Reading(drops_tools, shifts=window_tokens is not None, drops_calls=drops_calls)
     if window_tokens is not None:
         engine = "llama.cpp"
     elif _find(told, ("model_id",)):
@@ -236,14 +238,12 @@ async def discover(
         return await asyncio.to_thread(read_models, listed)
     if known is not None and known.by_model == found.by_model and found.slots is None and not found.reading.shifts:
         # Its /props failed this time: sessions must not be planned otherwise until it answers again.
-        told = known.reading
-        found = replace(found, slots=known.slots, reading=Reading(told.drops_tools, shifts=told.shifts))
+        found = replace(found, slots=known.slots, reading=known.reading._replace(samples=()))
     only = None if upstream.provider else await asyncio.to_thread(_find_only, listed)
     if only is None:
         return found
     if known is not None and known.reading.samples and known.by_model == found.by_model:
-        told = found.reading
-        return replace(found, reading=known.reading._replace(drops_tools=told.drops_tools, shifts=told.shifts))
+        return replace(found, reading=known.reading.take_props(found.reading))
     asked["Content-Type"] = "application/json"
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_seconds):

@@ -3,7 +3,7 @@
 Law: what a server answers is bounded, and never raises. A server that does not count all samples has said nothing.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import orjson
@@ -28,10 +28,20 @@ _WORD = "a"
 _SHORT = [{"role": "user", "content": _WORD}]
 _LED = [{"role": "system", "content": _WORD}, *_SHORT]
 _LONG = [*_LED, {"role": "assistant", "content": _WORD}, *_SHORT]
+_VALUE = "lighthouse"
+_CALL = {"id": "call_1", "type": "function", "function": {"name": "find", "arguments": f'{{"text": "{_VALUE}"}}'}}
+_CALLED = [
+    *_SHORT,
+    {"role": "assistant", "content": "", "tool_calls": [_CALL]},
+    {"role": "tool", "tool_call_id": "call_1", "content": _WORD},
+]
+_TOOLS = [{"type": "function", "function": {"name": "find", "parameters": {"type": "object", "properties": {}}}}]
 
 
 async def ask_reading(post: Post, model: str, told: Reading) -> Reading:
     """How the server reads prompts, given what is known of that; as it was if its tokenizer does not say."""
+    if told.drops_calls and _VALUE in await _write_prompt(post, model, _CALLED, _TOOLS):
+        told = told._replace(drops_calls=False)  # some builds of llama.cpp then write calls as text
     samples = []
     for sample in SAMPLES:
         tokens = await _count_text(post, model, sample)
@@ -62,12 +72,18 @@ async def _count_text(post: Post, model: str, text: str, *, is_prompt: bool = Fa
 
 async def _count_messages(post: Post, model: str, messages: list[dict[str, str]]) -> int:
     """The tokens of a prompt of these messages; 0 if the server does not say."""
-    asked = orjson.dumps({"model": model, "messages": messages, "add_generation_prompt": True})
-    written = try_decode(await post(TEMPLATE, asked))
-    prompt = written.get("prompt") if isinstance(written, dict) else None
-    if isinstance(prompt, str):
+    if prompt := await _write_prompt(post, model, messages):
         return await _count_text(post, model, prompt, is_prompt=True)
-    return _read_count(await post(TOKENIZE, asked))
+    asked = {"model": model, "messages": messages, "add_generation_prompt": True}
+    return _read_count(await post(TOKENIZE, orjson.dumps(asked)))
+
+
+async def _write_prompt(post: Post, model: str, messages: Sequence[Any], tools: Sequence[Any] = ()) -> str:
+    """A prompt as the chat template writes it; empty if the server does not say."""
+    asked = {"model": model, "messages": messages, "add_generation_prompt": True} | ({"tools": tools} if tools else {})
+    written = try_decode(await post(TEMPLATE, orjson.dumps(asked)))
+    prompt = written.get("prompt") if isinstance(written, dict) else None
+    return prompt if isinstance(prompt, str) else ""
 
 
 def _read_count(body: bytes) -> int:

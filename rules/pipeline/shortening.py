@@ -347,12 +347,13 @@ class LongArguments:
 
     def extend(self, messages: Sequence[Message], leading: int, policy: Policy, work: Work) -> None:
         """Look at the new messages of a transcript; its first `leading` ones always stay. Raises LargeWorkError."""
+        looks = not work.drops_calls  # else shortening them saves nothing
         for at in range(max(self._stop, leading), len(messages)):
             message = messages[at]
             call = self._open.answer(message)
             if message.role is not Role.TOOL:
                 self._opener, self._calls = at, message.tool_calls
-                self._long = frozenset(_find_long(message, policy)) if message.tool_calls else frozenset()
+                self._long = frozenset(_find_long(message, policy)) if looks and message.tool_calls else frozenset()
             elif call is not None and (self._long or self._waiting):
                 self._answer(at, messages, call, work)
         self._stop = max(self._stop, len(messages))

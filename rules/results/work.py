@@ -94,6 +94,7 @@ class Work:
     open_archive: makes an index for what was cut; None if nothing can be looked up.
     measure: counts by the vocabulary alone, without what was learned of the model: so a result is always shortened
         alike. None for `count`.
+    drops_calls: the server leaves calls out of the prompt.
     """
 
     count: CountTokens
@@ -105,15 +106,17 @@ class Work:
     max_chars: int | None = None
     open_archive: Callable[[], Archive] | None = None
     measure: CountTokens | None = None
+    drops_calls: bool = False
 
     def begin(self) -> "Work":
         """The same for the next piece of work, with the full allowance of `max_chars`."""
         if (most := self.max_chars) is None:
             return self
         # Not `replace`, which takes 20 calls: every request comes here.
-        allowance, archive = Allowance(most), self.open_archive
+        allowance, archive, measure = Allowance(most), self.open_archive, self.measure
+        results, sketches, diffs = self.results, self.sketches, self.diffs
         return Work(
-            self.count, self.results, allowance, self.counter, self.sketches, self.diffs, most, archive, self.measure
+            self.count, results, allowance, self.counter, sketches, diffs, most, archive, measure, self.drops_calls
         )
 
 

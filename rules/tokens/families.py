@@ -42,7 +42,7 @@ class Costs:
     call_tokens: for each tool call.
     frame_tokens: for each message, above the usual frame.
     unspoken_tokens: a system message that the server adds if the request begins with none.
-    drops_tools: the server leaves tools out of the prompt.
+    drops_tools, drops_calls: the server leaves tools, and calls of them, out of the prompt.
     weights: of kinds of text in which the model's vocabulary differs most from ours.
     """
 
@@ -56,13 +56,14 @@ class Costs:
     frame_tokens: int = 0
     unspoken_tokens: int = 0
     drops_tools: bool = False
+    drops_calls: bool = False
     weights: Weights = EVEN
 
 
 class Reading(NamedTuple):
     """How a server reads prompts, as it says itself.
 
-    drops_tools: its chat template leaves tools out.
+    drops_tools, drops_calls: its chat template leaves tools, and calls of them, out.
     shifts: it can reuse what has moved in its cache.
     samples: the tokens of each of the SAMPLES of scripts.py; empty if the server does not say.
     priming, frame, unspoken: the tokens of a prompt outside its messages, of a message outside its text, and of what
@@ -75,6 +76,12 @@ class Reading(NamedTuple):
     frame: float = 0.0
     unspoken: int = 0
     shifts: bool = False
+    drops_calls: bool = False
+
+    def take_props(self, told: "Reading") -> "Reading":
+        """With what the server says since of its template and cache; calls that the template wrote stay counted."""
+        drops_calls = self.drops_calls and told.drops_calls
+        return self._replace(drops_tools=told.drops_tools, shifts=told.shifts, drops_calls=drops_calls)
 
     def find_scale(self, vocabulary: str) -> Scale | None:
         """How the server's tokens follow from those of the vocabulary; None if it did not say."""
@@ -211,13 +218,12 @@ def read_costs(model: str, vocabulary: str, reading: Reading, weights: Weights |
     family, told = find_family(model), reading.find_scale(vocabulary)
     costs, expected = family.costs, told or family.find_scale(vocabulary)
     weights = expected.weights if weights is None else weights
+    costs = replace(costs, drops_tools=reading.drops_tools, drops_calls=reading.drops_calls, weights=weights)
     if told is None:
-        return replace(costs, drops_tools=reading.drops_tools, weights=weights)
+        return costs
     return replace(
         costs,
-        drops_tools=reading.drops_tools,
         priming_tokens=round(reading.priming / told.ratio),
         frame_tokens=round(reading.frame / told.ratio) - _USUAL_FRAME,
         unspoken_tokens=round(reading.unspoken / told.ratio),
-        weights=weights,
     )

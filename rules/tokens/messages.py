@@ -89,7 +89,7 @@ def count_message(
     if message.name and (message.role is not Role.TOOL or is_legacy_result):  # for other results the call has the name
         tokens += count(message.name) + (NAME_TOKENS if message.name != message.role_name else 0)
     calls = message.tool_calls if calls is None else calls
-    tokens += _count_calls(calls, count, costs) if calls else 0
+    tokens += _count_calls(calls, count, costs) if calls and not costs.drops_calls else 0
     return tokens + sum([part.tokens for part in message.media])
 
 

@@ -136,19 +136,19 @@ def count_bytes(raw: bytes) -> Chars:
     return Chars(signs, size - len(raw.translate(None, _DENSE)), size - len(raw.translate(None, _OTHER)))
 
 
-def _note_chars(message: Message) -> Chars:
+def _note_chars(message: Message, *, drops_calls: bool) -> Chars:
     """The characters of a message by kind, which are noted in it: a message is sent again and again."""
     texts = message.texts
-    if message.tool_calls:
+    if message.tool_calls and not drops_calls:
         texts = (*texts, *[text for call in message.tool_calls for text in (call.name, call.arguments)])
     chars = count_chars("".join(texts))
     object.__setattr__(message, "kinds", chars)
     return chars
 
 
-def count_kinds(conversation: Conversation) -> Chars:
-    """The characters of a prompt by kind."""
-    found = [message.kinds or _note_chars(message) for message in conversation.messages]
+def count_kinds(conversation: Conversation, *, drops_calls: bool = False) -> Chars:
+    """The characters of a prompt by kind. `drops_calls`: those of calls are not counted."""
+    found = [message.kinds or _note_chars(message, drops_calls=drops_calls) for message in conversation.messages]
     return add_chars([conversation.fixed_kinds, *found])
 
 

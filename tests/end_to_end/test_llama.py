@@ -211,6 +211,7 @@ DAY = (
 )
 BACKGROUND = ("defaults.summary.when=background", "defaults.summary.max_tokens=64")
 TOOLS = [{"type": "function", "function": {"name": "find_berth", "description": "a free berth " * 40}}]
+NOTED = orjson.dumps({"text": DAY}).decode()
 
 
 async def talk(
@@ -234,12 +235,14 @@ async def talk(
             assert abs(int(told["sent"]) / usage["prompt_tokens"] - 1) < 0.1
             fresh = usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
             read.setdefault(response.headers.get("x-trimtab-summary"), []).append(fresh)
-            messages.append({"role": "assistant", "content": "Noted."})
+            call = {"id": f"c{turn}", "type": "function", "function": {"name": "find_berth", "arguments": NOTED}}
+            messages.append({"role": "assistant", "content": "Noted.", "tool_calls": [call]})
+            messages.append({"role": "tool", "tool_call_id": f"c{turn}", "content": "None is free."})
     return read
 
 
 async def test_behind_the_template_of_a_real_model_nothing_is_configured(client, start_proxy):
-    """The server tells its window, slot and tokenizer, and that its template leaves tools out.
+    """The server tells its window, slot and tokenizer, and that its template leaves tools and calls out.
 
     So every request is answered, first counts are near, and a standing cut keeps the server's cache.
     """

@@ -167,13 +167,23 @@ async def test_what_a_server_says_of_its_slots_is_shown_and_compared(upstream, w
     assert (found.get("windows") == larger) is is_told
 
 
-@pytest.mark.parametrize("caps", [{"supports_tools": False}, {"supports_tools": True}, {}, None])
-async def test_a_template_that_leaves_out_tools_is_told_of(upstream, caps: Any) -> None:
+@pytest.mark.parametrize(
+    ("caps", "left_out"),
+    [
+        ({"supports_tools": False}, "tools"),
+        ({"supports_tool_calls": False}, "calls of tools"),
+        ({"supports_tools": False, "supports_tool_calls": False}, "tools and calls of tools"),
+        *((caps, None) for caps in ({"supports_tools": True}, {}, None)),
+    ],
+)
+async def test_a_template_that_leaves_out_tools_is_told_of(upstream, caps: Any, left_out: str | None) -> None:
     told = {"owned_by": "llamacpp", "id": "m", "meta": {"n_ctx": 8000}, "chat_template_caps": caps}
     upstream.models = orjson.dumps(told | {"data": [told]})
     report = await _examine(upstream)
-    is_told = "template" in {finding.subject for finding in report.findings}
-    assert is_told is (caps == {"supports_tools": False})
+    found = [finding.found for finding in report.findings if finding.subject == "template"]
+    assert [text.partition(":")[0] for text in found] == (
+        [f"a server's chat template leaves out {left_out}"] if left_out else []
+    )
 
 
 async def test_what_an_upstream_says_moves_no_cursor(upstream) -> None:

@@ -389,13 +389,32 @@ def test_an_info_names_its_engine() -> None:
     assert (told.engine, told.slots, told.reading) == ("TGI 3.3.4", None, Reading())
 
 
+@pytest.mark.parametrize("caps", [{"supports_tools": False}, {"supports_tool_calls": False}, {}, None])
+def test_what_a_chat_template_leaves_out_is_told(caps: Any) -> None:
+    reading = read_props(orjson.dumps({"chat_template_caps": caps})).reading
+    assert reading.drops_tools is (caps == {"supports_tools": False})
+    assert reading.drops_calls is (caps == {"supports_tool_calls": False})
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+async def test_calls_that_the_template_was_seen_to_write_stay_counted(
+    asking: UpstreamClient, upstream: FakeUpstream, *, is_written: bool
+) -> None:
+    """Also by the discoveries that do not ask the tokenizer again."""
+    known = Windows({"m": 4096}, 4096, 2, Reading(samples=(1, 2), shifts=True, drops_calls=not is_written))
+    props = _props(4096) | {"chat_template_caps": {"supports_tool_calls": False}}
+    upstream.answer = _answer(models=_llama(n_ctx=4096), props=props)
+    assert await discover(asking, UpstreamConfig(base_url=upstream.url), [], known) == known
+
+
 @pytest.mark.parametrize("samples", [(), (1, 2)])
 @pytest.mark.parametrize("props", [500, b"{}"])
 async def test_what_props_said_counts_until_they_say_otherwise(
     asking: UpstreamClient, upstream: FakeUpstream, props: Any, samples: tuple[int, ...]
 ) -> None:
     """If they fail once, no session is planned otherwise."""
-    known = Windows({"m": 4096}, 4096, 1, Reading(drops_tools=True, samples=samples, shifts=True))
+    reading = Reading(drops_tools=True, samples=samples, shifts=True, drops_calls=True)
+    known = Windows({"m": 4096}, 4096, 1, reading)
     upstream.answer = _answer(models=_llama(n_ctx=4096), props=props)
     assert await discover(asking, UpstreamConfig(base_url=upstream.url), [], known) == known
 

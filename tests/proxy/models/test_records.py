@@ -95,10 +95,10 @@ async def test_a_record_keeps_its_place_in_the_store() -> None:
     older = (
         b'{"ratio":1.5,"window_tokens":null,"calibrated":false,"learned_tokens":null,"added_tokens":null,"refuted":[],'
         b'"refused_tokens":null,"answered_tokens":0,"failures":0,"window_source":"","window_at":0.0,"ratio_source":"",'
-        b'"ratio_at":0.0,"forgotten":0,"reading":[false,[],0,0.0,0,false],'
+        b'"ratio_at":0.0,"forgotten":0,"reading":[false,[],0,0.0,0,false'
     )
-    assert kept == older + b'"weights":null,"measured":[],"claims":[]}'
-    assert _decode(older + b'"claims":[]}') == Record(1.5)
+    assert kept == older + b',false],"weights":null,"measured":[],"claims":[]}'
+    assert _decode(older + b'],"claims":[]}') == Record(1.5)
 
 
 def test_a_ratio_that_an_older_version_found_is_that_of_plain_text() -> None:

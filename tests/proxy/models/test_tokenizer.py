@@ -64,6 +64,21 @@ async def test_samples_and_template_are_counted_by_the_server(server: Callable[[
     )
 
 
+@pytest.mark.parametrize("writes", [True, False])
+async def test_calls_are_left_out_unless_the_template_is_seen_to_write_them(*, writes: bool) -> None:
+    """A server may say that its template has no calls, and write them as the text of their message."""
+
+    def server(path: str, body: Json) -> Json:
+        if path == TEMPLATE and writes and "tools" in body:
+            return {"prompt": orjson.dumps(body["messages"]).decode()}
+        return llama(path, body)
+
+    told = Reading(drops_calls=True)
+    assert await ask(server, told) == told._replace(
+        samples=CHARACTERS, priming=4, frame=5.0, unspoken=20, drops_calls=not writes
+    )
+
+
 async def test_without_a_template_to_ask_the_usual_frame_counts() -> None:
     assert await ask(sglang) == Reading(samples=CHARACTERS, priming=3, frame=4.0)
 

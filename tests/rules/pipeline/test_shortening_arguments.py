@@ -141,6 +141,13 @@ def test_a_call_that_gets_no_shorter_saves_nothing() -> None:
     assert (found.stale, found.tokens) == ([], {})
 
 
+def test_calls_that_the_server_leaves_out_stay() -> None:
+    """Shortening them saves nothing."""
+    found = LongArguments()
+    found.extend([user(), *step(1, write(1)), *step(2, write(2))], 0, PRUNING, Work(count, drops_calls=True))
+    assert (found.stale, found.tokens) == ([], {})
+
+
 def test_results_that_come_with_a_later_request_make_their_call_stale() -> None:
     """The transcript is read message by message, whatever objects the next request has."""
     messages, found = [user(), *step(1, write(1), write(2))], LongArguments()

@@ -83,6 +83,16 @@ def test_a_call_is_a_message_to_its_function(costs: Costs) -> None:
     assert one == FRAME + costs.call_tokens + 2 + 3 + 2
 
 
+def test_calls_that_the_server_leaves_out_cost_nothing() -> None:
+    """Their message costs its frame and its texts, and the result all that it costs elsewhere."""
+    costs = Costs(drops_calls=True)
+    assert count_message(assistant(None, call("1", "run it", "a b c")), count_words, costs) == FRAME
+    assert (
+        count_message(assistant("one two", *[call(id_, "run", "a") for id_ in "12"]), count_words, costs) == FRAME + 2
+    )
+    assert count_message(result("1", "one two"), count_words, costs) == FRAME + 2
+
+
 def test_calls_made_together_are_one_call() -> None:
     """They are read as one JSON text. Each further call costs something, but less than twice a single call."""
     calls = [call(str(number), "run", '{"path":"src/part.py"}') for number in range(6)]

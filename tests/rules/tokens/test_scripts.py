@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import assistant, call, conversation
 
 from trimtab.proxy.compaction.pool import load_compactor
 from trimtab.rules.tokens.families import SAMPLE_TOKENS, SILENT, Reading, find_family, read_costs
@@ -21,6 +22,7 @@ from trimtab.rules.tokens.scripts import (
     add_chars,
     count_bytes,
     count_chars,
+    count_kinds,
     find_kind,
     fit,
     fit_samples,
@@ -43,6 +45,12 @@ def test_the_samples_have_the_tokens_that_are_written_down(vocabulary: str) -> N
 def test_each_sample_is_of_its_own_kind() -> None:
     kinds = [find_kind(ours, count_chars(text)) for ours, text in zip(OURS, SAMPLES, strict=True)]
     assert kinds == list(range(len(SAMPLES)))
+
+
+@pytest.mark.parametrize(("drops_calls", "chars"), [(False, Chars(code=5)), (True, Chars(code=2))])
+def test_characters_of_calls_count_where_calls_do(chars: Chars, *, drops_calls: bool) -> None:
+    talk = conversation(assistant("in 42", call("1", "run_it", '{"a": 17}')))
+    assert count_kinds(talk, drops_calls=drops_calls) == chars
 
 
 def test_a_server_that_counts_as_we_do_changes_nothing() -> None:
@@ -162,15 +170,17 @@ def test_what_answers_show_comes_before_what_the_tokenizer_says() -> None:
 
 def test_samples_of_another_version_say_nothing() -> None:
     """A store may hold what a tokenizer said of fewer samples."""
-    reading = Reading(drops_tools=True, samples=OURS[:3], priming=3, frame=4.0)
+    reading = Reading(drops_tools=True, samples=OURS[:3], priming=3, frame=4.0, drops_calls=True)
     assert reading.find_scale("o200k_base") is None
-    assert read_costs("m", "o200k_base", reading).drops_tools
+    costs = read_costs("m", "o200k_base", reading)
+    assert (costs.drops_tools, costs.drops_calls) == (True, True)
 
 
 def test_what_the_template_adds_is_counted_in_our_tokens() -> None:
     """The server has twice as many tokens for the same text: a frame of 12 is 6 of ours, 2 above the usual frame."""
-    reading = Reading(drops_tools=True, samples=tuple(2 * tokens for tokens in OURS), priming=8, frame=12, unspoken=40)
+    samples = tuple(2 * tokens for tokens in OURS)
+    reading = Reading(drops_tools=True, samples=samples, priming=8, frame=12, unspoken=40, drops_calls=True)
     costs = read_costs("m", "o200k_base", reading)
     assert (costs.priming_tokens, costs.frame_tokens, costs.unspoken_tokens) == (4, 2, 20)
-    assert (costs.drops_tools, costs.weights) == (True, EVEN)
+    assert (costs.drops_tools, costs.drops_calls, costs.weights) == (True, True, EVEN)
     assert reading.find_scale("o200k_base") == Scale(2.0)
