@@ -30,6 +30,7 @@ from trimtab.rules.text.markers import (
     QUOTE_END,
     QUOTE_START,
     SUMMARY_END,
+    SUMMARY_START,
     mark_pruned,
 )
 from trimtab.rules.window.state import Cut, CutKind, Window
@@ -106,7 +107,7 @@ def test_a_strangers_words_stand_in_the_quotation_only(role: SummaryRole, texts:
     span = (assistant(texts[0], *calls), *(result(str(number), text) for number, text in enumerate(texts)))
     sent = compact((*span, assistant(texts[-1])), role, None, room)
     texts_sent = [text for message in sent for text in message.texts]
-    (body,) = (text for text in texts_sent if text.startswith(INTRODUCTION))
+    (body,) = (text for text in texts_sent if text.startswith(SUMMARY_START))
     before, start, rest = body.partition(f"\n{QUOTE_START}\n")
     quoted, end, behind = rest.partition(f"\n{QUOTE_END}\n")
     assert bool(start) == bool(end)
@@ -187,11 +188,11 @@ async def test_the_users_message_on_the_wire_quotes_a_stranger(where, forgery, c
     for length in (80, 100, 140):
         await post(client, proxy.url + PATH, {"model": "m", "messages": session[:length]})
         content = upstream.chats[-1].json["messages"][1]["content"]
-        written = content.partition(INTRODUCTION)[2]
-        # The digest is one quotation, and the index of names is another.
+        written = content.partition(SUMMARY_START)[2]
+        # The digest of a small window and the index of names are one quotation.
         outside, quotations = split_quotations(written)
-        assert (content.count(INTRODUCTION), len(quotations)) == (1, 2)
-        assert (content.count(QUOTE_START), content.count(QUOTE_END)) == (2, 2)
+        assert (content.count(SUMMARY_START), len(quotations)) == (1, 1)
+        assert (content.count(QUOTE_START), content.count(QUOTE_END)) == (1, 1)
         assert spell(CANARY) not in spell(outside)
         for quoted in quotations:
             assert all(line.startswith(("> ", "## ", "(")) for line in quoted.splitlines())

@@ -11,7 +11,7 @@ from upstreams.recording import FakeUpstream
 
 Wire = dict[str, Any]
 PRUNES = (*SMALL, "defaults.overflow_strategy=prune")
-STEPS_BEFORE_CUT = 27
+STEPS_BEFORE_CUT = 26
 """With PRUNES, in each dialect, the step after these reaches high water, and the one after that does not."""
 
 

@@ -35,7 +35,7 @@ from upstreams.faulty import GOOD, TEXT, Act, Connection
 
 NO_MODEL = ("defaults.overflow_strategy=prune",)
 """A cut without a model."""
-DIGEST = "this is a list made from them"
+DIGEST = "## Files and what was done to them"
 QUESTION = b"Write the note and nothing else."
 """Part of each question for a summary."""
 

@@ -97,7 +97,7 @@ async def test_the_same_configuration_changes_nothing(client, upstream, start_pr
 async def test_another_configuration_cuts_elsewhere(client, upstream, start_proxy, compactors, tmp_path):
     """The recorded side stays as it is; for the new cuts no summary was recorded."""
     await _record(client, upstream, start_proxy, tmp_path)
-    _, (recorded, new) = _replay(compactors, tmp_path, "defaults.context_window=12000", "prices={}")
+    _, (recorded, new) = _replay(compactors, tmp_path, "defaults.context_window=10000", "prices={}")
     _, (again, off) = _replay(compactors, tmp_path, "mode=off")
 
     assert recorded["models"] == again["models"]
