@@ -45,7 +45,7 @@ LIMITS = {
     "known": Price(56, 210, 1235),
     "known, responses": Price(58, 222, 1300),
     "known, messages": Price(58, 220, 1265),
-    "cut": Price(87, 415, 2220),
+    "cut": Price(87, 415, 2320),
     "stream": Price(55, 259, 1770),
     "chunk": Price(0, 4, 32),
 }
