@@ -91,7 +91,7 @@ async def test_after_the_headers_an_answer_that_is_no_stream_becomes_an_event(
 @pytest.mark.parametrize("kind", ["application/octet-stream", "text/plain; charset=utf-8"])
 @pytest.mark.parametrize("waits", [True, False])
 async def test_a_stream_under_another_content_type_stays_a_stream(kind, *, waits, client, upstream, start_proxy, log):
-    """Or under none, which is the first one for aiohttp: it passes as it came, and its figures are read."""
+    """Or under none, which is the first one for aiohttp: its bytes pass unchanged, and its figures are read."""
     told = b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":7}}\n\ndata: [DONE]\n\n'
 
     async def answer(recorded: Any, _: Any) -> Any:
