@@ -36,7 +36,7 @@ from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.proxy.wire.routing import MESSAGES, replace_deployment
 from trimtab.rules.conversation import count_leading
-from trimtab.rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
+from trimtab.rules.summary.asking.prompts import fit_inline
 from trimtab.rules.summary.handoff import read_given
 from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
 from trimtab.rules.window.state import ColdCut
@@ -308,12 +308,10 @@ def _write_inline(
         return None
     if summariser.model != call.route.target.model:
         return None  # another model does not share the prompt cache
-    tokens = compacted.forwarded.fixed_tokens + sum(message.tokens for message in prefix.messages) + PROMPT_TOKENS
-    tokens += EXCERPTS_TOKENS if wanted.pruned else 0
-    wanted = _instruct(call, wanted, summariser)
-    tokens += call.compactor.count(wanted.instructions)
-    if tokens > planned.policy.limit_tokens(ceil(wanted.max_tokens * planned.policy.token_ratio)):
+    fitted = fit_inline(_instruct(call, wanted, summariser), prefix, planned.policy, call.compactor.count)
+    if fitted is None:
         return None
+    wanted, tokens = fitted
     request = replace(add_key(call, planned), breaks_past=planned.plan.breaks_past)
     provider, provided = summariser.provider, None
     if provider is not None:

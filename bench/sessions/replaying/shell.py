@@ -8,6 +8,7 @@ store at the next request, because a model's turn takes seconds. Nothing is sent
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import ceil
 
 from bench.sessions.ledger import SessionLedger
@@ -27,7 +28,7 @@ from trimtab.rules.conversation import Conversation, count_leading
 from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.policy import Policy
 from trimtab.rules.summary.asking.facts import list_sources, mark_unverified
-from trimtab.rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS, split_request, write_prompt
+from trimtab.rules.summary.asking.prompts import fit_inline, split_request, write_prompt
 from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
 from trimtab.rules.text.head_tail import truncate_text
 from trimtab.rules.window.state import Cut
@@ -172,11 +173,10 @@ class Shell:
         prefix = planned.plan.find_prefix(compacted.forwarded, wanted.at)
         if prefix is None or self.settings.summary.request == "transcript":
             return None
-        tokens = compacted.forwarded.fixed_tokens + sum(message.tokens for message in prefix.messages) + PROMPT_TOKENS
-        tokens += EXCERPTS_TOKENS if wanted.pruned else 0
-        if tokens > planned.policy.limit_tokens(ceil(wanted.max_tokens * planned.policy.token_ratio)):
+        fitted = fit_inline(wanted, prefix, planned.policy, self.compactor.count)
+        if fitted is None:
             return None
-        return lambda question: self.compactor.ask_behind(request, prefix, wanted, question)
+        return partial(self.compactor.ask_behind, request, prefix, fitted[0])
 
     def _ask(self, request: Request, wanted: SummaryRequest, inline: WriteInline | None) -> None:
         """Have a text written if there is none. If the first answer is not a note, ask again in the other form."""

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
-from math import ceil
 
 import msgspec
 
@@ -30,7 +29,7 @@ from trimtab.proxy.wire.json import DECODE_ERRORS, mend
 from trimtab.rules.conversation import Conversation, CountTokens, Message, Role, find_beside
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.results.pairing import pair_tool_calls
-from trimtab.rules.summary.asking.prompts import EXCERPTS_TOKENS, PROMPT_TOKENS
+from trimtab.rules.summary.asking.prompts import PROMPT_TOKENS, fit_inline
 from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
 from trimtab.rules.tokens.messages import finish_message
 
@@ -197,10 +196,11 @@ def _find_inline(
     prefix = plan.find_prefix(compaction.compacted.forwarded, wanted.at)
     if prefix is None:
         return None
-    tokens = prefix.tokens + PROMPT_TOKENS + (EXCERPTS_TOKENS if wanted.pruned else 0)
-    if tokens > variant.policy.limit_tokens(ceil(wanted.max_tokens * variant.policy.token_ratio)):
+    fitted = fit_inline(wanted, prefix, variant.policy, variant.compactor.count)
+    if fitted is None:
         return None
-    return Inline(partial(variant.compactor.ask_behind, compaction.request, prefix, wanted), tokens)
+    fitting, tokens = fitted
+    return Inline(partial(variant.compactor.ask_behind, compaction.request, prefix, fitting), tokens)
 
 
 @dataclass(frozen=True, slots=True)

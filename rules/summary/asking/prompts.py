@@ -6,9 +6,12 @@ covered by a digest in it; none is left out silently.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from math import ceil
 from typing import Self
 
-from trimtab.rules.conversation import CountTokens, Message, Role
+from trimtab.rules.conversation import Conversation, CountTokens, Message, Role
+from trimtab.rules.policy import Policy
 from trimtab.rules.summary.digest.write import write_digest
 from trimtab.rules.summary.handoff import NOTE_PARTS
 from trimtab.rules.summary.request import SummaryRequest
@@ -88,6 +91,23 @@ def write_inline_prompt(request: SummaryRequest, count: CountTokens) -> str:
     words, instructions = request.max_tokens // 2, _write_instructions(request)
     opening = _OPENING if request.opening is not None else ""
     return _INLINE_PROMPT.format(too=opening, excerpts=excerpts, words=words, note=_NOTE, instructions=instructions)
+
+
+def fit_inline(
+    request: SummaryRequest, prefix: Conversation, policy: Policy, count: CountTokens
+) -> tuple[SummaryRequest, int] | None:
+    """The request that can be asked at the end of `prefix`, and the tokens of the whole question; None if none can.
+
+    The window must hold the answer, too. The oldest pruned results for which there is no room get no excerpt.
+    """
+    tokens = prefix.tokens + PROMPT_TOKENS + count(request.instructions)
+    left = policy.fitting_tokens(ceil(request.max_tokens * policy.token_ratio)) - tokens
+    if left < 0:
+        return None
+    sizes = [min(result.tokens, EXCERPT_TOKENS) + TITLE_TOKENS for result in reversed(request.pruned)]
+    sums = [one for one in accumulate(sizes) if one <= min(left, EXCERPTS_TOKENS)]
+    shown = request.pruned[len(request.pruned) - len(sums) :]
+    return replace(request, pruned=shown), tokens + (sums[-1] if sums else 0)
 
 
 def _write_instructions(request: SummaryRequest) -> str:

@@ -30,9 +30,9 @@ def talk(turns: int) -> dict[str, Any]:
     return {"model": "m", "messages": messages[:-1]}
 
 
-def have_one_slot(upstream: FakeUpstream) -> asyncio.Event:
+def have_one_slot(upstream: FakeUpstream, window: int = 8000) -> asyncio.Event:
     """Answer one request at a time, as a server with one slot. Summaries wait for the event that is returned."""
-    told = {"owned_by": "llamacpp", "id": "m", "meta": {"n_ctx": 8000}, "total_slots": 1}
+    told = {"owned_by": "llamacpp", "id": "m", "meta": {"n_ctx": window}, "total_slots": 1}
     upstream.models = orjson.dumps(told | {"data": [told]})
     plain, slot, release = upstream.answer, asyncio.Lock(), asyncio.Event()
 
@@ -46,8 +46,8 @@ def have_one_slot(upstream: FakeUpstream) -> asyncio.Event:
     return release
 
 
-async def ask(client: Any, proxy: Any, turns: int) -> Any:
-    response, _ = await post(client, proxy.url + "/v1/chat/completions", talk(turns))
+async def ask(client: Any, proxy: Any, turns: int, **members: Any) -> Any:
+    response, _ = await post(client, proxy.url + "/v1/chat/completions", talk(turns) | members)
     assert response.status == 200
     return response
 
@@ -81,6 +81,27 @@ async def test_a_summary_is_written_while_the_user_reads_and_is_there_for_the_cu
             break
     assert decisions.startswith("summarise")
     assert "SUMMARY of the work so far." in upstream.chats[-1].json["messages"][1]["content"]
+
+
+@pytest.mark.parametrize("chars", [250, 500])
+async def test_in_a_small_window_each_cut_has_its_summary_from_a_quiet_time(
+    chars, client, upstream, start_proxy, monkeypatch
+):
+    """Without any settings. There is room for the question as long as its answer fits behind it."""
+    monkeypatch.setattr(services, "QUIET_SECONDS", 0.0)
+    have_one_slot(upstream, window=4096).set()
+    proxy = await start_proxy("defaults.context_window=auto", "prices=auto")
+    told, decisions = talk(60)["messages"], list[str]()
+    for message in told[1:]:
+        message["content"] = message["content"][:chars]
+    for stop in range(2, len(told) + 1, 2):
+        response = await ask(client, proxy, 1, messages=told[:stop], max_tokens=20)
+        await proxy.services.models.settle()
+        if (meanwhile := proxy.services.lifecycle.meanwhile) is not None:
+            await wait_until(meanwhile.done)
+        decisions.append(response.headers.get("x-trimtab-decisions", "").partition(";")[0])
+    assert set(decisions) == {"", "summarise"}
+    assert all(len(asked.json["messages"]) > 2 for asked in upstream.summaries)
 
 
 async def test_no_client_waits_for_a_summary_on_one_slot(client, upstream, start_proxy, monkeypatch):

@@ -15,14 +15,16 @@ from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.summaries.summariser import MOST_PARTS, has_time
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
-"""A session that is a little too long for an inline question. One question contains its transcript."""
+SESSION = make_session(40, result_words=200)
+"""One question contains its transcript."""
+LONG = {"model": "m", "messages": SESSION["messages"][:-1], "response_format": {"type": "json_object"}}
+"""Its answers have a form that forbids an inline question."""
 
 
 async def test_long_session_is_summarised_with_the_clients_own_credential(client, upstream, start_proxy):
     """At high water the upstream is asked once, and its text follows the task statement."""
     proxy = await start_proxy(*SETTINGS)
-    session = make_session(40, result_words=200)
-    body = {"model": "m", "messages": session["messages"][:-1], "tools": session["tools"]}
+    body = LONG | {"tools": SESSION["tools"]}
     for _ in range(2):
         response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
         assert response.status == 200
@@ -33,10 +35,10 @@ async def test_long_session_is_summarised_with_the_clients_own_credential(client
     first, second = upstream.chats
     assert first.body == second.body
     system, memo, *tail = first.json["messages"]
-    assert system == session["messages"][0]
-    assert memo["content"].startswith(session["messages"][1]["content"] + "\n\n")
+    assert system == SESSION["messages"][0]
+    assert memo["content"].startswith(SESSION["messages"][1]["content"] + "\n\n")
     assert "SUMMARY of the work so far." in memo["content"]
-    assert tail == session["messages"][-1 - len(tail) : -1]
+    assert tail == SESSION["messages"][-1 - len(tail) : -1]
     tokens = dict(item.split("=") for item in response.headers["x-trimtab-tokens"].split(", "))
     assert int(tokens["sent"]) <= int(tokens["limit"]) == 7000
     assert int(tokens["original"]) > int(tokens["limit"])
@@ -65,10 +67,8 @@ async def test_digest_stands_in_for_a_summary_that_fails(answer, client, upstrea
 
     upstream.answer = fail
     proxy = await start_proxy(*SETTINGS)
-    session = make_session(40, result_words=200)
-    body = {"model": "m", "messages": session["messages"][:-1]}
     for _ in range(2):
-        response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
+        response, _ = await post(client, proxy.url + "/v1/chat/completions", LONG)
         assert response.status == 200
         assert response.headers["x-trimtab-decisions"].startswith("digest;saved=")
     assert 1 <= len(upstream.summaries) <= 3
@@ -85,12 +85,12 @@ async def test_a_question_of_its_own_costs_the_clients_system_prompt_too(client,
         return aiohttp.web.Response(status=401) if recorded.asks_for_summary else await plain(recorded, request)
 
     upstream.answer = refuse
-    proxy = await start_proxy(*SETTINGS, "defaults.summary.request=transcript")
+    proxy = await start_proxy(*SETTINGS)
     counted = []
     for words in (10, 400):
         system = {"role": "system", "content": "harbour " * words}
-        messages = [system, *make_session(40, result_words=200)["messages"][1:-1]]
-        body = {"model": f"m{words}", "messages": messages}
+        messages = [system, *SESSION["messages"][1:-1]]
+        body = LONG | {"model": f"m{words}", "messages": messages}
         await post(client, proxy.url + "/v1/chat/completions", body, Authorization=f"Bearer sk-{words}")
         counted.append(next(line["prompt_tokens"] for line in reversed(log.lines) if line["event"] == "summary"))
     assert abs(counted[1] - counted[0]) <= 100  # together they fill the room
@@ -107,11 +107,7 @@ async def test_summary_request_is_halved_when_the_upstream_refuses_its_length(cl
 
     upstream.answer = refuse_long
     proxy = await start_proxy(*SETTINGS)
-    await post(
-        client,
-        proxy.url + "/v1/chat/completions",
-        {"model": "m", "messages": make_session(40, result_words=200)["messages"][:-1]},
-    )
+    await post(client, proxy.url + "/v1/chat/completions", LONG)
     sizes = [len(recorded.body) for recorded in upstream.summaries]
     assert 3 < len(sizes) <= 10
     assert sizes[0] > sizes[1] > max(sizes[2:])
@@ -280,20 +276,13 @@ async def test_refused_parameters_are_changed(client, upstream, start_proxy):
 
     upstream.answer = picky
     proxy = await start_proxy(*SETTINGS)
-    await post(
-        client,
-        proxy.url + "/v1/chat/completions",
-        {"model": "o9", "messages": make_session(40, result_words=200)["messages"][:-1]},
-    )
+    await post(client, proxy.url + "/v1/chat/completions", LONG | {"model": "o9"})
     assert [("max_tokens" in body, "temperature" in body) for body in asked] == [
         (True, True),
         (False, True),
         (False, False),
     ]
     assert "SUMMARY at last." in upstream.requests[-1].json["messages"][1]["content"]
-
-
-LONG = {"model": "m", "messages": make_session(40, result_words=200)["messages"][:-1]}
 
 
 async def ask_with(answer, client, upstream, start_proxy) -> tuple[Any, str]:

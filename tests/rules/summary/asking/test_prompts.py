@@ -6,14 +6,17 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import IMAGE, assistant, call, count, fill, result, session, system, user
+from support.builders import IMAGE, assistant, call, conversation, count, fill, result, session, system, user
 
 from trimtab.rules.conversation import Message
+from trimtab.rules.policy import Policy
 from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.summary.asking.prompts import (
     EXCERPT_TOKENS,
     EXCERPTS_TOKENS,
+    TITLE_TOKENS,
     _fill_parts,
+    fit_inline,
     join_parts,
     split_request,
     write_inline_prompt,
@@ -147,6 +150,26 @@ def test_the_inline_prompt_quotes_pruned_results_as_data() -> None:
     assert "as data" in before
     assert count(body) <= EXCERPTS_TOKENS * 1.05
     assert all(count(part) <= EXCERPT_TOKENS * 1.05 for part in body.split(f"[{fence} TOOL RESULT]")[1:])
+
+
+@given(window=st.integers(1024, 16_000), held=st.integers(0, 16_000), sizes=st.lists(st.integers(1, 900), max_size=30))
+def test_an_inline_question_fits_the_window_with_its_answer(window: int, held: int, sizes: list[int]) -> None:
+    """Its newest excerpts are those for which there is room. Its tokens are no less than what is sent."""
+    pruned = tuple(result(str(at), fill(f"out {at}", tokens)) for at, tokens in enumerate(sizes))
+    asked, prefix = _request(pruned=pruned, instructions="Name each port."), conversation(user(fill("held", held + 1)))
+    policy = Policy(context_window=window, token_ratio=1.25)
+    fitted = fit_inline(asked, prefix, policy, count)
+    if fitted is None:
+        assert fit_inline(replace(asked, pruned=()), prefix, policy, count) is None
+        return
+    shown, tokens = fitted
+    assert shown == replace(asked, pruned=pruned[len(pruned) - len(shown.pruned) :])
+    assert prefix.tokens + count(write_inline_prompt(shown, count)) <= tokens
+    assert tokens <= policy.fitting_tokens(250)
+    if len(shown.pruned) < len(pruned):
+        excerpts_tokens = tokens - fit_inline(replace(asked, pruned=()), prefix, policy, count)[1]
+        left = min(policy.fitting_tokens(250) - tokens, EXCERPTS_TOKENS - excerpts_tokens)
+        assert left < EXCERPT_TOKENS + TITLE_TOKENS
 
 
 @pytest.mark.parametrize("form", ["inline", "transcript"])
