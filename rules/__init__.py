@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         Truncation,
     )
     from trimtab.rules.results.work import LargeWorkError, Work
-    from trimtab.rules.summary.asking.prompts import write_prompt
+    from trimtab.rules.summary.prompts import write_prompt
     from trimtab.rules.summary.request import Summary, SummaryRequest
     from trimtab.rules.tokens.messages import finish_message
 
@@ -65,7 +65,7 @@ __all__ = [
 ]  # fmt: skip
 _WHERE = (
     "conversation", "policy", "results.work", "tokens.messages", "pipeline.exceeded", "pipeline.order",
-    "pipeline.transcript_state", "summary.asking.prompts", "summary.request",
+    "pipeline.transcript_state", "summary.prompts", "summary.request",
 )  # fmt: skip
 """The modules that have them. They are loaded when they are first used: the configuration needs few of them."""
 

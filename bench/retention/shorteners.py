@@ -13,7 +13,7 @@ from trimtab.rules.conversation import Conversation, CountTokens, Message, Role,
 from trimtab.rules.policy import Budget, Policy, Tidying, Treatment
 from trimtab.rules.results.calls import reads_json_file
 from trimtab.rules.results.dedupe import dedupe_tool_results
-from trimtab.rules.results.excerpt.rule import truncate_result
+from trimtab.rules.results.excerpt import truncate_result
 from trimtab.rules.results.tidy import tidy_text
 from trimtab.rules.results.work import MIN_SAVED_SHARE, Result, Work
 from trimtab.rules.text.head_tail import truncate_text

@@ -27,7 +27,7 @@ from trimtab.rules.policy import MEMORY_TAGS, OnExceeded, Policy
 from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.results.pairing import find_unpaired
 from trimtab.rules.results.work import Work
-from trimtab.rules.summary.asking.prompts import write_inline_prompt
+from trimtab.rules.summary.prompts import write_inline_prompt
 from trimtab.rules.summary.request import Summary, SummaryRequest
 from trimtab.rules.tokens.families import GENERIC, Costs
 from trimtab.rules.tokens.sections import (

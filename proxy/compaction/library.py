@@ -29,8 +29,8 @@ from trimtab.proxy.wire.json import decode_any
 from trimtab.rules.conversation import Decision
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import Policy, Prices
-from trimtab.rules.summary.asking.prompts import write_prompt
 from trimtab.rules.summary.handoff import read_given
+from trimtab.rules.summary.prompts import write_prompt
 from trimtab.rules.summary.request import Summary, make_digest
 from trimtab.rules.summary.request import SummaryRequest as Wanted
 

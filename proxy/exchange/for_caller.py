@@ -51,7 +51,7 @@ from trimtab.proxy.wire.json import (
 from trimtab.proxy.wire.routing import Endpoint
 from trimtab.rules.conversation import Outcome
 from trimtab.rules.pipeline.story import tell_story
-from trimtab.rules.summary.asking.prompts import write_prompt
+from trimtab.rules.summary.prompts import write_prompt
 
 T = TypeVar("T")
 PATH = "/trimtab/api/compact"

@@ -36,8 +36,8 @@ from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.proxy.wire.routing import MESSAGES, replace_deployment
 from trimtab.rules.conversation import count_leading
-from trimtab.rules.summary.asking.prompts import fit_inline
 from trimtab.rules.summary.handoff import read_given
+from trimtab.rules.summary.prompts import fit_inline
 from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
 from trimtab.rules.window.state import ColdCut
 

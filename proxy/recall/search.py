@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from trimtab.rules.conversation import Conversation, CountTokens
 from trimtab.rules.pipeline.appended import Passage, find_fitting, read_passages
-from trimtab.rules.summary.anchors.names import find_names
+from trimtab.rules.summary.names import find_names
 from trimtab.rules.text.markers import QUOTE_END, QUOTE_START, START
 
 RARE_SHARE = 0.02

@@ -43,8 +43,8 @@ from trimtab.proxy.wire.answering import Completion, ProviderNote, Question
 from trimtab.proxy.wire.answers.usage import believe
 from trimtab.proxy.wire.codec import Codec
 from trimtab.rules.conversation import CountTokens
-from trimtab.rules.summary.asking.facts import list_sources, mark_unverified
-from trimtab.rules.summary.asking.prompts import join_parts, split_request, write_prompt
+from trimtab.rules.summary.facts import list_sources, mark_unverified
+from trimtab.rules.summary.prompts import join_parts, split_request, write_prompt
 from trimtab.rules.summary.request import Summary, SummaryRequest
 from trimtab.rules.text.head_tail import truncate_text
 

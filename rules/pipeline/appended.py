@@ -23,9 +23,9 @@ from trimtab.rules.pipeline.shortening import Stale
 from trimtab.rules.policy import Policy
 from trimtab.rules.results.calls import tells_failure
 from trimtab.rules.results.work import Archive, Work
-from trimtab.rules.summary.anchors.names import find_names
-from trimtab.rules.summary.carried.task_list import OpenItem
+from trimtab.rules.summary.names import find_names
 from trimtab.rules.summary.quoting import break_markers, quote_line
+from trimtab.rules.summary.task_list import OpenItem
 from trimtab.rules.text.client_summaries import find_memory, is_client_summary
 from trimtab.rules.text.markers import QUOTE_END, mark_pin, mark_recalled, strip_markers
 from trimtab.rules.window.room import Cap, least_tokens

@@ -23,7 +23,7 @@ from trimtab.rules.conversation import (
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import Budget, OnExceeded, OverflowStrategy, Policy, PreserveSystem
 from trimtab.rules.results.calls import FoundResult, find_results
-from trimtab.rules.results.excerpt.rule import share_ends, truncate_result
+from trimtab.rules.results.excerpt import share_ends, truncate_result
 from trimtab.rules.results.tidy import TIDY
 from trimtab.rules.results.work import Result, Shortened, Work, edit_one, shorten_once
 from trimtab.rules.text.markers import ASK_PART

@@ -25,10 +25,10 @@ from trimtab.rules.pipeline.transcript_state import NO_COLD, Replayed, States, T
 from trimtab.rules.policy import PREFETCH_GAP, Limits, OnExceeded, Policy, find_limits
 from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.results.dedupe import dedupe_tool_results
-from trimtab.rules.results.excerpt.rule import may_shorten
+from trimtab.rules.results.excerpt import may_shorten
 from trimtab.rules.results.pairing import pair_tool_calls
 from trimtab.rules.results.work import Work
-from trimtab.rules.summary.anchors.write import Anchors, Carried
+from trimtab.rules.summary.anchors import Anchors, Carried
 from trimtab.rules.summary.request import Summary, make_digest, request_again, request_prefetch
 from trimtab.rules.summary.splice import splice_summary
 from trimtab.rules.text.client_summaries import TRIGGER, asks_for_summary, instructs_to_summarise

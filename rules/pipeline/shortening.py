@@ -28,10 +28,10 @@ from trimtab.rules.conversation import (
 )
 from trimtab.rules.policy import OverflowStrategy, Policy
 from trimtab.rules.results.calls import OpenCalls, decode, has_argument, tells_failure
-from trimtab.rules.results.excerpt.rule import MIN_SHARE, excerpt_written, may_shorten, shorten_message
+from trimtab.rules.results.excerpt import MIN_SHARE, excerpt_written, may_shorten, shorten_message
 from trimtab.rules.results.work import UNTOUCHED, Shortened, Work, shorten_once, weigh_message
 from trimtab.rules.summary.calls import Answered
-from trimtab.rules.summary.carried.files import find_file_events, find_written, is_same_path
+from trimtab.rules.summary.files import find_file_events, find_written, is_same_path
 from trimtab.rules.text.client_summaries import find_memory, is_client_summary
 from trimtab.rules.text.head_tail import truncate_text
 from trimtab.rules.text.markers import NO_RESULT, mark_memory

@@ -14,7 +14,7 @@ from trimtab.rules.pipeline import appended, exceeded, shortening
 from trimtab.rules.pipeline.changes import CUT_RULES, OUTSIDE, Change, Fate, list_elements, trace_changes
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.results import dedupe, pairing
-from trimtab.rules.results.excerpt.rule import SHORTEN_TELLING, TRUNCATE
+from trimtab.rules.results.excerpt import SHORTEN_TELLING, TRUNCATE
 from trimtab.rules.results.tidy import TIDY
 from trimtab.rules.summary import splice
 from trimtab.rules.window import prune

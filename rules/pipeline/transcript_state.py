@@ -19,10 +19,10 @@ from trimtab.rules.pipeline.shortening import LongArguments, LongUsers, Memory, 
 from trimtab.rules.policy import Limits, OnExceeded, OverflowStrategy, Policy, name_policy
 from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.results.dedupe import View
-from trimtab.rules.results.excerpt.rule import TRUNCATE, LongMessages
+from trimtab.rules.results.excerpt import TRUNCATE, LongMessages
 from trimtab.rules.results.tidy import TIDY
 from trimtab.rules.results.work import OBJECT_BYTES, Edits, Work
-from trimtab.rules.summary.anchors.write import Anchors
+from trimtab.rules.summary.anchors import Anchors
 from trimtab.rules.summary.request import Asked, Summary
 from trimtab.rules.summary.splice import Spliced
 from trimtab.rules.window.cut_decision import NO_TOKENS, Fold

@@ -19,78 +19,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from trimtab.rules.summary.headings import LEAST_PARTS, Heading, find_headings
 from trimtab.rules.summary.quoting import clean_note
-from trimtab.rules.text.late import compile_late
+from trimtab.rules.text.late import compile_late, read_table
 
-REFUSAL = compile_late(
-    r"""\W*(?:
-    i\s*'?\s*a?m\s+(?:\w+\s+)?(?:sorry|afraid|unable|not\ (?:able|allowed))\b(?!\ for)
-    |(?:i\ )?(?:apologi[sz]e|must\ decline)\b(?!\ for)|my\ apologies\b(?!\ for)|sorry\W+(?:but|i|this|that|we)\b
-    |(?:unfortunately|regrettably)\W+(?:i|we|this)\b
-    |(?:i|we)\ (?:can\s?no[tn]|can't|won't|will\ not|refuse|do(?:n't|\ not)\ have|have\ no\b)
-    |as\ an?\ (?:ai|large\ language|language)\b
-    |lo\ siento|no\ puedo|lamento|(?:es\ )?tut\ mir\ leid|leider\ |ich\ kann\ (?:\w+\ ){0,3}nicht
-    |désolée?|je\ suis\ désolé|je\ ne\ peux|mi\ dispiace|non\ posso|desculpe|não\ posso
-    |извините|к\ сожалению|я\ не\ могу|(?:很|非常)?(?:抱歉|遗憾)|对不起|對不起|我(?:无法|無法|不能)|无法|申し訳|죄송
-    )""",
-    re.VERBOSE | re.IGNORECASE,
-)
-GOES_ON = compile_late(
-    r"""\W{0,40}(?:(?:sure|okay|ok|alright|certainly|of\ course|great|got\ it|understood|now|next|first
-    |then)\b\W{0,40}){0,9}
-    (?:let\ me|let's|i'll|i\ will|i'm\ going\ to|i\ am\ going\ to|i\ need\ to|i\ should|i've|i\ have|i(?=\ \w+\ the)
-    |continuing|proceeding|my\ plan|(?:the\ |current\ )*plan:|here(?:'s|\ is)\ (?:my|the|what)\ (?:plan|i)
-    |ich\ werde|lass(?:en\ sie)?\ (?:mich|uns)|als\ nächstes|weiter\ geht|voy\ a|vamos\ a|déjame|a\ continuación
-    |je\ vais
-    |laissez-moi|vou|vamos|ora\ |adesso|сначала|теперь|давайте|я\ (?:сделаю|буду|начну)|продолж)\b
-    |\W{0,40}(?:(?:好的|好|当然|當然|明白了?|没问题)\W{0,9})?(?:接下来|接下來|下面|现在|現在|首先|让我|讓我|我来|我來|我将|我將|我会|我會|我先|我们|继续|繼續)
-    |\W{0,40}(?:次に|まず|それでは|では|続けて|다음으로|이제|먼저|계속)
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
-"""The beginning of a text in which the agent goes on with the task."""
-REPORTS = compile_late(
-    r"""\W{0,40}(?:(?:all\ )?(?:done|finished|fixed|completed|set)\b\W|all\ (?:the\ )?(?:tests|work|changes)\b
-    |the\ (?!task|goal|aim|user|project)\w+\ (?:is|are|was)\b
-    |(?:i|we)(?:'ve|\ have)?\ (?:now\ |just\ )?(?:\w+ed|made|done|built|written|wrote)\b|everything\ (?:is|works)
-    |fertig|erledigt|geschafft|ich\ habe|listo|hecho|terminado|he\ \w+do\b|terminé|c'est\ (?:fait|terminé)|j'ai
-    |pronto|feito
-    |concluído|fatto|ho\ \w+to\b|готово|сделано|я\ \w+л[аи]?\b
-    |(?:任务|任務|全部|已经|已經|都|修复|修改)?(?:完成|做好|搞定|修好)了|已(?:经|經)?完成|完了しました|できました|완료(?:했|되|하)|끝났)""",
-    re.VERBOSE | re.IGNORECASE,
-)
-"""The beginning of a report to the user at the end of the task."""
-ASKS_BACK = compile_late(
-    r"""(?:let\ me\ know|would\ you\ like|do\ you\ want|shall\ i|should\ i|want\ me\ to|feel\ free|anything\ else
-    |hope\ (?:this|that)
-    |if\ you(?:'d|\ would|\ want|\ need|\ have)|sag(?:en\ sie)?\ (?:mir\ )?bescheid|möchte(?:st\ du|n\ sie)|soll\ ich
-    |¿(?:quieres|te|le|desea)|dime\b|avísame|n'hésite|souhaite(?:z|s)|voulez|veux-tu|quer\ que|me\ avise|vuoi\ che
-    |fammi\ sapere
-    |хотите|дайте\ знать|请告诉我|請告訴我|如果(?:你|您)|需要我|是否需要|いかがですか|お知らせ|알려\ ?주)""",
-    re.VERBOSE | re.IGNORECASE,
-)
-"""A question or an offer to the user; such answers have it in their last lines."""
-NAMES_NOTE = compile_late(
-    r"""\b(?:hand-?\s?(?:off|over)|note|notes|summary|summari[sz]|notiz|übergabe|zusammenfass|resumen|nota\b|relevo
-    |résumé|passation
-    |resumo|riassunto|passaggio|заметк|сводк|передач|резюме)
-    |交接|笔记|筆記|摘要|总结|總結|纪要|引き継ぎ|引継|要約|メモ|まとめ|인계|요약|메모""",
-    re.VERBOSE | re.IGNORECASE,
-)
-"""Words for a note or a summary. A preface with one of them introduces a note, even if it sounds like a report."""
-
-_NOTHING = compile_late(
-    r"""\W*(?:(?:no|none|nothing|nil|unknown|not|n/?a|there\ (?:is|are|was|were)\ (?:no|nothing|none)|tbd|to\ be\ \w+
-    |(?:the|this)\ (?:transcript|conversation)\ (?:is|was)\ (?:empty|missing|not)
-    |please\ (?:provide|share|send|give|paste)|kein\w*|nichts?|es\ gibt\ kein\w*|bitte\ (?:geben|senden|teilen)
-    |ning[uú]n\w*|nada|no\ hay|aucune?|rien|il\ n'y\ a|nenhum\w*|não\ há|nessun\w*|niente|geen|niets|brak|inget|inga|yok
-    |нет|ничего|не\ указан\w*|отсутств\w*|không|tidak\ ada)\b
-    |(?:目前|暂时|这部分|此部分)?(?:无|無|没有|沒有|暂无|未知|不适用|未提供)
-    |请(?:提供|发送)|請提供|特になし|なし|ありません|該当|없음|없습니다|해당|لا\ )""",
-    re.VERBOSE | re.IGNORECASE,
-)
-"""The beginning of a sentence that says that there is nothing."""
+_VERBOSE = re.VERBOSE | re.IGNORECASE
+WORDS = read_table(__name__)
+REFUSAL = compile_late(rf"\W*(?:{WORDS['refuses']})", _VERBOSE)
+GOES_ON = compile_late(WORDS["goes on"], _VERBOSE)
+REPORTS = compile_late(rf"\W{{0,40}}(?:{WORDS['reports']})", _VERBOSE)
+ASKS_BACK = compile_late(WORDS["asks back"], _VERBOSE)
+NAMES_NOTE = compile_late(WORDS["names a note"], _VERBOSE)
+_NOTHING = compile_late(rf"\W*(?:{WORDS['nothing']})", _VERBOSE)
 _DATA = compile_late(r"[\d`_/\\=]|\w\.\w")
 """Signs that a sentence is about something specific, such as a number or a path."""
 _PLACEHOLDER = compile_late(r"[ \t]{0,8}[-*•>]?[ \t]{0,8}(?:\[[^\]\n]{9,}\]|<[^>\n]{9,}>|\{[^}\n]{9,}\})[ \t.]*")
@@ -131,13 +70,155 @@ def _count_letters(sentence: str) -> int:
 
     A CJK ideograph counts three, as it carries about that much; a Korean or Japanese syllable counts two. Chosen.
     """
-    return sum(_weigh(char) for char in sentence if char.isalnum())
+    return sum(_weigh_char(char) for char in sentence if char.isalnum())
 
 
-def _weigh(char: str) -> int:
+def _weigh_char(char: str) -> int:
     if char.isascii() or unicodedata.east_asian_width(char) != "W":
         return 1
     return 3 if unicodedata.name(char, "").startswith("CJK") else 2
+
+
+LEAST_PARTS = 3
+"""Minimum number of headings of a note. Chosen: a note that was cut off before its last part is still better than a
+digest."""
+LEAST_KNOWN = 2
+"""Minimum number of headings recognised by their words; the others may be recognised by their number. Chosen: one
+alone may be chance."""
+TITLE_CHARS = 80  # Longest title of a heading. Chosen: longer ones are sentences.
+PREFACE_LINES = 2  # Most lines before headings that are recognised by their order: a title and an empty line.
+
+_WORDS = tuple(
+    compile_late(rf"(?<![^\W\d_])(?:{WORDS[title]})|{WORDS[f'{title} anywhere']}", _VERBOSE)
+    for title in ("progress", "constraints", "remaining", "exact data")
+)
+
+_LINE = compile_late(
+    r"""\ {0,3}(?P<marks>[#>*_•+\ -]{0,10})(?:[^\x00-\x7f\w]{1,4}\ )?
+    (?:(?i:part\ |section\ |§\ ?)?[(\[【]?
+        (?P<number>\d{1,2}|[一二三四]|I{1,3}|IV|[A-D](?=[.)]\ ))
+        (?P<dot>[.)、:\]】]{1,2}|\ufe0f?\u20e3)?(?P<again>[*_\ ]{0,4}))?
+    (?P<text>.*)""",
+    re.VERBOSE,
+)
+_NUMERALS = {"一": 1, "二": 2, "三": 3, "四": 4, "I": 1, "II": 2, "III": 3, "IV": 4, "A": 1, "B": 2, "C": 3, "D": 4}
+_BULLETS = frozenset({"", "-", "*", "+", "\u2022"})
+_TITLE_END = compile_late(r"\*\*|__|:|[.。](?:\s|$)|\s[-\u2013\u2014]\s|$")
+
+_HTML = compile_late(r"\s{0,3}<h[1-6]\b[^>]{0,80}>(.*?)(?:</h[1-6]>|\Z)", re.IGNORECASE)
+_ROW = compile_late(r"\s{0,3}\|\s*([^|]{1,200})\|(.*)")
+_STEP = compile_late(WORDS["step"], _VERBOSE)
+LABEL_WORDS = 6  # Most words of a heading without number, bold type or `#`. Chosen: longer ones are sentences.
+_JOINING = frozenset(WORDS["joins"].split())
+_KNOWN_SCRIPTS = frozenset({"LATIN", "CYRILLIC", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "ARABIC", "DEVANAGARI"})
+"""Scripts of the languages in the table: the first word of the Unicode names of their letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A line that may be a heading.
+
+    `style` is equal for headings that look alike. `rank` is which of the four it is by its words, 1 to 4; `number` is
+    the number that it begins with. Each is 0 if there is none. `rest` is the text after the title, on the same line.
+    """
+
+    line: int
+    style: str
+    number: int
+    rank: int
+    title: str
+    rest: str
+
+
+def find_headings(lines: Iterable[str]) -> Sequence[Heading]:
+    """The note's headings among these lines, in order; none if there are too few of them."""
+    headings = [heading for index, line in enumerate(lines) if (heading := _read(index, line))]
+    return _find_by_words(headings) or _find_by_order(headings)
+
+
+def _read(line: int, text: str) -> Heading | None:
+    """The heading that a line may be; None if it cannot be one."""
+    html, row = _HTML.match(text), _ROW.match(text)
+    cells = ""
+    if html is not None:
+        text = f"## {html[1]}"
+    elif row is not None:
+        text, cells = row[1].strip(), row[2]
+    found = _LINE.match(text)
+    if found is None:
+        return None
+    marks, number, again, said = found["marks"], found["number"] or "", found["again"] or "", found["text"]
+    if number and not found["dot"] and "#" not in marks:  # "3 files were changed": the number belongs to the text
+        number, again, said = "", "", text[found.end("marks") :]
+    end = _TITLE_END.search(said)
+    title, rest = (said, "") if end is None else (said[: end.start()], said[end.end() :])
+    title = title.strip(" *_#")
+    value = _NUMERALS.get(number) or int(number or 0)
+    rank = _find_rank(title, value)
+    if "#" in marks:
+        style = "#" * marks.count("#")
+    elif {"**", "__"} & {marks.strip()[-2:], again.strip()[:2]}:
+        style = "bold"
+    elif number:
+        style = "number"
+    else:
+        signs = marks.strip(" >")
+        ends_well = end is not None and (end[0] == ":" or (not end[0] and not signs))
+        is_short = end is None or bool(end[0]) or (len(title.split()) <= LABEL_WORDS and title[-1:] not in {*"!?。"})
+        style = "label" if rank and ends_well and signs in _BULLETS and is_short else ""
+    is_heading = style and 0 < len(title) <= TITLE_CHARS
+    return Heading(line, style, value, rank, title, rest + cells) if is_heading else None
+
+
+def _find_rank(title: str, number: int) -> int:
+    """Which of the four headings (1 to 4) a title names; 0 if none. If it names several, its number decides."""
+    if _STEP.match(title):
+        return 0
+    ranks = [rank for rank, words in enumerate(_WORDS, 1) if words.search(title[:TITLE_CHARS])]
+    return number if number in ranks else next(iter(ranks), 0)
+
+
+def _find_by_words(headings: Sequence[Heading]) -> Sequence[Heading]:
+    """The best run of headings in ascending order; none if too few are recognised.
+
+    The run with the most headings recognised by words wins; among equal ones the longest.
+    """
+    best: dict[int, tuple[Heading, ...]] = {}
+    for heading in headings:
+        place = heading.rank or heading.number
+        if 0 < place <= len(_WORDS):
+            before = max((best.get(other, ()) for other in range(place)), key=_weigh)
+            best[place] = max(best.get(place, ()), (*before, heading), key=_weigh)
+    run = max(best.values(), key=_weigh, default=())
+    return run if _weigh(run) >= (LEAST_KNOWN, LEAST_PARTS) else ()
+
+
+def _weigh(run: Sequence[Heading]) -> tuple[int, int]:
+    return sum(heading.rank > 0 for heading in run), len(run)
+
+
+def _find_by_order(headings: Sequence[Heading]) -> Sequence[Heading]:
+    """Four headings of the same style in a language that the table has not; none if they may be something else.
+
+    A list of steps and a final answer look similar, so more is required. If the script is unknown, four headings of one
+    style suffice. In a known script, they must have the numbers 1 to 4, and the first two titles must each join two
+    things with the same word, which none of the known languages has. Emoji do not count as letters.
+    """
+    for style in dict.fromkeys(heading.style for heading in headings):
+        alike = [heading for heading in headings if heading.style == style]
+        numbers = [heading.number for heading in alike]
+        letters = {char for heading in alike for char in heading.title if char.isalpha() and not char.isascii()}
+        is_unknown = any(unicodedata.name(char, "").split(" ")[0] not in _KNOWN_SCRIPTS for char in letters)
+        are_numbered = numbers == [1, 2, 3, 4] and (is_unknown or _joins_alike(alike[0].title, alike[1].title))
+        are_four = numbers == [0, 0, 0, 0] and is_unknown and style != "label"
+        if (are_numbered or are_four) and alike[0].line <= PREFACE_LINES:
+            return alike
+    return ()
+
+
+def _joins_alike(first: str, second: str) -> bool:
+    """Whether both titles contain the same inner word, and it is not a joining word of a known language."""
+    return bool(set(first.lower().split()[1:-1]) & set(second.lower().split()[1:-1]) - _JOINING)
 
 
 FENCE = compile_late(r" {0,3}(?P<marks>`{3,}|~{3,})[ \t]*(?P<language>[\w-]*)")

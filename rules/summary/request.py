@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from trimtab.rules.conversation import CountTokens, Message, Role, count_leading
-from trimtab.rules.summary.digest.write import find_note, write_digest
+from trimtab.rules.summary.digest import find_note, write_digest
 from trimtab.rules.summary.quoting import clean_note
 from trimtab.rules.text.head_tail import truncate_text
 from trimtab.rules.window.prune import is_prunable

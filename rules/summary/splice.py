@@ -25,7 +25,7 @@ from trimtab.rules.conversation import (
     find_beside,
 )
 from trimtab.rules.policy import SummaryRole
-from trimtab.rules.summary.digest.write import drop_opening
+from trimtab.rules.summary.digest import drop_opening
 from trimtab.rules.summary.quoting import clean_note
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.text.head_tail import MIN_TEXT_TOKENS, truncate_text

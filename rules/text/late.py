@@ -1,9 +1,12 @@
 """Regular expressions that are compiled when they are first used: 300 of them take a tenth of the start.
 
-Law: beside that, the same as `re.compile`. A pattern that is wrong is found by `compile_all`, which a test calls.
+Law: beside that, the same as `re.compile`. A pattern that is wrong is found by `compile_all`, which a test calls. The
+words that patterns are made of may be in a table beside the code, which is read once, as the code is.
 """
 
 import re
+from functools import cache
+from pkgutil import get_data
 from typing import Any, AnyStr, cast
 
 
@@ -33,3 +36,10 @@ def compile_all() -> None:
     """Compile every pattern, so that no request waits for one. Takes about 0.1 s."""
     for one in _ALL:
         one.__getattr__("pattern")
+
+
+@cache
+def read_table(module: str) -> dict[str, str]:
+    """The sections of words.txt beside a module, by name: a line `[name] comment`, then the lines up to a blank one."""
+    table = (get_data(module.rpartition(".")[0], "words.txt") or b"").decode()
+    return dict(re.findall(r"^\[([^\]\n]+)\].*\n((?:.+\n)+)", table, re.MULTILINE))

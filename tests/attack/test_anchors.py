@@ -15,8 +15,8 @@ from support.steps import count_steps
 from support.tool_steps import make_call
 
 from trimtab.rules.conversation import Message, Role, ToolCall
-from trimtab.rules.summary.anchors.names import read_mentions
-from trimtab.rules.summary.anchors.write import Anchors, Carried, Removed, write_anchors
+from trimtab.rules.summary.anchors import Anchors, Carried, Removed, write_anchors
+from trimtab.rules.summary.names import read_mentions
 from trimtab.rules.summary.quoting import HEADINGS
 from trimtab.rules.text.markers import (
     FILE_SUFFIX,

@@ -16,9 +16,9 @@ from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.message import decode_message
 from trimtab.proxy.wire.json import mend
 from trimtab.rules.policy import Tidying
-from trimtab.rules.results.excerpt import json_document, kinds
-from trimtab.rules.results.excerpt.json_document import excerpt_json
-from trimtab.rules.results.excerpt.rule import Facts, excerpt_text
+from trimtab.rules.results import json_document, kinds
+from trimtab.rules.results.excerpt import Facts, excerpt_text
+from trimtab.rules.results.json_document import excerpt_json
 from trimtab.rules.results.tidy import tidy_text
 from trimtab.rules.tokens.families import GENERIC
 

@@ -24,7 +24,7 @@ from trimtab.proxy.telemetry.ledger import Ledger, UsedSummary
 from trimtab.rules.conversation import Decision
 from trimtab.rules.pipeline.appended import PIN, RECALL
 from trimtab.rules.pipeline.shortening import ARGUMENTS, MEMORY, TRUNCATE_USERS
-from trimtab.rules.results.excerpt.rule import TRUNCATE
+from trimtab.rules.results.excerpt import TRUNCATE
 from trimtab.rules.results.tidy import TIDY
 from trimtab.rules.tokens.sections import Sections
 

@@ -21,7 +21,7 @@ from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.proxy.wire.transcript.body import Unsent
 from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.policy import OnExceeded, Policy
-from trimtab.rules.summary.asking.prompts import write_prompt
+from trimtab.rules.summary.prompts import write_prompt
 from trimtab.rules.summary.request import Summary
 
 Outcome = Compacted | LimitExceededError | UndecodableError

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from trimtab.rules.conversation import Conversation, CountTokens, Message, Outcome, Role, ToolCall, count_leading
 from trimtab.rules.policy import Budget, Policy, Treatment
-from trimtab.rules.results.excerpt.rule import TRUNCATE, truncate_result
+from trimtab.rules.results.excerpt import TRUNCATE, truncate_result
 from trimtab.rules.results.tidy import TIDY
 from trimtab.rules.results.work import Editor, Edits, Result, Work
 

@@ -27,8 +27,8 @@ from trimtab.proxy.wire.codec import Request
 from trimtab.rules.conversation import Conversation, count_leading
 from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.policy import Policy
-from trimtab.rules.summary.asking.facts import list_sources, mark_unverified
-from trimtab.rules.summary.asking.prompts import fit_inline, split_request, write_prompt
+from trimtab.rules.summary.facts import list_sources, mark_unverified
+from trimtab.rules.summary.prompts import fit_inline, split_request, write_prompt
 from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
 from trimtab.rules.text.head_tail import truncate_text
 from trimtab.rules.window.state import Cut

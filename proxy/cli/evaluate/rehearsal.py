@@ -29,7 +29,7 @@ from trimtab.proxy.wire.json import DECODE_ERRORS, mend
 from trimtab.rules.conversation import Conversation, CountTokens, Message, Role, find_beside
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.results.pairing import pair_tool_calls
-from trimtab.rules.summary.asking.prompts import PROMPT_TOKENS, fit_inline
+from trimtab.rules.summary.prompts import PROMPT_TOKENS, fit_inline
 from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
 from trimtab.rules.tokens.messages import finish_message
 

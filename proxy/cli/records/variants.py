@@ -28,7 +28,7 @@ from trimtab.proxy.wire.dialects import guess_dialect, name_codec
 from trimtab.proxy.wire.transcript.body import Unsent
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import Policy
-from trimtab.rules.summary.asking.prompts import PROMPT_TOKENS
+from trimtab.rules.summary.prompts import PROMPT_TOKENS
 from trimtab.rules.summary.request import Summary, SummaryRequest
 from trimtab.rules.window.state import ColdCut
 

@@ -25,7 +25,7 @@ from trimtab.rules.conversation import CountTokens, Message, Outcome, Role, Tell
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.policy import Budget, OverflowStrategy, Policy, Tidying, ToolRule, Treatment, Truncation
 from trimtab.rules.results.calls import FoundResult
-from trimtab.rules.results.excerpt.rule import TRUNCATE
+from trimtab.rules.results.excerpt import TRUNCATE
 from trimtab.rules.results.tidy import TIDY
 from trimtab.rules.results.work import Allowance, Editor, Edits, LargeWorkError, Result, Shortened, Work, weigh_message
 

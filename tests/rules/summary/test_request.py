@@ -10,7 +10,7 @@ from support.builders import assistant, call, count, fill, result, session, syst
 
 from trimtab.rules.conversation import Message, Role, count_leading
 from trimtab.rules.prefix import hash_prefixes
-from trimtab.rules.summary.digest.write import find_note
+from trimtab.rules.summary.digest import find_note
 from trimtab.rules.summary.request import (
     OPAQUE,
     Summary,

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import count
 
-from trimtab.rules.results.excerpt.json_records import cut_string
-from trimtab.rules.results.excerpt.select import split_units
+from trimtab.rules.results.json_records import cut_string
+from trimtab.rules.results.select import split_units
 from trimtab.rules.text.head_tail import ceil_boundary, floor_boundary, measure_bytes, truncate_text
 
 CHARACTERS = {

@@ -12,7 +12,7 @@ from trimtab.proxy.compaction.engine import Text, Variant
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.rules.policy import Policy
-from trimtab.rules.summary.asking.prompts import PROMPT_TOKENS
+from trimtab.rules.summary.prompts import PROMPT_TOKENS
 from trimtab.rules.summary.request import Summary
 
 SUMMARY = Summary("The harbour was mended.", by_model=True)

@@ -1,0 +1,249 @@
+"""The index after a summary: within its budget, in one quotation, and without repetitions."""
+
+import re
+from dataclasses import replace
+from math import ceil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import assistant, call, count, count_words, result, transcripts, user
+from support.golden import check_golden
+from support.steps import count_steps
+from support.told_sessions import told_sessions
+from support.tool_steps import step
+
+from trimtab.rules.conversation import CountTokens, Message, Role
+from trimtab.rules.summary.anchors import (
+    _SEPARATORS,
+    CODE_SHARE,
+    MIN_TOKENS,
+    Removed,
+    _leave_out_last,
+    _write_corrections,
+    write_anchors,
+)
+from trimtab.rules.summary.names import Kind, find_names, read_mentions
+from trimtab.rules.text.markers import CODE_TITLE, CORRECTIONS_TITLE, ECHOES_TITLE, NAMES_TITLE, QUOTE_END, QUOTE_START
+
+BUDGETS = st.integers(0, 400) | st.integers(-5, 5000)
+WORDS = st.sampled_from(
+    [f"{stem}{number}" for number in range(20) for stem in ("src/m_", "name_", "1234", "camelCase")]
+)
+SAID = st.lists(WORDS, max_size=12).map(" ".join)
+COUNTERS = pytest.mark.parametrize("counter", [count, count_words, len])
+
+
+def talk(*said: str) -> tuple[Message, ...]:
+    """A step for each text: in its call's arguments, and in its result."""
+    steps = (step("look_up", {"query": text}, f"found {text}") for text in said)
+    return tuple(message for one in steps for message in one)
+
+
+def removed(*messages: Message, present: frozenset[str] = frozenset(), is_told: bool = False) -> Removed:
+    """The material of the index."""
+    return Removed(messages, [read_mentions(message) for message in messages], present, is_told)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of the quotation; each begins with the quotation's sign."""
+    first, title, *lines, last = text.split("\n")
+    assert (first, title, last) == (QUOTE_START, f"> {NAMES_TITLE}", QUOTE_END)
+    assert all(line.startswith("> ") for line in lines)
+    return lines
+
+
+@COUNTERS
+@given(messages=transcripts(), said=st.lists(SAID, max_size=8), max_tokens=BUDGETS, is_told=st.booleans())
+def test_the_index_is_within_its_budget(
+    counter: CountTokens, messages: tuple[Message, ...], said: list[str], max_tokens: int, *, is_told: bool
+) -> None:
+    """For any budget. It is empty, or has its frame and at least one line."""
+    text = write_anchors(removed(*messages, *talk(*said), is_told=is_told), max_tokens=max_tokens, count=counter)
+    assert counter(text) <= max(max_tokens, 0)
+    assert text == "" or lines_of(text)
+    if max_tokens < MIN_TOKENS:
+        assert text == ""
+
+
+@given(said=st.lists(SAID, min_size=1, max_size=8), present=st.frozensets(WORDS))
+def test_with_enough_room_each_name_occurs_once(said: list[str], present: frozenset[str]) -> None:
+    """Names that are verbatim elsewhere are left out."""
+    made = replace(removed(*talk(*said), present=present), is_told=True)
+    text = write_anchors(made, max_tokens=100_000, count=count)
+    named = {name for mentions in made.mentions for name in mentions.asked | mentions.told}
+    if not named - present:
+        assert text == ""
+        return
+    assert find_names(text) - find_names(NAMES_TITLE) == named - present
+    rows = [line.removeprefix("> ").partition(": ") for line in lines_of(text)]
+    told = [name for kind, _, row in rows for name in row.split(_SEPARATORS[Kind(kind)])]
+    assert len({name.split()[-1] for name in told}) == len(told)
+
+
+def test_a_name_is_listed_with_its_kind_and_its_label() -> None:
+    """The kinds are in a fixed order, the names of each kind by rank."""
+    made = removed(user("Mend src/a.py and https://x.example/b for order 12345, in camelCase."), is_told=True)
+    assert lines_of(write_anchors(made, max_tokens=500, count=count)) == [
+        "> paths: src/a.py",
+        "> URLs and emails: https://x.example/b",
+        "> symbols: camelCase",
+        "> ids and numbers: order 12345",
+    ]
+
+
+def test_the_most_likely_names_are_listed_if_not_all_fit() -> None:
+    """These are the names mentioned last, in a call."""
+    made = removed(*talk(*(f"src/part_{number}.py" for number in range(200))), is_told=True)
+    text = write_anchors(made, max_tokens=MIN_TOKENS + 40, count=count)
+    numbers = [int(number) for number in re.findall(r"part_(\d+)", text)]
+    assert numbers == list(range(199, 199 - len(numbers), -1))
+    assert len(numbers) >= 5
+
+
+SERVER = step("bash", {"command": "python server.py &"}, "[1] 412")
+BROKEN = step("bash", {"command": "make all"}, "src/a.c:3: error: no such member")
+WRITTEN = step("write_file", {"path": "src/b_new.py", "content": "x = 1"})
+
+
+def test_deeds_are_listed_before_the_names() -> None:
+    """Running processes, unresolved errors and changed files."""
+    lines = lines_of(write_anchors(removed(*SERVER, *BROKEN, *WRITTEN), max_tokens=900, count=count))
+    titles = [line.partition(": ")[0].removeprefix("> ") for line in lines]
+    assert titles[:4] == ["still running", "unresolved errors", "files", "calls"]
+    assert "python server.py & (pid 412)" in lines[0]
+    assert "src/a.c:3: error: no such member" in lines[1]
+    assert "src/b_new.py (written)" in lines[2]
+
+
+def test_a_digest_lists_deeds_itself_but_not_running_processes() -> None:
+    """So the index after a digest lists only what is running."""
+    lines = lines_of(write_anchors(removed(*SERVER, *BROKEN, is_told=True), max_tokens=900, count=count))
+    assert "python server.py & (pid 412)" in lines[0]
+    assert not any("error" in line for line in lines)
+
+
+def test_running_processes_are_listed_however_old_they_are() -> None:
+    """Unless it was ended, also in the tail."""
+    messages = (*SERVER, *[user("Go on.")] * 2000)
+    assert "(pid 412)" in write_anchors(removed(*messages), max_tokens=200, count=count)
+    ended = replace(removed(*messages), tail=step("bash", {"command": "kill 412"}))
+    assert "(pid 412)" not in write_anchors(ended, max_tokens=200, count=count)
+
+
+@pytest.mark.parametrize("max_tokens", [*range(200, 3000, 200)])
+def test_where_there_is_too_much_of_everything_the_last_lines_are_left_out(max_tokens: int) -> None:
+    """The shares add up to more than the budget, and code takes more room as a JSON string: there still is an index."""
+    messages: list[Message] = []
+    running: list[Message] = []
+    for number in range(60):
+        code = "\n".join('""\\' * 10 + f" name_{number}_{line} " + '""\\' * 10 for line in range(30))
+        start = f"python server_{number}.py --with-a-long-name=part{number}name --port 80{number} &"
+        failure = f"Error: failed in src/p{number}.py\nTraceback: zebra{number}quark ValueError: bad value_{number}"
+        running += step("bash", {"command": start}, f"[1] 41{number}")
+        messages += [
+            user(f"No, the port is 80{number}, not 81{number}."),
+            assistant(f"step about part_{number}.py and zebra{number}quark"),
+            *step("write", {"path": f"src/p{number}.py", "content": code}, failure),
+        ]
+    tail = [assistant(" ".join(f"zebra{number}quark part_{number}.py" for number in range(60)))]
+    text = write_anchors(replace(removed(*messages, *running), tail=tail), max_tokens=max_tokens, count=count)
+    assert max_tokens * 3 // 4 < count(text) <= max_tokens
+    assert "still running: " in text
+    lines = text.split("\n")
+    titles = [at for at, line in enumerate(lines) if line.removeprefix("> ") in {CODE_TITLE, ECHOES_TITLE}]
+    assert all(lines[at + 1].startswith("> ") and lines[at + 1] != f"> {CODE_TITLE}" for at in titles)
+
+
+def test_a_line_of_code_needs_the_room_that_it_takes_as_json() -> None:
+    """Down to the last character. Behind a line without room, no other call has one."""
+    line, other = 'print("size_of_a")', "print(size_of_b, size_of_b)"
+    messages = [
+        *step("write", {"content": "x\ny = size_of_c"}, "ok"),
+        *step("write", {"content": f"{line}\n{other}"}, "ok"),
+    ]
+    needed = len(f"> {CODE_TITLE}\n") + len(line) + len('""') + len("\\n")
+    frame = len(f"{QUOTE_START}\n> {NAMES_TITLE}\n{QUOTE_END}")
+    for spare, is_there in ((0, True), (-1, False)):
+        max_tokens = ceil((needed + spare) / CODE_SHARE) + frame
+        text = write_anchors(removed(*messages), max_tokens=max_tokens, count=len)
+        assert ('> "print(\\"size_of_a\\")"\n' in text) is is_there
+        assert "y = size_of_c" not in text
+
+
+def test_lines_that_fill_the_room_stay_and_no_title_is_left_alone() -> None:
+    """`> b` and its line break are four characters."""
+    told = ["a", "b"]
+    assert (_leave_out_last(told, 0, len), told) == (0, ["a", "b"])
+    assert (_leave_out_last(told, -1, len), told) == (3, ["a"])
+    told = ["a", CODE_TITLE, "b"]
+    assert (_leave_out_last(told, -1, len), told) == (3 + len(f"> {CODE_TITLE}\n"), ["a"])
+
+
+def test_of_the_corrections_the_newest_are_written_that_fit_to_the_last_token() -> None:
+    """Oldest first, with their line breaks."""
+    said = ("No, port is 8080, not 8081.", "No, host is b1, not a1.")
+    title, lines = f"## {CORRECTIONS_TITLE}\n\n", [f"- {one}\n" for one in said]
+    room = {number: len(title) + len("".join(lines[2 - number :])) for number in (1, 2)}
+    for tokens, number in ((room[2], 2), (room[2] - 1, 1), (room[1], 1), (room[1] - 1, 0)):
+        written = _write_corrections([user("Begin."), *map(user, said)], tokens, len)
+        assert written == (title[:-1] + "".join(lines[2 - number :]) + "\n" if number else "")
+
+
+def test_without_names_there_is_no_index() -> None:
+    """A name that does not fit makes no index, either."""
+    assert write_anchors(removed(user("Go on.")), max_tokens=500, count=count) == ""
+    assert write_anchors(removed(), max_tokens=500, count=count) == ""
+    assert write_anchors(removed(user("src/" + "x" * 190)), max_tokens=MIN_TOKENS, count=count) == ""
+
+
+def test_twice_the_messages_take_twice_the_work() -> None:
+    """Even if only a bounded number of them can be listed."""
+
+    def work(size: int) -> int:
+        made = removed(*talk(*(f"src/part_{number}.py" for number in range(size))))
+        return count_steps(lambda: write_anchors(made, max_tokens=300, count=count))
+
+    assert work(800) <= 2 * work(400) + 100
+
+
+def test_calls_of_any_kind_are_read() -> None:
+    """Their names and arguments may be odd."""
+    odd = ("", "{", '{"command": ["a", 1]}', '{"command": "\ud800 &"}', "[" * 50_000, '{"path": ' + "9" * 5000 + "}")
+    calls = tuple(call(str(number), "\ud800run" if number % 2 else "", text) for number, text in enumerate(odd))
+    messages = (Message(Role.ASSISTANT, (), calls), *(result(one.id, "error: \x1b[0m") for one in calls))
+    text = write_anchors(removed(*messages, assistant("a_b_c")), max_tokens=500, count=count)
+    assert any("a_b_c" in line for line in lines_of(text))
+
+
+def test_a_budget_may_be_used_whole() -> None:
+    """An index that is exactly as large as its budget is not made smaller."""
+    messages = removed(*talk(*(f"src/m_{number} name_{number * 7919}" for number in range(40))))
+
+    def measure(text: str) -> int:
+        return len(text) + 4 * (text.count("\n") > 2)
+
+    sizes = {budget: measure(write_anchors(messages, max_tokens=budget, count=measure)) for budget in range(600, 650)}
+    assert any(size == budget for budget, size in sizes.items())
+    assert min(sizes.values()) > 500
+
+
+# Indexes of whole sessions, as they are: what still runs, errors, deeds, echoes and names.
+
+
+@pytest.mark.parametrize("name", told_sessions())
+def test_an_index_is_as_it_was(name: str) -> None:
+    """Of all but the newest messages: with little room and with more, and beside a digest."""
+    messages = told_sessions()[name]
+    head, tail = messages[:-4], messages[-4:]
+    alone = Removed(head, [read_mentions(each) for each in head], frozenset({"src/quay/tides.py"}), tail=tail)
+    beside = Removed(head, alone.mentions, frozenset(), is_told=True, tail=tail)
+    check_golden(
+        f"anchors/{name}",
+        {
+            "100 tokens": write_anchors(alone, max_tokens=100, count=count),
+            "300 tokens": write_anchors(alone, max_tokens=300, count=count),
+            "900 tokens": write_anchors(alone, max_tokens=900, count=count),
+            "300 tokens, beside a digest": write_anchors(beside, max_tokens=300, count=count),
+        },
+    )

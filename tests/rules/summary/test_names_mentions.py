@@ -1,0 +1,160 @@
+"""The names in each message, and which of them are likely to be needed again."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import assistant, call, count, result, system, transcripts, user
+from support.steps import count_steps
+from support.tool_steps import step
+
+from trimtab.rules.conversation import Message, Role
+from trimtab.rules.summary.names import Mentions, find_names, rank_names, read_arguments, read_mentions
+
+DEEP = '{"a": ' * 5000 + '"src/deep.py"' + "}" * 5000
+ODD = (
+    "", "no JSON src/a.py", "{", "[" * 100_000, DEEP, '{"a": ' + "9" * 5000 + "}", '{"a": 1e999}', '{"a": -0.0}',
+    '{"\ud800": "src/a.py \ud800"}', '{"a": "\\ud800/x/y.py"}', '{"a\\u0000": "b"}', "nan", '"src/a.py"', "12345",
+    "[[], {}]",
+    '{"a": [true, null, {"b": [1.5, "c"]}]}', "\x00", "[1,2", '{"a": 123456789012345678901234567890}',
+)  # fmt: skip
+NAMES = st.sampled_from([f"src/part_{number}.py" for number in range(30)])
+
+
+def rank(read: Sequence[Mentions], *, without: AbstractSet[str], most: int = 10_000) -> list[str]:
+    """The names in their order; a token is four characters."""
+    return rank_names(read, without=without, most=most, count=count)
+
+
+def mentions(role: Role, *told: str, asked: tuple[str, ...] = ()) -> Mentions:
+    """The names in a message."""
+    return Mentions(role, frozenset(asked), frozenset(told), {})
+
+
+@pytest.mark.parametrize("arguments", ODD)
+def test_any_arguments_are_read(arguments: str) -> None:
+    """Arguments that are not JSON are read as a text; nesting is followed to a bounded depth."""
+    found = read_mentions(Message(Role.ASSISTANT, (), (call("1", "run", arguments),)))
+    assert all(name.encode() for name in found.asked)
+    if "src/a.py" in arguments:
+        assert "src/a.py" in found.asked
+
+
+def test_arguments_are_decoded() -> None:
+    """Escapes and nesting are decoded.
+
+    A number has its member's name as label. Names of members and tools do not count.
+    """
+    arguments = '{"path": "src\\/a.py", "edits": [{"old": "x\\nold_name", "line": 12345}], "port": 18080, "ok": true}'
+    texts = list(read_arguments([call("1", "edit_file", arguments)]))
+    assert texts == ["src/a.py", "x\nold_name", "12345", "18080"]
+    found = read_mentions(assistant("See os.path.", call("1", "edit_file", arguments)))
+    assert found.asked == {"src/a.py", "old_name", "12345", "18080"}
+    assert found.told == {"os.path"}
+    assert found.labels == {"12345": "line", "18080": "port"}
+
+
+def test_what_a_tool_printed_has_no_labels() -> None:
+    """It has too many numbers."""
+    assert read_mentions(result("1", "order 12345")).labels == {}
+    assert read_mentions(user("order 12345")).labels == {"12345": "order"}
+
+
+@given(text=st.text())
+def test_the_names_of_a_text_count_as_told(text: str) -> None:
+    """Without a call, no name counts as asked."""
+    found = read_mentions(user(text))
+    assert found.told == find_names(text)
+    assert not found.asked
+    assert found.size_bytes >= sum(len(name) for name in found.told)
+
+
+LIKELIER = {
+    "named later": [mentions(Role.TOOL, "name_a"), mentions(Role.TOOL, "name_b")],
+    "in a call": [mentions(Role.ASSISTANT, "name_a", asked=("name_b",))],
+    "in more calls": [
+        mentions(Role.ASSISTANT, asked=("name_b",)),
+        mentions(Role.ASSISTANT, asked=("name_a", "name_b")),
+    ],
+    "said by the user": [mentions(Role.USER, "name_b"), mentions(Role.TOOL, "name_a", "name_b")],
+    "said by the assistant": [mentions(Role.ASSISTANT, "name_b"), mentions(Role.TOOL, "name_a", "name_b")],
+    "printed less often": [mentions(Role.TOOL, "name_a"), mentions(Role.TOOL, "name_a", "name_b")],
+}
+
+
+@pytest.mark.parametrize("reason", LIKELIER)
+def test_the_name_more_likely_to_be_needed_comes_first(reason: str) -> None:
+    """Even if the other name comes first in the alphabet."""
+    assert rank(LIKELIER[reason], without=frozenset()) == ["name_b", "name_a"]
+
+
+def test_data_comes_last() -> None:
+    """A path, an address or a number that only tools have told; not if it was said or is in a call."""
+    told = [mentions(Role.TOOL, "7/150", "name_a", "8/150", "9/150"), mentions(Role.USER, "9/150", asked=("8/150",))]
+    assert rank(told, without=frozenset())[-2:] == ["name_a", "7/150"]
+
+
+def test_of_the_names_short_for_their_letters_the_one_of_fewest_tokens_comes_first() -> None:
+    """No token of the others is counted."""
+    counted: list[str] = []
+
+    def count_digits(text: str) -> int:
+        counted.append(text)
+        return 1 + 9 * text.count("9")
+
+    both = [mentions(Role.TOOL, "name_9", "name_ab", "much_longer_name_a")]
+    assert rank_names(both, without=frozenset(), most=2, count=count_digits) == ["name_ab", "name_9"]
+    assert sorted(counted) == [" name_9", " name_ab"]
+
+
+def test_a_shorter_name_comes_first() -> None:
+    """A budget holds more short names. If all else is equal, the order is alphabetical."""
+    both = [mentions(Role.TOOL, "name_b", "much_longer_name_a")]
+    assert rank(both, without=frozenset()) == ["name_b", "much_longer_name_a"]
+    both = [mentions(Role.TOOL, "name_b", "name_a")]
+    assert rank(both, without=frozenset()) == ["name_a", "name_b"]
+
+
+class Reversed(AbstractSet[str]):
+    """A set that iterates in the reverse order of another one, as in another process."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = list(dict.fromkeys(reversed(list(names))))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+@given(messages=transcripts(), without=st.sets(NAMES))
+def test_the_order_depends_only_on_the_messages(messages: tuple[Message, ...], without: set[str]) -> None:
+    """The iteration order of sets, which differs between processes, has no effect. Each name occurs once."""
+    read = [read_mentions(message) for message in messages]
+    ranked = rank(read, without=without)
+    elsewhere = [Mentions(one.role, Reversed(one.asked), Reversed(one.told), one.labels) for one in read]
+    assert rank(elsewhere, without=Reversed(without)) == ranked
+    names = {name for one in read if one.role is not Role.SYSTEM for name in one.asked | one.told}
+    assert sorted(ranked) == sorted(names - without)
+
+
+def test_names_in_system_messages_do_not_count() -> None:
+    """They are always forwarded."""
+    assert rank([read_mentions(system("Mind src/a.py."))], without=frozenset()) == []
+
+
+def test_twice_the_messages_take_twice_the_work() -> None:
+    """Both for reading and for ranking."""
+
+    def work(steps: int) -> int:
+        read = (step("read", {"path": f"src/m{number}.py"}, "a_b " * 9) for number in range(steps))
+        messages = [message for one in read for message in one]
+        return count_steps(lambda: rank([read_mentions(message) for message in messages], without=frozenset()))
+
+    assert work(400) <= 2 * work(200) + 100
