@@ -1,6 +1,6 @@
 """Packs a tiktoken rank file into the form that the wheel contains.
 
-Usage, in the folder of the packed files (the wheel's are in proxy/compaction/tokenizers/vocabulary):
+Usage, in the folder of the packed files (the wheel's are in proxy/compaction/vocabulary):
 python pack_vocabulary.py o200k_base.tiktoken o200k_base.zst
 
 The packed form is a MessagePack array of the tokens in rank order, compressed by zstd with a checksum: it is unpacked

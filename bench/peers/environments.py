@@ -69,7 +69,7 @@ def ask_peer(
 
 def write_vocabulary(folder: Path, vocabulary: str = "o200k_base") -> Path:
     """Write a tiktoken cache folder with one vocabulary: Headroom compresses nothing if it cannot fetch one."""
-    packed = resources.files("trimtab.proxy.compaction.tokenizers").joinpath("vocabulary", f"{vocabulary}.zst")
+    packed = resources.files("trimtab.proxy.compaction").joinpath("vocabulary", f"{vocabulary}.zst")
     ranks = read_ranks(packed.read_bytes())
     cache = folder / "vocabulary"
     cache.mkdir(exist_ok=True)

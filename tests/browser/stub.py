@@ -14,7 +14,7 @@ import orjson
 from aiohttp import web
 from browser.examples import CHANGES, Session, make_timeline, sum_up
 
-PAGE = Path(__file__).parents[2] / "proxy/server/admin/page"
+PAGE = Path(__file__).parents[2] / "proxy/server/page"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 HEADERS = {
     "Cache-Control": "no-cache",

@@ -125,7 +125,7 @@ def load_encoding(name: str, *, is_published: bool = False) -> tiktoken.Encoding
     is_published: use the published pattern, which gives the same tokens in more time; for comparison.
     """
     try:
-        packed = resources.files(__package__).joinpath("vocabulary", f"{name}.zst").read_bytes()
+        packed = resources.files("trimtab.proxy.compaction").joinpath("vocabulary", f"{name}.zst").read_bytes()
     except OSError as error:
         raise VocabularyError(str(error)) from error
     pattern = "|".join(PUBLISHED[name]) if is_published else join_pattern(name)

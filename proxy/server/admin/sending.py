@@ -99,7 +99,7 @@ async def send_whole(reply: Reply, answer: web.Response, body: bytes) -> web.Str
     return response
 
 
-FOLDER = Path(__file__).parent / "page"
+FOLDER = Path(__file__).parents[1] / "page"
 INDEX = "index.html"
 TYPES = {
     ".html": "text/html; charset=utf-8",

@@ -1,8 +1,8 @@
-"""The reference pages that are generated from the code."""
+"""The reference pages, and the drawing of the rooms, that are generated from the code."""
 
 from collections.abc import Callable, Mapping
 
-from handbook.reference import commands, configuration, markers, metrics
+from handbook.reference import commands, configuration, markers, metrics, rooms
 
 COMMAND = "python scripts/site/generate.py"
 
@@ -11,6 +11,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/configuration.md": configuration.write,
     "reference/markers.md": markers.write,
     "reference/metrics.md": metrics.write,
+    "assets/rooms.svg": rooms.write,
 }
 """The function that writes each page, by the page's path inside docs/."""
 

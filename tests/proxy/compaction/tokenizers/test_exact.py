@@ -40,9 +40,7 @@ PROSE = "Der schnelle braune Fuchs springt über den faulen Hund; it doesn't min
 
 
 def _pack(vocabulary: str) -> bytes:
-    return (
-        resources.files("trimtab.proxy.compaction.tokenizers").joinpath("vocabulary", f"{vocabulary}.zst").read_bytes()
-    )
+    return resources.files("trimtab.proxy.compaction").joinpath("vocabulary", f"{vocabulary}.zst").read_bytes()
 
 
 @pytest.fixture(scope="module")
