@@ -138,8 +138,10 @@ async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, head
 
 def _tell_engine(windows: Windows) -> str:
     """What a server says of itself, in a phrase."""
-    most = max((windows.every or 0, *windows.by_model.values()))
-    slots = f"{count(windows.slots, 'slot')} of {most:,} tokens" if windows.slots else ""
+    sizes = {*windows.by_model.values()} or {windows.every or 0}
+    slots = count(windows.slots, "slot") if windows.slots else ""
+    if slots and len(sizes) == 1:  # else some models are not loaded
+        slots += f" of {sizes.pop():,} tokens"
     tokenizer = "counts with its own tokenizer" if windows.reading.samples else ""
     return ", ".join(filter(None, (windows.engine, slots, tokenizer)))
 

@@ -47,8 +47,7 @@ MAX_ASKING = 16
 """Questions with clients' credentials at the same time. Chosen: bounds the load that many new credentials can cause."""
 MAX_TOLD_BYTES = 8 * 1024 * 1024
 """Memory for the answers to single tenants. Chosen: room for some 40,000 windows."""
-WINDOW_BYTES = 200
-"""Estimated memory of one window in an answer: the name, the number, and their entry in a dictionary."""
+WINDOW_BYTES = 200  # estimated memory of one window in an answer: the name, the number, and their entry in a dictionary
 
 ANTHROPIC_VERSION = "2023-06-01"
 """Version of the API that Anthropic requires in a header. Source: its reference; there is no later one."""
@@ -114,21 +113,24 @@ _LATEST = ":latest"
 """The tag that Ollama adds to names without a tag."""
 _MODELS = "models/"
 """Gemini's own list has names of that form. Requests may leave it out."""
-_OTHERS = ("/props", "/api/v0/models", "/api/v1/models", "/api/ps", "/info", "/model/info")
-"""Asked after /v1/models, in this order: llama.cpp; LM Studio, older and newer builds; Ollama's loaded models; TGI;
-LiteLLM, whose list of models has no windows."""
-_ENGINES = {
+_OTHERS = ("/props", "/api/v1/models", "/api/v0/models", "/api/ps", "/info", "/model/info")
+"""Asked after /v1/models, in turn: llama.cpp; LM Studio, newer and older; Ollama's loaded models; TGI; LiteLLM."""
+_ENGINES: dict[str, tuple[str, _Path]] = {
+    "/api/v1/models": ("LM Studio", ()),
+    "/api/v0/models": ("LM Studio", ()),
+    "/api/ps": ("Ollama", ("/api/version",)),
     "llamacpp": ("llama.cpp", ("/props",)),
     "vllm": ("vLLM", ("/version", "/server_info?config_format=json")),
     "sglang": ("SGLang", ("/get_server_info", "/server_info")),
 }
-"""By the owner in a list of models: the server's name, and where it says more of itself, until it has said its slots.
-vLLM has /server_info only in its developers' mode; SGLang had another name for it."""
+"""By the path of the list with windows, or by the owner in it: the server's name, and where it says more of itself,
+until it has said its slots. vLLM has /server_info only in its developers' mode; SGLang had another name for it."""
 _VERSIONS: _Rank = (("build_info",), ("version",))
 _SLOTS: _Rank = (
     ("total_slots",),  # llama.cpp
     ("internal_states", "effective_max_running_requests_per_dp"),  # SGLang
     ("vllm_config", "scheduler_config", "max_num_seqs"),  # vLLM
+    ("models", "loaded_instances", "config", "parallel"),  # LM Studio, for each of its models
 )
 _MAX_VERSION_CHARS = 40
 """Chosen: longer than the versions of development builds."""
@@ -182,12 +184,9 @@ def read_props(body: bytes, engine: str = "") -> Windows:
     """Read what a server says of itself: llama.cpp's /props, TGI's /info, and what _ENGINES has.
 
     engine: the server's name, as far as another answer has shown it.
-
     llama.cpp does not say whether it has --cache-reuse. Without, it reads as much wherever a summary stands.
     """
     told = try_decode(body)
-    slots = next((each for path in _SLOTS for each in _find(told, path)), None)
-    slots = slots if type(slots) is int and slots > 0 else None  # `type`: bool is a subclass of int
     version = next((each for path in _VERSIONS for each in _find(told, path) if isinstance(each, str)), "")
     drops_tools, drops_calls = (_find(told, ("chat_template_caps", able)) == [False] for able in _ABLE)
     window_tokens = _read_window(told, (_PROPS,))
@@ -196,7 +195,14 @@ def read_props(body: bytes, engine: str = "") -> Windows:
         engine = "llama.cpp"
     elif _find(told, ("model_id",)):
         engine, window_tokens = "TGI", _read_window(told, _SERVED)
-    return Windows({}, window_tokens, slots, reading, f"{engine} {version[:_MAX_VERSION_CHARS]}".strip())
+    named = f"{engine} {version[:_MAX_VERSION_CHARS]}".strip()
+    return Windows({}, window_tokens, _read_slots(told), reading, named)
+
+
+def _read_slots(told: Any) -> int | None:
+    """The fewest slots that any model has; None if the server does not say."""
+    found = [each for path in _SLOTS for each in _find(told, path)]
+    return min((each for each in found if type(each) is int and each > 0), default=None)  # `type`: a bool is an int
 
 
 def ask_for_models(upstream: UpstreamConfig, headers: Headers) -> tuple[URL, CIMultiDict[str]]:
@@ -222,14 +228,10 @@ async def discover(
 ) -> Windows:
     """Ask the upstream for its models' windows. Returns none if it reports none or fails. Never raises.
 
-    It asks /v1/models, then _OTHERS, and stops at the first answer with a window. A server of _ENGINES with one model
-    is asked for its version and its slots, too; a host of a known provider is asked for /v1/models only. Ollama's
-    /api/show is not asked: for a model that is not loaded, it reports the window of the training, and the model will
-    run with another one.
-
-    A server with one model is then asked to count the samples of scripts.py, unless it has done so for `known`, the
-    answer before this one.
-
+    It asks /v1/models, then _OTHERS, and stops at the first answer with a window. A server of _ENGINES is asked for its
+    version and slots, too; a host of a known provider is asked for /v1/models only. Ollama's /api/show is not asked: of
+    a model that is not loaded it reports the window of the training, and the model will run with another one. A server
+    with one model is then asked to count samples, unless it has done so for `known`, the answer before this one.
     headers: as for `ask_for_models`.
     """
     _, asked = ask_for_models(upstream, headers)
@@ -245,9 +247,9 @@ async def discover(
     if known is not None and known.reading.samples and known.by_model == found.by_model:
         return replace(found, reading=known.reading.take_props(found.reading))
     asked["Content-Type"] = "application/json"
+    post = partial(_post, client, upstream, asked)
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_seconds):
-            post = partial(_post, client, upstream, asked)
             return replace(found, reading=await ask_reading(post, only, found.reading))
     return found
 
@@ -257,20 +259,22 @@ async def _find_windows(
 ) -> tuple[Windows, bytes]:
     """What the upstream says of itself in time, and its list of models."""
     url, asked = ask_for_models(upstream, headers)
-    others = () if upstream.provider else tuple(_place(upstream, path) for path in _OTHERS)
-    listed, found = b"", Windows({}, None)
+    listed, found, path = b"", Windows({}, None), ""
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_seconds):
-            for place in (url, *others):
-                answer = await _ask(client, upstream, place, asked)
+            for path in ("", *(() if upstream.provider else _OTHERS)):
+                answer = await _ask(client, upstream, _place(upstream, path) if path else url, asked)
                 listed = listed or answer
                 found = await asyncio.to_thread(_read_served, answer)
                 if found.told_any:
                     break
-            owner = await asyncio.to_thread(_find_owner, listed) if found.by_model and others else None
-            engine, paths = _ENGINES.get(owner or "", ("", ()))
-            for path in paths:
-                answer = await _ask(client, upstream, _place(upstream, path), asked)
+            name = path if path in _ENGINES else await asyncio.to_thread(_find_owner, listed)
+            if name is None or not found.by_model or upstream.provider:
+                return found, listed
+            engine, paths = _ENGINES[name]
+            found = replace(found, engine=engine)
+            for more in paths:
+                answer = await _ask(client, upstream, _place(upstream, more), asked)
                 props = await asyncio.to_thread(read_props, answer, engine)
                 named = max(found.engine, props.engine, key=len)
                 found = replace(found, slots=props.slots, reading=props.reading, engine=named)
@@ -318,7 +322,7 @@ def _find_only(listed: bytes) -> str | None:
 
 def _read_served(body: bytes) -> Windows:
     windows = _read_list(body, _SERVED)
-    return windows if windows.by_model else read_props(body)
+    return replace(windows, slots=_read_slots(try_decode(body))) if windows.by_model else read_props(body)
 
 
 def _read_list(body: bytes, ranks: tuple[_Rank, ...]) -> Windows:

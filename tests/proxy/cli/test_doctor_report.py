@@ -4,6 +4,7 @@ import asyncio
 import io
 import re
 from asyncio.subprocess import PIPE
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -314,3 +315,121 @@ async def test_what_was_learned_from_a_clients_own_requests_is_found_by_its_key(
     await store.close()
     found = [(await examine(config, ("m",), key)).models[0].token_ratio for key in ("sk-1", "sk-2", None)]
     assert found == [1.4, 1.0, 1.0]
+
+
+def _tokens(body: Any) -> list[int]:
+    """A fake vocabulary: a token for each four bytes of a text, and three more for each message."""
+    if "messages" in body:
+        return [1] * sum(3 + len(_tokens({"content": one["content"]})) for one in body["messages"])
+    return [1] * -(-len(body["content"].encode()) // 4)
+
+
+def _count(**more: Any) -> Callable[[Any], Any]:
+    return lambda body: {"tokens": (tokens := _tokens(body)), **({"count": len(tokens), **more} if more else {})}
+
+
+def _write_prompt(body: Any) -> dict[str, str]:
+    return {"prompt": "".join(f"<|{one['role']}|>{one['content']}" for one in body["messages"])}
+
+
+LLAMA = {
+    "/v1/models": {
+        "models": [{"name": "qwen.gguf", "model": "qwen.gguf", "type": "model", "capabilities": ["completion"]}],
+        "object": "list",
+        "data": [{"id": "qwen.gguf", "aliases": [], "object": "model", "created": 1, "owned_by": "llamacpp",
+                  "meta": {"vocab_type": 2, "n_vocab": 151_936, "n_ctx": 8192, "n_ctx_train": 40_960}}],
+    },
+    "/props": {
+        "default_generation_settings": {"n_ctx": 8192, "params": {"n_keep": 0}}, "total_slots": 4,
+        "model_alias": "qwen.gguf", "modalities": {"vision": False, "audio": False}, "chat_template": "...",
+        "chat_template_caps": {"supports_tools": True, "supports_tool_calls": True}, "build_info": "b8681-Debian",
+    },
+    "/apply-template": _write_prompt,
+    "/tokenize": _count(),
+}  # fmt: skip
+VLLM = {
+    "/v1/models": {"object": "list", "data": [
+        {"id": "Qwen/Qwen3-8B", "object": "model", "created": 1, "owned_by": "vllm", "root": "Qwen/Qwen3-8B",
+         "parent": None, "max_model_len": 32_768, "permission": []}]},
+    "/version": {"version": "0.11.0"},
+    "/tokenize": _count(max_model_len=32_768, token_strs=None),
+}  # fmt: skip
+SGLANG = {
+    "/v1/models": {"object": "list", "data": [
+        {"id": "m", "object": "model", "created": 1, "owned_by": "sglang", "root": "m", "parent": None,
+         "max_model_len": 32_768}]},
+    "/server_info": {
+        "model_path": "m", "context_length": None, "max_running_requests": None, "version": "0.5.9",
+        "internal_states": [{"last_gen_throughput": 129.3, "effective_max_running_requests_per_dp": 128,
+                             "memory_usage": {"weight": 0.98, "kvcache": 0.23, "token_capacity": 20_480, "graph": 0}}]},
+    "/tokenize": _count(max_model_len=32_768),
+}  # fmt: skip
+OLLAMA = {
+    "/v1/models": {"object": "list", "data": [
+        {"id": name, "object": "model", "created": 1, "owned_by": "library"} for name in ("gemma3:4b", "qwen3:8b")]},
+    "/api/ps": {"models": [
+        {"name": "qwen3:8b", "model": "qwen3:8b", "size": 6, "digest": "500a", "details": {"format": "gguf"},
+         "expires_at": "2026-11-29T09:00:00Z", "size_vram": 6, "context_length": 4096}]},
+    "/api/version": {"version": "0.12.6"},
+}  # fmt: skip
+_LLM = {"type": "llm", "publisher": "qwen", "key": "qwen3", "max_context_length": 40_960, "format": "gguf"}
+LM_STUDIO = {
+    "/v1/models": {"object": "list", "data": [
+        {"id": name, "object": "model", "owned_by": "organization_owner"} for name in ("qwen3", "gemma")]},
+    "/api/v1/models": {"models": [
+        _LLM | {"loaded_instances": [
+            {"id": "qwen3", "config": {"context_length": 16_384, "eval_batch_size": 512, "parallel": 4,
+                                       "flash_attention": True, "offload_kv_cache_to_gpu": True}}]},
+        _LLM | {"key": "gemma", "max_context_length": 131_072, "loaded_instances": []}]},
+}  # fmt: skip
+OLDER_LM_STUDIO = {
+    "/v1/models": LM_STUDIO["/v1/models"],
+    "/api/v0/models": {"object": "list", "data": [
+        {"id": "qwen3", "object": "model", "type": "llm", "compatibility_type": "gguf", "state": "loaded",
+         "max_context_length": 40_960, "loaded_context_length": 16_384}]},
+}  # fmt: skip
+UNEXPECTED = {"error": "Unexpected endpoint or method. (GET /props). Returning 200 anyway"}
+TGI = {
+    "/v1/models": {"object": "list", "data": [{"id": "org/m", "object": "model", "created": 0, "owned_by": "org/m"}]},
+    "/info": {"model_id": "org/m", "model_sha": "e985", "model_pipeline_tag": "text-generation",
+              "max_concurrent_requests": 128, "max_best_of": 2, "max_stop_sequences": 4, "max_input_tokens": 4095,
+              "max_total_tokens": 4096, "validation_workers": 2, "max_client_batch_size": 4,
+              "router": "text-generation-router", "version": "3.3.4", "sha": "null", "docker_label": "null"},
+}  # fmt: skip
+"""Sources: llama.cpp's tools/server/README.md and an answer of b8681 (mvysny.github.io/llama-server-endpoints); vLLM's
+entrypoints/openai protocol and docs.vllm.ai; docs.sglang.io/basic_usage/native_api.html, which shows a whole answer;
+docs.ollama.com/api-reference; lmstudio.ai/docs/developer/rest and recorded answers of 0.4; TGI's router/src/lib.rs."""
+
+
+@pytest.mark.parametrize(
+    ("answers", "others", "told", "windows"),
+    [
+        (LLAMA, None, "llama.cpp b8681-Debian, 4 slots of 8,192 tokens, counts with its own tokenizer", {8192}),
+        (VLLM, None, "vLLM 0.11.0, counts with its own tokenizer", {32_768}),
+        (
+            VLLM | {"/server_info": {"vllm_config": {"scheduler_config": {"max_num_seqs": 256}}, "vllm_env": {}}},
+            None,
+            "vLLM 0.11.0, 256 slots of 32,768 tokens, counts with its own tokenizer",
+            {32_768},
+        ),
+        (SGLANG, None, "SGLang 0.5.9, 128 slots of 32,768 tokens, counts with its own tokenizer", {32_768}),
+        (OLLAMA, None, "Ollama 0.12.6", {4096}),
+        (LM_STUDIO, UNEXPECTED, "LM Studio, 4 slots", {16_384, 131_072}),
+        (OLDER_LM_STUDIO, UNEXPECTED, "LM Studio", {16_384}),
+        (TGI, None, "TGI 3.3.4", {4095}),
+    ],
+)
+async def test_each_engine_is_known_by_what_it_says(upstream, answers, others, told, windows) -> None:
+    """Its version, its slots, and whether it counts; each model has the window that the server runs with."""
+
+    async def answer(recorded: Any, _: web.BaseRequest) -> web.StreamResponse:
+        found = answers.get(recorded.path.partition("?")[0], others)
+        found = found(recorded.json) if callable(found) else found
+        return web.Response(status=404) if found is None else web.json_response(found)
+
+    upstream.answers_questions, upstream.answer = True, answer
+    listed = [one["id"] for one in answers["/v1/models"]["data"]]
+    report = await _examine(upstream, models=tuple(listed))
+    found = {finding.subject: finding.found for finding in report.findings}
+    assert found[f"upstream {upstream.url}"] == f"answers; models listed: {len(listed)}; {told}"
+    assert {one.window_tokens for one in report.models if one.window_from == "discovered"} == windows
