@@ -126,7 +126,6 @@ def _find_thrash(recent: Sequence[Outcome]) -> Iterator[Alarm]:
 
 
 def _find_heads(recent: Sequence[Outcome]) -> Iterator[Alarm]:
-    """The newest request of a model whose instructions and tools leave less room than they take."""
     newest = {one.model: one for one in recent if one.original_sections and one.limit_tokens}
     for model, one in newest.items():
         if share := read_head(one.original_sections, one.limit_tokens):

@@ -83,7 +83,6 @@ class Budgets:
         self._books.after_writing = self.refresh if budgets else None
 
     async def refresh(self) -> None:
-        """Read what all processes have spent in this month; between, what they spend today and yesterday."""
         if not self.budgets or self._books.is_out:  # what waits to be written may be in the store, or not
             return
         now = self._books.clock()

@@ -273,7 +273,6 @@ _read_kept = attrgetter(*_KEPT_NAMES)
 
 
 def pick_kept(outcome: Outcome) -> dict[str, Any]:
-    """The figures of the dashboard's JSON and of recordings, by name."""
     return dict(zip(_KEPT_NAMES, _read_kept(outcome), strict=True))
 
 
@@ -288,7 +287,6 @@ class Line:
     __slots__ = ("_names", "_read")
 
     def __init__(self, figures: Mapping[str, str]) -> None:
-        """`figures`: the name under which each is shown."""
         self._names = tuple(figures.values())
         self._read = attrgetter(*figures)
 
@@ -339,7 +337,6 @@ def _write_prompt(outcome: Outcome, fields: dict[str, Any]) -> None:
 
 
 def name_error(outcome: Outcome) -> str:
-    """The kind of error of a request in one word; empty for none."""
     return outcome.error or (outcome.outcome if outcome.outcome in FAILED else "")
 
 

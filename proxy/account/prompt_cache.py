@@ -62,7 +62,6 @@ class Prefix(msgspec.Struct, frozen=True):
 
     @property
     def kept_share(self) -> float:
-        """The share of the prompt that equals the previous request's beginning."""
         return self.kept_tokens / max(self.tokens, 1)
 
 
@@ -98,7 +97,6 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def count_cached(tokens: float) -> int:
-    """The tokens of a beginning that a cache can hold."""
     return 0 if tokens < MIN_CACHED_TOKENS else int(tokens) // BLOCK_TOKENS * BLOCK_TOKENS
 
 
@@ -112,7 +110,6 @@ def watch_cache(case: Case) -> Cache:
 
 
 def imagine(case: Case) -> Tokens:
-    """The tokens that the upstream would have charged for."""
     prompt, cache = _scale_original(case), watch_cache(case)
     # What trimtab has sent in addition to the cached beginning would have been new in the client's own prompt, too.
     old = prompt - (case.sent.prompt - case.sent.cached)

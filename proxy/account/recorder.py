@@ -67,7 +67,6 @@ class Recorder:
         self._lock = threading.Lock()
 
     def record(self, outcome: Outcome) -> None:
-        """Take a request that was served or given up."""
         self._ring.append(outcome)
         if self._later is None or len(self._ring) >= MOST_WAITING:
             self.drain()
@@ -92,13 +91,11 @@ class Recorder:
         self.drain()
 
     def record_fault(self, request_id: str, phase: str, error: Exception) -> None:
-        """Count and log a fault of ours. The request goes on without the part that failed."""
         with self._lock:  # threads have faults, too
             self.metrics.fail_open[phase] += 1
         self._log.error("fail_open", request_id=request_id, phase=phase, error=type(error).__name__)
 
     def record_arrival(self, request_id: str, method: str, path: str) -> None:
-        """Log that a request has arrived, because its own log line may come much later."""
         self._log.debug("request_begun", request_id=request_id, method=method, path=path)
 
     def record_unlisted(self, upstream: str, reason: str) -> None:
@@ -141,7 +138,6 @@ class Recorder:
                 self.books.charge(outcome.label, outcome.client, outcome.bill, outcome.counted)
 
     def _write_lines(self, outcomes: Iterator[Outcome]) -> None:
-        """Log a line for each request. They are written by one call."""
         with together:
             for outcome in outcomes:
                 failed = outcome.outcome == "broken" or outcome.status >= 500
@@ -193,7 +189,6 @@ class Recorder:
                 observed.append((histogram, label, value))
 
     def _tell_not_compacted(self, outcome: Outcome) -> None:
-        """Warn, once for each path, that prompts pass there whatever their length."""
         if outcome.path not in self._told_paths and len(self._told_paths) < MAX_TOLD_PATHS:
             self._told_paths.add(outcome.path)
             meaning = "trimtab does not compact requests at this path, so a prompt may become too long for its model"

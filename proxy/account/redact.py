@@ -127,7 +127,6 @@ class Hidden:
 
 
 def find_hidden(config: Config, shown: Iterable[str]) -> Hidden:
-    """The credentials that nothing that is kept of a request may hold; `shown`: those that it has shown."""
     return Hidden.of(shown, read_own(Same(config)))
 
 
@@ -170,7 +169,6 @@ def find_seeds(text: str) -> Iterator[Seed]:
 
 
 def find_grams(text: str) -> dict[bytes, int]:
-    """The grams of a long credential, and where each is first."""
     if not _has_grams(text):
         return {}
     data = text.encode()
@@ -213,7 +211,6 @@ def _write_base64(data: bytes) -> Iterator[bytes]:
 
 
 def _quote(form: bytes) -> Iterator[bytes]:
-    """The bytes as a JSON string writes them."""
     quoted = orjson.dumps(form.decode("utf-8", "replace"))[1:-1]
     yield from (form, quoted, quoted.replace(b"/", b"\\/"))
 
@@ -233,7 +230,6 @@ def redact(text: bytes, hidden: Hidden) -> bytes:
 
 
 def redact_text(text: str, hidden: Hidden) -> str:
-    """The text with `***` for each credential. Lone surrogates become `?`."""
     return redact(text.encode("utf-8", "replace"), hidden).decode("utf-8", "replace")
 
 
@@ -316,12 +312,10 @@ class _Escapes:
             self._places.append((start, stop, len(read(found))))
 
     def find_places(self, spans: Iterable[Span]) -> Iterator[Span]:
-        """The spans in the text for those in its bare form."""
         for start, stop in spans:
             yield self._find(start)[0], self._find(stop - 1)[1]
 
     def _find(self, at: int) -> Span:
-        """The span in the text of a byte of the bare form."""
         number = bisect_right(self._starts, at) - 1
         start, stop, length = self._places[number]
         further = at - self._starts[number] - length
@@ -329,7 +323,6 @@ class _Escapes:
 
 
 def _find_whole(bare: bytes, hidden: Hidden) -> Iterator[Span]:
-    """The spans of whole credentials in a text without its escapes."""
     for secret in hidden.secrets:
         for form in secret.forms:
             if form not in bare:

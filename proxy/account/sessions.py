@@ -136,7 +136,6 @@ class PreviousRequests:
         return self._keep(client, hashes, end, now, before, prefix)
 
     def learn(self, seen: Seen, cache: Cache) -> None:
-        """Note how the upstream's cache has treated the session up to this request."""
         if cache != seen.now.cache:
             kept = self._requests.get(seen.key)
             is_there = kept is None or kept.outside == seen.now.outside
@@ -197,7 +196,6 @@ def _set_apart(key: _Key, outside: int) -> _Key:
 
 
 def _find_first(hashes: Sequence[bytes]) -> bytes | None:
-    """The hash of the transcript up to its first message, which leaves out leading system messages."""
     for known in hashes:
         if known != _NOTHING:
             return known
@@ -210,7 +208,6 @@ def _list_fingerprints(messages: Sequence[Message]) -> list[int]:
 
 
 def _tell_written(message: Message) -> Hashable:
-    """What an edited message is written from."""
     return message.raw, message.role, message.texts, message.media, message.tool_calls
 
 
@@ -266,11 +263,9 @@ class Transcript(msgspec.Struct, frozen=True):
         return len(self.prefixes) // PRINT_BYTES
 
     def prefix(self, number: int) -> bytes:
-        """The fingerprint of the first `number` messages."""
         return self.prefixes[(number - 1) * PRINT_BYTES : number * PRINT_BYTES]
 
     def list_messages(self, start: int) -> frozenset[bytes]:
-        """The fingerprints of the messages from `start` on."""
         places = range(start * PRINT_BYTES, len(self.messages), PRINT_BYTES)
         return frozenset(self.messages[at : at + PRINT_BYTES] for at in places)
 
@@ -286,8 +281,6 @@ class Transcript(msgspec.Struct, frozen=True):
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """A session: its name, and its longest transcript."""
-
     name: str
     last: Transcript
 
@@ -361,7 +354,6 @@ def _is_rewritten(known: Transcript, transcript: Transcript) -> bool:
 
 
 def _name(beginning: str, lines: Sequence[_Line], transcript: Transcript) -> str:
-    """The name of a session that is another than all of `lines`."""
     common = max(line.last.count_common(transcript) for line in lines)
     names = ",".join(sorted(line.name for line in lines)).encode()
     differs = transcript.prefix(common + 1) if common < len(transcript) else names

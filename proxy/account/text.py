@@ -65,7 +65,6 @@ def find_title(messages: Iterable[Message], hidden: Hidden) -> str:
 
 
 def tell_text(recorder: Recorder, history: History, served: Served) -> None:
-    """Have the text of a request written, if anything was changed."""
     done, outcome, request = served.carried_out, served.outcome, served.request
     if done is None or request is None or not done.applied.decisions:
         return
@@ -109,7 +108,6 @@ def _crop(changes: Sequence[Change]) -> Iterator[Change]:
 
 
 def crop(text: str, most_chars: int) -> str:
-    """The beginning of a text, and how much more there is."""
     if len(text) > most_chars:
         text = f"{text[:most_chars]}\n[{len(text) - most_chars} more characters are not kept]"
     return clean(text)

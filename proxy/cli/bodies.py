@@ -98,7 +98,6 @@ def for_each_request(
 
 
 def _describe_request(requests: Requests, body: bytes) -> str:
-    """What a body that cannot be read is not, why, and what it must be."""
     dialect = requests.dialect or DEFAULT.name
     member, place = "input" if dialect == "responses" else "messages", "each line" if requests.jsonl else "it"
     fault = _find_fault(body, member)
@@ -203,7 +202,6 @@ def count(
 
 
 def choose_variant(config: Config, view: ModelView, compactors: Compactors) -> Variant:
-    """How the proxy would compact a request of a model that is met for the first time."""
     settings = view.settings
     nonces = config.upstream_for(settings.upstream).strips_nonces
     unsent = Unsent(settings.local_items, settings.drop_tools, nonces=nonces)

@@ -84,7 +84,6 @@ def _describe_cut(config: Config, settings: PolicyConfig) -> str:
 
 
 def _require_packages(config: Config) -> None:
-    """Raise ConfigError with every part of the configuration that `serve` could not open on this machine."""
     faults = []
     for require in (require_store, require_exporter):
         try:

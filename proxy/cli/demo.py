@@ -130,7 +130,6 @@ class SimulatedUpstream:
         return _refuse("An assistant message with 'tool_calls' must be followed by tool messages.", None)
 
     def _answer(self, cost: Cost, messages: list[_Json], *, is_stream: bool) -> tuple[Cost, web.Response]:
-        """The cost, and the response: the script's to a stream that it knows, else a handoff note."""
         answer = (self._script.get(_name(messages[-1])) if is_stream else None) or _write_note(messages)
         functions = [call["function"] for call in answer.get("tool_calls", ())]
         written = [answer["content"], *(function["name"] + function["arguments"] for function in functions)]
@@ -198,8 +197,6 @@ def demo(*, keep: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request of the client, and its response through the proxy."""
-
     original: Cost  # the prompt as the client sent it, with the cached tokens that an unlimited window would have given
     status: int
     answer_hash: str  # SHA-256 of the body that the client got
@@ -215,7 +212,6 @@ class Replay:
     served: list[Served]
 
     def sum_cost(self, *, is_stream: bool) -> Cost:
-        """Tokens of the successful requests: the client's, which are streams, or those for summaries, which are not."""
         return sum((one.cost for one in self.served if one.is_stream == is_stream and one.status == 200), Cost())
 
 
@@ -323,7 +319,6 @@ def share_cached(cost: Cost) -> float:
 
 
 def price(cost: Cost) -> float:
-    """The cost in units of one uncached prompt token."""
     uncached_tokens = cost.prompt_tokens - cost.cached_tokens
     input_price = uncached_tokens * INPUT_PRICE + cost.cached_tokens * CACHED_INPUT_PRICE
     return input_price + cost.completion_tokens * OUTPUT_PRICE

@@ -130,15 +130,12 @@ class Session:
         return tuple(index for index, message in enumerate(self.messages) if message.startswith(b'{"role":"assistant"'))
 
     def request_body(self, turn: int) -> bytes:
-        """The body of the request that the assistant's message at index `turn` answers."""
         head = b'{"model":"%b","stream":true,"stream_options":{"include_usage":true}' % MODEL.encode()
         return b'%b,"tools":%b,"messages":[%b]}' % (head, self.tools, b",".join(self.messages[:turn]))
 
 
 @dataclass(slots=True)
 class _Agent:
-    """Writes the transcript while it works in the project."""
-
     project: Project = field(default_factory=Project)
     messages: list[dict[str, Any]] = field(default_factory=list)
 

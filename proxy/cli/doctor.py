@@ -198,7 +198,6 @@ def _judge_windows(models: Iterable[ModelFinding]) -> list[Finding]:
 def _judge_configured(
     config: Config, models: Iterable[ModelFinding], answers: dict[_UpstreamIdentity, Answer]
 ) -> list[Finding]:
-    """A finding for windows that are configured larger than a slot of their server is."""
     found = []
     for one in models:
         told = answers[_identify_upstream(config.upstream_for(config.policy_for(one.model).upstream))].windows.find(
@@ -237,7 +236,6 @@ def _list_names(names: list[str]) -> str:
 
 
 def _check_counting(config: Config, models: list[str], log: CheckLog) -> tuple[Compactors, Finding]:
-    """The compactors, and which program counts for these models. `log` gets a warning for a missing vocabulary."""
     compactors = Compactors(log)
     used = set()
     for model in models or ("",):
@@ -341,7 +339,6 @@ def list_rows(model: str, prices: ModelPrices) -> list[tuple[str, ...]]:
 
 
 def check_prices(models: Iterable[tuple[str, ModelPrices | None]]) -> Finding:
-    """The catalogue, and the models whose prices nobody knows."""
     found = f"from {describe_catalogue()}"
     unknown = [model for model, prices in models if prices is not None and prices.source == PriceSource.DEFAULT]
     if not unknown:
@@ -351,7 +348,6 @@ def check_prices(models: Iterable[tuple[str, ModelPrices | None]]) -> Finding:
 
 
 def check_budgets(config: Config, models: Iterable[tuple[str, ModelPrices | None]]) -> list[Finding]:
-    """Budgets in dollars, if there are models of which no request spends any."""
     budgets = config.clients.budgets.items()
     clients = [name for name, budget in budgets if budget.dollars_per_day or budget.dollars_per_month]
     free = [model for model, prices in models if prices is not None and prices.unit != "usd"]

@@ -137,7 +137,6 @@ async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, head
 
 
 def _tell_engine(windows: Windows) -> str:
-    """What a server says of itself, in a phrase."""
     sizes = {*windows.by_model.values()} or {windows.every or 0}
     slots = count(windows.slots, "slot") if windows.slots else ""
     if slots and len(sizes) == 1:  # else some models are not loaded
@@ -185,7 +184,6 @@ def _judge_list(subject: str, status: int, listed: int) -> Finding:
 
 
 def find_bare_credentials(config: Config) -> list[Finding]:
-    """A finding for each upstream on another machine that gets a credential without TLS."""
     named = {MAIN_UPSTREAM: config.upstream} | {f"upstreams.{name}": one for name, one in config.upstreams.items()}
     advice = "use https://, or set credential: none if it needs no key"
     return [
@@ -260,7 +258,6 @@ def _describe_store(config: Config) -> str:
 
 
 def check_workers(config: Config) -> Finding:
-    """How many processes `serve` starts, how many `auto` would give here, and whether they share their summaries."""
     subject, workers = f"workers {config.workers}", count_workers(config)
     automatic = count_workers(config.model_copy(update={"workers": "auto"}))
     processes, cores = f"{workers} process{'' if workers == 1 else 'es'}", count(count_cores(), "core")
@@ -271,7 +268,6 @@ def check_workers(config: Config) -> Finding:
 
 
 def check_open_files(config: Config) -> Finding:
-    """Whether a process may open the connections that it admits. `serve` raises the limit as far as it may."""
     workers = count_workers(config)
     _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = FILES_PER_REQUEST * config.as_worker_of(workers).limits.max_concurrent_requests + OTHER_FILES
@@ -285,7 +281,6 @@ def check_open_files(config: Config) -> Finding:
 
 
 def find_unwritable_recordings(config: Config) -> list[Finding]:
-    """A finding for a folder of recordings that cannot be written."""
     if config.record is None or not (fault := find_fault(Path(config.record.dir).expanduser())):
         return []
     advice = "check record.dir, and who owns it; until then nothing is recorded"

@@ -92,7 +92,6 @@ class Probe:
 
     @property
     def is_reachable(self) -> bool:
-        """Whether it answered at all, even if it refused the key."""
         return bool(self.models) or self.finding.level != "error" or "the key" in self.finding.found
 
     def describe(self) -> Iterator[str]:
@@ -108,7 +107,6 @@ class Probe:
 
 
 async def probe(upstream: UpstreamConfig, key: str | None) -> Probe:
-    """Ask the upstream what `trimtab doctor` asks it, with this key if there is one."""
     client = UpstreamClient()
     try:
         answer = await ask_upstream(client, upstream, key)
@@ -215,7 +213,6 @@ def _look(config: Config, key: str | None) -> Probe:
 
 
 def _choose_own_key(name: str, options: Options) -> str:
-    """The variable with the key that trimtab is to send; empty if clients bring their own."""
     own = options.own_key or (
         bool(name) and options.confirm("Shall trimtab send this key for all clients?", default=False)
     )

@@ -46,7 +46,6 @@ _SORT_NAMES = ", ".join(ORDERS)
 
 
 def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Which sessions or requests are wanted."""
     for name, told in (
         ("model", "Only this model."),
         ("client", "Only the client with this name."),

@@ -57,7 +57,6 @@ class ClientConfig(Section):
 
     @property
     def known_keys(self) -> Mapping[str, str]:
-        """The keys, as read with the configuration, each with the day on which it ends; empty if it does not."""
         return self._known_keys
 
     @property

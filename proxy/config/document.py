@@ -76,8 +76,6 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The data of a YAML text, the place of each key and item, and the problems of the text as YAML."""
-
     data: Any
     places: Mapping[Path, Place]
     problems: tuple[Problem, ...] = ()
@@ -151,8 +149,6 @@ class _TooManyError(ValueError):
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads nodes into data, and records the place of every key and item."""
-
     loader: PlainLoader
     places: dict[Path, Place] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)

@@ -38,8 +38,6 @@ NEVER_EMPTY = frozenset({"api_key", "client_keys", "admin_token"})
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable that sets the key at a path. `slot`: what is allowed there."""
-
     name: str
     path: Path
     slot: Slot
@@ -177,7 +175,6 @@ class Draft:
         self.data = self._fill(self.data, (), environment)
 
     def apply_variables(self, environment: Mapping[str, str]) -> None:
-        """Write every variable that sets a key into the data. `${NAME}` is replaced in their texts, too."""
         variables, problems = read_variables(environment, self.data)
         self.problems += problems
         for variable in variables:

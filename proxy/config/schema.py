@@ -101,7 +101,6 @@ class UpstreamConfig(Section):
 
     @property
     def provider(self) -> Provider | None:
-        """Whose hosts the server is one of, if that decides what it is sent; None for any other."""
         return find_provider(self.base_url)
 
     @property
@@ -335,8 +334,6 @@ class Config(Section):
         return describe_model(Same(self.over_defaults(profile)), Same(profile), Same(entry))
 
     def change_policies(self, find_keys: Callable[[PolicyConfig], dict[str, Any]]) -> Self:
-        """The configuration with other keys in the defaults, and in each entry of `models` and each profile."""
-
         def change(policy: PolicyConfig) -> PolicyConfig:
             return policy.model_copy(update=find_keys(policy))
 
@@ -345,18 +342,15 @@ class Config(Section):
         return self.model_copy(update={"defaults": change(self.defaults), "models": models, "profiles": profiles})
 
     def policy_for(self, model: str) -> PolicyConfig:
-        """The policy of a model if the request names no profile: that of the first match, else the defaults."""
         return self.over_defaults(self.match_for(model))
 
     def match_for(self, model: str) -> ModelConfig | None:
-        """The first entry of `models` with a glob that matches; None for a name longer than MAX_MODEL_CHARS."""
         if not self.models or len(model) > MAX_MODEL_CHARS:
             return None
         index = _match_first(tuple(entry.match for entry in self.models), model)
         return None if index is None else self.models[index]
 
     def mode_of(self, policy: PolicyConfig) -> str:
-        """The mode of requests with this policy, if neither their client nor `observe_share` makes it less."""
         return policy.mode or self.mode
 
     def tell_mode(self, policy: PolicyConfig) -> str:
@@ -367,7 +361,6 @@ class Config(Section):
         return "observe" if share == 1 else f"enforce, {share:g} of sessions observed"
 
     def tell_modes(self) -> str:
-        """The mode of the defaults, and that of each entry of `models` and each profile whose mode is another."""
         patches = {entry.match: entry for entry in self.models} | {
             f"profile {name}": profile for name, profile in self.profiles.items()
         }

@@ -159,7 +159,6 @@ class _Policy:
 
 
 def find_conflicts(config: Config, wrong: set[Path]) -> list[Problem]:
-    """The contradictions between keys. `wrong`: paths with an invalid value, which has been replaced by a stand-in."""
     known = list(config.upstreams) + [str(path[1]) for path in wrong if path[:1] == ("upstreams",) and len(path) == 2]
     found = [*_check_addresses(config, wrong), *_check_clients(config), *_check_workers(config, wrong)]
     found += [*_check_credentials(config, wrong), *_check_text(config, wrong)]
@@ -172,7 +171,6 @@ def find_conflicts(config: Config, wrong: set[Path]) -> list[Problem]:
 
 
 def find_policy_conflicts(policy: PolicyConfig, wrong: set[Path]) -> list[Problem]:
-    """The contradictions between the keys of a policy that stands alone."""
     return [*_check_policy(_Policy((), policy, policy), wrong)]
 
 

@@ -248,7 +248,6 @@ _STORE = r"^(?:memory|sqlite|sqlite:///[\s\S]+|(?:redis|valkey)s?(?:\+(?:sentine
 
 
 def refused() -> PydanticCustomError:
-    """The error for a value of a wrong type. What the type allows becomes its message; see config/values.py."""
     return PydanticCustomError("refused", "refused")
 
 
@@ -310,7 +309,6 @@ def _check_upstream_key(key: str) -> str:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`; an IPv6 host may be in brackets."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 

@@ -54,7 +54,6 @@ def is_allowed(path: str, base_path: str, allowed_paths: Sequence[str]) -> bool:
 
 
 def _is_under(path: str, folder: str) -> bool:
-    """Whether a path is the folder itself or below it."""
     if path != folder and not path.startswith(f"{folder}/"):
         return False
     below = path[len(folder) :]

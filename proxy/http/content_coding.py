@@ -51,8 +51,6 @@ class _Decoder(Protocol):
 
 
 class _Wrapped:
-    """A decompressor of Python's."""
-
     _inner: Any
 
     @property

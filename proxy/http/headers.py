@@ -91,7 +91,6 @@ def drop_hop_by_hop(headers: Headers) -> Headers:
 
 
 def split_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> tuple[Headers, Headers]:
-    """Return all headers of a request, and then only those that are not hop-by-hop."""
     headers = read_headers(raw_headers)
     return headers, drop_hop_by_hop(headers)
 
@@ -194,7 +193,6 @@ def request_headers(
 
 
 def add_to_lists(headers: CIMultiDict[str], added: Headers) -> None:
-    """Add values to headers that are lists, unless they are in them."""
     for name, value in added:
         listed = headers.getall(name, [])
         if value not in [one.strip() for each in listed for one in each.split(",")]:

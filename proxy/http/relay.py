@@ -94,7 +94,6 @@ class Reply:
 
     @property
     def is_taken(self) -> bool:
-        """Whether the client has taken everything that was sent so far."""
         transport = self.request.transport
         return transport is not None and not transport.get_write_buffer_size()
 
@@ -262,8 +261,6 @@ def _stop_listening(reply: Reply, tap: Listener, *, is_stream: bool) -> None:
 
 
 class _Decoding:
-    """Lets a listener read a coded response."""
-
     def __init__(self, listener: Listener, reader: Reader) -> None:
         self._listener = listener
         self._reader = reader
@@ -274,7 +271,6 @@ class _Decoding:
         return None
 
     def feed(self, chunk: bytes, arrived_at: float) -> None:
-        """Decode one step of what has come so far."""
         self._arrived_at = arrived_at
         self._listener.feed(self._reader.feed(chunk), arrived_at)
 

@@ -61,7 +61,6 @@ class Uploads:
     _open: dict[int, _Upload] = field(default_factory=dict)
 
     def open(self, request: web.BaseRequest, account: Account) -> None:
-        """Count what is held for the request in this account, until the request is released."""
         self._open.setdefault(id(request), _Upload()).account = account
 
     def find_account(self, request: web.BaseRequest) -> Account | None:
@@ -116,8 +115,6 @@ class Uploads:
 
 
 class ReceivedBody(msgspec.Struct, frozen=True):
-    """A request body as received and decompressed."""
-
     wire: bytes | list[bytes]  # the client's bytes; only the first pieces if the body is too large to be read whole
     json: bytes | None  # the body decompressed; None if it is too large or damaged
     beginning: bytes  # what could be decompressed of it, up to PEEK_BYTES

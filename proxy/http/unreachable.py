@@ -120,7 +120,6 @@ def _describe_timeout(error: TimeoutError, url: URL, upstream: UpstreamConfig) -
 
 
 def _find_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and its chain of causes, outermost first."""
     while error is not None:
         yield error
         error = error.__cause__

@@ -85,8 +85,6 @@ class Report:
 
 
 class _Samples:
-    """The reports on prompts of one kind: reported tokens for one that the scale in use predicts."""
-
     def __init__(self) -> None:
         self.last: deque[float] = deque(maxlen=KEPT_SAMPLES)
         self.urgent: deque[float] = deque(maxlen=WARM_UP_SAMPLES)

@@ -162,7 +162,6 @@ class Windows:
         return bool(self.by_model) or self.every is not None
 
     def find(self, model: str) -> int | None:
-        """The model's window in tokens; None if the upstream reported none."""
         return self.by_model.get(model, self.every)
 
 
@@ -175,7 +174,6 @@ def read_models(body: bytes) -> Windows:
 
 
 def read_list(body: bytes) -> tuple[str, ...]:
-    """Read the names in a list of models, also of those without a window."""
     names = map(find_name, find_entries(try_decode(body)))
     return tuple(name for name in names if name is not None)
 
@@ -257,7 +255,6 @@ async def discover(
 async def _find_windows(
     client: UpstreamClient, upstream: UpstreamConfig, headers: Headers, timeout_seconds: float
 ) -> tuple[Windows, bytes]:
-    """What the upstream says of itself in time, and its list of models."""
     url, asked = ask_for_models(upstream, headers)
     listed, found, path = b"", Windows({}, None), ""
     with suppress(TimeoutError):
@@ -344,7 +341,6 @@ def _read_list(body: bytes, ranks: tuple[_Rank, ...]) -> Windows:
 
 
 def find_name(entry: dict[str, Any]) -> str | None:
-    """The name of a model in an entry of a list; None if it has none."""
     return next((name for path in _NAMES for name in _find(entry, path) if isinstance(name, str)), None)
 
 
@@ -449,7 +445,6 @@ class Told:
         return known.windows if known else None
 
     def list_models(self) -> list[tuple[str, str]]:
-        """The base_url and model of each window that counts for all clients."""
         return [(url, model) for url, known in self._upstreams.items() for model in known.windows.by_model]
 
     def take_turn(self, upstream: UpstreamConfig, tenant: str) -> bool:

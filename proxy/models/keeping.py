@@ -126,14 +126,12 @@ class Model:
         self.calibration = Calibration()
 
     def find_scales(self) -> Scales:
-        """The scale in use, that of a model of which nothing is learned, and the bounds of the ratio."""
         if self.scales is None or self.scales[0] is not self.known:
             expected, ratios = expect_scale(self.name, self.known.reading), find_ratios(self.name.model)
             self.scales = self.known, (find_scale(self.name, self.known), expected, ratios)
         return self.scales[1]
 
     def restart(self, before: Scale, after: Scale) -> None:
-        """Calibrate from now on by another scale."""
         settled = [each.kind for each in self.known.shown if each.is_settled]
         self.calibration.restart(before, after, settled)
 
@@ -237,7 +235,6 @@ class Kept:
         return model.reading if model.read_at is None else None
 
     def list_read(self) -> Iterator[Model]:
-        """The models for which the store was read at least once."""
         models = (model for _, model in (*self.vouched.items(), *self._strangers.items()))
         return (model for model in models if model.read_at is not None)
 

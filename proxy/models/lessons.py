@@ -105,7 +105,6 @@ class Lesson:
 
 
 def draw_lesson(overflow: Overflow, policy: Policy, sent: Sent) -> Lesson | None:
-    """The lesson of the refusal of a prompt that was planned by `policy`; None if no shorter prompt would help."""
     if overflow.kind in {Kind.COMPLETION, Kind.STRING}:
         return None
     # Unlike elsewhere not a window: the size of the refused prompt, in the model's tokens as far as we know.

@@ -88,7 +88,6 @@ class ModelView:
         return self.of(config, self.settings, self.name, facts)
 
     def trust_family(self, config: Config) -> Self:
-        """The view with the ratio of the model's tokenizer or family instead of the learned one."""
         facts = replace(self.facts, ratio=self._expected_ratio, weights=None)
         return self.of(config, self.settings, self.name, facts)
 
@@ -103,7 +102,6 @@ class ModelView:
 
     @property
     def window_from(self) -> str:
-        """The source of the policy's window: configured, discovered, catalogue, default, or learned."""
         if self.policy.context_window != self.believed_tokens:
             return "learned"
         if self.settings.context_window != "auto":

@@ -263,7 +263,6 @@ def recall(record: Record) -> Facts:
 
 
 def list_learned(record: Record, *, for_all: bool) -> tuple[Learned, ...]:
-    """What was learned according to a record: the window first, then the ratio."""
     found = []
     if record.learned_tokens is not None:
         found.append(Learned(record.window_source, record.window_at, record.learned_tokens, for_all=for_all))
@@ -281,7 +280,6 @@ def complete(name: ModelName, facts: Facts) -> Facts:
 
 
 def find_ratios(model: str) -> Bounds:
-    """The bounds of a model's ratio: narrower if its family is known."""
     return ANY_RATIO if find_family(model) is GENERIC else KNOWN_RATIO
 
 
@@ -302,7 +300,6 @@ def expect_scale(name: ModelName, reading: Reading) -> Scale:
 
 
 def find_scale(name: ModelName, known: "Record | Facts") -> Scale:
-    """The scale in use by a record, or by facts."""
     weights = known.weights
     return Scale(known.ratio, expect_scale(name, known.reading).weights if weights is None else weights)
 

@@ -119,15 +119,12 @@ class Models:
         return recall(self._kept.begin(name)) if model is None else model.facts
 
     def list_known(self) -> list[Known]:
-        """List the vouched models: one item that counts for all clients, and one for each client that used it."""
         return [_show(model, self.recall(model.name)) for _, model in self._kept.vouched.items()]
 
     def list_told(self) -> list[tuple[str, str]]:
-        """List base_url and model of each window that an upstream has reported to this process for all clients."""
         return self._told.list_models()
 
     def observe(self, name: ModelName, report: Report) -> None:
-        """Learn from the prompt tokens that an upstream reported for one request."""
         model = self._kept.vouched.get(name.key)
         if model is None or report.counted_tokens < MIN_SAMPLE_TOKENS:
             return
@@ -194,7 +191,6 @@ class Models:
         return model is not None and of_all is not None and model.take_test(of_all.known)
 
     def fail_test(self, name: ModelName) -> None:
-        """Note that a test failed: the next one comes later."""
         model = self._kept.find(name)
         if model is not None and model.known.failures < MAX_FAILURES:
             model.writing = self._tasks.start(self._kept.write(model, failures=model.known.failures + 1))

@@ -108,7 +108,6 @@ async def run_proxy(
 
 
 def _load_in_advance(compactors: Compactors, config: Config) -> None:
-    """Load what most requests need but the first ones may not: each takes some tenths of a second."""
     compactors.load()
     compile_all()
     load_catalogue(config.list_base_urls())

@@ -147,7 +147,6 @@ class _Connection(RequestHandler):
             self.force_close()
 
     async def _take_request(self) -> tuple[Any, StreamReader]:
-        """Wait for the next request's head, and resume reading if it was paused."""
         if not self._messages:
             self._waiter = self._loop.create_future()
             try:
@@ -350,7 +349,6 @@ class Server(web.Server):
 
 
 def _explain(error: Exception) -> ProxyError:
-    """The error for a request that could not be read; it does not quote the request."""
     if isinstance(error, LineTooLong) or "Too many headers" in str(error):
         message = (
             f"the head of a request may have at most {MAX_HEAD_BYTES} bytes and {MAX_HEADER_FIELDS} header fields;"

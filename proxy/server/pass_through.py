@@ -140,8 +140,6 @@ _OF_ANTHROPIC: Mapping[str, Any] = {"type": "model", "created_at": "1970-01-01T0
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model's entry in a list: its members as they were written. owned_by: empty if it names no owner."""
-
     members: Mapping[str, msgspec.Raw]
     owned_by: Any
 
@@ -241,7 +239,6 @@ def wants_all(config: Config, request: web.BaseRequest) -> bool:
 
 
 def name_main(config: Config) -> Target:
-    """The main upstream, which the log names for a merged list."""
     return Target(tell_upstream(None, config.upstream.base_url))
 
 
@@ -299,7 +296,6 @@ async def _ask(
 
 
 def _merge(config: Config, asked: Sequence[_Asked]) -> bytes | None:
-    """The merged list; None if no upstream answered with one."""
     lists = [one.listed for one in asked if one.listed is not None]
 
     def find_upstream(model: str) -> str:

@@ -26,14 +26,12 @@ FIXED_KEYS = ("listen", "metrics_listen", "workers", "store", "store_ttl_seconds
 
 
 def keep_fixed(before: Config, config: Config) -> tuple[Config, list[str]]:
-    """Return the new configuration with the old values of FIXED_KEYS, and which of these keys differ."""
     fixed = {key: getattr(before, key) for key in FIXED_KEYS}
     kept = [key for key, value in fixed.items() if getattr(config, key) != value]
     return config.model_copy(update=fixed), kept
 
 
 def adopt(current: Current, config: Config) -> list[str]:
-    """Use another configuration for later requests; return the changed keys that need a restart."""
     services = current.services
     config, kept = keep_fixed(services.config, config)
     # Limits shared by all requests change at once; requests in flight are counted against them.
@@ -77,7 +75,6 @@ def warn_of_recording(config: Config, log: Any) -> None:
 
 
 def warn_of_unknown_variables(log: Any) -> None:
-    """Log the variables of the environment that begin like those of trimtab but set nothing."""
     found = find_unknown_variables()
     if found:
         meaning = "they set no key; a service named trimtab in Kubernetes sets such variables, too"

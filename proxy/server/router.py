@@ -60,7 +60,6 @@ _RETRIEVE = (("GET", for_caller.retrieve_text),)
 
 
 def _find_answer(config: Config, method: str, path: str) -> Answer | None:
-    """What answers a request; None if it is not for one of these addresses."""
     known: Sequence[tuple[str, Answer]] = _COMPACT if path == for_caller.PATH else ()
     if config.compaction.compress:
         if path == for_caller.COMPRESS:
@@ -164,7 +163,6 @@ async def _serve(
 
 
 async def handle_pages(services: Services, request: web.BaseRequest) -> web.StreamResponse:
-    """Answer one request at `metrics_listen`, which serves only our own pages."""
     return await _answer_page(services, request, of_pages=True)
 
 

@@ -102,8 +102,6 @@ class Gauge(Counter):
 
 
 class _StoredCounter(Counter):
-    """Sums, each of them stored as well."""
-
     def __init__(self, declared: Counter, storage: Storage) -> None:
         vars(self).update(vars(declared))
         self._storage, self._cells = storage, storage.find(declared.name)

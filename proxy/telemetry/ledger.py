@@ -40,7 +40,6 @@ class Entry(Decision):
         return cls(one.rule, one.reason, *sizes, one.messages, one.first_changed, attempt, limit_tokens)
 
     def describe(self) -> dict[str, str | int]:
-        """The entry by the names of the log's fields."""
         return {
             "rule": self.rule,
             "attempt": self.attempt,
@@ -52,7 +51,6 @@ class Entry(Decision):
         }
 
     def explain(self) -> dict[str, str | int]:
-        """The entry with its reason, for a client whose request was refused."""
         told = self.describe()
         del told["first_changed"]
         return {"rule": told["rule"], "reason": self.reason, **told}

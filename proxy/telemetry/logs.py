@@ -99,7 +99,6 @@ def _from_level(level: str) -> type[_JsonLog]:
 
 
 def get_log() -> Any:
-    """The logger: `log.info("event", key=value)`."""
     if _configured:
         return _configured[0]
     import structlog  # noqa: PLC0415 - as below
@@ -117,7 +116,6 @@ def escape(text: str) -> str:
 
 
 def _clear_line(_logger: Any, _method: str, line: Any) -> Any:
-    """The line of text, after a sequence that clears the live line which may stand there."""
     return f"{CLEAR_LINE}{line}"
 
 

@@ -219,7 +219,6 @@ class Metrics(Collector):
         return self.label_model(model, None)
 
     def record_sections(self, model: str, stage: str, sections: tuple[int, ...]) -> None:
-        """Count the tokens of a prompt by section; `stage` is `original` or `sent`."""
         for section, tokens in zip(Sections._fields, sections, strict=True):
             if tokens:
                 self.section_tokens[model, section, stage] += tokens
@@ -234,7 +233,6 @@ class Metrics(Collector):
             self.cache_misses[model, miss] += 1
 
     def record_decisions(self, model: str, decisions: Iterable[Decision]) -> None:
-        """Count what each rule saved or added, the kind of cut, and a repair."""
         for decision in decisions:
             saved = decision.saved_tokens
             if saved >= 0:

@@ -39,8 +39,6 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class _OtlpSpan(Span):
-    """A span of a call."""
-
     __slots__ = ("_is_parent", "_span")
 
     def __init__(self, span: trace.Span) -> None:

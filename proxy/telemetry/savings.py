@@ -50,7 +50,6 @@ class Samples:
         return self.sum(f"{name}_sum", **labels) / number if number else None
 
     def list_values(self, name: str, label: str) -> list[str]:
-        """The values of a label, in the order of the page."""
         return list(dict.fromkeys(has[label] for has, _ in self.by_name.get(f"trimtab_{name}", ()) if label in has))
 
     def count_failed(self, **labels: str) -> int:
@@ -87,9 +86,9 @@ class Savings:
     without_usd: float | None = None
 
     @classmethod
-    def read(cls, metrics: Metrics) -> "Savings":
-        """The sums now. With several workers it reads files, so not on the event loop."""
-        samples = Samples.of(metrics.collect_all())
+    def read(cls, *metrics: Metrics) -> "Savings":
+        """The sums now, of one proxy or of several. With several workers it reads files, so not on the event loop."""
+        samples = Samples.of(family for each in metrics for family in each.collect_all())
         count, without_usd = samples.count, samples.sum("cost_without_usd_total")
         return cls(
             requests=count("requests_total") - count("requests_total", outcome=_PASSED),
@@ -106,40 +105,21 @@ class Savings:
             without_usd=without_usd or None,
         )
 
-    def __add__(self, other: "Savings") -> "Savings":
-        return Savings(
-            self.requests + other.requests,
-            self.failed + other.failed,
-            self.original_tokens + other.original_tokens,
-            self.sent_tokens + other.sent_tokens,
-            self.pruned + other.pruned,
-            self.summarised + other.summarised,
-            self.digested + other.digested,
-            self.recovered + other.recovered,
-            self.fail_opens + other.fail_opens,
-            self.summary_tokens + other.summary_tokens,
-            _add(self.cost_usd, other.cost_usd),
-            _add(self.without_usd, other.without_usd),
-        )
-
     def describe(self) -> str:
         if self.failed and not self.original_tokens:  # no token of theirs was worth anything
             return self.describe_requests()
         return ", ".join([self.describe_requests(), self.describe_tokens(), *self.describe_money()])
 
     def describe_requests(self) -> str:
-        """How many requests there were, and how many of them failed if any did."""
         failed = f", {self.failed:,} of them failed ({self.failed / self.requests:.0%})" if self.failed else ""
         return f"{count(self.requests, 'request')}{failed}"
 
     def describe_cuts(self) -> tuple[str, ...]:
-        """How many requests had a cut, kind by kind; empty if none had."""
         kinds = ((self.pruned, "pruned"), (self.summarised, "with a summary"), (self.digested, "with a digest"))
         told = [f"{number:,} {what}" for number, what in kinds if number]
         return (f"requests with a cut: {', '.join(told)}",) if told else ()
 
     def describe_tokens(self) -> str:
-        """Prompt tokens as the clients sent them and as forwarded, and the difference."""
         if self.sent_tokens == self.original_tokens:
             return f"{self.original_tokens:,} prompt tokens, all sent"
         less = self.original_tokens - self.sent_tokens
@@ -159,7 +139,3 @@ class Savings:
 def count(number: int, what: str) -> str:
     """A number with its noun, in the plural if it is not 1."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def _add(one: float | None, other: float | None) -> float | None:
-    return None if one is None and other is None else (one or 0.0) + (other or 0.0)

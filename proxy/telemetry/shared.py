@@ -57,7 +57,6 @@ class Roster:
         self._rows[place : place + _ROW.size] = _ROW.pack(pid, restarts)
 
     def read(self) -> list[tuple[int, int, int]]:
-        """Number, process and restarts of each worker."""
         return [(number, *_ROW.unpack_from(self._rows, (number - 1) * _ROW.size)) for number in self.numbers]
 
     @property
@@ -117,11 +116,9 @@ class SharedMetrics:
         return cls(path, Roster(workers), lock)
 
     def open_numbers(self, number: int) -> "Numbers":
-        """The numbers of a worker, for the process that is this worker from now on."""
         return Numbers(self.path / f"{number}.names", self.path / f"{number}.values")
 
     def read_numbers(self, number: int) -> Iterator[tuple[str, Labels, Sequence[float]]]:
-        """The family, the labels and the cells of all that a worker has counted."""
         names, values = self.path / f"{number}.names", self.path / f"{number}.values"
         lines = list(_read_lines(names))  # before the values, which are longer by then
         cells = memoryview(values.read_bytes()).cast("d") if lines else ()

@@ -93,7 +93,6 @@ def find_current() -> Span:
 
 
 def set_current(span: Span) -> None:
-    """Make this the span of the request that is served here."""
     _current.set(span)
 
 

@@ -33,19 +33,15 @@ def can_rewrite(form: str) -> bool:
 
 
 class LiveLine:
-    """A line that is written again and again."""
-
     def __init__(self) -> None:
         self._text = ""
 
     def show(self, text: str) -> None:
-        """Write the line again, cut to the terminal's width."""
         columns = max(_read_columns(), MIN_COLUMNS)
         self._text = text if len(text) < columns else f"{text[: columns - 2]}…"
         self._write(f"{CLEAR_LINE}{self._text}")
 
     def end(self) -> None:
-        """Leave the line as it is, and go to the next one."""
         if self._text:
             self._write("\n")
             self._text = ""

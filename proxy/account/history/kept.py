@@ -78,8 +78,6 @@ class Places:
 
 
 class _InMemory(SqliteFile):
-    """A database in the memory of this process."""
-
     def __init__(self, prepare: Work[None]) -> None:
         super().__init__(Path(), prepare, None, FORM)
 
@@ -116,7 +114,6 @@ class Streams:
         self.reading = asyncio.Lock()
 
     def close(self) -> None:
-        """End all streams."""
         self.ending.set()
         self.ending = asyncio.Event()
 
@@ -165,7 +162,6 @@ class History:
         self.observe(outcomes)
 
     def observe(self, outcomes: Iterable[Outcome]) -> None:
-        """Keep requests that are over."""
         if self.is_on:
             self._rows.extend(outcomes)
             if not self._is_due:
@@ -178,7 +174,6 @@ class History:
             self._wake()
 
     def add_text(self, text: Text) -> None:
-        """Write a text soon. The oldest waiting ones give way; a text that is too large alone is never written."""
         most_bytes = self._bounds.text_bytes // 2
         if text.size_bytes > most_bytes:
             return
@@ -261,7 +256,6 @@ class History:
                 del text, packed  # else this frame would hold the transcript until the next text
 
     async def close(self) -> None:
-        """End all streams and tasks, and write the rows that wait."""
         self.streams.close()
         self._drop_texts()
         self._is_due = True  # nothing is started any more
@@ -289,7 +283,6 @@ class History:
             await self._try(partial(texts.write_notes, worker=self.places.worker, notes=self.notes()))
 
     def _order(self, work: Work[None]) -> None:
-        """Have something done with the table before it is written or read again, if anything can be in it."""
         if self._thread is not None or self.places.files:
             self._orders.append(work)
             self._wake()
@@ -312,7 +305,6 @@ class History:
             await self._copy(log)
 
     async def _copy(self, log: "SharedLog") -> None:
-        """Copy what the log has and the table has not."""
         try:
             while entries := await log.read(await self._use(table.read_position)):
                 await self._use(partial(table.copy, entries=entries, bounds=self._bounds))

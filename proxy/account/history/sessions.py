@@ -96,7 +96,6 @@ class SessionQuery:
     ascends: bool = False
 
     def write_conditions(self) -> Iterator[tuple[str, str | float]]:
-        """Each condition in SQL, with its value."""
         if self.since:
             yield "last_at >= ?", self.since
         for column in CHOICES:
@@ -108,7 +107,6 @@ class SessionQuery:
 
 
 def list_sessions(connection: sqlite3.Connection, query: SessionQuery) -> tuple[list[Session], int]:
-    """The sessions that are wanted, and how many there are on all pages."""
     connection.create_function("casefold", 1, str.casefold, deterministic=True)
     conditions = list(query.write_conditions())
     wheres = f" WHERE {' AND '.join(condition for condition, _ in conditions)}" if conditions else ""
@@ -125,12 +123,10 @@ def list_sessions(connection: sqlite3.Connection, query: SessionQuery) -> tuple[
 
 
 def find_named(connection: sqlite3.Connection, name: str, client: str | None = None) -> Session | None:
-    """The session of this name; None if it is not kept, or is another client's."""
     return next(iter(list_sessions(connection, SessionQuery(name=name, client=client))[0]), None)
 
 
 def list_choices(connection: sqlite3.Connection, client: str | None = None) -> dict[str, list[str]]:
-    """The models, clients and outcomes of the newest requests of all sessions."""
     start, values = _choose(SessionQuery())
     own, values = ("", values) if client is None else (" WHERE client = ?", [*values, client])
     rows = connection.execute(f"{start}SELECT DISTINCT model, client, outcome FROM last{own}", values).fetchall()  # noqa: S608 - our own names

@@ -134,8 +134,6 @@ class Row(NamedTuple):
 
 
 class Erased(NamedTuple):
-    """The order to erase what a session had at a time, or only its texts."""
-
     session: str
     at: float
     text_only: bool
@@ -168,7 +166,6 @@ class Bounds:
 
 
 def open_in_memory() -> sqlite3.Connection:
-    """An empty table in memory."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     for statement in FORM.tables.split(";"):
         connection.execute(statement)
@@ -220,7 +217,6 @@ def _insert(connection: sqlite3.Connection, row: Row, end_bytes: int) -> bool:
 
 
 def copy(connection: sqlite3.Connection, entries: Sequence[Entry], bounds: Bounds) -> None:
-    """Do what entries of the replicas' log say, unless another worker has."""
     rows = [entry.item for entry in entries if isinstance(entry.item, Row)]
     with _writing(connection):  # else an order could be passed over
         _add(connection, rows, bounds, entries[-1].name)
@@ -272,7 +268,6 @@ def read_position(connection: sqlite3.Connection) -> str:
 
 
 def _order(entry: str) -> tuple[int, int]:
-    """The order of an entry in the log. Source: ids of Redis streams are MILLISECONDS-NUMBER."""
     at, _, number = entry.partition("-")
     return int(at or 0), int(number or 0)
 
@@ -317,7 +312,6 @@ WHERE event IS NOT NULL"""
 
 
 def list_requests(connection: sqlite3.Connection, query: Query) -> tuple[list[Turn], bool] | None:
-    """The newest requests, newest first, and whether there are more; None if `before` is not known."""
     wheres, values = [], list[Any]()
     if query.before is not None:
         place = "SELECT at, request_id FROM events WHERE request_id = ? AND event IS NOT NULL"
@@ -339,7 +333,6 @@ def list_requests(connection: sqlite3.Connection, query: Query) -> tuple[list[Tu
 
 
 def find_request(connection: sqlite3.Connection, request_id: str) -> Turn | None:
-    """One request; None if it is not kept."""
     rows = connection.execute(f"{_READ} AND request_id = ? ORDER BY at DESC LIMIT 1", (request_id,)).fetchall()
     return next(iter(_list(connection, rows)), None)
 
@@ -397,7 +390,6 @@ def find_uncut_size(previous: Outcome | None, event: Outcome) -> int | None:
 
 
 def _has_mark(connection: sqlite3.Connection, session: str, mark: str, at: float, request_id: str) -> bool:
-    """Whether an earlier request of the session had this mark."""
     statement = "SELECT 1 FROM events WHERE session = ? AND mark = ? AND (at, request_id) < (?, ?) LIMIT 1"
     return connection.execute(statement, (session, mark, at, request_id)).fetchone() is not None
 

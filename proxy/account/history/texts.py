@@ -57,7 +57,6 @@ class Title(NamedTuple):
 
 
 def pack_text(text: OutcomeText) -> Packed:
-    """Pack a text; slow. It must not hold surrogates."""
     # A line for each change: decoding lets no other thread run, so it is done in pieces.
     lines = _encoder.encode_lines([replace(text, changes=()), *text.changes])
     return Packed(text.sentences, zlib.compress(lines, 1))
@@ -128,7 +127,6 @@ def keep_title(connection: sqlite3.Connection, session: str, at: float, title: T
 
 
 def find_text(connection: sqlite3.Connection, request_id: str) -> bytes | None:
-    """The packed text of a request; None if it is not kept."""
     row: tuple[bytes] | None = connection.execute(
         "SELECT pack FROM private.texts WHERE request_id = ?", (request_id,)
     ).fetchone()
@@ -141,10 +139,8 @@ def erase_texts(connection: sqlite3.Connection) -> None:
 
 
 def write_notes(connection: sqlite3.Connection, worker: int, notes: bytes) -> None:
-    """Keep what people should know about a worker's figures, as JSON."""
     connection.execute("INSERT OR REPLACE INTO private.notes VALUES (?, ?)", (worker, notes))
 
 
 def read_notes(connection: sqlite3.Connection, but: int) -> list[bytes]:
-    """What all workers but one have noted."""
     return [notes for (notes,) in connection.execute("SELECT notes FROM private.notes WHERE worker != ?", (but,))]

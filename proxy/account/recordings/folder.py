@@ -130,7 +130,6 @@ class Folder:
                 self._end = end
 
     def _read_log(self, lock: int, end: int) -> bool:
-        """Whether the lines that were added to the log could be read."""
         if end < self._end:
             return False
         for line in os.pread(lock, end - self._end, self._end).decode(errors="replace").splitlines():
@@ -145,12 +144,10 @@ class Folder:
         return True
 
     def _start_log(self, lock: int) -> None:
-        """Begin a log of another number: every other process lists the folder next."""
         os.ftruncate(lock, 0)
         self._log_id, self._end = os.urandom(_NUMBER_BYTES), _HEAD_BYTES
 
     def _append(self, lock: int, lines: bytes) -> None:
-        """Tell the other processes what was changed, and that the change is complete."""
         if self._end + len(lines) > max(LOG_BYTES, _LOG_BYTES_PER_FILE * len(self._names)):
             self._start_log(lock)
         elif os.pwrite(lock, lines, self._end) == len(lines):
@@ -200,7 +197,6 @@ class Folder:
         self._requests -= _is_request(name)
 
     def _delete_oldest(self, lock: int) -> list[str]:
-        """Delete the oldest files that are too many. Returns their names."""
         number, deleted = 0, []
         while self._bytes > self.max_bytes or (self._keep is not None and self._requests > self._keep):
             name = self._names[number]
@@ -252,7 +248,6 @@ class RecordingFile:
 
 
 def read_name(path: Path) -> RecordingFile | None:
-    """The recording's file at a path, by its name alone; None for any other file."""
     found = _NAME.fullmatch(path.name)
     return RecordingFile(path, int(found[1]), found[2]) if found else None
 

@@ -70,7 +70,6 @@ def write_body(body: bytes) -> Body:
 
 
 def read_body(body: Body) -> bytes:
-    """The bytes that `write_body` got."""
     return body.encode() if isinstance(body, str) else base64.b64decode(body.base64)
 
 
@@ -228,13 +227,11 @@ class Recording:
 
     @property
     def received_body(self) -> bytes | None:
-        """The client's body; None if it was not recorded."""
         body = None if self.request is None else self.request.body
         return None if body is None else read_body(body)
 
     @property
     def sent_body(self) -> bytes | None:
-        """The body that was sent last; None if nothing was sent, or if it was not recorded."""
         if self.sent is None:
             return None
         return self.received_body if self.sent.body is None else read_body(self.sent.body)
@@ -313,7 +310,6 @@ def decode(data: bytes) -> Recording:
 
 
 def _is_possible(recording: Recording) -> bool:
-    """Whether the figures can be those of a request."""
     event = recording.event
     sections = len(event.original_sections), len(event.sent_sections)
     if not 0 <= event.at < END_OF_TIME or sections not in {(0, 0), (len(Sections._fields),) * 2}:

@@ -105,7 +105,6 @@ class Recordings:
         self._is_closed = False
 
     def add(self, draft: Draft) -> None:
-        """Have a recording made and written. It is dropped if too much waits already."""
         with self._lock:
             most_bytes = min(self.most_bytes, MAX_WAITING_BYTES)
             is_full = self._waiting >= MAX_WAITING or self._waiting_bytes + draft.size_bytes > most_bytes
@@ -202,7 +201,6 @@ def record(recorder: Recorder, recordings: Recordings, served: Served) -> None:
 
 
 def end_call(books: Books, recordings: Recordings | None, call: SummaryCall, seconds: float) -> None:
-    """Book what a call for a summary cost, and have it recorded."""
     if call.charged is not None:
         charged, payer = call.charged
         books.charge_summary(call.model, payer.client_name, charged, payer.prices, payer.session)
@@ -231,7 +229,6 @@ def _record_call(recordings: Recordings, call: SummaryCall, seconds: float) -> N
 
 
 def _make_content(recorder: Recorder, served: Served) -> bytes | None:
-    """The content of the file; None after a fault, which is counted."""
     with fail_open(recorder, served.outcome.request_id, "record"):
         return encode(_make_recording(served))
     return None

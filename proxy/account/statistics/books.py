@@ -127,7 +127,6 @@ class Sums(msgspec.Struct, frozen=True):
 
     @property
     def cost_nanodollars(self) -> int:
-        """What the requests have cost, summaries included."""
         prompts = self.fresh_nanodollars + self.cached_nanodollars + self.written_nanodollars
         return prompts + self.completion_nanodollars + self.summary_nanodollars
 
@@ -201,8 +200,6 @@ class StatisticsStore(Protocol):
 
 
 class MemoryStatistics:
-    """Sums of this process."""
-
     name = "memory"
 
     def __init__(self) -> None:
@@ -210,7 +207,6 @@ class MemoryStatistics:
         self._numbers: dict[str, int] = {}
 
     async def add(self, batch: Batch) -> None:
-        """Add a batch, unless it was added before."""
         if batch.number > self._numbers.get(batch.writer, 0):
             self._numbers[batch.writer] = batch.number
             for place, sums in batch.rows.items():

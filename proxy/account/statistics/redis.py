@@ -36,12 +36,10 @@ return 1
 
 
 def day_key(day: str) -> str:
-    """The server's key of a day's sums."""
     return f"{PREFIX}statistics:{{statistics}}:{day}"
 
 
 def writer_key(writer: str) -> str:
-    """The server's key of the number of a writer's last batch."""
     return f"{PREFIX}statistics:{{statistics}}:writer:{writer}"
 
 

@@ -39,8 +39,6 @@ _READ = f"SELECT day, model, client, {', '.join(NAMES)} FROM sums WHERE day BETW
 
 
 class SqliteStatistics:
-    """A StatisticsStore in one file."""
-
     name = "sqlite"
 
     def __init__(self, path: Path, *, log: Any) -> None:
@@ -83,7 +81,6 @@ def _add(connection: sqlite3.Connection, batch: Batch) -> None:
 
 
 def find_file(config: Config) -> Path | None:
-    """The file with the statistics; None for a store in memory or on a server."""
     scheme, _, rest = config.store.partition("://")
     if scheme != "sqlite":
         return None

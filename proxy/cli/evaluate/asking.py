@@ -116,8 +116,6 @@ class Calls:
 
 
 class Asker:
-    """Asks one model. Remembers which parameters the model refuses, for later questions."""
-
     def __init__(self, server: Server, calls: Calls) -> None:
         self._server = server
         self._calls = calls

@@ -239,7 +239,6 @@ class Setup:
 
 
 def show_key(upstream: UpstreamConfig, key: str | None) -> Headers:
-    """The headers with the user's key; no headers if the configuration sends no client's key to this upstream."""
     return write_key(key, upstream) if key and upstream.shown == "client" else []
 
 

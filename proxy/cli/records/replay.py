@@ -117,7 +117,6 @@ def replay(path: Path, **given: Any) -> None:
 
 
 def _run(path: Path, options: Options, done: list[Replay]) -> dict[str, Any]:
-    """Replay, and describe the result. `done` gets the replay as soon as it begins."""
     kind = find_kind(path)
     with wrong_use():
         replaying = _prepare(kind, options)

@@ -59,16 +59,12 @@ def compact_again(
 
 @dataclass(frozen=True, slots=True)
 class PricedVariant:
-    """A variant, how its tokens are paid for, and the label under which a request counts."""
-
     variant: Variant
     pricing: Pricing
     label: str
 
 
 class Texts:
-    """The recorded summaries of models, by session and by the prefix that they cover."""
-
     def __init__(self) -> None:
         self._known: BytesLRU[tuple[str, str], Summary] = BytesLRU(
             MAX_TEXTS_BYTES, lambda _, text: len(text.text) * 2 + len(text.note)
@@ -200,8 +196,6 @@ class ConfiguredVariants:
 
 @dataclass(slots=True)
 class ExpectedSummaries:
-    """The summaries that a configuration would ask for, by session and by the prefix that they cover."""
-
     texts: Texts
     _asked: set[tuple[str, str]] = field(default_factory=set)
     _stood_in: set[tuple[str, str]] = field(default_factory=set)

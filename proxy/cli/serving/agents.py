@@ -95,7 +95,6 @@ def find_agent(command: Sequence[str], environment: Environment) -> tuple[Agent,
 
 
 def list_agents() -> list[tuple[str, str]]:
-    """The programs of each agent, and how it is led."""
     return [(", ".join(agent.programs), agent.way) for agent in AGENTS]
 
 

@@ -71,8 +71,6 @@ DRAWER = 1  # the number of the worker that shows the live line of all
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """The terminal."""
-
     is_read: bool = False  # whether a person reads it
     line: LiveLine | None = None  # the live line; None if the terminal cannot show one
 
@@ -129,7 +127,6 @@ def tell_systemd() -> None:
 
 
 def warn_of_risks(config: Config, log: Any, workers: int = 1) -> None:
-    """Warn, before anything is served, of what may not be meant."""
     warn_of_readers(config, log)
     warn_of_unknown_variables(log)
     if workers > 1 and config.store == "memory":
@@ -154,8 +151,6 @@ Load = Callable[[], Config]
 
 @dataclass(frozen=True, slots=True)
 class WorkerStart:
-    """The data that a worker starts with."""
-
     worker: Worker
     config: Config  # the worker's share of the configuration
     load: Load | None  # reads this share again; None without a configuration file

@@ -17,7 +17,6 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 import click
 import orjson
@@ -41,6 +40,7 @@ FIXED = ("listen=127.0.0.1:0", "metrics_listen=null", "workers=1")
 DRAIN_SECONDS = 1.0  # For requests that the command leaves behind. Chosen: nobody waits for their answers any more.
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 _LOOPBACK = ("127.0.0.1", "localhost")
+SUCCESS = 200  # source: the status of a request that was answered
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 KILLED = 128
@@ -266,7 +266,6 @@ def wrap(
 
 
 def _wire(command: tuple[str, ...]) -> tuple[Wiring, Write]:
-    """How a command is led to the proxy, and what writes the command that is run. Without a command, lists agents."""
     if not command:
         formatter = click.HelpFormatter(width=shutil.get_terminal_size().columns)
         formatter.write_text(_KNOWN)
@@ -293,32 +292,27 @@ def _open_log(file: Path | None, level: str) -> None:
     configure_log("error" if file is None else level, "json", file=os.fdopen(number, "wb"))
 
 
-class _Watch:
-    """The log, which also counts the requests that would not have fit their limit without trimtab."""
+class _Recent(deque[Outcome]):
+    """The newest requests. fitted: how many of all would not have fit their limit without trimtab."""
 
-    def __init__(self, log: Any) -> None:
-        self.debug, self.warning, self.error = log.debug, log.warning, log.error
-        self._info = log.info
-        self.fitted = 0
+    fitted = 0
 
-    def info(self, event: str, **fields: Any) -> None:
-        if event == "request":
-            limit = fields.get("limit_tokens") or 0
-            sent = fields.get("sent_tokens") or 0
-            self.fitted += fields.get("original_tokens", 0) > limit >= sent > 0 and fields["status"] == 200
-        self._info(event, **fields)
+    def observe(self, outcomes: Iterable[Outcome]) -> None:
+        for one in outcomes:
+            self.fitted += one.original_tokens > one.limit_tokens >= one.sent_tokens > 0 and one.status == SUCCESS
+            self.append(one)
 
 
 async def _wrap(complete: Write, proxied: Sequence[tuple[Destination, Config]], tell: Callable[[str], None]) -> int:
-    log = _Watch(get_log())
+    log = get_log()
     configs = [_without_long_drain(config) for _, config in proxied]
     caches_bytes = bound_caches(configs[0].limits.max_memory_bytes, CACHES_BYTES)
-    compactors, recent = Compactors(log, caches_bytes=caches_bytes), deque[Outcome](maxlen=NEWEST)
+    compactors, recent = Compactors(log, caches_bytes=caches_bytes), _Recent(maxlen=NEWEST)
     try:
         async with AsyncExitStack() as stack:
             proxies = [await stack.enter_async_context(run_proxy(config, log, compactors)) for config in configs]
             for proxy in proxies:
-                proxy.services.recorder.observers.append(recent.extend)
+                proxy.services.recorder.observers.append(recent.observe)
             destinations = [destination for destination, _ in proxied]
             for destination, proxy in zip(destinations, proxies, strict=True):
                 tell(_describe_destination(destination, proxy))
@@ -333,7 +327,7 @@ async def _wrap(complete: Write, proxied: Sequence[tuple[Destination, Config]], 
         click.echo(f"trimtab: cannot listen on 127.0.0.1: {os.strerror(error.errno or 0)}", err=True)
         return 1
     metrics = [proxy.services.recorder.metrics for proxy in proxies]
-    for line in _describe_end(sum(map(Savings.read, metrics), Savings()), log.fitted):
+    for line in _describe_end(Savings.read(*metrics), recent.fitted):
         tell(line)
     for alarm in find_alarms(recent, Samples.of(family for one in metrics for family in one.collect_all())):
         tell(f"warning: {alarm.describe()}")

@@ -191,7 +191,6 @@ _NOTES: Mapping[str, str] = {
 
 
 def note_worker(services: Services) -> list[Json]:
-    """What people should know about the figures of this worker."""
     models = defaultdict[str, dict[str, None]](dict)
     for known in services.models.list_known()[:MAX_SHOWN]:
         model = known.name.model

@@ -51,7 +51,6 @@ def open_history(
 
 
 def _find_places(config: Config, worker: Worker | None) -> Places:
-    """The places of a history. The folder of the metrics is private to the workers."""
     number, workers, folder = (1, 1, None) if worker is None else (worker.number, worker.count, worker.metrics.path)
     scheme, _, rest = config.store.partition("://")
     shared = [] if folder is None else [folder / FILE_NAME]

@@ -94,19 +94,16 @@ def answer_error(error: ProxyError, codec: Codec = DEFAULT) -> web.Response:
 
 
 def answer_page_error(error: ProxyError) -> web.Response:
-    """The answer for an error of one of our own pages, which browsers may show."""
     answer = answer_error(error)
     answer.headers.update(UNSTORED)
     return answer
 
 
 async def show_health(_services: Services) -> web.Response:
-    """Liveness: the process answers."""
     return web.Response(body=b'{"status":"ok"}', content_type="application/json")
 
 
 async def show_ready(services: Services) -> web.Response:
-    """Readiness: 200 while the proxy takes requests, else 503."""
     ready = services.lifecycle.ready
     body = b'{"status":"ready"}' if ready else b'{"status":"draining"}'
     return web.Response(body=body, status=200 if ready else 503, content_type="application/json")

@@ -122,15 +122,12 @@ UNSTORED = {**SAFE, "Cache-Control": "no-store"}  # headers of what changes: dat
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """A file of the page: its content, its content type, and a tag that changes with the content."""
-
     body: bytes
     content_type: str
     tag: str
 
 
 def load_files(folder: Path) -> Mapping[str, PageFile]:
-    """The files of a folder by name; empty if there is no such folder."""
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     return {path.name: _load(path) for path in paths if path.suffix in TYPES and path.is_file()}
 
@@ -144,12 +141,10 @@ FILES = load_files(FOLDER)  # the page. It takes some 80 kB.
 
 
 def find_file(name: str) -> PageFile | None:
-    """The file of this name, the index for an empty one; None if there is none."""
     return FILES.get(name or INDEX)
 
 
 def answer_file(request: web.BaseRequest, file: PageFile) -> web.Response:
-    """A file, or 304 if the browser has it."""
     headers = {**SAFE, "Cache-Control": "no-cache", "ETag": file.tag}
     if file.tag in request.headers.get("If-None-Match", ""):
         return web.Response(status=304, headers=headers)

@@ -118,7 +118,6 @@ def shape_event(event: Outcome) -> Json:
 
 
 def tell_briefly(event: Outcome) -> list[str]:
-    """What was done, in sentences: from the decisions, so without the names of tools and without places."""
     again = "In the second attempt: "
     return [f"{again if one.attempt > 1 else ''}{tell_decision(one)}" for one in event.decisions]
 
@@ -157,7 +156,6 @@ def choose_step(minutes: int) -> int:
 
 
 def shape_timeline(sums: Iterable[StepSums], start: int, stop: int, step_seconds: int) -> Json:
-    """The timeline from one time to another, without holes."""
     nothing = dict.fromkeys(FIGURES, 0)
     buckets = {
         at: {"at": float(at), **_show_money(nothing), **dict[str, Any](models={}, clients={})}
@@ -263,7 +261,6 @@ def read_models(samples: Samples) -> list[Json]:
 
 
 def read_clients(samples: Samples) -> list[Json]:
-    """The totals of each client that has a name, most requests first."""
     clients = []
     for name in samples.list_values("client_requests_total", "client"):
         stages = {
@@ -314,7 +311,6 @@ def _sort_summaries(samples: Samples, **of: str) -> Json:
 
 
 def _read_money(samples: Samples, **of: str) -> Json:
-    """Money in dollars; None if no price is known."""
     summary, cost = samples.sum("cost_usd_total", part="summary", **of), samples.sum("cost_usd_total", **of)
     without = samples.sum("cost_without_usd_total", **of)
     if not cost and not without:

@@ -154,7 +154,6 @@ class Supervisor:
             signal.signal(number, lambda number, _: self._signals.append(number))
 
     def _start(self, place: _Place) -> Worker | None:
-        """Fork a worker; return it in its own process, None in this one."""
         place.due_at, place.started_at = None, time.monotonic()
         ours, theirs = socket.socketpair()
         try:
@@ -203,7 +202,6 @@ class Supervisor:
             self._kill_all()
 
     def _hear(self, place: _Place) -> None:
-        """Read a worker's message; the end of its line means that the worker has ended."""
         if place.line is None:
             return
         try:

@@ -40,9 +40,10 @@ def test_money_that_is_not_known_is_not_zero() -> None:
 
 def test_two_proxies_together_are_the_sum_of_both() -> None:
     """Money that only one of them knows is the money of both."""
-    one = Savings.read(fill_metrics())
-    assert one + Savings(requests=1, pruned=2, digested=3) == Savings(5, 0, 1500, 900, 3, 0, 3, 1, 1, 99, 0.75, 2.0)
-    assert Savings() + Savings() == Savings()
+    other = Metrics()
+    other.requests["a", "chat", "200", "compacted"] += 1
+    other.cuts["a", "prune"] += 2
+    assert Savings.read(fill_metrics(), other) == Savings(5, 0, 1500, 900, 3, 0, 0, 1, 1, 99, 0.75, 2.0)
 
 
 @pytest.mark.parametrize(
