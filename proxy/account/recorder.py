@@ -54,7 +54,7 @@ class Recorder:
         self.books = books or Books(metrics)
         self.observers: list[Observer] = [self._count, self._charge, self._write_lines]
         self._histograms = tuple(getattr(metrics, name) for name in _OBSERVED.values())
-        self._log = log
+        self.log = log
         self.tells_arrivals: bool = getattr(log, "is_detailed", True)
         self._later = later
         self._ring: list[Outcome] = []
@@ -93,13 +93,7 @@ class Recorder:
     def record_fault(self, request_id: str, phase: str, error: Exception) -> None:
         with self._lock:  # threads have faults, too
             self.metrics.fail_open[phase] += 1
-        self._log.error("fail_open", request_id=request_id, phase=phase, error=type(error).__name__)
-
-    def record_arrival(self, request_id: str, method: str, path: str) -> None:
-        self._log.debug("request_begun", request_id=request_id, method=method, path=path)
-
-    def record_unlisted(self, upstream: str, reason: str) -> None:
-        self._log.warning("models_unlisted", upstream=upstream, reason=reason)
+        self.log.error("fail_open", request_id=request_id, phase=phase, error=type(error).__name__)
 
     def record_key(self, client: str, key: str) -> None:
         """Log, once a day, that a client has used this key; by its ID."""
@@ -108,13 +102,7 @@ class Recorder:
             self._used = today, set()
         if key not in self._used[1]:
             self._used[1].add(key)
-            self._log.info("key_used", client=client, key=name_key(key))
-
-    def record_erased(self, session: str, *, text_only: bool) -> None:
-        self._log.info("session_erased", session=session, text_only=text_only)
-
-    def record_page(self, path: str, status: int) -> None:
-        self._log.debug("page", path=path, status=status)
+            self.log.info("key_used", client=client, key=name_key(key))
 
     def _count(self, outcomes: Iterator[Outcome]) -> None:
         metrics = self.metrics
@@ -141,7 +129,7 @@ class Recorder:
         with together:
             for outcome in outcomes:
                 failed = outcome.outcome == "broken" or outcome.status >= 500
-                (self._log.warning if failed else self._log.info)("request", **write_line(outcome))
+                (self.log.warning if failed else self.log.info)("request", **write_line(outcome))
                 if outcome.is_uncompacted:
                     self._tell_not_compacted(outcome)
                 if outcome.max_tokens and outcome.max_tokens >= outcome.limit_tokens > 0:
@@ -192,10 +180,9 @@ class Recorder:
         if outcome.path not in self._told_paths and len(self._told_paths) < MAX_TOLD_PATHS:
             self._told_paths.add(outcome.path)
             meaning = "trimtab does not compact requests at this path, so a prompt may become too long for its model"
-            self._log.warning("not_compacted", path=outcome.path, endpoint=outcome.endpoint, meaning=meaning)
+            self.log.warning("not_compacted", path=outcome.path, endpoint=outcome.endpoint, meaning=meaning)
 
     def _tell_halved(self, outcome: Outcome) -> None:
-        """Warn, once for each model, that a client asks for so long a completion that it halves the window."""
         if outcome.label not in self._halved and len(self._halved) < MAX_TOLD_PATHS:
             self._halved.add(outcome.label)
             meaning = (
@@ -203,7 +190,7 @@ class Recorder:
                 " max_tokens of the client (Claude Code: CLAUDE_CODE_MAX_OUTPUT_TOKENS) leaves more to the prompt"
             )
             limit, asked = outcome.limit_tokens, outcome.max_tokens
-            self._log.warning(
+            self.log.warning(
                 "window_halved", model=outcome.label, limit_tokens=limit, max_tokens=asked, meaning=meaning
             )
 
@@ -217,7 +204,7 @@ class Recorder:
         self._headed.add(told)
         meaning = f"the system prompt and the tools take {head:.0%} of the limit: {HEAD_REMEDY}"
         model, limit = outcome.label, outcome.limit_tokens
-        self._log.warning("head_large", session=outcome.session, model=model, limit_tokens=limit, meaning=meaning)
+        self.log.warning("head_large", session=outcome.session, model=model, limit_tokens=limit, meaning=meaning)
 
 
 class Phases:

@@ -79,8 +79,6 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """A piece of a credential: `start` is its place in it, `text` the piece."""
-
     start: int
     text: str = field(repr=False)
     form: bytes = field(repr=False)

@@ -150,7 +150,6 @@ def make_schema() -> Schema:
 
 
 def _rewrite(schema: Schema) -> Schema:
-    """The same schema for a file's text, before variables are replaced, without pydantic's titles."""
     notes = {key: value for key, value in schema.items() if key in _NOTES}
     if isinstance(notes.get("default"), dict) and notes["default"]:
         del notes["default"]  # a section's; each of its keys has its own

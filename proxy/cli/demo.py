@@ -51,8 +51,6 @@ _FRAME: _Json = {"id": "chatcmpl-demo", "object": "chat.completion", "created": 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Tokens that requests used at an upstream. The cached tokens are part of the prompt tokens."""
-
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
@@ -119,7 +117,6 @@ class SimulatedUpstream:
         return response
 
     def _judge(self, cost: Cost, body: bytes) -> web.Response | None:
-        """The error that OpenAI sends for such a prompt; None if it accepts the prompt."""
         conversation = CHAT.decode(CHAT.read(body), self._counting)
         if cost.prompt_tokens > self._window_tokens:
             most = f"This model's maximum context length is {self._window_tokens} tokens."
@@ -238,7 +235,6 @@ async def run_stage(
 
 
 async def replay_session(url: str, upstream: SimulatedUpstream, session: Session, turns: Iterable[int]) -> Replay:
-    """Send the requests before these turns of the session to `url`, one after the other, as the client would."""
     exchanges: list[Exchange] = []
     endless = PromptCache(upstream.count)
     async with aiohttp.ClientSession(f"{url}/", headers={"Content-Type": "application/json"}) as client:

@@ -126,7 +126,6 @@ class Session:
 
     @property
     def turns(self) -> tuple[int, ...]:
-        """Indexes of the assistant's messages. Each answers a request that holds all messages before it."""
         return tuple(index for index, message in enumerate(self.messages) if message.startswith(b'{"role":"assistant"'))
 
     def request_body(self, turn: int) -> bytes:
@@ -155,7 +154,6 @@ class _Agent:
         self.messages += [{"role": "assistant", "content": text, "tool_calls": calls}, *results]
 
     def migrate(self, package: str, module: str) -> None:
-        """Change one module: search, read source and tests in parallel, edit, fail, fix the tests, pass."""
         source, tests = f"ferry/{package}/{module}.py", f"tests/{package}/test_{module}.py"
         self.act(f"Next is {module}. Who uses it?", ("search", {"pattern": rf"\b{module}\b|: float", "path": "ferry"}))
         reads = [("read_file", {"path": path}) for path in (source, tests)]

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -39,6 +39,7 @@ from trimtab.proxy.config.policy import DEFAULT_CONTEXT_WINDOW
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.http.tenancy import Tenancy, Tenant
+from trimtab.proxy.models.discovery import Windows
 from trimtab.proxy.models.hypotheses import combine
 from trimtab.proxy.models.model_policy import ModelView, name_model
 from trimtab.proxy.models.records import ModelName, Record, Records, complete, expect_scale, list_learned, recall
@@ -134,12 +135,17 @@ def _show(text: str) -> Text:
 
 
 _UpstreamIdentity = tuple[str | None, ...]
+Answers = dict[_UpstreamIdentity, Answer]
 
 
 def _identify_upstream(upstream: UpstreamConfig) -> _UpstreamIdentity:
     """Upstreams that look alike are asked once: another key may see other models, another route may be broken."""
     files = (upstream.ca_file, upstream.client_cert_file, upstream.client_key_file)
     return (upstream.base_url, upstream.shown, upstream.api_key, upstream.proxy, *files)
+
+
+def _find_windows(config: Config, model: str, answers: Answers) -> Windows:
+    return answers[_identify_upstream(config.upstream_for(config.policy_for(model).upstream))].windows
 
 
 async def examine(config: Config, models: Iterable[str], key: str | None) -> Report:
@@ -163,72 +169,54 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
     finally:
         await store.close()
         await client.close()
-    system = (check_workers(config), check_open_files(config))
-    findings = [*(answer.finding for answer in answers), listening, stored, *system, counting]
     prices = [(one.model, one.prices) for one in described]
-    findings += [check_prices(prices), *check_budgets(config, prices)]
-    findings += [*find_bare_credentials(config), *find_readable_keys(config), *find_unknown_names()]
-    findings += find_unwritable_recordings(config)
-    findings += [
-        *_judge_windows(described),
-        *_judge_configured(config, described, heard_of),
-        *_judge_slots(config, answers),
-        *_judge_templates(answers),
-        *fallen,
-        *log.findings,
-    ]
+    findings = [answer.finding for answer in answers]
+    findings += [listening, stored, check_workers(config), check_open_files(config), counting, check_prices(prices)]
+    findings += [*check_budgets(config, prices), *find_bare_credentials(config), *find_readable_keys(config)]
+    findings += [*find_unknown_names(), *find_unwritable_recordings(config), *_judge_windows(described)]
+    findings += [*_judge_configured(config, described, heard_of), *_judge_slots(config, answers)]
+    findings += [*_judge_templates(answers), *fallen, *log.findings]
     return Report(tuple(findings), tuple(described), unlisted)
 
 
-def _judge_windows(models: Iterable[ModelFinding]) -> list[Finding]:
+def _judge_windows(models: Iterable[ModelFinding]) -> Iterator[Finding]:
     listed = tuple(models)
     unknown = [model.model for model in listed if model.window_from == "default"]
     small = [model.model for model in listed if model.window_tokens < 2 * LONG_COMPLETION]
-    findings = []
     if unknown:
         advice = f"{DEFAULT_CONTEXT_WINDOW:,} tokens are assumed; set context_window for these models"
-        findings.append(Finding("windows", "warning", f"unknown for {_list_names(unknown)}", advice))
+        yield Finding("windows", "warning", f"unknown for {_list_names(unknown)}", advice)
     if small:
         found = f"half of the window of {_list_names(small)}, if a client asks for {LONG_COMPLETION:,} tokens"
-        advice = "lower CLAUDE_CODE_MAX_OUTPUT_TOKENS, or the client's max_tokens"
-        findings.append(Finding("reserve", "ok", found, advice))
-    return findings
+        yield Finding("reserve", "ok", found, "lower CLAUDE_CODE_MAX_OUTPUT_TOKENS, or the client's max_tokens")
 
 
-def _judge_configured(
-    config: Config, models: Iterable[ModelFinding], answers: dict[_UpstreamIdentity, Answer]
-) -> list[Finding]:
+def _judge_configured(config: Config, models: Iterable[ModelFinding], answers: Answers) -> Iterator[Finding]:
     found = []
     for one in models:
-        told = answers[_identify_upstream(config.upstream_for(config.policy_for(one.model).upstream))].windows.find(
-            one.model
-        )
+        told = _find_windows(config, one.model, answers).find(one.model)
         if told is not None and told < one.window_tokens and one.window_from == "configured":
             found.append(f"{one.model} ({told:,})")
-    advice = "lower context_window; llama.cpp divides --ctx-size by its slots"
-    larger = f"the configured one is larger than the server's for {_list_names(found)}"
-    return [Finding("windows", "warning", larger, advice)] if found else []
+    if found:
+        advice = "lower context_window; llama.cpp divides --ctx-size by its slots"
+        larger = f"the configured one is larger than the server's for {_list_names(found)}"
+        yield Finding("windows", "warning", larger, advice)
 
 
-def _judge_slots(config: Config, answers: Iterable[Answer]) -> list[Finding]:
-    slots = {answer.windows.slots for answer in answers} - {None}
-    if 1 not in slots or config.defaults.summary.when != "auto":
-        return []
-    advice = "summaries are written only while no request comes, else cuts get digests; --parallel 2 adds a slot"
-    return [Finding("slots", "warning", "a server works on one request at a time", advice)]
+def _judge_slots(config: Config, answers: Iterable[Answer]) -> Iterator[Finding]:
+    if config.defaults.summary.when == "auto" and any(answer.windows.slots == 1 for answer in answers):
+        advice = "summaries are written only while no request comes, else cuts get digests; --parallel 2 adds a slot"
+        yield Finding("slots", "warning", "a server works on one request at a time", advice)
 
 
-def _judge_templates(answers: Iterable[Answer]) -> list[Finding]:
+def _judge_templates(answers: Iterable[Answer]) -> Iterator[Finding]:
     readings = [answer.windows.reading for answer in answers]
-    left_out = [
-        *(["tools"] if any(reading.drops_tools for reading in readings) else []),
-        *(["calls of tools"] if any(reading.drops_calls for reading in readings) else []),
-    ]
-    if not left_out:
-        return []
-    what = " and ".join(left_out)
-    found = f"a server's chat template leaves out {what}: the model never sees them, and they are not counted"
-    return [Finding("template", "warning", found, "start llama.cpp with a template or a model that supports tools")]
+    left_out = ["tools"] if any(reading.drops_tools for reading in readings) else []
+    left_out += ["calls of tools"] if any(reading.drops_calls for reading in readings) else []
+    if left_out:
+        what = " and ".join(left_out)
+        found = f"a server's chat template leaves out {what}: the model never sees them, and they are not counted"
+        yield Finding("template", "warning", found, "start llama.cpp with a template or a model that supports tools")
 
 
 def _list_names(names: list[str]) -> str:
@@ -246,10 +234,7 @@ def _check_counting(config: Config, models: list[str], log: CheckLog) -> tuple[C
     return compactors, Finding("counting", "ok", f"by {'characters' if used == {HEURISTIC} else programs}")
 
 
-def _choose_models(
-    config: Config, asked: Iterable[str], answers: dict[_UpstreamIdentity, Answer]
-) -> tuple[list[str], int]:
-    """Models that are asked for, that the configuration names, and that upstreams list; and how many are left out."""
+def _choose_models(config: Config, asked: Iterable[str], answers: Answers) -> tuple[list[str], int]:
     named = [entry.match for entry in config.models if not set(entry.match) & set("*?[")]
     summarisers = [model for policy in (config.defaults, *config.models) for model in policy.summary.models]
     first = dict.fromkeys([*asked, *named, *filter(None, summarisers)])
@@ -282,13 +267,13 @@ async def _read_records(store: SummaryStore, name: ModelName, ratio: float) -> t
 async def _describe(
     config: Config,
     model: str,
-    answers: dict[_UpstreamIdentity, Answer],
+    answers: Answers,
     kept: tuple[SummaryStore, Tenant],
     compactors: Compactors,
 ) -> ModelFinding:
     settings, family, (store, tenant) = config.policy_for(model), find_family(model), kept
     name = name_model(config, settings, model, tenant)
-    windows = answers[_identify_upstream(config.upstream_for(settings.upstream))].windows
+    windows = _find_windows(config, model, answers)
     told = windows.find(model)
     reading = SILENT if told is None else windows.reading
     own, of_all = await _read_records(store, name, expect_scale(name, reading).ratio)
@@ -347,14 +332,13 @@ def check_prices(models: Iterable[tuple[str, ModelPrices | None]]) -> Finding:
     return Finding("prices", "warning", found, "the usual ratios are assumed; set prices for these models")
 
 
-def check_budgets(config: Config, models: Iterable[tuple[str, ModelPrices | None]]) -> list[Finding]:
+def check_budgets(config: Config, models: Iterable[tuple[str, ModelPrices | None]]) -> Iterator[Finding]:
     budgets = config.clients.budgets.items()
     clients = [name for name, budget in budgets if budget.dollars_per_day or budget.dollars_per_month]
     free = [model for model, prices in models if prices is not None and prices.unit != "usd"]
-    if not clients or not free:
-        return []
-    found = f"{_list_names(clients)}: in dollars, of which requests to {_list_names(free)} spend none"
-    return [Finding("budgets", "warning", found, "set prices with unit: usd for these models, or budgets in tokens")]
+    if clients and free:
+        found = f"{_list_names(clients)}: in dollars, of which requests to {_list_names(free)} spend none"
+        yield Finding("budgets", "warning", found, "set prices with unit: usd for these models, or budgets in tokens")
 
 
 @click.command()

@@ -13,6 +13,8 @@ import secrets
 import socket
 import stat
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from pathlib import Path
@@ -47,7 +49,7 @@ _ERROR_TYPE = re.compile("[A-Za-z]+(?:Error|Exception)")
 
 Level = Literal["ok", "warning", "error"]
 MAX_PAGE_BYTES = 8 * 1024 * 1024  # chosen: several times the page of a busy server
-_METRIC = "trimtab_sessions_without_summaries"
+_METRIC = "trimtab_sessions_without_summaries_total"
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,52 +282,44 @@ def check_open_files(config: Config) -> Finding:
     return Finding("open files", "warning", found, advice)
 
 
-def find_unwritable_recordings(config: Config) -> list[Finding]:
-    if config.record is None or not (fault := find_fault(Path(config.record.dir).expanduser())):
-        return []
-    advice = "check record.dir, and who owns it; until then nothing is recorded"
-    return [Finding(f"recordings {config.record.dir}", "error", f"cannot be written: {fault.lower()}", advice)]
+def find_unwritable_recordings(config: Config) -> Iterator[Finding]:
+    if config.record is not None and (fault := find_fault(Path(config.record.dir).expanduser())):
+        advice = "check record.dir, and who owns it; until then nothing is recorded"
+        yield Finding(f"recordings {config.record.dir}", "error", f"cannot be written: {fault.lower()}", advice)
 
 
-def find_readable_keys(config: Config) -> list[Finding]:
+def find_readable_keys(config: Config) -> Iterator[Finding]:
     """A finding for all key files that every user of this machine can read. It shows names of clients, and no key."""
     clients = config.client_keys if isinstance(config.client_keys, dict) else {}
     files = {name: each.key_file for name, each in clients.items() if isinstance(each, ClientConfig) and each.key_file}
     named = [name for name, key_file in files.items() if _is_readable_by_all(key_file)]
-    if not named:
-        return []
-    found = f"every user of this machine can read the key files of {', '.join(named)}"
-    return [Finding("client_keys", "warning", found, "chmod 600; ignore this in a container without other users")]
+    if named:
+        found = f"every user of this machine can read the key files of {', '.join(named)}"
+        yield Finding("client_keys", "warning", found, "chmod 600; ignore this in a container without other users")
 
 
 def _is_readable_by_all(key_file: str) -> bool:
-    try:
+    with suppress(OSError):
         return bool(Path(os.path.expanduser(key_file)).stat().st_mode & stat.S_IROTH)  # noqa: PTH111 - as it was read
-    except OSError:
-        return False
+    return False
 
 
-def find_unknown_names() -> list[Finding]:
+def find_unknown_names() -> Iterator[Finding]:
     found = find_unknown_variables()
-    if not found:
-        return []
-    named = [f"{name} (did you mean {similar}?)" if similar else name for name, similar in found.items()]
-    advice = "unset them, or use a name from the reference of the configuration"
-    return [Finding("environment", "warning", f"these variables set no key: {', '.join(named)}", advice)]
+    if found:
+        named = [f"{name} (did you mean {similar}?)" if similar else name for name, similar in found.items()]
+        advice = "unset them, or use a name from the reference of the configuration"
+        yield Finding("environment", "warning", f"these variables set no key: {', '.join(named)}", advice)
 
 
 async def check_sessions(config: Config) -> list[Finding]:
     """How many sessions of a running trimtab have fallen to digests; nothing if none runs or its page is not shown."""
     page = await asyncio.to_thread(_read_metrics, config)
     reasons = Counter[str]()
-    try:
-        for family in text_string_to_metric_families(page):
-            if family.name == _METRIC:
-                for sample in family.samples:
-                    if sample.name == f"{_METRIC}_total" and sample.value:
-                        reasons[sample.labels.get("reason", "")] += int(sample.value)
-    except ValueError:
-        return []
+    with suppress(ValueError):
+        for sample in (one for family in text_string_to_metric_families(page) for one in family.samples):
+            if sample.name == _METRIC and sample.value:
+                reasons[sample.labels.get("reason", "")] += int(sample.value)
     if not reasons:
         return []
     told = ", ".join(f"{reason} {number}" for reason, number in sorted(reasons.items()))

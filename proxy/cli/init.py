@@ -123,8 +123,7 @@ async def probe(upstream: UpstreamConfig, key: str | None) -> Probe:
 def _find_model(base_url: str, name: str, answer: Answer) -> FoundModel:
     told = answer.windows.find(name)
     window = told or find_window(base_url, name)
-    window_from = "upstream" if told else "catalogue" if window else ""
-    return FoundModel(name, window, window_from, find_listed(base_url, name))
+    return FoundModel(name, window, "upstream" if told else "catalogue" if window else "", find_listed(base_url, name))
 
 
 @click.command()
@@ -199,8 +198,7 @@ def _choose_variable(config: Config, options: Options) -> str:
         return options.key_from_env
     base_url, provider = config.upstream.base_url, config.upstream.provider
     usual = "" if is_local(base_url) else KEY_VARIABLES.get(provider or "", "OPENAI_API_KEY")
-    told = "Variable with a key for it, only to ask for its models (empty: none)"
-    name = options.ask(told, usual)
+    name = options.ask("Variable with a key for it, only to ask for its models (empty: none)", usual)
     return name if name.isidentifier() else ""
 
 

@@ -265,13 +265,12 @@ def _write_row(sums: Sums) -> list[str]:
     if sums.is_unpriced:  # nothing is known of their cost, which is not nothing
         return [*told, *["-"] * 4]
     shown = write_cost(saved)
-    share = f"{cost / without:.3f}" if without else "-"
     return [
         *told,
         write_cost(cost) + ("*" if lacks else ""),
         write_cost(without),
         f"[red]{shown}[/red]" if saved < 0 else shown,
-        share,
+        f"{cost / without:.3f}" if without else "-",
     ]
 
 

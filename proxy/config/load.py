@@ -185,8 +185,7 @@ class Draft:
         text, path = variable.text, variable.path
         section = self._open(path, variable.name)
         if isinstance(section, str):
-            words = f"{variable.name}: {section} is not a section in the file"
-            self.problems.append(Problem((), words))
+            self.problems.append(Problem((), f"{variable.name}: {section} is not a section in the file"))
             return
         is_other = text.startswith((*_QUOTES, "{") if variable.slot.section else _QUOTES) or text in _NULLS
         is_text = variable.slot.text is not None and not is_other
@@ -230,8 +229,7 @@ class Draft:
             name, default = match.group(1, 2)
             found: str | None = environment.get(name) if default is None else environment.get(name, default)
             if found is None:
-                words = f"${{{name}}} is not set in the environment and has no default"
-                self.problems.append(Problem(path, words))
+                self.problems.append(Problem(path, f"${{{name}}} is not set in the environment and has no default"))
                 self.unset.add(path)
             elif not found:
                 self.empty[path] = name

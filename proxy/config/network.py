@@ -128,8 +128,7 @@ def read_servers(store: str) -> StoreServers:
     query, own = _split_query(found["query"].partition("#")[0].removeprefix("?"), is_sentinel=is_sentinel)
     host, port = hosts[0]
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    url = f"{SCHEMES[scheme]}://{credential}{at}{address}/{database}{query}"
-    return StoreServers(kind, url, hosts, service, own)
+    return StoreServers(kind, f"{SCHEMES[scheme]}://{credential}{at}{address}/{database}{query}", hosts, service, own)
 
 
 def _read_host(text: str, default_port: int) -> tuple[str, int]:

@@ -137,11 +137,10 @@ def _build_url(base_url: str, path: str, allowed_paths: tuple[str, ...] | None, 
     if not path.startswith(("/", "*")):
         path = f"/{path}"
     if allowed_paths is not None and not is_allowed(path.partition("?")[0], base.path, allowed_paths):
-        message = (
+        raise PathNotAllowedError(
             "this proxy sends its own key only to paths under upstream.base_url, with dot segments resolved; request"
             " /v1/X, or have the path listed in upstream.allowed_paths"
         )
-        raise PathNotAllowedError(message)
     # The query is passed as part of the path, because yarl would drop an empty query and a fragment.
     return URL.build(scheme=base.scheme, authority=base.netloc, path=path, encoded=True)
 

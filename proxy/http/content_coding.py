@@ -160,34 +160,21 @@ def decode_body(body: bytes, codings: Sequence[str], max_bytes: int) -> Decoded:
 
 
 def _decode(body: bytes, make_decoder: Callable[[], _Decoder], max_bytes: int) -> Decoded:
-    pieces: list[bytes] = []
-    left_bytes = max_bytes
-    for _ in range(MAX_MEMBERS):
-        decoder = make_decoder()
-        try:
-            piece = decoder.decompress(body, left_bytes + 1)
-        except _FAULTS:
-            break
-        pieces.append(piece[:left_bytes])
-        if len(piece) > left_bytes:
-            return Decoded(b"".join(pieces), too_large=True)
-        if not decoder.eof:
-            break
-        left_bytes -= len(piece)
-        body = decoder.unused_data
-        if not body:
-            return Decoded(b"".join(pieces))
-    return Decoded(b"".join(pieces), damaged=True)
+    stage = _Stage(make_decoder)
+    text = stage.feed(body, max_bytes + 1)
+    too_large = len(text) > max_bytes
+    return Decoded(text[:max_bytes], not (stage.has_ended or too_large), too_large)
 
 
 class _Stage:
-    """One coding of a `Reader`. After damage it gives nothing more."""
+    """One coding of a body. After damage it gives nothing more. has_ended: a member has, and nothing follows it."""
 
     def __init__(self, make_decoder: Callable[[], _Decoder]) -> None:
         self._make_decoder = make_decoder
         self._decoder: _Decoder | None = make_decoder()
         self._waiting: list[bytes] = []
         self._members = 1
+        self.has_ended = False
 
     @property
     def is_lost(self) -> bool:
@@ -200,6 +187,7 @@ class _Stage:
     def feed(self, data: bytes, max_bytes: int) -> bytes:
         if data:
             self._waiting.append(data)
+            self.has_ended = False
         pieces: list[bytes] = []
         while max_bytes > 0 and (piece := self._step(max_bytes)) is not None:
             pieces.append(piece)
@@ -220,6 +208,7 @@ class _Stage:
             piece = decoder.decompress(data, max_bytes)
             if decoder.eof:
                 self._waiting[:0] = [decoder.unused_data] if decoder.unused_data else []
+                self.has_ended = not self._waiting
                 self._members += 1
                 self._decoder = self._make_decoder() if self._members <= MAX_MEMBERS else None
         except _FAULTS:

@@ -161,7 +161,6 @@ _IS_CREDENTIAL = KnownNames[str, bool](lambda name: is_credential(plain(name)))
 
 
 def keep_credentials(headers: Headers) -> list[tuple[str, str]]:
-    """The client's headers that are credentials, unchanged and in their order."""
     return [item for item in headers if _IS_CREDENTIAL[item[0]]]
 
 

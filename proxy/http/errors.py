@@ -34,8 +34,10 @@ class ProxyError(Exception):
     outcome = "refused"
     is_unsent = False
 
-    def __init_subclass__(cls, *, status: int, code: str, closes: bool = False, retry: bool = False) -> None:
-        cls.status, cls.code, cls.closes = status, code, closes
+    def __init_subclass__(cls, *, status: int, code: str, retry: bool = False, **told: object) -> None:
+        cls.status, cls.code = status, code
+        for name, value in told.items():
+            setattr(cls, name, value)
         if retry:
             cls.headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
 
@@ -59,19 +61,15 @@ class OverloadedError(ProxyError, status=503, code="overloaded", closes=True, re
     """More requests, more text or more work at once than `limits` allows. The rest of the request need not be read."""
 
 
-class ClientLimitError(ProxyError, status=429, code="client_limit_reached", retry=True):
+class ClientLimitError(ProxyError, status=429, code="client_limit_reached", outcome="limited", retry=True):
     """One client has more requests in flight than its own limit allows.
 
     Not 503: a balancer takes an instance out of service after that, for all clients.
     """
 
-    outcome = "limited"
 
-
-class ClientBudgetError(ProxyError, status=429, code="client_budget_spent", retry=True):
+class ClientBudgetError(ProxyError, status=429, code="client_budget_spent", outcome="limited", retry=True):
     """One client has spent its budget. It is new in `seconds`."""
-
-    outcome = "limited"
 
     def __init__(self, message: str, seconds: int = RETRY_AFTER_SECONDS) -> None:
         super().__init__(message)
@@ -146,14 +144,12 @@ class MethodNotAllowedError(ProxyError, status=405, code="method_not_allowed"):
         self.headers = {"Allow": allowed} if allowed else {}
 
 
-class ContextExceededError(ProxyError, status=400, code=PROMPT_TOO_LONG):
+class ContextExceededError(ProxyError, status=400, code=PROMPT_TOO_LONG, type="invalid_request_error"):
     """No rule could make the request fit the context window. Status and code make clients compact by themselves.
 
     tokens, limit_tokens: of the prompt after compaction, and the most that it may have.
     context_cost: what the prompt consists of, what was decided, what would have to shrink (compaction/compactor.py).
     """
-
-    type = "invalid_request_error"
 
     def __init__(
         self,
@@ -170,35 +166,25 @@ class ContextExceededError(ProxyError, status=400, code=PROMPT_TOO_LONG):
         return replace(super().text(), tokens=self.tokens, limit_tokens=self.limit_tokens, more=more)
 
 
-class UnpairedToolCallsError(ProxyError, status=400, code="unpaired_tool_calls"):
+class UnpairedToolCallsError(ProxyError, status=400, code="unpaired_tool_calls", type="invalid_request_error"):
     """The request has a tool call without its result, or a result without its call, and the policy refuses that."""
-
-    type = "invalid_request_error"
 
 
 class InvalidQueryError(ProxyError, status=400, code="invalid_query"):
     """A parameter of the query of one of our own pages has a value that it cannot have."""
 
 
-class UnknownProfileError(ProxyError, status=400, code="unknown_profile"):
+class UnknownProfileError(ProxyError, status=400, code="unknown_profile", param="x-trimtab-profile"):
     """The request names a profile that the configuration does not have."""
 
-    param = "x-trimtab-profile"
 
-
-class UnknownCompactError(ProxyError, status=400, code="unknown_compact"):
+class UnknownCompactError(ProxyError, status=400, code="unknown_compact", param="x-trimtab-compact"):
     """The request asks for a cut in a form that does not exist."""
 
-    param = "x-trimtab-compact"
 
-
-class UnknownKeepError(ProxyError, status=400, code="unknown_keep"):
+class UnknownKeepError(ProxyError, status=400, code="unknown_keep", param="x-trimtab-keep"):
     """The request names what is to be kept in a form that does not exist."""
 
-    param = "x-trimtab-keep"
 
-
-class UnknownModeError(ProxyError, status=400, code="unknown_mode"):
+class UnknownModeError(ProxyError, status=400, code="unknown_mode", param="x-trimtab-mode"):
     """The request names a mode that does not exist."""
-
-    param = "x-trimtab-mode"

@@ -115,8 +115,7 @@ class Reply:
         """
         response, transport = self.response, self.request.transport
         if response is None:
-            message = "the response has not been begun"
-            raise RuntimeError(message)
+            raise RuntimeError("the response has not been begun")
         # No need to wait if the client has taken everything so far: the socket or the buffer takes the chunk.
         waits = transport is None or len(chunk) > FREE_BYTES or transport.get_write_buffer_size() > 0
         try:
@@ -129,7 +128,6 @@ class Reply:
             raise
 
     def lose(self, chunk: bytes) -> None:
-        """The client has left at this piece of the body."""
         self.client_left, self.missed = True, chunk
 
     async def wait_for_client(self) -> None:
@@ -149,7 +147,6 @@ class Reply:
 
 
 def make_response(answer: aiohttp.ClientResponse, added: Headers) -> PlainResponse:
-    """A response with the upstream's status and headers and the headers `added`; it has no body yet."""
     headers = CIMultiDict([*answer_headers(answer.raw_headers), *added])
     reason = answer.reason if is_sendable(answer.reason or "") else None
     return PlainResponse(status=answer.status, reason=reason, headers=headers)

@@ -97,8 +97,7 @@ class Uploads:
     def hold(self, request: web.BaseRequest, size_bytes: int) -> None:
         """Count bytes that are held until the request is released. Raises OverloadedError."""
         if size_bytes > self.left_bytes:
-            message = "too much text in flight (limits.max_held_bytes); try again"
-            raise OverloadedError(message)
+            raise OverloadedError("too much text in flight (limits.max_held_bytes); try again")
         upload = self._open.get(id(request)) or self._open.setdefault(id(request), _Upload())
         if upload.account is not None and not upload.account.hold(size_bytes):
             raise OverloadedError(NO_MEMORY_LEFT)

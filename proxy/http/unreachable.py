@@ -53,7 +53,6 @@ _NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL}
 
 
 def explain(error: Exception, url: URL, upstream: UpstreamConfig) -> ProxyError:
-    """The error response for a request to `url` that ended with `error` before any response came."""
     proxy = upstream.route.proxy
     if isinstance(error, TimeoutError):
         return UpstreamTimeoutError(_describe_timeout(error, url, upstream))
@@ -72,8 +71,7 @@ def explain(error: Exception, url: URL, upstream: UpstreamConfig) -> ProxyError:
     )
     if tls is not None:
         return UpstreamUnreachableError(_describe_tls(tls, name, upstream))
-    through = f" {upstream.route}" if proxy is not None and end is None else ""
-    said = _describe(error, name, advice, through)
+    said = _describe(error, name, advice, f" {upstream.route}" if proxy is not None and end is None else "")
     return UpstreamUnreachableError(said + (_hint_at_certificates(upstream) if _has_hung_up(error) else ""))
 
 

@@ -55,10 +55,9 @@ async def relay_websocket(
                 answer = await stack.enter_async_context(client.send("GET", url, headers, None, upstream))
         except TimeoutError as error:
             through = f" {upstream.route}" if upstream.route.proxy is not None else ""
-            message = (
+            raise UpstreamTimeoutError(
                 f"{name_host(url)} did not accept the WebSocket in time{through}; see upstream.connect_timeout_seconds"
-            )
-            raise UpstreamTimeoutError(message) from error
+            ) from error
         if answer.status != SWITCHING_PROTOCOLS:
             return await relay_answer(reply, answer, added)
         try:
@@ -70,8 +69,7 @@ async def relay_websocket(
 async def _open_tunnel(reply: Reply, answer: aiohttp.ClientResponse, added: Headers) -> web.StreamResponse:
     upstream = answer.connection.protocol if answer.connection is not None else None
     if upstream is None:
-        message = "the upstream closed the WebSocket at once"
-        raise UpstreamUnreachableError(message)
+        raise UpstreamUnreachableError("the upstream closed the WebSocket at once")
     upstream.read_timeout = None  # a WebSocket may be silent for any time
     response = make_response(answer, (*_UPGRADE, *added))
     response.force_close()

@@ -184,7 +184,6 @@ class Calibration:
                 yield urgent
 
     def find_window(self) -> int | None:
-        """Find the window in tokens, if the upstream silently cuts prompts short; None if it does not."""
         always_the_same = len(set(self._cut)) == 1 and self.most_reported % BLOCK_TOKENS
         if len(self._cut) < CUT_ANSWERS or always_the_same:
             return None

@@ -100,7 +100,6 @@ class Model:
     scales: tuple[Record, Scales] | None = None
 
     def is_old(self, now: float) -> bool:
-        """Whether the store is to be read again, by the monotonic clock."""
         return self.read_at is None or now - self.read_at > REFRESH_SECONDS
 
     @property
@@ -114,14 +113,12 @@ class Model:
         return find_changes(believed_tokens, lesson, self.known, now=now)
 
     def take_test(self, of_all: Record) -> bool:
-        """Count a request that was cut because of something learned. Returns True if it is to be sent as a test."""
         self.cut_requests += 1
         is_due = is_test_due(self.known, of_all, self.cut_requests)
         self.cut_requests = 0 if is_due else self.cut_requests
         return is_due
 
     def forget(self, record: Record) -> None:
-        """Start again with a record, without samples and without an unwritten lesson."""
         self.known, self.is_taught, self.cut_requests = record, False, 0
         self.calibration = Calibration()
 
@@ -206,7 +203,6 @@ class Kept:
         return own or self._strangers.get(name.key), of_all or self._strangers.get(name.of_all.key)
 
     def meet(self, name: ModelName) -> Model:
-        """The model; a new one with the defaults of its family if this process does not know it."""
         model = self.find(name)
         if model is None:
             model = self._strangers[name.key] = Model(name, self.begin(name))

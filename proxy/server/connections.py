@@ -350,10 +350,9 @@ class Server(web.Server):
 
 def _explain(error: Exception) -> ProxyError:
     if isinstance(error, LineTooLong) or "Too many headers" in str(error):
-        message = (
+        return HeadTooLargeError(
             f"the head of a request may have at most {MAX_HEAD_BYTES} bytes and {MAX_HEADER_FIELDS} header fields;"
             " send fewer or shorter ones"
         )
-        return HeadTooLargeError(message)
     message = "this is not an HTTP/1.1 request; check the client, and whether it speaks TLS to this port"
     return UnreadableRequestError(message)

@@ -82,7 +82,6 @@ def _may_be_json(content_type: str) -> bool:
 
 
 def go_to(config: Config, arrival: Arrival, model: str = "", received: ReceivedBody | None = None) -> Destination:
-    """The way of a request for a model; to the main upstream if it names none."""
     name = config.policy_for(model).upstream if model else None
     upstream = config.upstream_for(name)
     matched = config.match_for(model) if model else None
@@ -257,7 +256,7 @@ async def list_models(services: Services, arrival: Arrival, reply: Reply, added:
     asked = [task.result() for task in asking]
     for one in asked:
         if one.listed is None:
-            services.recorder.record_unlisted(one.name, one.reason)
+            services.recorder.log.warning("models_unlisted", upstream=one.name, reason=one.reason)
     body = await asyncio.to_thread(_merge, config, asked)
     if body is not None:
         response = PlainResponse(headers=CIMultiDict([("Content-Type", "application/json"), *added]))
@@ -281,8 +280,7 @@ async def _ask(
         async with asyncio.timeout(TIMEOUT_SECONDS), client.send("GET", url, headers, None, upstream) as answer:
             body = await read_bounded(answer, MAX_ANSWER_BYTES)
             if body is None:
-                message = "the upstream's list of models is too long"
-                return _Asked(name, error=UpstreamInvalidError(message))
+                return _Asked(name, error=UpstreamInvalidError("the upstream's list of models is too long"))
             listed = await asyncio.to_thread(read_list, name, body) if answer.status == 200 else None
             response = make_response(answer, added)
             response.headers.popall("Content-Encoding", None)  # the body was decoded

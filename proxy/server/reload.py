@@ -19,10 +19,10 @@ from trimtab.proxy.config.schema import Config
 from trimtab.proxy.server.admin.opening import adopt_dashboard, measure_dashboard
 from trimtab.proxy.server.router import Current
 from trimtab.proxy.tasks import Tasks
-from trimtab.proxy.telemetry.metrics import Metrics
 
 FIXED_KEYS = ("listen", "metrics_listen", "workers", "store", "store_ttl_seconds", "record", "log", "tracing")
 """Keys that change only with a restart."""
+STAYS = "the previous configuration stays in force"
 
 
 def keep_fixed(before: Config, config: Config) -> tuple[Config, list[str]]:
@@ -107,7 +107,7 @@ async def reload_when_told(told: asyncio.Event, current: Current, load: Callable
     that may be a secret. After any other failure, the next event tries again.
     """
     metrics = current.services.recorder.metrics
-    tasks = Tasks(lambda error: _tell_fault(metrics, log, error))
+    tasks = Tasks(lambda error: tell_failed(error, log, lambda at: metrics.note_reload(at=at)))
     try:
         while True:
             await told.wait()
@@ -120,34 +120,29 @@ async def reload_when_told(told: asyncio.Event, current: Current, load: Callable
         await tasks.close()
 
 
-def _tell_fault(metrics: Metrics, log: Any, error: BaseException) -> None:
-    """Log the error's type only: its text may quote a key."""
-    metrics.note_reload(at=None)
-    log.error("reload_failed", error=type(error).__name__, meaning="the previous configuration stays in force")
+def tell_failed(error: BaseException, log: Any, note: Callable[[None], None]) -> None:
+    """Log why a configuration was not read, after noting it: whoever sees the log sees the note."""
+    note(None)
+    if isinstance(error, ConfigError):
+        for problem in str(error).splitlines():
+            log.error("configuration_invalid", problem=problem, meaning=STAYS)
+    else:  # only the type: the text of the error may quote a key
+        log.error("reload_failed", error=type(error).__name__, meaning=STAYS)
 
 
 async def _reload(current: Current, load: Callable[[], Config], log: Any) -> None:
     config = await asyncio.to_thread(_read, load)
     metrics = current.services.recorder.metrics
-    if isinstance(config, ConfigError):
-        metrics.note_reload(at=None)
-        for problem in str(config).splitlines():
-            log.error("configuration_invalid", problem=problem, meaning="the previous configuration stays in force")
-        return
     for key in adopt(current, config):
-        log.warning(
-            "reload_incomplete", key=key, meaning="it changes only with a restart; the old value stays in force"
-        )
+        meaning = "it changes only with a restart; the old value stays in force"
+        log.warning("reload_incomplete", key=key, meaning=meaning)
     metrics.note_reload(at=time.time())
     warn_of_readers(current.services.config, log)
     log.info("reloaded", upstream=config.upstream.base_url, mode=config.tell_modes(), models=len(config.models))
     tell_upstreams(config, log)
 
 
-def _read(load: Callable[[], Config]) -> Config | ConfigError:
-    try:
-        config = load()
-    except ConfigError as error:
-        return error
+def _read(load: Callable[[], Config]) -> Config:
+    config = load()
     load_catalogue(config.list_base_urls())
     return config

@@ -117,7 +117,8 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
         arrival = structs.replace(arrival, endpoint=ENDPOINT.label, passed=ENDPOINT)
     recorder, client = services.recorder, arrival.tenant.client_name
     if recorder.tells_arrivals:
-        recorder.record_arrival(arrival.request_id, arrival.method, arrival.path)
+        # Its own log line may come much later.
+        recorder.log.debug("request_begun", request_id=arrival.request_id, method=arrival.method, path=arrival.path)
     with services.lifecycle.serving(recorder.metrics.show_in_flight, reply, client, recorder.drain):
         return await _serve(services, arrival, reply, codec, own)
 
@@ -181,7 +182,7 @@ async def _answer_page(services: Services, request: web.BaseRequest, *, of_pages
     except ProxyError as error:
         answer = answer_page_error(error)
     found = find_secrets(shown)
-    services.recorder.record_page(tell_path(request.raw_path, found), answer.status)
+    services.recorder.log.debug("page", path=tell_path(request.raw_path, found), status=answer.status)
     return answer
 
 

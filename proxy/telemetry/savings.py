@@ -45,7 +45,6 @@ class Samples:
         return round(self.sum(name, **labels))
 
     def mean(self, name: str, **labels: str) -> float | None:
-        """The mean of a histogram; None if nothing was observed."""
         number = self.sum(f"{name}_count", **labels)
         return self.sum(f"{name}_sum", **labels) / number if number else None
 
@@ -127,7 +126,6 @@ class Savings:
         return f"{self.original_tokens:,} → {self.sent_tokens:,} prompt tokens ({share})"
 
     def describe_money(self) -> tuple[str, ...]:
-        """What was saved in dollars, summaries subtracted; empty if no price is known."""
         if self.cost_usd is None or self.without_usd is None:
             return ()
         saved = self.without_usd - self.cost_usd

@@ -262,7 +262,6 @@ def _trim(connection: sqlite3.Connection, bounds: Bounds, end_bytes: int) -> Non
 
 
 def read_position(connection: sqlite3.Connection) -> str:
-    """The last entry of the replicas' log that was added; empty if there is none."""
     row: tuple[str] | None = connection.execute("SELECT entry FROM position").fetchone()
     return row[0] if row else ""
 

@@ -238,13 +238,11 @@ class RecordingFile:
         """Read it. Raises BadRecordingError, also if the file is gone or may not be read, or is endless."""
         try:
             if self.path.exists() and not self.path.is_file():  # a pipe would wait, and a device may never end
-                message = "it is not a regular file"
-                raise BadRecordingError(message)
+                raise BadRecordingError("it is not a regular file")
             with self.path.open("rb") as file:
                 return decode(file.read(MAX_OPENED_BYTES))
         except OSError as error:
-            message = f"it cannot be read: {error.strerror}"
-            raise BadRecordingError(message) from error
+            raise BadRecordingError(f"it cannot be read: {error.strerror}") from error
 
 
 def read_name(path: Path) -> RecordingFile | None:
@@ -260,8 +258,7 @@ def list_files(folder: Path, *, newest_first: bool = False) -> list[RecordingFil
     try:
         found = [file for path in folder.iterdir() if (file := read_name(path)) is not None]
     except OSError as error:
-        message = f"{folder}: {error.strerror}; name the folder of record.dir with --dir"
-        raise NoRecordingError(message) from error
+        raise NoRecordingError(f"{folder}: {error.strerror}; name the folder of record.dir with --dir") from error
     return sorted(found, key=lambda file: (file.milliseconds, file.id), reverse=newest_first)
 
 
@@ -287,8 +284,7 @@ def read_one(folder: Path, name: str, on_broken: OnBroken) -> Recording:
     name = name.lower()
     found = [file for file in files if file.id.startswith(name)] if _ID.fullmatch(name) else []
     if not found:
-        message = f"{folder}: no recording has the id {name}; trimtab inspect lists the newest"
-        raise NoRecordingError(message)
+        raise NoRecordingError(f"{folder}: no recording has the id {name}; trimtab inspect lists the newest")
     if len({file.id for file in found}) > 1:
         ids = ", ".join(file.id for file in found[:5])
         message = f"{folder}: {len(found)} recordings have an id that begins with {name}: {ids}; write more of it"
@@ -296,13 +292,11 @@ def read_one(folder: Path, name: str, on_broken: OnBroken) -> Recording:
     try:
         return found[0].read()
     except BadRecordingError as error:
-        message = f"{found[0].path}: {error}; delete the file, or choose another request"
-        raise BadRecordingError(message) from error
+        raise BadRecordingError(f"{found[0].path}: {error}; delete the file, or choose another request") from error
 
 
 def _read_last(folder: Path, on_broken: OnBroken) -> Recording:
     for recording in read_all(folder, on_broken, newest_first=True):
         if recording.call is None:
             return recording
-    message = f"{folder}: nothing is recorded yet"
-    raise NoRecordingError(message)
+    raise NoRecordingError(f"{folder}: nothing is recorded yet")

@@ -292,20 +292,16 @@ def decode(data: bytes) -> Recording:
     try:
         version = msgspec.json.decode(unpacked, type=_Version).version
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        message = "it is not a recording of trimtab"
-        raise BadRecordingError(message) from error
+        raise BadRecordingError("it is not a recording of trimtab") from error
     if version != VERSION:
-        message = f"it has version {version} of the format; this trimtab reads version {VERSION}"
-        raise BadRecordingError(message)
+        raise BadRecordingError(f"it has version {version} of the format; this trimtab reads version {VERSION}")
     try:
         recording = msgspec.json.decode(unpacked, type=Recording)
         is_possible = _is_possible(recording)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        message = "a value in it has the wrong form"
-        raise BadRecordingError(message) from error
+        raise BadRecordingError("a value in it has the wrong form") from error
     if not is_possible:
-        message = "a value in it is out of bounds"
-        raise BadRecordingError(message)
+        raise BadRecordingError("a value in it is out of bounds")
     return recording
 
 
@@ -331,10 +327,8 @@ def _unpack(data: bytes) -> bytes:
     try:
         unpacked = unpacker.decompress(data, MAX_OPENED_BYTES)
     except zlib.error as error:
-        message = "it is not compressed by gzip, or broken"
-        raise BadRecordingError(message) from error
+        raise BadRecordingError("it is not compressed by gzip, or broken") from error
     if not unpacker.eof:
         is_large = len(unpacked) >= MAX_OPENED_BYTES
-        message = f"it is larger than {MAX_OPENED_BYTES} bytes" if is_large else "it ends too early"
-        raise BadRecordingError(message)
+        raise BadRecordingError(f"it is larger than {MAX_OPENED_BYTES} bytes" if is_large else "it ends too early")
     return unpacked

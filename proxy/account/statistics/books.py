@@ -53,8 +53,7 @@ class Place(NamedTuple):
     def read(cls, *names: Any) -> Self:
         """The place with these names. Raises ValueError if they are none."""
         if len(names) != len(cls._fields) or not all(isinstance(name, str) for name in names):
-            message = "a name in it is not one of trimtab's"
-            raise ValueError(message)
+            raise ValueError("a name in it is not one of trimtab's")
         return cls(*names)
 
 
@@ -91,8 +90,7 @@ class Sums(msgspec.Struct, frozen=True):
     def read(cls, figures: Mapping[str, Any]) -> Self:
         """The sums with these figures. Raises ValueError if one of them cannot be a sum of trimtab's."""
         if not all(name in NAMES and type(amount) is int and 0 <= amount < MOST for name, amount in figures.items()):
-            message = "a figure in it is not one of trimtab's"
-            raise ValueError(message)
+            raise ValueError("a figure in it is not one of trimtab's")
         return cls(**figures)
 
     @classmethod

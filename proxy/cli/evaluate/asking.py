@@ -8,13 +8,11 @@ later question would meet, too, ends the whole run.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import aiohttp
-from multidict import CIMultiDict
 from yarl import URL
 
 from trimtab.proxy.cli.evaluate import exam
@@ -22,7 +20,7 @@ from trimtab.proxy.cli.evaluate.exam import ExamQuestion, Part
 from trimtab.proxy.cli.evaluate.rehearsal import Arm
 from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.config.schema import UpstreamConfig
-from trimtab.proxy.http.client import Body, UpstreamClient, read_bounded
+from trimtab.proxy.http.client import UpstreamClient, read_bounded
 from trimtab.proxy.http.errors import ProxyError
 from trimtab.proxy.http.headers import BUSY, Headers, read_retry_after, request_headers
 from trimtab.proxy.http.unreachable import name_host
@@ -59,27 +57,6 @@ class Server:
     headers: Headers = field(repr=False)
 
 
-class PatientClient(UpstreamClient):
-    """An upstream client that sends a request again if the server is busy. `pause` waits the given seconds."""
-
-    def __init__(self, pause: Pause = asyncio.sleep) -> None:
-        super().__init__()
-        self._pause = pause
-
-    @asynccontextmanager
-    async def send(
-        self, method: str, url: URL, headers: CIMultiDict[str], body: Body | None, upstream: UpstreamConfig
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """As `UpstreamClient.send`. The last of BUSY_ATTEMPTS responses is yielded whatever its status."""
-        for attempt in range(BUSY_ATTEMPTS):
-            async with super().send(method, url, headers, body, upstream) as response:
-                seconds = find_pause(response.status, response.headers, attempt)
-                if seconds is None:
-                    yield response
-                    return
-            await self._pause(seconds)
-
-
 def find_pause(status: int, headers: Mapping[str, str], attempt: int) -> float | None:
     """Seconds until the request is sent again; None if it is not. `attempt` counts from 0."""
     if status not in BUSY or attempt + 1 >= BUSY_ATTEMPTS:
@@ -106,6 +83,7 @@ class Calls:
     """What all askers of a run share. gate: bounds the calls in flight. spent: what they have cost so far.
 
     count: for calls that report no usage. timeout_seconds: for one answer, including waits for a busy server.
+    pause: waits for so many seconds.
     """
 
     client: UpstreamClient
@@ -113,6 +91,7 @@ class Calls:
     gate: asyncio.Semaphore
     spent: Tokens
     timeout_seconds: float
+    pause: Pause = asyncio.sleep
 
 
 class Asker:
@@ -161,28 +140,37 @@ class Asker:
 
     async def _send(self, body: bytes, question: Question) -> Completion | None:
         """One answer; None if the question must be asked again with other parameters. Raises AskError."""
-        headers = request_headers(self._server.headers, self._server.upstream, identity=True)
-        headers["Content-Type"] = headers["Accept"] = "application/json"
         try:
-            async with self._calls.client.send(
-                "POST", self._server.url, headers, body, self._server.upstream
-            ) as response:
-                answer = await read_bounded(response, MAX_ANSWER_BYTES)
+            status, answer = await self._post(body)
         except ProxyError as error:
             raise StoppedError(str(error)) from error
+        except TimeoutError:
+            raise
         except (aiohttp.ClientError, OSError) as error:
-            if isinstance(error, TimeoutError):
-                raise
             raise AskError("the answer broke off") from error
         if answer is None:
             raise AskError("the answer is too large")
-        if response.status != 200:
-            self._refused(response.status, answer, question)
+        if status != 200:
+            self._refused(status, answer, question)
             return None
         try:
             return await asyncio.to_thread(DEFAULT.read_completion, answer)
         except UndecodableError:
             raise AskError("the answer is not a chat completion") from None
+
+    async def _post(self, body: bytes) -> tuple[int, bytes | None]:
+        """The last of BUSY_ATTEMPTS answers: its status, and its body unless that is too large."""
+        headers = request_headers(self._server.headers, self._server.upstream, identity=True)
+        headers["Content-Type"] = headers["Accept"] = "application/json"
+        asked = "POST", self._server.url, headers, body, self._server.upstream
+        attempt = 0
+        while True:
+            async with self._calls.client.send(*asked) as response:
+                seconds = find_pause(response.status, response.headers, attempt)
+                if seconds is None:
+                    return response.status, await read_bounded(response, MAX_ANSWER_BYTES)
+            await self._calls.pause(seconds)
+            attempt += 1
 
     def _refused(self, status: int, answer: bytes, question: Question) -> None:
         """Learn from a refusal which parameter to change. Raises AskError if it names none that can change."""
@@ -226,7 +214,6 @@ class ArmResult:
 
     @property
     def recall(self) -> float | None:
-        """Sum of the grades as a share of the best possible, over graded answers; None if nothing was graded."""
         grades = self.grades
         return sum(grades) / (exam.BEST_GRADE * len(grades)) if grades else None
 

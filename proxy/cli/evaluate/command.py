@@ -22,9 +22,9 @@ from rich.progress import Progress
 from rich.table import Table
 
 from trimtab.proxy.cli.bodies import choose_variant
-from trimtab.proxy.cli.evaluate.asking import ArmResult, Asker, Calls, Examiner, PatientClient, Tokens
+from trimtab.proxy.cli.evaluate.asking import ArmResult, Asker, Calls, Examiner, Tokens
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion
-from trimtab.proxy.cli.evaluate.rehearsal import NAMES, NoSessionError, WrittenSummaries, read_session, write_summaries
+from trimtab.proxy.cli.evaluate.rehearsal import NAMES, NoSessionError, read_session, write_summaries
 from trimtab.proxy.cli.evaluate.setup import (
     Options,
     Setup,
@@ -53,10 +53,12 @@ from trimtab.proxy.compaction import UndecodableError
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
+from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.summaries.calls import SummaryCall, SummaryCalls
 from trimtab.proxy.telemetry.logs import configure_log, get_log
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.rules.pipeline.exceeded import LimitExceededError
+from trimtab.rules.summary.request import Summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,18 +298,19 @@ async def _until_interrupted(work: Coroutine[object, object, Result]) -> Result:
 
 async def _run(setup: Setup, spent: Tokens, on_step: Callable[[], None]) -> Result:
     options, model = setup.options, setup.model
-    client, gate = PatientClient(), asyncio.Semaphore(options.concurrency)
+    client, gate = UpstreamClient(), asyncio.Semaphore(options.concurrency)
     calls = Calls(client, setup.rehearsal.variant.compactor.count, gate, spent, options.timeout)
     judge = options.judge or model
     asker = Asker(setup.find_server(model), calls)
     examiner = Examiner(asker, asker if judge == model else Asker(setup.find_server(judge), calls), on_step)
     try:
         questions = setup.questions or await _make_questions(setup, examiner)
-        written = WrittenSummaries()
+        texts: dict[str, Summary] = {}
+        failures: list[str] = []
         if setup.summaries:
             summariser = setup.find_summariser()
-            written = await write_summaries(setup.rehearsal, summariser, client, _Calls(spent), on_step)
-        arms = await asyncio.to_thread(setup.make_arms, written.texts)
+            texts, failures = await write_summaries(setup.rehearsal, summariser, client, _Calls(spent), on_step)
+        arms = await asyncio.to_thread(setup.make_arms, texts)
         results = [await examiner.examine(setup.rehearsal.session.request, arm, questions) for arm in arms]
     finally:
         await client.close()
@@ -320,7 +323,7 @@ async def _run(setup: Setup, spent: Tokens, on_step: Callable[[], None]) -> Resu
         wanted=options.questions,
         questions=len(questions),
         summaries=len(setup.summaries),
-        failures=tuple(written.failures),
+        failures=tuple(failures),
         arms=tuple(results),
         spent=spent,
     )

@@ -10,7 +10,7 @@ message comes before the question.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 
@@ -145,36 +145,34 @@ def rehearse(session: Session, variant: Variant) -> Rehearsal:
     return Rehearsal(session, variant, last, tuple(wanted.values()))
 
 
-@dataclass(slots=True)
-class WrittenSummaries:
-    texts: dict[str, Summary] = field(default_factory=dict)
-    failures: list[str] = field(default_factory=list)
-
-
 async def write_summaries(
     rehearsal: Rehearsal,
     summariser: Summariser,
     client: UpstreamClient,
     calls: SummaryCalls,
     on_written: Callable[[], None],
-) -> WrittenSummaries:
-    """Have a session's texts written, each continuing the one before. on_written: called after each call to a model."""
-    written = WrittenSummaries()
+) -> tuple[dict[str, Summary], list[str]]:
+    """Have a session's texts written, each continuing the one before; and why models wrote none.
+
+    on_written: called after each call to a model.
+    """
+    texts: dict[str, Summary] = {}
+    failures: list[str] = []
     count = rehearsal.variant.compactor.count
     for one in rehearsal.wanted:
-        base = written.texts.get(one.request.base or "")
+        base = texts.get(one.request.base or "")
         summary: Summary | None = None
         if one.request.asks_model:
-            inline = await asyncio.to_thread(_find_inline, rehearsal, one, written.texts, summariser)
+            inline = await asyncio.to_thread(_find_inline, rehearsal, one, texts, summariser)
             task = Task(one.request, summariser, count, inline)
             try:
                 summary = await ask_model(task, base.text if base and base.by_model else None, client, calls)
             except NoSummaryError as error:
-                written.failures.append(str(error) or type(error).__name__)
+                failures.append(str(error) or type(error).__name__)
             on_written()
         digest = partial(make_digest, one.request, base=base, count=count)
-        written.texts[one.request.key] = summary or Summary(await asyncio.to_thread(digest), by_model=False)
-    return written
+        texts[one.request.key] = summary or Summary(await asyncio.to_thread(digest), by_model=False)
+    return texts, failures
 
 
 def _find_inline(

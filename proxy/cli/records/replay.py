@@ -197,7 +197,6 @@ def _show_progress(unit: str, total: int) -> Iterator[Advance]:
 
         def advance(number: int) -> None:
             speed = progress.tasks[0].speed
-            rate = "" if speed is None else f"{speed:,.0f} {unit}/s"
-            progress.update(task, advance=number, rate=rate)
+            progress.update(task, advance=number, rate="" if speed is None else f"{speed:,.0f} {unit}/s")
 
         yield advance

@@ -161,7 +161,6 @@ class Series:
     _stride: int = 1
 
     def begin(self) -> bool:
-        """Begin a request. Returns whether it becomes a point."""
         self._number += 1
         return (self._number - 1) % self._stride == 0
 

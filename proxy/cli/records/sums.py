@@ -368,7 +368,6 @@ class VariantSums:
                 costs[SUMMARIES] = costs.get(SUMMARIES, 0.0) + cost
 
     def book(self, label: str, pricing: Pricing, tokens: Tokens) -> None:
-        """Add what a request has cost, if nothing is known of the other strategies."""
         self._book(label, pricing.unit, TRIMTAB, pricing.weigh(tokens))
 
     def describe(self) -> dict[str, Any]:

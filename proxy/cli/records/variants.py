@@ -44,7 +44,6 @@ def read(compactors: Compactors, body: bytes, dialect: str | None = None) -> Req
 
 
 def remember(compactors: Compactors, request: Request) -> None:
-    """Keep a body for the next request of its session, which will begin with it."""
     kept_body = request.kept_body
     if kept_body is not None and kept_body.decoded:
         kept_bodies = compactors.find_kept_bodies("")
@@ -238,7 +237,6 @@ class ExpectedSummaries:
         return Text(plan, self.texts.find(session, plan, variant.compactor))
 
     def _is_new(self, wanted: SummaryRequest | None, session: str) -> bool:
-        """Whether a model would be asked, and was not asked before."""
         return wanted is not None and wanted.asks_model and (session, wanted.key) not in self._asked
 
 

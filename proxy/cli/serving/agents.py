@@ -52,7 +52,6 @@ class Wiring:
 class Agent:
     """An agent that is known. `way`: how it is led, for people."""
 
-    title: str
     programs: tuple[str, ...]
     way: str
     wire: Callable[["AgentCommand"], Wiring] = field(default=lambda start: Wiring(start.environment))
@@ -65,6 +64,9 @@ class AgentCommand:
     command: tuple[str, ...]
     at: int
     environment: Environment
+
+    def warn(self, why: str) -> Wiring:
+        return Wiring(self.environment, warning=why)
 
     @property
     def home(self) -> Path:
@@ -82,7 +84,6 @@ class AgentCommand:
 
 
 def find_agent(command: Sequence[str], environment: Environment) -> tuple[Agent, AgentCommand] | None:
-    """The agent that a command starts, itself or by a runner; None if it is not known."""
     words = list(enumerate(command))
     if words and Path(command[0]).name in _RUNNERS:
         words = [(at, word) for at, word in words[1:] if not word.startswith("-")]
@@ -117,13 +118,11 @@ def _wire_codex(start: AgentCommand) -> Wiring:
         return _wire_codex_at_openai(start, seen, settings.get("openai_base_url"))
     url = _find(settings, "model_providers", name, "base_url")
     if not isinstance(url, str) or not str(name).replace("-", "").replace("_", "").isalnum():
-        warning = f"Codex's provider {name} is not led through the proxy; give it a base_url in config.toml"
-        return Wiring(start.environment, warning=warning)
+        return start.warn(f"Codex's provider {name} is not led through the proxy; give it a base_url in config.toml")
     place = f"model_providers.{name}"
 
     def write(environment: dict[str, str]) -> tuple[str, ...]:
-        base_url = f"{place}.base_url={_quote(environment[OPENAI])}"
-        return ("-c", base_url, "-c", f"{place}.supports_websockets=false")
+        return ("-c", f"{place}.base_url={_quote(environment[OPENAI])}", "-c", f"{place}.supports_websockets=false")
 
     return Wiring({**seen, OPENAI: url}, write)
 
@@ -188,7 +187,7 @@ def _wire_claude(start: AgentCommand) -> Wiring:
     for name in ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"):
         if start.environment.get(name) not in {None, "", "0", "false"}:
             warning = f"{name} is set, so Claude Code's requests do not come through the proxy; unset it to wrap claude"
-            return Wiring(start.environment, warning=warning)
+            return start.warn(warning)
     files = (
         Path(".claude/settings.local.json"),
         Path(".claude/settings.json"),
@@ -200,9 +199,7 @@ def _wire_claude(start: AgentCommand) -> Wiring:
         return Wiring(start.environment)
     if start.list_values("--settings"):
         warning = f"a settings file of Claude Code sets {ANTHROPIC}, and the command has --settings of its own"
-        return Wiring(
-            start.environment, warning=f"{warning}, so no request comes through the proxy; remove one of them"
-        )
+        return start.warn(f"{warning}, so no request comes through the proxy; remove one of them")
 
     def write(environment: dict[str, str]) -> tuple[str, ...]:
         return ("--settings", orjson.dumps({"env": {ANTHROPIC: environment[ANTHROPIC]}}).decode())
@@ -214,14 +211,13 @@ def _wire_opencode(start: AgentCommand) -> Wiring:
     """It says itself what its settings are. What OPENCODE_CONFIG_CONTENT says wins over its files."""
     settings = _ask_opencode(start)
     if settings is None:
-        return Wiring(start.environment, warning="opencode does not tell its settings, so nothing is led to the proxy")
+        return start.warn("opencode does not tell its settings, so nothing is led to the proxy")
     models = [*start.list_values("-m", "--model"), settings.get("model")]
     name = str(models[0] or "").partition("/")[0]
     providers = {"openai": OPENAI, "anthropic": ANTHROPIC}
     if name and name not in providers:
         if not isinstance(_find(settings, "provider", name, "options", "baseURL"), str):
-            warning = f"opencode's provider {name} is not led through the proxy; give it options.baseURL"
-            return Wiring(start.environment, warning=warning)
+            return start.warn(f"opencode's provider {name} is not led through the proxy; give it options.baseURL")
         is_anthropic = _find(settings, "provider", name, "npm") == "@ai-sdk/anthropic"
         providers = {name: ANTHROPIC, "openai": OPENAI} if is_anthropic else {name: OPENAI, "anthropic": ANTHROPIC}
     seen = dict(start.environment)
@@ -278,8 +274,7 @@ def _wire_goose(start: AgentCommand) -> Wiring:
     settings = {name: value for name, value in settings.items() if isinstance(value, str)} | dict(start.environment)
     provider = settings.get("GOOSE_PROVIDER", "openai")
     if provider not in {"openai", "anthropic"}:
-        warning = f"goose's provider {provider} is not led through the proxy, only openai and anthropic are"
-        return Wiring(start.environment, warning=warning)
+        return start.warn(f"goose's provider {provider} is not led through the proxy, only openai and anthropic are")
     seen = dict(start.environment) | dict(_find_goose_servers(start.environment, settings))
 
     def write(environment: dict[str, str]) -> tuple[str, ...]:
@@ -305,62 +300,32 @@ def _find_goose_servers(environment: Environment, settings: Environment) -> Iter
         yield ANTHROPIC, settings["ANTHROPIC_HOST"]
 
 
-def _takes_from_a_file(title: str, remedy: str) -> Callable[[AgentCommand], Wiring]:
-    why = f"{title} takes its server from its own settings, so its requests do not come through this proxy"
-    return lambda start: Wiring(start.environment, warning=f"{why}; run `trimtab serve`, and {remedy}")
+def _set_by_hand(name: str, programs: tuple[str, ...], remedy: str) -> Agent:
+    why = f"{name} takes its server from its own settings, so its requests do not come through this proxy"
+    way = "its own settings name the server: a warning says what to set"
+    return Agent(programs, way, lambda start: start.warn(f"{why}; run `trimtab serve`, and {remedy}"))
 
 
-_EDITOR = "set the base URL of your agent there to http://127.0.0.1:8790/v1"
-_BY_HAND = "its own settings name the server: a warning says what to set"
+_URL = "http://127.0.0.1:8790/v1"
+_ZED = "set api_url of your provider under language_models in its settings.json to"
 AGENTS = (
-    Agent(
-        "Claude Code",
-        ("claude", "claude-code"),
-        "ANTHROPIC_BASE_URL; --settings if its files name a server",
-        _wire_claude,
-    ),
-    Agent(
-        "Codex", ("codex",), "-c model_provider, or -c model_providers.NAME.base_url of your own provider", _wire_codex
-    ),
-    Agent(
-        "opencode",
-        ("opencode", "opencode-ai"),
-        "OPENCODE_CONFIG_CONTENT, for the provider of its model",
-        _wire_opencode,
-    ),
-    Agent("goose", ("goose",), "OPENAI_HOST, OPENAI_BASE_PATH, ANTHROPIC_HOST", _wire_goose),
-    Agent("Aider", ("aider", "aider-chat"), "OPENAI_API_BASE, ANTHROPIC_BASE_URL"),
-    Agent("Qwen Code", ("qwen", "qwen-code"), "OPENAI_BASE_URL"),
-    Agent(
-        "Cline",
-        ("cline",),
-        _BY_HAND,
-        _takes_from_a_file("Cline", "`cline auth` with --baseurl http://127.0.0.1:8790/v1"),
-    ),
-    Agent(
-        "Continue",
-        ("cn",),
-        _BY_HAND,
-        _takes_from_a_file("Continue", "set apiBase: http://127.0.0.1:8790/v1 of the model in ~/.continue/config.yaml"),
-    ),
-    Agent(
-        "Zed",
-        ("zed", "zeditor"),
-        _BY_HAND,
-        _takes_from_a_file(
-            "Zed", "set api_url of your provider under language_models in its settings.json to http://127.0.0.1:8790/v1"
-        ),
-    ),
-    Agent(
-        "editors",
+    Agent(("claude", "claude-code"), "ANTHROPIC_BASE_URL; --settings if its files name a server", _wire_claude),
+    Agent(("codex",), "-c model_provider, or -c model_providers.NAME.base_url of your own provider", _wire_codex),
+    Agent(("opencode", "opencode-ai"), "OPENCODE_CONFIG_CONTENT, for the provider of its model", _wire_opencode),
+    Agent(("goose",), "OPENAI_HOST, OPENAI_BASE_PATH, ANTHROPIC_HOST", _wire_goose),
+    Agent(("aider", "aider-chat"), "OPENAI_API_BASE, ANTHROPIC_BASE_URL"),
+    Agent(("qwen", "qwen-code"), "OPENAI_BASE_URL"),
+    _set_by_hand("Cline", ("cline",), f"`cline auth` with --baseurl {_URL}"),
+    _set_by_hand("Continue", ("cn",), f"set apiBase: {_URL} of the model in ~/.continue/config.yaml"),
+    _set_by_hand("Zed", ("zed", "zeditor"), f"{_ZED} {_URL}"),
+    _set_by_hand(
+        "An editor",
         ("code", "code-insiders", "codium", "cursor", "windsurf"),
-        _BY_HAND,
-        _takes_from_a_file("An editor", _EDITOR),
+        f"set the base URL of your agent there to {_URL}",
     ),
     Agent(
-        "Gemini CLI",
         ("gemini", "gemini-cli"),
         "not led: it speaks an API that trimtab does not compact",
-        lambda start: Wiring(start.environment, warning="Gemini CLI speaks an API that trimtab does not compact"),
+        lambda start: start.warn("Gemini CLI speaks an API that trimtab does not compact"),
     ),
 )

@@ -50,6 +50,7 @@ from trimtab.proxy.server.app import Proxy, run_proxy
 from trimtab.proxy.server.reload import (
     keep_fixed,
     reload_when_told,
+    tell_failed,
     tell_upstreams,
     warn_of_readers,
     warn_of_recording,
@@ -89,10 +90,8 @@ class Screen:
     def announce(self, config: Config, url: str, pages_url: str, log: Any, workers: int | None = None) -> None:
         """Log that requests are accepted, with what an operator must know, and greet. `workers`: None for one."""
         upstream, metrics, mode = config.upstream.base_url, pages_url + config.metrics_path, config.tell_modes()
-        if workers is None:
-            log.info("listening", url=f"{url}/v1", upstream=upstream, mode=mode, metrics=metrics)
-        else:
-            log.info("listening", url=f"{url}/v1", upstream=upstream, mode=mode, metrics=metrics, workers=workers)
+        several = {} if workers is None else {"workers": workers}
+        log.info("listening", url=f"{url}/v1", upstream=upstream, mode=mode, metrics=metrics, **several)
         tell_upstreams(config, log)
         warn_of_recording(config, log)
         self.greet(config, url, pages_url)
@@ -181,25 +180,10 @@ class _LatestConfig:
         if self._load is None:
             self._log.info("nothing_to_reload", meaning="there is no configuration file; see --config")
             return False
-        return self._read(self._load)
-
-    def _read(self, load: Load) -> bool:
-        """Read the configuration, note whether it is valid, and log why not: whoever sees the log sees the note."""
         try:
-            config = load()
-        except ConfigError as error:
-            self._reloads.write(None)
-            for problem in str(error).splitlines():
-                self._log.error(
-                    "configuration_invalid", problem=problem, meaning="the previous configuration stays in force"
-                )
-            return False
-        except (OSError, ValueError, LookupError, TypeError, RecursionError, MemoryError) as error:
-            self._reloads.write(None)
-            # Only the type: the text of the error may quote a key.
-            self._log.error(
-                "reload_failed", error=type(error).__name__, meaning="the previous configuration stays in force"
-            )
+            config = self._load()
+        except (ConfigError, OSError, ValueError, LookupError, TypeError, RecursionError, MemoryError) as error:
+            tell_failed(error, self._log, self._reloads.write)
             return False
         self.config, _ = keep_fixed(self.config, config)
         self._reloads.write(time.time())

@@ -139,7 +139,6 @@ class Family(Enum):
         self.names, self.others, self.path, self.usual, self.key = names, others, path, usual, key
 
     def find_before(self, environment: Mapping[str, str]) -> str | None:
-        """The upstream that the environment names for these clients; None if it names none."""
         url = next((environment[name] for name in (*self.names, *self.others) if environment.get(name)), None)
         if url is None:
             return None

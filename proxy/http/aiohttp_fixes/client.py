@@ -387,8 +387,7 @@ async def send_plainly(
 async def _connect(session: aiohttp.ClientSession, url: URL, settings: SendSettings) -> Connection:
     connector: Any = session._connector  # noqa: SLF001 - as below: a property costs a call
     if connector is None or connector._closed:  # noqa: SLF001
-        message = "Session is closed"
-        raise RuntimeError(message)
+        raise RuntimeError("Session is closed")
     is_tls = url.scheme in _TLS_SCHEMES
     key = ConnectionKey(url.raw_host or "", url.port, is_tls, settings.tls, None, None, None, None)
     kept: Connection | None = await connector._get(key, [])  # noqa: SLF001
@@ -399,8 +398,7 @@ async def _connect(session: aiohttp.ClientSession, url: URL, settings: SendSetti
     try:
         made: Connection = await connector.connect(asked, traces=[], timeout=settings.timeout)
     except TimeoutError as error:
-        message = f"Connection timeout to host {url}"
-        raise aiohttp.ConnectionTimeoutError(message) from error
+        raise aiohttp.ConnectionTimeoutError(f"Connection timeout to host {url}") from error
     return made
 
 
@@ -408,8 +406,7 @@ def _write(protocol: ResponseHandler, head: bytes, body: tuple[bytes, ...]) -> N
     """Send a request. The read timeout starts when the upstream has taken all of it."""
     transport = protocol.transport
     if transport is None or transport.is_closing():
-        message = "Cannot write to closing transport"
-        raise aiohttp.ClientConnectionResetError(message)
+        raise aiohttp.ClientConnectionResetError("Cannot write to closing transport")
     if sum(map(len, body)) <= JOINED_BYTES:
         transport.write(b"".join((head, *body)))
     else:

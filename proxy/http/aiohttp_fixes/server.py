@@ -101,12 +101,10 @@ class PlainResponse(web.StreamResponse):
         """Write a chunk, and a held head, without waiting. Whether the client has taken all. Raises ConnectionError."""
         writer: Any = self._payload_writer
         if writer is None:
-            message = "the response has not been begun, or has ended"
-            raise RuntimeError(message)
+            raise RuntimeError("the response has not been begun, or has ended")
         transport = writer._protocol.transport  # noqa: SLF001 - two calls fewer for each chunk
         if transport is None or transport.is_closing():
-            message = "the client has left"
-            raise ClientConnectionResetError(message)
+            raise ClientConnectionResetError("the client has left")
         if writer.length is not None:
             chunk = chunk[: writer.length]
             writer.length -= len(chunk)

@@ -23,7 +23,7 @@ from trimtab.proxy.account.history.sessions import ORDERS, SessionQuery, find_na
 from trimtab.proxy.account.history.table import KEPT_STEPS, Query, find_request, list_requests, sum_steps
 from trimtab.proxy.account.history.texts import find_text, read_notes
 from trimtab.proxy.account.statistics.books import KEPT_DAYS, go_back, name_day
-from trimtab.proxy.catalogue.prices import NANODOLLARS, PriceSource
+from trimtab.proxy.catalogue.prices import PriceSource, to_dollars
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange.route import MAX_WORDS_CHARS
 from trimtab.proxy.exchange.services import Lifecycle, Services
@@ -158,20 +158,15 @@ async def _read_week(services: Services) -> Json | None:
             sums = await services.recorder.books.read(WEEK_DAYS)
     except (StoreError, TimeoutError):
         return None
-    amounts = {
-        "cost_usd": sums.cost_nanodollars,
-        "without_usd": sums.without_nanodollars,
-        "summary_usd": sums.summary_nanodollars,
-        "net_usd": sums.saved_nanodollars,
-    }
+    counts = ("requests", "unpriced_requests", "original_tokens", "sent_tokens", "completion_tokens")
+    amounts = {"cost": "cost_usd", "without": "without_usd", "summary": "summary_usd", "saved": "net_usd"}
     return {
         "days": WEEK_DAYS,
-        "requests": sums.requests,
-        "unpriced_requests": sums.unpriced_requests,
-        "original_tokens": sums.original_tokens,
-        "sent_tokens": sums.sent_tokens,
-        "completion_tokens": sums.completion_tokens,
-        **{name: None if sums.is_unpriced else amount / NANODOLLARS for name, amount in amounts.items()},
+        **{name: getattr(sums, name) for name in counts},
+        **{
+            shown: None if sums.is_unpriced else to_dollars(getattr(sums, f"{name}_nanodollars"))
+            for name, shown in amounts.items()
+        },
     }
 
 
@@ -306,7 +301,7 @@ async def _erase(services: Services, request: web.BaseRequest, name: str) -> web
     text_only = "text" in request.query
     if not await services.past.erase(name, text_only=text_only):
         raise _name_unknown(SESSION)
-    services.recorder.record_erased(name, text_only=text_only)
+    services.recorder.log.info("session_erased", session=name, text_only=text_only)
     return web.Response(status=204, headers=UNSTORED)
 
 

@@ -231,7 +231,6 @@ def _write_requests(listed: list[Turn]) -> list[bytes]:
 
 
 async def read_recent_totals(services: Services) -> Json:
-    """The totals, at most TOTALS_SECONDS old: all readers share them."""
     streams = services.past.streams
     async with streams.reading:
         if streams.totals is None or time.monotonic() - streams.totals[0] >= TOTALS_SECONDS:

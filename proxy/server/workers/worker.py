@@ -139,8 +139,6 @@ class Worker:
     count: int
     sockets: Sequence[socket.socket]
     page_sockets: Sequence[socket.socket]
-    url: str
-    pages_url: str | None
     spare_key: bytes
     metrics: SharedMetrics
     line: socket.socket
@@ -194,17 +192,8 @@ class SharedResources:
         """In a forked process: become this worker, and close what belongs to the others."""
         for listeners in self.listeners:
             listeners.keep(number)
-        return Worker(
-            number=number,
-            count=self.count,
-            sockets=self.requests.of(number),
-            page_sockets=() if self.pages is None else self.pages.of(number),
-            url=self.requests.url,
-            pages_url=None if self.pages is None else self.pages.url,
-            spare_key=self.spare_key,
-            metrics=self.metrics,
-            line=line,
-        )
+        sockets, page_sockets = self.requests.of(number), () if self.pages is None else self.pages.of(number)
+        return Worker(number, self.count, sockets, page_sockets, self.spare_key, self.metrics, line)
 
     def renew(self, number: int) -> None:
         """Send new connections to the other workers until this one listens again. Raises OSError."""

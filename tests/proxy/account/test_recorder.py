@@ -243,18 +243,6 @@ def test_a_failure_on_our_side_is_a_warning(status: int, outcome: str, level: st
     assert [call[0] for call in log.method_calls] == [level]
 
 
-def test_an_arrival_and_a_page_are_told_to_those_who_debug(log: _Log) -> None:
-    """A request that hangs is visible before its end. Pages do not count as requests."""
-    recorder = Recorder(Metrics(), log)
-    recorder.record_arrival("id", "POST", "/v1/chat/completions")
-    recorder.record_page("/trimtab/health", 200)
-
-    assert log.lines == [
-        {"event": "request_begun", "request_id": "id", "method": "POST", "path": "/v1/chat/completions"},
-        {"event": "page", "path": "/trimtab/health", "status": 200},
-    ]
-
-
 def test_a_refusal_is_recorded_with_its_code(recorder: Recorder, log: _Log) -> None:
     """The proxy's own error is recorded with status, code and message, which contains no text of the conversation."""
     code, reason = "context_length_exceeded", "This model's maximum context length is 8000 tokens."

@@ -380,7 +380,7 @@ def test_a_key_file_that_everybody_can_read_is_told(tmp_path: Path, mode: int, *
         file.chmod(0o600)
     open_file.chmod(mode)
     text = f"client_keys: {{alice: {{key_file: {open_file}}}, bob: {{key_file: {closed_file}}}, carl: key}}"
-    found = find_readable_keys(load_config(text, environment={}))
+    found = list(find_readable_keys(load_config(text, environment={})))
 
     assert len(found) == is_told
     assert not is_told or ("alice" in found[0].found and "bob" not in found[0].found)
@@ -389,7 +389,7 @@ def test_a_key_file_that_everybody_can_read_is_told(tmp_path: Path, mode: int, *
 
 @pytest.mark.parametrize("text", ["", "client_keys: [a, b]", "client_keys: {a: b}"])
 def test_without_key_files_nothing_is_told(text: str) -> None:
-    assert find_readable_keys(load_config(text, environment={})) == []
+    assert list(find_readable_keys(load_config(text, environment={}))) == []
 
 
 def test_a_key_file_that_is_gone_is_not_told(tmp_path: Path) -> None:
@@ -398,12 +398,12 @@ def test_a_key_file_that_is_gone_is_not_told(tmp_path: Path) -> None:
     file.write_text("k")
     config = load_config(f"client_keys: {{a: {{key_file: {file}}}}}", environment={})
     file.unlink()
-    assert find_readable_keys(config) == []
+    assert list(find_readable_keys(config)) == []
 
 
 def test_unknown_variables_are_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     """It names each of them, with a likely right name. Known and foreign variables are not named."""
-    assert find_unknown_names() == []
+    assert list(find_unknown_names()) == []
     for name in ("TRIMTAB_SERVICE_HOST", "TRIMTAB_WORKER", "TRIMTAB_MODE", "OTHER"):
         monkeypatch.setenv(name, "off")
 
@@ -421,5 +421,5 @@ def test_a_folder_of_recordings_that_cannot_be_written_is_found(tmp_path: Path) 
     assert (found.level, found.found) == ("error", "cannot be written: not a directory")
     assert "record.dir" in str(found.advice)
     for text in (f"record: {{dir: {tmp_path}/new/folder}}", ""):
-        assert find_unwritable_recordings(load_config(text, environment={})) == []
+        assert list(find_unwritable_recordings(load_config(text, environment={}))) == []
     assert not (tmp_path / "new").exists()  # whoever asks may be another user, who would own it

@@ -284,9 +284,9 @@ def test_a_budget_in_dollars_needs_prices_in_dollars() -> None:
     models = [("m", ModelPrices.of(DEFAULT)), ("l", ModelPrices.of(LOCAL)), ("c", TIERED), ("d", None)]
     (found,) = check_budgets(config, models)
     assert (found.level, found.found) == ("warning", "a, c: in dollars, of which requests to m, l spend none")
-    assert check_budgets(config, [("c", TIERED)]) == []
+    assert list(check_budgets(config, [("c", TIERED)])) == []
     tokens = load_config(settings=["client_keys={b: {key: y, tokens_per_day: 5}}"], environment={})
-    assert check_budgets(tokens, models) == []
+    assert list(check_budgets(tokens, models)) == []
 
 
 def test_every_tier_has_a_row() -> None:

@@ -22,7 +22,6 @@ from trimtab.proxy.cli.evaluate.asking import (
     AskError,
     Calls,
     Examiner,
-    PatientClient,
     Server,
     Tokens,
     find_pause,
@@ -33,7 +32,7 @@ from trimtab.proxy.cli.evaluate.rehearsal import Arm, Rehearsal, make_arm
 from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.compaction import load_compactor, read_messages
 from trimtab.proxy.config.schema import UpstreamConfig
-from trimtab.proxy.http.client import target_url
+from trimtab.proxy.http.client import UpstreamClient, target_url
 from trimtab.rules.policy import Policy
 
 
@@ -55,9 +54,9 @@ def pauses() -> Pauses:
 @pytest.fixture
 async def asker(upstream: FakeUpstream, pauses: Pauses) -> AsyncIterator[Asker]:
     config = UpstreamConfig(base_url=upstream.url)
-    client = PatientClient(pauses)
+    client = UpstreamClient()
     server = Server(config, target_url(config, "/v1/chat/completions"), "m", [("Authorization", "Bearer secret")])
-    yield Asker(server, Calls(client, len, asyncio.Semaphore(4), Tokens(), timeout_seconds=20))
+    yield Asker(server, Calls(client, len, asyncio.Semaphore(4), Tokens(), timeout_seconds=20, pause=pauses))
     await client.close()
 
 
@@ -279,7 +278,7 @@ LOST = ExamQuestion("What is the code of lighthouse?", "1234", "The code of ligh
 
 @pytest.fixture
 async def examiner(upstream: FakeUpstream) -> AsyncIterator[Examiner]:
-    config, client = UpstreamConfig(base_url=upstream.url), PatientClient()
+    config, client = UpstreamConfig(base_url=upstream.url), UpstreamClient()
     server = Server(config, target_url(config, "/v1/chat/completions"), "exam-model", [])
     asker = Asker(server, Calls(client, len, asyncio.Semaphore(3), Tokens(), timeout_seconds=20))
     steps: list[None] = []

@@ -13,13 +13,11 @@ from upstreams.examinee import Examinee, make_session
 from upstreams.recording import FakeUpstream, completion
 
 from trimtab.proxy.cli.bodies import choose_variant
-from trimtab.proxy.cli.evaluate.asking import PatientClient
 from trimtab.proxy.cli.evaluate.rehearsal import (
     NAMES,
     PAUSED,
     NoSessionError,
     Rehearsal,
-    WrittenSummaries,
     make_arm,
     read_session,
     rehearse,
@@ -30,7 +28,7 @@ from trimtab.proxy.compaction import load_compactor, read_messages
 from trimtab.proxy.compaction.engine import Variant
 from trimtab.proxy.config.policy import SummaryConfig
 from trimtab.proxy.config.schema import UpstreamConfig
-from trimtab.proxy.http.client import target_url
+from trimtab.proxy.http.client import UpstreamClient, target_url
 from trimtab.proxy.models.model_policy import ModelView
 from trimtab.proxy.summaries.calls import SummaryCalls
 from trimtab.proxy.summaries.summariser import Summariser
@@ -38,11 +36,12 @@ from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.rules.conversation import Role
 from trimtab.rules.policy import OverflowStrategy, Policy
+from trimtab.rules.summary.request import Summary
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[PatientClient]:
-    client = PatientClient()
+async def client() -> AsyncIterator[UpstreamClient]:
+    client = UpstreamClient()
     yield client
     await client.close()
 
@@ -62,10 +61,13 @@ def _summariser(upstream: FakeUpstream, **settings: object) -> Summariser:
     )
 
 
-async def _write(rehearsal: Rehearsal, summariser: Summariser, client: PatientClient) -> tuple[WrittenSummaries, int]:
+async def _write(
+    rehearsal: Rehearsal, summariser: Summariser, client: UpstreamClient
+) -> tuple[dict[str, Summary], list[str], int]:
     steps: list[None] = []
     calls = SummaryCalls(Metrics(), ListLog())
-    return await write_summaries(rehearsal, summariser, client, calls, lambda: steps.append(None)), len(steps)
+    texts, failures = await write_summaries(rehearsal, summariser, client, calls, lambda: steps.append(None))
+    return texts, failures, len(steps)
 
 
 def test_the_last_plan_is_that_of_the_whole_session(rehearsal: Rehearsal) -> None:
@@ -94,24 +96,24 @@ def test_a_session_that_fits_wants_nothing() -> None:
 
 
 async def test_a_model_writes_each_summary_once_behind_what_was_forwarded(
-    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: PatientClient
+    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: UpstreamClient
 ) -> None:
     """The question comes after the session's own messages, which include the previous summary."""
     examinee.told = "The harbour is closed."
-    written, steps = await _write(rehearsal, _summariser(upstream), client)
-    assert set(written.texts) == {one.request.key for one in rehearsal.wanted}
-    assert all(text.by_model and "harbour is closed" in text.text for text in written.texts.values())
-    assert written.failures == []
+    texts, failures, steps = await _write(rehearsal, _summariser(upstream), client)
+    assert set(texts) == {one.request.key for one in rehearsal.wanted}
+    assert all(text.by_model and "harbour is closed" in text.text for text in texts.values())
+    assert failures == []
     assert len(upstream.summaries) == steps == len(rehearsal.wanted)
     first, *later = [asked.json["messages"] for asked in upstream.summaries]
     assert first[:2] == orjson.loads(rehearsal.session.request.body)["messages"][:2]
     assert all("The harbour is closed." in orjson.dumps(messages).decode() for messages in later)
-    assert b"The harbour is closed." in rehearsal.apply(written.texts).body
+    assert b"The harbour is closed." in rehearsal.apply(texts).body
     assert {tuple(asked.header("Authorization")) for asked in upstream.summaries} == {("Bearer key",)}
 
 
 async def test_a_transcript_is_written_out_where_the_configuration_wants_it(
-    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: PatientClient
+    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: UpstreamClient
 ) -> None:
     await _write(rehearsal, _summariser(upstream, request="transcript"), client)
     assert all(len(asked.json["messages"]) == 1 for asked in upstream.summaries)
@@ -119,7 +121,7 @@ async def test_a_transcript_is_written_out_where_the_configuration_wants_it(
 
 
 async def test_another_model_is_shown_the_transcript(
-    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: PatientClient
+    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: UpstreamClient
 ) -> None:
     """Its prompt cache does not have the session."""
     await _write(rehearsal, replace(_summariser(upstream), model="other"), client)
@@ -128,40 +130,40 @@ async def test_another_model_is_shown_the_transcript(
 
 
 async def test_the_digest_stands_where_no_summary_is_to_be_had(
-    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: PatientClient
+    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: UpstreamClient
 ) -> None:
     """Each failure is reported. What is forwarded is then no longer than in the digest arm."""
     examinee.override = lambda _kind, _recorded: web.Response(status=402)
-    written, steps = await _write(rehearsal, _summariser(upstream), client)
-    assert steps == len(rehearsal.wanted) == len(written.failures)
-    assert set(written.failures) == {"status 402"}
-    assert not any(text.by_model for text in written.texts.values())
-    assert rehearsal.apply(written.texts).sent_tokens < rehearsal.apply(written.texts).limit_tokens
+    texts, failures, steps = await _write(rehearsal, _summariser(upstream), client)
+    assert steps == len(rehearsal.wanted) == len(failures)
+    assert set(failures) == {"status 402"}
+    assert not any(text.by_model for text in texts.values())
+    assert rehearsal.apply(texts).sent_tokens < rehearsal.apply(texts).limit_tokens
 
 
 async def test_no_model_is_asked_where_the_policy_asks_none(
-    rehearsal: Rehearsal, upstream: FakeUpstream, client: PatientClient
+    rehearsal: Rehearsal, upstream: FakeUpstream, client: UpstreamClient
 ) -> None:
     policy = replace(rehearsal.variant.policy, overflow_strategy=OverflowStrategy.PRUNE)
     pruning = rehearse(rehearsal.session, replace(rehearsal.variant, policy=policy))
-    written, steps = await _write(pruning, _summariser(upstream), client)
-    assert (steps, written.failures, upstream.requests) == (0, [], [])
+    _, failures, steps = await _write(pruning, _summariser(upstream), client)
+    assert (steps, failures, upstream.requests) == (0, [], [])
 
 
 async def test_too_few_steps_for_a_summary_are_listed(
-    rehearsal: Rehearsal, upstream: FakeUpstream, client: PatientClient
+    rehearsal: Rehearsal, upstream: FakeUpstream, client: UpstreamClient
 ) -> None:
     """The proxy asks no model for these texts, and that is not a failure."""
     policy = replace(rehearsal.variant.policy, summary_min_steps=1000)
     listing = rehearse(rehearsal.session, replace(rehearsal.variant, policy=policy))
-    written, steps = await _write(listing, _summariser(upstream), client)
-    assert (steps, written.failures, upstream.requests) == (0, [], [])
-    assert set(written.texts) == {one.request.key for one in listing.wanted}
-    assert written.texts
+    texts, failures, steps = await _write(listing, _summariser(upstream), client)
+    assert (steps, failures, upstream.requests) == (0, [], [])
+    assert set(texts) == {one.request.key for one in listing.wanted}
+    assert texts
 
 
 async def test_a_cut_that_nothing_announced_is_asked_behind_what_was_forwarded_before(
-    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: PatientClient
+    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: UpstreamClient
 ) -> None:
     """A very large step makes a cut at once. The question then comes after the request without the cut."""
     plain, large = (orjson.loads(make_session(40, words=words))["messages"] for words in (300, 2000))
@@ -179,7 +181,7 @@ async def test_a_cut_that_nothing_announced_is_asked_behind_what_was_forwarded_b
 
 
 async def test_what_is_measured_is_what_the_proxy_forwards(
-    upstream: FakeUpstream, examinee: Examinee, client: PatientClient, start_proxy
+    upstream: FakeUpstream, examinee: Examinee, client: UpstreamClient, start_proxy
 ) -> None:
     """If the session's requests go through the proxy one by one, the same summaries are asked for.
 
@@ -203,10 +205,10 @@ async def test_what_is_measured_is_what_the_proxy_forwards(
             await proxy.services.summaries._tasks.settle()
     forwarded, asked = upstream.chats[-1].body, [recorded.json for recorded in upstream.summaries]
     upstream.requests.clear()
-    written, _ = await _write(rehearsal, _summariser(upstream), client)
+    texts, *_ = await _write(rehearsal, _summariser(upstream), client)
     assert len(asked) >= 3
     assert [recorded.json for recorded in upstream.summaries] == asked
-    assert rehearsal.apply(written.texts).body == forwarded
+    assert rehearsal.apply(texts).body == forwarded
 
 
 ROOM = 1_000_000

@@ -36,21 +36,21 @@ def read_options(arguments: tuple[str, ...]) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("command", "title", "at"),
+    ("command", "program", "at"),
     [
-        (("codex", "exec", "claude"), "Codex", 1),
-        (("/opt/bin/claude", "-p", "codex"), "Claude Code", 1),
-        (("npx", "-y", "@openai/codex@latest", "exec"), "Codex", 3),
-        (("uvx", "aider-chat"), "Aider", 2),
+        (("codex", "exec", "claude"), "codex", 1),
+        (("/opt/bin/claude", "-p", "codex"), "claude", 1),
+        (("npx", "-y", "@openai/codex@latest", "exec"), "codex", 3),
+        (("uvx", "aider-chat"), "aider", 2),
         (("npx", "--yes"), None, 0),
         (("python", "codex"), None, 0),
         ((), None, 0),
     ],
 )
-def test_an_agent_is_known_by_its_program(command: tuple[str, ...], title: str | None, at: int) -> None:
+def test_an_agent_is_known_by_its_program(command: tuple[str, ...], program: str | None, at: int) -> None:
     """Also after a runner of packages; its own arguments begin behind it."""
     found = find_agent(command, {})
-    assert (None if found is None else (found[0].title, found[1].at)) == (None if title is None else (title, at))
+    assert (None if found is None else (found[0].programs[0], found[1].at)) == (program and (program, at))
 
 
 def test_the_list_names_every_program_once() -> None:

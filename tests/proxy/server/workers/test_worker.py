@@ -26,17 +26,7 @@ def line():
 def make_worker(line: socket.socket) -> Worker:
     """A worker without sockets."""
     metrics = SharedMetrics(Path(), Roster(2), 0)
-    return Worker(
-        number=1,
-        count=2,
-        sockets=(),
-        page_sockets=(),
-        url="http://h",
-        pages_url=None,
-        spare_key=b"",
-        metrics=metrics,
-        line=line,
-    )
+    return Worker(1, 2, (), (), spare_key=b"", metrics=metrics, line=line)
 
 
 def test_a_worker_says_how_far_it_is(line) -> None:
@@ -69,12 +59,12 @@ def open_shared(*settings: str) -> SharedResources:
 def test_workers_have_the_same_key_and_addresses(settings) -> None:
     """A client without a credential finds what another worker has kept for it."""
     shared = open_shared(*settings)
+    assert len({one.getsockname() for number in (1, 2) for one in shared.requests.of(number)}) == 1
     first, second = (shared.become(number, socket.socket()) for number in (1, 2))
     assert first.spare_key == second.spare_key
     assert len(first.spare_key) == 32
     assert (first.number, second.number, first.count) == (1, 2, 2)
-    assert first.url == second.url
-    assert bool(first.page_sockets) is bool(first.pages_url) is bool(settings)
+    assert bool(first.page_sockets) is bool(settings)
     shared.stop_listening()
     shared.metrics.close()
     for one in (first, second):
