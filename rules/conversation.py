@@ -10,6 +10,9 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple, Self
 
+import msgspec
+from msgspec import structs
+
 CountTokens = Callable[[str], int]
 """Returns the tokens of a text. The caller chooses the tokenizer; the same text must always have the same count."""
 
@@ -26,8 +29,7 @@ class Role(StrEnum):
     """A role that trimtab does not know."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True):
     """The properties of a dialect's transcripts that the rules depend on.
 
     `alternates`: user and assistant messages must take turns.
@@ -40,6 +42,9 @@ class Shape:
     has_system_messages: bool = True
     joins_systems: bool = False
     seals_reasoning: bool = False
+
+
+_USUAL_SHAPE = Shape()
 
 
 class Origin(NamedTuple):
@@ -91,8 +96,7 @@ class ToolCall:
     shortens: Arguments = field(default=Arguments.JSON, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Media:
+class Media(msgspec.Struct, frozen=True):
     """A content part that is not text: its JSON and its tokens.
 
     `guessed_tokens` are those of `tokens` that are a low guess: only the upstream knows what the part costs.
@@ -114,7 +118,7 @@ class Media:
 
     def remove(self) -> "Media":
         """The same part, replaced by its one-line marker."""
-        return replace(self, tokens=self.line_tokens, is_removed=True, guessed_tokens=0)
+        return structs.replace(self, tokens=self.line_tokens, is_removed=True, guessed_tokens=0)
 
 
 class Served(NamedTuple):
@@ -266,7 +270,7 @@ class Conversation:
     messages: tuple[Message, ...]
     fixed_tokens: int
     origins: tuple[Origin | None, ...]
-    shape: Shape = Shape()
+    shape: Shape = _USUAL_SHAPE
     continues: bool = False
     fixed_kinds: tuple[float, float, float] = field(default=(0, 0, 0), compare=False)
     _tokens: int | None = field(default=None, init=False, repr=False, compare=False)

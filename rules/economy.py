@@ -5,10 +5,11 @@ A cut that comes early and leaves little is cheap, but loses more of the convers
 Law: a function of only the economy and the window.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from math import log2
+
+import msgspec
 
 
 class Economy(StrEnum):
@@ -19,8 +20,7 @@ class Economy(StrEnum):
     FRUGAL = "frugal"
 
 
-@dataclass(frozen=True, slots=True)
-class Budgets:
+class Budgets(msgspec.Struct, frozen=True):
     """The sizes that a cut works with, and when it is made.
 
     `high_water` and `low_water` are shares of the room. `summary_tokens` is the most that a summary may have.

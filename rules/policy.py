@@ -10,6 +10,8 @@ from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import NamedTuple
 
+import msgspec
+
 from trimtab.rules.economy import Economy, find_budgets
 
 MAX_NAME_CHARS = 256
@@ -18,8 +20,7 @@ ERROR_FACTOR = 2
 """An error result may have this many times the budget. Chosen: the model must act on it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tidying:
+class Tidying(msgspec.Struct, frozen=True):
     """The clean-ups of tool results that are on."""
 
     ansi: bool = True
@@ -39,8 +40,7 @@ class Truncation(StrEnum):
     HEAD_TAIL = "head_tail"
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True):
     """The most that one tool result may have: `max_tokens`, and `max_bytes` of UTF-8 unless None."""
 
     max_tokens: int
@@ -52,8 +52,7 @@ class Budget:
         return Budget(self.max_tokens * ERROR_FACTOR, max_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class Treatment:
+class Treatment(msgspec.Struct, frozen=True):
     """How the results of one tool are treated.
 
     An exempt result is not tidied, truncated or deduplicated. `is_exempt` exempts all results of the tool.
@@ -69,8 +68,7 @@ class Treatment:
     exempt_arguments: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRule:
+class ToolRule(msgspec.Struct, frozen=True):
     """The treatment of all tools with a name that the glob `match` matches."""
 
     match: str
@@ -140,8 +138,7 @@ class PreserveSystem(StrEnum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
-class SectionShares:
+class SectionShares(msgspec.Struct, frozen=True):
     """The share of the limit that each section of a prompt may have. See tokens/sections.py for the sections.
 
     Source of the defaults: the design.
@@ -158,8 +155,7 @@ class SectionShares:
         return self.system + self.summary + self.memory + self.recent + self.current
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
+class Prices(msgspec.Struct, frozen=True):
     """Prices of a token, relative to each other.
 
     `input` is an ordinary prompt token, `cached_input` one that the upstream's prompt cache holds, `output` a
@@ -170,6 +166,9 @@ class Prices:
     cached_input: float = 0.1
     output: float = 4.0
     cache_write: float = 1.0
+
+
+_USUAL_PRICES = Prices()
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +214,7 @@ class Policy:
     summary_max_tokens: int = _FITTED.summary_tokens
     summary_min_steps: int = 6
     summary_role: SummaryRole = SummaryRole.AUTO
-    prices: Prices = Prices()
+    prices: Prices = _USUAL_PRICES
     token_ratio: float = 1.0
     ceiling_tokens: int | None = None
     added_tokens: int | None = None

@@ -4,8 +4,9 @@ Law: the only module of the bench that knows how the rules for tool results are 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
 from functools import cache
+
+from msgspec.structs import replace
 
 from bench.harness.counting import load_encoding, make_counter
 from bench.material.tool_outputs import Output
@@ -38,7 +39,7 @@ def load_counter() -> CountTokens:
 def list_switches() -> Mapping[str, Tidying]:
     """The tidying with one switch off, by the switch's name; `''` is tidying with all switches on."""
     whole = Tidying()
-    names = [field.name for field in fields(Tidying) if getattr(whole, field.name) is True]
+    names = [name for name in Tidying.__struct_fields__ if getattr(whole, name) is True]
     return {"": whole, **{name: replace(whole, **{name: False}) for name in names}}
 
 

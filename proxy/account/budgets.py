@@ -8,9 +8,10 @@ spends counts. Without a budget in the configuration, nothing here runs.
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
+
+import msgspec
 
 from trimtab.proxy.account.statistics.books import Books, Place, Sums, go_back, name_day
 from trimtab.proxy.catalogue.prices import NANODOLLARS
@@ -41,8 +42,7 @@ class _Sum(NamedTuple):
         return _Sum(self.tokens + tokens, self.nanodollars + sums.cost_nanodollars)
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
+class Spent(msgspec.Struct, frozen=True):
     """A budget that is spent. until: when it is new, in UTC. seconds: until then. refuses: or only tells."""
 
     limit: float

@@ -28,8 +28,7 @@ HEAD_REMEDY = "send fewer tools (drop_tools), or raise the window: the server's,
 ID_BYTES = 12  # chosen: random ids of 96 bits do not collide
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(msgspec.Struct, frozen=True):
     """Where a figure is shown.
 
     in_log: in the log line, under its own name, rounded to `digits`.

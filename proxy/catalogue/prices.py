@@ -7,7 +7,6 @@ day. Each part of a request's cost is rounded once, to a whole nanodollar; the p
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
@@ -51,8 +50,7 @@ class PriceSource(StrEnum):
     DEFAULT = "default"
 
 
-@dataclass(frozen=True, slots=True)
-class PriceTier:
+class PriceTier(msgspec.Struct, frozen=True):
     """The prices of a prompt with more than `above_tokens` tokens, and of its completion.
 
     cached_input: a prompt token that the upstream reads from its cache.
@@ -67,8 +65,7 @@ class PriceTier:
     output: float
 
 
-@dataclass(frozen=True, slots=True)
-class PriceList:
+class PriceList(msgspec.Struct, frozen=True):
     """The prices of one model at one upstream.
 
     tiers: by the length of the prompt, the shortest first. All tokens of a prompt cost what its tier says.

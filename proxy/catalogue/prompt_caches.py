@@ -10,10 +10,11 @@ or its answers show, changes nothing for another client.
 import re
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
 
 from trimtab.proxy.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS
 from trimtab.proxy.config.network import is_local, read_host
@@ -110,8 +111,7 @@ LEARNED_BYTES = 1024 * 1024  # chosen: some thousand clients with their models
 LEARNED_SHARE = 0.5  # Cached share of a prompt with a live cache. Chosen: above the head, which other sessions share.
 
 
-@dataclass(frozen=True, slots=True)
-class _Lifetime:
+class _Lifetime(msgspec.Struct, frozen=True):
     host: str
     model: str
     seconds: float

@@ -15,6 +15,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 import click
 import orjson
+from msgspec import structs
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -260,7 +261,7 @@ def _write_json(story: Story, compacted: Compacted) -> bytes:
         "original_tokens": compacted.original_tokens,
         "sent_tokens": compacted.sent_tokens,
         "limit_tokens": compacted.limit_tokens,
-        "sentences": story.sentences,
+        "sentences": list(map(structs.asdict, story.sentences)),
         "changes": [change.describe() for change in story.changes],
     }
     return orjson.dumps(told)

@@ -7,7 +7,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 import orjson
+from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 

@@ -6,9 +6,12 @@ the conversation.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import ceil
+
+import msgspec
+from msgspec import structs
 
 from trimtab.proxy.compaction.caches import Caches
 from trimtab.proxy.recall.search import Archive
@@ -144,7 +147,7 @@ def write_cost(error: RefusedError, entries: Iterable[Entry]) -> Mapping[str, ob
         "excess_tokens": error.excess_tokens,
         "sections": sections,
         "decisions": [entry.explain() for entry in entries],
-        "shrink": [asdict(part) for part in error.parts],
+        "shrink": [structs.asdict(part) for part in error.parts],
     }
 
 
@@ -182,8 +185,7 @@ HELP_REASONS: dict[Addition, str] = {
 FindMatch = Callable[[str, bytes], PrefixMatch | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(msgspec.Struct, frozen=True):
     """A decoded and planned request; only the summary of `plan.request` is missing.
 
     sections: of the client's prompt, in our tokens.
@@ -202,8 +204,7 @@ class Planned:
         return scale_cleaned(cleaned, self.original.tokens, self.policy.token_ratio) if cleaned else ()
 
 
-@dataclass(frozen=True, slots=True)
-class Compacted:
+class Compacted(msgspec.Struct, frozen=True):
     """The compacted request.
 
     pieces: the body to send, in pieces; the client's own bytes if no rule acted.
@@ -292,7 +293,7 @@ def help_cache(request: Request, compacted: Compacted) -> Compacted:
     if not helped.added:
         return compacted
     decisions = (Decision(name, HELP_REASONS[name], tokens, tokens, 0, 0) for name in helped.added)
-    return replace(compacted, pieces=helped.pieces, decisions=(*compacted.decisions, *decisions))
+    return structs.replace(compacted, pieces=helped.pieces, decisions=(*compacted.decisions, *decisions))
 
 
 class Compactor:
@@ -426,11 +427,11 @@ class Compactor:
         decisions = scale_decisions((*outcome.decisions, *adapted.decisions), sum(planned.sections), ratio)
         compacted = _describe(planned, adapted.pieces, outcome.conversation, decisions, original, sent)
         if adapted.headers:
-            compacted = replace(compacted, headers=adapted.headers, untold=encoded)
+            compacted = structs.replace(compacted, headers=adapted.headers, untold=encoded)
         form = request.codec.provider_note if summary is not None and summary.standing else None
         if form is not None and any(decision.rule == "summarise" for decision in outcome.decisions):
             headers = (*compacted.headers, *form.headers)
-            compacted = replace(compacted, headers=headers, note_headers=form.headers)
+            compacted = structs.replace(compacted, headers=headers, note_headers=form.headers)
         return compacted
 
     def _stand(self, planned: Planned, summary: Summary) -> Summary | None:
@@ -466,7 +467,7 @@ class Compactor:
     def _allow(self, max_chars: int | None) -> Work:
         work = self._works[None] if max_chars is None else self._works.get(max_chars)
         if work is None:
-            work = self._works[max_chars] = replace(self._works[None], max_chars=max_chars)
+            work = self._works[max_chars] = structs.replace(self._works[None], max_chars=max_chars)
         return work
 
     def count_sections(self, request: Request, memory_tags: tuple[str, ...] = MEMORY_TAGS) -> tuple[Sections, Parts]:

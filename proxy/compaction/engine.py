@@ -5,7 +5,10 @@ summary; else a digest stands in.
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+
+import msgspec
+from msgspec import structs
 
 from trimtab.proxy.compaction.compactor import (
     Compacted,
@@ -37,8 +40,7 @@ MAX_DIGESTS_BYTES = 16 * 1024 * 1024
 _DIGESTS: BytesLRU[Hashable, Summary] = BytesLRU(MAX_DIGESTS_BYTES, lambda _, digest: 2 * len(digest.text))
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(msgspec.Struct, frozen=True):
     """How a request is compacted.
 
     unsent: what is taken out before the request is planned.
@@ -52,7 +54,7 @@ class Variant:
     compactor: Compactor
     policy: Policy
     unsent: Unsent = NOTHING_UNSENT
-    cold: Mapping[bytes, ColdCut] = field(default_factory=lambda: NO_COLD)
+    cold: Mapping[bytes, ColdCut] = msgspec.field(default_factory=lambda: NO_COLD)
     cache: CacheHelp = NO_HELP
     mode: str = "enforce"
     refuses_unpaired: bool = False
@@ -61,16 +63,14 @@ class Variant:
     found: tuple[tuple[int, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """The plan to carry out, and the text of its cut; None for a digest that is made here."""
 
     plan: Plan
     summary: Summary | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Compaction:
+class Compaction(msgspec.Struct, frozen=True):
     """A request that was compacted, in any mode.
 
     planned: with the plan that was carried out. original_plan: before cuts were taken back.
@@ -140,13 +140,13 @@ def compact(
     request = compactor.clean(request, variant.unsent, find_match)
     planned = compactor.plan(request, variant.policy, cold=variant.cold)
     if variant.found:
-        planned = replace(planned, plan=add_answers(planned.plan, variant.found[::-1], compactor.count))
+        planned = structs.replace(planned, plan=add_answers(planned.plan, variant.found[::-1], compactor.count))
     plan, original = planned.plan, planned.original
     if variant.refuses_unpaired and not original.continues and find_unpaired(original.messages) is not None:
-        refused = replace(compactor.leave_alone(planned), sent_tokens=0)
+        refused = structs.replace(compactor.leave_alone(planned), sent_tokens=0)
         return Compaction(variant, planned, plan, refused, Text(plan), is_unpaired=True)
     text = choose(plan)
-    planned = replace(planned, plan=text.plan)
+    planned = structs.replace(planned, plan=text.plan)
     try:
         compacted = compactor.apply(planned, text.summary or _recall_digest(text.plan, variant))
     except RefusedError as error:

@@ -15,6 +15,7 @@ from functools import partial
 from math import ceil
 from typing import Any, Protocol
 
+import msgspec
 import orjson
 
 from trimtab.proxy.catalogue.prices import read_prices
@@ -69,8 +70,7 @@ Summarise = Callable[[SummaryRequest], str | Awaitable[str | None] | None]
 """Asks a model. None if it has no answer: then the digest stays in that cut."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
+class Tokens(msgspec.Struct, frozen=True):
     """Tokens of a prompt before and after compaction, and the most that it may have."""
 
     original: int

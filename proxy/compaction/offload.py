@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -128,8 +127,7 @@ async def _wait(turn: asyncio.Future[None], lane: Lane) -> None:
         lane.left_seconds = max(lane.left_seconds - (loop.time() - started), 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Tier:
+class Tier(msgspec.Struct, frozen=True):
     """Threads for work on at most `most_bytes` of uncounted JSON (None: any size), and how many one tenant may hold."""
 
     name: str

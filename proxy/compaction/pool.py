@@ -8,9 +8,10 @@ import asyncio
 import itertools
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+import msgspec
 
 from trimtab.proxy.compaction.caches import ALL_BYTES, Caches
 from trimtab.proxy.compaction.compactor import Compactor
@@ -41,8 +42,7 @@ MAX_TENANTS = 1024
 """Tenants whose caches are kept. Chosen: each costs some 20 kB even when empty, and credentials can be invented."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Vocabulary:
+class _Vocabulary(msgspec.Struct, frozen=True):
     """A loaded vocabulary. `memos` stays empty; each tenant gets a share of its bound."""
 
     name: str

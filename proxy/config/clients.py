@@ -12,6 +12,7 @@ from datetime import date
 from math import ceil
 from typing import Annotated, Any, Literal, Self
 
+import msgspec
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, TypeAdapter, model_validator
 from pydantic_core import PydanticCustomError
 
@@ -28,8 +29,7 @@ _KEY_PREFIX = "sk-"  # Providers' keys begin with it. Source: OpenAI's, Anthropi
 _ONE_WORD = re.compile("[!-~]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True):
     """What a client may spend. None: as much as it likes. refuses: whether it is refused afterwards, not only told."""
 
     tokens_per_minute: int | None = None

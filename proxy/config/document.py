@@ -5,9 +5,9 @@ Law: a key is the text as it is written in the file. Messages quote only keys fr
 
 import re
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import yaml
 
 
@@ -66,16 +66,14 @@ PlainLoader.add_constructor("tag:yaml.org,2002:int", PlainLoader.construct_yaml_
 PlainLoader.add_implicit_resolver(_BOOLEAN, re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), list("tTfF"))
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """What is wrong with the value at a path. The empty path means the whole file, or something that is no key."""
 
     path: Path
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     data: Any
     places: Mapping[Path, Place]
     problems: tuple[Problem, ...] = ()
@@ -147,11 +145,10 @@ class _TooManyError(ValueError):
     pass
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(msgspec.Struct):
     loader: PlainLoader
-    places: dict[Path, Place] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    places: dict[Path, Place] = msgspec.field(default_factory=dict)
+    problems: list[Problem] = msgspec.field(default_factory=list)
     count: int = 0
 
     def read(self, node: yaml.Node, path: Path) -> Any:

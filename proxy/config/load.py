@@ -10,10 +10,12 @@ for a service that is called trimtab.
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path as FilePath
 from typing import Any, cast
+
+import msgspec
+from msgspec.structs import replace
 
 from trimtab.proxy.config.document import ConfigError, Document, Path, Place, Problem, has_half_characters, name_path
 from trimtab.proxy.config.network import UnusableProxyError
@@ -36,8 +38,7 @@ NEVER_EMPTY = frozenset({"api_key", "client_keys", "admin_token"})
 """Keys for which an empty variable is a problem: without it, everyone would be let in, or another key be sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(msgspec.Struct, frozen=True):
     name: str
     path: Path
     slot: Slot
@@ -153,8 +154,7 @@ _QUOTES = ("'", '"')
 _NULLS = frozenset({"null", "~"})
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(msgspec.Struct):
     """The data so far, and its problems.
 
     unset: the paths of texts with a variable that is not set.
@@ -167,9 +167,9 @@ class Draft:
     data: dict[str, Any]
     places: dict[Path, Place]
     problems: list[Problem]
-    unset: set[Path] = field(default_factory=set)
-    empty: dict[Path, str] = field(default_factory=dict)
-    variables: dict[Path, str] = field(default_factory=dict)
+    unset: set[Path] = msgspec.field(default_factory=set)
+    empty: dict[Path, str] = msgspec.field(default_factory=dict)
+    variables: dict[Path, str] = msgspec.field(default_factory=dict)
 
     def fill_variables(self, environment: Mapping[str, str]) -> None:
         self.data = self._fill(self.data, (), environment)

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
+import msgspec
+
 Provider = Literal["anthropic", "azure"]
 
 _HOSTS: dict[Provider, tuple[str, ...]] = {
@@ -195,8 +197,7 @@ class ForwardProxy:
         return f"the proxy {urlsplit(self.url).netloc} ({self.told_by})"
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """How an upstream is reached: by `proxy`, else directly. told_by: why so; None if nothing names a proxy."""
 
     proxy: ForwardProxy | None = None

@@ -7,7 +7,6 @@ none of them is wrong by itself.
 import copy
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -15,6 +14,7 @@ from hashlib import sha256
 from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
+import msgspec
 from pydantic import BaseModel, ValidationError
 
 from trimtab.proxy.config.clients import ClientConfig
@@ -35,8 +35,7 @@ _LEFT_OVER = frozenset({"too_short", LACKING})
 _WRONG_KEY = "[key]"  # pydantic writes this after the name of a mapping's key if the key itself is wrong
 
 
-@dataclass(frozen=True, slots=True)
-class Validated(Generic[M]):
+class Validated(msgspec.Struct, Generic[M], frozen=True):
     """A model of the data, and the problems of the data.
 
     If there are problems, the model is that of the remaining data: a value at one of the paths `wrong` has its default,
@@ -147,8 +146,7 @@ def _take_out(data: Any, path: Path, slot: Slot | None) -> None:
 WHOLE = 1.0  # the share that is the whole room
 
 
-@dataclass(frozen=True, slots=True)
-class _Policy:
+class _Policy(msgspec.Struct, frozen=True):
     path: Path
     own: PolicyConfig
     full: PolicyConfig

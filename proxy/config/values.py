@@ -6,7 +6,6 @@ Law: a message says what the value must be. It never repeats a value that may co
 import re
 import types
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import date
 from enum import Enum
 from fnmatch import translate
@@ -16,6 +15,7 @@ from pathlib import PurePath
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
+import msgspec
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -47,8 +47,7 @@ LACKING = "lacking"  # The type of pydantic's error for a section that needs a k
 _BOUNDS = {"ge": "{} or more", "gt": "above {}", "le": "at most {}", "lt": "below {}"}
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """An annotation of a type that says what its values must be.
 
     `words` are for error messages, to follow "must be". `pattern` is for editors: a regular expression, valid in
@@ -63,8 +62,7 @@ class Wanted:
         return found if self.pattern is None else {**found, "pattern": self.pattern}
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(msgspec.Struct, frozen=True):
     """What is allowed at a place: a type without its annotations, the annotations, and whether null is allowed."""
 
     kind: Any

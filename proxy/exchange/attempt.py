@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import ClassVar
 
 import msgspec
+from msgspec import structs
 from yarl import URL
 
 from trimtab.proxy.compaction.compactor import Compacted, Compactor, Planned
@@ -203,4 +204,4 @@ def add_key(call: Call, planned: Planned) -> Request:
         return request
     head = hash_head(transcript.messages)
     key = hmac.new(call.arrival.tenant.secret, _PURPOSE + head, sha256).hexdigest()[:KEY_CHARS]
-    return replace(request, cache=replace(request.cache, key=key))
+    return replace(request, cache=structs.replace(request.cache, key=key))

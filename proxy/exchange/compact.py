@@ -232,7 +232,7 @@ async def _carry_out_first(
     was_otherwise = planned.plan.breaks_past
     try:
         planned, size_bytes = await _plan(services, trial, phases)
-        planned = replace(planned, plan=replace(planned.plan, was_otherwise=was_otherwise))
+        planned = structs.replace(planned, plan=replace(planned.plan, was_otherwise=was_otherwise))
         attempt = await carry_out(services, trial, planned, reply, phases, size_bytes=size_bytes)
     except RefusedError:
         if refused is None:
@@ -257,7 +257,7 @@ async def _keep_whole(services: Services, call: Call, planned: Planned, phases: 
     wanted, had = whole.plan.request, planned.plan.request
     if whole.plan.window.caps or (wanted is not None and (had is None or wanted.key != had.key)):
         return None
-    return trial, replace(whole, plan=replace(whole.plan, was_otherwise=planned.plan.breaks_past))
+    return trial, structs.replace(whole, plan=replace(whole.plan, was_otherwise=planned.plan.breaks_past))
 
 
 def _plan_by(services: Services, call: Call, view: ModelView) -> Call:
@@ -402,13 +402,13 @@ def settle(call: Call, conversation: Conversation, session: str) -> Call:
     route, share = call.route, call.route.observe_share
     may_be_observed = route.target.mode == "enforce" and share > 0
     if may_be_observed and (conversation.continues or place_session(conversation.messages) < share):
-        route = replace(route, target=replace(route.target, mode="observe"))
+        route = replace(route, target=structs.replace(route.target, mode="observe"))
     return structs.replace(call, route=route, session=session)
 
 
 def tell_changed(planned: Planned) -> Planned:
     """The plan for a session whose upstream must be told that what was sent before was changed."""
-    return replace(planned, plan=replace(planned.plan, was_otherwise=True))
+    return structs.replace(planned, plan=replace(planned.plan, was_otherwise=True))
 
 
 async def add_kept_of_session(services: Services, call: Call, planned: Planned) -> Planned:
@@ -425,7 +425,7 @@ async def add_kept_of_session(services: Services, call: Call, planned: Planned) 
         if found:
             work = partial(add_answers, plan, found, call.compactor.count)
             size_bytes = sum(len(text) for _, text in found)
-            planned = replace(planned, plan=await services.workers.run(call.lane, work, size_bytes=size_bytes))
+            planned = structs.replace(planned, plan=await services.workers.run(call.lane, work, size_bytes=size_bytes))
     return tell_if_changed(services, call, planned) if services.changed_sessions.total_bytes else planned
 
 

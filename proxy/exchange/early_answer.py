@@ -7,7 +7,6 @@ answer is held for long. A client that waits for a summary gets the first commen
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TypeVar
 
 import aiohttp
@@ -37,8 +36,7 @@ _FAULTS = (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutErr
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
+class Patience(msgspec.Struct, frozen=True):
     """The time until a waiting client gets its first comment, and the time between further ones.
 
     Source: common load balancers close idle connections after 30 s, CDNs after 100 s.

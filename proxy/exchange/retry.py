@@ -96,7 +96,7 @@ async def _plan_again(
     if lesson is None:
         return None
     again = await prepare_call(services, call.arrival, call.route, call.request, call.lane)
-    view = replace(again.view, policy=lesson.apply(again.view.policy))
+    view = structs.replace(again.view, policy=lesson.apply(again.view.policy))
     again = structs.replace(again, view=view, ledger=call.ledger, attempt=call.attempt + 1)
     again, size_bytes = structs.replace(again, session=call.session), weigh_known(len(call.request.body))
     planned = await services.workers.run(again.lane, plan_call(again), size_bytes=size_bytes)
@@ -174,7 +174,7 @@ async def undo_refused(services: Services, attempt: Prepared, opening: Opening) 
     if compacted.original_tokens <= compacted.limit_tokens:
         own, limit_tokens = call.compactor.leave_alone(chosen.planned), compacted.limit_tokens
         tokens, sections = own.original_tokens, own.original_sections
-        own = replace(own, decisions=(), sent_tokens=tokens, sent_sections=sections)  # with what was taken out
+        own = structs.replace(own, decisions=(), sent_tokens=tokens, sent_sections=sections)  # with what was taken out
         call.ledger.note(call.attempt, limit_tokens, [Decision(THINKING, _OWN, compacted.sent_tokens, tokens, 0, 0)])
         return structs.replace(plain, outcome="unchanged", compacted=own, body=None, summary=None, is_own=True)
     return await _allow_drops(services, plain)
@@ -218,7 +218,7 @@ async def _leave_note(services: Services, attempt: Prepared, opening: Opening) -
         fail_open(services.recorder, call.arrival.request_id, "summary"),
     ):
         plain = replace(summariser, provider=None)  # it names the cut's text as the next request will
-        task = replace(make_task(call, plain, wanted, chosen.planned, None), may_ask=False)
+        task = structs.replace(make_task(call, plain, wanted, chosen.planned, None), may_ask=False)
         chosen = structs.replace(chosen, text=await services.summaries.get(task), summariser=plain)
         work = partial(call.compactor.apply, chosen.planned, chosen.text)
         told = await services.workers.run_bounded(call.lane, work, size_bytes=weigh_known(len(call.request.body)))
@@ -259,7 +259,9 @@ def _leave_untold(attempt: Prepared) -> Prepared | None:
     if compacted.untold is None:
         return None
     decisions = tuple(decision for decision in compacted.decisions if decision.rule != THINKING)
-    left = replace(compacted, pieces=compacted.untold, untold=None, headers=compacted.note_headers, decisions=decisions)
+    left = structs.replace(
+        compacted, pieces=compacted.untold, untold=None, headers=compacted.note_headers, decisions=decisions
+    )
     return structs.replace(attempt, compacted=left, body=left.pieces, plain=None)
 
 

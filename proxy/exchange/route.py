@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+import msgspec
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
@@ -49,8 +50,7 @@ PROVIDER_NOTE: Addition = "provider_note"
 OwnHeaders = CIMultiDict[str] | CIMultiDictProxy[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """The model and upstream that a request is for, and its mode.
 
     model: as the client wrote it.

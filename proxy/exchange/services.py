@@ -7,10 +7,10 @@ Requests already admitted are not disturbed.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from trimtab.proxy.account.budgets import Budgets
@@ -141,8 +141,7 @@ class _Serving:
             lifecycle.idle.set()
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
+class Services(msgspec.Struct, frozen=True):
     """The objects that serve requests; one set for each process.
 
     changed_sessions: those whose upstream has refused thinking that was written behind other messages.
@@ -165,21 +164,21 @@ class Services:
     cold_cuts: ColdCuts
     originals: Originals
     found_texts: FoundTexts
-    codecs: Mapping[str, Codec] = field(default_factory=dict)
-    lifecycle: Lifecycle = field(default_factory=Lifecycle)
-    previous: PreviousRequests = field(default_factory=PreviousRequests)
-    session_names: SessionNames = field(default_factory=SessionNames)
-    sliding: SlidingWatch = field(default_factory=SlidingWatch)
-    patience: Patience = field(default_factory=Patience)
-    workers: Workers = field(default_factory=Workers)
-    refused_additions: Refusals[Addition] = field(default_factory=Refusals)
-    changed_sessions: BytesLRU[tuple[str, str, bytes], bool] = field(default_factory=make_changed_sessions)
-    lifetimes: Lifetimes = field(default_factory=Lifetimes)
-    past: History = field(default_factory=History)
+    codecs: Mapping[str, Codec] = msgspec.field(default_factory=dict)
+    lifecycle: Lifecycle = msgspec.field(default_factory=Lifecycle)
+    previous: PreviousRequests = msgspec.field(default_factory=PreviousRequests)
+    session_names: SessionNames = msgspec.field(default_factory=SessionNames)
+    sliding: SlidingWatch = msgspec.field(default_factory=SlidingWatch)
+    patience: Patience = msgspec.field(default_factory=Patience)
+    workers: Workers = msgspec.field(default_factory=Workers)
+    refused_additions: Refusals[Addition] = msgspec.field(default_factory=Refusals)
+    changed_sessions: BytesLRU[tuple[str, str, bytes], bool] = msgspec.field(default_factory=make_changed_sessions)
+    lifetimes: Lifetimes = msgspec.field(default_factory=Lifetimes)
+    past: History = msgspec.field(default_factory=History)
     recordings: Recordings | None = None
     spans: Spans = NO_SPANS
     budgets: Budgets | None = None
-    pages_in_flight: Counter[str] = field(default_factory=Counter)
+    pages_in_flight: Counter[str] = msgspec.field(default_factory=Counter)
 
     @property
     def history(self) -> History | None:

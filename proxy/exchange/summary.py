@@ -6,11 +6,12 @@ request causes at most one summary.
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import ceil
 from typing import TypeVar
 
+import msgspec
 from msgspec import structs
 from multidict import CIMultiDict
 
@@ -143,8 +144,7 @@ def _prepare_ahead(services: Services, call: Call, chosen: Chosen, compacted: Co
     return make_task(call, summariser, later, chosen.planned, inline)
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
+class _Choice(msgspec.Struct, frozen=True):
     """Chooses the summary for one request. `reply`: None if no client waits for an answer of the model."""
 
     services: Services
@@ -167,7 +167,7 @@ class _Choice:
         if slides:
             sliding.note(client_id, wanted)  # the watch must see each of them, or it would lose track of the window
         if slides or not self._may_be_written(wanted):
-            task = replace(self._make_task(wanted, planned), may_ask=False)
+            task = structs.replace(self._make_task(wanted, planned), may_ask=False)
             return Chosen(planned, await summaries.get(task), planned.plan.prefetch, self.summariser)
         earlier, inline = await self.put_off(planned), None
         if earlier is not None:
@@ -177,7 +177,7 @@ class _Choice:
             inline = _write_inline(self.call, self.summariser, wanted, earlier.planned, excess)
         if self.summariser.settings.wait_seconds == 0:
             # A call under way may go on. But the digest used now is stored and stays, so no new call is made.
-            task = replace(self._make_task(wanted, planned), may_ask=False)
+            task = structs.replace(self._make_task(wanted, planned), may_ask=False)
             return Chosen(planned, await summaries.get(task), planned.plan.prefetch, self.summariser)
         return Chosen(planned, await self._wait(wanted, planned, inline), None, self.summariser)
 
@@ -266,7 +266,7 @@ class _Choice:
             plan = plan.put_off()
         if plan is None:
             return None
-        return Chosen(replace(planned, plan=plan), text, None, self.summariser)
+        return Chosen(structs.replace(planned, plan=plan), text, None, self.summariser)
 
     def _make_task(self, wanted: SummaryRequest, planned: Planned, inline: Inline | None = None) -> Task:
         return make_task(self.call, self.summariser, wanted, planned, inline)
@@ -283,7 +283,7 @@ def make_task(
     call: Call, summariser: Summariser, wanted: SummaryRequest, planned: Planned, inline: Inline | None
 ) -> Task:
     """Make the task of writing a summary for a planned request, with the operator's own instructions."""
-    summariser = replace(summariser, payer=replace(summariser.payer, session=call.session))
+    summariser = replace(summariser, payer=structs.replace(summariser.payer, session=call.session))
     return Task(
         _instruct(call, wanted, summariser),
         summariser,

@@ -4,8 +4,9 @@ Law: an error says what is wrong, where, and what to do. It never contains text 
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 

@@ -7,7 +7,6 @@ for the client counts as slow, not the time spent waiting for the upstream.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 
@@ -52,13 +51,12 @@ class _Upload(msgspec.Struct):
     held_bytes: int = 0
 
 
-@dataclass(slots=True)
-class Uploads:
+class Uploads(msgspec.Struct):
     """The bounds that all bodies share. left_bytes: that may still be held. silence_seconds: a client may pause."""
 
     left_bytes: float
     silence_seconds: float
-    _open: dict[int, _Upload] = field(default_factory=dict)
+    _open: dict[int, _Upload] = msgspec.field(default_factory=dict)
 
     def open(self, request: web.BaseRequest, account: Account) -> None:
         self._open.setdefault(id(request), _Upload()).account = account

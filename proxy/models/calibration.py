@@ -8,8 +8,9 @@ Law: no I/O and no clock. The same reports in the same order lead to the same fi
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from statistics import median
+
+import msgspec
 
 from trimtab.proxy.models.records import ANY_RATIO, MAX_RATIO, Bounds, clamp
 from trimtab.rules.tokens.scripts import EVEN, NO_CHARS, SAMPLES, Chars, Measured, Scale, Weights, judge
@@ -63,8 +64,7 @@ FULL_SHARE = 0.875
 drops whole messages leaves a part of the window empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """The usage that an upstream reported for one prompt, and what was sent.
 
     counted_tokens: our own count of the prompt, with `weights`.

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import aiohttp
+import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -399,14 +400,13 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-@dataclass(slots=True)
-class _Upstream:
+class _Upstream(msgspec.Struct):
     """The answers of an upstream to one tenant, or to questions without a client's credential.
 
     failures: answers without a window in a row.
     """
 
-    windows: Windows = field(default_factory=lambda: Windows({}, None))
+    windows: Windows = msgspec.field(default_factory=lambda: Windows({}, None))
     has_told: bool = False
     asked_at: float | None = None
     failures: int = 0

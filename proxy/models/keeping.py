@@ -8,7 +8,7 @@ model out of memory.
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -62,8 +62,7 @@ def _show_scales(before: Scale, after: Scale) -> tuple[object, object]:
     return [before.ratio, *before.weights], [after.ratio, *after.weights]
 
 
-@dataclass(slots=True)
-class Model:
+class Model(msgspec.Struct):
     """One model in this process's memory, as known to one client or to all.
 
     known: the family's defaults at first, then the last record, changed by lessons since.
@@ -90,7 +89,7 @@ class Model:
     discovered: tuple[int | None, Reading] | None = None
     cut_requests: int = 0
     most_answered: int = 0
-    calibration: Calibration = field(default_factory=Calibration)
+    calibration: Calibration = msgspec.field(default_factory=Calibration)
     label: str = "other"
     warned: bool = False
     read_at: float | None = None

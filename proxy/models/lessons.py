@@ -6,6 +6,8 @@ Law: pure. The second attempt of a request always has a lower limit than the pro
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from trimtab.proxy.models.calibration import MIN_SAMPLE_TOKENS
 from trimtab.proxy.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
 from trimtab.proxy.models.records import ANY_RATIO, MAX_REFUTED, Bounds, Record, Source, clamp, recall, take_measured
@@ -33,8 +35,7 @@ STEPS = 4
 differ little, so they mostly lead to the same guess."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(msgspec.Struct, frozen=True):
     """The request that was refused.
 
     prompt_tokens: by our count.

@@ -3,8 +3,10 @@
 Law: all code that needs the policy of a model takes it from here.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
+
+import msgspec
 
 from trimtab.proxy.catalogue.prices import PriceList, find_price_list
 from trimtab.proxy.config.policy import PolicyConfig
@@ -21,8 +23,7 @@ MAX_POLICIES = 1024
 _POLICIES: dict[tuple[int, int, Facts], tuple[PolicyConfig, PriceList, Policy, int]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class ModelView:
+class ModelView(msgspec.Struct, frozen=True):
     """One model, as its requests are planned.
 
     settings: the configuration's entry for it, or a profile's.

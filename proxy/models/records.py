@@ -206,8 +206,7 @@ class Facts:
         return replace(forgotten, ratio=self.ratio, weights=self.weights, has_ratio=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Learned:
+class Learned(msgspec.Struct, frozen=True):
     """One thing that was learned of a model: its window or its ratio.
 
     source, at: how, and when in seconds since 1970.
@@ -231,8 +230,7 @@ class Learned:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(msgspec.Struct, frozen=True):
     """What may be shown of a model.
 
     samples: usage reports since its ratio was last found.

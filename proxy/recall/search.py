@@ -9,7 +9,8 @@ path, an id) is found only as it is written, as neighbouring words in their orde
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from trimtab.rules.conversation import Conversation, CountTokens
 from trimtab.rules.pipeline.appended import Passage, find_fitting, read_passages
@@ -79,8 +80,7 @@ NOTHING_FOUND = f"{START}nothing in the removed part of this conversation has an
 NO_ROOM = f"{START}no room is left in the context window for what was found]"
 
 
-@dataclass(slots=True)
-class Lookup:
+class Lookup(msgspec.Struct):
     """The search in one request's transcript; its index is made once, when it is first needed.
 
     original: the client's transcript. forwarded: what the model has of it.
@@ -89,7 +89,7 @@ class Lookup:
     original: Conversation
     forwarded: Conversation
     count: CountTokens
-    _passages: list[Passage] = field(default_factory=list)
+    _passages: list[Passage] = msgspec.field(default_factory=list)
     _archive: Archive | None = None
 
     def _removed(self) -> Iterator[int]:

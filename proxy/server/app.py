@@ -5,12 +5,13 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from typing import Any
 
+import msgspec
 from aiohttp import web
+from msgspec.structs import replace
 
 from trimtab.proxy.account.budgets import Budgets
 from trimtab.proxy.account.recorder import Recorder
@@ -54,8 +55,7 @@ CANCEL_SECONDS = 0.2
 """Time for requests that are cancelled after the drain to clean up. Chosen: they only close connections."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proxy:
+class Proxy(msgspec.Struct, frozen=True):
     """A running proxy. `url`: its address, without a trailing slash. `metrics_url`: the address of its metrics."""
 
     url: str

@@ -13,7 +13,6 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -42,8 +41,7 @@ from trimtab.proxy.wire.json import DECODE_ERRORS, decode_items, decode_members
 from trimtab.proxy.wire.routing import FORM_BYTES, find_deployment, find_listed, peek_model, read_form_model, read_model
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(msgspec.Struct, frozen=True):
     """Where a request goes.
 
     received: what was read of the body; None if nothing was.
@@ -137,14 +135,12 @@ _OF_ANTHROPIC: Mapping[str, Any] = {"type": "model", "created_at": "1970-01-01T0
 """Members that clients of each form expect, and that an entry of another form may lack."""
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(msgspec.Struct, frozen=True):
     members: Mapping[str, msgspec.Raw]
     owned_by: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True):
     """The list of one upstream, which appears under `upstream`.
 
     form: the other members of the answer, as they were written; None if it is a bare list. models: by their names.
@@ -208,8 +204,7 @@ _OF_A_PAGE = frozenset({"after_id", "before_id"})
 _BROKE_OFF = "the upstream broke off its list of models"
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(msgspec.Struct, frozen=True):
     """What an upstream answered.
 
     response: its status and headers, without a body; None if there was no whole answer.

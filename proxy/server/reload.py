@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from trimtab.proxy.account.recordings.folder import find_fault
 from trimtab.proxy.account.recordings.writing import measure_recordings
 from trimtab.proxy.catalogue.providers import load_catalogue
@@ -48,7 +50,7 @@ def adopt(current: Current, config: Config) -> list[str]:
     if services.budgets is not None:
         services.budgets.adopt(clients.budgets)
     tenancy = replace(services.tenancy, tenant=config.tenant, client_keys=clients.keys, client_names=clients.names)
-    current.services = replace(services, config=config, tenancy=tenancy)
+    current.services = structs.replace(services, config=config, tenancy=tenancy)
     for upstream in config.discovered_upstreams():
         services.models.seek_windows(upstream)
     return kept

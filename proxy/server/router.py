@@ -7,10 +7,10 @@ through. A request keeps the services that it began with, even if the configurat
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 
+import msgspec
 from aiohttp import HttpVersion11, web
 from msgspec import structs
 
@@ -84,8 +84,7 @@ async def _answer_caller(
 Handler = Callable[[Services, web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
-@dataclass(slots=True)
-class Current:
+class Current(msgspec.Struct):
     """The services for new requests; a reload replaces them."""
 
     services: Services

@@ -6,9 +6,9 @@ a second counts as gone. An operation that has begun runs to its end, even if it
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from redis import exceptions
 from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster, Sentinel, SSLConnection
 from redis.asyncio.cluster import ClusterNode
@@ -29,8 +29,7 @@ MAX_CONNECTIONS = 32  # chosen: summaries are rare compared with requests, so fe
 CLUSTER_RETRIES = 1  # chosen: enough to follow a slot that has moved; a store that is out must fail soon
 
 
-@dataclass(frozen=True, slots=True)
-class RedisClient:
+class RedisClient(msgspec.Struct, frozen=True):
     """`commands` return bytes. `close` closes all connections."""
 
     commands: Any

@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import msgspec
 
 from trimtab.proxy.store.store import StoreError, describe_fault
 
@@ -33,8 +34,7 @@ CREATE TABLE leases
 """
 
 
-@dataclass(frozen=True, slots=True)
-class FileForm:
+class FileForm(msgspec.Struct, frozen=True):
     """What is in a file: its tables, and the numbers in its header by which its program and version are known."""
 
     application_id: int

@@ -6,11 +6,11 @@ one of a few words. An answer is either a note, or an error that says what it is
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import aiohttp
+import msgspec
 from yarl import URL
 
 from trimtab.proxy.catalogue.prices import PriceList, Tokens
@@ -54,8 +54,7 @@ class BusyError(NoSummaryError):
         self.seconds = seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Payer:
+class Payer(msgspec.Struct, frozen=True):
     """Who bears the cost of a summary, and the prices of the model that writes it; None if these are not known.
 
     session: the name of the session that it is for.

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 
+import msgspec
+
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.proxy.summaries.sealing import derive_record_id, seal_text, unseal_text
@@ -27,8 +29,7 @@ MAX_WISHES = 1000  # in an hour. Chosen: far more than people click; bounds the 
 HOUR_SECONDS = 3600
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True):
     """A wish for a session. `sealed`: what its summary is to heed."""
 
     record_id: str
@@ -134,11 +135,10 @@ class Session:
         return derive_record_id(self.secret, "forwarded", prefix.hex(), self.model)
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(msgspec.Struct):
     """What is known of a session: its cold cuts in their order, and when their records were last read."""
 
-    cuts: dict[bytes, ColdCut] = field(default_factory=dict)
+    cuts: dict[bytes, ColdCut] = msgspec.field(default_factory=dict)
     touched_at: float = 0.0
 
 

@@ -12,7 +12,6 @@ import asyncio
 import hmac
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -30,12 +29,11 @@ HASH_BYTES = 150  # memory of a hash with its entry in a dictionary, an estimate
 _KEPT = 4 * MAX_TEXTS
 
 
-@dataclass(slots=True)
-class _Session:
+class _Session(msgspec.Struct):
     """Sessions that begin alike. `seen`: the requests that this process has served; `read`: records of the store."""
 
-    texts: dict[Place, str] = field(default_factory=dict)
-    seen: dict[bytes, None] = field(default_factory=dict)
+    texts: dict[Place, str] = msgspec.field(default_factory=dict)
+    seen: dict[bytes, None] = msgspec.field(default_factory=dict)
     read: int = 0
 
 

@@ -14,10 +14,13 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from math import inf
 from sys import getsizeof
+
+import msgspec
+from msgspec import structs
 
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.lru import BytesLRU
@@ -48,8 +51,7 @@ longer known."""
 _PAUSES_BYTES = 1024 * 1024  # chosen: some ten thousand clients
 
 
-@dataclass(frozen=True, slots=True)
-class _Pause:
+class _Pause(msgspec.Struct, frozen=True):
     """After `failures` in a row, nothing is asked until then. `is_busy`: the upstream will have time later."""
 
     failures: int
@@ -279,9 +281,9 @@ class Summaries:
 def _hand_over(task: Task, summariser: Summariser, *, has_others: bool) -> Task:
     """The task for one of its summarisers. Only the first one is asked within the conversation."""
     if summariser is task.summariser:
-        return replace(task, has_others=has_others)
-    payer = replace(summariser.payer, session=task.summariser.payer.session)
-    return replace(task, summariser=replace(summariser, payer=payer), inline=None, has_others=has_others)
+        return structs.replace(task, has_others=has_others)
+    payer = structs.replace(summariser.payer, session=task.summariser.payer.session)
+    return structs.replace(task, summariser=replace(summariser, payer=payer), inline=None, has_others=has_others)
 
 
 def _lengthen(pause: _Pause | None, error: NoSummaryError) -> _Pause:
@@ -356,8 +358,7 @@ MAX_NOTED_BYTES = 1024 * 1024  # chosen: some thousand clients
 NOTED_BYTES = 400  # memory of one entry, an estimate for CPython
 
 
-@dataclass(slots=True)
-class _Noted:
+class _Noted(msgspec.Struct):
     """A summary that was asked for: its key, digests of its last messages, and how often it was found."""
 
     key: str

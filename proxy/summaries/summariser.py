@@ -13,6 +13,7 @@ from math import ceil, inf
 from typing import Literal
 
 import aiohttp
+import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -63,8 +64,7 @@ PROVIDED = "provided"  # Kept beside the refused parameters of an upstream that 
 _SETTLED = "settled"  # Kept beside the refused parameters once it is clear that no other one is refused
 
 
-@dataclass(frozen=True, slots=True)
-class Inline:
+class Inline(msgspec.Struct, frozen=True):
     """The inline form: the client's own messages and a question, which reads the upstream's prompt cache.
 
     `write` makes the body; None if the request does not allow it. `tokens`: its prompt, roughly, in our tokens.
@@ -80,8 +80,7 @@ class Inline:
     weigh: Callable[[bytes], int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Apart:
+class Apart(msgspec.Struct, frozen=True):
     """The form in which the prompt is the only message: a request of the client's session, without the conversation.
 
     `write` makes the body for a prompt; None if that cannot be. `tokens`: the client's system messages, in our tokens.
@@ -156,8 +155,7 @@ class Summariser:
         return derive_id(self.secret, key, self.model, self.settings.instructions)
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(msgspec.Struct, frozen=True):
     """A summary to write: a digest if `may_ask` is false or the cut needs no model. `inline`: None if impossible."""
 
     request: SummaryRequest

@@ -3,15 +3,14 @@
 Law: a rate that cannot be known is None. An impossible rate is never reported.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 MIN_SECONDS = 0.05
 """A text that arrives in less time has no rate. Chosen: its rate would show how fast buffers are emptied, not how fast
 the model writes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(msgspec.Struct, frozen=True):
     """When the model's text arrived.
 
     first_at, last_at: time of the first and the last text on the monotonic clock; 0.0 if there is none.

@@ -6,8 +6,8 @@ histograms. A loss is shown as a loss.
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
+import msgspec
 from prometheus_client import Metric
 
 from trimtab.proxy.telemetry.metrics import Metrics
@@ -20,11 +20,13 @@ FIRST_ERROR = 400
 """Source: RFC 9110 section 15: the statuses of errors begin here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Samples:
+_ByName = defaultdict[str, list[tuple[dict[str, str], float]]]
+
+
+class Samples(msgspec.Struct, frozen=True):
     """Samples of the metrics by name: labels and value."""
 
-    by_name: defaultdict[str, list[tuple[dict[str, str], float]]] = field(default_factory=lambda: defaultdict(list))
+    by_name: _ByName = msgspec.field(default_factory=lambda: defaultdict(list))
 
     @classmethod
     def of(cls, families: Iterable[Metric]) -> "Samples":
@@ -61,8 +63,7 @@ class Samples:
         return round(sum(failed))
 
 
-@dataclass(frozen=True, slots=True)
-class Savings:
+class Savings(msgspec.Struct, frozen=True):
     """Sums since the start. Tokens are those of prompts that count: see `Outcome.counted`.
 
     requests: those on paths that are compacted. failed: of which the client got an error, or half an answer.

@@ -17,9 +17,9 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import orjson
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -85,8 +85,7 @@ class Reloads:
         return bool(is_valid), at
 
 
-@dataclass(frozen=True, slots=True)
-class SharedMetrics:
+class SharedMetrics(msgspec.Struct, frozen=True):
     """The folder in which the workers of one supervisor write their values; made before the first fork.
 
     lock: a file lock held by every living process of this run, so that no other run removes the folder.
@@ -96,9 +95,9 @@ class SharedMetrics:
     path: Path
     roster: Roster
     lock: int
-    supervisor_pid: int = field(default_factory=os.getpid)
-    reloads: Reloads = field(default_factory=lambda: Reloads(time.time()))
-    started_at: float = field(default_factory=time.time)
+    supervisor_pid: int = msgspec.field(default_factory=os.getpid)
+    reloads: Reloads = msgspec.field(default_factory=lambda: Reloads(time.time()))
+    started_at: float = msgspec.field(default_factory=time.time)
 
     @classmethod
     def open(cls, workers: int, places: Sequence[Path] = (MEMORY_FOLDER,)) -> "SharedMetrics":

@@ -10,7 +10,6 @@ parameter that the question has is found in an error. No name of a dialect's fie
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -32,8 +31,7 @@ MAX_REASON_BYTES = 2000
 """Part of an error in another form than the dialect's that is quoted. Chosen: as MAX_TEXT_CHARS in overflow.py."""
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(msgspec.Struct, frozen=True):
     """The completion that a model wrote for a question.
 
     usage: as the upstream reports it; its fields are None if they are not reported.
@@ -51,8 +49,7 @@ class Completion:
     note: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorText:
+class ErrorText(msgspec.Struct, frozen=True):
     """An error that the proxy sends to a client. `code` and `type` are for programs; `param` is the field at fault.
 
     tokens, limit_tokens: of a prompt that is too long, and the most that it may have; None if they are not known.
@@ -65,7 +62,7 @@ class ErrorText:
     param: str | None = None
     tokens: int | None = None
     limit_tokens: int | None = None
-    more: Mapping[str, object] = field(default_factory=dict)
+    more: Mapping[str, object] = msgspec.field(default_factory=dict)
 
 
 NULL = msgspec.Raw(b"null")
@@ -169,8 +166,7 @@ class Answers:
         return _read_whole(self.join, answer)
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderNote:
+class ProviderNote(msgspec.Struct, frozen=True):
     """How a dialect's provider compacts by itself: how it is asked, and its note, which goes in place of the messages.
 
     Nothing in a note is changed, since the provider has signed or encrypted it. A note has only elements that need no
@@ -226,8 +222,7 @@ _BOUND = re.compile(
 """Words by which an error says that a smaller number would be accepted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """The model and the parameters with which a summary is requested."""
 
     model: str

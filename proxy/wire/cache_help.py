@@ -9,7 +9,7 @@ A marker never counts as part of what a message says, because clients move them 
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -86,8 +86,7 @@ _ADDED_KEY = re.compile(rb'[^{]*+\{"prompt_cache_key":"([0-9a-f]++)",')
 _NEEDLES = tuple(b'"%b"' % name.encode() for name in CACHE_MARKERS)
 
 
-@dataclass(frozen=True, slots=True)
-class CacheHelp:
+class CacheHelp(msgspec.Struct, frozen=True):
     """What the provider of a request takes for its prompt cache. key: of `prompt_cache_key`; empty if not known."""
 
     adds: frozenset[Addition] = frozenset()

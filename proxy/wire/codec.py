@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import orjson
+from msgspec import structs
 
 from trimtab.proxy.wire.answering import CACHE_KEY, Answers, ProviderNote, Question, Questions
 from trimtab.proxy.wire.answers.recall import Sifter
@@ -122,15 +123,14 @@ class Request:
         return replace(known, keeps_messages=self.keeps_messages, cleaned=(*self.cleaned, *decisions))
 
 
-@dataclass(frozen=True, slots=True)
-class Counting:
+class Counting(msgspec.Struct, frozen=True):
     """How a codec counts tokens, and what it has counted so before. number: identifies this way of counting."""
 
     count: CountTokens
     known: Known
     costs: Costs = GENERIC.costs
     number: int = 0
-    tool_lists: ListMemo = field(default_factory=dict[Any, Any])
+    tool_lists: ListMemo = msgspec.field(default_factory=dict[Any, Any])
 
 
 TOOLS_FACTOR = 16  # Tools count this many times their bytes as work. Fitted on hostile tools, which render so slowly.
@@ -240,7 +240,7 @@ class Codec(Answers, Questions):
             fixed = self._count_fixed(request, counting, known)
             messages, shape, continues = self.look_at(request, messages)
         except (UndecodableError, *DECODE_ERRORS) as error:
-            quick = partial(self.decode_unit, replace(counting, count=len))
+            quick = partial(self.decode_unit, structs.replace(counting, count=len))
             raise UndecodableError(find_flaw(self.transcript, request.raws, quick, error)) from error
         if found:
             before = [message for each in found for message in each]
@@ -349,7 +349,7 @@ class Codec(Answers, Questions):
             return Helped(pieces)
         client = request.read_client()
         marked = self._mark_messages(request, after, client)
-        asked = request.cache if CACHE_KEY not in client.outside else replace(request.cache, key="")
+        asked = request.cache if CACHE_KEY not in client.outside else structs.replace(request.cache, key="")
         return help_openly(asked, pieces, after.messages, marked, self.encode_message)
 
     def _mark_messages(

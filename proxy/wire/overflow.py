@@ -14,11 +14,13 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
+
+import msgspec
+from msgspec.structs import replace
 
 from trimtab.proxy.wire.json import try_decode
 from trimtab.rules.text.late import compile_late
@@ -147,8 +149,7 @@ MIN_STRING_CHARS = 100_000
 below OpenAI's limit of 1,048,576 for texts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overflow:
+class Overflow(msgspec.Struct, frozen=True):
     """An overflow as the upstream reports it. A number is None if the upstream does not report it.
 
     limit, requested: in `unit`, which is tokens, characters or bytes. `requested` is prompt and completion together if

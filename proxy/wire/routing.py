@@ -5,7 +5,6 @@ bytes stay. An API that generates or reads with a model is named here, so that w
 """
 
 import re
-from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -13,8 +12,7 @@ import msgspec
 from trimtab.proxy.wire.json import DECODE_ERRORS, try_decode
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """An API of model servers."""
 
     label: str  # its name in metrics and log lines. An API that belongs to a dialect has the dialect's name.

@@ -10,7 +10,6 @@ that goes moves to the last one that is left before it.
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -197,8 +196,7 @@ _REFERENCES = re.compile(rb'"(?:tool_reference|server_tool_use|mcp_tool_use)"')
 _DEFERRED = b"true"
 
 
-@dataclass(frozen=True, slots=True)
-class ToolList:
+class ToolList(msgspec.Struct, frozen=True):
     """A member of a body that declares tools.
 
     key, dependents: names in quotes; upstreams refuse the dependents without tools. raw, choice: the JSON of the
@@ -237,8 +235,7 @@ ListKey = tuple[bytes, tuple[str, ...], Names | None]
 ListMemo = Cache[ListKey, Shortened]  # Lists that were read or shortened before
 
 
-@dataclass(frozen=True, slots=True)
-class _Tool:
+class _Tool(msgspec.Struct, frozen=True):
     """A declaration; `inner` are those in a namespace. is_deferred: it must be searched for, so it takes no marker."""
 
     name: ToolName

@@ -15,8 +15,10 @@ bounded instead, so that a search takes some milliseconds.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from trimtab.rules.conversation import Conversation, CountTokens, Message, Outcome, Role, Telling, replace_messages
 from trimtab.rules.pipeline.shortening import Stale
@@ -65,8 +67,7 @@ Pinned = dict[int, tuple[Message, Message]]
 """By message index before any cut: the message, and the same message with its pin."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(msgspec.Struct, frozen=True):
     """A line that is appended to the last text of result `at`, which then costs `tokens` more."""
 
     at: int

@@ -7,8 +7,11 @@ client that shortens the parts of the remainder by the excess is not refused aga
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+
+import msgspec
+from msgspec import structs
 
 from trimtab.rules.conversation import (
     Conversation,
@@ -136,8 +139,7 @@ def _work_out(message: Message, place: FoundResult | None, max_tokens: int, work
     return Shortened(texts, tokens - sum(map(count, texts)))
 
 
-@dataclass(frozen=True, slots=True)
-class Remainder:
+class Remainder(msgspec.Struct, frozen=True):
     """The part of a prompt that no rule removes, in our tokens.
 
     conversation: its messages; a message that would be shortened has the tokens that are left of it.
@@ -163,7 +165,7 @@ class Remainder:
 def find_remainder(plan: Plan, current: Conversation, policy: Policy) -> Remainder:
     """The remainder for which the client must shorten least. `current`: what was left after compaction."""
     way = min(_find_ways(plan, current, policy), key=lambda way: way.excess_tokens)
-    return replace(way, hard_limit=plan.hard_limit)
+    return structs.replace(way, hard_limit=plan.hard_limit)
 
 
 def _find_ways(plan: Plan, current: Conversation, policy: Policy) -> Iterator[Remainder]:
@@ -194,8 +196,7 @@ def _find_ways(plan: Plan, current: Conversation, policy: Policy) -> Iterator[Re
         yield from _find_shortened(kept, pinned.messages[start:], head, frame_tokens)
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
+class _Head(msgspec.Struct, frozen=True):
     """The head of a prompt planned for `limit`. Its size counts rounded up, as in window/room.py."""
 
     limit: int

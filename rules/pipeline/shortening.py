@@ -6,7 +6,7 @@ The fold (window/cut_decision.py) says from when on it is forwarded so. Without 
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
@@ -64,8 +64,7 @@ _tell_tokens = attrgetter("tokens")
 _HOLDERS = frozenset({Role.USER, Role.SYSTEM})
 
 
-@dataclass(slots=True, eq=False)
-class Memory:
+class Memory(msgspec.Struct, eq=False):
     """The retrieved memory of a transcript so far: of user messages and later system messages.
 
     The text around a block stays, and a marker tells that the block is missing.
@@ -77,8 +76,8 @@ class Memory:
     After a LargeWorkError this object must not be used again.
     """
 
-    savings: dict[int, int] = field(default_factory=dict)
-    bare: dict[int, Message] = field(default_factory=dict)
+    savings: dict[int, int] = msgspec.field(default_factory=dict)
+    bare: dict[int, Message] = msgspec.field(default_factory=dict)
     size_bytes: int = 0
     _seen: int = 0
 
@@ -137,8 +136,7 @@ def _strip(text: str, tags: Sequence[str], count: CountTokens) -> str:
     return "".join((*parts, text[end:]))
 
 
-@dataclass(slots=True, eq=False)
-class LongUsers:
+class LongUsers(msgspec.Struct, eq=False):
     """The user messages of a transcript so far that are over the limit, as they are when they are short.
 
     The task statement, the messages of the newest turn and a client's own summaries are never short. A turn begins with
@@ -149,8 +147,8 @@ class LongUsers:
     After a LargeWorkError this object must not be used again.
     """
 
-    short: dict[int, Message] = field(default_factory=dict)
-    tokens: dict[int, int] = field(default_factory=dict)
+    short: dict[int, Message] = msgspec.field(default_factory=dict)
+    tokens: dict[int, int] = msgspec.field(default_factory=dict)
     size_bytes: int = 0
     _seen: int = 0
     _has_task: bool = False
@@ -322,8 +320,7 @@ class _Waiting(NamedTuple):
     paths: frozenset[str]
 
 
-@dataclass(slots=True, eq=False)
-class LongArguments:
+class LongArguments(msgspec.Struct, eq=False):
     """The stale calls of a transcript so far.
 
     stale: in the order in which they became so. A message with several such calls is there several times.
@@ -333,17 +330,17 @@ class LongArguments:
     After a LargeWorkError this object must not be used again.
     """
 
-    stale: list[Stale] = field(default_factory=list)
-    tokens: dict[int, int] = field(default_factory=dict)
+    stale: list[Stale] = msgspec.field(default_factory=list)
+    tokens: dict[int, int] = msgspec.field(default_factory=dict)
     size_bytes: int = 0
-    made: dict[int, tuple[Message, Stale, Message]] = field(default_factory=dict)
+    made: dict[int, tuple[Message, Stale, Message]] = msgspec.field(default_factory=dict)
     _stop: int = 0
-    _open: OpenCalls = field(default_factory=OpenCalls)
+    _open: OpenCalls = msgspec.field(default_factory=OpenCalls)
     _opener: int = 0
     _calls: tuple[ToolCall, ...] = ()
     _long: frozenset[int] = frozenset()  # the calls of the open step that may become stale
-    _latest: dict[int, Stale] = field(default_factory=dict)
-    _waiting: list[_Waiting] = field(default_factory=list)
+    _latest: dict[int, Stale] = msgspec.field(default_factory=dict)
+    _waiting: list[_Waiting] = msgspec.field(default_factory=list)
 
     def extend(self, messages: Sequence[Message], leading: int, policy: Policy, work: Work) -> None:
         """Look at the new messages of a transcript; its first `leading` ones always stay. Raises LargeWorkError."""

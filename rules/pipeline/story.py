@@ -7,7 +7,8 @@ figures, places, and the names of tools that look like names. Each rule writes i
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from trimtab.rules.conversation import Conversation, Decision, Outcome, count_leading
 from trimtab.rules.pipeline import appended, exceeded, shortening
@@ -47,8 +48,7 @@ MAX_TOOLS = 4
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-@dataclass(frozen=True, slots=True)
-class Sentence:
+class Sentence(msgspec.Struct, frozen=True):
     """One sentence of a story. It names tools, messages and tokens, and quotes no text of the conversation.
 
     rule: the decision that it tells; empty for a sentence about the whole request.
@@ -62,8 +62,7 @@ class Sentence:
     saved_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
+class Story(msgspec.Struct, frozen=True):
     """What was done to a request: told in sentences, in order; and message by message."""
 
     sentences: tuple[Sentence, ...] = ()
@@ -92,8 +91,7 @@ def tell_decision(decision: Decision) -> str:
     return _tell(_Subject(decision))
 
 
-@dataclass(frozen=True, slots=True)
-class _Subject:
+class _Subject(msgspec.Struct, frozen=True):
     """The changes of one decision, as far as they are known.
 
     forwarded: of messages that are still forwarded. gone: of those that are not. added: of those that trimtab made.

@@ -6,11 +6,12 @@ the room depends on them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Protocol
+
+import msgspec
 
 from trimtab.rules.conversation import Conversation, Message, Outcome, Role, count_leading, ends_with_prefill
 from trimtab.rules.pipeline.appended import Pin, Pinned, Pins, Recalls, may_ask
@@ -61,8 +62,7 @@ class States(Protocol):
     def __setitem__(self, key: StateKey, state: "TranscriptState", /) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
+class Replayed(msgspec.Struct, frozen=True):
     """What the rules decide about a transcript with paired calls.
 
     head: the transcript after the rules on the leading messages, and the decisions about these.
@@ -83,8 +83,7 @@ class Replayed:
     recalled: Mapping[int, Pin]
 
 
-@dataclass(slots=True, eq=False)
-class TranscriptState:
+class TranscriptState(msgspec.Struct, eq=False):
     """The results of the rules for a transcript so far. Each part is extended message by message.
 
     leading: the number of messages at the start that always stay.
@@ -111,14 +110,14 @@ class TranscriptState:
     hashes: Sequence[bytes] = ()
     last: tuple[Plan, int | None] | None = None
     done: tuple[Plan, Summary | None, Outcome] | None = None
-    pruned: Pruned = field(default_factory=dict)
+    pruned: Pruned = msgspec.field(default_factory=dict)
     is_grown: bool = False
-    anchors: Anchors = field(default_factory=Anchors)
-    memory: Memory = field(default_factory=Memory)
-    users: LongUsers = field(default_factory=LongUsers)
-    arguments: LongArguments = field(default_factory=LongArguments)
-    pinned: Pinned = field(default_factory=dict)
-    recalled: Pinned = field(default_factory=dict)
+    anchors: Anchors = msgspec.field(default_factory=Anchors)
+    memory: Memory = msgspec.field(default_factory=Memory)
+    users: LongUsers = msgspec.field(default_factory=LongUsers)
+    arguments: LongArguments = msgspec.field(default_factory=LongArguments)
+    pinned: Pinned = msgspec.field(default_factory=dict)
+    recalled: Pinned = msgspec.field(default_factory=dict)
     asked: Asked | None = None
     spliced: Spliced | None = None
     _long: LongMessages | None = None

@@ -13,10 +13,11 @@ takes n log n time at worst, and is not always the shortest one.
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from heapq import nsmallest
 from zlib import crc32
+
+import msgspec
 
 from trimtab.rules.conversation import (
     Conversation,
@@ -47,8 +48,7 @@ def sketch_text(text: str) -> Sketch:
     return Sketch(sha256(encoded).digest(), tuple(lines))
 
 
-@dataclass(frozen=True, slots=True)
-class Hunk:
+class Hunk(msgspec.Struct, frozen=True):
     """Lines [old_start, old_stop) of the old text are replaced by lines [new_start, new_stop) of the new one."""
 
     old_start: int
@@ -137,8 +137,7 @@ MIN_SHARED = 0.25
 lines, 95 % of the pairs with 50 common lines share that many. A diff of less similar texts would save too little."""
 
 
-@dataclass(slots=True, eq=False)
-class Compared:
+class Compared(msgspec.Struct, eq=False):
     """A result, its call and its sketch. number: its rank, from 1. sketch: None if it is in no diff, or repeats one."""
 
     number: int

@@ -10,8 +10,10 @@ is not last tomorrow, so user messages are another matter: pipeline/shortening.p
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
+
+import msgspec
+from msgspec.structs import replace
 
 from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role, Telling, ToolCall
 from trimtab.rules.policy import Budget, Policy, PreserveSystem, Truncation
@@ -50,8 +52,7 @@ must not take most of the budget."""
 MIN_LINE_CHARS, MAX_LINE_CHARS = 40, 2000  # Bounds of the length of such a piece. Chosen.
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """The facts that the excerpt of a text depends on."""
 
     call: ToolCall | None = None  # the call that it answers, if any
@@ -122,8 +123,7 @@ tokens, such as the cost of a marker, can be used for both kinds of limit."""
 Shorten = Callable[[str, Budget], str]  # Shortens a text to a budget
 
 
-@dataclass(frozen=True, slots=True)
-class _Gauge:
+class _Gauge(msgspec.Struct, frozen=True):
     """A budget in tokens and bytes as one limit: by `measure`, a text is within it exactly if it is within both."""
 
     limit: int

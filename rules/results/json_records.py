@@ -9,11 +9,12 @@ are left out of all but the first record.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from heapq import nsmallest
 from itertools import pairwise
 from math import log
 from typing import Any
+
+import msgspec
 
 from trimtab.rules.results.json_spans import Part, Parts, Signs, Thinning, split_parts, unbreak
 from trimtab.rules.text.head_tail import floor_boundary
@@ -43,12 +44,11 @@ Values = Mapping[str, Sequence[int]]
 """The distinct values of a column, each with the numbers of the records that have it."""
 
 
-@dataclass(slots=True)
-class Column:
+class Column(msgspec.Struct):
     """The values at one path, in the records' order. numbers: the record of each; it may have several, or none."""
 
-    numbers: list[int] = field(default_factory=list)
-    values: list[Any] = field(default_factory=list)
+    numbers: list[int] = msgspec.field(default_factory=list)
+    values: list[Any] = msgspec.field(default_factory=list)
 
     def add(self, number: int, value: Any) -> None:
         self.numbers.append(number)
@@ -75,12 +75,11 @@ class Column:
         return totals
 
 
-@dataclass(slots=True)
-class News:
+class News(msgspec.Struct):
     """The records that stand out, strongest first: `order`. info: what each column carries, by path; mostly 1."""
 
-    order: list[int] = field(default_factory=list)
-    info: dict[str, float] = field(default_factory=dict)
+    order: list[int] = msgspec.field(default_factory=list)
+    info: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 def read_news(records: Iterable[Any], total: int) -> News:
@@ -194,8 +193,7 @@ MAX_LEVELS = 4
 facts are kept (`bench.retention.run`)."""
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(msgspec.Struct):
     """A value of the record: a leaf with its text, or a container with the parts that may be kept."""
 
     key: str
@@ -205,13 +203,12 @@ class _Node:
     opening: str = ""  # the bracket of a container; empty for a leaf
     total: int = 0  # of all parts
     level: int = 0
-    parts: "list[_Node]" = field(default_factory=list)
+    parts: "list[_Node]" = msgspec.field(default_factory=list)
     weight: float = 0.0
     is_kept: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """The document of the records. rate: tokens a character. most_leaves: weighed of a record; None for all."""
 
     text: str

@@ -7,7 +7,8 @@ strings show that it is not JSON; other errors in it are not found.
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from trimtab.rules.text.late import compile_late
 
@@ -41,8 +42,7 @@ class NotJsonError(ValueError):
     """The text is not JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """A value text[start:stop] of an object or array. key: the text of its key with quotes; empty for an item."""
 
     key: str
@@ -50,8 +50,7 @@ class Part:
     stop: int
 
 
-@dataclass(frozen=True, slots=True)
-class Thinning:
+class Thinning(msgspec.Struct, frozen=True):
     """Which parts of a container with very many parts are kept.
 
     head, tail: parts that are kept at both ends.
@@ -201,8 +200,7 @@ def split_string(raw: str) -> Iterator[str]:
     return (f'"{found[0]}"' for found in _PIECE.finditer(raw, 1, len(raw) - 1))
 
 
-@dataclass(frozen=True, slots=True)
-class Signs:
+class Signs(msgspec.Struct, frozen=True):
     """What a document writes between a key and its value (`colon`), and between two values (`comma`)."""
 
     colon: str

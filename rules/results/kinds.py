@@ -11,9 +11,10 @@ by the objects of one window and of the units that may be kept.
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
+
+import msgspec
 
 from trimtab.rules.conversation import ToolCall
 from trimtab.rules.results.scores import (
@@ -97,8 +98,7 @@ MAX_SIGNALLED_SHARE = 0.04  # Share of lines with signals that code and prose do
 _ENDS = Shares(0.06, 0.06)
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """A kind of text. There is none for JSON, which is recognised by reading it as JSON.
 
     score: scores lines by their index; lines that it leaves out have no score.
@@ -178,8 +178,7 @@ class _Found(NamedTuple):
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(msgspec.Struct, frozen=True):
     """How a text is read.
 
     line_chars: longest unit.

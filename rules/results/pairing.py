@@ -8,10 +8,12 @@ dropped. So a longer transcript never changes anything before its last open call
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
 from operator import is_
 from typing import NamedTuple
+
+import msgspec
 
 from trimtab.rules.conversation import (
     Conversation,
@@ -34,8 +36,7 @@ TELLING = Telling("result", "Upstreams want exactly one result right after each 
 """`repairs`: what was added, dropped and moved."""
 
 
-@dataclass(slots=True, eq=False)
-class _Slot:
+class _Slot(msgspec.Struct, eq=False):
     """A call, and the index of the message that answers it."""
 
     call: ToolCall
@@ -52,19 +53,20 @@ class _Asked(NamedTuple):
     waiting: Waiting
 
 
-@dataclass(slots=True)
-class _Pairs:
-    """Which result answers which call."""
+class _Pairs(msgspec.Struct):
+    """Which result answers which call.
 
-    slots: dict[int, list[_Slot]] = field(default_factory=dict)  # the calls of each assistant message, by its index
-    orphans: set[int] = field(default_factory=set)  # indexes of the results that answer no call
+    slots: the calls of each assistant message, by its index. orphans: indexes of the results that answer no call.
+    """
+
+    slots: dict[int, list[_Slot]] = msgspec.field(default_factory=dict)
+    orphans: set[int] = msgspec.field(default_factory=set)
 
     def find_results(self) -> set[int]:
         return self.orphans | {slot.result for own in self.slots.values() for slot in own if slot.result is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class Unpaired:
+class Unpaired(msgspec.Struct, frozen=True):
     """What is wrong with the tool calls and results of a transcript, by the indexes of its messages."""
 
     calls: tuple[int, ...]  # of the message of each call without a result

@@ -8,9 +8,10 @@ unchanged; a marker for each gap says what is missing and how to get it.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import nlargest
 from itertools import accumulate
+
+import msgspec
 
 from trimtab.rules.text.head_tail import Measure, cut_lines, floor_boundary
 from trimtab.rules.text.markers import READ_LINES, READ_PART, mark_gap, mark_next_gap
@@ -21,8 +22,7 @@ _BREAK_SHARE = 0.8  # a piece ends after a break in its last fifth, if there is 
 _LINE = re.compile(r"[^\n]*+\n|[^\n]++")
 
 
-@dataclass(frozen=True, slots=True)
-class Units:
+class Units(msgspec.Struct, frozen=True):
     """The units of a text, in order.
 
     whole: the text.
@@ -115,16 +115,14 @@ SORTED_AT_ONCE = 8192  # chosen: sorting many more scores at once would hold the
 USED_SHARE = 0.97  # A selection that takes so much is not enlarged. Chosen: one more attempt would gain little.
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
+class Shares(msgspec.Struct, frozen=True):
     """Shares of the budget for the first and the last lines of a text, whatever they contain."""
 
     head: float
     tail: float
 
 
-@dataclass(frozen=True, slots=True)
-class Guide:
+class Guide(msgspec.Struct, frozen=True):
     """The scores and line numbers of a text's units.
 
     scores: how much units matter, by their index; units without a score do not.

@@ -7,7 +7,8 @@ matched against the patterns, which are slow.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from trimtab.rules.text.late import compile_late
 
@@ -80,8 +81,7 @@ _STEMS = tuple(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Stems:
+class Stems(msgspec.Struct, frozen=True):
     """Stems to search for: `small` ignoring case, `capitals` with it, since GET and ERR are in very many words."""
 
     small: tuple[str, ...]
@@ -144,8 +144,7 @@ BEFORE_CHARS, BEHIND_CHARS = 12, 60
 WORDS_BEHIND = 4  # chosen, as above
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(msgspec.Struct, frozen=True):
     """The signal of a line. weight: how much it matters; 0 for nothing. family: of lines that say the same."""
 
     weight: float

@@ -8,9 +8,10 @@ with the earlier transcript, because nothing here depends on them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from sys import getsizeof
 from typing import Protocol, TypeVar
+
+import msgspec
 
 from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Telling, ToolCall
 from trimtab.rules.policy import Budget, Policy, Treatment
@@ -30,16 +31,14 @@ class Cache(Protocol[K_contra, V]):
     def __setitem__(self, key: K_contra, value: V, /) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Sketch:
+class Sketch(msgspec.Struct, frozen=True):
     """What is compared of a text: the smallest checksums of its lines, none if those are short. digest: SHA-256."""
 
     digest: bytes
     lines: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Shortened:
+class Shortened(msgspec.Struct, frozen=True):
     """The new texts of a result, and the tokens that they save. Empty `texts`: the result stays unchanged."""
 
     texts: tuple[str, ...]
@@ -79,8 +78,7 @@ class Allowance:
                 raise LargeWorkError
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(msgspec.Struct, frozen=True):
     """The counter, caches and bound of the rules on results. If the caller gives no caches, it has its own.
 
     count: counts the tokens of a text.
@@ -98,11 +96,11 @@ class Work:
     """
 
     count: CountTokens
-    results: Cache[ResultKey, Shortened] = field(default_factory=dict)
-    allowance: Allowance = field(default_factory=Allowance)
+    results: Cache[ResultKey, Shortened] = msgspec.field(default_factory=dict)
+    allowance: Allowance = msgspec.field(default_factory=Allowance)
     counter: int = 0
-    sketches: Cache[str, Sketch] = field(default_factory=dict)
-    diffs: Cache[tuple[bytes, bytes], str] = field(default_factory=dict)
+    sketches: Cache[str, Sketch] = msgspec.field(default_factory=dict)
+    diffs: Cache[tuple[bytes, bytes], str] = msgspec.field(default_factory=dict)
     max_chars: int | None = None
     open_archive: Callable[[], Archive] | None = None
     measure: CountTokens | None = None
@@ -126,8 +124,7 @@ Chosen: a smaller saving is not worth a text that differs from what the tool sai
 UNTOUCHED = Shortened((), 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """One tool result, its call (None if it has none), and how its tool's results are treated."""
 
     message: Message
@@ -154,8 +151,7 @@ class Result:
         return budget.for_error() if self.is_error else budget
 
 
-@dataclass(frozen=True, slots=True)
-class Editor:
+class Editor(msgspec.Struct, frozen=True):
     """One rule on results.
 
     rule: name of the rule in decisions.
@@ -225,12 +221,11 @@ OBJECT_BYTES = 600
 CPython (by tracemalloc), for the containers that hold it."""
 
 
-@dataclass(slots=True, eq=False)
-class _Changes:
+class _Changes(msgspec.Struct, eq=False):
     """The changes of one editor: the indexes of the results, and their tokens before and after."""
 
     editor: Editor
-    at: list[int] = field(default_factory=list)
+    at: list[int] = msgspec.field(default_factory=list)
     before_tokens: int = 0
     after_tokens: int = 0
 

@@ -17,9 +17,10 @@ No line comes twice, and none that is in the calls of the tail. Linear, and only
 import re
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
 
+import msgspec
 from msgspec.json import encode
+from msgspec.structs import replace
 
 from trimtab.rules.conversation import CountTokens, Message, Role, count_leading
 from trimtab.rules.summary.digest import find_open_errors, find_steps
@@ -104,8 +105,7 @@ _SEPARATORS = {Kind.PATH: " ", Kind.SYMBOL: " ", Kind.URL: ", ", Kind.NUMBER: ",
 """What stands between two names. A space costs no token, but an address or a number may have a label before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(msgspec.Struct, frozen=True):
     """The material of the index.
 
     - `messages`: the removed messages, without those that are forwarded verbatim.
@@ -268,8 +268,7 @@ FILES_SHARE = 0.5
 it again. Chosen: the other half stays for the index of names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
+class Carried(msgspec.Struct, frozen=True):
     """Everything that the text carried over a cut depends on, except for the messages.
 
     `task` is the index of the task statement, which is forwarded verbatim; None if there is none. `instruction_files`

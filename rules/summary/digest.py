@@ -12,7 +12,9 @@ from a file is not an error. Only the end of each result is read for errors.
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from trimtab.rules.conversation import CountTokens, Message, Role, ToolCall
 from trimtab.rules.results.calls import OpenCalls, tells_failure, was_refused
@@ -35,8 +37,7 @@ _FAILED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(msgspec.Struct, frozen=True):
     """Files and calls as single lines, the newest last.
 
     `order` has the indexes of `files` in the order in which to take them: changed files first, then the others, each
@@ -49,8 +50,7 @@ class Steps:
     left_out: int
 
 
-@dataclass(slots=True)
-class _Called:
+class _Called(msgspec.Struct):
     """A group of equal calls: their number, whether the last one failed, and whether any of them did."""
 
     row: str
@@ -64,10 +64,9 @@ class _Called:
         return self.row + times + ended
 
 
-@dataclass(slots=True)
-class _Found:
-    deeds: dict[str, Counter[str]] = field(default_factory=dict)
-    called: dict[tuple[str, str], _Called] = field(default_factory=dict)
+class _Found(msgspec.Struct):
+    deeds: dict[str, Counter[str]] = msgspec.field(default_factory=dict)
+    called: dict[tuple[str, str], _Called] = msgspec.field(default_factory=dict)
     calls: int = 0
 
     def touch(self, path: str, deed: Deed) -> None:
@@ -164,8 +163,7 @@ _SOURCE = compile_late(
 """A numbered line of source code (a comment or a statement): it mentions an error and reports none."""
 
 
-@dataclass(slots=True)
-class _Error:
+class _Error(msgspec.Struct):
     call: tuple[str, str] | None
     mended_by: ToolCall | None = None
 

@@ -8,10 +8,12 @@ contains it; if it cannot be known for sure, the file counts as changed.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice, pairwise
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from trimtab.rules.conversation import ToolCall
 from trimtab.rules.results.calls import MAX_ARGUMENTS_CHARS, decode, says_failure
@@ -39,8 +41,7 @@ class FileAct(StrEnum):
     CHANGE = "change"  # A change that the transcript does not show
 
 
-@dataclass(frozen=True, slots=True)
-class FileEvent:
+class FileEvent(msgspec.Struct, frozen=True):
     """What a call did to a file. `text`: read, or written for `old`; empty if unknown. is_partial: not all of it."""
 
     path: str
@@ -50,8 +51,7 @@ class FileEvent:
     is_partial: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FileState:
+class FileState(msgspec.Struct, frozen=True):
     """A file's text as last known, or empty. is_changed: since then. edits: how many were applied to the text."""
 
     path: str

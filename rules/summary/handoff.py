@@ -16,8 +16,9 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from trimtab.rules.summary.quoting import clean_note
 from trimtab.rules.text.late import compile_late, read_table
@@ -114,8 +115,7 @@ _KNOWN_SCRIPTS = frozenset({"LATIN", "CYRILLIC", "CJK", "HIRAGANA", "KATAKANA", 
 """Scripts of the languages in the table: the first word of the Unicode names of their letters."""
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(msgspec.Struct, frozen=True):
     """A line that may be a heading.
 
     `style` is equal for headings that look alike. `rank` is which of the four it is by its words, 1 to 4; `number` is
@@ -363,8 +363,7 @@ _HARMONY_END = compile_late(r"<\|(?:return|end)\|>\s*\Z")
 _ASKED = compile_late(r"progress|constraints|remaining|exact data", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A model's answer, without its reasoning and without what is wrapped around the note.
 
     `flaw` is why the text is not a note; None if it is one.

@@ -6,8 +6,9 @@ the tail shows are not carried. If a file was changed in a way that the transcri
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+
+import msgspec
 
 from trimtab.rules.conversation import CountTokens, Message
 from trimtab.rules.summary.calls import newest_steps
@@ -32,8 +33,7 @@ SHOWN_PATH_CHARS = 300  # Maximum number of characters shown of a path. Chosen.
 _SIGNS = re.compile(r"[*?\[\]/]+")
 
 
-@dataclass(frozen=True, slots=True)
-class InstructionFile:
+class InstructionFile(msgspec.Struct, frozen=True):
     """A file that was read. text: empty if unknown. is_partial: not all of it. is_changed: since it was read."""
 
     path: str
@@ -71,8 +71,7 @@ def write_instruction_files(files: Sequence[InstructionFile], *, max_tokens: int
     return fit(lambda room: _write(files, room, count), max_tokens=max_tokens, count=count) if files else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(msgspec.Struct, frozen=True):
     """A predicate: whether a path matches one of the globs. `find` uses it to read a transcript."""
 
     globs: tuple[str, ...]

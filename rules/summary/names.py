@@ -13,10 +13,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from enum import StrEnum
 from math import fsum, log, log1p, sqrt
 from typing import Any
+
+import msgspec
 
 from trimtab.rules.conversation import CountTokens, Message, Role, ToolCall
 from trimtab.rules.results.calls import decode
@@ -209,8 +210,7 @@ _ID = compile_late(r"#?(?=[A-Za-z_-]{0,64}\d)[A-Za-z0-9_-]{5,64}")
 """An argument that is only an id or a number. Its key is used as its label."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mentions:
+class Mentions(msgspec.Struct, frozen=True):
     """The names in one message: `asked` in calls, `told` in its text. `labels`: what ids and numbers are, in a word."""
 
     role: Role

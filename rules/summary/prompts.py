@@ -5,10 +5,12 @@ covered by a digest in it; none is left out silently.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from math import ceil
 from typing import Self
+
+import msgspec
 
 from trimtab.rules.conversation import Conversation, CountTokens, Message, Role
 from trimtab.rules.policy import Policy
@@ -149,8 +151,7 @@ def list_told(request: SummaryRequest, base_text: str | None) -> Sequence[Messag
     return request.span if base_text is not None else (*request.earlier, *request.span)
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
+class _Frame(msgspec.Struct, frozen=True):
     """The parts of a prompt around the steps, and the tokens for each.
 
     `base_tokens` is the most for a previous summary. `steps_tokens` is what remains for the steps after a previous
@@ -226,8 +227,7 @@ def _fence(request: SummaryRequest) -> str:
     return f"transcript-{request.key[:16]}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Clip:
+class _Clip(msgspec.Struct, frozen=True):
     """How messages are written: `each_tokens` for the text and each call of a message, `all_tokens` for all of it."""
 
     fence: str

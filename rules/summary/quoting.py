@@ -15,8 +15,10 @@ left out, so the quotation is always closed. A quotation fits its budget or is e
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
+
+import msgspec
+from msgspec.structs import replace
 
 from trimtab.rules.conversation import CountTokens
 from trimtab.rules.results.tidy import strip_escapes
@@ -217,8 +219,7 @@ count of the whole text, so the first attempt may be too long. Chosen: bounds th
 LINE_CHARS = 240  # Maximum number of characters of a line that several rows share. Chosen.
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(msgspec.Struct, frozen=True):
     """One list. Each row is a single line; the oldest is first.
 
     - `share`: the part of the budget that is reserved for this list.

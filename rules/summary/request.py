@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
+import msgspec
 from msgspec import structs
 
 from trimtab.rules.conversation import CountTokens, Message, Role, count_leading
@@ -96,8 +97,7 @@ class Summary:
         return self.text or (OPAQUE if self.note else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """A request for the summary of a cut, and what it was made of: everything before the cut was made."""
 
     request: SummaryRequest

@@ -7,7 +7,8 @@ is as long as the original, so an index means the same place in both.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from trimtab.rules.conversation import Message, Role, ToolCall
 from trimtab.rules.results.calls import OpenCalls, tells_failure, was_refused
@@ -116,8 +117,7 @@ _NO_AGENTS = frozenset({
 started before. It does not start a sub-agent."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
+class _Running(msgspec.Struct, frozen=True):
     """The ids of a process or sub-agent, the words of its title, and whether a command line started it."""
 
     handles: frozenset[str]

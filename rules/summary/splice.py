@@ -8,8 +8,11 @@ module introduces the user's words. A model's summary is cleaned; a digest is cl
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
+
+import msgspec
+from msgspec import structs
 
 from trimtab.rules.conversation import (
     Conversation,
@@ -71,8 +74,7 @@ _MadeOf = tuple[
 messages before the cut with their positions, and the message behind it that gets the summary; None for none."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Spliced:
+class Spliced(msgspec.Struct, frozen=True, eq=False):
     """What stands for everything before a cut: a function of these messages, the cut, the summary and its role.
 
     made_of: all of that.
@@ -149,7 +151,7 @@ def _stand_for(made_of: _MadeOf, count: CountTokens) -> Spliced:
     cut, task_at, summary, role, shape, messages, origins, last = made_of
     leading, placed = count_leading(messages), list(zip(messages, origins, strict=True))
     task = None if task_at is None else placed[task_at]
-    shape = replace(shape, alternates=False) if summary.standing else _find_shape(shape, messages)
+    shape = structs.replace(shape, alternates=False) if summary.standing else _find_shape(shape, messages)
     if task is None or not _allows(shape, role) or (role is SummaryRole.LAST and last is None):
         role = SummaryRole.AUTO
     body = _write_body(messages, cut, summary, count)
@@ -206,7 +208,7 @@ def _say_before(last: Message, body: str, kept: Sequence[Message], count: CountT
 def _find_shape(shape: Shape, covered: Sequence[Message]) -> Shape:
     """The shape of the transcript: without turns if a message of the assistant cannot be written for it."""
     is_sealed = shape.seals_reasoning and any(message.has_reasoning for message in covered)
-    return replace(shape, alternates=False) if is_sealed else shape
+    return structs.replace(shape, alternates=False) if is_sealed else shape
 
 
 def _allows(shape: Shape, role: SummaryRole) -> bool:

@@ -13,10 +13,11 @@ never dropped, and neither are conditions that name something.
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from math import sqrt
 from typing import NamedTuple
+
+import msgspec
 
 from trimtab.rules.conversation import Message, Role
 from trimtab.rules.summary.handoff import GOES_ON
@@ -80,17 +81,16 @@ def gives_reason(text: str) -> bool:
     return not _DECIDES.isdisjoint(text.lower().split()) or _DECIDES_DENSE.search(text) is not None
 
 
-@dataclass(slots=True)
-class Census:
+class Census(msgspec.Struct):
     """How often each word was said, and its form. First `add` all sentences, then `finish`, then read.
 
     `asked` has the sentences that the user asks to remember, `within` those in the middle of the user's long messages.
     """
 
-    mentions: Counter[str] = field(default_factory=Counter)
-    kinds: dict[str, Kind] = field(default_factory=dict)
-    asked: set[str] = field(default_factory=set)
-    within: set[str] = field(default_factory=set)
+    mentions: Counter[str] = msgspec.field(default_factory=Counter)
+    kinds: dict[str, Kind] = msgspec.field(default_factory=dict)
+    asked: set[str] = msgspec.field(default_factory=set)
+    within: set[str] = msgspec.field(default_factory=set)
     name_weight: float = 0.7
 
     def add(self, words: Sequence[str], times: int = 1) -> None:
@@ -247,8 +247,7 @@ class Statement(NamedTuple):
     words: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(msgspec.Struct, frozen=True):
     """The sentences of one side, oldest first. A repeated sentence is listed once, at its newest place.
 
     `census` has the words of both sides.
@@ -259,8 +258,7 @@ class Said:
     census: Census
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(msgspec.Struct, frozen=True):
     """Statements as single lines, oldest first, and the indexes of lines in the order in which to take them."""
 
     lines: tuple[str, ...]

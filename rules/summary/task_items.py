@@ -8,10 +8,12 @@ line is read once, and only its beginning is matched.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import islice
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from trimtab.rules.results.calls import decode
 from trimtab.rules.summary.calls import normalise, read_members
@@ -38,8 +40,7 @@ class Rank(IntEnum):
     PROSE = 4  # A plan in prose
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(msgspec.Struct, frozen=True):
     """An item of a task list, a heading among items, or a plan in prose.
 
     `id` is the agent's own name for the item; empty if it has none. `details` is further text about it. `depth` is the

@@ -10,10 +10,13 @@ import itertools
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any
+
+import msgspec
+from msgspec import structs
 
 from trimtab.rules.conversation import CountTokens, Message, Role
 from trimtab.rules.results.calls import MAX_ARGUMENTS_CHARS, decode
@@ -64,8 +67,7 @@ _CREATED = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ListCall:
+class ListCall(msgspec.Struct, frozen=True):
     """The task list in one call of the tool `source`: whole, or (not `is_whole`) what is added, changed or removed."""
 
     source: str
@@ -163,7 +165,7 @@ def _read_member(key: str, value: Any, *, is_sure: bool) -> tuple[Item, ...] | N
 def _read_change(one: Answered, item: Item, verbs: set[str]) -> Item | None:
     """The single item that a call adds or changes; None if the call only refers to it."""
     if item.label and not verbs.isdisjoint(_ADDS):
-        return replace(item, id=item.id or _find_id(one))
+        return structs.replace(item, id=item.id or _find_id(one))
     if not item.id or verbs.isdisjoint(_CHANGES):
         return None
     said = next((verb for verb in sorted(verbs) if verb in _STATUS_VERBS), "")
@@ -228,8 +230,7 @@ class Extent(IntEnum):
     WHOLE = 2  # A whole list in a call: what earlier steps tell no longer matters
 
 
-@dataclass(frozen=True, slots=True)
-class TaskList:
+class TaskList(msgspec.Struct, frozen=True):
     """A task list; `items` are in the agent's order.
 
     `source` is the tool's name or the file's path; empty if the list is in the assistant's text. `is_uncertain`: the
@@ -246,13 +247,12 @@ class TaskList:
         return any(item.rank in OPEN for item in self.items)
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(msgspec.Struct):
     """The state of a backward search, from the newest message to the newest whole list in a tool call."""
 
     whole: ListCall | None = None
-    changes: list[ListCall] = field(default_factory=list)
-    events: list[FileEvent] = field(default_factory=list)
+    changes: list[ListCall] = msgspec.field(default_factory=list)
+    events: list[FileEvent] = msgspec.field(default_factory=list)
     said: tuple[Item, ...] = ()
 
     def go_back(self, messages: Sequence[Message]) -> "_Search":

@@ -4,10 +4,12 @@ Law: one table of globs on the model's name; the first match wins. The figures c
 `usage` of real APIs. Calibration corrects them by what a model's own `usage` reports.
 """
 
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from trimtab.rules.tokens.media import AreaCost, ImageCost, PatchCost, TileCost
 from trimtab.rules.tokens.scripts import EVEN, Scale, Weights, fit_samples
@@ -31,8 +33,7 @@ def _fit_samples(samples: tuple[int, ...], vocabulary: str) -> Scale | None:
     return Scale(round(ratio, 4), weights)
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
+class Costs(msgspec.Struct, frozen=True):
     """Tokens that requests cost in addition to their texts.
 
     priming_tokens: once for each request.
@@ -92,8 +93,7 @@ SILENT = Reading()
 """Of a server that says nothing of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(msgspec.Struct, frozen=True):
     """How a model counts. `ratio`: its own tokens for one token of `vocabulary`, until `usage` shows a better one.
 
     samples: the tokens of each of the SAMPLES of scripts.py in the model's own vocabulary; empty if they are not known.

@@ -8,10 +8,11 @@ why everything else is cut. An upstream that finds the prompt too long says so.
 
 import math
 import re
-from dataclasses import dataclass
 from itertools import islice
 from struct import unpack_from
 from typing import NamedTuple
+
+import msgspec
 
 # All from the guides named above.
 LOW_DETAIL_SIDE = 512
@@ -29,8 +30,7 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(msgspec.Struct, frozen=True):
     """Width and height of an image, in pixels."""
 
     width: int
@@ -42,8 +42,7 @@ UNSEEN_IMAGE = Size(1024, 512)
 nothing else is cut, for an image that may be small."""
 
 
-@dataclass(frozen=True, slots=True)
-class TileCost:
+class TileCost(msgspec.Struct, frozen=True):
     """A base and a price for each tile of 512 x 512, after the image is shrunk to 2048 and its short side to 768."""
 
     base_tokens: int
@@ -59,8 +58,7 @@ class TileCost:
         return self.base_tokens + self.tile_tokens * tiles
 
 
-@dataclass(frozen=True, slots=True)
-class PatchCost:
+class PatchCost(msgspec.Struct, frozen=True):
     """`factor` tokens for each patch of 32 x 32 pixels, at most 1536 patches, and 1 token for the image."""
 
     factor: float
@@ -72,8 +70,7 @@ class PatchCost:
         return math.ceil(patches * self.factor) + 1
 
 
-@dataclass(frozen=True, slots=True)
-class AreaCost:
+class AreaCost(msgspec.Struct, frozen=True):
     """One token for 750 pixels, at most 1600."""
 
     def count(self, size: Size, *, low_detail: bool) -> int:

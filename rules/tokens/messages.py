@@ -7,7 +7,7 @@ Law: arithmetic only. The tokenizer comes in as `count`. JSON comes in decoded, 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -53,8 +53,7 @@ TAIL_CHARS = 32
 """Characters of a text's end that are counted with and without a line break after them. Chosen: longer than a token."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolsAndFormat:
+class ToolsAndFormat(msgspec.Struct, frozen=True):
     """The parts of a request outside its messages that the model reads too.
 
     functions: the tools that are functions; functions_json: all of them as one JSON text.

@@ -5,9 +5,11 @@ Laws: the five sections add up to the prompt, also after they were scaled by a m
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from trimtab.rules.conversation import Conversation, CountTokens, Message, Role
 from trimtab.rules.text.client_summaries import BEGINNINGS, find_memory, is_client_summary
@@ -267,8 +269,7 @@ SECTIONS = {
 _ROLES = {Role.USER: USERS, Role.TOOL: RESULTS, Role.ASSISTANT: ASSISTANT, Role.SYSTEM: LATER}
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """A part of a prompt in plain words, its section and its tokens.
 
     by_tokens: how much shorter it would have to be; 0 if nothing is asked of it.

@@ -7,8 +7,9 @@ recorded requests: with it, the counts of seven in eight of them are exact. Simi
 
 from collections import ChainMap
 from collections.abc import Iterator, MutableMapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 Schema = MutableMapping[str, Any]
 MAX_DEPTH = 16
@@ -45,8 +46,7 @@ def as_schema(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(msgspec.Struct, frozen=True):
     """The position of a type: its depth, its indent, and the references followed to reach it."""
 
     depth: int = 0

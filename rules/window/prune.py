@@ -11,8 +11,10 @@ message are not removed here. An image that costs no more than its marker stays.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
+
+import msgspec
 
 from trimtab.rules.conversation import Conversation, CountTokens, Message, Outcome, Role, Telling, replace_messages
 from trimtab.rules.text.markers import mark_pruned, mark_pruned_again
@@ -20,8 +22,7 @@ from trimtab.rules.text.markers import mark_pruned, mark_pruned_again
 _SPEAKERS = frozenset({Role.USER, Role.TOOL})
 
 
-@dataclass(frozen=True, slots=True)
-class ImageStop:
+class ImageStop(msgspec.Struct, frozen=True):
     """Images of messages before `at` are removed, except those of `spared`: the last user message at that time."""
 
     at: int = 0

@@ -10,17 +10,19 @@ than a placeholder.
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import NamedTuple
+
+import msgspec
+from msgspec import structs
 
 from trimtab.rules.conversation import Conversation, Message, Role, count_leading
 from trimtab.rules.policy import THRESHOLD_LOW, Policy
 from trimtab.rules.window.prune import PLACEHOLDER_TOKENS, saving_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Cap:
+class Cap(msgspec.Struct, frozen=True):
     """Message `at` is forwarded with at most `tokens` tokens, with its frame and its attachments.
 
     If `tokens` is less than its attachments cost, its oldest images are removed too.
@@ -173,8 +175,7 @@ PROTECTED_SHARE = 0.8
 session is often a single user turn, which must not be protected whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(msgspec.Struct, frozen=True):
     """The tokens that the head leaves of `limit`: `early` before the first user message, `tokens` from then on.
 
     leading: number of leading messages, which always stay.
@@ -246,7 +247,7 @@ def _bound_message(message: Message, left: int) -> tuple[Message, int]:
         least = part.line_tokens + 1 if part.saving_tokens else 0
         over = min(max(part.guessed_tokens - left, 0), max(part.tokens - least, 0))
         left = max(left - part.guessed_tokens, 0)
-        lower = replace(part, tokens=part.tokens - over, guessed_tokens=part.guessed_tokens - over)
+        lower = structs.replace(part, tokens=part.tokens - over, guessed_tokens=part.guessed_tokens - over)
         media.append(lower if over else part)
     saved = sum(part.tokens for part in message.media) - sum(part.tokens for part in media)
     return (replace(message, media=tuple(media), tokens=message.tokens - saved) if saved else message), left
@@ -258,8 +259,7 @@ def _leave_soft(soft_limit: int | None, head: int) -> int | None:
     return room if soft_limit is not None and room >= soft_limit * MIN_ROOM_SHARE else None
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(msgspec.Struct, frozen=True):
     """The sizes at which the fold acts, in tokens after the head.
 
     tokens: the room.

@@ -4,7 +4,6 @@ Law: values only; cut_decision.py computes them.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
 from types import MappingProxyType
@@ -84,8 +83,7 @@ class Cut(msgspec.Struct, frozen=True):
     lost: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ColdSummary:
+class ColdSummary(msgspec.Struct, frozen=True):
     """The summary that a cut before message `at` would need if the upstream's cache were cold at the next request.
 
     reserved_tokens: reserved for the summary.

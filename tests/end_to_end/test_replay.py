@@ -5,7 +5,6 @@ import re
 import signal
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import aiohttp
 import orjson
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 from programs.serving import serving
 from prometheus_client.parser import text_string_to_metric_families
 from support.client import SMALL, post, settle

@@ -12,6 +12,7 @@ from typing import Any
 
 from fuzzing.choices import Choices
 from fuzzing.policies import choose_policy
+from msgspec import structs
 from support.dialects.spoken.dialect import Dialect
 
 from trimtab.proxy.compaction.compactor import Compacted, Compactor
@@ -116,7 +117,7 @@ class Speech:
         earlier = planned.plan.put_off()
         if earlier is not None:
             forward = replace(policy, on_exceeded=OnExceeded.FORWARD)
-            put_off = replace(planned, policy=forward, plan=earlier)
+            put_off = structs.replace(planned, policy=forward, plan=earlier)
             self._check(request, compactor.apply(put_off, SUMMARY), forward, is_plain=False)
 
     def _check(self, request: Request, sent: Compacted, policy: Policy, *, is_plain: bool) -> None:

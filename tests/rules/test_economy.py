@@ -1,11 +1,11 @@
 """Waters and budgets by economy and window: one curve without jumps, and more memory for a higher price."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from trimtab.rules.economy import Economy, find_budgets
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil
 
+from msgspec import structs
+
 from bench.sessions.ledger import SessionLedger
 from bench.sessions.marks import Marks, split_marked
 from bench.sessions.prompts import Part
@@ -156,7 +158,7 @@ class Shell:
             plan = plan.put_off()
         if plan is None:
             return None
-        return _Chosen(replace(planned, plan=plan), text)
+        return _Chosen(structs.replace(planned, plan=plan), text)
 
     def _write_ahead(self, request: Request, chosen: _Chosen, compacted: Compacted) -> None:
         later = chosen.later

@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from trimtab.proxy.account.history import table, texts
 from trimtab.proxy.account.history.table import FORM, Bounds, Erased, Row
 from trimtab.proxy.account.history.texts import MAX_TITLES, Packed, Title
@@ -59,8 +61,7 @@ class Text:
     write: Callable[[], Packed | Title | None] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(msgspec.Struct, frozen=True):
     """Where rows are: the first of `files` that can be used, else memory; and who shares them.
 
     texts: a file, or `:memory:`. log: the replicas' log, if they share one; then all else are its copies.
@@ -73,8 +74,11 @@ class Places:
     log: "SharedLog | None" = None
     worker: int = 1
     workers: int = 1
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: Bounds = msgspec.field(default_factory=Bounds)
     is_shared: bool = False
+
+
+_NOWHERE = Places()
 
 
 class _InMemory(SqliteFile):
@@ -136,7 +140,7 @@ class History:
         *,
         is_on: bool = True,
         keeps_text: bool = False,
-        places: Places = Places(),
+        places: Places = _NOWHERE,
         log: Any = None,
         on_error: Callable[[BaseException], None] = _ignore,
         on_fault: Callable[[str], None] = _ignore,

@@ -7,7 +7,6 @@ import math
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -52,8 +51,7 @@ SELECT session, first_at, requests, saved, cost, without_cost, summary_cost, cut
 _SEARCHED = "{}(session || ' ' || model || ' ' || client || ' ' || outcome) || ' ' || COALESCE(folded, '')"
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(msgspec.Struct, frozen=True):
     """A session: sums over its requests, and its newest one.
 
     saved_tokens: what was not sent; negative if tokens were added. cuts: different newest cuts that it had.
@@ -76,8 +74,7 @@ class Session:
     header: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionQuery:
+class SessionQuery(msgspec.Struct, frozen=True):
     """Which sessions are wanted; None for any. `words`: each is in the title, or in a name that is shown.
 
     since: the time that the newest request must not be before.

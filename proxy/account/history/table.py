@@ -11,7 +11,6 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from operator import add as add_up
 from typing import Any, NamedTuple
 
@@ -155,8 +154,7 @@ _ADD_MINUTE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(msgspec.Struct, frozen=True):
     """What the table may hold. `text_bytes`: half of it for kept texts, half for those that wait to be written."""
 
     events: int = MAX_EVENTS
@@ -271,8 +269,7 @@ def _order(entry: str) -> tuple[int, int]:
     return int(at or 0), int(number or 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(msgspec.Struct, frozen=True):
     """Which requests are wanted; None for any. `before`: those before this request, by its id."""
 
     limit: int
@@ -283,8 +280,7 @@ class Query:
     client: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(msgspec.Struct, frozen=True):
     """A request and its place in the session. What is not known is None.
 
     sentences: what was done, if its text is kept.

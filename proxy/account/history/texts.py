@@ -8,7 +8,7 @@ import os
 import sqlite3
 import zlib
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,8 +37,7 @@ _encoder = msgspec.json.Encoder()
 _head_decoder, _change_decoder = msgspec.json.Decoder(OutcomeText), msgspec.json.Decoder(Change)
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
+class Packed(msgspec.Struct, frozen=True):
     """The text of one request. `sentences` are at hand; `pack` has everything."""
 
     sentences: tuple[str, ...]

@@ -18,8 +18,9 @@ import stat
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from trimtab.proxy.account.recordings.format import (
     CALL_ENDING,
@@ -226,8 +227,7 @@ class NoRecordingError(Exception):
     """What was asked for is not recorded. The message says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordingFile:
+class RecordingFile(msgspec.Struct, frozen=True):
     """The file of a recording. milliseconds: when its request ended, since 1970."""
 
     path: Path

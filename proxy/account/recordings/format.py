@@ -104,8 +104,7 @@ class RecordedSending:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Circumstances:
+class Circumstances(msgspec.Struct, frozen=True):
     """What the last plan of the request depended on, beside the body.
 
     config: the settings of the model or profile that applied, by the names of their keys; only those that are set.
@@ -139,7 +138,7 @@ class Circumstances:
     strips_nonces: bool = False
     drop_tools: tuple[str, ...] = ()
     cleaned: tuple[Decision, ...] = ()
-    cold: Mapping[str, str] = field(default_factory=dict)
+    cold: Mapping[str, str] = msgspec.field(default_factory=dict)
     put_off: bool = False
     cuts: int = 0
     is_test: bool = False
@@ -164,8 +163,7 @@ class RecordedSummary:
     note: str = field(repr=False, default="")
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedCall:
+class RecordedCall(msgspec.Struct, frozen=True):
     """A call for a summary that ended: what it has cost, as the metrics count it.
 
     label: of the model in the metrics. form: inline or transcript. result: as in the log.
@@ -183,8 +181,7 @@ class RecordedCall:
     client: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(msgspec.Struct, frozen=True):
     """What was counted of this request.
 
     original: whether its prompt was counted. sent: whether `trimtab_prompt_tokens_total` got the original_tokens and
@@ -197,8 +194,7 @@ class Counted:
     decisions: tuple[Decision, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(msgspec.Struct, frozen=True):
     """One request, or one call for a summary.
 
     sent: None if nothing was sent. circumstances: None if the request was not planned.
@@ -276,8 +272,7 @@ class Served:
     describe: Callable[[], Circumstances] | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Version:
+class _Version(msgspec.Struct, frozen=True):
     version: int
 
 

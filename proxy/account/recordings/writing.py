@@ -17,6 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from trimtab.proxy.account.outcome import ID_BYTES, Outcome, keep
 from trimtab.proxy.account.recorder import Recorder, fail_open
@@ -269,7 +270,9 @@ def _add_bodies(recording: Recording, served: Served, hidden: Hidden) -> Recordi
             told = redact_body(forwarded, hidden)
             is_redacted = is_redacted or told != forwarded
             sent = replace(sent, body=write_body(told))
-    return replace(recording, request=replace(request, body=write_body(body), is_redacted=is_redacted), sent=sent)
+    return structs.replace(
+        recording, request=replace(request, body=write_body(body), is_redacted=is_redacted), sent=sent
+    )
 
 
 def _make_request(served: Served) -> RecordedRequest:

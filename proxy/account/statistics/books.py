@@ -10,7 +10,6 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
 from operator import add, attrgetter
@@ -168,8 +167,7 @@ def go_back(day: str, days: int) -> str:
     return (date.fromisoformat(day) - timedelta(days)).isoformat()
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """Sums to add. `writer` has written all batches before this `number`. `today`: the day of the writing, in UTC."""
 
     writer: str

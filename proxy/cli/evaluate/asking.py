@@ -9,10 +9,11 @@ later question would meet, too, ends the whole run.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import aiohttp
+from msgspec.structs import replace
 from yarl import URL
 
 from trimtab.proxy.cli.evaluate import exam

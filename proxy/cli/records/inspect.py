@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 import orjson
 from msgspec import structs
 from rich.console import Console
@@ -117,7 +118,7 @@ def describe(recording: Recording, changed: Changed, *, with_texts: bool = False
     if changed.doubt:
         described["doubt"] = changed.doubt
     if recording.call is not None:
-        described["call"] = asdict(recording.call)
+        described["call"] = msgspec.to_builtins(recording.call)
     return described
 
 

@@ -9,6 +9,8 @@ summary is taken to be there at the next request.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from trimtab.proxy.account.recordings.format import Circumstances, RecordedCall, Recording
 from trimtab.proxy.catalogue.prompt_caches import find_lifetime_seconds
 from trimtab.proxy.cli.records.sums import Pricing
@@ -184,11 +186,11 @@ class ConfiguredVariants:
         facts = Facts(was.token_ratio, was.context_window, added_tokens=was.added_tokens, has_ratio=True)
         view = ModelView.of(self.config, settings, name_model(self.config, settings, model), facts)
         if settings.context_window == "auto" and was.ceiling_tokens is not None:
-            view = replace(view, policy=replace(view.policy, ceiling_tokens=was.ceiling_tokens))
+            view = structs.replace(view, policy=replace(view.policy, ceiling_tokens=was.ceiling_tokens))
         names_server = "base_url" in upstream.model_fields_set or settings.upstream is not None
         if not names_server and self.config.prices_for(settings, upstream) == "auto":  # then it is as recorded
             policy = replace(view.policy, prices=was.prices)
-            view = replace(view, policy=policy, price_list=circumstances.prices)
+            view = structs.replace(view, policy=policy, price_list=circumstances.prices)
             return view, Pricing(circumstances.prices, find_lifetime_seconds(circumstances.upstream_url, model))
         return view, Pricing(view.price_list, find_lifetime_seconds(upstream.base_url, model))
 

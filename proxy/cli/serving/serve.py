@@ -18,15 +18,16 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
 from errno import EADDRINUSE
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 import orjson
 import uvloop
+from msgspec.structs import replace
 
 from trimtab.proxy.cli.options import (
     config_option,
@@ -70,8 +71,7 @@ PAUSE_SECONDS = 1.0  # between two states of the live line. Chosen: a person rea
 DRAWER = 1  # the number of the worker that shows the live line of all
 
 
-@dataclass(frozen=True, slots=True)
-class Screen:
+class Screen(msgspec.Struct, frozen=True):
     is_read: bool = False  # whether a person reads it
     line: LiveLine | None = None  # the live line; None if the terminal cannot show one
 
@@ -148,8 +148,7 @@ async def _show(metrics: Metrics, line: LiveLine) -> None:
 Load = Callable[[], Config]
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStart:
+class WorkerStart(msgspec.Struct, frozen=True):
     worker: Worker
     config: Config  # the worker's share of the configuration
     load: Load | None  # reads this share again; None without a configuration file

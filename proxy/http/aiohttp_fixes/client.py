@@ -10,11 +10,11 @@ import asyncio
 import select
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import aiohttp
+import msgspec
 from aiohttp import connector as aiohttp_connector
 from aiohttp import http_writer
 from aiohttp.client_proto import ResponseHandler
@@ -335,8 +335,7 @@ class Connector(aiohttp.TCPConnector):
         return underlying_transport, protocol
 
 
-@dataclass(frozen=True, slots=True)
-class SendSettings:
+class SendSettings(msgspec.Struct, frozen=True):
     """How requests to one upstream are sent: timeouts, and TLS in the form of aiohttp's `ssl` argument."""
 
     timeout: aiohttp.ClientTimeout

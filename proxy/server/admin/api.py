@@ -10,13 +10,13 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 import orjson
 from aiohttp import web
+from msgspec.structs import replace
 
 from trimtab.proxy.account.alarms import RECENT_SECONDS, find_alarms, read_recent
 from trimtab.proxy.account.history.sessions import ORDERS, SessionQuery, find_named, list_choices, list_sessions

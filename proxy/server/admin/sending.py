@@ -12,11 +12,11 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+import msgspec
 import orjson
 from aiohttp import web
 from multidict import CIMultiDict
@@ -120,8 +120,7 @@ SAFE = {
 UNSTORED = {**SAFE, "Cache-Control": "no-store"}  # headers of what changes: data and errors
 
 
-@dataclass(frozen=True, slots=True)
-class PageFile:
+class PageFile(msgspec.Struct, frozen=True):
     body: bytes
     content_type: str
     tag: str

@@ -13,13 +13,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import date
 from difflib import SequenceMatcher
 from io import BytesIO
 from tempfile import TemporaryFile
 from typing import Any
 
+import msgspec
 import orjson
 
 from trimtab.proxy.account.history.sessions import Session
@@ -326,9 +326,8 @@ _HIDDEN = {"upstream": True, "prices": True, "summary": {"upstream", "model"}}
 """Keys of a policy that name other parts of a configuration. They decide nothing here: prices are as recorded."""
 
 
-@dataclass(slots=True)
-class Curve:
-    _answer: dict[str, Any] = field(default_factory=dict)
+class Curve(msgspec.Struct):
+    _answer: dict[str, Any] = msgspec.field(default_factory=dict)
     _made_at: float = 0.0
     _task: asyncio.Task[None] | None = None
 

@@ -13,10 +13,11 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from trimtab.proxy.config.schema import MIN_MEMORY_BYTES, Config
 from trimtab.proxy.server.workers.worker import LEAVING, READY, SharedResources, Worker
@@ -51,8 +52,7 @@ FIRST_PAUSE_SECONDS = 0.5
 MAX_PAUSE_SECONDS = 30.0
 
 
-@dataclass(slots=True)
-class Restarts:
+class Restarts(msgspec.Struct):
     """The deaths of one worker: `total`, and how many came soon after a start, `in_a_row`."""
 
     total: int = 0
@@ -78,8 +78,7 @@ KILLED = 128
 """The exit status after a signal is this plus the signal's number. Source: the convention of POSIX shells."""
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(msgspec.Struct, frozen=True):
     """What the supervisor must know about the program that workers run.
 
     reload: reads the configuration again; returns whether workers must do so too. It must not raise.
@@ -92,8 +91,7 @@ class Program:
     tell_ready: Callable[[], None]
 
 
-@dataclass(slots=True)
-class _Place:
+class _Place(msgspec.Struct):
     """The place of one worker.
 
     pid: its process; 0 for none.
@@ -108,7 +106,7 @@ class _Place:
     started_at: float = 0.0
     due_at: float | None = None
     generation: int = 0
-    restarts: Restarts = field(default_factory=Restarts)
+    restarts: Restarts = msgspec.field(default_factory=Restarts)
 
 
 class Supervisor:

@@ -11,7 +11,8 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+
+import msgspec
 
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.schema import Config
@@ -126,8 +127,7 @@ READY = b"r"  # the worker takes requests
 LEAVING = b"l"  # the worker takes no more requests, and ends
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
+class Worker(msgspec.Struct, frozen=True):
     """One of `count` processes, numbered from 1.
 
     sockets, page_sockets: those of `listen` and of `metrics_listen`.
@@ -158,8 +158,7 @@ class Worker:
                 end()
 
 
-@dataclass(frozen=True, slots=True)
-class SharedResources:
+class SharedResources(msgspec.Struct, frozen=True):
     """Shared by `count` workers. `pages`: the listeners at `metrics_listen`; None if it is not set."""
 
     count: int

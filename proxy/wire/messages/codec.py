@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from trimtab.proxy.wire.codec import Codec, Counting, Request
 from trimtab.proxy.wire.json import (
@@ -56,7 +57,7 @@ COUNTED_FIXED = slice(1, -1)  # `FIXED` without `system`, which may change with 
 FORM = Form("messages", FIXED, ("max_tokens", "thinking"), long=("system", "tools"))
 _THINKS = frozenset({"enabled", "adaptive"})
 SHAPE = Shape(has_system_messages=False, joins_systems=True, seals_reasoning=True)
-SHAPE_WITH_THINKING = replace(SHAPE, alternates=False)
+SHAPE_WITH_THINKING = structs.replace(SHAPE, alternates=False)
 """With thinking, the last message of an assistant must begin with thinking, which nobody can write for the model. So no
 line of an assistant is inserted. Anthropic's API joins user messages that follow each other. Source: its pages on
 extended thinking and on the Messages API. Between the other messages, it accepts no two system messages in a row, and

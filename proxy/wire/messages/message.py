@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 import orjson
+from msgspec import structs
 
 from trimtab.proxy.wire.cache_help import CACHE_MARKERS, find_markers, mark
 from trimtab.proxy.wire.codec import Counting
@@ -406,7 +407,7 @@ def _mark_media(message: Message, own: bytes) -> Message:
     """The message with the cache markers of its own media, which are its first ones."""
     items = decode_items(_mend(own)) if own[:1] == b"[" and message.media else []
     others = [item for item in map(bytes, items) if read_text(item) is None]
-    media = [replace(part, raw=item) for part, item in zip(message.media, others, strict=False)]
+    media = [structs.replace(part, raw=item) for part, item in zip(message.media, others, strict=False)]
     return replace(message, media=(*media, *message.media[len(media) :]))
 
 

@@ -13,7 +13,6 @@ was replaced before.
 import secrets
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
@@ -79,8 +78,7 @@ class Noted(NamedTuple):
         return Noted(min(self.elements, elements), tuple(each for each in self.found if each[0] < elements))
 
 
-@dataclass(slots=True, eq=False)
-class KeptBody:
+class KeptBody(msgspec.Struct, eq=False):
     """A body that was split into its elements, and what was derived from them.
 
     array: positions of the elements.
@@ -97,11 +95,11 @@ class KeptBody:
     array: Array
     raws: tuple[bytes, ...]
     parts: int
-    decoded: dict[int, Decoded] = field(default_factory=dict)
+    decoded: dict[int, Decoded] = msgspec.field(default_factory=dict)
     written: Written | None = None
     is_grown: bool = False
-    noted: dict[Callable[[bytes], Any], Noted] = field(default_factory=dict)
-    counted: dict[tuple[int, tuple[str, ...]], Counted] = field(default_factory=dict)
+    noted: dict[Callable[[bytes], Any], Noted] = msgspec.field(default_factory=dict)
+    counted: dict[tuple[int, tuple[str, ...]], Counted] = msgspec.field(default_factory=dict)
 
     @property
     def size_bytes(self) -> int:
@@ -132,8 +130,7 @@ def find_transcript(kept_body: KeptBody | None) -> Span | None:
     return None if kept_body is None else Span(kept_body.array.start, kept_body.array.stop)
 
 
-@dataclass(frozen=True, slots=True)
-class PrefixMatch:
+class PrefixMatch(msgspec.Struct, frozen=True):
     """A body shares its first `number` elements with an earlier one; they end at `stop`."""
 
     kept_body: KeptBody
@@ -416,8 +413,7 @@ class Wanted(NamedTuple):
     asks_usage: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Unsent:
+class Unsent(msgspec.Struct, frozen=True):
     """What clients put into a request although the model must not or need not read it.
 
     local_items: types of items that belong to the client alone. tools: globs of tools that are sent only if the
@@ -429,8 +425,7 @@ class Unsent:
     nonces: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Adapted:
+class Adapted(msgspec.Struct, frozen=True):
     """A changed body, in pieces. headers: to send in addition; values of lists, beside the client's own."""
 
     pieces: tuple[bytes, ...]

@@ -5,9 +5,12 @@ each other.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from typing import NamedTuple
+
+import msgspec
+from msgspec import structs
 
 from trimtab.proxy.wire.content import replace_texts
 from trimtab.proxy.wire.json import Array
@@ -38,8 +41,7 @@ MAX_PIECES = 16
 times in a session."""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True):
     """A forwarded body up to the end of its last element, in pieces, and the transcript in it.
 
     last: number of the client's elements up to the last one that was written.
@@ -58,7 +60,7 @@ class Written:
         """What was written of the first `elements` of the client's elements; None if that is not known."""
         if self.last > elements:
             return self.before and self.before.within(elements)
-        return self if self.before is None else replace(self, before=None)
+        return self if self.before is None else structs.replace(self, before=None)
 
     def is_beginning_of(self, after: Conversation) -> bool:
         """Whether the transcript `after`, of a body that continues this one, begins with these messages."""

@@ -1,7 +1,6 @@
 """`trimtab stats`: what it prints, and its status."""
 
 import asyncio
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import click
 import orjson
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 from rich.console import Console
 from support.command_line import run_trimtab
 from support.events import ANSWERED, make_event

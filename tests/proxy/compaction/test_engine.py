@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import orjson
+from msgspec import structs
 from support.sessions import make_session
 
 from trimtab.proxy.compaction.engine import Compaction, Text, Variant, compact
@@ -23,7 +24,7 @@ def _body(steps: int = 40, **more: object) -> bytes:
 
 
 def _variant(compactors: Compactors, **more: object) -> Variant:
-    return replace(Variant(compactors.choose(PolicyConfig(), "m"), POLICY), **more)  # type: ignore[arg-type]
+    return structs.replace(Variant(compactors.choose(PolicyConfig(), "m"), POLICY), **more)  # type: ignore[arg-type]
 
 
 def _compact(body: bytes, variant: Variant, **more: object) -> Compaction:

@@ -57,7 +57,7 @@ async def test_of_a_continued_conversation_only_what_was_removed_is_added(make_s
     attempt = await stages.attempt(read_session(40 if settings else 3))
     assert attempt.outcome == outcome
     planned = attempt.chosen.planned
-    continued = replace(planned, original=replace(planned.original, continues=True))
+    continued = structs.replace(planned, original=replace(planned.original, continues=True))
     attempt = structs.replace(attempt, chosen=structs.replace(attempt.chosen, planned=continued))
     bill = draw_bill(stages.services, stages.route(), attempt, Answered(90_000, 2048, 7), Observed())
     removed = attempt.compacted.original_tokens - attempt.compacted.sent_tokens

@@ -63,7 +63,7 @@ async def test_an_earlier_request_is_found_if_the_last_answer_was_not_asked_for_
     store = MemoryStore(ttl_seconds=1.0)
     store.name = "sqlite"
     cold_cuts = ColdCuts(store, clock=lambda: 100.0)
-    session = find_session(replace(stages.services, cold_cuts=cold_cuts), call, planned)
+    session = find_session(structs.replace(stages.services, cold_cuts=cold_cuts), call, planned)
     assert session is not None
     hashes, messages = planned.plan.hashes, planned.plan.conversation.messages
     assert recall_earlier(cold_cuts, session, planned.plan) is None
@@ -82,9 +82,9 @@ async def test_only_requests_that_are_compacted_have_a_session(setting, counts, 
     assert find_session(stages.services, call, planned) is None
     store = MemoryStore(ttl_seconds=1.0)
     store.name = "sqlite"
-    services = replace(stages.services, cold_cuts=ColdCuts(store))
+    services = structs.replace(stages.services, cold_cuts=ColdCuts(store))
     assert (find_session(services, call, planned) is not None) is counts
-    continued = replace(planned, original=replace(planned.original, continues=True))
+    continued = structs.replace(planned, original=replace(planned.original, continues=True))
     assert find_session(services, call, continued) is None
     short = call.compactor.plan(read_session(3), call.view.policy)
     assert find_session(services, call, short) is None
@@ -100,7 +100,7 @@ async def test_at_a_warm_cache_a_long_session_is_planned_as_it_was(is_count: boo
     assert planned.plan.window.is_long
     store = MemoryStore(ttl_seconds=1e6)
     store.name = "sqlite"
-    services = replace(stages.services, cold_cuts=ColdCuts(store, clock=lambda: 100.0))
+    services = structs.replace(stages.services, cold_cuts=ColdCuts(store, clock=lambda: 100.0))
     if is_count:
         call = structs.replace(call, request=replace(request, codec=Counting()))
     heeded, again = await cut_at_cold_cache(services, call, planned, fail_to_plan, make_reply())
@@ -146,7 +146,7 @@ async def _attempt_after(stages: Stages, idle_seconds: float, *, slides: bool = 
     store, request = MemoryStore(ttl_seconds=1e6), read_session(22, result_words=200)
     store.name = "sqlite"
     cold_cuts = ColdCuts(store, clock=lambda: 10_000.0)
-    stages = replace(stages, services=replace(stages.services, cold_cuts=cold_cuts))
+    stages = replace(stages, services=structs.replace(stages.services, cold_cuts=cold_cuts))
     call = await stages.prepare(request)
     planned = call.compactor.plan(request, call.view.policy)
     session, hashes = find_session(stages.services, call, planned), planned.plan.hashes

@@ -1,8 +1,7 @@
 """What is remembered of an answer for a cold cache."""
 
-from dataclasses import replace
-
 from msgspec import structs
+from msgspec.structs import replace
 from support.client import SMALL
 from support.journeys import MakeStages, read_session
 

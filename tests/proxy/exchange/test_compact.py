@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from support.client import SMALL
 from support.journeys import ARRIVAL, MakeStages, Stages, arrive, make_reply, read, read_session
 
@@ -134,7 +135,7 @@ class _BrokenPool:
 async def test_a_fault_fails_open_and_is_counted_under_its_phase(make_stages: MakeStages, at: str, phase: str) -> None:
     """The client's own bytes go out. The fault is logged by its type, without any text."""
     stages = await make_stages()
-    broken = replace(stages.services, compactors=_BrokenPool(at))
+    broken = structs.replace(stages.services, compactors=_BrokenPool(at))
     attempt = await compact(
         broken, arrive(), stages.route(), read_session(70), make_reply(), broken.lane(ARRIVAL.tenant)
     )
@@ -150,7 +151,7 @@ async def test_a_fault_fails_open_and_is_counted_under_its_phase(make_stages: Ma
 async def test_a_fault_of_the_summaries_fails_open_too(make_stages: MakeStages) -> None:
     """One example is a fault while the plan waits for its text."""
     stages = await make_stages("defaults.overflow_strategy=summarize")
-    broken = replace(stages.services, summaries=None)
+    broken = structs.replace(stages.services, summaries=None)
     attempt = await compact(
         broken, arrive(), stages.route(), read_session(70), make_reply(), broken.lane(ARRIVAL.tenant)
     )

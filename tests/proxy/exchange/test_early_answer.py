@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -12,6 +11,7 @@ import aiohttp
 import orjson
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 from multidict import CIMultiDict
 from support.client import SMALL, post
 from support.sessions import make_session

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -10,6 +10,7 @@ import orjson
 import pytest
 import tiktoken
 from aiohttp import web
+from msgspec.structs import replace
 from support.client import post, settle
 from support.journeys import MakeStages, Stages, make_reply, read, read_session
 from support.sessions import make_session, requests_of

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pytest
 from aiohttp import web
+from msgspec import structs
 from support.client import SMALL, post, settle
 from support.dialects.spoken.all_dialects import each_dialect
 from support.dialects.spoken.chat import CHAT
@@ -300,5 +301,5 @@ async def test_after_a_fault_the_attempt_is_sent_as_it_was(make_stages: MakeStag
     stages = await make_stages()
     attempt = await stages.attempt(replace(read_session(3), cache=CacheHelp(frozenset({"cache_key"}))))
     assert (await help_cache(stages.services, attempt)).outcome == "cache_help"
-    assert await help_cache(replace(stages.services, workers=None), attempt) is attempt
+    assert await help_cache(structs.replace(stages.services, workers=None), attempt) is attempt
     assert stages.count("fail_open_total", phase="cache") == 1

@@ -1,10 +1,11 @@
 """Chat completions through a running proxy: what the upstream gets, and what the client gets."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import orjson
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 from support.client import CHAT, SMALL, post, settle
 from support.sessions import make_session, requests_of
 from upstreams.recording import run_upstream

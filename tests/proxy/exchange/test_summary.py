@@ -313,7 +313,7 @@ async def test_a_stream_is_not_begun_for_a_cut_at_a_threshold(
 ) -> None:
     """The wait ends when the first comment would be due. The client still gets the status of the upstream."""
     made = await make_stages(*SETTINGS, *AT_THRESHOLD)
-    stages = replace(made, services=replace(made.services, patience=Patience(0.01, 0.01)))
+    stages = replace(made, services=structs.replace(made.services, patience=Patience(0.01, 0.01)))
     monkeypatch.setattr("trimtab.proxy.exchange.summary.THRESHOLD_WAIT_SECONDS", 0.05)
     steps = 20
     while True:

@@ -1,10 +1,10 @@
 """Every request that is over is told to the history."""
 
-from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 from support.client import CHAT, SMALL, ask_raw, post
 from support.events import read_events
 from support.journeys import ARRIVAL, DECISIONS, TARGET, MakeStages, read, read_session

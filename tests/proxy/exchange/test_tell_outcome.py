@@ -1,11 +1,11 @@
 """The outcome of a request is filled from what its stages found out."""
 
-from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 from support.events import ANSWERED
 from support.journeys import ARRIVAL, DECISIONS, TARGET, read
 

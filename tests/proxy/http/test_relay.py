@@ -5,7 +5,6 @@ import gzip
 import sys
 import time
 import zlib
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
@@ -15,6 +14,7 @@ import brotli
 import orjson
 import pytest
 from aiohttp import HttpVersion11, web
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 from support.client import CHAT, SMALL, ask_raw, post
 from support.dialects.spoken.all_dialects import each_dialect

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from trimtab.proxy.models.lessons import MAX_WINDOW_TOKENS, MIN_LIMIT_TOKENS, Lesson, Sent, draw_lesson, find_changes
 from trimtab.proxy.models.records import Record
@@ -32,7 +33,7 @@ def test_a_prompt_that_counts_for_more_than_we_counted_is_a_ratio():
 
 def test_what_is_no_text_teaches_no_ratio_but_shrinks():
     overflow = _refuse(limit=128_000, requested=150_000, prompt_tokens=150_000)
-    lesson = draw_lesson(overflow, POLICY, replace(SENT, is_text=False))
+    lesson = draw_lesson(overflow, POLICY, structs.replace(SENT, is_text=False))
     assert lesson.ratio is None
     assert lesson.ceiling_tokens is not None
     assert lesson.ceiling_tokens * 1.5 <= 128_000

@@ -1,9 +1,8 @@
 """Giving a request the tool, and its transcript what was found."""
 
-from dataclasses import replace
-
 import orjson
 import pytest
+from msgspec.structs import replace
 from support.builders import assistant, call, conversation, count, result, user
 from support.dialects.spoken.all_dialects import each_dialect
 from support.policies import POLICY

@@ -2,13 +2,13 @@
 
 import asyncio
 import socket
-from dataclasses import replace
 
 import orjson
 import pytest
 from aiohttp import web
 from aiohttp.http import SERVER_SOFTWARE
 from aiohttp.test_utils import make_mocked_request
+from msgspec.structs import replace
 from support.client import CHAT
 from support.journeys import run_stages
 from yarl import URL

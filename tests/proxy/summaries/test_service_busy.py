@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 from support.client import SMALL, post, settle
 from support.sessions import make_session
 from upstreams.recording import FakeUpstream, Recorded

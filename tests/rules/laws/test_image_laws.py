@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.builders import (
     IMAGE,
     KeptStates,
@@ -76,7 +77,7 @@ def priced(messages: Sequence[Message], tokens: int = IMAGE_TOKENS) -> tuple[Mes
     return tuple(
         replace(
             message,
-            media=tuple(replace(part, tokens=tokens) for part in message.media),
+            media=tuple(structs.replace(part, tokens=tokens) for part in message.media),
             tokens=message.tokens + sum(tokens - part.tokens for part in message.media),
         )
         for message in messages

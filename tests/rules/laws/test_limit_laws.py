@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.builders import (
     FREE,
     KeptStates,
@@ -58,7 +59,7 @@ def run(messages: Sequence[Message], policy: Policy, kept: KeptStates | None = N
 
 def states(messages: Sequence[Message], policy: Policy, limit: int) -> list[Window]:
     """The window after each message."""
-    room = replace(measure(messages, policy, limit=limit), soft=policy.soft_limit_tokens(limit))
+    room = structs.replace(measure(messages, policy, limit=limit), soft=policy.soft_limit_tokens(limit))
     folded = Fold(room, policy)
     found = []
     for message in messages:

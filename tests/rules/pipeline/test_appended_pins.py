@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.builders import (
     assistant,
     call,
@@ -89,7 +90,7 @@ def test_the_leading_messages_decide_nothing() -> None:
 def test_large_texts_are_announced() -> None:
     """The caller may then do the work in a thread."""
     with pytest.raises(LargeWorkError):
-        Pins(0).extend([user(LONG)], Policy(), replace(Work(count), allowance=Allowance(100)))
+        Pins(0).extend([user(LONG)], Policy(), structs.replace(Work(count), allowance=Allowance(100)))
 
 
 PIN = Pin(2, "[pin]", 5)

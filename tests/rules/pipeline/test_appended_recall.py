@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.append_law import check_append_law, run
 from support.archives import WordArchive
 from support.builders import (
@@ -162,7 +163,7 @@ def test_calls_are_passages_too() -> None:
 
 
 def test_large_texts_are_announced() -> None:
-    work = replace(WORK, allowance=Allowance(10))
+    work = structs.replace(WORK, allowance=Allowance(10))
     with pytest.raises(LargeWorkError):
         Recalls(1, WordArchive()).find(
             3, [system(), user("x"), assistant(FACT), user("merlin-api?")], cut_at(3), 20_000, INJECT, work

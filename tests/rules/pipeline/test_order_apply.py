@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from support.builders import KeptStates, assistant, conversation, count, fill, session, system, user
 from support.policies import POLICY
 
@@ -63,7 +64,7 @@ def test_a_guess_about_a_file_refuses_nothing(on_exceeded: OnExceeded) -> None:
     before = conversation(task, *session(2, result_tokens=100)[2:])
     policy = replace(POLICY, on_exceeded=on_exceeded)
     assert run(before, policy) == Outcome(bound_guesses(before, policy.limit_tokens(None)))
-    counted = replace(task, media=tuple(replace(part, guessed_tokens=0) for part in files))
+    counted = replace(task, media=tuple(structs.replace(part, guessed_tokens=0) for part in files))
     if on_exceeded is OnExceeded.ERROR:
         with pytest.raises(LimitExceededError):
             run(conversation(counted, *session(2, result_tokens=100)[2:]), policy)
@@ -78,7 +79,7 @@ def test_a_guess_about_the_newest_files_cuts_nothing() -> None:
     outcome = apply(planned, POLICY, count=count)
     assert outcome == Outcome(planned.original)
     assert planned.original.messages[:-1] == before.messages[:-1]
-    counted = replace(newest, media=tuple(replace(part, guessed_tokens=0) for part in files))
+    counted = replace(newest, media=tuple(structs.replace(part, guessed_tokens=0) for part in files))
     assert run(conversation(*before.messages[:-1], counted)).decisions
 
 

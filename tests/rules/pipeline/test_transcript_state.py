@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.builders import (
     FREE,
     IMAGE,
@@ -61,7 +62,7 @@ POLICIES = (
     replace(POLICY, dedupe=False),
     replace(POLICY, tools=(ToolRule("r*", SPARE),)),
     replace(POLICY, tools=(ToolRule("x*", SPARE),)),
-    replace(POLICY, tools=(ToolRule("*", replace(SPARE, dedupe=False, exempt_arguments=())),)),
+    replace(POLICY, tools=(ToolRule("*", structs.replace(SPARE, dedupe=False, exempt_arguments=())),)),
 )
 POLICY_CHANGES = st.sampled_from(POLICIES)
 
@@ -205,7 +206,7 @@ def test_a_comparison_that_was_not_allowed_leaves_the_rest_of_the_state() -> Non
     (state,) = kept.states.values()
     for _ in range(2):
         with pytest.raises(LargeWorkError):
-            apply(planned, policy, count=count, work=replace(work, allowance=Allowance(0)), states=kept.states)
+            apply(planned, policy, count=count, work=structs.replace(work, allowance=Allowance(0)), states=kept.states)
         assert list(kept.states.values()) == [state]
     check(messages, policy, kept)
     assert list(kept.states.values()) == [state]
@@ -274,7 +275,7 @@ def test_a_state_is_taken_for_its_own_beginning_alone() -> None:
         (messages[: 9 + MAX_GROWTH], POLICY, work, False),
         (messages[:9], replace(POLICY), work, True),
         (messages[:9], cheaper, work, False),
-        (messages[:9], POLICY, replace(work, counter=1), False),
+        (messages[:9], POLICY, structs.replace(work, counter=1), False),
         (messages[:8], POLICY, work, False),
         (messages[1:9], POLICY, work, False),
         ((*messages[:4], user(), *messages[5:9]), POLICY, work, False),

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.builders import (
     assistant,
     call,
@@ -80,8 +81,8 @@ def test_exempt_results_stand_as_they_are() -> None:
     """All results of a tool, or those of calls with an excluded argument. Other results of the tool are changed."""
     read = [call("a", "read", '{"path":"AGENTS.md"}'), call("b", "read", '{"path":"a.log"}'), call("c", "look", "{}")]
     rules = (
-        ToolRule("read", replace(PLAIN, tidying=Tidying(), exempt_arguments=("*.md",))),
-        ToolRule("look", replace(PLAIN, tidying=Tidying(), is_exempt=True)),
+        ToolRule("read", structs.replace(PLAIN, tidying=Tidying(), exempt_arguments=("*.md",))),
+        ToolRule("look", structs.replace(PLAIN, tidying=Tidying(), is_exempt=True)),
     )
     policy = replace(POLICY, tools=rules)
     messages = (assistant(None, *read), *(result(one.id, GREEN) for one in read))
@@ -95,7 +96,7 @@ def test_exempt_results_stand_as_they_are() -> None:
 
 def test_exempt_results_are_pruned_all_the_same() -> None:
     """The window holds whatever is exempt: these results stand whole, or as a placeholder."""
-    rule = ToolRule("*", replace(PLAIN, is_exempt=True))
+    rule = ToolRule("*", structs.replace(PLAIN, is_exempt=True))
     policy = Policy(6000, 500, tools=(rule,), overflow_strategy=OverflowStrategy.PRUNE)
     before = conversation(*session(14, result_tokens=400))
     planned = plan(before, policy, count=count)

@@ -1,12 +1,12 @@
 """The index after a summary: within its budget, in one quotation, and without repetitions."""
 
 import re
-from dataclasses import replace
 from math import ceil
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.builders import assistant, call, count, count_words, result, transcripts, user
 from support.golden import check_golden
 from support.steps import count_steps

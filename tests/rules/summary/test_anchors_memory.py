@@ -1,13 +1,13 @@
 """The text that is carried over a cut: bounded, and the same with and without the cache."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from sys import getsizeof
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 from support.builders import assistant, count, system, transcripts, user
 from support.steps import count_steps
 from support.tool_steps import step

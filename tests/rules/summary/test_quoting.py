@@ -1,10 +1,9 @@
 """Our headings and markers in quoted text are broken, however they are spelled; all other text is unchanged."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.builders import count
 
 from trimtab.rules.summary.quoting import (

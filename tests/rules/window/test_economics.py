@@ -100,7 +100,7 @@ def test_a_cut_pays_once_waiting_has_cost_a_share_of_its_price() -> None:
 
 def test_a_summary_that_is_there_makes_the_cut_cheaper_by_the_open_step() -> None:
     """The upstream reads the open step for the first time anyway."""
-    policy = replace(POLICY, prices=replace(POLICY.prices, cached_input=0.01))
+    policy = replace(POLICY, prices=structs.replace(POLICY.prices, cached_input=0.01))
     cuts, window, chosen = cut_in_two(policy)
     there = structs.replace(window, prefetch_tokens=200)
     assert count_waits(begin(policy), cuts, there, chosen) < count_waits(begin(policy), cuts, window, chosen)
@@ -109,7 +109,7 @@ def test_a_summary_that_is_there_makes_the_cut_cheaper_by_the_open_step() -> Non
 @pytest.mark.parametrize("output", [1.0, 8.0])
 def test_a_digest_is_written_for_nothing(output: float) -> None:
     """No model is asked, so the price of a completion does not matter."""
-    policy = replace(POLICY, summary_min_steps=99, prices=replace(POLICY.prices, output=output))
+    policy = replace(POLICY, summary_min_steps=99, prices=structs.replace(POLICY.prices, output=output))
     cuts, window, chosen = cut_in_two(policy)
     gain = cuts.size(window) - cuts.size(chosen)
     fresh = cuts.size(chosen) - cuts.open_tokens
@@ -210,12 +210,12 @@ def test_a_summary_pays_if_a_long_silence_is_likely_enough() -> None:
     """What it saves is weighed with the probability of a silence, which falls with the cache's lifetime."""
     dear = ColdSummary(9, 100, 1000, price=SILENCE_SHARE * 1000, saving=1000)
     assert not pays_cold(dear, SILENCE_SECONDS)
-    cheap = replace(dear, price=SILENCE_SHARE * 1000 - 1)
+    cheap = structs.replace(dear, price=SILENCE_SHARE * 1000 - 1)
     assert pays_cold(cheap, SILENCE_SECONDS)
     assert pays_cold(cheap, 60.0)
     assert not pays_cold(cheap, SILENCE_SECONDS + 60)
-    assert pays_cold(replace(cheap, price=SILENCE_SHARE * 499), 4 * SILENCE_SECONDS)
-    assert not pays_cold(replace(cheap, price=SILENCE_SHARE * 501), 4 * SILENCE_SECONDS)
+    assert pays_cold(structs.replace(cheap, price=SILENCE_SHARE * 499), 4 * SILENCE_SECONDS)
+    assert not pays_cold(structs.replace(cheap, price=SILENCE_SHARE * 501), 4 * SILENCE_SECONDS)
 
 
 @given(turns=st.integers(4, 40), words=st.integers(20, 90), more=st.integers(1, 4))

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.builders import IMAGE, MEDIA_TOKENS, assistant, call, conversation, fill, result, system, transcripts, user
 from support.steps import count_steps
 
@@ -53,14 +54,14 @@ def test_a_soft_limit_is_a_threshold() -> None:
     """Only if it is below high water, and only if the head leaves it a quarter. Low water is at most half of it."""
     policy = Policy(high_water=0.8, low_water=0.4)
     plain = Marks.measure(1000, None, policy)
-    assert replace(plain, due=900) == replace(Marks.measure(1000, 900, policy), low=400, least_gain=100)
+    assert structs.replace(plain, due=900) == structs.replace(Marks.measure(1000, 900, policy), low=400, least_gain=100)
     assert (plain.high, plain.low, plain.least_gain, plain.protected, plain.due) == (800, 400, 100, 640, 1001)
     soft = Marks.measure(1000, 400, policy)
     assert (soft.tokens, soft.high, soft.low, soft.least_gain, soft.due) == (1000, 400, 200, 50, 400)
     assert Marks.measure(1000, 900, replace(policy, compact_at_tokens=900)).high == 900
     assert Marks.measure(1000, None, replace(policy, compact_at_tokens=2000)) == plain
     both = Marks.measure(1000, 900, replace(policy, compact_at_tokens=900, cuts_at_threshold=True))
-    assert both == replace(plain, due=800)
+    assert both == structs.replace(plain, due=800)
     messages = [system(), user(fill("task", 500))]
     assert Room.measure(messages, 0, 10_000, soft_limit=3200).soft == 2650
     assert Room.measure(messages, 0, 10_000, soft_limit=600).soft is None
@@ -81,7 +82,7 @@ def test_guesses_about_files_leave_room() -> None:
     assert bounded.guessed_tokens == 12_000
     assert before.tokens - bounded.tokens == 72_000
     assert Room.measure(bounded.messages, 0, 32_000, shortens=True).tokens >= 22_000
-    counted = replace(before.messages[0], media=tuple(replace(part, guessed_tokens=0) for part in files))
+    counted = replace(before.messages[0], media=tuple(structs.replace(part, guessed_tokens=0) for part in files))
     before = conversation(counted)
     assert bound_guesses(before, 32_000) is before
 

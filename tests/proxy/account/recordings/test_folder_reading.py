@@ -1,9 +1,9 @@
 """Recordings are found by time and by id, whatever else is in their folder."""
 
 import os
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from support.recordings import keep, make_recording
 
 from trimtab.proxy.account.recordings.folder import NoRecordingError, list_files, read_all, read_one

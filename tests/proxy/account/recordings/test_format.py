@@ -1,12 +1,12 @@
 """A recording is plain data, and a file of another program never passes for one."""
 
 import gzip
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 from support.recordings import make_recording
 
 from trimtab.proxy.account.recordings import format as recordings

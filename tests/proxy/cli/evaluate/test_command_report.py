@@ -1,10 +1,10 @@
 """What an evaluation prints."""
 
-from dataclasses import replace
 from io import StringIO
 
 import orjson
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from trimtab.proxy.catalogue.prices import DEFAULT, LOCAL, PriceList, PriceSource, find_listed

@@ -7,6 +7,7 @@ import aiohttp
 import orjson
 import pytest
 from aiohttp import web
+from msgspec import structs
 from multidict import CIMultiDict
 from support.model_learning import ListLog
 from upstreams.examinee import Examinee, make_session
@@ -145,7 +146,7 @@ async def test_no_model_is_asked_where_the_policy_asks_none(
     rehearsal: Rehearsal, upstream: FakeUpstream, client: UpstreamClient
 ) -> None:
     policy = replace(rehearsal.variant.policy, overflow_strategy=OverflowStrategy.PRUNE)
-    pruning = rehearse(rehearsal.session, replace(rehearsal.variant, policy=policy))
+    pruning = rehearse(rehearsal.session, structs.replace(rehearsal.variant, policy=policy))
     _, failures, steps = await _write(pruning, _summariser(upstream), client)
     assert (steps, failures, upstream.requests) == (0, [], [])
 
@@ -155,7 +156,7 @@ async def test_too_few_steps_for_a_summary_are_listed(
 ) -> None:
     """The proxy asks no model for these texts, and that is not a failure."""
     policy = replace(rehearsal.variant.policy, summary_min_steps=1000)
-    listing = rehearse(rehearsal.session, replace(rehearsal.variant, policy=policy))
+    listing = rehearse(rehearsal.session, structs.replace(rehearsal.variant, policy=policy))
     texts, failures, steps = await _write(listing, _summariser(upstream), client)
     assert (steps, failures, upstream.requests) == (0, [], [])
     assert set(texts) == {one.request.key for one in listing.wanted}

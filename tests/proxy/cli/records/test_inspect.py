@@ -1,7 +1,6 @@
 """`trimtab inspect` says what was done to a request, and what the model sees now."""
 
 import asyncio
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import orjson
 import pytest
 from aiohttp import web
 from msgspec import structs
+from msgspec.structs import replace
 from rich.console import Console
 from support.command_line import run_trimtab
 from support.dialects.spoken.all_dialects import each_dialect

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+from msgspec import structs
 from support.client import CHAT
 from support.command_line import SMALL, run_trimtab
 from support.recordings import keep, make_recording
@@ -143,7 +144,7 @@ def test_a_recording_with_values_of_a_stranger_ends_in_no_traceback(command: tup
     """Its form is right, but no trimtab has written it."""
     recording = make_recording()
     assert recording.request is not None
-    keep(tmp_path, replace(recording, request=replace(recording.request, dialect="klingon")))
+    keep(tmp_path, structs.replace(recording, request=replace(recording.request, dialect="klingon")))
 
     assert run_trimtab(*command, tmp_path).exit_code == 0
 

@@ -40,7 +40,7 @@ def _carry(compactors: Compactors) -> Compaction:
 def _record(carried: Compaction, *, original: int = 0, sent: int = 0) -> Recording:
     made, tokens = make_recording(body=BODY), carried.compacted.sent_tokens
     event = structs.replace(made.event, original_tokens=tokens + original, sent_tokens=tokens + sent)
-    return replace(made, event=event, counted=Counted(original=True, sent=True))
+    return structs.replace(made, event=event, counted=Counted(original=True, sent=True))
 
 
 def test_the_same_plan_differs_in_nothing(compactors: Compactors) -> None:
@@ -52,24 +52,26 @@ def test_each_difference_is_named(compactors: Compactors) -> None:
     """Tokens of both prompts, decisions, and bytes."""
     carried = _carry(compactors)
     same = _record(carried)
-    decided = replace(same, counted=replace(same.counted, decisions=(Decision("tidy", "", 9, 5, 1, 0),)))
+    decided = structs.replace(
+        same, counted=structs.replace(same.counted, decisions=(Decision("tidy", "", 9, 5, 1, 0),))
+    )
     assert "client's prompt" in find_difference(_record(carried, original=1), carried)
     assert "prompt that is sent" in find_difference(_record(carried, sent=1), carried)
     assert "none now, and were tidy (4)" in find_difference(decided, carried)
-    assert find_difference(replace(same, sent=RecordedSending("{}")), carried) == "the body differs"
+    assert find_difference(structs.replace(same, sent=RecordedSending("{}")), carried) == "the body differs"
 
 
 def test_a_replaced_credential_is_named_as_the_reason(compactors: Compactors) -> None:
     carried = _carry(compactors)
     same = _record(carried)
     assert same.request is not None
-    redacted = replace(same, request=replace(same.request, is_redacted=True), sent=RecordedSending("{}"))
+    redacted = structs.replace(same, request=replace(same.request, is_redacted=True), sent=RecordedSending("{}"))
     assert "credential" in find_difference(redacted, carried)
 
 
 def test_a_body_that_was_not_sent_is_not_compared(compactors: Compactors) -> None:
     carried = _carry(compactors)
-    unsent = replace(_record(carried), sent=None, counted=Counted(original=True))
+    unsent = structs.replace(_record(carried), sent=None, counted=Counted(original=True))
     assert find_difference(unsent, carried) == ""
 
 
@@ -158,7 +160,7 @@ async def test_a_digest_whose_text_is_not_the_recordings_own(dialect, recorder, 
     assert recording.summary.id == recording.event.summary_id != ""
     assert (
         check_again(compactors, recording)["digest"]
-        == check_again(compactors, replace(recording, summary=None))["digest"]
+        == check_again(compactors, structs.replace(recording, summary=None))["digest"]
         == 1
     )
 
@@ -205,7 +207,7 @@ async def test_a_cut_at_a_cold_cache(dialect, recorder, compactors) -> None:
     assert cold
     for one in recordings:
         check_again(compactors, one)
-    unlike = replace(cold[0], circumstances=replace(cold[0].circumstances, cold={}))
+    unlike = structs.replace(cold[0], circumstances=structs.replace(cold[0].circumstances, cold={}))
     with pytest.raises(AssertionError):
         check_again(compactors, unlike)
 

@@ -1,11 +1,11 @@
 """The sums of one way of compacting: costs by arm, and sessions."""
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 from support.recordings import make_figures, make_recording
 from support.sessions import make_session
 

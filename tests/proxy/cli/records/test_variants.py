@@ -43,8 +43,8 @@ def _record(**more: Any) -> Recording:
     prices = find_listed("https://api.openai.com/v1", "gpt-4o")
     told = Circumstances({}, LEARNED, 30_000, Facts(1.3), prices, "https://api.openai.com/v1")
     recording = make_recording(body=BODY.decode())
-    return replace(
-        recording, circumstances=replace(told, **more), event=structs.replace(recording.event, label="my label")
+    return structs.replace(
+        recording, circumstances=structs.replace(told, **more), event=structs.replace(recording.event, label="my label")
     )
 
 
@@ -111,10 +111,10 @@ def test_what_is_known_of_a_model_is_derived_once(compactors: Compactors) -> Non
         ways.choose(_read(compactors), _record()).variant.policy
         is ways.choose(_read(compactors), _record()).variant.policy
     )
-    first, second = _record(), replace(_record(), story=("x",))
+    first, second = _record(), structs.replace(_record(), story=("x",))
     assert first.circumstances is not None
     assert second.circumstances is not None
-    again = replace(second.circumstances, policy=replace(LEARNED))
+    again = structs.replace(second.circumstances, policy=replace(LEARNED))
     assert (
         recorded.choose(first, first.circumstances, "m").variant.policy
         is recorded.choose(second, again, "m").variant.policy
@@ -126,7 +126,7 @@ def test_a_recorded_way_has_everything_that_the_plan_depended_on(compactors: Com
         local_items=("ghost_snapshot",), strips_nonces=True, drop_tools=("fly",), cold={"ab" * 32: "cut"},
         cache_adds=("cache_key",),
     )  # fmt: skip
-    recording = replace(recording, sent=RecordedSending('{"prompt_cache_key":"c1",' + BODY.decode()[1:]))
+    recording = structs.replace(recording, sent=RecordedSending('{"prompt_cache_key":"c1",' + BODY.decode()[1:]))
     assert recording.circumstances is not None
     chosen = RecordedVariants(compactors).choose(recording, recording.circumstances, "gpt-4o")
     way = chosen.variant
@@ -159,16 +159,17 @@ def test_cuts_that_were_taken_back_are_taken_back_again(compactors: Compactors) 
     """Until as many are left as were recorded; the last one gets its recorded text."""
     earlier = SimpleNamespace(window=SimpleNamespace(cuts=(1,)), request=SimpleNamespace(key="k"))
     plan: Any = SimpleNamespace(window=SimpleNamespace(cuts=(1, 2)), put_off=lambda: earlier, request=None)
-    recording = replace(_record(put_off=True, cuts=1), summary=RecordedSummary("id", "summarise", True, "mended"))  # noqa: FBT003
+    summary = RecordedSummary("id", "summarise", True, "mended")  # noqa: FBT003
+    recording = structs.replace(_record(put_off=True, cuts=1), summary=summary)
     ways = RecordedVariants(compactors)
     assert recording.circumstances is not None
     text = ways.choose_text(recording, recording.circumstances)(plan)
     assert (text.plan, text.summary) == (earlier, Summary("mended", by_model=True))
 
-    noted = replace(recording, summary=RecordedSummary("id", "summarise", True, "", "{}"))  # noqa: FBT003
+    noted = structs.replace(recording, summary=RecordedSummary("id", "summarise", True, "", "{}"))  # noqa: FBT003
     assert ways.choose_text(noted, recording.circumstances)(plan).summary == Summary("", by_model=True, note=b"{}")
 
-    as_made = replace(recording.circumstances, put_off=False)
+    as_made = structs.replace(recording.circumstances, put_off=False)
     assert ways.choose_text(recording, as_made)(plan).plan is plan
 
 

@@ -1,6 +1,5 @@
 """Splitting a body into its elements, and going on from an earlier body."""
 
-from dataclasses import replace
 from itertools import accumulate
 
 import msgspec
@@ -8,6 +7,7 @@ import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from trimtab.proxy.wire.json import BYTE_ORDER_MARK, find_array, find_member
 from trimtab.proxy.wire.transcript.body import (
