@@ -7,9 +7,11 @@ and nothing after it has refused, or after an end or an error; its caller reads 
 """
 
 import asyncio
+import re
 import select
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -21,10 +23,13 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest, ConnectionKey, RequestInfo
 from aiohttp.connector import Connection
 from aiohttp.helpers import TimerNoop
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_parser import HttpResponseParser
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from trimtab.proxy.config.network import make_context
+from trimtab.proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
 
 Take = Callable[[bytes], bool]  # Takes bytes; whether it can take more. May raise ConnectionError.
 
@@ -146,6 +151,7 @@ async def follow(answer: aiohttp.ClientResponse, take: Take) -> None:
 JOINED_BYTES = 16 * 1024  # A body up to this size is joined with its head. Chosen: copying so few bytes is cheap.
 _TLS_SCHEMES = frozenset({"https", "wss"})
 _NO_TIMER = TimerNoop()
+_TO_BLANK_LINE = re.compile(rb".*?(?:\r?\n\r?\n|\Z)", re.DOTALL)
 
 
 class UpstreamProtocol(FollowedProtocol):
@@ -159,6 +165,7 @@ class UpstreamProtocol(FollowedProtocol):
         super().__init__(loop)
         self._deadline = self._fires_at = 0.0
         self.poll: Any = None  # made when the connection is used again
+        self._arrived = b""
 
     @property
     def should_close(self) -> bool:
@@ -167,9 +174,49 @@ class UpstreamProtocol(FollowedProtocol):
 
     def data_received(self, data: bytes) -> None:
         """As aiohttp's; then the follower takes what was read."""
+        self._arrived = data
         super().data_received(data)
+        self._arrived = b""
         if self.follower is not None:
             self.follower.look()
+
+    def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:
+        """As aiohttp's, unless a whole response arrived with bytes behind it that cannot be read."""
+        body = self._payload
+        is_opening = body is None or body.is_eof()
+        if not (is_opening and isinstance(exc, HttpProcessingError) and self._take_response()):
+            super().set_exception(exc, *(() if exc_cause is None else (exc_cause,)))
+
+    def _take_response(self) -> bool:
+        """Take the response out of what has just arrived; False if it is not whole there.
+
+        aiohttp's parser gives nothing of a response if it fails at bytes that arrived together with its head. The
+        connection is closed by then.
+        """
+        # Strategy: feed a new parser piece by piece, since it gives what it has read before a piece that it cannot read.
+        parser = HttpResponseParser(
+            self,
+            self._loop,
+            len(self._arrived),
+            payload_exception=aiohttp.ClientPayloadError,
+            response_with_body=not self._skip_payload,
+            read_until_eof=True,
+            auto_decompress=False,
+            max_line_size=MAX_HEAD_BYTES,
+            max_field_size=MAX_HEAD_BYTES,
+            max_headers=MAX_HEADER_FIELDS,
+        )
+        found: list[Any] = []
+        with suppress(HttpProcessingError):
+            for piece in _TO_BLANK_LINE.findall(self._arrived):
+                found += parser.feed_data(piece)[0]
+        if not found or not found[-1][1].is_eof() or found[-1][0].code < 200:
+            return False
+        self._should_close = True
+        self._drop_timeout()
+        for response in found:
+            self.feed_data(response)
+        return True
 
     def resume_writing(self) -> None:
         """The upstream has taken the rest of a request: its read timeout starts now."""

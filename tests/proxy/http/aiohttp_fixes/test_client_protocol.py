@@ -4,6 +4,7 @@ import asyncio
 
 import aiohttp
 import pytest
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawResponseMessage
 
 from trimtab.proxy.http.aiohttp_fixes.client import UpstreamProtocol
@@ -127,3 +128,35 @@ async def test_a_connection_that_takes_nothing_is_not_kept_and_not_timed():
     assert not protocol.should_close
     assert protocol._read_timeout_handle is not None
     protocol.close()
+
+
+WHOLE = [
+    HEAD + b"body",
+    b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
+    b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + HEAD + b"body",
+]
+
+
+@pytest.mark.parametrize("behind", [b"{}", b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{}", b"\x00\r\n\r\n"])
+@pytest.mark.parametrize("whole", WHOLE)
+async def test_bytes_behind_a_response_cost_the_connection_and_not_the_response(whole: bytes, behind: bytes):
+    """Wherever its segments end, as long as the head arrives in one."""
+    for at in (0, *range(whole.rindex(b"\r\n\r\n", 0, -4) + 4, len(whole) + 1)):
+        protocol = _connect(600)
+        protocol.data_received(whole[:at])
+        protocol.data_received(whole[at:] + behind)
+        protocol.connection_lost(None)
+        message, body = await _read(protocol)
+        while message.code < 200:
+            message, body = await _read(protocol)
+        assert (message.code, await asyncio.wait_for(body.read(), 30)) == (200, b"body")
+        assert protocol.should_close
+
+
+@pytest.mark.parametrize("rest", [b"2\r\nbo\r\nno length\r\n", b"4\r\nbody\r\n0\r\nno field\r\n\r\n"])
+async def test_a_response_that_cannot_be_read_to_its_end_is_none(rest: bytes):
+    protocol = _connect(600)
+    protocol.data_received(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + rest)
+    with pytest.raises(HttpProcessingError):
+        await _read(protocol)
