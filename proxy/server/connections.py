@@ -187,6 +187,7 @@ class _Connection(RequestHandler):
 
     async def _linger(self, body: StreamReader) -> None:
         """Read on for a while if the client still sends: it may not read its answer before it has sent everything."""
+        await asyncio.sleep(0)  # whoever read the body for the upstream may have been cancelled, and not run since
         with suppress(TimeoutError):
             async with asyncio.timeout(LINGERING_SECONDS):
                 while not self._force_close and not body.is_eof():

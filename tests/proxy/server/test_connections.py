@@ -111,6 +111,25 @@ async def test_an_answer_to_an_incomplete_request_ends_its_connection(is_whole: 
         assert (b"Connection: close" in head) is not is_whole
 
 
+async def test_a_client_may_send_the_rest_although_its_reader_was_just_given_up() -> None:
+    """As when the upstream has answered an upload early: what was to read on has not run since it was cancelled."""
+    readers: list[asyncio.Task[bytes]] = []
+
+    async def refuse(request: web.BaseRequest) -> web.Response:
+        readers.append(asyncio.ensure_future(request.content.read()))
+        await asyncio.sleep(0)
+        readers[0].cancel()
+        return web.Response(status=401)
+
+    rest_bytes = 32 * 1024 * 1024  # more than the buffers of both sockets hold
+    async with _run(refuse) as (reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % rest_bytes)
+        assert b" 401 " in await asyncio.wait_for(reader.readline(), 30)
+        writer.write(bytes(rest_bytes))
+        await asyncio.wait_for(writer.drain(), 30)
+        await asyncio.wait_for(reader.read(), 30)
+
+
 async def test_behind_an_unreadable_request_nothing_is_read() -> None:
     """Not even if it arrives before the connection is closed. A client could fill the memory with it."""
     served, protocols = [], []
