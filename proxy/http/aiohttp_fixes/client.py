@@ -7,6 +7,7 @@ and nothing after it has refused, or after an end or an error; its caller reads 
 """
 
 import asyncio
+import os
 import re
 import select
 import ssl
@@ -148,6 +149,7 @@ async def follow(answer: aiohttp.ClientResponse, take: Take) -> None:
         follower.leave()
 
 
+READ_BYTES = 64 * 1024  # Read at once of what is left in a connection. Chosen: a whole error.
 JOINED_BYTES = 16 * 1024  # A body up to this size is joined with its head. Chosen: copying so few bytes is cheap.
 _TLS_SCHEMES = frozenset({"https", "wss"})
 _NO_TIMER = TimerNoop()
@@ -182,10 +184,24 @@ class UpstreamProtocol(FollowedProtocol):
 
     def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:
         """As aiohttp's, unless a whole response arrived with bytes behind it that cannot be read."""
-        body = self._payload
-        is_opening = body is None or body.is_eof()
-        if not (is_opening and isinstance(exc, HttpProcessingError) and self._take_response()):
+        self._read_rest(exc)
+        if not (isinstance(exc, HttpProcessingError) and self._take_response()):
             super().set_exception(exc, *(() if exc_cause is None else (exc_cause,)))
+
+    def _read_rest(self, error: BaseException | None) -> None:
+        """Read what arrived before sending failed: an upstream may answer early, and reset the connection.
+
+        The event loop gives up a connection at the first failure, whatever the kernel still holds. With TLS, only the
+        loop's own buffers could decrypt that.
+        """
+        if not isinstance(error, OSError) or self.transport is None or self._parser is None:
+            return
+        found = self.transport.get_extra_info("socket")
+        if found is None or self.transport.get_extra_info("ssl_object") is not None:
+            return
+        with suppress(OSError):
+            while found.fileno() >= 0 and (data := os.read(found.fileno(), READ_BYTES)):
+                self.data_received(data)
 
     def _take_response(self) -> bool:
         """Take the response out of what has just arrived; False if it is not whole there.
@@ -193,7 +209,7 @@ class UpstreamProtocol(FollowedProtocol):
         aiohttp's parser gives nothing of a response if it fails at bytes that arrived together with its head. The
         connection is closed by then.
         """
-        # Strategy: feed a new parser piece by piece, since it gives what it has read before a piece that it cannot read.
+        # Strategy: feed a new parser piece by piece, as it gives what it read before a piece that it cannot read.
         parser = HttpResponseParser(
             self,
             self._loop,
@@ -210,7 +226,8 @@ class UpstreamProtocol(FollowedProtocol):
         with suppress(HttpProcessingError):
             for piece in _TO_BLANK_LINE.findall(self._arrived):
                 found += parser.feed_data(piece)[0]
-        if not found or not found[-1][1].is_eof() or found[-1][0].code < 200:
+        is_opening = self._payload is None or self._payload.is_eof()
+        if not is_opening or not found or not found[-1][1].is_eof() or found[-1][0].code < 200:
             return False
         self._should_close = True
         self._drop_timeout()
@@ -233,6 +250,7 @@ class UpstreamProtocol(FollowedProtocol):
 
         aiohttp closes the connection at a chunk that it cannot parse, and the reader of the body waits forever.
         """
+        self._read_rest(exc)
         body = self._payload
         super().connection_lost(exc)
         if body is not None and not body.is_eof() and body.exception() is None:

@@ -1,6 +1,9 @@
 """Read timeouts of an upstream, and the end of its connection."""
 
 import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
 
 import aiohttp
 import pytest
@@ -15,8 +18,8 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
 class _Transport(asyncio.Transport):
     """A transport that takes everything and does nothing with it."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, extra: dict[str, Any] | None = None) -> None:
+        super().__init__(extra)
         self.is_closed = False
 
     def close(self) -> None:
@@ -159,4 +162,45 @@ async def test_a_response_that_cannot_be_read_to_its_end_is_none(rest: bytes):
     protocol = _connect(600)
     protocol.data_received(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + rest)
     with pytest.raises(HttpProcessingError):
+        await _read(protocol)
+
+
+def _fail_to_send(protocol: UpstreamProtocol) -> None:
+    protocol.set_exception(aiohttp.ClientOSError())
+    protocol.connection_lost(BrokenPipeError())
+
+
+@pytest.mark.parametrize("fail", [_fail_to_send, lambda protocol: protocol.connection_lost(BrokenPipeError())])
+@pytest.mark.parametrize("arrived", [HEAD + b"body", HEAD + b"bo"])
+async def test_an_answer_that_has_arrived_is_read_although_sending_failed(
+    fail: Callable[[UpstreamProtocol], None], arrived: bytes
+):
+    """An upstream may answer before it has read the request, and reset the connection."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(0)
+        protocol = UpstreamProtocol(asyncio.get_running_loop())
+        protocol.connection_made(_Transport({"socket": ours}))
+        protocol.set_response_params(read_timeout=600, read_until_eof=True)
+        theirs.sendall(arrived)
+        fail(protocol)
+    _, body = await _read(protocol)
+    if arrived.endswith(b"body"):
+        assert await asyncio.wait_for(body.read(), 30) == b"body"
+    else:
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await asyncio.wait_for(body.read(), 30)
+    assert protocol.should_close
+
+
+async def test_a_connection_that_failed_with_nothing_in_it_has_no_answer():
+    ours, theirs = socket.socketpair()
+    ours.settimeout(0)
+    protocol = UpstreamProtocol(asyncio.get_running_loop())
+    protocol.connection_made(_Transport({"socket": ours}))
+    protocol.set_response_params(read_timeout=600, read_until_eof=True)
+    ours.close()
+    theirs.close()
+    protocol.connection_lost(BrokenPipeError())
+    with pytest.raises(aiohttp.ClientOSError):
         await _read(protocol)
