@@ -1,9 +1,9 @@
 """Reads the token usage that an upstream reports, in every spelling that is known, and finds it in a long answer.
 
-Law: a value of another form counts as absent. The tokens that were read from the cache, those that were written into
-it and the others add up to the prompt's. In an answer that is not decoded as a whole, the usage is the answer's own, or
-that of the `response` that an event carries; never one that it quotes. The time is linear in the length, whatever it
-contains, in steps that C takes; what is held does not depend on the length.
+Law: a number may be written as a string; a value of another form counts as absent. The tokens that were read from the
+cache, those that were written into it and the others add up to the prompt's. In an answer that is not decoded as a
+whole, the usage is the answer's own, or that of the `response` that an event carries; never one that it quotes. The
+time is linear in the length, whatever it contains, in steps that C takes; what is held does not depend on the length.
 """
 
 import re
@@ -110,8 +110,8 @@ _COUNTS = frozenset({"prompt_tokens", "completion_tokens", "input_tokens", "outp
 _FIELDS = msgspec.structs.fields(_WireUsage)
 _APART = frozenset({"cache_read_input_tokens", "cache_creation_input_tokens"})
 _NOTHING = Usage()
-_decode_wire_usage = msgspec.json.Decoder(_WireUsage | None).decode
-_decode_timings = msgspec.json.Decoder(_Timings | None).decode
+_decode_wire_usage = msgspec.json.Decoder(_WireUsage | None, strict=False).decode
+_decode_timings = msgspec.json.Decoder(_Timings | None, strict=False).decode
 
 
 def read_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
@@ -241,7 +241,7 @@ def _read_valid(raw: msgspec.Raw) -> _WireUsage:
     valid = dict(_list_valid(members))
     if any(members.get(name) is not None and name not in valid for name in _APART):
         valid.pop("input_tokens", None)  # without them it is not the prompt
-    return msgspec.convert(valid, _WireUsage)
+    return msgspec.convert(valid, _WireUsage, strict=False)
 
 
 def _list_valid(members: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -253,7 +253,7 @@ def _list_valid(members: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield field.name, value
             continue
         with suppress(*DECODE_ERRORS):
-            msgspec.convert(value, field.type)
+            msgspec.convert(value, field.type, strict=False)
             yield field.name, value
 
 

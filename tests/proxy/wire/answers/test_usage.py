@@ -72,7 +72,10 @@ def _read_usage(*events: object) -> Usage | None:
         ({"prompt_tokens": BIG + 1, "completion_tokens": 3}, None),
         ({"prompt_tokens": -1}, None),
         ({"input_tokens": 2**63}, None),
-        ({"input_tokens": "7"}, None),
+        ({"prompt_tokens": "7", "completion_tokens": "3", "cached_tokens": "5"}, Usage(7, 3, 5)),
+        ({"prompt_tokens": 7, "prompt_tokens_details": {"cached_tokens": "5"}, "cache_creation": 1}, Usage(7, None, 5)),
+        ({"input_tokens": "seven"}, None),
+        ({"input_tokens": "-7"}, None),
         ({"input_tokens": 7, READ: "many"}, Usage()),
         ({"input_tokens": True}, None),
         ([7, 3], None),
@@ -246,7 +249,8 @@ def test_moonshot_reports_in_the_last_choice_of_a_stream() -> None:
         ({"prompt_tokens": 11}, {"cache_n": 0, "prompt_n": 11}, 0),
         ({"prompt_tokens": 11}, {"cache_n": 70}, 11),
         ({"prompt_tokens": 11, "prompt_tokens_details": {"cached_tokens": 5}}, {"cache_n": 7}, 5),
-        ({"prompt_tokens": 11}, {"cache_n": "7"}, None),
+        ({"prompt_tokens": 11}, {"cache_n": "7"}, 7),
+        ({"prompt_tokens": 11}, {"cache_n": "some"}, None),
         ({"prompt_tokens": 11}, {"prompt_n": 4}, None),
         ({"prompt_tokens": 11}, [], None),
         ({}, {"cache_n": 7}, None),
@@ -285,7 +289,7 @@ def test_groq_reports_in_a_member_of_its_own() -> None:
     assert _read_usage({"choices": [], "x_groq": [7]}, {"choices": "odd", "x_groq": USAGE}) == Usage(7, 3)
 
 
-@pytest.mark.parametrize("malformed", ["5", -5, 5.5, True, [5], {"tokens": 5}, BIG + 1])
+@pytest.mark.parametrize("malformed", ["five", "-5", -5, 5.5, True, [5], {"tokens": 5}, BIG + 1])
 @pytest.mark.parametrize(
     "name", [READ, CREATED, "cached_tokens", "prompt_cache_hit_tokens", "prompt_tokens_details", "cache_creation"]
 )
