@@ -41,6 +41,8 @@ def read_events(body: bytes) -> list[bytes] | None:
 
 _EVENT = re.compile(rb"data:([^\r\n]*+)\n\n")
 _PLAIN = re.compile(rb"(?:data:[^\r\n]*+\n\n)++")  # Whole events of one line each: by far the most
+_LINE_END = re.compile(rb"\r\n|\n|(?<=\r)\r|\r(?!\Z)")
+"""A last CR may be half of a CRLF, unless it ends a blank line."""
 
 
 class PassOver(Protocol):
@@ -56,6 +58,7 @@ class EventReader:
     def __init__(self, pass_over: PassOver | None = None) -> None:
         self._pass_over = pass_over
         self._is_passing = False
+        self._was_cr = False  # the last byte was a CR, which has ended a line
         self._rest = bytearray()
         self._data: list[bytes] = []
         self._size = 0
@@ -63,13 +66,18 @@ class EventReader:
     def feed(self, chunk: bytes) -> list[bytes]:
         # Strategy: C splits whole events of one line each at once, else the lines of a chunk; only a line that has not
         # ended is kept between chunks. An event is the `data:` lines up to a blank one; names, ids and comments are
-        # passed over, and so is a byte order mark. Source: the HTML standard, section 9.2.6. It lets a bare CR end a
-        # line; no server is known to.
+        # passed over, and so is a byte order mark. LF, CRLF or CR ends a line. Source: the HTML standard, 9.2.6.
         events: list[bytes] = []
         plain = None if self._rest or self._size else _PLAIN.match(chunk)
         if plain is not None and plain.end() <= MAX_EVENT_BYTES:
             events = _EVENT.findall(plain[0])
             chunk = chunk[plain.end() :]
+            self._was_cr = False
+        if self._was_cr and chunk:
+            chunk, self._was_cr = chunk.removeprefix(b"\n"), False
+        if b"\r" in chunk:
+            self._was_cr = chunk.endswith(b"\r")
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if b"\n" not in chunk:
             self._keep(chunk)
             return events
@@ -98,9 +106,7 @@ class EventReader:
     def _read_lines(self, lines: list[bytes]) -> list[bytes]:
         events: list[bytes] = []
         for line in lines:
-            text = line.rstrip(b"\r") if line[-1:] == b"\r" else line
-            if text[:3] == BYTE_ORDER_MARK:
-                text = text[3:]
+            text = line[3:] if line[:3] == BYTE_ORDER_MARK else line
             if text[:5] == b"data:":
                 self._size += len(text)
                 if self._size <= MAX_EVENT_BYTES:
@@ -170,11 +176,12 @@ class FirstEvent:
         # Strategy: read on line by line from where the last chunk ended, and move two marks through `held`: `_read`,
         # up to where lines were looked at, and `passed`, up to where bytes may leave. Greetings stay at the beginning
         # of `held`, because an error may still follow them, and then the client must get neither.
+        at = max(self._read, len(self.held) - 1)
         self.held += chunk
         passed, free = self._greeted, b""
-        while not self.is_done and (stop := self.held.find(b"\n", self._read)) >= 0:
-            line = bytes(self.held[self._read : stop]).rstrip(b"\r").removeprefix(BYTE_ORDER_MARK)
-            self._read = stop + 1
+        while not self.is_done and (end := _LINE_END.search(self.held, at)) is not None:
+            line = bytes(self.held[self._read : end.start()]).removeprefix(BYTE_ORDER_MARK)
+            self._read = end.end()
             if line.startswith(b"data:"):
                 self._lines.append(line[5:])
                 self.is_done = self._is_answer(line) and not (self._is_greeting and self._is_greeting(line[5:]))
@@ -183,6 +190,7 @@ class FirstEvent:
                 passed = self._end_event()
             elif not self._lines and (not line or line.startswith(b":")):
                 passed = self._read
+            at = self._read
         free += self._release(passed)
         if not self.is_done and len(self.held) > self._max_bytes:
             self.is_done = True

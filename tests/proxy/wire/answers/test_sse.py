@@ -29,7 +29,7 @@ def _feed(whole: bytes, cuts: list[int]) -> tuple[bytes, FirstEvent]:
     return passed + bytes(first.held), first
 
 
-@given(cuts=st.lists(st.integers(0, 200), max_size=8), ends=st.sampled_from([b"\n", b"\r\n"]))
+@given(cuts=st.lists(st.integers(0, 200), max_size=8), ends=st.sampled_from([b"\n", b"\r\n", b"\r"]))
 def test_the_first_event_is_found_wherever_the_stream_is_cut(cuts, ends):
     """Comments and events without data pass; not a byte is lost."""
     lines = [
@@ -41,6 +41,25 @@ def test_the_first_event_is_found_wherever_the_stream_is_cut(cuts, ends):
     assert seen == whole
     assert first.is_done
     assert first.data == b" one\ntwo"
+
+
+@given(cuts=st.lists(st.integers(0, 200), max_size=8), ends=st.sampled_from([b"\n", b"\r\n", b"\r"]))
+def test_each_event_is_read_wherever_the_stream_is_cut(cuts, ends):
+    """Whichever of the three line ends a server uses."""
+    lines = [b"data: {}", b"", b": ping", b"event: a", b"data: 2", b"data:3", b"", b"id: 7", b"", b"data: 4", b"", b""]
+    whole = ends.join(lines)
+    reader = EventReader()
+    places = [0, *sorted(cut % (len(whole) + 1) for cut in cuts), len(whole)]
+    assert [data for start, stop in pairwise(places) for data in reader.feed(whole[start:stop])] == [
+        b" {}", b" 2\n3", b" 4",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_a_first_event_is_not_held_for_what_comes_after_it(end):
+    first = FirstEvent(_is_answer)
+    first.feed(b"data: {}" + end + end)
+    assert (first.is_done, first.data) == (True, b" {}")
 
 
 def test_comments_pass_before_the_first_event_is_there():
