@@ -377,6 +377,7 @@ def _make_summariser(
             arrival.tenant.client_name,
             tell_label=partial(services.recorder.metrics.label_model, asked_for.model, asked_for.match),
             vouched=asked_for.vouched if view is call.view else "",
+            shown_model=asked_for.shown_model,
         ),
         others=others,
     )

@@ -59,6 +59,7 @@ class Payer(msgspec.Struct, frozen=True):
 
     session: the name of the session that it is for.
     tell_label: tells the present label of the request's model in the metrics.
+    shown_model: the request's model, in the form that may be logged; if it is empty, the label is.
     vouched: the model's name if it may become that label once the model has answered for a summary, else empty.
     """
 
@@ -67,13 +68,19 @@ class Payer(msgspec.Struct, frozen=True):
     session: str = ""
     tell_label: Callable[[], str] = lambda: OTHER
     vouched: str = ""
+    shown_model: str = ""
 
     @property
     def label(self) -> str:
         return self.tell_label()
 
+    @property
+    def name(self) -> str:
+        return self.shown_model or self.label
+
 
 NO_PAYER = Payer()
+MAX_FAILING = 1000  # Models that are remembered as failing. Chosen: far more than write summaries.
 OnEnd = Callable[["SummaryCall", float], None]  # Gets a call, and its seconds. It must not raise.
 
 
@@ -104,7 +111,7 @@ class SummaryCalls:
             self.metrics.summary_tokens[call.model, "completion"] += call.completion_tokens
         self._log.info(
             "summary",
-            model=call.model,
+            model=call.name,
             form=call.form,
             result=call.result,
             reason=call.reason,
@@ -121,6 +128,8 @@ class SummaryCalls:
     def note_failure(self, model: str, reason: str) -> None:
         """Note that this model gave no summary in any attempt. Only the first such failure is logged, as a warning."""
         if model not in self._failing:
+            if len(self._failing) >= MAX_FAILING:  # clients may invent names
+                self._failing.clear()
             self._failing.add(model)
             meaning = "cuts get digests, and the model is asked again after pauses that double; see summary.model"
             self._log.warning("summaries_fail", model=model, reason=reason, meaning=meaning)
@@ -144,18 +153,18 @@ def name_reason(error: Exception) -> str:
 class SummaryCall:
     """Context manager for one call: it is recorded however it ends. The caller sets the figures.
 
-    model: the metrics' label. prompt_tokens: our count, until the upstream reports its own.
+    model: the metrics' label. name: the request's model. prompt_tokens: our count, until the upstream reports its own.
     usage: the tokens as the upstream reports them, also those of its prompt cache; all None before the answer.
     charged: what the upstream charges for, and who pays; None without an answer.
     span: a child of the span of the request that this call is for.
     """
 
     def __init__(
-        self, calls: SummaryCalls, model: str, form: Form, prompt_tokens: int, place: tuple[URL, str] | None = None
+        self, calls: SummaryCalls, payer: Payer, form: Form, prompt_tokens: int, place: tuple[URL, str] | None = None
     ) -> None:
         """`place`: the URL, and the name of its dialect."""
         self._calls = calls
-        self.model = model
+        self.model, self.name = payer.label, payer.name
         self.form = form
         self.prompt_tokens = prompt_tokens
         self.completion_tokens = 0
@@ -170,12 +179,12 @@ class SummaryCall:
     def _begin_span(self, place: tuple[URL, str] | None) -> Span:
         if not self._calls.spans.is_on:
             return NO_SPAN
-        told: dict[str, str | int] = {"gen_ai.operation.name": "chat", "gen_ai.request.model": self.model}
+        told: dict[str, str | int] = {"gen_ai.operation.name": "chat", "gen_ai.request.model": self.name}
         if place is not None:
             url, dialect = place
             told |= describe_server(url.host, url.port, dialect)
         told |= {"trimtab.summary.form": self.form}
-        return self._calls.spans.start_within(find_current(), f"chat {self.model}", told)
+        return self._calls.spans.start_within(find_current(), f"chat {self.name}", told)
 
     def _end_span(self) -> None:
         told: dict[str, str | int | None] = {

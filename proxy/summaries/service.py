@@ -210,10 +210,10 @@ class Summaries:
             except NoSummaryError as error:
                 if left == 0:
                     self._metrics.summaries[payer.label, "failed"] += 1
-                    self._calls.note_failure(payer.label, str(error))
+                    self._calls.note_failure(payer.name, str(error))
             else:
                 self._metrics.summaries[payer.label, result] += 1
-                self._calls.note_success(payer.label)
+                self._calls.note_success(payer.name)
                 return summary
         return None
 

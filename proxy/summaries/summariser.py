@@ -384,7 +384,7 @@ class _Asking:
         form: Form = "transcript" if asked is None else "inline" if asked.weigh is None else "provider"
         started = asyncio.get_running_loop().time()
         place = summariser.url, summariser.codec.name
-        with SummaryCall(self._calls, summariser.payer.label, form, tokens, place) as call:
+        with SummaryCall(self._calls, summariser.payer, form, tokens, place) as call:
             try:
                 answer = await self._send(body, call)
                 return await asyncio.to_thread(self._read_note, question, answer, call)

@@ -111,7 +111,8 @@ class LogReader:
         elif line.event == "summary":
             tokens = line.prompt_tokens, line.completion_tokens or 0
             charged = Tokens.of(tokens[0], line.cached_tokens, line.written_tokens, tokens[1])
-            return RecordedCall(line.model, "", line.result, 0.0, *tokens, charged)
+            label = next((label for label, (_, model) in self.sent_to.items() if model == line.model), line.model)
+            return RecordedCall(label, "", line.result, 0.0, *tokens, charged)
         elif line.event == "request":
             return self._read_request(line)
         return None

@@ -7,10 +7,12 @@ import pytest
 from support.model_learning import ListLog
 
 from trimtab.proxy.http.errors import ProxyError, UpstreamUnreachableError
-from trimtab.proxy.summaries.calls import NoSummaryError, SummaryCall, SummaryCalls
+from trimtab.proxy.summaries.calls import MAX_FAILING, NoSummaryError, Payer, SummaryCall, SummaryCalls
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.proxy.telemetry.spans import Span, Spans
 from trimtab.proxy.wire.answers.usage import Usage
+
+PAYER = Payer(tell_label=lambda: "m")
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def calls(log: ListLog) -> SummaryCalls:
 def test_a_call_is_recorded_however_it_ends(error, result, reason, calls: SummaryCalls, log: ListLog) -> None:
     """There is one line and one time. An error is logged by its type, or in our own words."""
     try:
-        with SummaryCall(calls, "m", "inline", 12):
+        with SummaryCall(calls, PAYER, "inline", 12):
             if error is not None:
                 raise error
     except (NoSummaryError, ProxyError, OSError, asyncio.CancelledError) as raised:
@@ -61,7 +63,7 @@ def test_a_span_is_an_error_only_if_there_is_no_summary(error: Exception | None,
         def start_within(self, *_: object) -> Span:
             return Noting()
 
-    with suppress(NoSummaryError), SummaryCall(SummaryCalls(Metrics(), log, Started()), "m", "inline", 12):
+    with suppress(NoSummaryError), SummaryCall(SummaryCalls(Metrics(), log, Started()), PAYER, "inline", 12):
         if error is not None:
             raise error
     assert ends == [told]
@@ -77,14 +79,14 @@ def test_a_span_is_an_error_only_if_there_is_no_summary(error: Exception | None,
 )
 def test_what_a_call_read_from_the_cache_is_logged(usage, expected, calls: SummaryCalls, log: ListLog) -> None:
     """As far as the upstream reports it; else None, as for a reason that is missing."""
-    with SummaryCall(calls, "m", "inline", 12) as call:
+    with SummaryCall(calls, PAYER, "inline", 12) as call:
         call.usage = usage
     assert (log.lines[0]["cached_tokens"], log.lines[0]["written_tokens"]) == expected
 
 
 def test_the_seconds_of_a_call_are_those_that_passed(calls: SummaryCalls, log: ListLog) -> None:
     """The line and the metric have the same value, to a thousandth of a second."""
-    with SummaryCall(calls, "m", "inline", 12) as call:
+    with SummaryCall(calls, PAYER, "inline", 12) as call:
         call.started -= 5
     metric = calls.metrics.summary_seconds.read()
     (total,) = [sample.value for sample in metric.samples if sample.name.endswith("_sum")]
@@ -109,10 +111,26 @@ def test_each_model_is_warned_of_by_itself(calls: SummaryCalls, log: ListLog) ->
     assert "summary.model" in log.lines[0]["meaning"]
 
 
+def test_a_line_names_the_model_and_a_metric_its_label(calls: SummaryCalls, log: ListLog) -> None:
+    """The label may be a glob of the configuration, which says nothing to who reads the log."""
+    payer = Payer(tell_label=lambda: "*", shown_model="gpt-4o")
+    with SummaryCall(calls, payer, "inline", 12) as call:
+        call.result = "rejected"
+    calls.note_failure(payer.name, "empty")
+    assert [line["model"] for line in log.lines] == ["gpt-4o", "gpt-4o"]
+    assert calls.metrics.summaries["*", "rejected"] == 1
+
+
+def test_no_more_failing_models_are_remembered_than_the_bound(calls: SummaryCalls, log: ListLog) -> None:
+    for number in range(MAX_FAILING + 2):
+        calls.note_failure(f"invented {number}", "empty")
+    assert len(calls._failing) <= MAX_FAILING
+
+
 @pytest.mark.parametrize(("result", "number"), [("written", 0), ("empty", 0), ("rejected", 1)])
 def test_a_note_that_is_none_is_counted_as_rejected(result: str, number: int, calls: SummaryCalls) -> None:
     """Each such call was paid for nothing."""
-    with SummaryCall(calls, "m", "inline", 12) as call:
+    with SummaryCall(calls, PAYER, "inline", 12) as call:
         call.result = result
     value = calls.metrics.registry.get_sample_value("trimtab_summaries_total", {"model": "m", "result": "rejected"})
     assert (value or 0) == number

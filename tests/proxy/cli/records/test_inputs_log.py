@@ -99,6 +99,14 @@ def test_a_summary_is_told_with_what_was_charged() -> None:
     assert told == RecordedCall("m", "", "written", 0.0, 900, 60, Tokens(388, 512, 0, 60))
 
 
+def test_a_summary_counts_for_the_label_of_its_model() -> None:
+    reader = LogReader()
+    request = _read(reader, **PLANNED, model="gpt-4o", match="*")
+    line = {"event": "summary", "timestamp": NOW, "model": "gpt-4o", "result": "written", "prompt_tokens": 9}
+    told = reader.read(orjson.dumps({**line, "completion_tokens": 1, "status": 200}))
+    assert (request.event.label, told.label) == ("*", "*")
+
+
 def test_other_events_tell_nothing() -> None:
     assert LogReader().read(orjson.dumps({"event": "reloaded", "timestamp": NOW, "models": 3})) is None
 
