@@ -29,6 +29,9 @@ NUMBER = r"\d{1,20}+(?:[,_]\d{3}(?!\d)){0,6}+"  # Matches a whole number, which 
 _PARTS = {
     "ASKER": "(?:prompt|input|request|messages?|conversation|sequence)",
     "WINDOW": "context[ _](?:length|size|window|limit)",
+    "OUTPUT": "(?:max_(?:completion_|output_|new_)?tokens|(?:output|completion|response|new)[ _]tokens?"
+    "|(?:output|completion|response|generation) length|tokens to generate)",
+    "BEYOND": r"(?:too (?:large|high|many|long)|exceed|\b(?:above|over|(?:more|greater|larger|higher) than)\b)",
     "MAX_TOKENS": "max_(?:completion_|output_)?tokens",
     "IS": r"(?: (?:is|of|only|at|to|be|currently|allowed|limited|set)){0,4}\s{0,2}[:=(\[]?\s{0,2}",
     "RATE": r"(?:per (?:minute|min|hour|day|month|second)\b|\b[TR]P[MD]\b)",
