@@ -72,7 +72,7 @@ async def read_opening(
     reader = read_along(answer.headers) if "Content-Encoding" in answer.headers else None
     if status == 200 and kind in reply.event_kinds:
         if reader is not None:
-            return await _open_coded_stream(answer, codec, reader)
+            return await _open_coded_stream(reply, answer, codec, reader)
         begins = reply.response is None and answer.content_length is None
         if begins:
             await begin_answer(reply, answer, write_headers(), is_stream=True)
@@ -142,18 +142,22 @@ async def _read_first_event(
     return first
 
 
-async def _open_coded_stream(answer: aiohttp.ClientResponse, codec: Codec, reader: Reader) -> Opening:
+async def _open_coded_stream(reply: Reply, answer: aiohttp.ClientResponse, codec: Codec, reader: Reader) -> Opening:
     """Read a compressed stream up to its first event, for no longer than MAX_HELD_SECONDS. It is held meanwhile."""
     first, held = codec.hold_first_event(keeps_all=True), bytearray()
+    is_named, is_other = answer.content_type == EVENTS, False
     with suppress(*_FAULTS):
         async with asyncio.timeout(MAX_HELD_SECONDS):
             async for chunk in answer.content.iter_any():
                 held += chunk
                 first.feed(reader.feed(chunk))
-                if first.is_done or reader.is_behind or reader.is_lost:
+                is_other = not is_named and _is_other(first.held)
+                if first.is_done or is_other or reader.is_behind or reader.is_lost:
                     break
             else:
                 first.finish()
+    if is_other:
+        reply.event_kinds = (EVENTS,)
     return Opening(answer.status, bytes(held), codec.read_refusal(200, first.data) if first.data else None)
 
 
