@@ -409,8 +409,10 @@ class PolicyConfig(ControlConfig):
         fit = ("if they fit, and " if limit_tokens is None else "") + "unless the head has three quarters of them"
         marks = [] if soft is None else [f"{soft:,} tokens (compact_at_tokens, {fit})"]
         if self._cuts_at_threshold:
-            share = "" if self.high_water == "auto" else f", {100 * self.high_water:g}% of the room"
-            marks.append(f"high water{share} (high_water)")
+            high_water, _ = self._find_waters(find_budgets(self.economy, self.find_window()))
+            window = f" of a window of {self.find_window():,} tokens" if self.context_window == "auto" else ""
+            chosen = f"{window} (economy: {self.economy})" if self.high_water == "auto" else " (high_water)"
+            marks.append(f"high water, {100 * high_water:g}% of the room{chosen}")
         told = f"when_it_pays: once what a cut saves is worth its price ({self.economy})"
         if marks:  # a soft limit takes the place of the size from which on a cut is weighed
             told = f"at_threshold: the first request that reaches {' or '.join(marks)} is cut"

@@ -25,7 +25,7 @@ def test_check_says_what_is_valid() -> None:
     ("document", "told"),
     [
         ("defaults: {high_water: 0.2}", ["at_threshold: the first request that reaches high water, 20% of the room"]),
-        ("defaults: {cut: at_threshold}", ["at_threshold: the first request that reaches high water (high_water)"]),
+        ("defaults: {cut: at_threshold}", ["at_threshold: the first request that reaches high water, 34% of the room"]),
         (
             "defaults: {high_water: 0.125}",
             ["at_threshold: the first request that reaches high water, 12.5% of the room"],

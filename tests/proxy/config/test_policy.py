@@ -197,6 +197,16 @@ HEAD = "unless the head has three quarters of them"
         ("{}", 9000, PAYS),
         ("{high_water: 0.07}", None, f"{REACHED} high water, 7% of the room (high_water) is cut"),
         (
+            "{cut: at_threshold}",
+            None,
+            f"{REACHED} high water, 34% of the room of a window of 128,000 tokens (economy: balanced) is cut",
+        ),
+        (
+            "{cut: at_threshold, context_window: 32000, economy: frugal}",
+            9000,
+            f"{REACHED} high water, 20% of the room (economy: frugal) is cut",
+        ),
+        (
             "{compact_at_tokens: 8999}",
             9000,
             f"{REACHED} 8,999 tokens (compact_at_tokens, {HEAD}) is cut",
