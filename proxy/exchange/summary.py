@@ -358,6 +358,9 @@ def _make_summariser(
         url = place(upstream, codec, replace_deployment(arrival.target, model))
     else:
         url = call.route.url or place(upstream, codec, arrival.target)
+    label = partial(services.recorder.metrics.label_model, asked_for.model, asked_for.match)
+    vouched = asked_for.vouched if view is call.view else ""
+    payer = Payer(view.price_list, arrival.tenant.client_name, "", label, vouched, asked_for.shown_model)
     return Summariser(
         upstream=upstream,
         url=url,
@@ -372,13 +375,7 @@ def _make_summariser(
         is_reasoning=model is None and call.request.is_reasoning,
         takes_only_slot=own and services.models.find_slots(call.view.name) == 1,
         provider=_find_provider(services, call) if own and model is None else None,
-        payer=Payer(
-            view.price_list,
-            arrival.tenant.client_name,
-            tell_label=partial(services.recorder.metrics.label_model, asked_for.model, asked_for.match),
-            vouched=asked_for.vouched if view is call.view else "",
-            shown_model=asked_for.shown_model,
-        ),
+        payer=payer,
         others=others,
     )
 
