@@ -66,26 +66,25 @@ def plan(  # noqa: PLR0913 - the memory of earlier calls, too
         return _leave_alone(conversation, limits, is_compaction=is_compaction)
     work = work or Work(count)
     if is_compaction and may_pass(conversation, policy, limits, work.begin()):
-        return _pass_on(conversation, policy, limits, work.begin())
+        left = _leave_alone(conversation, limits, is_compaction=True)
+        return replace(left, was_otherwise=was_edited(conversation, policy, work.begin()))
     key = name_state(conversation.messages, policy, work)
     known = None if states is None else states.get(key)
     if known is not None and (found := known.find_plan(conversation, request_max_tokens, cold)) is not None:
         return found
-    paired = Outcome(conversation) if conversation.continues else pair_tool_calls(conversation, count=count)
+    state = take_state(states, conversation.messages, key)
+    paired = state.pairing.pair(conversation, state.leading, count)
     if paired.conversation is not conversation:
+        state.give_back(states)
         key = name_state(paired.conversation.messages, policy, work)
-    state = take_state(states, paired.conversation.messages, key)
+        state = take_state(states, paired.conversation.messages, key)
+    state.key = None if states is None else key
     replayed = state.replay(paired.conversation, policy, limits, work := work.begin(), cold)
     planned = _decide(conversation, paired, replayed, policy, state, work)
     if states is not None:
         state.last = planned, request_max_tokens
         states[key] = state
     return planned
-
-
-def _pass_on(conversation: Conversation, policy: Policy, limits: Limits, work: Work) -> Plan:
-    left = _leave_alone(conversation, limits, is_compaction=True)
-    return replace(left, was_otherwise=was_edited(conversation, policy, work))
 
 
 def _surely_stays(conversation: Conversation, policy: Policy, limits: Limits) -> bool:
@@ -99,9 +98,8 @@ def _surely_stays(conversation: Conversation, policy: Policy, limits: Limits) ->
         return False
     has_limit = policy.max_message_tokens is not None
     for message in conversation.messages:
-        if message.tool_calls or message.media or message.role is Role.TOOL:
-            return False
-        if has_limit and may_shorten(message, policy):
+        is_text = not (message.tool_calls or message.media or message.role is Role.TOOL)
+        if not is_text or (has_limit and may_shorten(message, policy)):
             return False
     tokens, limit = conversation.tokens, limits.limit
     return tokens < min(policy.high_water, 1 - PREFETCH_GAP) * (limit - tokens - limit // HEAD_STEPS - 1)

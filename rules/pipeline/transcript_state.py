@@ -21,6 +21,7 @@ from trimtab.rules.policy import Limits, OnExceeded, OverflowStrategy, Policy, n
 from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.results.dedupe import View
 from trimtab.rules.results.excerpt import TRUNCATE, LongMessages
+from trimtab.rules.results.pairing import Pairing
 from trimtab.rules.results.tidy import TIDY
 from trimtab.rules.results.work import OBJECT_BYTES, Edits, Work
 from trimtab.rules.summary.anchors import Anchors
@@ -112,6 +113,7 @@ class TranscriptState(msgspec.Struct, eq=False):
     done: tuple[Plan, Summary | None, Outcome] | None = None
     pruned: Pruned = msgspec.field(default_factory=dict)
     is_grown: bool = False
+    pairing: Pairing = msgspec.field(default_factory=Pairing)
     anchors: Anchors = msgspec.field(default_factory=Anchors)
     memory: Memory = msgspec.field(default_factory=Memory)
     users: LongUsers = msgspec.field(default_factory=LongUsers)
@@ -129,12 +131,13 @@ class TranscriptState(msgspec.Struct, eq=False):
     @property
     def size_bytes(self) -> int:
         """Memory that the state takes, in bytes, roughly. Messages held by two parts count twice."""
-        size_bytes = HASH_BYTES * len(self.hashes) + OBJECT_BYTES * (len(self.pruned) + len(self.pinned))
-        size_bytes += self.edits.size_bytes + self.anchors.size_bytes + self.memory.size_bytes + self.users.size_bytes
-        size_bytes += self.arguments.size_bytes
-        for part in (self._fold, self._view, self._long, self._pins, self._recalls):
-            size_bytes += 0 if part is None else part.size_bytes
-        return size_bytes
+        parts = (self.edits, self.anchors, self.memory, self.users, self.arguments, self._fold, self._view, self._long)
+        held_bytes = sum([part.size_bytes for part in (*parts, self._pins, self._recalls) if part is not None])
+        return held_bytes + HASH_BYTES * len(self.hashes) + OBJECT_BYTES * (len(self.pruned) + len(self.pinned))
+
+    def give_back(self, states: States | None) -> None:
+        if states is not None and self.key is not None:
+            states[self.key] = self
 
     def find_plan(
         self, conversation: Conversation, max_tokens: int | None, cold: Mapping[bytes, ColdCut]
@@ -282,7 +285,7 @@ def find_cold(hashes: Sequence[bytes], cold: Mapping[bytes, ColdCut]) -> Mapping
 
 
 def take_state(states: States | None, messages: Sequence[Message], key: StateKey) -> TranscriptState:
-    """The state of the longest known beginning of a transcript with paired calls; an empty one if none is known.
+    """The state of the longest known beginning of a transcript; an empty one if none is known.
 
     key: that of the whole transcript. The search goes back at most MAX_GROWTH messages.
     """
@@ -290,10 +293,11 @@ def take_state(states: States | None, messages: Sequence[Message], key: StateKey
     stops = range(number, max(number - MAX_GROWTH, leading - 1), -1)
     names = ((counter, policy, leading, stop, _digest(messages, leading, stop)) for stop in stops)
     while states is not None and (state := states.pop_first(names)) is not None:
-        if state.edits.is_beginning_of(messages):  # else that of another session of the same script
-            state.is_grown, state.key = True, key
+        if state.edits.is_beginning_of(messages):
+            state.is_grown = True
             return state
-    return TranscriptState(leading, Edits(leading, (TIDY, TRUNCATE)), None if states is None else key)
+        state.give_back(states)  # that of another session of the same script, or of these messages before pairing
+    return TranscriptState(leading, Edits(leading, (TIDY, TRUNCATE)))
 
 
 def name_state(messages: Sequence[Message], policy: Policy, work: Work) -> StateKey:

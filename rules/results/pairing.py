@@ -77,7 +77,7 @@ class Unpaired(msgspec.Struct, frozen=True):
 
 def find_unpaired(messages: Sequence[Message]) -> Unpaired | None:
     """What is wrong with the calls and results; None if every call has one result right after it."""
-    if _is_paired(messages):
+    if is_paired(messages):
         return None
     pairs, run_starts, start = _match(messages), dict[int, int](), 0
     results = pairs.find_results()
@@ -140,7 +140,7 @@ def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcom
     A transcript that consists only of results without calls stays unchanged.
     """
     messages = conversation.messages
-    if _is_paired(messages):
+    if is_paired(messages):
         return Outcome(conversation)
     pairs = _match(messages)
     order = _order(messages, pairs)
@@ -164,7 +164,29 @@ def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcom
     return Outcome(outcome, (decision,), ((),))  # who was moved or dropped, the origins say
 
 
-def _is_paired(messages: Sequence[Message]) -> bool:
+class Pairing:
+    """Pairs the calls of a transcript that grows. What was paired in an earlier request is not looked at again."""
+
+    __slots__ = ("_stop",)
+
+    def __init__(self) -> None:
+        self._stop = 0  # of the messages before it, those behind the leading ones are paired
+
+    def pair(self, conversation: Conversation, leading: int, count: CountTokens) -> Outcome:
+        """As `pair_tool_calls`; the `leading` messages may be others than before.
+
+        If the upstream holds earlier messages, a call or a result without its counterpart stays as it is.
+        """
+        messages = conversation.messages
+        if conversation.continues:
+            return Outcome(conversation)
+        if not (is_paired(messages[:leading]) and is_paired(messages[max(self._stop, leading) :])):
+            return pair_tool_calls(conversation, count=count)
+        self._stop = len(messages)
+        return Outcome(conversation)
+
+
+def is_paired(messages: Sequence[Message]) -> bool:
     """Whether exactly the results of its calls follow each message, in the calls' order. The usual case."""
     wanted: tuple[ToolCall | None, ...] = (None,)  # the newest calls; None behind the last one
     answered = 0

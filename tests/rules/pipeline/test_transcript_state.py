@@ -35,9 +35,10 @@ from trimtab.rules.pipeline.plan import Plan, StateKey
 from trimtab.rules.pipeline.transcript_state import MAX_GROWTH, TranscriptState, find_cold, name_state, take_state
 from trimtab.rules.policy import Budget, OnExceeded, OverflowStrategy, Policy, ToolRule, Treatment
 from trimtab.rules.prefix import hash_prefixes
+from trimtab.rules.results import pairing
 from trimtab.rules.results import work as results_work
 from trimtab.rules.results.dedupe import View
-from trimtab.rules.results.work import Allowance, LargeWorkError, ResultKey, Shortened, Work
+from trimtab.rules.results.work import Allowance, Edits, LargeWorkError, ResultKey, Shortened, Work
 from trimtab.rules.summary import request, splice
 from trimtab.rules.window.state import ColdCut
 
@@ -338,6 +339,42 @@ def test_a_session_is_not_lost_to_one_that_ended_the_same(differs_at: int) -> No
             assert bool(state.hashes) is (stop > 6)
             state.edit(conversation(*own[:stop]), POLICY, work)
             states[name_state(own[:stop], POLICY, work)] = state
+
+
+def test_only_new_messages_are_asked_whether_they_are_paired(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the leading ones, which may be others than before. A long session would else be walked at each request."""
+    looked: list[int] = []
+    ask: Callable[..., bool] = pairing.is_paired
+    monkeypatch.setattr(pairing, "is_paired", lambda messages: looked.append(len(messages)) or ask(messages))
+    kept, messages = Kept(), rereading(40)
+    for stop in range(4, len(messages) + 1, 2):
+        run(messages[:stop], POLICY, kept)
+        assert (stop, sum(looked)) == (stop, 3 if stop > 4 else 4)
+        looked.clear()
+
+
+@pytest.mark.parametrize("results", ["ba", "a", "bab", ""], ids=["moved", "open", "repeated", "all open"])
+def test_a_session_with_a_step_that_was_repaired_keeps_its_state(results: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its state has the step as it is forwarded, so the client's own messages do not begin with what it has seen."""
+    added, seen = list[int](), dict[Edits, int]()
+    extend: Callable[..., None] = Edits.extend
+
+    def note(edits: Edits, messages: Sequence[Message], *rest: Any) -> None:
+        added.append(len(messages) - seen.get(edits, 0))
+        seen[edits] = len(messages)
+        extend(edits, messages, *rest)
+
+    steps = rereading(20)
+    odd = (assistant("both", call("a"), call("b")), *(result(each, f"result {each}") for each in results))
+    messages, kept = (*steps[:8], *odd, *steps[8:]), Kept()
+    stops = range(8 + len(odd), len(messages) + 1, 2)
+    for stop in (8, *stops):
+        check(messages[:stop], POLICY, kept)
+    kept = Kept()
+    monkeypatch.setattr(Edits, "extend", note)
+    for stop in stops:
+        run(messages[:stop], POLICY, kept)
+    assert max(added[1:]) == 2
 
 
 def test_what_stands_before_a_standing_cut_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
