@@ -7,6 +7,7 @@ each other.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
+from sys import maxsize
 from typing import NamedTuple
 
 import msgspec
@@ -123,9 +124,16 @@ def _ends_there(written: Written, after: Conversation, shares: Shares | None) ->
 
 def _group(before: Conversation, after: Conversation, first: int, *, in_runs: bool) -> Iterator[_Group]:
     """Group the messages from `first` on by element. `in_runs` joins unchanged neighbours with one message each."""
-    last_parts = {origin.start: origin.part for origin in before.origins if origin is not None and origin.part}
     messages, origins = after.messages, after.origins
     number = len(messages)
+    # Nothing is asked of the elements before those that are left to group, which are few in a long session.
+    least = min([origin.start for origin in origins[first:] if origin is not None], default=maxsize)
+    last_parts: dict[int, int] = {}
+    for origin in reversed(before.origins):
+        if origin is None or origin.start < least:
+            break
+        if origin.part:
+            last_parts.setdefault(origin.start, origin.part)
     while first < number:
         origin = origins[first]
         last = first + 1
@@ -227,9 +235,9 @@ OUTSIDE = Origin(0, 0)  # The position of a message that is in no element: befor
 
 
 def take_off_outside(conversation: Conversation) -> Conversation:
-    number = sum(1 for _ in takewhile(lambda origin: origin == OUTSIDE, conversation.origins))
-    if not number:
+    if conversation.origins[:1] != (OUTSIDE,):
         return conversation
+    number = sum(1 for _ in takewhile(lambda origin: origin == OUTSIDE, conversation.origins))
     return replace(conversation, messages=conversation.messages[number:], origins=conversation.origins[number:])
 
 
