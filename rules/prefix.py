@@ -8,6 +8,7 @@ policy, the summaries of cuts that stay in place are still found.
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import takewhile
+from operator import methodcaller
 
 from trimtab.rules.conversation import Message, Role, count_leading
 
@@ -15,6 +16,7 @@ ENCODED_AT_ONCE = 256 * 1024
 """Characters encoded at once. Chosen: a longer text is encoded in pieces, so memory never holds a second copy of it."""
 
 
+_encode = methodcaller("encode", "utf-8", "surrogatepass")
 _FRACTION_BITS = 53
 """Bits of a hash that make a fraction. Source: a float has that many, so that no hash is rounded up to 1."""
 
@@ -31,8 +33,8 @@ def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
     fields += message.texts
     # The length before each field keeps neighbouring fields apart: "ab" + "c" is not "a" + "bc".
     if sum(map(len, fields)) <= ENCODED_AT_ONCE:
-        encoded = [field.encode("utf-8", "surrogatepass") for field in fields]
-        digest.update(b"".join([b"%d:%b" % (len(each), each) for each in encoded]))
+        encoded = list(map(_encode, fields))
+        digest.update(b"".join(map(b"%d:%b".__mod__, zip(map(len, encoded), encoded, strict=True))))
     else:
         for field in fields:
             digest.update(b"%d:" % sum(map(len, _encode_pieces(field))))

@@ -29,7 +29,7 @@ from trimtab.rules.pipeline.transcript_state import NO_COLD
 from trimtab.rules.policy import MEMORY_TAGS, OnExceeded, Policy
 from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.results.pairing import find_unpaired
-from trimtab.rules.results.work import Work
+from trimtab.rules.results.work import Allowance, Work
 from trimtab.rules.summary.prompts import write_inline_prompt
 from trimtab.rules.summary.request import Summary, SummaryRequest
 from trimtab.rules.tokens.families import GENERIC, Costs
@@ -458,8 +458,7 @@ class Compactor:
     def _find_marks(self, tags: tuple[str, ...], max_chars: int | None = None) -> FindMarks:
         if max_chars is None and tags in self._finds:
             return self._finds[tags]
-        spend = self._allow(max_chars).begin().allowance.spend
-        find = self._caches.marks_by(tags, self.count, self._number, spend)
+        find = self._caches.marks_by(tags, self.count, self._number, Allowance(max_chars).spend)
         if max_chars is None and len(self._finds) < MAX_FINDS:
             self._finds[tags] = find
         return find

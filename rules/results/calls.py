@@ -237,13 +237,19 @@ class Waiting:
     def __init__(self, calls: Sequence[ToolCall]) -> None:
         self.calls = calls
         self._taken: set[int] = set()
-        self._queues: dict[tuple[str, str | None], deque[int]] = {}  # by id, and by id and name
-        for at, call in enumerate(calls):
-            for key in ((call.id, call.name), (call.id, None)):
-                self._queues.setdefault(key, deque()).append(at)
+        self._queues: dict[tuple[str, str | None], deque[int]] = {}  # by id, and by id and name; see `take`
 
     def take(self, call_id: str, name: str | None) -> int | None:
         """The place of the oldest waiting call with this id, of several such the oldest with this name; else None."""
+        if not self._queues:  # as long as all results come in the order of their calls
+            at = len(self._taken)
+            call = self.calls[at] if at < len(self.calls) else None
+            if call is not None and call.id == call_id and (name is None or call.name == name):
+                self._taken.add(at)
+                return at
+            for at, each in enumerate(self.calls):
+                self._queues.setdefault((each.id, each.name), deque()).append(at)
+                self._queues.setdefault((each.id, None), deque()).append(at)
         for key in ((call_id, name), (call_id, None)):
             queue = self._queues.get(key)
             while queue:
@@ -283,11 +289,16 @@ class OpenCalls:
 _name = lru_cache(maxsize=256)(repr)  # a policy has few treatments, and each new result asks for the name of one
 
 
-def find_results(messages: Sequence[Message], policy: Policy, start: int = 0) -> list[FoundResult]:
-    """Each result of a paired transcript from `start` on, oldest first, with its call; no leading system messages."""
+def find_results(
+    messages: Sequence[Message], policy: Policy, start: int = 0, known: dict[str, tuple[Treatment, str]] | None = None
+) -> list[FoundResult]:
+    """Each result of a paired transcript from `start` on, oldest first, with its call; no leading system messages.
+
+    known: what is found out about a tool, by its name.
+    """
     places: list[FoundResult] = []
-    treatments: dict[str, tuple[Treatment, str]] = {}
-    start = first = max(start, count_leading(messages))
+    treatments = {} if known is None else known
+    start = first = start or count_leading(messages)
     while 0 < first < len(messages) and messages[first].role is Role.TOOL:
         first -= 1  # back to the message that makes the calls
     calls = OpenCalls()
@@ -296,9 +307,9 @@ def find_results(messages: Sequence[Message], policy: Policy, start: int = 0) ->
         if index < start or message.role is not Role.TOOL:
             continue
         name = call.name if call is not None else message.name or ""
-        known = treatments.get(name)
-        if known is None:
+        found = treatments.get(name)
+        if found is None:
             treatment = policy.find_treatment(name)
-            known = treatments[name] = treatment, _name(treatment)
-        places.append(FoundResult(index, call, *known))
+            found = treatments[name] = treatment, _name(treatment)
+        places.append(FoundResult(index, call, *found))
     return places

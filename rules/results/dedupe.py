@@ -14,7 +14,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
-from heapq import nsmallest
 from zlib import crc32
 
 import msgspec
@@ -44,7 +43,7 @@ def sketch_text(text: str) -> Sketch:
     encoded = text.encode("utf-8", "surrogatepass")
     lines: Iterable[int] = ()
     if 0 < encoded.count(b"\n") * MIN_LINE_CHARS <= len(encoded):
-        lines = nsmallest(SKETCH_LINES, set(map(crc32, filter(None, encoded.split(b"\n")))))
+        lines = sorted(set(map(crc32, filter(None, encoded.split(b"\n")))))[:SKETCH_LINES]
     return Sketch(sha256(encoded).digest(), tuple(lines))
 
 

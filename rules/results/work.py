@@ -248,6 +248,7 @@ class Edits:
         self._seen: list[Message] = []  # without the leading ones
         self._edited: list[Message] = []  # the whole transcript
         self._changes = [_Changes(editor) for editor in editors]
+        self._treatments: dict[str, tuple[Treatment, str]] = {}  # by the name of a tool
 
     def is_beginning_of(self, messages: Sequence[Message]) -> bool:
         """Whether a transcript begins with the messages seen so far; the leading ones are not compared."""
@@ -261,7 +262,7 @@ class Edits:
         self._edited[: self._leading] = messages[: self._leading]
         self._edited += new
         self.size_bytes += sum(map(weigh_message, new))
-        found = find_results(messages, policy, start)
+        found = find_results(messages, policy, start, self._treatments)
         places = [place for place in found if not (place.treatment.is_exempt or messages[place.at].keep)]
         for changes in self._changes:
             for place in changes.editor.wants(self._edited, places):

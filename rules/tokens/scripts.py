@@ -115,9 +115,13 @@ def weigh(count: CountTokens, weights: Weights) -> CountTokens:
     if weights == EVEN:
         return count
 
+    per_code, per_dense, per_other = weights
+
     def count_weighed(text: str) -> int:
         tokens = count(text)
-        return max(round(tokens + weights.weigh(count_chars(text))), ceil(LEAST_COUNT * tokens))
+        code, dense, other = _count_bytes(text.encode("utf-8", "surrogatepass"))  # not `weigh`: every text comes here
+        weighed = tokens + (per_code * code + per_dense * dense + per_other * other)
+        return max(round(weighed), ceil(LEAST_COUNT * tokens))
 
     return count_weighed
 
@@ -129,19 +133,23 @@ def count_chars(text: str) -> Chars:
 
 def count_bytes(raw: bytes) -> Chars:
     """The same of a text in UTF-8."""
+    return Chars(*_count_bytes(raw))
+
+
+def _count_bytes(raw: bytes) -> tuple[int, int, int]:
     size = len(raw)
     signs = size - len(raw.translate(None, _SIGNS))
     if raw.isascii():
-        return Chars(signs)
-    return Chars(signs, size - len(raw.translate(None, _DENSE)), size - len(raw.translate(None, _OTHER)))
+        return signs, 0, 0
+    return signs, size - len(raw.translate(None, _DENSE)), size - len(raw.translate(None, _OTHER))
 
 
-def _note_chars(message: Message, *, drops_calls: bool) -> Chars:
+def _note_chars(message: Message, *, drops_calls: bool) -> tuple[int, int, int]:
     """The characters of a message by kind, which are noted in it: a message is sent again and again."""
     texts = message.texts
     if message.tool_calls and not drops_calls:
         texts = (*texts, *[text for call in message.tool_calls for text in (call.name, call.arguments)])
-    chars = count_chars("".join(texts))
+    chars = _count_bytes("".join(texts).encode("utf-8", "surrogatepass"))
     object.__setattr__(message, "kinds", chars)
     return chars
 

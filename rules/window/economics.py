@@ -95,20 +95,20 @@ class Economics:
 
         Waiting must have cost enough, and the session must bear the cut.
         """
-        waited = self._waited + more_tokens * self._prices.cached_input
-        return self._bears(change) and waited >= self._price(change) * PATIENCE
+        price = self._price(change)
+        return self._waited + more_tokens * self._prices.cached_input >= price * PATIENCE and self._bears(price)
 
     def lighten(self, change: Change) -> Change:
         """The change, with a digest in place of a summary that the session cannot bear and that is not there yet."""
-        is_heavy = change.asks and not change.before.prefetch_tokens and not self._bears(change)
+        is_heavy = change.asks and not change.before.prefetch_tokens and not self._bears(self._price(change))
         return change.with_digest() if is_heavy else change
 
-    def _bears(self, change: Change) -> bool:
-        """Whether the session, with this cut, costs at most `risk_share` more than it would have cost without any.
+    def _bears(self, price: float) -> bool:
+        """Whether the session, with such a cut, costs at most `risk_share` more than it would have cost without any.
 
         So a session that ends here loses no more than that.
         """
-        return self._spent + self._price(change) <= (1 + self._risk_share) * self._plain
+        return self._spent + price <= (1 + self._risk_share) * self._plain
 
     def cut(self, change: Change) -> None:
         self._spent += self._price(change)
@@ -147,15 +147,12 @@ class Economics:
         budget = self._spent * AHEAD_SHARE - self._bet
         if size * self._prices.cached_input > budget:
             return window
-        cold = self._weigh_cold(cuts, window, size)
-        if cold is None or (before and cold.freed_tokens - before.freed_tokens < cuts.marks.least_gain):
-            return window
-        return (
-            replace(window, cold_summary=cold) if cold.price <= budget and pays_cold(cold, SILENCE_SECONDS) else window
-        )
+        least_freed = 0 if before is None else before.freed_tokens + cuts.marks.least_gain
+        cold = self._weigh_cold(cuts, window, size, budget, least_freed)
+        return window if cold is None or not pays_cold(cold, SILENCE_SECONDS) else replace(window, cold_summary=cold)
 
-    def _weigh_cold(self, cuts: Cuts, window: Window, size: int) -> ColdSummary | None:
-        """The summary that a cut at a cold cache needs now, whatever was written ahead; None if it needs none.
+    def _weigh_cold(self, cuts: Cuts, window: Window, size: int, budget: float, least_freed: int) -> ColdSummary | None:
+        """The summary that a cut at a cold cache needs now; None if it needs none, costs more, or frees less.
 
         It saves what is then not written into the cache, compared with a cold cache at which no summary is there. And
         the next cut, which would break a warm cache and need a summary too, comes later by that share of the way
@@ -164,12 +161,15 @@ class Economics:
         change = choose_cold(cuts, window, size, ColdCut.CUT, self, heeds_written=False)
         if change is None or not change.asks:
             return None
-        cut, prices, left = change.after.cuts[-1], self._prices, change.tokens_after
+        cut, left = change.after.cuts[-1], change.tokens_after
+        price, freed_tokens = self._price_note(size, cut), size - left
+        if price > budget or freed_tokens < least_freed:
+            return None
         without = choose_cold(cuts, window, size, ColdCut.PRUNE, self)
-        freed_tokens, more_tokens = size - left, (size if without is None else without.tokens_after) - left
+        more_tokens = (size if without is None else without.tokens_after) - left
         share = min(more_tokens / max(cuts.marks.high - cuts.marks.low, 1), 1.0)
-        saving = more_tokens * prices.cache_write + max(share, 0.0) * self._price(change)
-        return ColdSummary(cut.at, cut.reserved_tokens, freed_tokens, self._price_note(size, cut), saving)
+        saving = more_tokens * self._prices.cache_write + max(share, 0.0) * self._price(change)
+        return ColdSummary(cut.at, cut.reserved_tokens, freed_tokens, price, saving)
 
     def _price(self, change: Change) -> float:
         """The cost of a change: the upstream writes what stays into its cache, and a summary is written.

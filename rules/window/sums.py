@@ -332,7 +332,7 @@ class Sums:
         1 in a chat, and at most; 0 in the session of an agent to which the user says no more.
         """
         said = max(bisect_left(self.users, at) - 1, 0)
-        return min(said / max(self.steps(self._leading, at) - 2 - said, 1), 1.0)
+        return min(said / max(self.steps(self._leading, at) - 2 - said, 1), 1.0) if said else 0.0
 
     def find_start(self, at: int) -> int:
         rank = bisect_right(self._starts, at)

@@ -227,8 +227,8 @@ def _read_calls(members: dict[str, msgspec.Raw]) -> tuple[ToolCall, ...]:
         return ()
     # Such members may hold what a server has signed together with the calls.
     is_bound = not members.keys().isdisjoint(REASONING_KEYS)
-    read = (_read_call(call) for call in calls if isinstance(call, dict))
-    return tuple(replace(call, shortens=Arguments.FIXED) if is_bound else call for call in read)
+    read = [_read_call(call) for call in calls if isinstance(call, dict)]
+    return tuple([replace(call, shortens=Arguments.FIXED) for call in read] if is_bound else read)
 
 
 def _read_call(call: dict[str, Any]) -> ToolCall:
