@@ -81,9 +81,8 @@ def plan(  # noqa: PLR0913 - the memory of earlier calls, too
     state.key = None if states is None else key
     replayed = state.replay(paired.conversation, policy, limits, work := work.begin(), cold)
     planned = _decide(conversation, paired, replayed, policy, state, work)
-    if states is not None:
-        state.last = planned, request_max_tokens
-        states[key] = state
+    state.last = planned, request_max_tokens
+    state.give_back(states)
     return planned
 
 
@@ -98,8 +97,12 @@ def _surely_stays(conversation: Conversation, policy: Policy, limits: Limits) ->
         return False
     has_limit = policy.max_message_tokens is not None
     for message in conversation.messages:
-        is_text = not (message.tool_calls or message.media or message.role is Role.TOOL)
-        if not is_text or (has_limit and may_shorten(message, policy)):
+        if (
+            message.tool_calls
+            or message.media
+            or message.role is Role.TOOL
+            or (has_limit and may_shorten(message, policy))
+        ):
             return False
     tokens, limit = conversation.tokens, limits.limit
     return tokens < min(policy.high_water, 1 - PREFETCH_GAP) * (limit - tokens - limit // HEAD_STEPS - 1)
