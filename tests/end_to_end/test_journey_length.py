@@ -67,7 +67,7 @@ KNOWN = make_session(200, result_words=620)["messages"][:-1]
 CUT = orjson.loads(orjson.dumps(make_session(60, result_words=400)["messages"][:-1]).replace(b"part", b"piece"))
 """No message is one of `KNOWN`: the process remembers what it has read, so the price would hang on what ran before."""
 TRACED_STEPS = 24
-"""More than lie between two cuts. The steps right behind a cut cost least: those before the next one ask for it, too."""
+"""More than lie between two cuts. Steps right behind a cut cost least; those before the next one ask for it, too."""
 CHUNKS, MORE_CHUNKS = 20, 40
 each_dialect = pytest.mark.parametrize("dialect", [CHAT, RESPONSES, MESSAGES], ids=["chat", "responses", "messages"])
 _BLOCK = frozenset({"__enter__", "__exit__", "__aenter__", "__aexit__"})
