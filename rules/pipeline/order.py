@@ -19,7 +19,7 @@ from trimtab.rules.conversation import (
 )
 from trimtab.rules.pipeline.appended import RECALL, fit_pins, pin_results
 from trimtab.rules.pipeline.exceeded import LimitExceededError, find_remainder, note_lost, shorten_newest
-from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.pipeline.plan import Plan, StateKey
 from trimtab.rules.pipeline.shortening import shorten_arguments
 from trimtab.rules.pipeline.transcript_state import NO_COLD, Replayed, States, TranscriptState, name_state, take_state
 from trimtab.rules.policy import PREFETCH_GAP, Limits, OnExceeded, Policy, find_limits
@@ -72,18 +72,26 @@ def plan(  # noqa: PLR0913 - the memory of earlier calls, too
     known = None if states is None else states.get(key)
     if known is not None and (found := known.find_plan(conversation, request_max_tokens, cold)) is not None:
         return found
-    state = take_state(states, conversation.messages, key)
-    paired = state.pairing.pair(conversation, state.leading, count)
-    if paired.conversation is not conversation:
-        state.give_back(states)
-        key = name_state(paired.conversation.messages, policy, work)
-        state = take_state(states, paired.conversation.messages, key)
-    state.key = None if states is None else key
+    state, paired = _pair(conversation, policy, states, key, work)
     replayed = state.replay(paired.conversation, policy, limits, work := work.begin(), cold)
     planned = _decide(conversation, paired, replayed, policy, state, work)
     state.last = planned, request_max_tokens
     state.give_back(states)
     return planned
+
+
+def _pair(
+    conversation: Conversation, policy: Policy, states: States | None, key: StateKey, work: Work
+) -> tuple[TranscriptState, Outcome]:
+    """The conversation with paired calls, and the state that goes on from it. `key`: before the calls are paired."""
+    state = take_state(states, conversation.messages, key)
+    paired = state.pairing.pair(conversation, state.leading, work.count)
+    if paired.conversation is not conversation:
+        state.give_back(states)
+        key = name_state(paired.conversation.messages, policy, work)
+        state = take_state(states, paired.conversation.messages, key)
+    state.key = None if states is None else key
+    return state, paired
 
 
 def _surely_stays(conversation: Conversation, policy: Policy, limits: Limits) -> bool:
@@ -212,16 +220,11 @@ def may_pass(conversation: Conversation, policy: Policy, limits: Limits, work: W
         return False
     # A call without a result would be refused by the upstream, and was repaired in the request before.
     is_paired = conversation.continues or not pair_tool_calls(conversation, count=work.count).decisions
-    return is_paired and not _was_shortened(conversation, policy, limits, work)
-
-
-def _was_shortened(conversation: Conversation, policy: Policy, limits: Limits, work: Work) -> bool:
-    """Whether the window of the request before this one has a cut or leaves out anything else."""
-    before = _find_before(conversation, work)
-    if before is None:
-        return False
-    replayed = _make_state(before, policy, work).replay(before, policy, limits, work)
-    return bool(replayed.head.decisions) or replayed.window.shortens
+    if not is_paired or (found := _find_before(conversation, policy, work)) is None:
+        return is_paired
+    before, state = found
+    replayed = state.replay(before, policy, limits, work)
+    return not (replayed.head.decisions or replayed.window.shortens)
 
 
 def was_edited(conversation: Conversation, policy: Policy, work: Work) -> bool:
@@ -229,10 +232,9 @@ def was_edited(conversation: Conversation, policy: Policy, work: Work) -> bool:
 
     Raises LargeWorkError.
     """
-    before = _find_before(conversation, work)
-    if before is None:
+    if (found := _find_before(conversation, policy, work)) is None:
         return False
-    state = _make_state(before, policy, work)
+    before, state = found
     edited = state.edit(before, policy, work)
     if edited.decisions or state.find_pins(edited.conversation.messages, policy, work):
         return True
@@ -240,18 +242,17 @@ def was_edited(conversation: Conversation, policy: Policy, work: Work) -> bool:
     return is_compared and bool(state.dedupe(before, state.leading, policy, work).decisions)
 
 
-def _find_before(conversation: Conversation, work: Work) -> Conversation | None:
-    """The paired transcript of the request before this one; None if there was none, or if the upstream holds it."""
+def _find_before(conversation: Conversation, policy: Policy, work: Work) -> tuple[Conversation, TranscriptState] | None:
+    """The paired transcript of the request before this one; None if there was none, or if the upstream holds it.
+
+    With a state of its own: this request must not disturb the one that the session goes on from.
+    """
     asked = count_asked(conversation.messages)
     if conversation.continues or not asked:
         return None
     before = replace(conversation, messages=conversation.messages[:asked], origins=conversation.origins[:asked])
-    return pair_tool_calls(before, count=work.count).conversation
-
-
-def _make_state(before: Conversation, policy: Policy, work: Work) -> TranscriptState:
-    """A state of its own: this request must not disturb the one that the session goes on from."""
-    return take_state(None, before.messages, name_state(before.messages, policy, work))
+    before = pair_tool_calls(before, count=work.count).conversation
+    return before, take_state(None, before.messages, name_state(before.messages, policy, work))
 
 
 def apply(
@@ -276,8 +277,7 @@ def apply(
     work, key = work or Work(count), plan.key
     if states is None or key is None or (seen := states.get(key)) is None:
         return _carry_out(plan, policy, summary, work.begin(), None)
-    done = seen.find_outcome(plan, summary)
-    if done is not None:
+    if (done := seen.find_outcome(plan, summary)) is not None:
         return done
     state = states.pop_first([key])  # None if another request has taken it
     try:

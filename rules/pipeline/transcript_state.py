@@ -220,10 +220,8 @@ class TranscriptState(msgspec.Struct, eq=False):
 
     def _measure_task(self, messages: Sequence[Message]) -> int:
         """What the task statement costs without its memory; 0 if it has not come yet."""
-        for at in range(self.leading, len(messages)):
-            if messages[at].role is Role.USER:
-                return self.memory.bare.get(at, messages[at]).tokens
-        return 0
+        at = next((at for at in range(self.leading, len(messages)) if messages[at].role is Role.USER), None)
+        return 0 if at is None else self.memory.bare.get(at, messages[at]).tokens
 
     def find_window(
         self,
