@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Literal, Self
 from urllib.parse import quote
 
@@ -141,7 +141,11 @@ def read_secret(written: str, *, is_thorough: bool = True) -> Secret:
     text = data.decode("utf-8", "replace")
     is_thorough = is_thorough and len(text) >= MIN_SECRET_CHARS
     encoded = tuple(_write_base64(data)) if is_thorough else ()
-    forms = {data, text.encode(), *((*_write_url(text), *_write_hex(data)) if is_thorough else ())}
+    forms = {data, text.encode()}
+    if is_thorough:
+        in_url, digits = quote(text, safe="", errors="replace"), data.hex()
+        in_lower = _ESCAPED.sub(lambda found: found[0].lower(), in_url)
+        forms |= {form.encode() for form in (in_url, in_lower, digits, digits.upper())}
     forms |= {form for whole in encoded for form in (whole, whole.replace(b"+", b"-").replace(b"/", b"_"))}
     if "\N{REPLACEMENT CHARACTER}" in text:
         forms.add(data.decode("latin-1").encode())  # a header may be in Latin-1
@@ -190,16 +194,6 @@ def _restrict(secret: Secret) -> Secret:
     return Secret(secret.text, secret.forms, is_bounded=True, is_word=is_word)
 
 
-def _write_url(text: str) -> Iterator[bytes]:
-    quoted = quote(text, safe="", errors="replace")
-    yield from (quoted.encode(), _ESCAPED.sub(lambda found: found[0].lower(), quoted).encode())
-
-
-def _write_hex(data: bytes) -> Iterator[bytes]:
-    digits = data.hex()
-    yield from (digits.encode(), digits.upper().encode())
-
-
 def _write_base64(data: bytes) -> Iterator[bytes]:
     """The credential in Base64, wherever it begins: without the characters that it shares with its neighbours."""
     for before in range(3):
@@ -219,11 +213,13 @@ def redact(text: bytes, hidden: Hidden) -> bytes:
         # The longest first: a part of an escape that stayed would make the JSON invalid.
         for form in secret.forms:
             if form in text:
-                text = _hide(text, re.compile(re.escape(form)), secret)
+                text = _hide_spans(text, _find_form(text, form, secret))
     bare = _remove_escapes(text, hidden)
     if bare is text:
         return _hide_spans(text, _find_pieces(bare, hidden))
-    spans = [*_find_whole(bare, hidden), *_find_pieces(bare, hidden)]
+    forms = ((form, secret) for secret in hidden.secrets for form in secret.forms if form in bare)
+    spans = [span for form, secret in forms for span in _find_form(bare, form, secret)]
+    spans += _find_pieces(bare, hidden)
     return _hide_spans(text, _Escapes(text, hidden).find_places(spans)) if spans else text
 
 
@@ -263,17 +259,13 @@ def redact_value(value: Any, hidden: Hidden, *, with_numbers: bool = True) -> An
     return value if told == str(value) else told
 
 
-def _hide(text: bytes, form: re.Pattern[bytes], secret: Secret) -> bytes:
-    if not secret.is_bounded:
-        return form.sub(HIDDEN, text)
-    bounded = re.compile(form.pattern + _BEHIND)
-    return bounded.sub(partial(_hide_alone, is_word=secret.is_word), text)
-
-
-def _hide_alone(found: re.Match[bytes], *, is_word: bool) -> bytes:
-    text, start = found.string, found.start()
-    before = _NAMED if is_word else _ALONE
-    return HIDDEN if before.search(text, max(start - NAME_BYTES, 0), start) else found[0]
+def _find_form(text: bytes, form: bytes, secret: Secret) -> Iterator[Span]:
+    """Where a text has a credential in this form, and where it counts."""
+    before = _NAMED if secret.is_word else _ALONE
+    for found in re.finditer(re.escape(form) + (_BEHIND if secret.is_bounded else b""), text):
+        start = found.start()
+        if not secret.is_bounded or before.search(text, max(start - NAME_BYTES, 0), start):
+            yield found.span()
 
 
 def _remove_escapes(text: bytes, hidden: Hidden) -> bytes:
@@ -318,22 +310,6 @@ class _Escapes:
         start, stop, length = self._places[number]
         further = at - self._starts[number] - length
         return (start, stop) if further < 0 else (stop + further, stop + further + 1)
-
-
-def _find_whole(bare: bytes, hidden: Hidden) -> Iterator[Span]:
-    for secret in hidden.secrets:
-        for form in secret.forms:
-            if form not in bare:
-                continue
-            for found in re.finditer(re.escape(form), bare):
-                if not secret.is_bounded or (
-                    _is_behind(bare, found.end()) and _hide_alone(found, is_word=secret.is_word) == HIDDEN
-                ):
-                    yield found.span()
-
-
-def _is_behind(text: bytes, at: int) -> bool:
-    return re.compile(_BEHIND).match(text, at) is not None
 
 
 def _find_pieces(bare: bytes, hidden: Hidden) -> Iterator[Span]:
@@ -419,18 +395,13 @@ def _count_same(one: bytes, other: bytes, order: Literal["big", "little"]) -> in
 
 
 def _hide_spans(text: bytes, spans: Iterable[Span]) -> bytes:
-    ordered = sorted(spans)
-    return b"".join(_replace(text, ordered)) if ordered else text
-
-
-def _replace(text: bytes, spans: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+    told: list[bytes] = []
     end = 0
-    for start, stop in spans:
+    for start, stop in sorted(spans):
         if start >= end:
-            yield text[end:start]
-            yield HIDDEN
+            told += (text[end:start], HIDDEN)
         end = max(end, stop)
-    yield text[end:]
+    return b"".join((*told, text[end:])) if told else text
 
 
 def _is_json(text: bytes) -> bool:

@@ -6,12 +6,12 @@ only if it is asked for.
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from difflib import unified_diff
 from functools import wraps
 from pathlib import Path
-from typing import IO, Any, NamedTuple, NoReturn
+from typing import IO, Any, NoReturn
 
 import click
 import orjson
@@ -43,7 +43,6 @@ from trimtab.rules.pipeline.changes import OUTSIDE, Change, Fate
 from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.pipeline.story import Sentence, Story
 from trimtab.rules.tokens.families import find_family
-from trimtab.rules.tokens.sections import Parts, Sections
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,44 +125,28 @@ def _name_kind(value: object) -> str:
     return kinds.get(type(value), "a number")
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """The tokens of a request, as its model should count them. vocabulary: its name, or `heuristic`."""
+def tally(request: Request, model: str, config: Config, compactors: Compactors) -> dict[str, Any]:
+    """The tokens of a request, as its model should count them. `vocabulary` is its name, or `heuristic`."""
+    settings = config.policy_for(model)
+    counted = compactors.choose(settings, model).count_sections(request, settings.memory.tags)
+    vocabulary = compactors.name_vocabulary(settings, model)
+    ratio = find_family(model).find_scale(vocabulary).ratio
+    sections, parts = counted[0].scale(ratio), counted[1].scale(ratio)
+    told = {"model": model, "vocabulary": vocabulary, "tokens": sections.tokens}
+    return {**told, "sections": sections._asdict(), "parts": parts._asdict()}
 
-    model: str
-    vocabulary: str
-    tokens: int
-    sections: Sections
-    parts: Parts
 
-    @classmethod
-    def of(cls, request: Request, model: str, config: Config, compactors: Compactors) -> "Tally":
-        settings = config.policy_for(model)
-        counted = compactors.choose(settings, model).count_sections(request, settings.memory.tags)
-        vocabulary = compactors.name_vocabulary(settings, model)
-        ratio = find_family(model).find_scale(vocabulary).ratio
-        sections, parts = counted[0].scale(ratio), counted[1].scale(ratio)
-        return cls(model, vocabulary, sections.tokens, sections, parts)
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "vocabulary": self.vocabulary,
-            "tokens": self.tokens,
-            "sections": self.sections._asdict(),
-            "parts": self.parts._asdict(),
-        }
-
-    def print_table(self) -> None:
-        table = Table("section", "tokens", "share", title=f"{self.model or 'no model'}, counted by {self.vocabulary}")
-        table.columns[1].justify = table.columns[2].justify = "right"
-        for shown in (self.sections, self.parts):
-            for name, tokens in shown._asdict().items():
-                share = f"{tokens / self.tokens:.1%}" if self.tokens else ""
-                table.add_row(name.replace("_", " "), f"{tokens:,}", share)
-            table.add_section()
-        table.add_row("all", f"{self.tokens:,}", "")
-        Console().print(table)
+def print_tally(told: dict[str, Any]) -> None:
+    title = f"{told['model'] or 'no model'}, counted by {told['vocabulary']}"
+    table = Table("section", "tokens", "share", title=title)
+    table.columns[1].justify = table.columns[2].justify = "right"
+    for shown in (told["sections"], told["parts"]):
+        for name, tokens in shown.items():
+            share = f"{tokens / told['tokens']:.1%}" if told["tokens"] else ""
+            table.add_row(name.replace("_", " "), f"{tokens:,}", share)
+        table.add_section()
+    table.add_row("all", f"{told['tokens']:,}", "")
+    Console().print(table)
 
 
 @click.command()
@@ -192,11 +175,11 @@ def count(
     compactors = Compactors(get_log())
 
     def work(request: Request, _: str) -> None:
-        tally = Tally.of(request, request.model if model is None else model, config, compactors)
+        told = tally(request, request.model if model is None else model, config, compactors)
         if as_table if as_table is not None else sys.stdout.isatty() and not requests.jsonl:
-            tally.print_table()
+            print_tally(told)
         else:
-            click.echo(orjson.dumps(tally.describe()))
+            click.echo(orjson.dumps(told))
 
     nothing = orjson.dumps({"error": f"not a {requests.dialect or DEFAULT.name} request"})
     for_each_request(requests, work, lambda _: nothing)
@@ -215,26 +198,17 @@ _STYLES = {"---": "bold", "+++": "bold", "===": "bold", "@@": "cyan", "-": "red"
 """The colours of the lines of a diff, by their beginning; the first that fits counts."""
 
 
-class Shown(NamedTuple):
-    sentences: bool
-    json: bool
-    diff: bool
-
-    def __bool__(self) -> bool:
-        return any(self[:])
-
-
-def show(compaction: Compaction, shown: Shown, place: str, view: ModelView) -> None:
-    """Print the story of a request, and which rule of cuts holds. `place` begins each line of text."""
+def show(compaction: Compaction, shown: Collection[str], place: str, view: ModelView) -> None:
+    """Print the story of a request. shown: `sentences`, `json` or `diff`. `place` begins each line of text."""
     story = compaction.tell()
-    if shown.sentences:
+    if "sentences" in shown:
         _print_sentences(story, place)
         policy, asked = compaction.planned.policy, compaction.request.max_tokens
         cut = view.settings.describe_cut(policy.model_limit_tokens(asked))
         click.echo(f"{place}{cut}; {policy.describe_limit(asked)}", err=True)
-    if shown.json:
+    if "json" in shown:
         click.echo(_write_json(story, compaction.compacted), err=True)
-    if shown.diff:
+    if "diff" in shown:
         for change in story.changes:
             _print_lines(_diff(change), place)
 
@@ -326,7 +300,7 @@ def compact(
         config = load_file(config_path, settings, is_online=False)
     configure_log()
     compactors = Compactors(get_log())
-    shown = Shown(explain, explain_json, diff)
+    shown = [kind for kind, asked in (("sentences", explain), ("json", explain_json), ("diff", diff)) if asked]
 
     def work(request: Request, place: str) -> None:
         view = ModelView.of_unmet(config, request.model)

@@ -6,7 +6,8 @@ Law: sessions are those of the dashboard, found by the same query.
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import partial
@@ -127,21 +128,25 @@ def _show_sessions(config: Config, since: str, query: SessionQuery, *, as_json: 
 
 
 async def _read_sessions(config: Config, query: SessionQuery) -> tuple[list[Session], int]:
-    _require_store(config)
-    configure_log("error")
-    history = open_history(config, log=get_log())
-    try:
-        return await history.read(partial(list_sessions, query=query))
-    except StoreError as error:
-        raise StoppedError(f"{error}; trimtab doctor says more") from error
-    finally:
-        await history.close()
+    with _reading(config):
+        history = open_history(config, log=get_log())
+        try:
+            return await history.read(partial(list_sessions, query=query))
+        finally:
+            await history.close()
 
 
-def _require_store(config: Config) -> None:
+@contextmanager
+def _reading(config: Config) -> Iterator[None]:
+    """A block that reads the store. Raises StoppedError if that fails, or if only the running proxy can read it."""
     if config.store == "memory":
         message = "store: memory keeps nothing that another process can read; see /metrics of the running proxy"
         raise StoppedError(message)
+    configure_log("error")
+    try:
+        yield
+    except StoreError as error:
+        raise StoppedError(f"{error}; trimtab doctor says more") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +170,10 @@ async def read_statistics(
     """The sums since a time, or those of one model or client. Raises ValueError, StoppedError, ConfigError."""
     today = name_day(clock())
     first_day = find_first_day(since, today)
-    _require_store(config)
-    configure_log("error")
-    store = open_statistics(config, get_log())
-    try:
+    with _reading(config):
+        store = open_statistics(config, get_log())
         rows = await store.read(first_day, today)
         await store.close()
-    except StoreError as error:
-        raise StoppedError(f"{error}; trimtab doctor says more") from error
     rows = {at: sums for at, sums in rows.items() if model in {None, at.model} and client in {None, at.client}}
     return gather(rows, first_day, today, by)
 

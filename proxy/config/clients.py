@@ -16,8 +16,9 @@ import msgspec
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, TypeAdapter, model_validator
 from pydantic_core import PydanticCustomError
 
+from trimtab.proxy.config.network import require
 from trimtab.proxy.config.policy import Section
-from trimtab.proxy.config.values import HASHED, LACKING, LATE, OptionalName, OwnKey, Wanted, is_hash, refused, require
+from trimtab.proxy.config.values import HASHED, LACKING, LATE, OptionalName, OwnKey, Wanted, is_hash, refused
 
 MAX_NAME_CHARS = 30
 """Longest name of a client. Chosen: people, teams and services have shorter names, and random keys are longer: 128 bits

@@ -108,6 +108,11 @@ class StoreServers:
     sentinel_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
+def require(is_so: object, words: str) -> None:
+    if not is_so:
+        raise ValueError(words)
+
+
 def has_several(store: str) -> bool:
     return "+" in store.partition("://")[0]
 
@@ -118,12 +123,12 @@ def read_servers(store: str) -> StoreServers:
         scheme, separator, rest = store.partition("://")
         return StoreServers("server", SCHEMES.get(scheme, scheme) + separator + rest)
     found = _PARTS.fullmatch(store)
-    _require(found, "must begin with redis+sentinel:// or redis+cluster:// if it names several servers")
+    require(found, "must begin with redis+sentinel:// or redis+cluster:// if it names several servers")
     assert found is not None  # noqa: S101 - for the type checker
     scheme, is_sentinel = found["scheme"], found["kind"] == "sentinel"
-    _require(scheme in SCHEMES, "must begin with redis, rediss, valkey or valkeys before its +")
+    require(scheme in SCHEMES, "must begin with redis, rediss, valkey or valkeys before its +")
     credential, at, listed = found["authority"].rpartition("@")
-    _require(not credential.endswith(":"), "must not have an empty password; is its variable set to an empty text?")
+    require(not credential.endswith(":"), "must not have an empty password; is its variable set to an empty text?")
     kind: Kind = "sentinel" if is_sentinel else "cluster"
     hosts = tuple(_read_host(host, _DEFAULT_PORTS[kind]) for host in listed.split(","))
     service, database = _read_path(found["path"], is_sentinel=is_sentinel)
@@ -139,7 +144,7 @@ def _read_host(text: str, default_port: int) -> tuple[str, int]:
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
-    _require(
+    require(
         host and port != 0 and not text.endswith(":"),
         "must name each server as HOST or HOST:PORT, with commas between them",
     )
@@ -148,29 +153,24 @@ def _read_host(text: str, default_port: int) -> tuple[str, int]:
 
 def _read_path(path: str, *, is_sentinel: bool) -> tuple[str, int]:
     if not is_sentinel:
-        _require(path in {"", "/", "/0"}, "must name no database but 0: a Redis Cluster has no other")
+        require(path in {"", "/", "/0"}, "must name no database but 0: a Redis Cluster has no other")
         return "", 0
     service, _, database = path.removeprefix("/").partition("/")
     words = "must end with the sentinels' service name, and a database if any: redis+sentinel://host:port,host:port/SERVICE/DB"
-    _require(service and (not database or (database.isdecimal() and database.isascii())), words)
+    require(service and (not database or (database.isdecimal() and database.isascii())), words)
     return unquote(service), int(database or 0)
 
 
 def _split_query(query: str, *, is_sentinel: bool) -> tuple[str, tuple[tuple[str, str], ...]]:
     options = parse_qsl(query, keep_blank_values=True)
     own = tuple((name.removeprefix("sentinel_"), value) for name, value in options if name in _SENTINEL_OPTIONS)
-    _require(is_sentinel or not own, "must have no sentinel_username or sentinel_password: a cluster has no sentinels")
-    _require(
+    require(is_sentinel or not own, "must have no sentinel_username or sentinel_password: a cluster has no sentinels")
+    require(
         all(value for _, value in own),
         "must not have an empty sentinel_password; is its variable set to an empty text?",
     )
     others = [(name, value) for name, value in options if name not in _SENTINEL_OPTIONS]
     return (f"?{urlencode(others, quote_via=quote)}" if others else ""), own
-
-
-def _require(is_so: object, words: str) -> None:
-    if not is_so:
-        raise ValueError(words)
 
 
 DIRECT = "direct"  # the setting for no proxy, whatever the environment says

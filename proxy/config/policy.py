@@ -25,6 +25,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
+from trimtab.proxy.config.network import require
 from trimtab.proxy.config.values import (
     MIN_CONTEXT_WINDOW,
     AutoShare,
@@ -38,7 +39,6 @@ from trimtab.proxy.config.values import (
     Wanted,
     read_switch,
     refused,
-    require,
 )
 from trimtab.rules.economy import Budgets, Economy, find_budgets
 from trimtab.rules.policy import (

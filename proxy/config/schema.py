@@ -30,6 +30,7 @@ from trimtab.proxy.config.network import (
     list_passwords,
     make_context,
     read_host,
+    require,
 )
 from trimtab.proxy.config.policy import (
     AutoPrices,
@@ -58,7 +59,6 @@ from trimtab.proxy.config.values import (
     Url,
     Wanted,
     WorkerCount,
-    require,
     split_address,
 )
 

@@ -38,6 +38,7 @@ from trimtab.proxy.config.network import (
     has_several,
     read_proxy,
     read_servers,
+    require,
 )
 from trimtab.rules.policy import MAX_NAME_CHARS
 
@@ -247,11 +248,6 @@ _STORE = r"^(?:memory|sqlite|sqlite:///[\s\S]+|(?:redis|valkey)s?(?:\+(?:sentine
 
 def refused() -> PydanticCustomError:
     return PydanticCustomError("refused", "refused")
-
-
-def require(is_so: object, words: str) -> None:
-    if not is_so:
-        raise ValueError(words)
 
 
 def _check_url(url: str) -> str:

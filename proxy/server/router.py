@@ -5,7 +5,7 @@ through. A request keeps the services that it began with, even if the configurat
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -54,20 +54,18 @@ from trimtab.proxy.wire.dialects import DEFAULT, find_codec, find_dialect
 # Our own addresses whose requests are served as those of models are: with the same keys, bounds and fairness.
 Answer = Callable[[Services, Arrival, Reply, Note], Awaitable[tuple[bytes, Headers]]]
 """Makes the answer: JSON, and headers beside it. Raises ProxyError."""
-_COMPACT = (("POST", for_caller.compact_for_caller),)
-_COMPRESS = (("POST", for_caller.compress_messages),)
-_RETRIEVE = (("GET", for_caller.retrieve_text),)
 
 
 def _find_answer(config: Config, method: str, path: str) -> Answer | None:
-    known: Sequence[tuple[str, Answer]] = _COMPACT if path == for_caller.PATH else ()
-    if config.compaction.compress:
-        if path == for_caller.COMPRESS:
-            known = _COMPRESS
-        elif path.startswith(for_caller.RETRIEVE):
-            known = _RETRIEVE
-    allowed = ", ".join(name for name, _ in known)
-    return dict(known).get(method) or (partial(_refuse_method, allowed) if known else None)
+    if path == for_caller.PATH:
+        allowed, answer = "POST", for_caller.compact_for_caller
+    elif config.compaction.compress and path == for_caller.COMPRESS:
+        allowed, answer = "POST", for_caller.compress_messages
+    elif config.compaction.compress and path.startswith(for_caller.RETRIEVE):
+        allowed, answer = "GET", for_caller.retrieve_text
+    else:
+        return None
+    return answer if method == allowed else partial(_refuse_method, allowed)
 
 
 async def _refuse_method(allowed: str, _: Services, __: Arrival, reply: Reply, ___: Note) -> tuple[bytes, Headers]:

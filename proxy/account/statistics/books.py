@@ -262,15 +262,8 @@ class Books:
         """Count an answered request. `model`: its label in the metrics. prompt: as for `Sums.of_bill`."""
         self.book(model, client, Sums.of_bill(bill, prompt))
         if bill.cost is not None and bill.without_cost is not None:
-            cost = bill.cost
-            parts = (
-                ("fresh", cost.fresh),
-                ("cached", cost.cached),
-                ("written", cost.written),
-                ("completion", cost.completion),
-            )
-            for part, nanodollars in parts:
-                if nanodollars:
+            for part in ("fresh", "cached", "written", "completion"):
+                if nanodollars := getattr(bill.cost, part):
                     self._metrics.cost_usd[model, part] += nanodollars / NANODOLLARS
             self._metrics.cost_without_usd[model] += bill.without_cost.total / NANODOLLARS
 

@@ -9,19 +9,18 @@ later question would meet, too, ends the whole run.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 import aiohttp
 from msgspec.structs import replace
-from yarl import URL
 
 from trimtab.proxy.cli.evaluate import exam
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion, Part
 from trimtab.proxy.cli.evaluate.rehearsal import Arm
 from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.config.schema import UpstreamConfig
-from trimtab.proxy.http.client import UpstreamClient, read_bounded
+from trimtab.proxy.http.client import UpstreamClient, read_bounded, target_url
 from trimtab.proxy.http.errors import ProxyError
 from trimtab.proxy.http.headers import BUSY, Headers, read_retry_after, request_headers
 from trimtab.proxy.http.unreachable import name_host
@@ -48,14 +47,6 @@ class AskError(Exception):
 
 
 TOO_LONG = "the prompt is longer than the model's window"
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    upstream: UpstreamConfig
-    url: URL
-    model: str
-    headers: Headers = field(repr=False)
 
 
 def find_pause(status: int, headers: Mapping[str, str], attempt: int) -> float | None:
@@ -96,11 +87,13 @@ class Calls:
 
 
 class Asker:
-    def __init__(self, server: Server, calls: Calls) -> None:
-        self._server = server
-        self._calls = calls
+    """Asks a model at an upstream. headers: with the credential that a client would show there."""
+
+    def __init__(self, upstream: UpstreamConfig, model: str, headers: Headers, calls: Calls) -> None:
+        self._upstream, self._headers, self._calls = upstream, headers, calls
+        self._url = target_url(upstream, DEFAULT.path, is_api=True)
         self._thinking_tokens = 0
-        self._question = Question(server.model, 0, temperature=0.0)
+        self._question = Question(model, 0, temperature=0.0)
 
     async def ask(self, prompt: str, *, max_tokens: int) -> str:
         tokens = self._calls.count(prompt)
@@ -161,9 +154,9 @@ class Asker:
 
     async def _post(self, body: bytes) -> tuple[int, bytes | None]:
         """The last of BUSY_ATTEMPTS answers: its status, and its body unless that is too large."""
-        headers = request_headers(self._server.headers, self._server.upstream, identity=True)
+        headers = request_headers(self._headers, self._upstream, identity=True)
         headers["Content-Type"] = headers["Accept"] = "application/json"
-        asked = "POST", self._server.url, headers, body, self._server.upstream
+        asked = "POST", self._url, headers, body, self._upstream
         attempt = 0
         while True:
             async with self._calls.client.send(*asked) as response:
@@ -177,12 +170,12 @@ class Asker:
         """Learn from a refusal which parameter to change. Raises AskError if it names none that can change."""
         if DEFAULT.read_refusal(status, answer) is not None:
             raise AskError(TOO_LONG)
-        host = name_host(self._server.url)
+        host = name_host(self._url)
         if status in REFUSED_KEY:
             message = f"{host} answered {status}: it requires another key; set OPENAI_API_KEY, or use --api-key-env"
             raise StoppedError(message)
         if status == 404:
-            message = f"{host} answered 404: it has no model {self._server.model}, or no chat completions; use --model"
+            message = f"{host} answered 404: it has no model {question.model}, or no chat completions; use --model"
             raise StoppedError(message)
         if status in BUSY:
             raise StoppedError(f"{host} keeps answering {status}; try again later, or with a lower --concurrency")

@@ -22,7 +22,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from trimtab.proxy.cli.bodies import choose_variant
-from trimtab.proxy.cli.evaluate.asking import ArmResult, Asker, Calls, Examiner, Tokens
+from trimtab.proxy.cli.evaluate.asking import ArmResult, Calls, Examiner, Tokens
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion
 from trimtab.proxy.cli.evaluate.rehearsal import NAMES, NoSessionError, read_session, write_summaries
 from trimtab.proxy.cli.evaluate.setup import (
@@ -297,12 +297,12 @@ async def _until_interrupted(work: Coroutine[object, object, Result]) -> Result:
 
 
 async def _run(setup: Setup, spent: Tokens, on_step: Callable[[], None]) -> Result:
-    options, model = setup.options, setup.model
+    options = setup.options
     client, gate = UpstreamClient(), asyncio.Semaphore(options.concurrency)
     calls = Calls(client, setup.rehearsal.variant.compactor.count, gate, spent, options.timeout)
-    judge = options.judge or model
-    asker = Asker(setup.find_server(model), calls)
-    examiner = Examiner(asker, asker if judge == model else Asker(setup.find_server(judge), calls), on_step)
+    asker = setup.make_asker(setup.model, calls)
+    judge = asker if setup.judge == setup.model else setup.make_asker(setup.judge, calls)
+    examiner = Examiner(asker, judge, on_step)
     try:
         questions = setup.questions or await _make_questions(setup, examiner)
         texts: dict[str, Summary] = {}
@@ -315,8 +315,8 @@ async def _run(setup: Setup, spent: Tokens, on_step: Callable[[], None]) -> Resu
     finally:
         await client.close()
     return Result(
-        model=model,
-        judge=judge,
+        model=setup.model,
+        judge=setup.judge,
         window_tokens=setup.view.policy.context_window,
         original_tokens=setup.original_tokens,
         removed_messages=setup.removed,

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from trimtab.proxy.catalogue.prices import PriceList, PriceSource, find_price_list
 from trimtab.proxy.cli.evaluate import exam
-from trimtab.proxy.cli.evaluate.asking import Server, Tokens
+from trimtab.proxy.cli.evaluate.asking import Asker, Calls, Tokens
 from trimtab.proxy.cli.evaluate.exam import PART_TOKENS, PROMPT_VERSION, ExamQuestion, Part, find_removed, split_removed
 from trimtab.proxy.cli.evaluate.rehearsal import Arm, Rehearsal, Session, WantedSummary, make_arm, rehearse
 from trimtab.proxy.cli.options import StoppedError, replace_file
@@ -164,13 +164,19 @@ class Setup:
     def model(self) -> str:
         return self.view.name.model
 
-    def find_server(self, model: str) -> Server:
-        upstream = self.config.upstream_for(self.config.policy_for(model).upstream)
-        url = target_url(upstream, DEFAULT.path, is_api=True)
-        return Server(upstream, url, model, show_key(upstream, self.options.key))
+    @property
+    def judge(self) -> str:
+        return self.options.judge or self.model
 
-    def find_prices(self, model: str, upstream: UpstreamConfig) -> PriceList:
-        return find_price_list(self.config, self.config.policy_for(model), model, upstream)
+    def find_upstream(self, model: str) -> UpstreamConfig:
+        return self.config.upstream_for(self.config.policy_for(model).upstream)
+
+    def make_asker(self, model: str, calls: Calls) -> Asker:
+        upstream = self.find_upstream(model)
+        return Asker(upstream, model, show_key(upstream, self.options.key), calls)
+
+    def price(self, what: str, model: str, upstream: UpstreamConfig, tokens: Tokens) -> Item:
+        return Item(what, model, find_price_list(self.config, self.config.policy_for(model), model, upstream), tokens)
 
     @property
     def original_tokens(self) -> int:
@@ -208,12 +214,12 @@ class Setup:
                 tokens = max(arm.tokens, reserved) if arm.name in {"trimtab", "truncate"} else arm.tokens
                 answers.add(number * (tokens + PROMPT_TOKENS), number * exam.ANSWER_TOKENS, number)
                 grades.add(number * GRADE_PROMPT_TOKENS, number * exam.GRADE_TOKENS, number)
-        model, judge = self.find_server(self.model), self.find_server(self.options.judge or self.model)
+        upstream = self.find_upstream(self.model)
         return [
-            Item("summaries", summariser.model, self.find_prices(summariser.model, summariser.upstream), summaries),
-            Item("questions", model.model, self.find_prices(model.model, model.upstream), making),
-            Item("answers", model.model, self.find_prices(model.model, model.upstream), answers),
-            Item("grades", judge.model, self.find_prices(judge.model, judge.upstream), grades),
+            self.price("summaries", summariser.model, summariser.upstream, summaries),
+            self.price("questions", self.model, upstream, making),
+            self.price("answers", self.model, upstream, answers),
+            self.price("grades", self.judge, self.find_upstream(self.judge), grades),
         ]
 
     def find_summariser(self) -> Summariser:

@@ -22,7 +22,6 @@ from trimtab.proxy.cli.evaluate.asking import (
     AskError,
     Calls,
     Examiner,
-    Server,
     Tokens,
     find_pause,
     run_all,
@@ -32,7 +31,7 @@ from trimtab.proxy.cli.evaluate.rehearsal import Arm, Rehearsal, make_arm
 from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.compaction import load_compactor, read_messages
 from trimtab.proxy.config.schema import UpstreamConfig
-from trimtab.proxy.http.client import UpstreamClient, target_url
+from trimtab.proxy.http.client import UpstreamClient
 from trimtab.rules.policy import Policy
 
 
@@ -55,8 +54,8 @@ def pauses() -> Pauses:
 async def asker(upstream: FakeUpstream, pauses: Pauses) -> AsyncIterator[Asker]:
     config = UpstreamConfig(base_url=upstream.url)
     client = UpstreamClient()
-    server = Server(config, target_url(config, "/v1/chat/completions"), "m", [("Authorization", "Bearer secret")])
-    yield Asker(server, Calls(client, len, asyncio.Semaphore(4), Tokens(), timeout_seconds=20, pause=pauses))
+    calls = Calls(client, len, asyncio.Semaphore(4), Tokens(), timeout_seconds=20, pause=pauses)
+    yield Asker(config, "m", [("Authorization", "Bearer secret")], calls)
     await client.close()
 
 
@@ -159,7 +158,7 @@ async def test_what_every_question_would_meet_ends_the_run(
 
 async def test_a_server_that_is_not_there_ends_the_run(asker: Asker) -> None:
     config = UpstreamConfig(base_url="http://127.0.0.1:9/v1")
-    gone = Asker(Server(config, target_url(config, "/v1/chat/completions"), "m", []), asker._calls)
+    gone = Asker(config, "m", [], asker._calls)
     with pytest.raises(StoppedError, match="connect"):
         await gone.ask("Which port?", max_tokens=50)
 
@@ -211,7 +210,7 @@ async def test_an_answer_that_takes_too_long_costs_one_question(upstream: FakeUp
 
     upstream.answer = hang
     calls = asker._calls
-    hasty = Asker(asker._server, Calls(calls.client, len, calls.gate, Tokens(), timeout_seconds=0.05))
+    hasty = Asker(asker._upstream, "m", [], Calls(calls.client, len, calls.gate, Tokens(), timeout_seconds=0.05))
     with pytest.raises(AskError, match=r"no answer within 0\.05 seconds"):
         await hasty.ask("Which port?", max_tokens=50)
 
@@ -279,8 +278,7 @@ LOST = ExamQuestion("What is the code of lighthouse?", "1234", "The code of ligh
 @pytest.fixture
 async def examiner(upstream: FakeUpstream) -> AsyncIterator[Examiner]:
     config, client = UpstreamConfig(base_url=upstream.url), UpstreamClient()
-    server = Server(config, target_url(config, "/v1/chat/completions"), "exam-model", [])
-    asker = Asker(server, Calls(client, len, asyncio.Semaphore(3), Tokens(), timeout_seconds=20))
+    asker = Asker(config, "exam-model", [], Calls(client, len, asyncio.Semaphore(3), Tokens(), timeout_seconds=20))
     steps: list[None] = []
     yield Examiner(asker, asker, lambda: steps.append(None))
     await client.close()
