@@ -10,7 +10,7 @@ Law: it only observes: no decision about a request depends on it. Bounded in mem
 import time
 from collections.abc import Callable, Hashable, Sequence
 from hashlib import sha256
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -202,9 +202,15 @@ def _find_first(hashes: Sequence[bytes]) -> bytes | None:
     return None
 
 
+_TELL_RAW, _TELL_EDITED = attrgetter("raw"), attrgetter("edited")
+
+
 def _list_fingerprints(messages: Sequence[Message]) -> list[int]:
     """Hashes of the forwarded bytes, which remember them. Python's hash is keyed: nobody can construct a collision."""
-    return list(map(hash, [one.raw if one.raw and not one.edited else _tell_written(one) for one in messages]))
+    raws: list[Hashable] = list(map(_TELL_RAW, messages))
+    if not all(raws) or any(map(_TELL_EDITED, messages)):
+        raws = [one.raw if one.raw and not one.edited else _tell_written(one) for one in messages]
+    return list(map(hash, raws))
 
 
 def _tell_written(message: Message) -> Hashable:

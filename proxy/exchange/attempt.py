@@ -30,7 +30,7 @@ from trimtab.proxy.summaries.summariser import Summariser
 from trimtab.proxy.telemetry.ledger import Ledger, UsedSummary
 from trimtab.proxy.wire.cache_help import Addition
 from trimtab.proxy.wire.codec import Codec, Request
-from trimtab.rules.conversation import Conversation, Message
+from trimtab.rules.conversation import Conversation
 from trimtab.rules.pipeline.appended import RECALL
 from trimtab.rules.prefix import hash_head
 from trimtab.rules.summary.request import Summary, SummaryRequest
@@ -44,6 +44,7 @@ KEY_CHARS = 32
 _PURPOSE = b"trimtab prompt_cache_key\0"
 _HAS_UNCOUNTED = attrgetter("has_uncounted")
 _HAS_REASONING = attrgetter("has_reasoning")
+_MEDIA = attrgetter("media")
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -177,11 +178,8 @@ class Ready(msgspec.Struct, frozen=True):
 
 def is_text_only(conversation: Conversation) -> bool:
     """Whether there is no media, whose tokens are an estimate."""
-    return not any(_has_media(message) for message in conversation.messages if message.media)
-
-
-def _has_media(message: Message) -> bool:
-    return any(not part.is_removed for part in message.media)
+    found = filter(None, map(_MEDIA, conversation.messages))
+    return not any(not part.is_removed for media in found for part in media)
 
 
 def is_counted(request: Request, conversation: Conversation) -> bool:

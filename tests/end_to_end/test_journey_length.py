@@ -39,15 +39,15 @@ class Price(NamedTuple):
 
 
 LIMITS = {
-    "small": Price(49, 157, 905),
-    "small, responses": Price(52, 165, 1025),
-    "small, messages": Price(52, 166, 950),
-    "known": Price(56, 210, 1235),
-    "known, responses": Price(58, 222, 1300),
-    "known, messages": Price(58, 220, 1265),
+    "small": Price(49, 156, 890),
+    "small, responses": Price(52, 164, 1010),
+    "small, messages": Price(52, 164, 930),
+    "known": Price(56, 208, 1215),
+    "known, responses": Price(58, 220, 1280),
+    "known, messages": Price(58, 218, 1255),
     "cut": Price(86, 414, 2150),
-    "stream": Price(55, 259, 1770),
-    "chunk": Price(0, 4, 32),
+    "stream": Price(55, 257, 1730),
+    "chunk": Price(0, 4, 31),
 }
 """small: 8 known messages that need nothing. known: 404 KB that need nothing, and were sent before. cut: two new
 messages behind a standing cut. stream: `small`, answered in 20 chunks. chunk: a further one of these."""
