@@ -259,7 +259,7 @@ class _Reader:
         self._is_over = False
 
     def feed_data(self, data: bytes) -> _Read:
-        """Return the requests whose heads are complete now. Raises aiohttp's HttpProcessingError."""
+        """Return the requests whose heads are complete now, and an error behind them; raises it if there are none."""
         # Strategy: cut the bytes at each place where a request may end, and feed the pieces one by one. Between two of
         # them it is seen whether a body has ended: then the next head gets a new parser, and reading may pause.
         if self._is_over:
@@ -273,7 +273,7 @@ class _Reader:
                 break
             stop = self._find_stop(data, start) if number < MAX_STOPS else len(data)
             stop = 0 if is_resumed and not number else stop
-            read = self._feed(data[start:stop])
+            read = self._feed_behind(found, data[start:stop])
             if read is None:
                 self._connection.end_after_last(found)
                 break
@@ -282,7 +282,7 @@ class _Reader:
             if is_upgraded:
                 return found, True, rest + data[stop:]
             start = stop
-            if start == len(data):
+            if start == len(data) or self._is_over:
                 break
         return found, False, b""
 
@@ -295,6 +295,16 @@ class _Reader:
                 return across + len(_END) - len(self._last_bytes[-3:])
         found = data.find(_END, start)
         return len(data) if found < 0 else found + len(_END)
+
+    def _feed_behind(self, found: list[Any], piece: bytes) -> _Read | None:
+        """As `_feed`; an error behind whole requests that were `found` is one more, as aiohttp makes of it later."""
+        was_open = self._is_open
+        try:
+            return self._feed(piece)
+        except HttpProcessingError as error:
+            if was_open or not found:
+                raise
+            return [(_ErrInfo(400, error, error.message), EMPTY_PAYLOAD)], False, b""
 
     def _feed(self, piece: bytes) -> _Read | None:
         """Let aiohttp parse a piece; None if nothing more can be read of this connection."""

@@ -1,7 +1,8 @@
 """Where one request ends and the next begins, whatever is between them. See also tests/attack/test_trailers.py."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -112,6 +113,20 @@ async def test_more_requests_at_once_than_are_queued_are_all_served() -> None:
     assert [target for target, _, _ in seen] == [f"/{number}" for number in range(200)]
     assert answer.count(b"HTTP/1.1 200") == 201
     assert not any("X-T" in names for _, _, names in seen)
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("write", [_write_plain, lambda number, body: _write_chunked(number, body, b"")])
+async def test_a_request_before_unreadable_bytes_is_answered_first(
+    write: Callable[[int, bytes], bytes], *, apart: bool
+) -> None:
+    """Also if they arrive together. Nothing behind them is read."""
+    seen: list[Seen] = []
+    pieces = [write(0, b"ab"), b"no request\r\n\r\n" + _write_plain(1, b"ab")]
+    async with _run(seen) as port:
+        answer = await _send(port, pieces if apart else [b"".join(pieces)])
+    assert [(target, body) for target, body, _ in seen] == [("/0", b"ab")]
+    assert re.findall(rb"HTTP/1\.[01] (\d+)", answer) == [b"200", b"400"]
 
 
 async def test_a_body_that_nobody_takes_pauses_its_sender_and_loses_nothing() -> None:
