@@ -18,7 +18,7 @@ from trimtab.proxy.catalogue.providers import find_window
 from trimtab.proxy.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.rules.tokens.families import GENERIC, SILENT, Reading, find_family
-from trimtab.rules.tokens.scripts import IS_PLAIN, SAMPLES, Measured, Scale, Weights, fit
+from trimtab.rules.tokens.scripts import EVEN, IS_PLAIN, SAMPLES, Measured, Scale, Weights, fit
 
 Bounds = tuple[float, float]
 """Smallest and largest allowed value."""
@@ -366,9 +366,13 @@ class Records:
 
 def _decode(encoded: bytes) -> Record | None:
     try:
-        return msgspec.json.decode(encoded, type=Record)
+        record = msgspec.json.decode(encoded, type=Record)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
+    if record.weights is None and not record.measured and record.ratio_source == "answers":
+        # An older version found one ratio for all kinds of text: the expected weights beside it would count them twice.
+        record = msgspec.structs.replace(record, weights=EVEN)
+    return record
 
 
 def _record_id(name: ModelName, generation: int) -> str:

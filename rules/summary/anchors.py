@@ -45,17 +45,21 @@ from trimtab.rules.text.markers import CODE_TITLE, CORRECTIONS_TITLE, ECHOES_TIT
 from trimtab.rules.window.state import Cut
 
 SHOWN_CHARS = 200  # A longer sentence is left out. Chosen: the index has room for a few sentences.
+ASKED_WEIGHT = 0.3  # Least weight of what the user asks to remember. Chosen: it may be a word of everyday life.
 LEAST_WEIGHT = 0.6  # Of a correction. Chosen: it names something, which "no, thanks" does not.
 _CORRECTS = compile_late(read_table(__name__)["corrects"], re.VERBOSE | re.IGNORECASE)
 
 
-def find_corrections(messages: Sequence[Message]) -> Iterator[str]:
-    """Yield the user's corrections as single lines, the newest first."""
+def find_corrections(messages: Sequence[Message]) -> Iterator[tuple[str, bool]]:
+    """Yield the user's corrections and what the user asks to remember (True), as single lines, the newest first."""
     said, _ = find_statements(messages)
     for one in reversed(said.statements):
-        is_whole = len(one.text) <= SHOWN_CHARS and not one.text.endswith(("?", "？", ":", "："))
-        if is_whole and _CORRECTS.search(one.text) and said.census.weigh(one.text, one.words) >= LEAST_WEIGHT:
-            yield quote_line(shorten(one.text, said.census), SHOWN_CHARS + 1)
+        if len(one.text) > SHOWN_CHARS or one.text.endswith(("?", "？", ":", "：")):
+            continue
+        is_asked = one.text in said.census.asked
+        corrects = is_asked or _CORRECTS.search(one.text) is not None
+        if corrects and said.census.weigh(one.text, one.words) >= (ASKED_WEIGHT if is_asked else LEAST_WEIGHT):
+            yield quote_line(shorten(one.text, said.census), SHOWN_CHARS + 1), is_asked
 
 
 LINE_CHARS = 200  # A longer line is left out. Chosen: it is data.
@@ -97,6 +101,7 @@ DEED_MESSAGES = 256  # Files, calls and errors are of the newest removed message
 DEEDS_SHARE = 0.2  # Share of the budget for errors, files and calls. Chosen.
 RUNNING_SHARE = 0.25  # Share of the budget for what is still running. Chosen: it is rare, and its ids are nowhere else.
 CORRECTIONS_SHARE = 0.05  # Of the budget. Chosen: the newest user messages are kept verbatim anyway.
+ASKED_SHARE = 0.4  # The same for what the user asks to remember. Chosen: a model's note may have lost it.
 ECHOES_SHARE = 0.3
 """Share of the budget for lines that share rare words with the tail. Measured on planted facts: with 0.12, half as many
 are found; needed identifiers rise by 0.1 points (docs/architecture/decisions.md)."""
@@ -131,7 +136,7 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
     told = _write_running(removed, int(room * RUNNING_SHARE), count)
     corrections = ""
     if not removed.is_told:
-        corrections = _write_corrections(removed.messages, int(room * CORRECTIONS_SHARE), count)
+        corrections = _write_corrections(removed.messages, room, count)
         told += _write_deeds(removed.messages[-DEED_MESSAGES:], int(room * DEEDS_SHARE), count)
     told += _write_echoes(removed, int(room * ECHOES_SHARE), count)
     left = room - count(corrections) - sum(count(f"> {line}\n") for line in told)
@@ -158,15 +163,16 @@ def _leave_out_last(told: list[str], room_tokens: int, count: CountTokens) -> in
     return room_tokens
 
 
-def _write_corrections(messages: Sequence[Message], room_tokens: int, count: CountTokens) -> str:
-    """As many of the user's newest corrections as there is room for, oldest first."""
-    room_tokens -= count(f"## {CORRECTIONS_TITLE}\n\n")
+def _write_corrections(messages: Sequence[Message], budget_tokens: int, count: CountTokens) -> str:
+    """As many of the user's newest corrections and of what is to be remembered as have room, oldest first."""
+    title_tokens = count(f"## {CORRECTIONS_TITLE}\n\n")
+    shares = {False: CORRECTIONS_SHARE, True: ASKED_SHARE}
+    left = {is_asked: int(budget_tokens * share) - title_tokens for is_asked, share in shares.items()}
     lines: list[str] = []
-    for line in find_corrections(messages):
-        room_tokens -= count(f"- {line}\n")
-        if room_tokens < 0:
-            break
-        lines.append(f"- {line}\n")
+    for line, is_asked in find_corrections(messages):
+        left[is_asked] -= count(f"- {line}\n")
+        if left[is_asked] >= 0:
+            lines.append(f"- {line}\n")
     return f"## {CORRECTIONS_TITLE}\n{break_markers(''.join(reversed(lines)))}\n" if lines else ""
 
 

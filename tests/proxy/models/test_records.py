@@ -14,10 +14,13 @@ from trimtab.proxy.models.records import (
     Record,
     Records,
     _decode,
+    expect_scale,
+    find_scale,
     take_measured,
 )
 from trimtab.proxy.store.store import MemoryStore
-from trimtab.rules.tokens.scripts import IS_PLAIN, Chars, Measured, Scale
+from trimtab.rules.tokens.families import SILENT
+from trimtab.rules.tokens.scripts import EVEN, IS_PLAIN, Chars, Measured, Scale
 
 NAME = ModelName("http://up/v1", "m", "o200k_base")
 FIRST, SECOND, THIRD = (Record(ratio) for ratio in (1.0, 1.5, 2.0))
@@ -44,6 +47,18 @@ async def test_the_last_record_counts_and_all_are_counted() -> None:
     assert await records.append(NAME, 0, FIRST) == (1, FIRST)
     assert await records.append(NAME, 1, SECOND) == (2, SECOND)
     assert await records.read(NAME) == (2, SECOND)
+
+
+async def test_an_older_versions_ratio_counts_alone_until_answers_say_more() -> None:
+    """It was found from texts of all kinds: with the family's weights beside it, these would count twice."""
+    name, records = ModelName("http://up/v1", "llama-2-70b-chat", "auto"), Records(MemoryStore())
+    assert expect_scale(name, SILENT).weights != EVEN
+    for generation, measured in enumerate([(), (Measured(IS_PLAIN, 1.8),)]):
+        record = Record(1.8, calibrated=True, ratio_source="answers", measured=measured)
+        _, known = await records.append(name, generation, record)
+        _, known = await records.read(name)
+        assert known is not None
+        assert find_scale(name, known) == Scale(1.8, expect_scale(name, SILENT).weights if measured else EVEN)
 
 
 async def test_who_comes_second_takes_over_what_the_first_wrote() -> None:

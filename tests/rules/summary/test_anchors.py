@@ -17,6 +17,7 @@ from trimtab.rules.conversation import CountTokens, Message, Role
 from trimtab.rules.summary.anchors import (
     _SEPARATORS,
     CODE_SHARE,
+    CORRECTIONS_SHARE,
     MIN_TOKENS,
     Removed,
     _leave_out_last,
@@ -186,7 +187,7 @@ def test_of_the_corrections_the_newest_are_written_that_fit_to_the_last_token() 
     title, lines = f"## {CORRECTIONS_TITLE}\n\n", [f"- {one}\n" for one in said]
     room = {number: len(title) + len("".join(lines[2 - number :])) for number in (1, 2)}
     for tokens, number in ((room[2], 2), (room[2] - 1, 1), (room[1], 1), (room[1] - 1, 0)):
-        written = _write_corrections([user("Begin."), *map(user, said)], tokens, len)
+        written = _write_corrections([user("Begin."), *map(user, said)], ceil((tokens + 0.5) / CORRECTIONS_SHARE), len)
         assert written == (title[:-1] + "".join(lines[2 - number :]) + "\n" if number else "")
 
 

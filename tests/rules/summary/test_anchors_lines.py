@@ -8,6 +8,7 @@ from support.steps import count_steps
 from trimtab.rules.conversation import Message
 from trimtab.rules.summary import anchors
 from trimtab.rules.summary.anchors import (
+    ASKED_SHARE,
     LINE_CHARS,
     SHOWN_CHARS,
     VALUE_CHARS,
@@ -52,7 +53,7 @@ def carry(*messages: Message, max_tokens: int = 900, is_told: bool = False) -> s
 @pytest.mark.parametrize("said", CORRECTIONS)
 def test_a_correction_is_found(said: str) -> None:
     """In the languages that the digest knows words of. The assistant corrects nobody."""
-    assert len(list(find_corrections([*TALK, user(said)]))) == 1
+    assert [is_asked for _, is_asked in find_corrections([*TALK, user(said)])] == [False]
     assert not list(find_corrections([*TALK, assistant(said)]))
 
 
@@ -75,7 +76,21 @@ def test_the_newest_corrections_are_taken_and_stand_in_their_order() -> None:
 
 def test_a_correction_of_the_longest_length_stays_whole() -> None:
     said = "No, case_9 must be port 8089".ljust(SHOWN_CHARS - 1, "x") + "."
-    assert list(find_corrections([*TALK, user(said)])) == [said]
+    assert list(find_corrections([*TALK, user(said)])) == [(said, False)]
+
+
+ASKED = ("My sister is called Ingrid.", "My favourite colour is turquoise.", "The deadline is 14 March.")
+
+
+def test_what_the_user_asks_to_remember_is_carried_beside_a_models_note() -> None:
+    """Words of everyday life, too. It has more room than corrections, and takes none of theirs."""
+    said = [user(f"{one} Please remember that.") for one in ASKED]
+    lines = carry(*TALK, user(CORRECTIONS[0]), *said, *TALK, max_tokens=900).splitlines()
+    assert [line[2:] for line in lines if line.startswith("- ")] == [CORRECTIONS[0], *ASKED[:2], ASKED[2][4:]]
+    many = [user(f"Berth {n} belongs to ship {n}17. Please remember that.") for n in range(99)]
+    told = [line for line in carry(*TALK, *many, max_tokens=400).splitlines() if line.startswith("- ")]
+    assert 0 < count("\n".join(told)) <= 400 * ASKED_SHARE
+    assert told[-1] == "- Berth 98 belongs to ship 9817."
 
 
 def test_they_are_the_users_words_and_not_quoted() -> None:
