@@ -52,7 +52,7 @@ _CURVE = {
     Economy.CAREFUL: (
         (0.80, 0.45, 0.31),
         (0.66, 0.37, 0.38),
-        (0.47, 0.28, 0.52),
+        (0.54, 0.29, 0.65),
         (0.45, 0.245, 0.44),
         (0.43, 0.215, 0.25),
         (0.40, 0.185, 0.13),
@@ -70,7 +70,7 @@ _CURVE = {
     Economy.FRUGAL: (
         (0.45, 0.24, 0.36),
         (0.34, 0.13, 0.54),
-        (0.20, 0.105, 0.57),
+        (0.20, 0.105, 0.56),
         (0.20, 0.105, 0.56),
         (0.20, 0.087, 0.37),
         (0.16, 0.063, 0.22),
@@ -80,7 +80,8 @@ _CURVE = {
 """(high water, low water, anchor share) for each of the windows.
 
 Source: windows of 16k to 128k are fitted on 105 recorded sessions, with `python -m bench.retention.needed` (see
-bench/README.md), for cost and for how many of the names that are needed later are kept. The values for larger windows
+bench/README.md), for cost and for how many of the names that are needed later are kept. `careful` at 32k has a larger
+index, in place of talk: more names are kept at the same cost. The values for larger windows
 are chosen, as few recorded sessions reach the waters there: in tokens, the waters grow more slowly than the window.
 """
 

@@ -104,7 +104,8 @@ def _weigh(session: Session) -> int:
 
 def main() -> None:
     arguments = parse_arguments()
-    _SESSIONS.extend(pick(load_sessions(arguments.files), arguments.limit))
+    sessions = load_sessions(arguments.files)
+    _SESSIONS.extend(pick(sessions[2::3] if arguments.held_back else sessions, arguments.limit))
     requests = sum(len(session.stops) for session in _SESSIONS)
     print(f"{len(_SESSIONS)} sessions, {requests} requests; {describe_machine()}", flush=True)
     if arguments.check:
@@ -163,6 +164,7 @@ def parse_arguments() -> argparse.Namespace:
         metavar="KEY=VALUE",
         help="a key of the policy of trimtab",
     )
+    add("--held-back", action="store_true", help="only every third session, which no size was fitted on")
     add("--limit", type=int, help="only this many sessions, evenly picked")
     add(
         "--processes",
