@@ -19,7 +19,7 @@ from trimtab.proxy.wire.json import DECODE_ERRORS, decode_member
 from trimtab.proxy.wire.transcript.body import KeptBody, read_outside
 from trimtab.rules.conversation import Role, count_asked, count_leading, ends_with_prefill
 from trimtab.rules.pipeline.plan import Plan
-from trimtab.rules.tokens.tool_schemas import as_schema
+from trimtab.rules.tokens.messages import as_schema
 
 CLASS, COMPACTION = "x-claude-code-request-class", "x-claude-code-compaction"
 """Claude Code's hints, which it sends with CLAUDE_CODE_GATEWAY_HINT_HEADERS=1. Source: its gateway protocol."""

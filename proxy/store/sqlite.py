@@ -239,7 +239,6 @@ class SqliteThread:
 
 
 def describe_error(error: sqlite3.Error) -> str:
-    """SQLite's kind of fault in our words."""
     if isinstance(error, ForeignFileError):
         return "the file is another program's, or another version's"
     name: str | None = getattr(error, "sqlite_errorname", None)

@@ -295,13 +295,9 @@ class Questions:
 @lru_cache(maxsize=64)
 def _match(names: tuple[str, ...]) -> re.Pattern[str]:
     """Finds the names as snake_case, camelCase or words, not within other words; the longest at each place."""
-    words = "|".join(_spell(name) for name in sorted(names, key=len, reverse=True))
+    spelled = {name: name.replace("_", r"[_\s-]?") + ("(?:ing|ed)?" if name == STREAM else "") for name in names}
+    words = "|".join(f"(?P<{name}>{spelled[name]})" for name in sorted(names, key=len, reverse=True))
     return re.compile(rf"(?<![A-Za-z0-9_])(?:{words})(?![A-Za-z0-9_])", re.IGNORECASE)
-
-
-def _spell(name: str) -> str:
-    spelled = r"[_\s-]?".join(name.split("_"))
-    return f"(?P<{name}>{spelled}{'(?:ing|ed)?' if name == STREAM else ''})"
 
 
 def _find_most(answer: bytes, tokens: int) -> int | None:

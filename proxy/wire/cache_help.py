@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from trimtab.proxy.wire.json import decode_items, decode_member, read_members
-from trimtab.rules.conversation import Message, Origin, Role
+from trimtab.rules.conversation import Message, Origin, Role, count_leading
 from trimtab.rules.text.markers import SUMMARY_START
 
 CACHE_MARKERS = ("cache_control", "prompt_cache_breakpoint")
@@ -133,12 +133,11 @@ def has_markers(raw: bytes) -> bool:
 
 def find_summary(messages: Iterable[Message]) -> int | None:
     """The index of the message that a rule made of the messages before a cut; None if nothing was cut."""
-    made = (index for index, message in enumerate(messages) if message.edited and _is_summary(message))
-    return next(made, None)
-
-
-def _is_summary(message: Message) -> bool:
-    return message.role is not Role.TOOL and any(text.startswith(SUMMARY_START) for text in message.texts)
+    for index, message in enumerate(messages):
+        is_made = message.edited and message.role is not Role.TOOL
+        if is_made and any(text.startswith(SUMMARY_START) for text in message.texts):
+            return index
+    return None
 
 
 def add_breakpoint(
@@ -171,18 +170,10 @@ def add_controls(messages: Sequence[Message], client: Client) -> dict[int, Messa
     """
     if client.controls or sum(message.tokens for message in messages) < MIN_TOKENS:
         return {}
-    places = {find_summary(messages), _find_system(messages), _find_newest(messages)}
+    systems = count_leading(messages)
+    places = {find_summary(messages), systems - 1 if systems else None, _find_newest(messages)}
     found = (at for at in places if at is not None and messages[at].speaker is not Role.ASSISTANT)
     return {at: _mark(messages[at], CONTROL) for at in sorted(found) if _ends_in_text(messages[at])}
-
-
-def _find_system(messages: Sequence[Message]) -> int | None:
-    found = None
-    for at, message in enumerate(messages):
-        if message.role is not Role.SYSTEM:
-            break
-        found = at
-    return found
 
 
 def _find_newest(messages: Sequence[Message]) -> int | None:

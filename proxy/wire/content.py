@@ -11,7 +11,7 @@ letters, digits, `.`, `-` and `_`, so it can say hardly more than that an image 
 import binascii
 import re
 from base64 import b64decode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -34,7 +34,7 @@ from trimtab.rules.conversation import CountTokens, Media, Message, ToolCall
 from trimtab.rules.text.markers import mark_image
 from trimtab.rules.tokens.families import Costs
 from trimtab.rules.tokens.media import MAX_GUESS_TOKENS, UNSEEN_IMAGE, Piece, Size, guess_file, read_size
-from trimtab.rules.tokens.tool_schemas import as_schema
+from trimtab.rules.tokens.messages import as_schema
 
 TOLERATED_BYTES = 32  # An uncounted member up to this size is ignored. Chosen: it can be null, empty, or a number.
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})  # Types of parts that hold a text in their member `text`
@@ -134,7 +134,11 @@ def _write_parts(
     The last part gets `markers` and the cache markers of removed parts.
     """
     texts = iter(message.texts)
-    media = (_write_media(part, text_type) for part in message.media)
+    # The line that replaces a removed image keeps the cache markers.
+    media = (
+        mark(_write_text(part.line, text_type), find_markers(part.raw)) if part.is_removed else part.raw
+        for part in message.media
+    )
     written: list[bytes] = []
     left: dict[str, msgspec.Raw] = {}
     for part in parts:
@@ -154,11 +158,6 @@ def _write_parts(
     return written
 
 
-def _write_media(part: Media, text_type: str) -> bytes:
-    """A part that is not text. The line that replaces a removed image keeps the cache markers."""
-    return mark(_write_text(part.line, text_type), find_markers(part.raw)) if part.is_removed else part.raw
-
-
 def _write_text(text: str, text_type: str) -> bytes:
     return orjson.dumps({"type": text_type, "text": text})
 
@@ -168,15 +167,22 @@ def replace_texts(content: bytes, texts: Iterator[str], types: AbstractSet[str] 
     if content[:1] == b'"':
         new = next(texts)
         return content if msgspec.json.decode(content) == new else orjson.dumps(new)
+
+    def change(part: bytes) -> bytes:
+        old = read_text(part, types)
+        return part if old is None or (new := next(texts)) == old else replace_text(part, new)
+
+    return replace_items(content, change) if content[:1] == b"[" else content
+
+
+def replace_items(content: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """A JSON array with its items as `change` makes them. All else keeps its bytes. Raises one of DECODE_ERRORS."""
     pieces: list[bytes] = []
     done = 0
-    for part in map(bytes, decode_items(content)) if content[:1] == b"[" else ():
-        old = read_text(part, types)
-        if old is None or (new := next(texts)) == old:
-            continue
-        at = content.index(part, done)
-        pieces += (content[done:at], replace_text(part, new))
-        done = at + len(part)
+    for item in map(bytes, decode_items(content)):
+        at = content.index(item, done)
+        pieces += (content[done:at], change(item))
+        done = at + len(item)
     return b"".join((*pieces, content[done:]))
 
 
@@ -353,17 +359,13 @@ def write_line(raw: bytes, before: str) -> str:
     if address.startswith("data:"):
         head, _, data = address.partition(",")
     size = read_image_size(data) if isinstance(data, str) else None
+    found = _TYPE.search(head[:MAX_NAME_CHARS]) if isinstance(head, str) else None
     facts = [
-        _read_type(head) + (f" {size.width}x{size.height}" if size else ""),
+        (found[0].lower() if found else "image") + (f" {size.width}x{size.height}" if size else ""),
         _write_bytes(len(data) * 3 // 4) if isinstance(data, str) else "",
         _find_name((part, inner, source), address, before),
     ]
     return mark_image(*filter(None, facts))
-
-
-def _read_type(head: Any) -> str:
-    found = _TYPE.search(head[:MAX_NAME_CHARS]) if isinstance(head, str) else None
-    return found[0].lower() if found else "image"
 
 
 def _write_bytes(size: int) -> str:

@@ -192,8 +192,9 @@ def read_overflow(status: int, body: bytes) -> Overflow | None:
     answer = try_decode(body)
     if isinstance(answer, list) and answer:
         answer = answer[0]
-    if status == 200:
-        return _read_success(answer)
+    if status == 200:  # with an error, not a completion
+        is_error = isinstance(answer, dict) and any(map(answer.get, (*_WRAPPERS, "message")))
+        return _read_refusal(400, answer) if is_error else None
     if not body.strip():
         return Overflow(Kind.SIZE) if status in {400, TOO_LARGE} else None
     members = answer if isinstance(answer, dict) else {"error": body.decode("utf-8", "replace")}
@@ -202,12 +203,6 @@ def read_overflow(status: int, body: bytes) -> Overflow | None:
 
 _WRAPPERS = ("error", "detail", "errors", "response", "base_resp")
 """Members that hold an error. Source of the last one: MiniMax, with status 200, too."""
-
-
-def _read_success(answer: Any) -> Overflow | None:
-    """The overflow in a body with status 200 that is an error, not a completion."""
-    is_error = isinstance(answer, dict) and any(map(answer.get, (*_WRAPPERS, "message")))
-    return _read_refusal(400, answer) if is_error else None
 
 
 def _read_refusal(status: int, answer: dict[str, Any]) -> Overflow | None:
@@ -253,18 +248,13 @@ def _read_text(status: int, text: str, *, has_code: bool) -> Overflow | None:
     if kind is Kind.STRING:
         is_text = (numbers.limit or 0) >= MIN_STRING_CHARS
         return replace(found, requested=None, unit="characters") if is_text else None
-    if kind is Kind.SIZE:
-        return _read_size(found)
+    if kind is Kind.SIZE:  # a limit in bytes; or a request larger than a whole rate limit, for which no waiting helps
+        if not RATE.pattern.search(text):
+            return replace(found, unit="bytes")
+        return found if found.limit and (found.requested or 0) > found.limit else None
     if status == 500 and kind is not Kind.GENERATION and not has_code and numbers.limit is None:
         return None  # an internal error of the server, whose text only sounds like an overflow
     return found
-
-
-def _read_size(found: Overflow) -> Overflow | None:
-    """A limit in bytes; or a request larger than a whole rate limit, for which waiting does not help."""
-    if not RATE.pattern.search(found.text):
-        return replace(found, unit="bytes")
-    return found if found.limit and (found.requested or 0) > found.limit else None
 
 
 def _classify(text: str, *, has_code: bool) -> Kind | None:
@@ -308,11 +298,13 @@ def find_quotes(overflow: Overflow, body: bytes) -> Quoted:
         text = body.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
         return Quoted.WORDS
-    words = {needle for rendering in _render(overflow.text) for needle in _find_words(overflow, rendering)}
+    # The refusal with its escapes undone, also those of HTML and of URLs.
+    rendered = {_unescape(each) for each in (overflow.text, html.unescape(overflow.text), unquote(overflow.text))}
+    words = {needle for rendering in rendered for needle in _find_words(overflow, rendering)}
     numbers = _list_numbers(overflow)
     found = Quoted.NOTHING
-    for piece in _cut(text):
-        plain = _unescape(piece)
+    for start in range(0, max(len(text), 1), PIECE_CHARS):
+        plain = _unescape(text[max(start - OVERLAP_CHARS, 0) : start + PIECE_CHARS])
         letters = _letters(plain)
         if any(needle in letters for needle in words):
             return Quoted.WORDS
@@ -361,12 +353,6 @@ def _holds_number(plain: str, numbers: list[int], refusal: str) -> bool:
     return bool(cut) and int(cut) in numbers and any(str(run).startswith(cut) for run in runs)
 
 
-def _render(text: str) -> set[str]:
-    """The refusal with its escapes undone, also those of HTML and of URLs."""
-    plain = _unescape(text)
-    return {plain, _unescape(html.unescape(text)), _unescape(unquote(text))}
-
-
 def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
@@ -383,8 +369,3 @@ def _read_escape(escape: re.Match[str]) -> str:
 def _letters(text: str) -> str:
     """Only letters and digits, in lower case and in Unicode's compatibility form (NFKC)."""
     return _NO_WORD.sub("", unicodedata.normalize("NFKC", text).casefold())
-
-
-def _cut(text: str) -> Iterator[str]:
-    for start in range(0, max(len(text), 1), PIECE_CHARS):
-        yield text[max(start - OVERLAP_CHARS, 0) : start + PIECE_CHARS]

@@ -13,8 +13,6 @@ from trimtab.proxy.wire.json import DECODE_ERRORS, try_decode
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """An API of model servers."""
-
     label: str  # its name in metrics and log lines. An API that belongs to a dialect has the dialect's name.
     is_inference: bool = True  # the requests are for a model, or ask for models
     has_prompt: bool = False  # a request may hold a prompt that is too long for its model

@@ -37,8 +37,7 @@ from trimtab.proxy.wire.json import (
 )
 from trimtab.rules.conversation import NOT_SERVED, Message, Role, Served
 from trimtab.rules.results.work import Cache
-from trimtab.rules.tokens.messages import NO_CHOICE, ToolsAndFormat
-from trimtab.rules.tokens.tool_schemas import as_schema
+from trimtab.rules.tokens.messages import NO_CHOICE, ToolsAndFormat, as_schema
 
 MAX_DECODED_PARTS = 100_000
 """Tools and other members outside the messages with more strings and commas are counted by their JSON, undecoded.
@@ -350,11 +349,9 @@ def _read(raw: bytes, shift: int = 0, namespace: str = "") -> Iterator[_Tool]:
 
 
 def _read_name(members: dict[str, msgspec.Raw]) -> str:
-    for key in ("function", "custom"):
-        nested = decode_member(members.get(key))
-        if isinstance(nested, dict) and isinstance(nested.get("name"), str):
-            return str(nested["name"])
-    name = decode_member(members.get("name"))
+    places = (as_schema(decode_member(members.get(key))) for key in ("function", "custom"))
+    nested = next((place["name"] for place in places if isinstance(place.get("name"), str)), None)
+    name = decode_member(members.get("name")) if nested is None else nested
     return name if isinstance(name, str) else ""
 
 

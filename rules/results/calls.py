@@ -158,16 +158,12 @@ first is fast, and most texts contain none."""
 
 def says_failure(text: str) -> bool:
     """Whether the text's first or last lines say that a command failed, or call the result an error."""
-    edges = (text,) if len(text) <= 2 * EDGE_CHARS else (text[:EDGE_CHARS], text[-EDGE_CHARS:])
-    return any(map(_tells_of_failure, edges))
-
-
-def _tells_of_failure(edge: str) -> bool:
-    lowered = edge.lower()
-    return any(
-        any(hint in lowered for hint in hints) and all(pattern.search(edge) for pattern in patterns)
-        for hints, *patterns in _FORMS
-    )
+    for edge in (text,) if len(text) <= 2 * EDGE_CHARS else (text[:EDGE_CHARS], text[-EDGE_CHARS:]):
+        lowered = edge.lower()
+        for hints, *patterns in _FORMS:
+            if any(hint in lowered for hint in hints) and all(pattern.search(edge) for pattern in patterns):
+                return True
+    return False
 
 
 SHORT_CHARS = 4000
@@ -203,26 +199,18 @@ _FAILED = compile_late(
 
 
 def tells_failure(result: Message) -> bool:
-    if result.is_error:
-        return True
-    text = result.text
-    if says_failure(text):
-        return True
-    return len(text) <= SHORT_CHARS and (was_refused(result) or _FAILED.match(_begin(text)) is not None)
+    return result.is_error or says_failure(result.text) or was_refused(result) or _begins_with(_FAILED, result.text)
 
 
 def was_refused(result: Message) -> bool:
-    text = result.text
-    return len(text) <= SHORT_CHARS and _REFUSED.match(_begin(text)) is not None
+    return _begins_with(_REFUSED, result.text)
 
 
-def _begin(text: str) -> str:
-    return text[:EDGE_CHARS].lstrip()
+def _begins_with(words: re.Pattern[str], text: str) -> bool:
+    return len(text) <= SHORT_CHARS and words.match(text[:EDGE_CHARS].lstrip()) is not None
 
 
 class FoundResult(NamedTuple):
-    """A tool result of a transcript."""
-
     at: int  # its index
     call: ToolCall | None  # the call that it answers, if any
     treatment: Treatment  # how its tool's results are treated

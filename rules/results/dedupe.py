@@ -48,8 +48,6 @@ def sketch_text(text: str) -> Sketch:
 
 
 class Hunk(msgspec.Struct, frozen=True):
-    """Lines [old_start, old_stop) of the old text are replaced by lines [new_start, new_stop) of the new one."""
-
     old_start: int
     old_stop: int
     new_start: int
@@ -146,8 +144,6 @@ class Compared(msgspec.Struct, eq=False):
 
 
 class Index:
-    """The results added so far."""
-
     def __init__(self) -> None:
         self._equal: dict[tuple[str, ...], Compared] = {}
         self._by_line: dict[int, Compared] = {}  # the newest result with the line in its sketch
@@ -158,7 +154,6 @@ class Index:
             self._by_line.update(dict.fromkeys(result.sketch.lines, result))
 
     def find_equal(self, message: Message) -> Compared | None:
-        """The first result with the same texts."""
         return self._equal.get(message.texts)
 
     def find_near(self, sketch: Sketch | None) -> Compared | None:
@@ -295,23 +290,16 @@ def _diff(old: Compared, new: Compared, work: Work) -> str:
 
 def _replace(result: Compared, index: Index, work: Work) -> Message:
     """The result as a pointer or a diff; the same object if it stays unchanged."""
-    message = result.message
-    target = index.find_equal(message)
-    text = "" if target is None else mark_same(*_point(result, target), as_shown=_is_short(result, target))
-    if target is None and (target := index.find_near(result.sketch)) is not None:
-        changes = _diff(target, result, work)
-        text = mark_near(*_point(result, target), changes, as_shown=_is_short(result, target)) if changes else ""
-    if not text:
+    message, equal = result.message, index.find_equal(result.message)
+    target = equal or index.find_near(result.sketch)
+    changes = "" if equal or target is None else _diff(target, result, work)
+    if target is None or not (equal or changes):
         return message
+    as_shown = message.edited or target.message.edited  # the parts that were left out may differ
+    place = _point(result, target)
+    text = mark_same(*place, as_shown=as_shown) if equal else mark_near(*place, changes, as_shown=as_shown)
     saved = sum(map(work.count, message.texts)) - work.count(text)
-    if saved < message.tokens * MIN_SAVED_SHARE:
-        return message
-    return message.shorten((text,), saved)
-
-
-def _is_short(result: Compared, target: Compared) -> bool:
-    """Whether one of the two was shortened: then the parts that were left out may differ."""
-    return result.message.edited or target.message.edited
+    return message if saved < message.tokens * MIN_SAVED_SHARE else message.shorten((text,), saved)
 
 
 def _point(result: Compared, target: Compared) -> tuple[int, str]:

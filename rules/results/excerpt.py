@@ -16,12 +16,10 @@ import msgspec
 from msgspec.structs import replace
 
 from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role, Telling, ToolCall
-from trimtab.rules.policy import Budget, Policy, PreserveSystem, Truncation
-from trimtab.rules.results.calls import FoundResult
+from trimtab.rules.policy import Budget, Policy, PreserveSystem, Treatment, Truncation
 from trimtab.rules.results.json_document import ShortenString, excerpt_json
 from trimtab.rules.results.kinds import (
     SOURCE,
-    Kind,
     Scan,
     add_terms,
     find_terms,
@@ -31,7 +29,7 @@ from trimtab.rules.results.kinds import (
     tell_large_kind,
 )
 from trimtab.rules.results.scores import read_numbers
-from trimtab.rules.results.select import Guide, Selection, Units, split_units
+from trimtab.rules.results.select import Guide, Selection, split_units
 from trimtab.rules.results.work import (
     MIN_SAVED_SHARE,
     UNTOUCHED,
@@ -53,8 +51,6 @@ MIN_LINE_CHARS, MAX_LINE_CHARS = 40, 2000  # Bounds of the length of such a piec
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The facts that the excerpt of a text depends on."""
-
     call: ToolCall | None = None  # the call that it answers, if any
     count: CountTokens | None = None  # counts tokens for the markers; None if the limit is in tokens
     is_numbered: bool = True  # whether a reader can ask for lines by their numbers
@@ -80,15 +76,12 @@ def _excerpt_lines(text: str, limit: int, measure: Measure, asked: Facts) -> str
         kind = tell_kind(units.texts)
     scores = kind.score(units.texts)
     add_terms(scores, text, units.offsets, terms)
-    guide = Guide(scores, () if asked.how else _number(units, kind, asked), asked.how or READ_PART)
+    # The numbers that the text shows, else those that are counted; none if a reader cannot ask for lines.
+    shown = read_numbers(units.texts) if kind is SOURCE and not asked.how else ()
+    numbers = shown or (units.lines if asked.is_numbered and not asked.how else ())
     tokens = None if asked.count is None else asked.count(text)
+    guide = Guide(scores, numbers, asked.how or READ_PART)
     return Selection(units, total, guide, tokens).write(limit, kind.ends, measure)
-
-
-def _number(units: Units, kind: Kind, asked: Facts) -> Sequence[int]:
-    """The numbers that the text shows, else those that are counted; empty if a reader cannot ask for lines."""
-    shown = read_numbers(units.texts) if kind is SOURCE else ()
-    return shown or (units.lines if asked.is_numbered else ())
 
 
 def _shorten_within(measure: Measure, asked: Facts) -> ShortenString:
@@ -147,18 +140,12 @@ def _gauge(text: str, budget: Budget, count: CountTokens) -> _Gauge:
     return _Gauge(limit, measure, "bytes", measure_bytes) if is_by_bytes else _Gauge(limit, measure, "tokens", count)
 
 
-def _excerpt(text: str, gauge: _Gauge, asked: Facts) -> str:
-    """The lines of a text that matter; its head and tail if the limit is too small for that."""
-    short = excerpt_text(text, gauge.limit, gauge.measure, asked)
-    return _take_ends(text, gauge) if short is None or gauge.measure(short) > gauge.limit else short
-
-
-def _take_ends(text: str, gauge: _Gauge) -> str:
+def _cut(text: str, gauge: _Gauge, asked: Facts | None) -> str:
+    """The lines of a text that matter; its head and tail if none are asked, or if the limit is too small for them."""
+    short = None if asked is None else excerpt_text(text, gauge.limit, gauge.measure, asked)
+    if short is not None and gauge.measure(short) <= gauge.limit:
+        return short
     return truncate_text(text, gauge.limit, gauge.measure, gauge.unit, gauge.count, READ_PART)
-
-
-def _truncate(result: Result, count: CountTokens) -> tuple[str, ...]:
-    return truncate_result(result, result.budget, count)
 
 
 def truncate_result(result: Result, budget: Budget, count: CountTokens) -> tuple[str, ...]:
@@ -166,7 +153,6 @@ def truncate_result(result: Result, budget: Budget, count: CountTokens) -> tuple
 
     Never more tokens than before: if markers would cost more than the texts, only the beginning of each is kept.
     """
-    asked = Facts(result.call, count)
 
     def shorten(text: str, budget: Budget) -> str:
         gauge = _gauge(text, budget, count)
@@ -177,9 +163,8 @@ def truncate_result(result: Result, budget: Budget, count: CountTokens) -> tuple
             gauge = _gauge(hidden.text, budget, count)
             if gauge.measure(hidden.text) <= gauge.limit:
                 return hidden.text
-        if result.treatment.truncation is not Truncation.SALIENT:
-            return _take_ends(hidden.text, gauge)
-        return _excerpt(hidden.text, gauge, replace(asked, is_numbered=not hidden.moves_lines))
+        facts = Facts(result.call, count, is_numbered=not hidden.moves_lines)
+        return _cut(hidden.text, gauge, facts if result.treatment.truncation is Truncation.SALIENT else None)
 
     def take_beginning(text: str, budget: Budget) -> str:
         text = hide_payloads(text).text
@@ -213,11 +198,8 @@ def share_budget(texts: tuple[str, ...], budget: Budget, count: CountTokens, sho
     return tuple(short)
 
 
-def _wants(messages: Sequence[Message], places: Sequence[FoundResult]) -> list[FoundResult]:
-    return [place for place in places if _may_exceed(messages[place.at], place.treatment.budget)]
-
-
-def _may_exceed(message: Message, budget: Budget) -> bool:
+def _may_exceed(message: Message, treatment: Treatment) -> bool:
+    budget = treatment.budget
     if message.tokens > budget.max_tokens:
         return True
     return budget.max_bytes is not None and sum(map(measure_bytes, message.texts)) > budget.max_bytes
@@ -229,7 +211,13 @@ _TELLING = Telling(
     " marker says how much is missing{hidden}.",
 )
 # The reason does not name the limits: those of errors are larger, and the model's tokens differ from the counted ones.
-TRUNCATE = Editor("truncate", _wants, _truncate, "{} tool results over their limits", _TELLING)
+TRUNCATE = Editor(
+    "truncate",
+    _may_exceed,
+    lambda result, count: truncate_result(result, result.budget, count),
+    "{} tool results over their limits",
+    _TELLING,
+)
 
 SHORTEN_TELLING = Telling(
     "message",

@@ -1,23 +1,31 @@
 """Outlines of JSON documents that are too long. Of a collection of records, those that stand out are kept.
 
-Law: JSON stays JSON. A kept value keeps its text; only long strings are cut. A marker says what is missing.
+Law: JSON stays JSON. A kept value keeps its text; only long strings are cut. A marker says what is missing. Records
+stand out among many similar ones by extreme numbers, rare values or rare keys. A value that all records share carries
+no information, and a column in which every value is rare carries little.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
-from math import sqrt
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
+from itertools import chain, pairwise
+from math import log, sqrt
 from typing import Any
 
 import msgspec
 
 from trimtab.rules.conversation import CountTokens
-from trimtab.rules.results.json_records import Document, News, Record, cut_string, read_news
-from trimtab.rules.results.json_spans import (
+from trimtab.rules.results.json_records import (
+    MAX_KEY_CHARS,
+    Document,
+    News,
     NotJsonError,
     Part,
     Parts,
+    Record,
     Thinning,
+    cut_string,
     read_signs,
     split_parts,
     split_string,
@@ -129,10 +137,10 @@ class _Outline:
             return unbreak(text[start:stop])
         if text[start] == '"':
             return self._fit_string(text[start:stop], room)
-        if text[start] not in "[{" and stop - start <= MAX_PLAIN_CHARS:
-            return text[start:stop]
-        if text[start] not in "[{" or depth >= (MAX_DEPTH if stop - start < LARGE_CHARS else MAX_LARGE_DEPTH):
-            return f'"{mark_characters(stop - start)}"'
+        is_plain, most_depth = text[start] not in "[{", MAX_DEPTH if stop - start < LARGE_CHARS else MAX_LARGE_DEPTH
+        if is_plain or depth >= most_depth:
+            is_short = is_plain and stop - start <= MAX_PLAIN_CHARS
+            return text[start:stop] if is_short else f'"{mark_characters(stop - start)}"'
         parts = self._split(start, stop)
         if len(parts) >= MIN_RECORDS and parts.are_containers():
             return self._fit_collection(start, parts, room)
@@ -151,8 +159,7 @@ class _Outline:
         return cut_string(raw, int(room / self._rate))
 
     def _split(self, start: int, stop: int) -> Parts:
-        parts = self._parts.get((start, stop))
-        if parts is None:
+        if (parts := self._parts.get((start, stop))) is None:
             parts = self._parts[start, stop] = split_parts(self._text, start, stop, self._thinning)
         return parts
 
@@ -211,8 +218,7 @@ class _Outline:
         return taken
 
     def _fit_collection(self, start: int, parts: Parts, room: float) -> str:
-        news = self._news.get(start)
-        if news is None:
+        if (news := self._news.get(start)) is None:
             news = self._news[start] = read_news(self._decode_all(parts, parts.head), len(parts))
         left = room - MARKER_TOKENS
         share = max(MIN_RECORD_TOKENS, room * RECORD_SHARE, left / parts.total * USED_SHARE)
@@ -231,7 +237,11 @@ class _Outline:
                 continue
             written[index] = self._signs.member(part.key, record)
             left -= cost
-        return self._close_collection(self._text[start], [written[index] for index in sorted(written)], parts.total)
+        kept, missing = [written[index] for index in sorted(written)], parts.total - len(written)
+        if self._text[start] == "[":
+            return self._signs.array((*kept, f'"{mark_records(missing, parts.total)}"'))
+        marker = f'"{mark_member_records(missing, parts.total)}"'
+        return self._signs.object((*kept, self._signs.member(self._marker_key, marker)))
 
     def _choose(self, parts: Sequence[Part]) -> list[int]:
         return read_news(self._decode_all(parts, 0), len(parts)).order[:CHOSEN_PARTS]
@@ -241,15 +251,13 @@ class _Outline:
 
         In a large document, WINDOW_CHARS are decoded of the first `head` records, and as many of the others.
         """
-        left = {True: WINDOW_CHARS, False: WINDOW_CHARS}
+        left = [WINDOW_CHARS, WINDOW_CHARS]  # for the others, for the first ones
         for number, part in enumerate(parts):
-            chars = part.stop - part.start
-            if not self._is_large:
-                yield _read(self._text[part.start : part.stop]) if chars <= MAX_DECODED_CHARS else None
-                continue
-            is_first = number < head
-            is_read = chars <= min(MAX_LARGE_DECODED_CHARS, left[is_first]) and not DECODED_HEAD <= number < head
-            left[is_first] -= chars if is_read else 0
+            chars, is_read = part.stop - part.start, part.stop - part.start <= MAX_DECODED_CHARS
+            if self._is_large:
+                most = min(MAX_LARGE_DECODED_CHARS, left[number < head])
+                is_read = chars <= most and not DECODED_HEAD <= number < head
+                left[number < head] -= chars * is_read
             yield _read(self._text[part.start : part.stop]) if is_read else None
 
     def _read(self, part: Part, number: int, news: News) -> Record:
@@ -260,13 +268,6 @@ class _Outline:
             if self._cached_chars <= CACHED_CHARS:
                 self._records[part.start] = record
         return record
-
-    def _close_collection(self, opening: str, written: list[str], total: int) -> str:
-        missing = total - len(written)
-        if opening == "[":
-            return self._signs.array((*written, f'"{mark_records(missing, total)}"'))
-        marker = self._signs.member(self._marker_key, f'"{mark_member_records(missing, total)}"')
-        return self._signs.object((*written, marker))
 
 
 def _encode(text: str) -> bytes:
@@ -282,3 +283,137 @@ def _read(text: str) -> Any:
         return _decode(_encode(text))
     except (msgspec.DecodeError, RecursionError):
         return None
+
+
+MAX_NEWS_DEPTH = 5  # levels of a record that are read
+MAX_NEWS_ITEMS = 40  # Items of an array within a record that are read
+MAX_VALUES = 256  # The rarest values of a column that are weighed
+NEWS_DEPTH_FACTOR = 0.85  # of a column's weight, for each level of nesting
+LARGEST_WEIGHT, SMALLEST_WEIGHT = 1.0, 0.9
+"""Weights of the record with the largest number of a column, and of the one with the smallest."""
+MAX_NUMBER = 10**300  # A larger integer is not read as a number: the largest float is about 1.8e308
+RARE_SHARE = 0.2  # A value or a key that a larger share of the records has is common
+EXTRA_KEY_SHARE = 0.9
+"""Weight of a record with a rare key. Also: if this share of the records has a key, all of them count as having it."""
+CONSTANT_INFO, ONLY_VALUE_INFO, FEW_VALUES_INFO = 0.05, 0.6, 1.3
+"""Information in a column with one value in all records, with one value in some of them, and with few values."""
+_PLACE_NAMES = re.compile(
+    r"(?:^|[._\]]|end_?|start_?|begin_?)(?:id|line|row|column|col|offset|index|lat|lon|lng|timestamp|time|port|pid)s?$|Id$",
+    re.IGNORECASE,
+)
+"""Columns of positions and identifiers: their extreme numbers do not make a record stand out."""
+
+Values = Mapping[str, Sequence[int]]
+"""The distinct values of a column, each with the numbers of the records that have it."""
+
+
+class Column(msgspec.Struct):
+    """The values at one path, in the records' order. numbers: the record of each; it may have several, or none."""
+
+    numbers: list[int] = msgspec.field(default_factory=list)
+    values: list[Any] = msgspec.field(default_factory=list)
+
+    def group_values(self) -> Values:
+        """The records of each distinct value; the keys are the values as text."""
+        values: dict[str, list[int]] = {}
+        for number, value in zip(self.numbers, self.values, strict=True):
+            values.setdefault(str(value), []).append(number)
+        return values
+
+    def count_records(self) -> int:
+        return sum(before != after for before, after in pairwise((-1, *self.numbers)))
+
+    def total(self) -> Mapping[int, float]:
+        """The sum of the numbers of each record; empty if any value of the column is not a number."""
+        totals: dict[int, float] = {}
+        for number, value in zip(self.numbers, self.values, strict=True):
+            if not (type(value) is float or (type(value) is int and abs(value) < MAX_NUMBER)):
+                return {}
+            totals[number] = totals.get(number, 0.0) + float(value)
+        return totals
+
+
+def read_news(records: Iterable[Any], total: int) -> News:
+    columns: dict[str, Column] = defaultdict(Column)
+    for number, record in enumerate(records):
+        _collect(record, "", (number, columns), 0)
+    news = News()
+    items: list[tuple[float, int]] = []
+    for path, column in columns.items():
+        values = column.group_values()
+        news.info[path] = _info(len(values), column.count_records(), total)
+        nested = NEWS_DEPTH_FACTOR ** (path.count(".") - 1 + path.count("[]"))
+        items += [(-weight * nested, number) for weight, number in _read_column(path, column, values, total)]
+    news.order = list(dict.fromkeys(number for _, number in sorted(items)))
+    return news
+
+
+def _collect(value: Any, path: str, into: tuple[int, dict[str, Column]], depth: int) -> None:
+    """Add a record's scalars and array lengths to its columns. `into`: the record's number, and the columns."""
+    number, columns = into
+    if isinstance(value, dict):
+        for key, part in value.items() if depth < MAX_NEWS_DEPTH else ():
+            _collect(part, f"{path}.{key[:MAX_KEY_CHARS]}", into, depth + 1)
+        return
+    column = columns[f"{path}#" if isinstance(value, list) else path]
+    column.numbers.append(number)
+    column.values.append(len(value) if isinstance(value, list) else value)
+    for part in value[:MAX_NEWS_ITEMS] if isinstance(value, list) and depth < MAX_NEWS_DEPTH else ():
+        _collect(part, f"{path}[]", into, depth + 1)
+
+
+def _info(values: int, holders: int, records: int) -> float:
+    """The information in a column with this many distinct values, in `holders` of all records."""
+    if values <= 1:
+        return CONSTANT_INFO if holders >= EXTRA_KEY_SHARE * records else ONLY_VALUE_INFO
+    return FEW_VALUES_INFO if values <= max(3, records // 3) else 1.0
+
+
+def _read_column(path: str, column: Column, values: Values, records: int) -> Iterator[tuple[float, int]]:
+    if path.endswith("#") and len(values) <= 1:
+        return
+    totals = column.total()
+    if totals:
+        yield from _read_extremes(path, totals)
+    having = column.count_records()
+    if len(values) <= max(3, having // 3):
+        yield from _read_rare(values)
+    if having <= RARE_SHARE * records:
+        yield EXTRA_KEY_SHARE * _rarity(having, records), column.numbers[0]
+
+
+def _read_extremes(path: str, totals: Mapping[int, float]) -> Iterator[tuple[float, int]]:
+    if len(set(totals.values())) <= 2:
+        return
+    rising = sum(before <= after for before, after in pairwise(totals.values())) / (len(totals) - 1)
+    largest, smallest = max(totals, key=totals.__getitem__), min(totals, key=totals.__getitem__)
+    extremes = ((LARGEST_WEIGHT, largest), (SMALLEST_WEIGHT, smallest))
+    if 0.05 < rising < 0.95:  # not a sequence
+        if not _is_place(path):
+            yield from extremes
+    elif rising not in {0.0, 1.0}:  # nearly a sequence: a record that breaks it stands out
+        ends = {next(iter(totals)), next(reversed(totals))}
+        yield from ((weight, number) for weight, number in extremes if number not in ends)
+
+
+def _is_place(path: str) -> bool:
+    """Whether the numbers of a column are positions or identifiers."""
+    return _PLACE_NAMES.search(path.removesuffix("[]")) is not None
+
+
+def _read_rare(values: Values) -> Iterator[tuple[float, int]]:
+    total = sum(map(len, values.values()))
+    # The more values are rare, the less each of them says.
+    rare = sum(len(numbers) <= RARE_SHARE * total for numbers in values.values())
+    for numbers in nsmallest(MAX_VALUES, values.values(), key=len):
+        if len(numbers) > RARE_SHARE * total:
+            break
+        weight = _rarity(len(numbers), total) / rare**0.5
+        yield weight, numbers[0]
+        if numbers[-1] != numbers[0]:
+            yield weight / 2, numbers[-1]
+
+
+def _rarity(holders: int, records: int) -> float:
+    """A number from 1, if only one record has it, down to about 0, if all have it."""
+    return log((records + 1) / holders) / log(records + 1)

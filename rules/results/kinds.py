@@ -144,13 +144,11 @@ def _is_signalled(sample: Sequence[str]) -> bool:
     """Whether so many lines report a failure, a warning or a total that the text is a log after all."""
     heads = [line[:400].partition("\n")[0].rstrip() for line in sample]
     telling = (line for line in heads if not line[:1].isspace() and holds_word(line))
-    loud = sum(line.startswith(STARTS) or _is_statement(line) for line in telling)
+    loud = sum(
+        line.startswith(STARTS) or (read_signal(line).weight >= 9.0 and not line.endswith(("{", ";", "(", ",")))
+        for line in telling
+    )
     return loud > MAX_SIGNALLED_SHARE * len(heads)
-
-
-def _is_statement(line: str) -> bool:
-    signal = read_signal(line)
-    return signal.weight >= 9.0 and not line.endswith(("{", ";", "(", ","))
 
 
 LARGE_CHARS, LARGE_LINES = 1024 * 1024, 20_000

@@ -150,7 +150,12 @@ def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcom
     if order == list(range(len(messages))) and not misnamed:
         is_same = all(map(is_, named, messages))
         return Outcome(conversation if is_same else conversation.edit(named))
-    paired = tuple(named[item] if isinstance(item, int) else _answer(item, count) for item in order)
+    paired = tuple(
+        named[item]
+        if isinstance(item, int)
+        else finish_message(Message(Role.TOOL, (NO_RESULT,), answers=item.id, answers_json=item.id_json), count)
+        for item in order
+    )
     origins = tuple(conversation.origins[item] if isinstance(item, int) else None for item in order)
     outcome = replace(conversation, messages=paired, origins=origins)
     first = next((at for at, item in enumerate(order) if item != at or at in misnamed), len(order))
@@ -337,8 +342,3 @@ def _name_calls(messages: Sequence[Message], pairs: _Pairs) -> tuple[list[Messag
             named[index] = replace(named[index], answers_json=call.id_json, edited=True)
             misnamed.add(index)
     return named, misnamed
-
-
-def _answer(call: ToolCall, count: CountTokens) -> Message:
-    made = Message(Role.TOOL, (NO_RESULT,), answers=call.id, answers_json=call.id_json)
-    return finish_message(made, count)

@@ -39,16 +39,12 @@ def mark_changes(lines: Sequence[str]) -> dict[int, float]:
     for start in [index for index, line in enumerate(lines) if line.startswith(_FILE[0])]:
         if start in scores:
             continue
-        stop = start + 1
-        while stop < len(lines) and _is_of_diff(lines[stop]):
-            stop += 1
-        for index in range(start, stop):
-            scores[index] = _score_change(lines[index])
+        for index in range(start, len(lines)):
+            line = lines[index]
+            if index > start and line and line[0] not in " +-@\\" and not line.startswith((*_FILE, *_HEADER)):
+                break
+            scores[index] = _score_change(line)
     return scores
-
-
-def _is_of_diff(line: str) -> bool:
-    return not line or line[0] in " +-@\\" or line.startswith((*_FILE, *_HEADER))
 
 
 def _score_change(line: str) -> float:
@@ -208,7 +204,10 @@ def find_rare(lines: Sequence[str]) -> tuple[list[int], float]:
     Returns their indexes, and how much that says: 0 if all lines have different shapes, nearly 1 if nearly all have the
     same.
     """
-    by_line: dict[str, Shape] = {line: _read_shape(line) for line in dict.fromkeys(lines)}
+    by_line: dict[str, Shape] = {
+        line: _NAMED.sub(b"", line.encode("utf-8", "surrogatepass").translate(None, _DIGITS))
+        for line in dict.fromkeys(lines)
+    }
     counts, values = Counter(map(by_line.__getitem__, lines)), Counter(by_line.values())
     coded = {
         shape for shape, number in counts.items() if number >= MIN_GROUP and number >= LINES_A_VALUE * values[shape]
@@ -220,10 +219,6 @@ def find_rare(lines: Sequence[str]) -> tuple[list[int], float]:
     if 1 not in counts.values():
         return [], told
     return [index for index, shape in enumerate(shapes) if counts[shape] == 1], told
-
-
-def _read_shape(line: str) -> bytes:
-    return _NAMED.sub(b"", line.encode("utf-8", "surrogatepass").translate(None, _DIGITS))
 
 
 DEFINITION_SCORE = 6.0  # chosen: below that of lines with a term of the call, TERM_SCORE
@@ -257,7 +252,6 @@ def score_source(texts: Sequence[str]) -> dict[int, float]:
 
 
 def strip_gutter(line: str) -> str:
-    """The line without the line number before it."""
     found = _GUTTER.match(line)
     return line[found.end() :] if found else line
 

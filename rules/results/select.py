@@ -37,7 +37,6 @@ class Units(msgspec.Struct, frozen=True):
     offsets: Sequence[int]
 
     def cut(self, start: int, stop: int) -> str:
-        """The text of units [start, stop)."""
         return self.whole[self.offsets[start] : self.offsets[stop]]
 
     def chars(self, index: int) -> int:
@@ -137,8 +136,6 @@ class Guide(msgspec.Struct, frozen=True):
 
 
 class Selection:
-    """Selects units of one text by their scores."""
-
     def __init__(self, units: Units, total: int, guide: Guide, tokens: int | None = None) -> None:
         """`total`: the text's size in the unit of its limit. `tokens`: its tokens, if the limit is in another unit."""
         chars = max(units.offsets[-1], 1)
@@ -150,7 +147,8 @@ class Selection:
 
     def write(self, limit: int, shares: Shares, measure: Measure) -> str | None:
         """The excerpt, of at most `limit` by `measure`; None if not even the ends and a marker fit."""
-        fixed = self._take_ends(limit, shares)
+        units = range(len(self._units.texts))
+        fixed = {*self._take(units, limit * shares.head), *self._take(units[::-1], limit * shares.tail)}
         wanted = ((score, -index) for index, score in self._scores.items() if index not in fixed)
         # Each unit costs a token or more, so `limit` of them are enough. Sorting a million would hold the interpreter.
         most = sorted(wanted, reverse=True) if len(self._scores) <= SORTED_AT_ONCE else nlargest(limit, wanted)
@@ -206,13 +204,6 @@ class Selection:
                 room -= cost
                 left -= cost
         return kept
-
-    def _take_ends(self, limit: int, shares: Shares) -> set[int]:
-        last = len(self._units.texts)
-        return {
-            *self._take(range(last), limit * shares.head),
-            *self._take(range(last - 1, -1, -1), limit * shares.tail),
-        }
 
     def _take(self, indexes: range, room: float) -> list[int]:
         taken = []

@@ -12,14 +12,14 @@ table is ambiguous.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
 import msgspec
 
-from trimtab.rules.conversation import CountTokens, Message, Telling
+from trimtab.rules.conversation import CountTokens, Telling
 from trimtab.rules.policy import Budget, Tidying
-from trimtab.rules.results.calls import FoundResult, reads_json_file
+from trimtab.rules.results.calls import reads_json_file
 from trimtab.rules.results.work import Editor, Result
 from trimtab.rules.text.head_tail import PIECE_CHARS, cut_lines, cut_pieces, holds, measure_bytes
 from trimtab.rules.text.markers import TABLE
@@ -66,15 +66,11 @@ def strip_escapes(text: str, *, repaint: bool) -> str:
     """
     if not holds(text, "\x1b"):
         return text
-    pieces = cut_pieces(text, before="\x1b", size=PIECE_CHARS // 4)
-    return "".join(_strip_piece(piece, repaint=repaint) if "\x1b" in piece else piece for piece in pieces)
-
-
-def _strip_piece(piece: str, *, repaint: bool) -> str:
+    pieces: Iterable[str] = cut_pieces(text, before="\x1b", size=PIECE_CHARS // 4)
     if repaint:
-        piece = _REPAINT.sub("\r", piece).replace("\x1b[2K", _ERASED)
-        piece = piece.replace("\r\x1b[K", _ERASED).replace("\r\x1b[0K", _ERASED)
-    return _ESCAPE.sub("", piece)
+        pieces = (_REPAINT.sub("\r", piece).replace("\x1b[2K", _ERASED) for piece in pieces)
+        pieces = (piece.replace("\r\x1b[K", _ERASED).replace("\r\x1b[0K", _ERASED) for piece in pieces)
+    return "".join([_ESCAPE.sub("", piece) for piece in pieces])
 
 
 def settle_progress(text: str) -> str:
@@ -102,9 +98,9 @@ def _settle_line(line: str) -> str:
             forms.add(form)
         elif form is None and not last.startswith(state.rstrip()):  # a state that the next one repeats is not lost
             return line
-    if not forms or not (is_erased or (len(forms) == 1 and _begins_with(last, *forms))):
-        return line
-    return last + line[len(body) :]
+    words = tuple(_WORD.findall(last[:MAX_STATE_CHARS]))
+    is_one = is_erased or (len(forms) == 1 and all(words[: len(form)] == form for form in forms))
+    return last + line[len(body) :] if forms and is_one else line
 
 
 def _cut_states(body: str) -> Iterator[str]:
@@ -119,10 +115,6 @@ def _read_form(state: str) -> tuple[str, ...] | None:
     if step is None or any(word in lowered for word in _ERRORS):
         return None
     return tuple(_WORD.findall(state, 0, step.start()) or _WORD.findall(state)[:1])
-
-
-def _begins_with(state: str, words: tuple[str, ...]) -> bool:
-    return tuple(_WORD.findall(state[:MAX_STATE_CHARS])[: len(words)]) == words
 
 
 MIN_ROWS = 3  # chosen: two objects repeat each key only once, which hardly pays for the table's marker
@@ -162,7 +154,8 @@ def _tabulate(value: bytes, depth: int) -> bytes:
     if value.count(_LIKELY) > 1:
         rows = [tuple(_tabulate(cell, depth + 1) if _LIKELY in cell else cell for cell in row) for row in rows]
         plain = _write_objects(names, rows)
-    table = _write_table(names, rows)
+    cells = b"],[".join(map(b",".join, rows))
+    table = b'{"%b columns":[%b],"rows":[[%b]]}' % (TABLE.encode(), b",".join(names), cells)
     return table if len(table) <= len(plain) * (1 - MIN_SHARE_SAVED) else plain
 
 
@@ -181,11 +174,6 @@ def _tabulate_object(value: bytes, depth: int) -> bytes:
 def _write_objects(names: list[bytes], rows: list[tuple[bytes, ...]]) -> bytes:
     form = b",".join(name.replace(b"%", b"%%") + b":%b" for name in names)
     return b"[{" + b"},{".join(map(form.__mod__, rows)) + b"}]"
-
-
-def _write_table(names: list[bytes], rows: list[tuple[bytes, ...]]) -> bytes:
-    cells = b"],[".join(map(b",".join, rows))
-    return b'{"' + TABLE.encode() + b' columns":[' + b",".join(names) + b'],"rows":[[' + cells + b"]]}"
 
 
 MIN_JSON_CHARS = 64  # chosen: a shorter text has almost nothing to save
@@ -308,17 +296,15 @@ def _fits_share(text: str, budget: Budget, texts: int, count: CountTokens) -> bo
     return count(text) <= budget.max_tokens // texts
 
 
-def _wants(messages: Sequence[Message], places: Sequence[FoundResult]) -> list[FoundResult]:
-    return [
-        place
-        for place in places
-        if place.treatment.tidying is not None and sum(map(len, messages[place.at].texts)) > MIN_CHARS
-    ]
-
-
 _TELLING = Telling(
     "tool result",
     "{what} {was} tidied, {saved}: colours, old states of progress bars, and blanks and repeated keys in JSON"
     " went{hidden}.",
 )
-TIDY = Editor("tidy", _wants, _tidy, "{} tool results tidied", _TELLING)
+TIDY = Editor(
+    "tidy",
+    lambda message, treatment: treatment.tidying is not None and sum(map(len, message.texts)) > MIN_CHARS,
+    _tidy,
+    "{} tool results tidied",
+    _TELLING,
+)

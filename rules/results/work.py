@@ -155,13 +155,13 @@ class Editor(msgspec.Struct, frozen=True):
     """One rule on results.
 
     rule: name of the rule in decisions.
-    wants: cheap filter for the results that this rule may change.
+    wants: cheap test of whether this rule may change a result.
     edit: returns the new texts, or the same tuple if there is nothing to do.
     reason: that of the decision, with `{}` for the number of results that were changed. telling: its sentence.
     """
 
     rule: str
-    wants: Callable[[Sequence[Message], Sequence[FoundResult]], list[FoundResult]]
+    wants: Callable[[Message, Treatment], bool]
     edit: Callable[[Result, CountTokens], tuple[str, ...]]
     reason: str
     telling: Telling
@@ -265,8 +265,10 @@ class Edits:
         found = find_results(messages, policy, start, self._treatments)
         places = [place for place in found if not (place.treatment.is_exempt or messages[place.at].keep)]
         for changes in self._changes:
-            for place in changes.editor.wants(self._edited, places):
+            for place in places:
                 before = self._edited[place.at]
+                if not changes.editor.wants(before, place.treatment):
+                    continue
                 after = self._edited[place.at] = edit_one(before, place, changes.editor, work)
                 if after is not before:
                     changes.at.append(place.at)

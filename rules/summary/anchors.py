@@ -15,7 +15,7 @@ No line comes twice, and none that is in the calls of the tail. Linear, and only
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -133,7 +133,8 @@ def write_anchors(removed: Removed, *, max_tokens: int, count: CountTokens) -> s
     room = max_tokens - count(frame)
     if max_tokens < MIN_TOKENS:
         return ""
-    told = _write_running(removed, int(room * RUNNING_SHARE), count)
+    running = find_running(removed.messages, removed.tail)[::-1]
+    told = _write_rows("still running", running, int(room * RUNNING_SHARE), count)
     corrections = ""
     if not removed.is_told:
         corrections = _write_corrections(removed.messages, room, count)
@@ -176,14 +177,20 @@ def _write_corrections(messages: Sequence[Message], budget_tokens: int, count: C
     return f"## {CORRECTIONS_TITLE}\n{break_markers(''.join(reversed(lines)))}\n" if lines else ""
 
 
-def _write_echoes(removed: Removed, room_tokens: int, count: CountTokens) -> list[str]:
-    lines: list[str] = []
-    room_tokens -= count(f"> {ECHOES_TITLE}\n")
-    for line in find_echoes(removed.messages, removed.tail, removed.present):
-        room_tokens -= count(f"> {line}\n")
+def _take(rows: Iterable[str], form: str, room_tokens: int, count: CountTokens) -> list[str]:
+    """The rows for which there is room, up to the first that does not fit. `form`: how a row is written."""
+    taken: list[str] = []
+    for row in rows:
+        room_tokens -= count(form.format(row))
         if room_tokens < 0:
             break
-        lines.append(line)
+        taken.append(row)
+    return taken
+
+
+def _write_echoes(removed: Removed, room_tokens: int, count: CountTokens) -> list[str]:
+    echoes = find_echoes(removed.messages, removed.tail, removed.present)
+    lines = _take(echoes, "> {}\n", room_tokens - count(f"> {ECHOES_TITLE}\n"), count)
     return [ECHOES_TITLE, *lines] if lines else []
 
 
@@ -230,11 +237,6 @@ def _write_names(ranked: Sequence[tuple[Kind, str]], room_tokens: int, count: Co
     return [f"{kind}: {_SEPARATORS[kind].join(names)}" for kind in Kind if (names := kinds.get(kind))]
 
 
-def _write_running(removed: Removed, room_tokens: int, count: CountTokens) -> list[str]:
-    rows = list(reversed(find_running(removed.messages, removed.tail)))
-    return _write_rows("still running", rows, room_tokens, count)
-
-
 def _write_deeds(messages: Sequence[Message], room_tokens: int, count: CountTokens) -> list[str]:
     """Lines with unresolved errors, files and calls, the newest of each."""
     steps = find_steps([leave_out_lists(message) for message in messages])
@@ -253,13 +255,7 @@ def _write_deeds(messages: Sequence[Message], room_tokens: int, count: CountToke
 
 def _write_rows(title: str, rows: Sequence[str], room_tokens: int, count: CountTokens) -> list[str]:
     """One line with as many of the rows as there is room for; no line if there is room for none."""
-    left = room_tokens - count(f"> {title}: \n")
-    taken: list[str] = []
-    for row in rows:
-        left -= count(f"; {row}")
-        if left < 0:
-            break
-        taken.append(row)
+    taken = _take(rows, "; {}", room_tokens - count(f"> {title}: \n"), count)
     return [f"{title}: {'; '.join(taken)}"] if taken else []
 
 

@@ -29,7 +29,6 @@ class Answered(NamedTuple):
 
     @property
     def has_failed(self) -> bool:
-        """Whether the client or the result says that the call failed."""
         return self.result is not None and tells_failure(self.result)
 
 

@@ -84,8 +84,10 @@ class _Found(msgspec.Struct):
 
     def call(self, call: ToolCall) -> None:
         """Count a call; it becomes the newest one."""
-        key = (call.name, call.arguments)
-        one = self.called.pop(key, None) or _Called(_write_call(call))
+        key, command = (call.name, call.arguments), find_command(call)
+        told = call.arguments if command is None else command
+        row = f"{quote_line(call.name, NAME_CHARS)} {quote_line(told, CALL_CHARS)}"
+        one = self.called.pop(key, None) or _Called(row)
         one.times += 1
         self.called[key] = one
         self.calls += 1
@@ -125,12 +127,6 @@ def _is_undone(call: ToolCall, result: Message) -> bool:
     """Whether a failed call did nothing at all. If a line has several commands, the first may have succeeded."""
     commands = [one for one in split_command(find_command(call) or "") if one.split(None, 1)[:1] not in ([], ["cd"])]
     return len(commands) < 2 or was_refused(result)
-
-
-def _write_call(call: ToolCall) -> str:
-    command = find_command(call)
-    told = call.arguments if command is None else command
-    return f"{quote_line(call.name, NAME_CHARS)} {quote_line(told, CALL_CHARS)}"
 
 
 def _write_file(path: str, deeds: Counter[str]) -> str:
@@ -259,7 +255,10 @@ def write_digest(messages: Sequence[Message], *, max_tokens: int, count: CountTo
     """
     beginning = f"{note}\n\n{len(messages)}" if note else f"{len(messages)}"
     opening = beginning + _OPENING
-    lists = _share(_find_lists(messages, max(max_tokens - count(opening), 0), count))
+    # The shares of empty lists are divided among the others in proportion.
+    full = [one for one in _find_lists(messages, max(max_tokens - count(opening), 0), count) if one.rows]
+    whole = sum(one.share for one in full)
+    lists = [replace(one, share=one.share / whole) for one in full]
     text = write_lists(opening, lists, max_tokens=max_tokens, count=count)
     return beginning + _NO_LIST if text == opening else text
 
@@ -314,10 +313,3 @@ def _tell(rows: Rows, messages: Sequence[Message], said: Said, *, max_tokens: in
             return replace(rows, rows=lines)
     ranked = rank(said, max_tokens=max_tokens * 2, number=len(messages))
     return replace(rows, rows=ranked.lines, order=ranked.order, joint=" ")
-
-
-def _share(lists: Sequence[Rows]) -> list[Rows]:
-    """The lists that have rows, with the shares of the others divided among them in proportion."""
-    full = [one for one in lists if one.rows]
-    whole = sum(one.share for one in full)
-    return [replace(one, share=one.share / whole) for one in full]

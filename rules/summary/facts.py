@@ -124,7 +124,7 @@ def _stands(kind: str, text: str, behind: str, known: "_Known") -> bool:
         case "number":
             return known.has_number(text)
         case "id":
-            return not _is_id(text) or known.has_id(text.lower())
+            return not any(map(_is_id_piece, re.split("[_-]", text))) or known.has_id(text.lower())
         case _ if "." in text:
             return text.rpartition(".")[2].lower() not in _NAMED_FILES or known.has_word(text.lower())
         case _:
@@ -136,10 +136,6 @@ def _is_path(text: str, behind: str) -> bool:
     if set(behind.lstrip("/\\")[:1]) & _OPEN_ENDED:
         return False
     return text[0] in "/\\~." or text[1:2] == ":" or _EXTENSION.search(text) is not None
-
-
-def _is_id(text: str) -> bool:
-    return any(_is_id_piece(piece) for piece in re.split("[_-]", text))
 
 
 def _is_id_piece(piece: str) -> bool:
@@ -185,7 +181,7 @@ class _Known:
         written = [text, digits, *(f"{int(digits):,}".replace(",", sign) for sign in ",._ '\u202f\u00a0")]
         if len(digits) == 8:  # it may be a date: 20261123 is also written 2026-11-23
             written.append(f"{digits[:4]}-{digits[4:6]}-{digits[6:]}")
-        return any(self._has_between(number, _is_digit) for number in written) or self._has(f"{int(digits) - 1}.")
+        return any(self._has_between(each, str.isdecimal) for each in written) or self._has(f"{int(digits) - 1}.")
 
     def has_word(self, word: str) -> bool:
         """Whether the sources contain the word, not only inside a longer one."""
@@ -211,10 +207,6 @@ class _Known:
                 return True
             start = self._text.find(text, start + 1)
         return True
-
-
-def _is_digit(char: str) -> bool:
-    return char.isdecimal()
 
 
 def _is_letter(char: str) -> bool:

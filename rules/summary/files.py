@@ -33,8 +33,6 @@ _TRAILING_LINES = compile_late(r"(?<=.)(?::\d[\d,:-]{0,40}|#L\d[\dL-]{0,40})\Z")
 
 
 class FileAct(StrEnum):
-    """The kind of thing that a call did to a file."""
-
     READ = "read"
     WRITE = "write"
     EDIT = "edit"  # One piece of text was replaced by another
@@ -139,7 +137,9 @@ def find_shell_events(command: str, result: str, wanted: Callable[[str], bool]) 
     known = {word: path for word, path in known.items() if wanted(path)}
     if not known:
         return
-    printing = sum(map(_prints, lines))
+    printing = sum(
+        bool(words) and _program(words) not in _SILENT and _find_redirection(words) is None for words in lines
+    )
     for words, separator in zip(lines, separators, strict=True):
         paths = list(dict.fromkeys(known[word] for word in words[1:] if word in known))
         for path in paths:
@@ -187,10 +187,6 @@ def _program(words: Sequence[str]) -> str:
     return words[0].rpartition("/")[2].lower() if words else ""
 
 
-def _prints(words: Sequence[str]) -> bool:
-    return bool(words) and _program(words) not in _SILENT and _find_redirection(words) is None
-
-
 def _changes(words: Sequence[str]) -> bool:
     program = _program(words)
     return program in _CHANGERS or (program == "sed" and any(word.startswith(("-i", "--in-place")) for word in words))
@@ -223,6 +219,7 @@ EDGE_CHARS = 300
 may be the file's own."""
 
 _READS = frozenset({"read", "view", "cat", "open", "show", "load", "get"})
+_READS_FILES = frozenset({"readfile", "readfiles", "viewfile", "openfile", "getfile", "catfile"})
 _WRITES = frozenset({"write", "create", "save"})
 _CHANGES = frozenset(
     {"edit", "replace", "patch", "insert", "update", "modify", "apply", "append", "delete", "remove", "move", "rename",
@@ -254,7 +251,8 @@ def find_file_events(one: Answered, wanted: Callable[[str], bool]) -> Iterator[F
         return
     arguments = read_arguments(one.call)
     result = _read_result(one)
-    has_read = not _tells_failure(result)
+    says_missing = len(result) <= SHORT_CHARS and (_MISSING.search(result) or says_failure(result))
+    has_read = bool(result.strip()) and not says_missing
     for event in _find_events(one.call.name, arguments, result, wanted):
         if event.act is not FileAct.READ:
             yield event
@@ -333,12 +331,7 @@ def _tell_act(parts: Sequence[str], members: Mapping[str, Any]) -> FileAct | Non
         return FileAct.EDIT
     if not said.isdisjoint(_WRITES):
         return FileAct.WRITE
-    return FileAct.READ if _may_read(said) else None
-
-
-def _may_read(parts: set[str]) -> bool:
-    """Whether a tool's name says that it reads."""
-    return not parts.isdisjoint(_READS | {"readfile", "readfiles", "viewfile", "openfile", "getfile", "catfile"})
+    return None if said.isdisjoint(_READS | _READS_FILES) else FileAct.READ
 
 
 def _tell_change(path: str, act: FileAct, members: Mapping[str, Any]) -> FileEvent:
@@ -395,11 +388,6 @@ def _read_result(one: Answered) -> str:
         return text
     inner = next((value[name] for name in ("output", "stdout", "content", "result") if name in value), None)
     return inner if isinstance(inner, str) else text
-
-
-def _tells_failure(result: str) -> bool:
-    """Whether a result is empty or says that the file could not be read."""
-    return not result.strip() or (len(result) <= SHORT_CHARS and bool(_MISSING.search(result) or says_failure(result)))
 
 
 def _first_text(members: Mapping[str, Any], names: tuple[str, ...]) -> str:

@@ -51,30 +51,19 @@ def count_said(bodies: Iterable[str], told: frozenset[str]) -> int:
     """
     times: Counter[str] = Counter()
     for body in bodies:
-        lines = "\n".join(line for line in body.splitlines() if not _is_placeholder(line))
-        times.update(split_sentences(lines) - told)
-    return sum(_count_letters(said) for said, number in times.items() if number == 1 and _says_something(said))
-
-
-def _is_placeholder(line: str) -> bool:
-    return " " in line.strip() and _PLACEHOLDER.fullmatch(line) is not None and '"' not in line
-
-
-def _says_something(sentence: str) -> bool:
-    if _DATA.search(sentence):
-        return True
-    return _NOTHING.match(sentence) is None and REFUSAL.match(sentence) is None
-
-
-def _count_letters(sentence: str) -> int:
-    """The letters and digits of a sentence, in units of one Latin letter.
-
-    A CJK ideograph counts three, as it carries about that much; a Korean or Japanese syllable counts two. Chosen.
-    """
-    return sum(_weigh_char(char) for char in sentence if char.isalnum())
+        lines = [
+            line
+            for line in body.splitlines()
+            if " " not in line.strip() or not _PLACEHOLDER.fullmatch(line) or '"' in line
+        ]
+        times.update(split_sentences("\n".join(lines)) - told)
+    own = (sentence for sentence, number in times.items() if number == 1)
+    said = (one for one in own if _DATA.search(one) or not (_NOTHING.match(one) or REFUSAL.match(one)))
+    return sum(_weigh_char(char) for sentence in said for char in sentence if char.isalnum())
 
 
 def _weigh_char(char: str) -> int:
+    """A CJK ideograph counts three, as it carries about that much; a Korean or Japanese syllable counts two. Chosen."""
     if char.isascii() or unicodedata.east_asian_width(char) != "W":
         return 1
     return 3 if unicodedata.name(char, "").startswith("CJK") else 2
@@ -209,16 +198,12 @@ def _find_by_order(headings: Sequence[Heading]) -> Sequence[Heading]:
         numbers = [heading.number for heading in alike]
         letters = {char for heading in alike for char in heading.title if char.isalpha() and not char.isascii()}
         is_unknown = any(unicodedata.name(char, "").split(" ")[0] not in _KNOWN_SCRIPTS for char in letters)
-        are_numbered = numbers == [1, 2, 3, 4] and (is_unknown or _joins_alike(alike[0].title, alike[1].title))
+        first, second = ({*heading.title.lower().split()[1:-1]} for heading in (alike * 2)[:2])
+        are_numbered = numbers == [1, 2, 3, 4] and (is_unknown or bool(first & second - _JOINING))
         are_four = numbers == [0, 0, 0, 0] and is_unknown and style != "label"
         if (are_numbered or are_four) and alike[0].line <= PREFACE_LINES:
             return alike
     return ()
-
-
-def _joins_alike(first: str, second: str) -> bool:
-    """Whether both titles contain the same inner word, and it is not a joining word of a known language."""
-    return bool(set(first.lower().split()[1:-1]) & set(second.lower().split()[1:-1]) - _JOINING)
 
 
 FENCE = compile_late(r" {0,3}(?P<marks>`{3,}|~{3,})[ \t]*(?P<language>[\w-]*)")
@@ -337,8 +322,6 @@ CLOSING_LINES = 3  # Of an answer in which a question to the user is looked for.
 
 
 class Flaw(StrEnum):
-    """A reason why an answer is not a note."""
-
     REFUSAL = "refusal"
     TOOL_CALL = "tool call"
     IN_ROLE = "in role"

@@ -113,16 +113,13 @@ def find_labels(text: str) -> dict[str, str]:
     found = {number: label for number, label in labels.items() if len(number) >= MIN_NAME_CHARS}
     for sentence in _SENTENCE_END.split(text) if "-" in text else ():
         owners = list(_OWNER.finditer(sentence)) if len(sentence) <= LINE_CHARS else []
-        for number in _find_anonymous(sentence) if owners else ():
+        for number in find_names(sentence) if owners else ():
+            if "@" not in number and find_kind(number) is not Kind.NUMBER:
+                continue  # it shows what it is of
             label, owner = labels.get(number, ""), _find_nearest(owners, sentence, number)
             if owner and owner != label:
                 found[number] = f"{owner} {label}".rstrip()
     return found
-
-
-def _find_anonymous(sentence: str) -> Iterator[str]:
-    """The names in a sentence that do not show what they are of: ids, numbers and mail addresses."""
-    return (name for name in find_names(sentence) if "@" in name or find_kind(name) is Kind.NUMBER)
 
 
 def _find_nearest(owners: Sequence[re.Match[str]], sentence: str, number: str) -> str:
@@ -145,11 +142,8 @@ def find_kind(name: str) -> Kind:
     if "/" in name or "\\" in name:
         return Kind.PATH
     is_id = name.removeprefix("#").replace("-", "").isalnum() and any(char.isdigit() for char in name)
-    return Kind.NUMBER if is_id and not _is_camel(name) else Kind.SYMBOL
-
-
-def _is_camel(name: str) -> bool:
-    return not name.islower() and not name.isupper() and name[0].isalpha() and "-" not in name
+    is_camel = not name.islower() and not name.isupper() and name[0].isalpha() and "-" not in name
+    return Kind.NUMBER if is_id and not is_camel else Kind.SYMBOL
 
 
 def _read_run(run: str) -> list[str]:
@@ -317,9 +311,9 @@ def find_echoes(removed: Sequence[Message], tail: Sequence[Message], present: Ab
     A line scores higher the more and the rarer words it shares, and the shorter it is. The best is first; of equal ones
     the newest is first. A line needs a name that is not `present` (known to the reader already), or a number.
     """
-    wanted = frozenset(
-        word for message in tail if message.role is not Role.TOOL for word in _find_long_words(_say(message))
-    )
+    said = [message for message in tail if message.role is not Role.TOOL]
+    texts = (text for message in said for text in (*message.texts, *read_arguments(message.tool_calls)))
+    wanted = _find_long_words("\n".join(texts))
     shared: dict[str, frozenset[str]] = {}
     speakers: dict[str, Role] = {}  # who said a line last, in the order of that
     times: Counter[str] = Counter()
@@ -349,18 +343,10 @@ def _is_prose(line: str) -> bool:
 
 
 def _score(line: str, words: AbstractSet[str], times: Mapping[str, int]) -> float:
+    # A word with digits or several parts is rarer than a word of the language, and counts twice. Chosen.
     # fsum is exact: the iteration order of a set varies between processes, but every replica must get the same sum.
-    shared = fsum(_weigh(word) / times[word] for word in words if times[word] <= MOST_LINES)
+    shared = fsum((1.0 if word.isalpha() else 2.0) / times[word] for word in words if times[word] <= MOST_LINES)
     return shared / sqrt(len(line))
-
-
-def _weigh(word: str) -> float:
-    """A word with digits or several parts is rarer than a word of the language, and counts twice. Chosen."""
-    return 1.0 if word.isalpha() else 2.0
-
-
-def _say(message: Message) -> str:
-    return "\n".join((*message.texts, *read_arguments(message.tool_calls)))
 
 
 def _find_long_words(text: str) -> frozenset[str]:

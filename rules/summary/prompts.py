@@ -252,7 +252,6 @@ def _render_newest(messages: Sequence[Message], clip: _Clip, all_tokens: int, co
 
 
 def _render(message: Message, clip: _Clip, count: CountTokens) -> str:
-    """A message below a line with its role."""
     fence, each_tokens = clip.fence, clip.each_tokens
     title = "TOOL RESULT" if message.role is Role.TOOL else message.role_name.upper()
     lines = [f"[{fence} {title}]"]

@@ -257,18 +257,14 @@ def write_lists(opening: str, lists: Sequence[Rows], *, max_tokens: int, count: 
         chosen = _choose(lists, costs, room - frame)
         if frame and not any(one.rows and not one.is_users for one in chosen):
             return write_lists(opening, [one for one in lists if one.is_users], max_tokens=max_tokens, count=count)
-        text = opening + _render(chosen)
+        quoted = "".join(_write(one, "> ") for one in chosen if not one.is_users)
+        text = opening + "".join(_write(one, "- ") for one in chosen if one.is_users)
+        text += f"{QUOTE_START}\n{quoted}{QUOTE_END}\n" if quoted else ""
         excess = count(text) - max_tokens
         if excess <= 0:
             return text
         room -= max(excess, room >> (ROUNDS - number))  # ever larger steps, so that few rounds suffice
     return truncate_text(opening, max_tokens, count)
-
-
-def _render(lists: Sequence[Rows]) -> str:
-    said = "".join(_write(one, "- ") for one in lists if one.is_users)
-    quoted = "".join(_write(one, "> ") for one in lists if not one.is_users)
-    return f"{said}{QUOTE_START}\n{quoted}{QUOTE_END}\n" if quoted else said
 
 
 def _write(rows: Rows, prefix: str) -> str:
@@ -331,7 +327,6 @@ def _count_rows(rows: Rows, room: int, count: CountTokens) -> list[int]:
 
 
 def _order(rows: Rows) -> Sequence[int]:
-    """The indexes of rows in the order in which they are taken."""
     if rows.order:
         return rows.order
     newest_first = range(len(rows.rows) - 1, -1, -1)
@@ -357,16 +352,6 @@ def _keep(rows: Rows, number: int) -> Rows:
     return replace(rows, rows=kept, order=(), left_out=rows.left_out + missing)
 
 
-FIT_ROUNDS = 8
-"""Maximum number of attempts to fit the budget. Pieces are counted one by one, and their sum differs a little from the
-count of the whole text, so the first attempt may be too long. Chosen: bounds the work."""
-
-
-def quote(text: str) -> str:
-    """Return a text as a quotation, with the markers in it broken."""
-    return frame(break_markers(text))
-
-
 def frame(text: str) -> str:
     """Return a text as a quotation. The markers in it must be broken already."""
     return f"{QUOTE_START}\n{text.rstrip()}\n{QUOTE_END}\n"
@@ -378,7 +363,7 @@ def fit(write: Callable[[int], str], *, max_tokens: int, count: Callable[[str], 
     Empty if no attempt fits `max_tokens`.
     """
     room = max_tokens
-    for _ in range(FIT_ROUNDS):
+    for _ in range(ROUNDS):
         if room <= 0:
             break
         text = write(room)

@@ -3,7 +3,7 @@
 Law: the request is data. The prompts for a model are in asking/.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
@@ -93,7 +93,6 @@ class Summary:
 
     @property
     def shown(self) -> str:
-        """What a person can read of it."""
         return self.text or (OPAQUE if self.note else "")
 
 
@@ -124,20 +123,15 @@ def request_summary(messages: Sequence[Message], hashes: Sequence[bytes], window
     if cut is None or earlier is None:
         return None
     request = _request(messages, hashes, structs.replace(earlier, opening=cut.opening), cut.at)
-    asks = cut.kind is CutKind.SUMMARISE
+    forwarded = [messages[index] for index in (*cut.kept_systems, *range(cut.at, cut.made_at))]
     return replace(
         request,
         key=_name(hashes, cut),
         max_tokens=cut.reserved_tokens,
-        asks_model=asks,
+        asks_model=cut.kind is CutKind.SUMMARISE,
         kept=len(cut.kept),
-        said_elsewhere=_find_systems(messages, (*cut.kept_systems, *range(cut.at, cut.made_at))),
+        said_elsewhere=frozenset(message.digest for message in forwarded if message.role is Role.SYSTEM),
     )
-
-
-def _find_systems(messages: Sequence[Message], indexes: Iterable[int]) -> frozenset[bytes]:
-    """The digests of the system messages among these."""
-    return frozenset(messages[index].digest for index in indexes if messages[index].role is Role.SYSTEM)
 
 
 def request_prefetch(messages: Sequence[Message], hashes: Sequence[bytes], window: Window) -> SummaryRequest | None:

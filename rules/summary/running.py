@@ -24,26 +24,18 @@ _HEREDOC = compile_late(
 _INNER = compile_late(r"\b(?:ba|z|da|k)?sh[ ]{1,4}-[a-z]{0,4}c[ ]{1,4}(?P<quote>['\"])(?P<line>[^'\"]*)(?P=quote)")
 """A quoted command line that another shell executes, as in `sh -c '...'`."""
 _TEXT = compile_late(r"\\.|'[^']*(?:'|\Z)|\"(?:\\.|[^\"\\])*(?:\"|\Z)|(?:^|(?<=\s))#[^\n]*", re.DOTALL | re.MULTILINE)
-_BLANK = "_"
 
 
 def blank_texts(command: str) -> str:
     """Return the command line with all text that is not executed blanked."""
-    command = _HEREDOC.sub(_blank_body, command)
-    return _TEXT.sub(_blank, _INNER.sub(_open, command))
+    command = _HEREDOC.sub(lambda found: _begin(found, "body") + " " * len(found["body"]), command)
+    # Line breaks in place of its quotes, so that an inner command line is read as a line of its own.
+    command = _INNER.sub(lambda found: f"{_begin(found, 'line')[:-1]}\n{found['line']}\n", command)
+    return _TEXT.sub(lambda found: "_" * len(found[0]), command)
 
 
-def _blank_body(found: re.Match[str]) -> str:
-    return found[0][: found.start("body") - found.start()] + " " * len(found["body"])
-
-
-def _open(found: re.Match[str]) -> str:
-    """The inner command line with line breaks in place of its quotes, so that it is read as a line of its own."""
-    return found[0][: found.start("line") - found.start() - 1] + "\n" + found["line"] + "\n"
-
-
-def _blank(found: re.Match[str]) -> str:
-    return _BLANK * len(found[0])
+def _begin(found: re.Match[str], part: str) -> str:
+    return found[0][: found.start(part) - found.start()]
 
 
 MAX_RUNNING = 16  # Maximum number of entries, the newest ones. Chosen: bounds the text and the work.
@@ -136,7 +128,8 @@ def find_running(messages: Sequence[Message], tail: Sequence[Message] = ()) -> t
         is_known = _end(running, call, message)
         if not is_known and index < len(messages) and _runs_on(call, message):
             handles = _find_handles(message.text)
-            title = _describe(call, handles)
+            title = quote_line(find_command(call) or f"{call.name} {call.arguments}", TITLE_CHARS)
+            title += f" ({quote_line(', '.join(handles), TITLE_CHARS * 2)})" if handles else ""
             words = frozenset(word for word in _WORD.findall(title) if len(word) > 2)
             running.pop(title, None)
             values = frozenset(told.rpartition(" ")[2] for told in handles)
@@ -152,8 +145,10 @@ def _end(running: dict[str, _Running], call: ToolCall, result: Message) -> bool:
         running.pop(newest or "", None)
     for title in [title for title, one in running.items() if not ended.isdisjoint(one.handles | one.words)]:
         del running[title]
-    if ended:
-        return not _begins_after_end(call)
+    if ended:  # whether a command line starts something after that, as in a restart
+        blanked = blank_texts(find_command(call) or "")
+        ends = [found.end() for found in _ENDING.finditer(blanked)]
+        return not ends or _BACKGROUND.search(blanked, ends[-1]) is None
     asked = set(_values(call)) if running and find_command(call) is None else set()
     named = [title for title, one in running.items() if not asked.isdisjoint(one.handles)]
     for title in named if named and _ENDED.search(result.text[:HEAD_CHARS]) else ():
@@ -189,15 +184,7 @@ def _ending_lines(command: str) -> Iterator[set[str]]:
         start = stop
 
 
-def _begins_after_end(call: ToolCall) -> bool:
-    """Whether a command line starts something after it has ended something, as in a restart."""
-    blanked = blank_texts(find_command(call) or "")
-    ends = [found.end() for found in _ENDING.finditer(blanked)]
-    return bool(ends) and _BACKGROUND.search(blanked, ends[-1]) is not None
-
-
 def _runs_on(call: ToolCall, result: Message) -> bool:
-    """Whether something that a call started continues after its result."""
     head = result.text[:HEAD_CHARS]
     if tells_failure(result) or _ENDED.search(head):
         return False
@@ -216,15 +203,8 @@ def _runs_on(call: ToolCall, result: Message) -> bool:
 
 
 def _find_handles(result: str) -> list[str]:
-    """The ids in a result, each after its label."""
     said = result[:RESULT_CHARS]
     handles = [f"{found['label']} {found['value'] or found['number']}" for found in _HANDLE.finditer(said)]
     handles += [f"pid {pid}" for pid in _JOB.findall(said)]
     handles += [f"container {one}" for one in _CONTAINER.findall(said)]
     return list(dict.fromkeys(handles))[:MAX_HANDLES]
-
-
-def _describe(call: ToolCall, handles: Sequence[str]) -> str:
-    title = find_command(call) or f"{call.name} {call.arguments}"
-    told = quote_line(", ".join(handles), TITLE_CHARS * 2)
-    return quote_line(title, TITLE_CHARS) + (f" ({told})" if handles else "")

@@ -187,14 +187,13 @@ def _find_last(messages: Sequence[Message], cut: Cut, task: int | None) -> int:
     at = cut.made_at - 1
     if cut.made_at < len(messages) and messages[at].role is Role.ASSISTANT:
         at += 1
-    if task is None or cut.opening >= 0 or at < cut.at or not _is_asked(messages[at]):
+    if task is None or cut.opening >= 0 or at < cut.at:
+        return -1
+    asked = messages[at]
+    if asked.role is not Role.USER or not asked.texts or asked.has_fixed_texts or asked.header:
         return -1
     first = task + 1 if (task + 1, task + 2) in cut.kept_steps else cut.at
     return at if messages[first].role is Role.ASSISTANT else -1
-
-
-def _is_asked(message: Message) -> bool:
-    return message.role is Role.USER and bool(message.texts) and not (message.has_fixed_texts or message.header)
 
 
 def _say_before(last: Message, body: str, kept: Sequence[Message], count: CountTokens) -> Message:
@@ -206,13 +205,11 @@ def _say_before(last: Message, body: str, kept: Sequence[Message], count: CountT
 
 
 def _find_shape(shape: Shape, covered: Sequence[Message]) -> Shape:
-    """The shape of the transcript: without turns if a message of the assistant cannot be written for it."""
     is_sealed = shape.seals_reasoning and any(message.has_reasoning for message in covered)
     return structs.replace(shape, alternates=False) if is_sealed else shape
 
 
 def _allows(shape: Shape, role: SummaryRole) -> bool:
-    """Whether a message of this role may be written."""
     if role is SummaryRole.SYSTEM:
         return shape.has_system_messages
     return role not in {SummaryRole.ASSISTANT, SummaryRole.PAIR} or shape.alternates or not shape.seals_reasoning

@@ -77,7 +77,6 @@ ASKED_WEIGHT = 3.0  # Added to a sentence that the user asks to remember. Chosen
 
 
 def gives_reason(text: str) -> bool:
-    """Whether a sentence decides something or gives a reason."""
     return not _DECIDES.isdisjoint(text.lower().split()) or _DECIDES_DENSE.search(text) is not None
 
 
@@ -169,15 +168,10 @@ def shorten(sentence: str, census: Census) -> str:
         if len(sentence) > LONG_CHARS
         else [sentence]
     )
-    glue = "" if _is_dense(sentence) else " "
-    text = _drop_leads(glue.join(parts))
+    is_dense = any("\u3040" <= char <= "\u9fff" for char in sentence[:200]) and sentence.count(" ") < len(sentence) / 12
+    text = _drop_leads(("" if is_dense else " ").join(parts))
     text = _ARTICLE.sub("", text).rstrip(",;:，；： ") or sentence
     return text if text.endswith(_SENTENCE_ENDS) else text + ";"
-
-
-def _is_dense(text: str) -> bool:
-    """Whether a text is written without spaces between words."""
-    return any("\u3040" <= char <= "\u9fff" for char in text[:200]) and text.count(" ") < len(text) / 12
 
 
 def _drop_parts(parts: Sequence[str], census: Census) -> Sequence[str]:
@@ -200,14 +194,10 @@ def _drop_parts(parts: Sequence[str], census: Census) -> Sequence[str]:
 
 
 def _drop_leads(text: str) -> str:
-    lead = _CJK_LEAD.match(text)
-    while lead is not None and lead.end() < len(text):
+    while (lead := _CJK_LEAD.match(text)) is not None and lead.end() < len(text):
         text = text[lead.end() :]
-        lead = _CJK_LEAD.match(text)
-    lead = _LEAD.match(text)
-    while lead is not None and lead.end() < len(text) and _HEDGE.search(lead[0]) is None:
+    while (lead := _LEAD.match(text)) is not None and lead.end() < len(text) and _HEDGE.search(lead[0]) is None:
         text = text[lead.end() :]
-        lead = _LEAD.match(text)
     return text
 
 
@@ -272,7 +262,6 @@ class _Line(NamedTuple):
 
 
 def find_statements(messages: Sequence[Message]) -> tuple[Said, Said]:
-    """Return the statements of the user and those of the assistant."""
     found: dict[Role, dict[str, int]] = {Role.USER: {}, Role.ASSISTANT: {}}
     times: Counter[str] = Counter()
     census = Census()
@@ -314,7 +303,6 @@ def _find_material(sentences: Sequence[str]) -> Sequence[str]:
 
 
 def _find_asked(sentences: Sequence[str]) -> Iterator[str]:
-    """The sentences that a message asks to remember."""
     for before, sentence in zip(("", *sentences), sentences, strict=False):
         asks = None if sentence.endswith(("?", "？")) else _KEEP.search(sentence)
         if asks is not None:

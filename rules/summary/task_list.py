@@ -122,13 +122,15 @@ def _read_known(one: Answered, arguments: Mapping[str, Any]) -> ListCall | None:
     source = one.call.name
     names = (source, *(arguments[key] for key in _OPERATIONS if isinstance(arguments.get(key), str)))
     verbs = {verb for name in names for verb in split_name(name)}
-    is_sure = _NOUN.search(normalise(source[:NAME_CHARS])) is not None or not verbs.isdisjoint(_ADDS)
+    is_noun = _NOUN.search(normalise(source[:NAME_CHARS])) is not None
+    is_sure = is_noun or not verbs.isdisjoint(_ADDS)
     members = (_read_member(normalise(key[:64]), value, is_sure=is_sure) for key, value in arguments.items())
     items = next((each for each in members if each is not None), None)
     if items is not None:
         is_part = arguments.get("merge") is True or not verbs.isdisjoint({"add", "append", "merge"})
         return ListCall(source, items, is_whole=not is_part and all(item.label for item in items))
-    if not _keeps_tasks(source):
+    # `plan` does not show that the tool manages single tasks: it may be a subscription.
+    if not (is_noun or not {"task", "tasks"}.isdisjoint(split_name(source))):
         return None
     item = read_item(arguments)
     if item is not None:
@@ -190,11 +192,6 @@ def _read_result(one: Answered) -> tuple[Item, ...]:
     return items if items and have_statuses(items) else read_any(text)
 
 
-def _keeps_tasks(name: str) -> bool:
-    """Whether a tool's name shows that it manages single tasks. `plan` does not suffice: it may be a subscription."""
-    return _NOUN.search(normalise(name[:NAME_CHARS])) is not None or not {"task", "tasks"}.isdisjoint(split_name(name))
-
-
 SOURCE_CHARS = 120  # Maximum number of characters shown of a tool's name or a path. Chosen.
 PATH_CHARS = 400  # Characters read at a path's end. Chosen: bounds the work.
 UNCERTAIN = "; may be incomplete or outdated"
@@ -243,7 +240,6 @@ class TaskList(msgspec.Struct, frozen=True):
 
     @property
     def has_open(self) -> bool:
-        """Whether an item is still to be done. A plan in prose counts as open."""
         return any(item.rank in OPEN for item in self.items)
 
 
@@ -359,11 +355,14 @@ def _write(task_list: TaskList, room: int, count: CountTokens) -> str:
 
 def _choose(items: Sequence[Item], room: int, count: CountTokens) -> dict[int, str]:
     """The texts of the items that fit, by the items' indexes."""
+    # By priority; of closed items the last is first.
+    ranked = ((item.rank, -index if item.rank is Rank.CLOSED else index, index) for index, item in enumerate(items))
     chosen: dict[int, str] = {}
-    for index in _order(items):
+    for rank, _, index in sorted(ranked)[:MOST_LINES]:
         if room <= 0:
             break
-        line = _write_item(items[index], room, count)
+        text = break_markers(items[index].write())
+        line = f"{truncate_text(text, room - 1, count) if rank is Rank.PROSE else text}\n"
         cost = count(line)
         if cost <= room:
             chosen[index] = line
@@ -375,18 +374,6 @@ def _choose(items: Sequence[Item], room: int, count: CountTokens) -> dict[int, s
             chosen[index] += details
             room -= cost
     return chosen
-
-
-def _write_item(item: Item, room: int, count: CountTokens) -> str:
-    """An item with its line break; a plan in prose is shortened to the room."""
-    text = break_markers(item.write())
-    return f"{truncate_text(text, room - 1, count) if item.rank is Rank.PROSE else text}\n"
-
-
-def _order(items: Sequence[Item]) -> list[int]:
-    """The indexes of the items by priority; of closed items the last is first."""
-    ranked = ((item.rank, -index if item.rank is Rank.CLOSED else index, index) for index, item in enumerate(items))
-    return [index for _, _, index in sorted(ranked)[:MOST_LINES]]
 
 
 def _tell_missing(items: Sequence[Item]) -> str:

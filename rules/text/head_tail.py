@@ -145,12 +145,9 @@ def take_head(text: str, limit: int, measure: Measure) -> str:
 
     It is empty only if not even the first code point fits.
     """
-    return _take(text, limit, measure) or _take_points(text, limit, measure)
-
-
-def _take_points(text: str, limit: int, measure: Measure) -> str:
-    """As many code points as fit of a first grapheme cluster that does not fit whole."""
-    return next((text[:size] for size in range(LONGEST_CLUSTER, 0, -1) if measure(text[:size]) <= limit), "")
+    # Of a first grapheme cluster that does not fit whole, as many code points as fit.
+    points = (text[:size] for size in range(LONGEST_CLUSTER, 0, -1) if measure(text[:size]) <= limit)
+    return _take(text, limit, measure) or next(points, "")
 
 
 def _count_lines(text: str, start: int, stop: int) -> int:

@@ -297,13 +297,9 @@ def _is_base64(samples: list[str]) -> bool:
         return False
     if "%" in together or len({*together.translate(_KINDS)} - {"+"}) < len("Aa0"):
         return False
-    changing = sum(_count_changes(sample) >= MIN_CHANGES for sample in telling)
-    return changing > len(telling) / 2
-
-
-def _count_changes(sample: str) -> float:
-    kinds = sample.translate(_KINDS)
-    return sum(one != two for one, two in pairwise(kinds)) / max(len(kinds) - 1, 1)
+    kinds = [sample.translate(_KINDS) for sample in telling]
+    shares = [sum(one != two for one, two in pairwise(each)) / max(len(each) - 1, 1) for each in kinds]
+    return sum(share >= MIN_CHANGES for share in shares) > len(telling) / 2
 
 
 def _tell_kind(head: str) -> str:

@@ -196,9 +196,6 @@ def _find_summaries(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-_PARTS = {Role.SYSTEM: "system", Role.TOOL: "tool_results", Role.ASSISTANT: "assistant"}
-
-
 class Parts(NamedTuple):
     """Tokens by part.
 
@@ -226,16 +223,17 @@ class Parts(NamedTuple):
 
 def count_parts(conversation: Conversation, find: FindMarks, *, format_tokens: int) -> Parts:
     """The parts of a transcript. `format_tokens` of its fixed tokens count as format, the others as tools."""
-    found = dict.fromkeys(("system", "user", "assistant", "tool_results"), 0)
-    leading = count_systems(conversation.messages)
-    memory = summary = 0
-    for index, message in enumerate(conversation.messages):
-        marks = NO_MARKS if index < leading else find_in_message(message, find)
-        found[_PARTS.get(message.role, "user")] += message.tokens - sum(marks)
-        memory += marks.memory
-        summary += marks.summary
-    tools = conversation.fixed_tokens - format_tokens
-    return Parts(**found, memory=memory, summary=summary, tools=tools, format=format_tokens)
+    found = _add_up(conversation, find)
+    return Parts(
+        system=found[LEADING] + found[LATER],
+        tools=conversation.fixed_tokens - format_tokens,
+        memory=found[MEMORY],
+        summary=found[SUMMARY],
+        user=found[TASK] + found[USERS] + found[OTHERS] + found[CURRENT],
+        assistant=found[ASSISTANT],
+        tool_results=found[NEWEST] + found[RESULTS],
+        format=format_tokens,
+    )
 
 
 TOOLS = "the tool definitions and the response format"
@@ -283,10 +281,19 @@ class Part(msgspec.Struct, frozen=True):
 
 def list_parts(conversation: Conversation, find: FindMarks, ratio: float = 1.0) -> list[Part]:
     """The parts of a prompt, in the model's own tokens; each at most once, and none that is empty."""
+    found = _add_up(conversation, find)
+    scaled = zip(found, scale_parts(found.values(), ratio), strict=True)
+    return [Part(what, SECTIONS[what], tokens) for what, tokens in scaled if tokens]
+
+
+def _add_up(conversation: Conversation, find: FindMarks) -> dict[str, int]:
     messages = conversation.messages
     found = dict.fromkeys(SECTIONS, 0)
     found[TOOLS] = conversation.fixed_tokens
-    leading, newest = count_systems(messages), _find_newest(messages)
+    leading = count_systems(messages)
+    # The results behind the last assistant message are the newest.
+    backwards = range(len(messages) - 1, -1, -1)
+    newest = next((at + 1 for at in backwards if messages[at].role is Role.ASSISTANT), 0)
     found[LEADING] = sum(message.tokens for message in messages[:leading])
     task = next((index for index, message in enumerate(messages) if message.role is Role.USER), None)
     # The last one is written last: a single user message is both, and counts as the last.
@@ -299,14 +306,7 @@ def list_parts(conversation: Conversation, find: FindMarks, ratio: float = 1.0) 
         is_newest = message.role is Role.TOOL and index >= newest
         what = NEWEST if is_newest else named.get(index, _ROLES.get(message.role, OTHERS))
         found[what] += message.tokens - sum(marks)
-    scaled = zip(found, scale_parts(found.values(), ratio), strict=True)
-    return [Part(what, SECTIONS[what], tokens) for what, tokens in scaled if tokens]
-
-
-def _find_newest(messages: Sequence[Message]) -> int:
-    """The index behind the last assistant message: the results from there on are the newest."""
-    indexes = range(len(messages) - 1, -1, -1)
-    return next((index + 1 for index in indexes if messages[index].role is Role.ASSISTANT), 0)
+    return found
 
 
 def share_excess(parts: Iterable[Part], excess_tokens: int, head_tokens: int = 0) -> list[Part]:

@@ -203,31 +203,30 @@ class Sifter:
 
     def _take(self, ready: bytes) -> bytes:
         ready, self._held_raw = self._held_raw + ready, b""
-        if not self._is_reading and not self._begins_call(ready):
-            ready, self._held_raw = self.hold(ready)
-            self._passed.append(ready)
-            return ready
         if not self._is_reading:
+            # Mostly no text has the name, so that no event is decoded.
+            if _BYTES not in ready or not any(event and self.calls(event) for _, event in _read(ready)):
+                ready, self._held_raw = self.hold(ready)
+                self._passed.append(ready)
+                return ready
             self._is_reading = True
             for _, event in _read(b"".join(self._passed)):
                 if event is not None:
                     self.sift(event)
         return b"".join(self._write(raw, event) for raw, event in _read(ready))
 
-    def _begins_call(self, ready: bytes) -> bool:
-        # Mostly no text has the name, so that no event is decoded.
-        return _BYTES in ready and any(event is not None and self.calls(event) for _, event in _read(ready))
-
     def _write(self, raw: bytes, event: dict[str, Any] | None) -> bytes:
         if event is None:
             return b"" if self.is_over and b"[DONE]" in raw else raw
-        named = raw.lstrip().startswith(b"event:")
-        return b"".join(_encode(each, named=named) for each in self.sift(event))
+        is_named = raw.lstrip().startswith(b"event:")
+        sifted = ((each, str(each.get("type")).encode() if is_named else b"") for each in self.sift(event))
+        return b"".join(write_event(msgspec.json.encode(each), name) for each, name in sifted)
 
 
 def _read(events: bytes) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     """Each event, and its data; None if that is no object."""
-    yield from map(_decode, split_events(events))
+    for raw in split_events(events):
+        yield raw, read_object(b"\n".join(_DATA.findall(raw)))
 
 
 def split_events(events: bytes) -> Iterator[bytes]:
@@ -237,11 +236,3 @@ def split_events(events: bytes) -> Iterator[bytes]:
         start = found.end()
     if start < len(events):
         yield events[start:]
-
-
-def _encode(event: dict[str, Any], *, named: bool) -> bytes:
-    return write_event(msgspec.json.encode(event), str(event.get("type")).encode() if named else b"")
-
-
-def _decode(raw: bytes) -> tuple[bytes, dict[str, Any] | None]:
-    return raw, read_object(b"\n".join(_DATA.findall(raw)))

@@ -39,7 +39,7 @@ from trimtab.proxy.wire.routing import binds_thinking
 from trimtab.proxy.wire.tools import ToolList, find_used
 from trimtab.proxy.wire.transcript.body import Adapted, Form, UndecodableError, Wanted, find_elements
 from trimtab.rules.conversation import Conversation, Decision, Message, Role
-from trimtab.rules.tokens.tool_schemas import as_schema
+from trimtab.rules.tokens.messages import as_schema
 
 FIXED = ("tools", "functions", "tool_choice", "function_call", "response_format")
 FORM = Form(
@@ -229,19 +229,12 @@ def _read_choices(choices: Sequence[_Choice]) -> list[Piece]:
             pieces.append(Piece((index, "reasoning"), text, is_reasoning=True))
         if delta.refusal:
             pieces.append(Piece((index, "refusal"), delta.refusal))
-        if delta.tool_calls:
-            written = (text for call in delta.tool_calls for text in _read_call(call))
+        for call in delta.tool_calls or ():
+            function, custom = call.function, call.custom
+            written = [] if function is None else [("name", function.name), ("arguments", function.arguments)]
+            written += [] if custom is None else [("name", custom.name), ("arguments", custom.input)]
             pieces += [Piece((index, kind), text) for kind, text in written if text]
     return pieces
-
-
-def _read_call(call: _Call) -> Iterator[tuple[str, str | None]]:
-    if call.function is not None:
-        yield "name", call.function.name
-        yield "arguments", call.function.arguments
-    if call.custom is not None:
-        yield "name", call.custom.name
-        yield "arguments", call.custom.input
 
 
 def _is_silent(choice: Any) -> bool:

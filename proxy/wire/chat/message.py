@@ -42,8 +42,7 @@ from trimtab.proxy.wire.transcript.body import UndecodableError
 from trimtab.rules.conversation import Arguments, CountTokens, Message, Role, ToolCall
 from trimtab.rules.prefix import digest_message
 from trimtab.rules.tokens.families import Costs
-from trimtab.rules.tokens.messages import LEGACY_CALL_TOKENS, ToolsAndFormat, as_counted, count_message
-from trimtab.rules.tokens.tool_schemas import as_schema
+from trimtab.rules.tokens.messages import LEGACY_CALL_TOKENS, ToolsAndFormat, as_counted, as_schema, count_message
 
 EXTRA_TEXT_KEYS = ("reasoning_content", "reasoning", "refusal")
 """Members of assistant messages, outside `content`, whose texts upstreams put into the prompt."""

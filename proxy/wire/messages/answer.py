@@ -26,7 +26,7 @@ from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.json import DECODE_ERRORS, decode_items, decode_member, decode_members, try_decode
 from trimtab.proxy.wire.overflow import Kind, Overflow, read_overflow
 from trimtab.proxy.wire.transcript.body import UndecodableError
-from trimtab.rules.tokens.tool_schemas import as_schema
+from trimtab.rules.tokens.messages import as_schema
 
 EXCEEDED = "model_context_window_exceeded"  # `stop_reason` of a full window; without a text, the prompt was too long
 _TYPES = {
@@ -171,7 +171,10 @@ def describe_error(error: ErrorText) -> dict[str, Any]:
     """Our own code is beside Anthropic's type."""
     message, kind = error.message, _TYPES.get(error.code, error.type)
     if error.code == PROMPT_TOO_LONG:
-        message = f"{_describe_excess(error)}{message}"
+        # The words by which clients of this API recognise that a prompt is too long. Source: Anthropic's API.
+        tokens, limit = error.tokens, error.limit_tokens
+        excess = "" if tokens is None or limit is None else f"{max(tokens, limit + 1)} tokens > {limit} maximum. "
+        message = f"prompt is too long: {excess}{message}"
     elif kind == "trimtab_error":
         kind = "api_error"
     said = {"type": kind, "message": message, "code": error.code, **error.more}
@@ -184,13 +187,6 @@ def write_error_body(described: dict[str, Any]) -> bytes:
 
 def write_failure(described: dict[str, Any]) -> bytes:
     return write_event(write_error_body(described), b"error")
-
-
-def _describe_excess(error: ErrorText) -> str:
-    """The words by which clients of this API recognise that a prompt is too long. Source: Anthropic's API."""
-    if error.tokens is None or error.limit_tokens is None:
-        return "prompt is too long: "
-    return f"prompt is too long: {max(error.tokens, error.limit_tokens + 1)} tokens > {error.limit_tokens} maximum. "
 
 
 def write_answer(status: int, body: bytes) -> bytes | None:
@@ -317,15 +313,12 @@ def join_note(events: list[bytes]) -> Completion:
         raise UndecodableError(message)
     members = [decode_members(block) for block in blocks]
     text = "".join(_read_text(block, "text") for block in members)
-    if len(blocks) != 1 or not _is_signed(members[0]):
+    first = members[0] if len(blocks) == 1 else {}
+    is_compaction = _read_text(first, "type") == "compaction" and first.keys() <= _BLOCK
+    if not is_compaction or not all(_read_text(first, name).strip() for name in ("content", "signature")):
         return Completion(text, usage, was_cut=reason == "max_tokens", was_filtered=reason == "refusal")
     note = b'{"role":"assistant","content":[%b]}' % blocks[0]
-    return Completion(_read_text(members[0], "content"), usage, note=note)
-
-
-def _is_signed(block: dict[str, msgspec.Raw]) -> bool:
-    told = [_read_text(block, name).strip() for name in ("content", "signature")]
-    return _read_text(block, "type") == "compaction" and all(told) and block.keys() <= _BLOCK
+    return Completion(_read_text(first, "content"), usage, note=note)
 
 
 def _read_text(block: dict[str, msgspec.Raw], name: str) -> str:

@@ -25,7 +25,7 @@ import msgspec
 
 from trimtab.proxy.wire.cache_help import MAX_MARKERS, Helped, find_summary
 from trimtab.proxy.wire.codec import Request
-from trimtab.proxy.wire.content import begins
+from trimtab.proxy.wire.content import begins, replace_items
 from trimtab.proxy.wire.json import (
     DECODE_ERRORS,
     decode_items,
@@ -37,6 +37,7 @@ from trimtab.proxy.wire.json import (
 )
 from trimtab.proxy.wire.transcript.body import read_outside
 from trimtab.rules.conversation import Conversation
+from trimtab.rules.tokens.messages import as_schema
 
 RESULT, CALL = "tool_result", "tool_use"
 MARKER = "cache_control"
@@ -121,13 +122,7 @@ def strip_markers(raw: bytes) -> bytes:
 def _strip_items(content: bytes) -> bytes:
     if content[:1] != b"[" or KEY not in content:
         return content
-    pieces: list[bytes] = []
-    done = 0
-    for item in map(bytes, decode_items(content)):
-        at = content.find(item, done)
-        pieces += [content[done:at], _strip_block(item) if item[:1] == b"{" and KEY in item else item]
-        done = at + len(item)
-    return b"".join((*pieces, content[done:]))
+    return replace_items(content, lambda item: _strip_block(item) if item[:1] == b"{" and KEY in item else item)
 
 
 def _strip_block(block: bytes) -> bytes:
@@ -225,12 +220,7 @@ def mark_end(markers: Markers, after: Conversation, at: int, *, is_wanted: bool 
 
 def _find_values(text: bytes) -> list[bytes]:
     found = (match[1] for match in _MARKER.finditer(text)) if KEY in text else ()
-    return [value for value in found if _is_marker(value)]
-
-
-def _is_marker(value: bytes) -> bool:
-    marker = try_decode(value)
-    return isinstance(marker, dict) and marker.get("type") == "ephemeral"
+    return [value for value in found if as_schema(try_decode(value)).get("type") == "ephemeral"]
 
 
 def find_markers(request: Request) -> Markers:

@@ -50,7 +50,7 @@ from trimtab.proxy.wire.transcript.body import (
 from trimtab.proxy.wire.transcript.decoding import discount_compacted
 from trimtab.proxy.wire.transcript.elements import WriteElement, take_off_outside, write_outside
 from trimtab.rules.conversation import Conversation, Decision, Message, Shape
-from trimtab.rules.tokens.tool_schemas import as_schema
+from trimtab.rules.tokens.messages import as_schema
 
 FIXED = ("system", "tools", "tool_choice", "output_config", "output_format", "thread")
 COUNTED_FIXED = slice(1, -1)  # `FIXED` without `system`, which may change with each request, and `thread`
@@ -116,10 +116,11 @@ def _find_lines(body: bytes, place: Span) -> list[Span]:
     spans = [] if array is None else [_move(span, place.start - len(_KEY)) for span in array.elements]
     lines: dict[int, Span] = {}
     for at, block in enumerate(blocks):  # a later block may quote the line
-        line = _find_in_block(block)
-        if line is None:
+        text = find_member(block, b'"text"') if block[:1] == b"{" else None
+        line = None if text is None else _find_line(block[text.start : text.stop])
+        if text is None or line is None:
             break
-        lines[at] = line
+        lines[at] = _move(line, text.start)
     gone = [at for at, line in lines.items() if _BLANK.match(blocks[at], line.stop) is not None] if spans else []
     last = max((at for at in range(len(spans)) if at not in gone), default=-1)
     found = [_move(lines[at], spans[at].start) for at in lines if spans and at not in gone]
@@ -127,12 +128,6 @@ def _find_lines(body: bytes, place: Span) -> list[Span]:
     if gone and gone[-1] > last:
         found.append(Span(spans[last].stop if last >= 0 else spans[0].start, spans[-1].stop))
     return sorted(found)
-
-
-def _find_in_block(block: bytes) -> Span | None:
-    place = find_member(block, b'"text"') if block[:1] == b"{" else None
-    line = None if place is None else _find_line(block[place.start : place.stop])
-    return None if place is None or line is None else _move(line, place.start)
 
 
 def _find_line(text: bytes) -> Span | None:
@@ -222,18 +217,6 @@ def bind_question(request: Request, prefix: Conversation, members: dict[str, msg
     if (allowed := allow_drops(setting)) is not None:
         members["thinking"] = msgspec.Raw(allowed)
     return request.raws
-
-
-def _leave_out(request: Request, before: Conversation, after: Conversation, elements: list[Span]) -> tuple[bytes, ...]:
-    edits = [(span, drop_thinking(raw)) for span, raw in zip(elements, request.raws, strict=True)]
-    left = request.codec.read(splice(request.body, edits))
-    return request.codec.encode(replace(left, model=request.model, cache=request.cache), before, after)
-
-
-def _add(pieces: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    last = pieces[-1]
-    at = last.rindex(b"}")
-    return (*pieces[:-1], last[:at] + b"," + _THINKING + b":" + _SETTING + last[at:])
 
 
 class MessagesCodec(Codec):
@@ -343,11 +326,14 @@ class MessagesCodec(Codec):
         value = b"" if place is None else request.body[place.start : place.stop]
         if is_off(value):
             decision = Decision("thinking", "thinking that no longer fits is left out", 0, 0, 0, 0)
-            return Adapted(_leave_out(request, before, after, array.elements), decisions=(decision,))
+            edits = [(span, drop_thinking(raw)) for span, raw in zip(array.elements, request.raws, strict=True)]
+            left = replace(self.read(splice(request.body, edits)), model=request.model, cache=request.cache)
+            return Adapted(self.encode(left, before, after), decisions=(decision,))
         if (allowed := allow_drops(value)) is None:
             return Adapted(pieces)
         if place is None:
-            written = _add(pieces)
+            at = pieces[-1].rindex(b"}")
+            written = (*pieces[:-1], b'%b,"thinking":%b%b' % (pieces[-1][:at], allowed, pieces[-1][at:]))
         else:
             system = self.write_outside(after)
             done = None if system is None else find_edit(request.body, b'"system"', within, system)

@@ -32,6 +32,7 @@ from trimtab.proxy.wire.content import (
     read_content,
     read_text,
     rename,
+    replace_items,
     replace_texts,
     take_payloads,
     write_answered,
@@ -65,12 +66,11 @@ from trimtab.proxy.wire.transcript.elements import Placed
 from trimtab.rules.conversation import NOT_SERVED, Arguments, CountTokens, Media, Message, Origin, Role, ToolCall
 from trimtab.rules.prefix import digest_message
 from trimtab.rules.tokens.families import Costs
-from trimtab.rules.tokens.messages import ToolsAndFormat, as_counted, count_message
-from trimtab.rules.tokens.tool_schemas import as_schema
+from trimtab.rules.tokens.messages import ToolsAndFormat, as_counted, as_schema, count_message
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 _SEALED = frozenset({"encrypted_content", "encrypted_stdout", "encrypted_index", "signature"})
-_NO_PARAMETERS = ("cache_control", "type")
+_NO_PARAMETERS, _PARAMETERS = ("cache_control", "type"), {"input_schema": "parameters"}
 
 
 def count_said(
@@ -140,7 +140,11 @@ def _unseal(value: Any) -> tuple[Any, int]:
 def read_tools_and_format(tools: Any, tool_choice: Any, output_config: Any, output_format: Any) -> ToolsAndFormat:
     """What the members outside the messages cost, except `system`, with tools that a server loads only on demand."""
     listed = as_list(tools)
-    functions = [_as_function(tool) for tool in listed if _is_function(tool)]
+    functions = [
+        {_PARAMETERS.get(name, name): value for name, value in tool.items() if name not in _NO_PARAMETERS}
+        for tool in listed
+        if _is_function(tool)
+    ]
     form = as_schema(as_schema(output_config).get("format")) or as_schema(output_format)
     return ToolsAndFormat(
         functions=functions,
@@ -154,11 +158,6 @@ def read_tools_and_format(tools: Any, tool_choice: Any, output_config: Any, outp
 def _is_function(tool: Any) -> bool:
     """Whether a tool is the client's own. Other tools have a type with a date, and the server knows what they are."""
     return isinstance(tool, dict) and isinstance(tool.get("input_schema"), dict)
-
-
-def _as_function(tool: dict[str, Any]) -> dict[str, Any]:
-    members = {name: value for name, value in tool.items() if name not in _NO_PARAMETERS}
-    return {("parameters" if name == "input_schema" else name): value for name, value in members.items()}
 
 
 _ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT}
@@ -236,7 +235,6 @@ def _read_said(made: Message, content: msgspec.Raw, counting: Counting) -> Messa
 
 
 def _thinks_behind(blocks: Sequence[Block], kind: str) -> bool:
-    """Whether thinking comes after a block of this kind. It may be bound to that block."""
     kinds = [block.kind for block in blocks]
     return kind in kinds and any(each in THINKING for each in kinds[kinds.index(kind) :])
 
@@ -272,7 +270,8 @@ _OF_CALL = frozenset({"type", "id", "name", "input", "caller", *CACHE_MARKERS})
 
 
 def _read_call(members: dict[str, msgspec.Raw], *, is_bound: bool) -> ToolCall:
-    call_id, name = decode_member(members.get("id")), _as_text(members.get("name"))
+    call_id, name = decode_member(members.get("id")), decode_member(members.get("name"))
+    name = name if isinstance(name, str) else ""
     caller = as_schema(decode_or_none(members.get("caller"))).get("type", "direct")
     is_fixed = is_bound or caller != "direct" or not members.keys() <= _OF_CALL
     shortens = Arguments.FIXED if is_fixed else Arguments.JSON
@@ -297,11 +296,6 @@ def _is_compaction(members: dict[str, msgspec.Raw]) -> bool:
 def _is_partly_counted(members: dict[str, msgspec.Raw]) -> bool:
     kind = decode_member(members.get("type"))
     return isinstance(kind, str) and kind in _READ and has_uncounted(members, _COUNTED_OF_BLOCK)
-
-
-def _as_text(value: msgspec.Raw | None) -> str:
-    text = decode_member(value)
-    return text if isinstance(text, str) else ""
 
 
 # Writing: in a user element, results come before everything else, because Anthropic's API requires it. A block that no
@@ -358,18 +352,16 @@ def _write_calls(content: bytes, message: Message) -> bytes:
     """A content with the arguments of the message's calls. Blocks that are equal keep their bytes."""
     if not message.tool_calls or content[:1] != b"[":
         return content
-    calls, pieces, done = iter(message.tool_calls), list[bytes](), 0
-    for item in map(bytes, decode_items(content)):
+    calls = iter(message.tool_calls)
+
+    def change(item: bytes) -> bytes:
         members = decode_members(item) if item[:1] == b"{" else {}
-        if decode_member(members.get("type")) != CALL:
-            continue
-        call = next(calls)
-        if call.shortens is not Arguments.FIXED and call.arguments != _read_input(members):
-            at = content.index(item, done)
-            new = msgspec.json.encode({**members, "input": msgspec.Raw(call.arguments.encode())})
-            pieces += (content[done:at], new)
-            done = at + len(item)
-    return b"".join((*pieces, content[done:]))
+        call = next(calls) if decode_member(members.get("type")) == CALL else None
+        if call is None or call.shortens is Arguments.FIXED or call.arguments == _read_input(members):
+            return item
+        return msgspec.json.encode({**members, "input": msgspec.Raw(call.arguments.encode())})
+
+    return replace_items(content, change)
 
 
 def _is_whole(base: bytes, placed: Sequence[Placed]) -> bool:

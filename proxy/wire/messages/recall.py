@@ -47,17 +47,13 @@ class MessagesSifter(Sifter):
         if isinstance(at, int):
             return self._sift_block(event, at)
         if kind == "message_delta":
-            ours, own = self._count()
-            delta = event.get("delta")
+            called = [block for block in self._blocks.values() if block.get("type") == "tool_use"]
+            ours, delta = sum(map(_is_ours, called)), event.get("delta")
+            own = len(called) - ours
             self.close_calls(ours, own)
             if ours and not own and isinstance(delta, dict) and delta.get("stop_reason") == "tool_use":
                 delta["stop_reason"] = "end_turn"
         return [] if self.is_over and kind in {"message_delta", "message_stop"} else [event]
-
-    def _count(self) -> tuple[int, int]:
-        called = [block for block in self._blocks.values() if block.get("type") == "tool_use"]
-        ours = sum(map(_is_ours, called))
-        return ours, len(called) - ours
 
     def _sift_block(self, event: dict[str, Any], at: int) -> list[dict[str, Any]]:
         block = event.get("content_block")
@@ -76,7 +72,10 @@ class MessagesSifter(Sifter):
         return [event]
 
     def finish_round(self) -> Round | None:
-        content = [_finish(block) for _, block in sorted(self._blocks.items())]
+        content = [block for _, block in sorted(self._blocks.items())]
+        for block in content:
+            if isinstance(block.get("input"), str):
+                block["input"] = read_object(block["input"].encode("utf-8", "replace")) or {}
         return _make_round(content)
 
     def sift_body(self, answer: dict[str, Any]) -> Round | None:
@@ -113,12 +112,6 @@ def _join(block: dict[str, Any], delta: dict[str, Any]) -> None:
         block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
     elif (name := _JOINED.get(kind)) is not None:
         block[name] = f"{block.get(name) or ''}{delta.get(name) or ''}"
-
-
-def _finish(block: dict[str, Any]) -> dict[str, Any]:
-    if not isinstance(block.get("input"), str):
-        return block
-    return {**block, "input": read_object(block["input"].encode("utf-8", "replace")) or {}}
 
 
 def _make_round(content: list[Any]) -> Round | None:

@@ -106,13 +106,11 @@ def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequenc
     elif answer.type is None:
         usage = try_usage(answer.usage, usage)
     with suppress(*DECODE_ERRORS):
-        return usage, _read_name(answer) if answer.type else list(_read_items(_decode_items(answer.output) or ()))
+        if not answer.type:
+            return usage, list(_read_items(_decode_items(answer.output) or ()))
+        item = _decode_item(answer.item) if answer.type == "response.output_item.added" else None
+        return usage, () if item is None or not item.name else (Piece((answer.output_index, "name"), item.name),)
     return usage, ()
-
-
-def _read_name(answer: _Answer) -> Sequence[Piece]:
-    item = _decode_item(answer.item) if answer.type == "response.output_item.added" else None
-    return () if item is None or not item.name else (Piece((answer.output_index, "name"), item.name),)
 
 
 def _read_items(raws: Sequence[msgspec.Raw]) -> Iterator[Piece]:
@@ -182,15 +180,12 @@ def write_answer(status: int, body: bytes) -> bytes | None:
         return write_failure({"type": "upstream_error", "param": None, "message": "", **error, "code": str(code)})
     if status == 200:
         with suppress(*DECODE_ERRORS):
-            return _write_events(_list_events(msgspec.json.decode(body, type=_Whole), body))
+            response = msgspec.json.decode(body, type=_Whole)
+            end = "response.incomplete" if response.status == "incomplete" else "response.completed"
+            items = enumerate(response.output or ())
+            events = [{"type": _DONE, "output_index": index, "item": item} for index, item in items]
+            return _write_events([*events, {"type": end, "response": msgspec.Raw(body)}])
     return None
-
-
-def _list_events(response: _Whole, body: bytes) -> Iterable[dict[str, Any]]:
-    for index, item in enumerate(response.output or ()):
-        yield {"type": "response.output_item.done", "output_index": index, "item": item}
-    end = "incomplete" if response.status == "incomplete" else "completed"
-    yield {"type": f"response.{end}", "response": msgspec.Raw(body)}
 
 
 def write_failure(described: dict[str, Any]) -> bytes:
@@ -248,15 +243,13 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_completion = msgspec.json.Decoder(_Completion).decode
 
 
-def _is_whole(event: _Event) -> bool:
-    return event.type is None and event.output != NULL  # an event may have an output of its own
-
-
 def join(events: list[bytes]) -> Completion:
     """The response, whole or at the end of a stream. Raises UndecodableError if there is none, or for an error."""
     decoded = [_decode_event(data) for data in events]
     ends = [event.response for event in decoded if event.type in _SUMMED]
-    ends += [msgspec.Raw(data) for data, event in zip(events, decoded, strict=True) if _is_whole(event)]
+    for data, event in zip(events, decoded, strict=True):
+        if event.type is None and event.output != NULL:  # an event may have an output of its own
+            ends.append(msgspec.Raw(data))
     if not ends:
         message = "no response"
         raise UndecodableError(message)
@@ -302,9 +295,8 @@ _decode_compacted = msgspec.json.Decoder(_Compacted).decode
 
 
 def _finish(members: dict[str, msgspec.Raw], _: dict[str, Any], __: str) -> dict[str, Any] | None:
-    if bytes(members["input"]) == b"[]":
-        return None
-    return {name: value for name, value in members.items() if name in _TAKEN}
+    taken = {name: value for name, value in members.items() if name in _TAKEN}
+    return None if bytes(members["input"]) == b"[]" else taken
 
 
 def join_note(events: list[bytes]) -> Completion:
@@ -317,7 +309,8 @@ def join_note(events: list[bytes]) -> Completion:
     is_note = (
         len(packed) == 1
         and answer.object == "response.compaction"
-        and _is_sealed(packed[0])
+        and isinstance(sealed := decode_member(decode_members(packed[0]).get("encrypted_content")), str)
+        and bool(sealed)
         and all(_is_message(item, _SPOKEN) for item in kept if item is not packed[0])
     )
     usage = try_usage(answer.usage) or Usage()
@@ -328,11 +321,6 @@ def join_note(events: list[bytes]) -> Completion:
 def _is_message(item: bytes, roles: AbstractSet[str]) -> bool:
     kind, role = read_head(item)
     return kind in (None, "message") and isinstance(role, str) and role in roles
-
-
-def _is_sealed(item: bytes) -> bool:
-    sealed = decode_member(decode_members(item).get("encrypted_content"))
-    return isinstance(sealed, str) and bool(sealed)
 
 
 NOTE = ProviderNote("/compact", (), _finish, join_note)

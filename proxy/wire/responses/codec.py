@@ -73,8 +73,7 @@ from trimtab.proxy.wire.transcript.decoding import discount_compacted
 from trimtab.proxy.wire.transcript.elements import Placed, WriteElement, write_outside
 from trimtab.rules.conversation import Conversation, Decision, Media, Message, Role, Shape
 from trimtab.rules.prefix import digest_message
-from trimtab.rules.tokens.messages import ToolsAndFormat, as_counted, count_message
-from trimtab.rules.tokens.tool_schemas import as_schema
+from trimtab.rules.tokens.messages import ToolsAndFormat, as_counted, as_schema, count_message
 
 _ROLES = {"system": Role.SYSTEM, "developer": Role.SYSTEM, "user": Role.USER}
 _CONTROLS = frozenset({"additional_tools", "configuration_update"})
@@ -183,7 +182,11 @@ def encode_message(message: Message, call_types: Mapping[str, str]) -> bytes:
         members = read_members(message.raw)
         return msgspec.json.encode(write_result(message, members, str(decode_or_none(members.get("type")))))
     text_type = _TEXT_TYPES.get(message.role, "input_text")
-    members = read_members(message.raw) if message.raw else _begin_members(message)
+    if message.raw:
+        members = read_members(message.raw)
+    else:  # a message that a rule made; its content has parts, because some servers read only those
+        role = msgspec.Raw(orjson.dumps(message.role_name))
+        members = {"type": msgspec.Raw(b'"message"'), "role": role, "content": msgspec.Raw(b"[]")}
     members["content"] = msgspec.Raw(write_content(message, members.get("content"), text_type))
     return msgspec.json.encode(members)
 
@@ -202,12 +205,6 @@ def _write_said(message: Message) -> bytes:
         said = replace_texts(content, texts)
         written.append(raw if said == content else msgspec.json.encode({**members, "content": msgspec.Raw(said)}))
     return b",".join(written)
-
-
-def _begin_members(message: Message) -> dict[str, msgspec.Raw]:
-    """The members of a message that a rule made. Its content has parts, because some servers read only those."""
-    role = msgspec.Raw(orjson.dumps(message.role_name))
-    return {"type": msgspec.Raw(b'"message"'), "role": role, "content": msgspec.Raw(b"[]")}
 
 
 def find_call_types(messages: Sequence[Message]) -> dict[str, str]:
@@ -268,7 +265,14 @@ _HELD = ("previous_response_id", "conversation")
 def read_tools_and_format(tools: Any, tool_choice: Any, text: Any) -> ToolsAndFormat:
     """What the members outside the transcript cost, except the instructions; None for a missing one."""
     listed = [one for tool in as_list(tools) for one in _flatten(tool)]
-    functions = [_as_function(tool) for tool in listed if _is_function(tool)]
+    # Without the members that only say how it is written here; clients of chat completions may nest it.
+    functions = [
+        tool["function"]
+        if isinstance(tool.get("function"), dict)
+        else {name: value for name, value in tool.items() if name not in _NOT_READ}
+        for tool in listed
+        if _is_function(tool)
+    ]
     return ToolsAndFormat(
         functions=functions,
         functions_json=write_compact([{"type": "function", "function": function} for function in functions]),
@@ -298,12 +302,6 @@ def _flatten(tool: Any) -> Iterator[Any]:
 
 def _is_function(tool: Any) -> bool:
     return as_schema(tool).get("type") == "function"
-
-
-def _as_function(tool: dict[str, Any]) -> dict[str, Any]:
-    """A function without the members that only say how it is written here; clients of chat completions may nest it."""
-    inner = tool.get("function")
-    return inner if isinstance(inner, dict) else {name: value for name, value in tool.items() if name not in _NOT_READ}
 
 
 def _lacks_calls(messages: Sequence[Message]) -> bool:

@@ -144,8 +144,8 @@ class ResponsesSifter(Sifter):
         output = answer.get("output")
         if not isinstance(output, list):
             return None
-        left = (item for at, item in enumerate(output) if not _goes(output, at))
-        answer["output"] = self._before = [*self._before, *left]
+        self._before = [*self._before, *(item for at, item in enumerate(output) if not _goes(output, at))]
+        answer["output"] = self._before
         return _make_round(output)
 
     def write_results(self, said: Round, texts: list[str]) -> tuple[bytes, ...]:

@@ -39,7 +39,7 @@ from trimtab.proxy.wire.responses.units import (
 from trimtab.proxy.wire.tools import find_declared
 from trimtab.rules.conversation import Arguments, CountTokens, Media, Message, Role, ToolCall
 from trimtab.rules.tokens.families import Costs
-from trimtab.rules.tokens.tool_schemas import as_schema
+from trimtab.rules.tokens.messages import as_schema
 
 _APPROVAL, _COMPUTER, _PATCH = "mcp_approval_response", "computer_call_output", "apply_patch_call_output"
 _SHELL, _LOCAL_SHELL = "shell_call_output", "local_shell_call_output"
@@ -131,17 +131,14 @@ def read_output(item_type: str, members: dict[str, msgspec.Raw], count: CountTok
         return _read_screenshot(bytes(output), count, costs)
     chunks = _read_chunks(output) if item_type == _SHELL else None
     if chunks is not None:
-        return Output(
-            tuple(text for chunk in chunks for name in _STREAMS if (text := chunk.get(name))),
-            is_error=any(_has_failed(chunk.get("outcome")) for chunk in chunks),
-        )
+        texts = tuple(text for chunk in chunks for name in _STREAMS if (text := chunk.get(name)))
+        ends = [as_schema(chunk.get("outcome")) for chunk in chunks]
+        has_failed = any(end.get("type") == "timeout" or end.get("exit_code") not in (0, None) for end in ends)
+        return Output(texts, is_error=has_failed)
     texts, parts = read_content(output)
     media = tuple(read_media(part, before, count, costs) for part, before in parts)
-    return Output(texts, media, tuple(write_canonical(part) for part, _ in parts), _is_error(members))
-
-
-def _is_error(members: dict[str, msgspec.Raw]) -> bool:
-    return bytes(members.get("status", b"")) == b'"failed"' or bytes(members.get("success", b"")) == b"false"
+    is_error = bytes(members.get("status", b"")) == b'"failed"' or bytes(members.get("success", b"")) == b"false"
+    return Output(texts, media, tuple(write_canonical(part) for part, _ in parts), is_error)
 
 
 def _read_screenshot(output: bytes, count: CountTokens, costs: Costs) -> Output:
@@ -158,19 +155,10 @@ def _as_image(screenshot: bytes) -> bytes:
 
 def _read_chunks(output: msgspec.Raw | None) -> list[dict[str, Any]] | None:
     chunks = decode_or_none(output)
-    if not isinstance(chunks, list) or not all(map(_is_chunk, chunks)):
-        return None
-    return chunks
-
-
-def _is_chunk(chunk: Any) -> bool:
-    return isinstance(chunk, dict) and all(isinstance(chunk.get(name, ""), str) for name in _STREAMS)
-
-
-def _has_failed(outcome: Any) -> bool:
-    if not isinstance(outcome, dict):
-        return False
-    return outcome.get("type") == "timeout" or outcome.get("exit_code") not in (0, None)
+    for chunk in chunks if isinstance(chunks, list) else (None,):
+        if not isinstance(chunk, dict) or not all(isinstance(chunk.get(name, ""), str) for name in _STREAMS):
+            return None
+    return chunks if isinstance(chunks, list) else None
 
 
 def write_result(message: Message, members: dict[str, msgspec.Raw], item_type: str) -> dict[str, msgspec.Raw]:
@@ -358,6 +346,11 @@ class Said:
         else:
             self._calls.append(call)
 
+    def _add_unknown(self, raw: bytes, item_type: str) -> None:
+        if item_type not in LOCAL_TYPES:
+            self._add_media(raw, count_json(raw, decode_or_none(msgspec.Raw(raw)), self._count))
+            self.canonical.append(write_canonical(raw))
+
     def _add_reasoning(self, members: dict[str, msgspec.Raw]) -> None:
         """Encrypted reasoning stands for its texts. Servers render the reasoning itself, or else its summary."""
         self._has_reasoning = True
@@ -366,12 +359,6 @@ class Said:
             return
         texts = [*_find_texts(decode_or_none(members.get("content")))]
         self.extra_texts += texts or [*_find_texts(decode_or_none(members.get("summary")))]
-
-    def _add_unknown(self, raw: bytes, item_type: str) -> None:
-        if item_type in LOCAL_TYPES:
-            return
-        self._add_media(raw, count_json(raw, decode_or_none(msgspec.Raw(raw)), self._count))
-        self.canonical.append(write_canonical(raw))
 
     def _add_served(self, raw: bytes, item_type: str, members: dict[str, msgspec.Raw]) -> None:
         """Add a call that its server has answered. The server may render more than the item has."""

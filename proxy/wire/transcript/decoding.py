@@ -67,8 +67,6 @@ class FixedTokens(NamedTuple):
 
 
 class KnownView:
-    """What is remembered of one dialect's requests, for one way of counting."""
-
     __slots__ = ("_elements", "_first", "_fixed", "number")
 
     def __init__(self, elements: "Elements", fixed: "Fixed", number: int) -> None:
@@ -100,7 +98,7 @@ class KnownView:
             if messages is None:
                 messages = decode(raw)
                 if _KEEP in raw:
-                    messages = tuple(map(_read_keep_marker, messages))
+                    messages = tuple([replace(message, keep=_asks_to_keep(message)) for message in messages])
                 new[raw] = self._elements[number, raw] = messages
             decoded.append(messages)
         return decoded
@@ -125,11 +123,10 @@ class KnownView:
 _KEEP = KEEP.encode()
 
 
-def _read_keep_marker(message: Message) -> Message:
-    """The message, with whether it asks to be kept. Of what tools and the model say, only the ends can ask that."""
+def _asks_to_keep(message: Message) -> bool:
+    """Of what tools and the model say, only the ends can ask that."""
     at_ends = message.role in {Role.TOOL, Role.ASSISTANT}
-    keep = any(asks_to_keep(text, at_ends=at_ends) for text in message.texts)
-    return message if keep is message.keep else replace(message, keep=keep)
+    return any(asks_to_keep(text, at_ends=at_ends) for text in message.texts)
 
 
 class Known:
@@ -155,13 +152,12 @@ Fixed = Memo[tuple[int, tuple[bytes, ...]], FixedTokens]
 
 def weigh_element(key: tuple[int, bytes], messages: tuple[Message, ...]) -> int:
     """Memory that a cached element takes, in bytes, roughly: its own bytes, its texts and its objects."""
-    return len(key[1]) + sum(map(_message_size, messages))
-
-
-def _message_size(message: Message) -> int:
-    texts = sum(map(getsizeof, message.texts)) + sum(getsizeof(call.arguments) for call in message.tool_calls)
-    objects = 4 + len(message.texts) + len(message.media) + 4 * len(message.tool_calls)
-    return texts + sum(len(part.raw) for part in message.media) + OBJECT_BYTES * objects
+    size = len(key[1])
+    for message in messages:
+        size += sum(map(getsizeof, message.texts)) + sum([len(part.raw) for part in message.media])
+        size += sum([getsizeof(call.arguments) for call in message.tool_calls])
+        size += OBJECT_BYTES * (4 + len(message.texts) + len(message.media) + 4 * len(message.tool_calls))
+    return size
 
 
 HEADER_CHARS = 64

@@ -4,7 +4,7 @@ Law: an element that no rule touched keeps its bytes. So do the bytes between tw
 each other.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from sys import maxsize
@@ -93,23 +93,18 @@ def write_elements(
     if written is not None and not (written.is_beginning_of(after) and _ends_there(written, after, shares)):
         written = None
     begun = 0 if written is None else len(written.messages)
-    groups = _group(source.transcript, after, begun, in_runs=shares is None)
-    if shares is not None:
-        groups = _coalesce(_join(groups, after.messages, shares))
+    grouped = _group(source.transcript, after, begun)
+    groups = [*_coalesce(grouped if shares is None else _join(grouped, after.messages, shares))]
     body, array, _ = source
     spans = array.elements
     lasting = len(spans) - CHANGING_ELEMENTS
-    early, late = _divide(list(groups), lasting)
+    # The groups up to the last one that ends within the first elements, and those after it.
+    at = next((at for at in range(len(groups), 0, -1) if 0 <= groups[at - 1].stop <= lasting), 0)
+    early, late = groups[:at], groups[at:]
     before = _go_on(source, early, after, write, written) if early else written
     kept = None if before is None else before.within(lasting)
     made = _go_on(source, late, after, write, before, kept)
     return made, body[spans[-1].stop :] if made.stop == len(spans) > 0 else b"]" + body[array.stop :]
-
-
-def _divide(groups: Sequence[_Group], elements: int) -> tuple[Sequence[_Group], Sequence[_Group]]:
-    """The groups up to the last one that ends within the first `elements`, and those after it."""
-    at = next((at for at in range(len(groups), 0, -1) if 0 <= groups[at - 1].stop <= elements), 0)
-    return groups[:at], groups[at:]
 
 
 def _ends_there(written: Written, after: Conversation, shares: Shares | None) -> bool:
@@ -122,8 +117,8 @@ def _ends_there(written: Written, after: Conversation, shares: Shares | None) ->
     return is_apart or not shares(after.messages[at - 1], after.messages[at])
 
 
-def _group(before: Conversation, after: Conversation, first: int, *, in_runs: bool) -> Iterator[_Group]:
-    """Group the messages from `first` on by element. `in_runs` joins unchanged neighbours with one message each."""
+def _group(before: Conversation, after: Conversation, first: int) -> Iterator[_Group]:
+    """The messages from `first` on, those of one element together."""
     messages, origins = after.messages, after.origins
     number = len(messages)
     # Nothing is asked of the elements before those that are left to group, which are few in a long session.
@@ -146,21 +141,8 @@ def _group(before: Conversation, after: Conversation, first: int, *, in_runs: bo
             parts = [origin.part for origin in origins[first:last] if origin is not None]
             is_whole = parts == list(range(last_parts.get(start, 0) + 1))  # all of them are there, in their order
             is_kept = is_whole and not any(message.edited for message in messages[first:last])
-            if is_kept and in_runs:
-                last, stop = _end_run(after, last, stop, last_parts)
             yield _Group(first, last, start, stop, is_kept)
         first = last
-
-
-def _end_run(after: Conversation, at: int, stop: int, last_parts: Mapping[int, int]) -> tuple[int, int]:
-    """Where a run of unchanged elements ends that has reached message `at` and element `stop`."""
-    messages, origins = after.messages, after.origins
-    while at < len(origins) and (origin := origins[at]) is not None:
-        if origin.start != stop or stop in last_parts or messages[at].edited:
-            break
-        stop = origin.stop
-        at += 1
-    return at, stop
 
 
 def _coalesce(groups: Iterator[_Group]) -> Iterator[_Group]:

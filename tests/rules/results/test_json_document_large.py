@@ -12,7 +12,7 @@ from support.markers import check_markers
 
 from trimtab.rules.results import json_document
 from trimtab.rules.results.json_document import excerpt_json
-from trimtab.rules.results.json_spans import MIN_WINDOW, Part, Thinning, split_parts
+from trimtab.rules.results.json_records import MIN_WINDOW, Part, Thinning, split_parts
 
 VALUES = st.recursive(
     st.one_of(st.integers(-(2**53), 2**53), st.text(max_size=20), st.booleans()),

@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import count
 
+from trimtab.rules.results.json_document import _is_place, read_news
 from trimtab.rules.results.json_records import (
     MARKER_CHARS,
     MAX_ITEMS,
     MAX_PLAIN_ITEMS,
     Document,
+    Part,
     Record,
-    _is_place,
     cut_string,
-    read_news,
+    read_signs,
 )
-from trimtab.rules.results.json_spans import Part, read_signs
 
 STRINGS = st.text(st.sampled_from('a"\\\n\0é漢\u0301\U0001f600\ud800\udc00'), max_size=200)
 

@@ -1,6 +1,5 @@
 """The caches of the rules, and how much they may process."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -25,7 +24,6 @@ from support.results import edit_results, tidy_tool_results, truncate_tool_resul
 from trimtab.rules.conversation import CountTokens, Message, Outcome, Role, Telling, ToolCall
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.policy import Budget, OverflowStrategy, Policy, Tidying, ToolRule, Treatment, Truncation
-from trimtab.rules.results.calls import FoundResult
 from trimtab.rules.results.excerpt import TRUNCATE
 from trimtab.rules.results.tidy import TIDY
 from trimtab.rules.results.work import Allowance, Editor, Edits, LargeWorkError, Result, Shortened, Work, weigh_message
@@ -157,8 +155,8 @@ def test_all_that_an_outcome_depends_on_is_in_its_key(change: dict[str, object])
         looked.append(one.message)
         return one.message.texts
 
-    def wants(_: Sequence[Message], places: Sequence[FoundResult]) -> list[FoundResult]:
-        return list(places)
+    def wants(_: Message, __: Treatment) -> bool:
+        return True
 
     editor = Editor("rule", wants, edit, "", Telling("result", ""))
     memo = {}

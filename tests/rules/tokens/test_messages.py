@@ -40,8 +40,8 @@ from trimtab.rules.tokens.messages import (
     count_message,
     count_shared_frame,
     count_tools,
+    render_tools,
 )
-from trimtab.rules.tokens.tool_schemas import render_tools
 
 FRAME = MESSAGE_TOKENS + ROLE_TOKENS
 GPT = Costs(priming_tokens=3, reads_typescript=True, tools_tokens=9)

@@ -27,8 +27,7 @@ from trimtab.proxy.wire.transcript.body import Form, Wanted
 from trimtab.proxy.wire.transcript.elements import OUTSIDE, Placed, WriteElement
 from trimtab.rules.conversation import Conversation, Media, Message, Role, Shape, ToolCall
 from trimtab.rules.prefix import digest_message
-from trimtab.rules.tokens.messages import NO_CHOICE, ToolsAndFormat, count_message
-from trimtab.rules.tokens.tool_schemas import as_schema
+from trimtab.rules.tokens.messages import NO_CHOICE, ToolsAndFormat, as_schema, count_message
 
 FIXED = ("systemInstruction", "tools", "toolConfig", "generationConfig")
 FORM = Form("contents", FIXED, long=("systemInstruction", "tools"))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.rules.results.json_spans import NotJsonError, Signs, read_signs, split_parts, split_string, unbreak
+from trimtab.rules.results.json_records import NotJsonError, Signs, read_signs, split_parts, split_string, unbreak
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.text(st.sampled_from('a "\\\n[]{}:,'), max_size=9))
 KEYS = st.text(st.sampled_from('a"\\:[{,'), max_size=4)

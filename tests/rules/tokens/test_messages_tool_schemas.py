@@ -9,8 +9,16 @@ from hypothesis import strategies as st
 from support.odd_json import ODD
 
 from trimtab.rules.tokens.families import find_family
-from trimtab.rules.tokens.messages import ToolsAndFormat, count_tools
-from trimtab.rules.tokens.tool_schemas import MAX_CHARS, MAX_DEPTH, TYPE_CHARS, Schema, as_schema, render_tools
+from trimtab.rules.tokens.messages import (
+    MAX_CHARS,
+    MAX_DEPTH,
+    TYPE_CHARS,
+    Schema,
+    ToolsAndFormat,
+    as_schema,
+    count_tools,
+    render_tools,
+)
 
 HEAD, TAIL = "namespace functions {\n\n", "} // namespace functions"
 END = " => any;"
