@@ -83,8 +83,9 @@ def has_uncounted(
         if len(bytes(members[name])) > TOLERATED_BYTES:
             return True
     for name, counted_of_part in parts.items():
-        listed = bytes(members.get(name, b""))
-        for item in map(bytes, decode_items(listed)) if listed[:1] == b"[" else ():
+        if name not in members or not begins(members[name], b"["):  # a long text is not copied
+            continue
+        for item in map(bytes, decode_items(members[name])):
             if item[:1] == b"{" and has_uncounted(decode_members(item), counted_of_part):
                 return True
     return False

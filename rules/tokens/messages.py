@@ -86,14 +86,16 @@ def count_message(
     extra_texts: texts outside its content, such as reasoning. calls: as servers render them; None for the message's.
     """
     tokens = MESSAGE_TOKENS + ROLE_TOKENS + costs.frame_tokens
-    tokens += sum(map(count, message.texts)) + sum(map(count, extra_texts))
+    tokens += sum(map(count, message.texts))
+    if extra_texts:
+        tokens += sum(map(count, extra_texts))
     is_legacy_result = message.role is Role.TOOL and message.answers is None
     tokens += FUNCTION_TOKENS if is_legacy_result else 0
     if message.name and (message.role is not Role.TOOL or is_legacy_result):  # for other results the call has the name
         tokens += count(message.name) + (NAME_TOKENS if message.name != message.role_name else 0)
     calls = message.tool_calls if calls is None else calls
     tokens += _count_calls(calls, count, costs) if calls and not costs.drops_calls else 0
-    return tokens + sum([part.tokens for part in message.media])
+    return tokens + sum([part.tokens for part in message.media]) if message.media else tokens
 
 
 def finish_message(message: Message, count: CountTokens) -> Message:
@@ -122,11 +124,12 @@ def _count_calls(calls: Sequence[ToolCall], count: CountTokens, costs: Costs) ->
 
     The model reads a single call as a message to its function, and several as one call whose JSON holds them all.
     """
-    tokens = sum(count(f"functions.{call.name}") for call in calls)
-    if len(calls) == 1:
-        return tokens + costs.call_tokens + count(calls[0].name) + count(calls[0].arguments)
     if not calls:
         return 0
+    if len(calls) == 1:
+        (call,) = calls
+        return count(f"functions.{call.name}") + costs.call_tokens + count(call.name) + count(call.arguments)
+    tokens = sum(count(f"functions.{call.name}") for call in calls)
     uses = (f'{{"recipient_name":"functions.{call.name}","parameters":{call.arguments}}}' for call in calls)
     if sum(len(call.arguments) for call in calls) > MAX_JOINED_CHARS:
         together = sum(map(count, uses))

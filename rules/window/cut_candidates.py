@@ -41,7 +41,7 @@ class Cuts:
     """
 
     __slots__ = (
-        "_anchor_tokens", "_proposed", "_room", "_sums", "_user_budget", "is_roomy", "marks", "policy",
+        "_anchor_tokens", "_proposed", "_reserves", "_room", "_sums", "_user_budget", "is_roomy", "marks", "policy",
     )  # fmt: skip
 
     def __init__(self, room: Room, policy: Policy, sums: Sums) -> None:
@@ -62,8 +62,9 @@ class Cuts:
         policy, limit = self.policy, self._room.limit
         self.marks, self.is_roomy = marks, marks.tokens >= limit * MIN_ROOM_SHARE
         self._anchor_tokens = int(marks.low * policy.anchor_share)
+        self._reserves = [find_reserve(policy, limit, marks.low, share) for share in (0, 1)]
         if policy.cuts_at_threshold:  # a low one leaves little room, and a cut that frees too little is not made
-            left = marks.low - find_reserve(policy, limit, marks.low, chat_share=1) - SUMMARY_FRAME_TOKENS
+            left = marks.low - self._reserves[1] - SUMMARY_FRAME_TOKENS
             self._anchor_tokens = max(min(self._anchor_tokens, left), 0)
         self._user_budget = min(policy.keep_user_tokens, marks.low // 4)
 
@@ -301,7 +302,8 @@ class Cuts:
         return self._with_cut(window, self.make(kind, at, self._find_reserve(at), self._anchor_tokens, before=window))
 
     def _find_reserve(self, at: int) -> int:
-        return find_reserve(self.policy, self._room.limit, self.marks.low, self._sums.find_chat_share(at))
+        least, most = self._reserves  # as `find_reserve` shares between the two
+        return least + int((most - least) * self._sums.find_chat_share(at))
 
     def _with_cut(self, window: Window, cut: Cut) -> Window:
         """The window after this cut. No memory before it is forwarded."""

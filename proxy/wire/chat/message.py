@@ -55,9 +55,9 @@ def count_wire_message(message: Message, members: dict[str, msgspec.Raw], count:
     said = [decode_or_none(members[key]) for key in EXTRA_TEXT_KEYS if key in members]
     extra = [text for text in said if isinstance(text, str)]
     tokens = count_message(message, count, costs, extra, calls=[*map(as_counted, message.tool_calls)])
-    if not extra:
-        found = [decode_or_none(members[key]) for key in REASONING_KEYS if key in members]
-        tokens += sum([_count_reasoning(parts, count) for parts in found])
+    for key in () if extra else REASONING_KEYS:
+        if key in members:
+            tokens += _count_reasoning(decode_or_none(members[key]), count)
     if "function_call" in members and (legacy := as_schema(decode_or_none(members["function_call"]))):
         tokens += LEGACY_CALL_TOKENS + sum(count(_as_text(legacy.get(key))) for key in ("name", "arguments"))
     return tokens
@@ -106,6 +106,7 @@ _ROLES = {
     "function": Role.TOOL,
 }
 ERROR_KEYS = ("is_error", "isError")
+_SAYS_ERROR = (*((key, b"true") for key in ERROR_KEYS), ("status", b'"error"'))
 _BESIDE = (
     "reasoning_content", "reasoning", "reasoning_text", "reasoning_details", "thinking", "thinking_content",
     "thinking_blocks",
@@ -186,11 +187,9 @@ def _read_answered_id(wire_role: str, members: dict[str, msgspec.Raw]) -> str | 
 
 def _is_error(members: dict[str, msgspec.Raw]) -> bool:
     """Whether a member says that a result is an error: Anthropic's `is_error`, MCP's `isError`, LangChain's status."""
-    if (
-        any(bytes(members.get(key, b"")) == b"true" for key in ERROR_KEYS)
-        or bytes(members.get("status", b"")) == b'"error"'
-    ):
-        return True
+    for key, said in _SAYS_ERROR:
+        if key in members and bytes(members[key]) == said:
+            return True
     content = members.get("content")
     if content is None or not begins(content, b"[") or b"rror" not in bytes(content):
         return False
