@@ -273,9 +273,8 @@ class Cuts:
         candidate = self.cut_at(window, at)
         too_few = candidate.cuts[-1].kind is CutKind.DIGEST and self.policy.overflow_strategy.asks_a_model
         most = max(self.marks.high, self.share(1 - PREFETCH_GAP) if window.prefetch_tokens else 0)
-        if over and (too_few or self.size(candidate) > most):
-            at = self.find_cut(window, 0)
-            candidate = self.cut_at(window, at) if at is not None else candidate
+        if over and (too_few or self.size(candidate) > most) and (at := self.find_cut(window, 0)) is not None:
+            candidate = self.cut_at(window, at)
         return candidate
 
     def find_cut(self, window: Window, growth_tokens: int, *, spares: bool = False) -> int | None:
@@ -295,9 +294,8 @@ class Cuts:
 
     def cut_at(self, window: Window, at: int) -> Window:
         """The window cut before message `at`: with a summary if enough steps are cut, else with a digest."""
-        policy = self.policy
         steps = self._sums.steps(self.floor(window), at)
-        asks = policy.overflow_strategy.asks_a_model and steps >= policy.summary_min_steps
+        asks = self.policy.overflow_strategy.asks_a_model and steps >= self.policy.summary_min_steps
         kind = CutKind.SUMMARISE if asks else CutKind.DIGEST
         return self._with_cut(window, self.make(kind, at, self._find_reserve(at), self._anchor_tokens, before=window))
 
