@@ -4,10 +4,11 @@ import asyncio
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
+import msgspec
 import orjson
 import uvloop
 from rich.console import Console
@@ -101,7 +102,7 @@ class Report:
         return any(finding.level == "error" for finding in self.findings)
 
     def write_json(self) -> bytes:
-        return orjson.dumps(asdict(self))
+        return orjson.dumps(msgspec.to_builtins(self))
 
     def print_tables(self, console: Console) -> None:
         """Print the findings and the models. Control characters in what upstreams say are shown as `?`."""
