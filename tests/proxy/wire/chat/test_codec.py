@@ -62,13 +62,10 @@ ALLOWED = {
     ("rules/summary/task_list.py", "content"): "the same: where a list stands as text",
     ("proxy/telemetry/spans.py", "messages"): "the name of a dialect",
     ("proxy/account/outcome.py", "messages"): "a figure of our own: how many messages the client sent",
-    ("proxy/account/outcome.py", "max_tokens"): "a figure of our own: the limit that a request sets",
-    ("proxy/account/sessions.py", "messages"): "a field of our own: how many messages the previous request had",
-    ("proxy/exchange/tell.py", "max_tokens"): "the same figure",
+    ("proxy/exchange/tell.py", "max_tokens"): "a figure of our own: the limit that a request sets",
     ("proxy/exchange/for_caller.py", "content"): "a contract of LiteLLM's, which has messages in this form only",
     ("proxy/recall/tool.py", "tool_choice"): "all dialects have it under this name",
     ("proxy/exchange/for_caller.py", "messages"): "what a caller sends is known by it; and a figure of our own",
-    ("proxy/exchange/attempt.py", "refusal"): "a field of our own: what the upstream refused",
     ("proxy/exchange/tell.py", "messages"): "a field of our own event: how many messages the client sent",
     ("proxy/server/admin/shapes.py", "messages"): "the same field",
     ("proxy/cli/records/inspect.py", "messages"): "a word of our own table",
@@ -85,14 +82,18 @@ ALLOWED_OF_MESSAGES = {
 
 
 def _find_texts(path: Path) -> Iterator[str]:
-    """The string constants of a module without docstrings, and the fields of its wire structures."""
+    """The string constants of a module without docstrings, and the fields of its wire structures: values are frozen."""
     tree = ast.parse(path.read_text())
     said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and id(node) not in said:
             if isinstance(node.value, str | bytes):
                 yield node.value if isinstance(node.value, str) else node.value.decode("latin-1")
-        elif isinstance(node, ast.ClassDef) and any("Struct" in ast.unparse(base) for base in node.bases):
+        elif (
+            isinstance(node, ast.ClassDef)
+            and any("Struct" in ast.unparse(base) for base in node.bases)
+            and ("wire" in path.parts or not any(keyword.arg == "frozen" for keyword in node.keywords))
+        ):
             yield from (ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign))
 
 
