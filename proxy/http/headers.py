@@ -66,7 +66,7 @@ REWRITING_HEADERS = frozenset({
     "x-http-method-override", "x-http-method", "x-method-override",  # frameworks
 })  # fmt: skip
 """Headers that make some servers use another path or method than the request's own. They are not sent together with the
-operator's own key, because only the request's own path is checked (paths.py)."""
+operator's own key, because only the request's own path is checked (`is_allowed` in client.py)."""
 
 CONNECTION = "connection"
 Headers = Sequence[tuple[str, str]]

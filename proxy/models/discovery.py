@@ -35,7 +35,7 @@ MAX_MODELS = 4096
 MAX_ALIASES = 16
 """Further names that are read of one model. Chosen: more than real servers list."""
 MIN_WINDOW_TOKENS = 1024
-"""Smaller windows are ignored. Chosen: no chat model has one (see catalogue.py)."""
+"""Smaller windows are ignored. Chosen: no chat model has one (see catalogue/providers.py)."""
 MAX_WINDOW_TOKENS = 100_000_000
 """Larger windows are ignored. Chosen: ten times the largest in the catalogue."""
 

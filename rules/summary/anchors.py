@@ -174,6 +174,8 @@ def _write_corrections(messages: Sequence[Message], budget_tokens: int, count: C
         left[is_asked] -= count(f"- {line}\n")
         if left[is_asked] >= 0:
             lines.append(f"- {line}\n")
+        elif max(left.values()) < 0:
+            break
     return f"## {CORRECTIONS_TITLE}\n{break_markers(''.join(reversed(lines)))}\n" if lines else ""
 
 

@@ -1,7 +1,7 @@
 """The handoff note that a model is asked for, and the check whether its answer is one.
 
 A note has four numbered headings. Law: an answer is judged only by its form. It is a note if it has at least three of
-the headings (headings.py), in order and each with text below it, and if it neither refuses nor calls a tool.
+the headings, in order and each with text below it, and if it neither refuses nor calls a tool.
 
 Phrases show that an answer is none: it refuses, goes on with the task, reports to the user, or is empty. Each is
 matched only at the place where such an answer has it, at the beginning of a text or of a sentence. The languages are

@@ -14,6 +14,7 @@ from support.told_sessions import told_sessions
 from support.tool_steps import step
 
 from trimtab.rules.conversation import CountTokens, Message, Role
+from trimtab.rules.summary import anchors
 from trimtab.rules.summary.anchors import (
     _SEPARATORS,
     CODE_SHARE,
@@ -189,6 +190,14 @@ def test_of_the_corrections_the_newest_are_written_that_fit_to_the_last_token() 
     for tokens, number in ((room[2], 2), (room[2] - 1, 1), (room[1], 1), (room[1] - 1, 0)):
         written = _write_corrections([user("Begin."), *map(user, said)], ceil((tokens + 0.5) / CORRECTIONS_SHARE), len)
         assert written == (title[:-1] + "".join(lines[2 - number :]) + "\n" if number else "")
+
+
+def test_corrections_for_which_there_is_no_room_are_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for corrections nor for what is to be remembered: a long chat has thousands of both."""
+    said = iter([("No, port is 8080, not 8081.", False), ("Remember that port is 8080.", True)] * 1000)
+    monkeypatch.setattr(anchors, "find_corrections", lambda _: said)
+    assert "Remember" in _write_corrections([], 1000, len)
+    assert len(list(said)) > 1900
 
 
 def test_without_names_there_is_no_index() -> None:
