@@ -17,7 +17,11 @@ PAGE = "logs.md"
 OTHER_SECTIONS = (
     "Other events of requests", "Start and stop", "Reload", "Workers", "Counting", "Models", "Summaries", "Stores",
 )  # fmt: skip
-MORE_FIELDS = {"worker_died": {"status", "signal"}, "worker_cannot_start": {"status", "signal"}}
+MORE_FIELDS = {
+    "listening": {"workers"},
+    "worker_died": {"status", "signal"},
+    "worker_cannot_start": {"status", "signal"},
+}
 """Fields that the code passes as a mapping, so that the syntax tree does not show their names."""
 
 

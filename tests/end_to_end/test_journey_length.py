@@ -45,7 +45,7 @@ LIMITS = {
     "known": Price(56, 208, 1215),
     "known, responses": Price(58, 220, 1280),
     "known, messages": Price(58, 218, 1255),
-    "cut": Price(86, 411, 2075),
+    "cut": Price(86, 411, 2090),
     "stream": Price(55, 257, 1730),
     "chunk": Price(0, 4, 31),
 }
