@@ -18,8 +18,7 @@ from support.dialects.to_messages import to_messages
 from support.dialects.to_responses import to_responses
 from support.sessions import make_session, requests_of
 
-from trimtab.proxy.config.load import load_config
-from trimtab.proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.server.app import Proxy
 
 SETTINGS = (*SMALL, "defaults.summary.max_tokens=300", "upstream.cache_seconds=300")
 STEPS = 40
@@ -48,13 +47,12 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def serve(upstream: Any, compactors: Any, log: Any, clock: Clock) -> Run:
+def serve(serve: Run, clock: Clock) -> Run:
     """A function that runs a proxy with the test's clock while a block runs."""
 
     @asynccontextmanager
     async def run(*settings: str) -> AsyncIterator[Proxy]:
-        base = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", *SETTINGS)
-        async with run_proxy(load_config(settings=(*base, *settings), environment={}), log, compactors) as proxy:
+        async with serve(*settings) as proxy:
             proxy.services.cold_cuts.clock = clock
             yield proxy
 

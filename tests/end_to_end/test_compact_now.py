@@ -4,7 +4,6 @@ Law: once, by a mark that is kept and replayed by every replica and after a rest
 reaches the model that writes it. Nothing else of a request changes.
 """
 
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -13,10 +12,7 @@ from support.dialects.to_messages import to_messages
 from support.dialects.to_responses import to_responses
 from support.sessions import make_session, requests_of
 
-from trimtab.proxy.config.load import load_config
-from trimtab.proxy.server.app import run_proxy
-
-SETTINGS = (*SMALL, "defaults.summary.max_tokens=300")
+SETTINGS = (*SMALL, "defaults.summary.max_tokens=300", "prices={}")
 AT = 24
 """Index of the request that asks. By then the session is longer than low water, and was never cut."""
 EARLIER = {"chat": 0, "responses": 0, "messages": 9}
@@ -26,19 +22,6 @@ WIRE = {
     "responses": ("/v1/responses", to_responses),
     "messages": ("/v1/messages", to_messages),
 }
-
-
-@pytest.fixture
-def serve(upstream: Any, compactors: Any, log: Any) -> Any:
-    """A function that runs a proxy with a store of its own while a block runs."""
-
-    @asynccontextmanager
-    async def run(*settings: str):
-        base = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", "prices={}", *SETTINGS)
-        async with run_proxy(load_config(settings=(*base, *settings), environment={}), log, compactors) as proxy:
-            yield proxy
-
-    return run
 
 
 def _make_bodies(dialect: str = "chat") -> list[dict[str, Any]]:

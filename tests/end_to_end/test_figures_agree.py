@@ -19,11 +19,12 @@ from upstreams.recording import FakeUpstream, Recorded, break_off, completion, e
 
 from trimtab.proxy.cli.stats import read_statistics
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.server.app import Proxy
 from trimtab.proxy.telemetry.savings import Savings
 
 PRICES = "prices={unit: usd, input: 2.5, cached_input: 0.25, output: 10}"
 CLIENTS = "client_keys={ann: sk-ann, bob: sk-bob}"
+SETTINGS = (*SMALL, PRICES, CLIENTS, "admin_token=boss", "defaults.overflow_strategy=summarize")
 TOKENS = re.compile(r"original=(\d+), sent=(\d+)")
 
 
@@ -135,16 +136,14 @@ def check_run(run: Run, page: Counter[tuple[str, str]], overview: dict[str, Any]
 
 
 @pytest.fixture
-async def runs(upstream: FakeUpstream, compactors: Any, log: Any, client: Any, tmp_path: Any) -> Any:
+async def runs(upstream: FakeUpstream, serve: Any, client: Any, tmp_path: Any) -> Any:
     """Two runs of the proxy on one store, and a restart between: what was said of each, and of both at the end."""
     upstream.answer = Moods().answer
     store = f"store=sqlite:///{tmp_path}/a.sqlite3"
-    names = (*SMALL, PRICES, CLIENTS, store, "admin_token=boss", "defaults.overflow_strategy=summarize")
-    base = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", *names)
     transcripts = list(requests_of(make_session(60)))
     told = []
     for part in (transcripts[:34], transcripts[34:]):
-        async with run_proxy(load_config(settings=base, environment={}), log, compactors) as proxy:
+        async with serve(store) as proxy:
             run = Run()
             await send_session(client, proxy, part, run)
             overview, timeline = await read(client, proxy, "overview"), await read(client, proxy, "timeline")

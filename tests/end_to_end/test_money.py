@@ -233,21 +233,19 @@ async def test_an_upstream_without_a_cache_is_not_said_to_have_one(dialect, clie
     assert sums.without_nanodollars / 1e9 == pytest.approx(totals[1], rel=ESTIMATE_ERROR)
 
 
-async def test_the_command_shows_what_a_running_proxy_has_written(client, compactors, log, tmp_path: Path) -> None:
+async def test_the_command_shows_what_a_running_proxy_has_written(client, upstream, serve, tmp_path: Path) -> None:
     """It reads the file while the proxy has it open. The metrics have the same money."""
     store = f"store=sqlite:///{tmp_path}/summaries.sqlite3"
     dialect = DIALECTS[0]
-    async with run_upstream() as upstream:
-        clock = Clock()
-        ledger = Ledger(clock)
-        upstream.answer = ledger.answer
-        base = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", *SETTINGS, store)
-        async with run_proxy(load_config(settings=base, environment={}), log, compactors) as proxy:
-            await ask_day(client, [proxy], dialect, clock, 1)
-            await proxy.services.recorder.books.flush()
-            done = await asyncio.to_thread(run_trimtab, "stats", "--json", "--set", store)
-            async with client.get(proxy.metrics_url) as response:
-                page = (await response.read()).decode()
+    clock = Clock()
+    ledger = Ledger(clock)
+    upstream.answer = ledger.answer
+    async with serve(store) as proxy:
+        await ask_day(client, [proxy], dialect, clock, 1)
+        await proxy.services.recorder.books.flush()
+        done = await asyncio.to_thread(run_trimtab, "stats", "--json", "--set", store)
+        async with client.get(proxy.metrics_url) as response:
+            page = (await response.read()).decode()
     assert done.exit_code == 0
     total = orjson.loads(done.stdout)["total"]
     assert total["cost_usd"] == pytest.approx(ledger.total, abs=1e-6)

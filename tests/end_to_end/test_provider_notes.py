@@ -6,8 +6,7 @@ stands there instead.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import cycle
@@ -26,8 +25,7 @@ from upstreams.scripted import Call, Turn
 from upstreams.speech.messages import fault
 
 from trimtab.proxy.account.history.texts import find_text, unpack_text
-from trimtab.proxy.config.load import load_config
-from trimtab.proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.server.app import Proxy
 from trimtab.rules.summary.request import OPAQUE
 
 SETTINGS = (
@@ -327,19 +325,6 @@ async def test_a_client_that_compacts_itself_is_left_to_it(open_session, start_p
     assert all(recorded.json["tools"] for recorded in session.questions)  # behind its conversation, as ever
 
 
-@pytest.fixture
-def serve(upstream: Any, compactors: Any, log: Any) -> Any:
-    """A function that runs a proxy while a block runs."""
-
-    @asynccontextmanager
-    async def run(store: str, url: str = upstream.url) -> AsyncIterator[Proxy]:
-        base = ("listen=127.0.0.1:0", f"upstream.base_url={url}", f"store={store}", *SETTINGS)
-        async with run_proxy(load_config(settings=base, environment={}), log, compactors) as proxy:
-            yield proxy
-
-    return run
-
-
 Serve = Callable[[str], Any]
 Played = Callable[[Session], Awaitable[list[bytes]]]
 
@@ -347,7 +332,7 @@ Played = Callable[[Session], Awaitable[list[bytes]]]
 @each_speech
 async def test_restarts_and_two_workers_replay_the_same_note(speech, open_session, serve, tmp_path) -> None:
     """The note is in the store like any summary: the session goes on as if one process had served it."""
-    store = f"sqlite:///{tmp_path}/notes.sqlite3"
+    store = f"store=sqlite:///{tmp_path}/notes.sqlite3"
     session = open_session(speech)
     for turn in range(STEPS):
         async with serve(store) as left, serve(store) as right:
@@ -363,7 +348,7 @@ async def test_restarts_and_two_workers_replay_the_same_note(speech, open_sessio
 @each_speech
 async def test_another_upstream_never_gets_the_note(speech, open_session, serve, upstream, tmp_path) -> None:
     """It might take the request, and know nothing of what was cut. Back at the first one, the note stands again."""
-    store, session = f"sqlite:///{tmp_path}/notes.sqlite3", open_session(speech)
+    store, session = f"store=sqlite:///{tmp_path}/notes.sqlite3", open_session(speech)
     async with serve(store) as proxy:
         while not any(session.find_notes()):
             await session.play(proxy)
@@ -375,7 +360,7 @@ async def test_another_upstream_never_gets_the_note(speech, open_session, serve,
 
     upstream.answer, sent = answer, agent.write()
     for url in (upstream.url.replace("127.0.0.1", "localhost"), upstream.url):
-        async with serve(store, url) as proxy:
+        async with serve(store, f"upstream.base_url={url}") as proxy:
             await post(session.client, proxy.url + agent.speech.path, sent, **agent.speech.headers)
     assert not any(asked[:-1])
     assert asked[-1] == note

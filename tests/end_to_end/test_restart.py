@@ -1,7 +1,6 @@
 """A restarted proxy, and two replicas in turn, forward the same bytes as a single proxy."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,7 @@ from programs.redis_server import PROGRAM, RedisServer
 from support.client import SMALL, post, settle
 from support.sessions import make_session, requests_of
 
-from trimtab.proxy.config.load import load_config
-from trimtab.proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.server.app import Proxy
 
 SETTINGS = (*SMALL, "defaults.summary.max_tokens=300")
 ONE_CUT = 40
@@ -27,19 +25,6 @@ def redis_url(tmp_path: Path) -> Any:
     server.start()
     yield server.url
     server.stop()
-
-
-@pytest.fixture
-def serve(upstream: Any, compactors: Any, log: Any) -> Any:
-    """A function that runs a proxy while a block runs."""
-
-    @asynccontextmanager
-    async def run(*settings: str) -> AsyncIterator[Proxy]:
-        base = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", *SETTINGS)
-        async with run_proxy(load_config(settings=(*base, *settings), environment={}), log, compactors) as proxy:
-            yield proxy
-
-    return run
 
 
 def bodies() -> list[dict[str, Any]]:

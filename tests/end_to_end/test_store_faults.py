@@ -8,8 +8,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,7 @@ from support.client import SMALL, post, settle
 from support.leaks import read_sample
 from support.sessions import make_session, requests_of
 
-from trimtab.proxy.config.load import load_config
-from trimtab.proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.server.app import Proxy
 from trimtab.proxy.store import opening, sqlite
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
@@ -163,19 +162,6 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "MAX_PAUSE_SECONDS", 0.02)
 
 
-@pytest.fixture
-def serve(upstream: Any, compactors: Any, log: Any) -> Any:
-    """A function that runs a proxy while a block runs."""
-
-    @asynccontextmanager
-    async def run(store: str) -> AsyncIterator[Proxy]:
-        settings = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", *SETTINGS, f"store={store}")
-        async with run_proxy(load_config(settings=settings, environment={}), log, compactors) as proxy:
-            yield proxy
-
-    return run
-
-
 @pytest.fixture(scope="module")
 def bodies() -> list[dict[str, Any]]:
     """The requests of a session."""
@@ -212,12 +198,12 @@ def place_store(fault: Fault, directory: Path) -> Iterator[tuple[str, RedisServe
 async def test_a_store_that_fails_in_mid_session_changes_nothing(fault, bodies, client, upstream, request) -> None:
     """The forwarded bytes are those of a store without faults, during the fault and after it. No summary is lost."""
     serve, log, directory = map(request.getfixturevalue, ("serve", "log", "tmp_path"))
-    async with serve("memory") as proxy:
+    async with serve("store=memory") as proxy:
         await ask_all(client, proxy, bodies)
     alone = [recorded.body for recorded in upstream.chats]
     upstream.requests.clear()
     with place_store(fault, directory) as (store, server):
-        async with serve(store) as proxy:
+        async with serve(f"store={store}") as proxy:
             await ask_all(client, proxy, bodies[: STEPS // 3])
             with fault.inflict(Place(directory / "own" / "summaries.sqlite3", proxy, server)):
                 await ask_all(client, proxy, bodies[STEPS // 3 : -STEPS // 6])
@@ -228,7 +214,7 @@ async def test_a_store_that_fails_in_mid_session_changes_nothing(fault, bodies, 
         assert [recorded.body for recorded in upstream.chats] == alone
         assert tuple(line["event"] for line in log.lines if line["event"].startswith("store_")) == fault.said
         upstream.requests.clear()
-        async with serve(store) as proxy:
+        async with serve(f"store={store}") as proxy:
             await ask_all(client, proxy, bodies[-1:])
     # Summaries written during the fault are found after a restart, unless they have expired.
     assert [len(upstream.chats), len(upstream.summaries)] == [1, int(fault.lost)]

@@ -15,8 +15,7 @@ from support.client import SMALL, post, settle
 from support.dialects.to_messages import to_messages
 from support.dialects.to_responses import to_responses
 
-from trimtab.proxy.config.load import load_config
-from trimtab.proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.server.app import Proxy
 
 PRICES = "prices={input: 1, cached_input: 0.01, output: 0.5}"
 """At these prices a session as short as this one can bear a summary that it may not need."""
@@ -41,16 +40,13 @@ class Clock:
 
 
 @pytest.fixture
-def serve(upstream: Any, compactors: Any, log: Any, tmp_path: Any) -> Callable[..., Any]:
+def serve(serve: Callable[..., Any], tmp_path: Any) -> Callable[..., Any]:
     """A function that runs a proxy with a store of its own while a block runs."""
     number = count()
 
     @asynccontextmanager
     async def run(*settings: str, clock: Clock) -> AsyncIterator[Proxy]:
-        store = f"store=sqlite:///{tmp_path}/{next(number)}.sqlite3"
-        base = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", store)
-        config = load_config(settings=(*base, *SETTINGS, *settings), environment={})
-        async with run_proxy(config, log, compactors) as proxy:
+        async with serve(f"store=sqlite:///{tmp_path}/{next(number)}.sqlite3", *settings) as proxy:
             proxy.services.cold_cuts.clock = clock
             yield proxy
 
