@@ -87,8 +87,8 @@ class Arrival(msgspec.Struct, frozen=True):
     tenant: Tenant
     request_id: str
     started_at: float
+    head: "Head"
     passed: Endpoint | None = None
-    head: "Head | None" = None
     caller: Caller | None = None
     budget: str = ""
 
@@ -99,8 +99,6 @@ class Arrival(msgspec.Struct, frozen=True):
 
     def forward(self, upstream: UpstreamConfig) -> CIMultiDict[str]:
         """Headers for an upstream, which ask for an uncompressed response. The caller may change them."""
-        if self.head is None:
-            return request_headers(self.end_to_end, upstream, identity=True, is_messages=self.is_messages)
         forwarded = self.head.forward(upstream, is_messages=self.is_messages).copy()
         length = self.head.find_length(self.headers)
         if length is not None and LENGTH in forwarded and forwarded[LENGTH] != length[1]:
@@ -240,8 +238,8 @@ def read_arrival(request: web.BaseRequest, codec: Codec | None, tenancy: Tenancy
         tenant=head.tenant,
         request_id=next(_IDS),
         started_at=time.monotonic(),
-        passed=passed,
         head=head,
+        passed=passed,
     )
 
 
@@ -267,12 +265,8 @@ def read_head(request: web.BaseRequest, tenancy: Tenancy) -> Head:
         tenant=tenant,
         length_at=length_at,
         further_at=further_at,
-        named=name_first(headers),
+        named={name.lower(): value for name, value in reversed(headers)},
     )
-
-
-def name_first(headers: Headers) -> Mapping[str, str]:
-    return {name.lower(): value for name, value in reversed(headers)}
 
 
 def find_secrets(shown: Shown) -> frozenset[str]:

@@ -123,8 +123,9 @@ async def prepare_for_caller(
         async with working(services, reply.request, received):
             request, caller = await _read(services, lane, received.json or b"", wishes)
             codec = request.codec
+            head = structs.replace(arrival.head, forwarded=[], routes={})  # what is kept is of another path
             arrival_there = structs.replace(
-                arrival, endpoint=codec.name, passed=None, target=codec.path, head=None, caller=caller
+                arrival, endpoint=codec.name, passed=None, target=codec.path, head=head, caller=caller
             )
             headers = reply.request.headers
             route = choose_route(services.config, arrival_there, headers, request.model, codec, request)

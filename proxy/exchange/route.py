@@ -122,7 +122,7 @@ def choose_route(
     Requests of one connection with the same head and model go the same way, so it is chosen once.
     request: what could be read of the body, whose own words may ask for a window.
     """
-    known = {} if arrival.head is None else arrival.head.routes
+    known = arrival.head.routes
     route = known.get(model)
     if not isinstance(route, Route) or route.config is not config:
         route = _choose(config, arrival, headers, model, codec)

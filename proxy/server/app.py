@@ -30,8 +30,9 @@ from trimtab.proxy.http.tenancy import Tenancy
 from trimtab.proxy.memory import Memory, bound_caches, bound_requests
 from trimtab.proxy.models.service import Models
 from trimtab.proxy.server.admin.api import write_notes
-from trimtab.proxy.server.admin.opening import measure_dashboard, open_history
+from trimtab.proxy.server.admin.opening import open_history
 from trimtab.proxy.server.connections import LINGERING_SECONDS, Server
+from trimtab.proxy.server.reload import measure_told
 from trimtab.proxy.server.router import Current, Handler, handle, handle_pages
 from trimtab.proxy.server.workers.worker import Worker
 from trimtab.proxy.store.opening import find_key_file, open_store
@@ -158,8 +159,7 @@ def _bound_bodies(config: Config) -> tuple[Uploads, Memory]:
     limits = config.limits
     uploads = Uploads(inf if limits.max_held_bytes is None else limits.max_held_bytes, limits.client_silence_seconds)
     caches_bytes = bound_caches(limits.max_memory_bytes, CACHES_BYTES)
-    told_bytes = measure_dashboard(config) + measure_recordings(config)
-    return uploads, Memory(bound_requests(limits.max_memory_bytes, caches_bytes, told_bytes))
+    return uploads, Memory(bound_requests(limits.max_memory_bytes, caches_bytes, measure_told(config)))
 
 
 @asynccontextmanager

@@ -33,15 +33,18 @@ def keep_fixed(before: Config, config: Config) -> tuple[Config, list[str]]:
     return config.model_copy(update=fixed), kept
 
 
+def measure_told(config: Config) -> int:
+    """The bytes that the dashboard and the recordings may use."""
+    return measure_dashboard(config) + measure_recordings(config)
+
+
 def adopt(current: Current, config: Config) -> list[str]:
     services = current.services
     config, kept = keep_fixed(services.config, config)
     # Limits shared by all requests change at once; requests in flight are counted against them.
     services.uploads.rebound(config.limits.max_held_bytes)
     added_bytes = config.limits.max_memory_bytes - services.config.limits.max_memory_bytes
-    told_bytes = measure_dashboard(config) + measure_recordings(config)
-    before_bytes = measure_dashboard(services.config) + measure_recordings(services.config)
-    services.memory.add(added_bytes + before_bytes - told_bytes)
+    services.memory.add(added_bytes + measure_told(services.config) - measure_told(config))
     if services.recordings is not None:
         services.recordings.most_bytes = measure_recordings(config)
     adopt_dashboard(services.past, config)

@@ -191,9 +191,8 @@ def _admit(services: Services, request: web.BaseRequest, arrival: Arrival) -> Ar
     if request.method == "TRACE" and services.config.upstream.shown == "key":
         raise MethodNotAllowedError("TRACE would make the upstream reveal this proxy's own key; use another method")
     head, config = arrival.head, services.config
-    if head is None or head.admitted_by is not config:  # else the same head came before, on this connection
+    if head.admitted_by is not config:  # else the same head came before, on this connection
         admit_site(config, request, of_pages=False)
-    if head is not None:
         head.admitted_by = config
     client = arrival.tenant.client_name
     key = None if config.client_keys is None else admit_client(config, arrival.headers)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -18,13 +19,12 @@ from upstreams.recording import completion, write_note
 from trimtab.proxy.account.recorder import Recorder
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.exchange.arrival import Arrival, find_secrets, name_first
+from trimtab.proxy.exchange.arrival import Arrival, read_arrival
 from trimtab.proxy.exchange.attempt import Attempt, Call
 from trimtab.proxy.exchange.compact import compact, prepare_call
 from trimtab.proxy.exchange.route import Route, Target, choose_route
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.http.client import UpstreamClient
-from trimtab.proxy.http.credentials import find_shown
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.http.request_body import Uploads
 from trimtab.proxy.http.tenancy import Tenancy
@@ -41,19 +41,6 @@ from trimtab.proxy.wire.codec import Request
 from trimtab.rules.conversation import Decision
 
 TENANCY = Tenancy("authorization", b"a key of this proxy's own")
-ARRIVAL = Arrival(
-    endpoint="chat",
-    method="POST",
-    path="/v1/chat/completions",
-    target="/v1/chat/completions",
-    headers=(),
-    end_to_end=(),
-    named={},
-    secrets=frozenset(),
-    tenant=TENANCY.identify(()),
-    request_id="id",
-    started_at=100.0,
-)
 TARGET = Target("local", "m", "m", match="m*", mode="enforce")
 DECISIONS = (
     Decision("truncate", "2 tool results over 4000 tokens", 900, 400, 2, 3),
@@ -62,12 +49,18 @@ DECISIONS = (
 NOTE = write_note("SUMMARY of the work so far.")
 
 
+def _arrive(**headers: str) -> Arrival:
+    path, raw = CHAT.path, tuple((name.encode(), value.encode()) for name, value in headers.items())
+    request: Any = SimpleNamespace(method="POST", path=path, raw_path=path, raw_headers=raw)
+    return structs.replace(read_arrival(request, CHAT, TENANCY), request_id="id", started_at=100.0)
+
+
+ARRIVAL = _arrive()
+
+
 def arrive(**headers: str) -> Arrival:
     """A request with a credential and these headers."""
-    shown = tuple({"Authorization": "Bearer sk-of-the-client", **headers}.items())
-    found, tenant = find_secrets(find_shown(shown)), TENANCY.identify(shown)
-    named = name_first(shown)
-    return structs.replace(ARRIVAL, headers=shown, end_to_end=shown, named=named, secrets=found, tenant=tenant)
+    return _arrive(**{"Authorization": "Bearer sk-of-the-client", **headers})
 
 
 def read(messages: list[dict[str, Any]], **more: Any) -> Request:

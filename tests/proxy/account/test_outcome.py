@@ -108,6 +108,7 @@ def test_each_figure_is_shown_where_its_declaration_says() -> None:
     line, attributes, kept = write_line(outcome), write_attributes(outcome), keep(outcome)
 
     assert {name for name in filled if FIGURES[name].in_log} <= line.keys()
+    assert (line["mode"], "mode" in write_line(msgspec.structs.replace(outcome, mode="enforce"))) == ("word", False)
     assert {FIGURES[name].span for name in filled if FIGURES[name].span} <= attributes.keys()
     assert kept.keys() == {name for name, shown in FIGURES.items() if shown.is_kept}
     assert {shown.histogram for shown in FIGURES.values() if shown.histogram} <= vars(Metrics()).keys()

@@ -27,6 +27,7 @@ async def test_its_figures_are_those_of_the_event(client, start_proxy, log):
         attributes = told[event.request_id]
         assert attributes["trimtab.tokens.original"] == event.original_tokens
         assert attributes["trimtab.tokens.sent"] == event.sent_tokens
+        assert attributes["trimtab.tokens.saved"] == event.original_tokens - event.sent_tokens
         assert attributes["trimtab.tokens.limit"] == event.limit_tokens
         assert attributes["trimtab.rules"] == list(dict.fromkeys(one.rule for one in event.decisions))
         assert attributes["trimtab.client"] == event.client == "team"

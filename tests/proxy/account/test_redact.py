@@ -151,6 +151,12 @@ def test_a_piece_with_escapes_is_hidden(escaped, is_end):
     assert orjson.loads(told)["text"] == "before *** after"
 
 
+@pytest.mark.parametrize("written", ["/", r"\/", '"', r"\"", r"\\\""])
+def test_a_piece_goes_on_behind_an_escaped_quote_or_slash(written):
+    secret = f"{RANDOM[:20]}{written[-1]}{RANDOM[20:]}"
+    assert redact_text(f"a {RANDOM[:20]}{written}{RANDOM[20:24]} b", Hidden.of({secret})) == "a *** b"
+
+
 def test_several_pieces_are_hidden_each():
     other = "AKIA0123456789QWERTY"
     text = f"{RANDOM[:30]} {other[:12]} {RANDOM[-12:]}{other[-12:]} {RANDOM}"
@@ -281,11 +287,13 @@ def test_a_long_credential_costs_an_honest_text_little() -> None:
     assert looks == [ceil(len(body) / LOOK_BYTES)] * len(secrets)
 
 
-def test_a_piece_ends_with_a_whole_character() -> None:
-    """A character that begins with the same bytes as the credential's is not hidden, and not cut."""
+def test_a_piece_begins_and_ends_with_a_whole_character() -> None:
+    """A character that has some of the credential's bytes is not hidden, and not cut."""
     secret = f"{RANDOM[:20]}\N{HIRAGANA LETTER A}{RANDOM[20:]}"
     for other in "\N{HIRAGANA LETTER I}\N{KATAKANA LETTER A}":
         assert redact_text(f"key={RANDOM[:20]}{other} more", Hidden.of({secret})) == f"key=***{other} more"
+    for other in "\N{HIRAGANA LETTER MO}\u4042":
+        assert redact_text(f"key={other}{RANDOM[20:]} more", Hidden.of({secret})) == f"key={other}*** more"
 
 
 # What is searched for finds a credential, and is not found in ordinary text.

@@ -2,8 +2,9 @@
 
 from msgspec import structs
 from msgspec.structs import replace
-from support.client import SMALL
+from support.client import SMALL, post, settle
 from support.journeys import MakeStages, read_session
+from support.sessions import make_session
 
 from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.exchange.attempt import Passed
@@ -12,6 +13,13 @@ from trimtab.proxy.store.store import MemoryStore
 from trimtab.proxy.summaries.cold_cuts import ColdCuts
 
 OPENAI = "https://api.openai.com/v1"
+
+
+async def test_every_answer_is_remembered_in_a_store_that_is_kept(client, start_proxy, tmp_path) -> None:
+    proxy = await start_proxy(*SMALL, "upstream.cache_seconds=300", f"store=sqlite:///{tmp_path}/a.sqlite3")
+    await post(client, f"{proxy.url}/v1/chat/completions", {"model": "m", **make_session(20)})
+    await settle(proxy)
+    assert len(proxy.services.cold_cuts._forwarded.items()) == 1
 
 
 async def test_an_answer_after_a_silence_teaches_how_long_the_cache_lives(make_stages: MakeStages) -> None:

@@ -1,6 +1,7 @@
 """A request is compacted, or its compaction is only computed: on values, without a socket."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -8,6 +9,7 @@ from support.client import SMALL
 from support.journeys import ARRIVAL, MakeStages, Stages, arrive, make_reply, read, read_session
 
 from trimtab.proxy.compaction.compactor import Compactor
+from trimtab.proxy.compaction.offload import MANY_MESSAGES, Workers, weigh_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.exchange.attempt import Passed, Prepared
 from trimtab.proxy.exchange.compact import compact, refuse_or_pass, surely_stays
@@ -158,6 +160,21 @@ async def test_a_fault_of_the_summaries_fails_open_too(make_stages: MakeStages) 
 
     assert (attempt.outcome, attempt.body) == ("failed_open", None)
     assert stages.count("fail_open_total", phase="summary") == 1
+
+
+async def test_the_work_on_many_messages_is_more_than_that_on_new_ones(make_stages: MakeStages, monkeypatch) -> None:
+    """To go through all of them counts, too."""
+    stages, sizes = await make_stages(), []
+    request = read([{"role": "user", "content": f"Part {number}."} for number in range(MANY_MESSAGES + 1)])
+    bounded = Workers.run_bounded
+
+    def note(workers: Workers, *told: Any, size_bytes: int) -> Any:
+        sizes.append(size_bytes)
+        return bounded(workers, *told, size_bytes=size_bytes)
+
+    monkeypatch.setattr(Workers, "run_bounded", note)
+    await stages.attempt(request)
+    assert sizes[0] - weigh_known(len(request.body)) == pytest.approx(len(request.body), rel=0.1)
 
 
 async def test_a_call_has_one_view_of_its_model(make_stages: MakeStages) -> None:

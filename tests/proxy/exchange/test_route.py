@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import product
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -10,12 +9,12 @@ from hypothesis import strategies as st
 from msgspec import structs
 from multidict import CIMultiDict
 from support.builders import IMAGE, assistant, conversation, result, system, user
-from support.journeys import TENANCY, MakeStages, arrive, read_session
+from support.journeys import MakeStages, arrive, read_session
 
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.policy import MODES
 from trimtab.proxy.config.schema import Config
-from trimtab.proxy.exchange.arrival import MAX_UPSTREAMS, read_head
+from trimtab.proxy.exchange.arrival import MAX_UPSTREAMS
 from trimtab.proxy.exchange.attempt import is_counted, is_text_only
 from trimtab.proxy.exchange.compact import settle
 from trimtab.proxy.exchange.route import EDGE_BYTES, Route, choose_route, find_credentials_for
@@ -342,9 +341,7 @@ async def test_a_share_of_sessions_is_observed(make_stages: MakeStages, settings
 
 def test_a_route_is_chosen_once_for_each_model_of_a_head_and_configuration() -> None:
     """Requests of one connection go the same way, until the configuration is loaded again."""
-    request = SimpleNamespace(raw_headers=((b"A", b"b"),), raw_path="/v1/chat/completions", method="POST")
-    arrival = structs.replace(arrive(), head=read_head(request, TENANCY))  # type: ignore[arg-type] - only these are read
-    config, headers = load(f"mode: observe\n{PROFILES}"), CIMultiDict[str]()
+    arrival, config, headers = arrive(), load(f"mode: observe\n{PROFILES}"), CIMultiDict[str]()
     route = choose_route(config, arrival, headers, "m", CHAT)
     assert choose_route(config, arrival, headers, "m", CHAT) is route
     assert choose_route(config, arrival, headers, "other", CHAT).target.model == "other"

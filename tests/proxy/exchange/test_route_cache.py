@@ -58,7 +58,7 @@ async def test_only_a_known_host_gets_something_and_only_if_it_is_wanted(setting
     config, headers, request = services.config, arrival.forward(services.config.upstream), read_session(1)
     route = choose_route(config, arrival, headers, "gpt-4o", CHAT)
     assert find_help(route, request, frozenset()).cache == expected
-    counted = choose_route(config, arrival, headers, "gpt-4o", COUNT_TOKENS)
+    counted = choose_route(config, arrive(), headers, "gpt-4o", COUNT_TOKENS)
     assert find_help(counted, request, frozenset()).cache == NO_HELP
     assert find_help(route, request, frozenset({"cache_key"})).cache == NO_HELP
     told = find_help(route, request, frozenset({THINKING}))

@@ -8,6 +8,7 @@ from aiohttp import web
 from support.client import CHAT, post
 from upstreams.recording import Recorded, event
 
+from trimtab.proxy.account.recordings.writing import measure_recordings
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.values import split_address
 from trimtab.proxy.server.app import run_proxy
@@ -42,6 +43,12 @@ async def test_an_answer_that_the_drain_cuts_ends_in_a_reset(version, upstream, 
     writer.close()
     with suppress(ConnectionError):
         await writer.wait_closed()
+
+
+async def test_what_recordings_may_use_is_not_for_requests(start_proxy, tmp_path) -> None:
+    plain, recording = await start_proxy(), await start_proxy(f"record.dir={tmp_path}/kept")
+    taken_bytes = plain.services.memory.left_bytes - recording.services.memory.left_bytes
+    assert taken_bytes == measure_recordings(recording.services.config) > 0
 
 
 async def test_what_has_ended_is_told_to_readers_and_at_the_end(client, upstream, log, compactors) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
-from support.builders import assistant, call, fill, result, session, system, user, valid_transcripts
+from support.builders import IMAGE, assistant, call, fill, result, session, shown, system, user, valid_transcripts
 
 from trimtab.rules.conversation import Message, count_leading
 from trimtab.rules.policy import OverflowStrategy, Policy
@@ -98,6 +98,15 @@ def test_a_summary_has_less_in_an_agents_session_than_in_a_chat() -> None:
     assert (reserves[0], reserves[-1]) == (least, most)
     assert reserves == sorted(reserves)
     assert len(set(reserves)) == len(reserves)
+
+
+def test_images_of_the_users_last_words_count_among_those_that_stay() -> None:
+    """The next ones are removed as soon as there are twice as many as the policy says, with these."""
+    for shots in range(8):
+        steps = [(assistant(None, call(f"c{shot}", "see")), shown(f"c{shot}", IMAGE)) for shot in range(shots)]
+        cuts, _, window = cuts_of((*HEAD, user("Like this.", IMAGE), *(each for step in steps for each in step)))
+        later = cuts.keep_images(structs.replace(window, images=ImageStop(3, spared=2)), 2)
+        assert (later is not None) is (1 + shots >= 2 * 2)
 
 
 def test_without_enough_steps_no_model_is_asked() -> None:

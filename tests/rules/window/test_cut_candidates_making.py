@@ -94,6 +94,7 @@ policies = st.builds(
     keeps_least=st.booleans(),
 )
 @example(rows=LOOP, part=1.0, policy=POLICY, has_opening=True, keeps_least=False)
+@example(rows=[("image", 0, 20), *LOOP], part=1.0, policy=POLICY, has_opening=False, keeps_least=False)
 def test_a_cut_costs_what_it_lists(rows, part, policy, has_opening, keeps_least):
     """The cost is that of the frame, of what is reserved, and of the messages listed when the cut is applied."""
     messages = _write(rows, has_opening=has_opening)

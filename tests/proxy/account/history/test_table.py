@@ -174,7 +174,7 @@ def test_a_request_counts_in_its_minute_for_its_model_and_client(connection):
     """So does a summary; a client without a name has no sums of its own."""
     shown = {"original_tokens": 9, "sent_tokens": 4, "cached_tokens": 3, "cost": 5, "without_cost": 8}
     keep(connection, make_event("1", at=119.0, label="m", client="c", **shown))
-    refused = {"bill": None, "original_tokens": 70, "status": 400}
+    refused = {"bill": None, "original_tokens": 70, "status": 400, "cost": None, "without_cost": 8}
     keep(connection, make_event("2", at=120.0, label="m", outcome="failed_open", **refused))
     add(
         connection, [Row.of_summary(125.0, 100, "m", "", "s", 1), Row.of_summary(126.0, 10, "n", "c", "s", 1)], Bounds()

@@ -40,8 +40,10 @@ def _config(upstream: FakeUpstream, *settings: str) -> Config:
     return load_config(settings=(f"upstream.base_url={upstream.url}", *settings), environment={})
 
 
-async def _prepare(config: Config, options: Options = OPTIONS, window_tokens: int | None = 16_000) -> Setup:
-    session = read_session(make_session(60))
+async def _prepare(
+    config: Config, options: Options = OPTIONS, window_tokens: int | None = 16_000, data: bytes = make_session(60)
+) -> Setup:
+    session = read_session(data)
     view = await find_view(config, session.request.model, window_tokens, options.key)
     return prepare(config, options, view, session, Variant(load_compactor("m", vocabulary="heuristic"), view.policy))
 
@@ -78,6 +80,15 @@ async def test_servers_are_those_of_the_configuration(upstream: FakeUpstream) ->
     assert setup.find_upstream("judge").base_url == "http://127.0.0.1:9/v2"
     assert str(setup.find_summariser().url) == "http://127.0.0.1:9/v2/chat/completions"
     assert "user-key" not in repr(setup.options)
+
+
+@pytest.mark.parametrize(("settings", "thinks"), [((), True), (("defaults.summary.model=small",), False)])
+async def test_the_sessions_own_model_alone_thinks_as_it_did(
+    upstream, settings: tuple[str, ...], *, thinks: bool
+) -> None:
+    data = orjson.dumps(orjson.loads(make_session(60)) | {"max_completion_tokens": 4000})
+    setup = await _prepare(_config(upstream, *settings), data=data)
+    assert setup.find_summariser().is_reasoning is thinks
 
 
 async def test_the_estimate_is_what_is_asked_at_most(upstream: FakeUpstream, examinee: Examinee) -> None:

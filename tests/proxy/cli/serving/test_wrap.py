@@ -17,9 +17,11 @@ from aiohttp import web
 from programs.serving import own_environment
 from programs.starts import start_trimtab
 from support.client import SMALL
+from support.events import make_event
 from support.sessions import make_session
 from upstreams.recording import FakeUpstream, Recorded, error
 
+from trimtab.proxy.cli.serving import wrap
 from trimtab.proxy.cli.serving.wrap import (
     CannotRunError,
     Destination,
@@ -74,6 +76,16 @@ async def run(*arguments: str, given: bytes = b"", **more: str) -> tuple[int, st
     process = await start(*arguments, **more)
     out, err = await asyncio.wait_for(process.communicate(given), 60)
     return process.returncode, out.decode(), err.decode().splitlines()
+
+
+def test_a_request_that_fits_by_compaction_alone_would_not_have_fit() -> None:
+    """What stays above the limit does not count, and what was not sent."""
+    recent = wrap._Recent()
+    figures = [(9, 8, 8), (8, 8, 8), (9, 8, 9), (9, 8, 0)]
+    recent.observe(
+        make_event(original_tokens=one, limit_tokens=limit, sent_tokens=sent) for one, limit, sent in figures
+    )
+    assert recent.fitted == 1
 
 
 async def test_an_sdk_asks_through_the_proxy_and_the_savings_are_told(upstream: FakeUpstream, tmp_path: Path) -> None:
