@@ -1,12 +1,12 @@
 """Every page of the dashboard, in a real browser, with the content security policy that trimtab sends."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from browser.browsing import write_dollars
 from browser.examples import CHANGES, HOSTILE
 from browser.stub import PAGE
-from msgspec.structs import replace
 from playwright.async_api import expect
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
