@@ -11,6 +11,7 @@ from programs import redis_server
 from programs.redis_groups import Cluster, Watched, run_cluster, run_watched
 from programs.redis_server import RedisServer, run_redis
 
+from trimtab.proxy.store import redis as redis_store
 from trimtab.proxy.store.opening import LayeredStore
 from trimtab.proxy.store.redis import RedisStore
 from trimtab.proxy.store.sqlite import SqliteStore
@@ -114,8 +115,10 @@ def _empty(*servers: RedisServer) -> None:
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis", "redis+sentinel", "redis+cluster", "layered"])
-async def subject(request, tmp_path, clock, log) -> AsyncIterator[Subject]:
-    """Each kind of store in turn."""
+async def subject(request, tmp_path, clock, log, monkeypatch) -> AsyncIterator[Subject]:
+    """Each kind of store in turn. Beside other tests, a cluster of several servers may answer late."""
+    monkeypatch.setattr(redis_store, "OPERATION_SECONDS", 30.0)
+    monkeypatch.setattr(redis_store, "CONNECT_SECONDS", 30.0)
     age = _make_clock_age(clock)
     if request.param == "memory":
         store = twin = MemoryStore(ttl_seconds=TTL_SECONDS, clock=clock)
