@@ -142,16 +142,40 @@ def test_every_dependency_is_locked_with_its_hash() -> None:
     assert len(re.findall("--hash=sha256:", lock)) >= len(pinned)
 
 
+def start_release(tree: Path) -> subprocess.CompletedProcess[str]:
+    (tree / "scripts").mkdir()
+    (tree / "deploy/chart").mkdir(parents=True)
+    for file in ("scripts/release", "deploy/chart/Chart.yaml", "Dockerfile"):
+        (tree / file).write_bytes((ROOT / file).read_bytes())
+    only_system = {"PATH": "/usr/bin:/bin"}
+    command = ["/bin/bash", tree / "scripts/release"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=only_system)
+
+
 def test_a_release_needs_the_same_version_everywhere(tmp_path: Path) -> None:
     """Nothing is built before."""
-    (tmp_path / "scripts").mkdir()
-    (tmp_path / "deploy/chart").mkdir(parents=True)
-    (tmp_path / "scripts/release").write_bytes((ROOT / "scripts/release").read_bytes())
     (tmp_path / "pyproject.toml").write_text('version = "9.9.9"\n')
-    (tmp_path / "deploy/chart/Chart.yaml").write_bytes((CHART / "Chart.yaml").read_bytes())
-    done = subprocess.run(["/bin/bash", tmp_path / "scripts/release"], capture_output=True, text=True, check=False)
+    done = start_release(tmp_path)
     assert done.returncode == 1
     assert done.stderr == "deploy/chart/Chart.yaml: has not version 9.9.9 of pyproject.toml\n"
+
+
+def test_a_release_is_built_by_the_uv_of_the_tests_where_none_is_on_the_path(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
+    uv = tmp_path / ".venv/bin/uv"
+    uv.parent.mkdir(parents=True)
+    uv.write_text("#!/bin/sh\necho uv $1\nexit 3\n")
+    uv.chmod(0o755)
+    done = start_release(tmp_path)
+    assert (done.returncode, done.stdout) == (3, "uv build\n")
+
+
+@pytest.mark.skipif(any(Path(one, "uv").exists() for one in ("/usr/bin", "/bin")), reason="the system has a uv")
+def test_a_release_without_uv_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
+    done = start_release(tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "scripts/release: uv is missing; please run tests/run once, or install it\n"
 
 
 def test_what_others_build_is_pinned() -> None:
