@@ -48,23 +48,22 @@ _ESCAPED = re.compile(r"%[0-9A-F]{2}")
 NAME_BYTES = 48
 """Bytes before a word in which the name of a key is looked for. Chosen: the longest name, and what may follow
 it in JSON within JSON."""
-ESCAPE_BYTES = 24
-"""The longest escape of a character. Chosen: a pair of surrogates, six backslashes each."""
 STEP_BYTES = 64
 """Bytes that are compared at once. Chosen: as the distance of the pieces of a credential that are sought."""
 LOOK_BYTES = 32
 """Distance of the places of a text that are looked at for a long credential. Chosen: it takes 3 ns a byte."""
-_BACKSLASH = ord("\\")
-_MAY_BE_ESCAPED = b'"\\/'
-_BACKSLASHES = re.compile(rb"\\+")
 _RUN = rb"\\(?<!\\\\)\\*"
 """All backslashes of several. A search that could begin at each of them would take quadratic time; one that begins with
 what must stand before them would look at each byte."""
-_ASCII_ESCAPE = re.compile(_RUN + rb"(?:u(00[0-7][0-9a-fA-F])|/)")
+_ASCII_ESCAPE = rb"(?:u(00[0-7][0-9a-fA-F])|/)"
 """An escape of JSON for a character that a key may have, at any depth: JSON may be a string in other JSON."""
-_ANY_ESCAPE = re.compile(
-    _RUN + rb"(?:u([dD][89abAB][0-9a-fA-F]{2})\\+u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|/)"
-)
+_ANY_ESCAPE = rb"(?:u([dD][89abAB][0-9a-fA-F]{2})\\+u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|/)"
+_ESCAPES = {
+    (is_wide, is_quoted): re.compile(_RUN + (_ANY_ESCAPE if is_wide else _ASCII_ESCAPE) + (b"?" if is_quoted else b""))
+    for is_wide in (False, True)
+    for is_quoted in (False, True)
+}
+"""By `Hidden.is_wide` and `Hidden.is_quoted`."""
 _NAMED = re.compile(
     rb"(?:bearer|basic|authorization|credentials?|key|token|secret|password|passwd|pwd)(?:\W{1,16}(?:is|was))?\W{1,16}\Z",
     re.IGNORECASE,
@@ -106,12 +105,14 @@ class Secret:
 class Hidden:
     """The credentials to hide, the longest first.
 
-    is_wide: one of them has characters beyond ASCII. has_slash: one has a `/`, which JSON may escape.
+    is_wide: one of them has characters beyond ASCII. has_slash: one has a `/`, which JSON may escape. is_quoted: one
+    has a quote or a backslash, which JSON always escapes. Pieces are then found in the text without backslashes.
     """
 
     secrets: tuple[Secret, ...] = field(repr=False)
     is_wide: bool
     has_slash: bool
+    is_quoted: bool
 
     @classmethod
     def of(cls, shown: Iterable[str], own: Iterable[Secret] = ()) -> Self:
@@ -121,7 +122,7 @@ class Hidden:
         known |= {each.text: each for secret in tuple(known.values()) for each in secret.encoded}
         ordered = sorted(known.values(), key=lambda secret: len(secret.text), reverse=True)
         texts = "".join(secret.text for secret in ordered)
-        return cls(tuple(ordered), not texts.isascii(), "/" in texts)
+        return cls(tuple(ordered), not texts.isascii(), "/" in texts, '"' in texts or "\\" in texts)
 
 
 def find_hidden(config: Config, shown: Iterable[str]) -> Hidden:
@@ -149,7 +150,8 @@ def read_secret(written: str, *, is_thorough: bool = True) -> Secret:
     forms |= {form for whole in encoded for form in (whole, whole.replace(b"+", b"-").replace(b"/", b"_"))}
     if "\N{REPLACEMENT CHARACTER}" in text:
         forms.add(data.decode("latin-1").encode())  # a header may be in Latin-1
-    seeds, grams = (tuple(find_seeds(text)), find_grams(text)) if is_thorough else ((), {})
+    bare = text.replace("\\", "")
+    seeds, grams = (tuple(find_seeds(bare)), find_grams(bare)) if is_thorough else ((), {})
     quoted = {form for each in forms for form in _quote(each)}
     pieces = tuple(Secret(one, (), tuple(find_seeds(one)), find_grams(one)) for one in map(bytes.decode, encoded))
     return Secret(text, tuple(sorted(quoted, key=len, reverse=True)), seeds, grams, encoded=pieces)
@@ -178,8 +180,8 @@ def find_grams(text: str) -> dict[bytes, int]:
 
 
 def _has_grams(text: str) -> bool:
-    """Whether a credential is long, and is written as it is in JSON."""
-    return len(text) > LONG_CHARS and text.isascii() and '"' not in text and "\\" not in text
+    """Whether a credential is long, and its places are those of its bytes."""
+    return len(text) > LONG_CHARS and text.isascii()
 
 
 def _is_random(text: str, start: int, stop: int) -> bool:
@@ -270,21 +272,20 @@ def _find_form(text: bytes, form: bytes, secret: Secret) -> Iterator[Span]:
 
 def _remove_escapes(text: bytes, hidden: Hidden) -> bytes:
     """The text without escapes; the text itself if it has none that a credential might have."""
-    first = b"\\u" if hidden.is_wide else b"\\u00"
+    first = b"\\" if hidden.is_quoted else b"\\u" if hidden.is_wide else b"\\u00"
     if first not in text and not (hidden.has_slash and b"\\/" in text):
         return text
-    return _ANY_ESCAPE.sub(_read_escape, text) if hidden.is_wide else _ASCII_ESCAPE.sub(_read_ascii, text)
-
-
-def _read_ascii(found: re.Match[bytes]) -> bytes:
-    return b"/" if found[1] is None else bytes((int(found[1], 16),))
+    return _ESCAPES[hidden.is_wide, hidden.is_quoted].sub(_read_escape, text)
 
 
 def _read_escape(found: re.Match[bytes]) -> bytes:
-    high, low, one = found.groups()
-    if high is not None:
+    *pair, one = found.groups()
+    if any(pair):
+        high, low = pair
         return (bytes.fromhex(high.decode()) + bytes.fromhex(low.decode())).decode("utf-16-be").encode()
-    return b"/" if one is None else chr(int(one, 16)).encode("utf-8", "replace")
+    if one is None:
+        return b"/" if found[0].endswith(b"/") else b""
+    return b"" if one.lower() == b"005c" else chr(int(one, 16)).encode("utf-8", "replace")
 
 
 class _Escapes:
@@ -292,14 +293,13 @@ class _Escapes:
 
     def __init__(self, text: bytes, hidden: Hidden) -> None:
         self._starts, self._places = [0], [(0, 0, 0)]  # in the bare form; and the escape's start, its stop, its length
-        pattern, read = (_ANY_ESCAPE, _read_escape) if hidden.is_wide else (_ASCII_ESCAPE, _read_ascii)
         behind = 0
-        for found in pattern.finditer(text):
+        for found in _ESCAPES[hidden.is_wide, hidden.is_quoted].finditer(text):
             start, stop = found.span()
             before_start, (_, before_stop, before_length) = self._starts[-1], self._places[-1]
             behind = before_start + before_length + start - before_stop
             self._starts.append(behind)
-            self._places.append((start, stop, len(read(found))))
+            self._places.append((start, stop, len(_read_escape(found))))
 
     def find_places(self, spans: Iterable[Span]) -> Iterator[Span]:
         for start, stop in spans:
@@ -309,7 +309,10 @@ class _Escapes:
         number = bisect_right(self._starts, at) - 1
         start, stop, length = self._places[number]
         further = at - self._starts[number] - length
-        return (start, stop) if further < 0 else (stop + further, stop + further + 1)
+        if further < 0:
+            return start, stop
+        # A backslash that is dropped belongs to the character behind it.
+        return start if further == length == 0 else stop + further, stop + further + 1
 
 
 def _find_pieces(bare: bytes, hidden: Hidden) -> Iterator[Span]:
@@ -322,9 +325,10 @@ def _find_pieces(bare: bytes, hidden: Hidden) -> Iterator[Span]:
         found = _look_for(secret.grams, bare) if secret.grams else []
         if not seeds and not found:
             continue
-        whole = secret.text.encode("utf-8", "replace")
+        bare_text = secret.text.replace("\\", "")
+        whole = bare_text.encode("utf-8", "replace")
         found += (
-            (one.start(), len(whole) - len(secret.text[seed.start :].encode("utf-8", "replace")), len(form), 0)
+            (one.start(), len(bare_text[: seed.start].encode("utf-8", "replace")), len(form), 0)
             for form, seed in seeds.items()
             for one in re.finditer(re.escape(form), bare)
         )
@@ -351,16 +355,11 @@ def _look_for(grams: Mapping[bytes, int], bare: bytes) -> list[tuple[int, int, i
 
 
 def _reach_on(text: bytes, stop: int, whole: bytes, at: int) -> int:
-    """Where a piece ends that is equal to the credential from `at` on. Backslashes may stand before some characters."""
-    while at < len(whole) and text[stop : stop + 1] in {whole[at : at + 1], b"\\"}:
+    """Where a piece ends that is equal to the credential from `at` on."""
+    same = STEP_BYTES
+    while same == STEP_BYTES:
         same = _count_same(text[stop : stop + STEP_BYTES], whole[at : at + STEP_BYTES], "big")
         stop, at = stop + same, at + same
-        if same == STEP_BYTES or at == len(whole):
-            continue
-        run = _BACKSLASHES.match(text, stop) if whole[at] in _MAY_BE_ESCAPED else None
-        if run is None or (whole[at] != _BACKSLASH and text[run.end() : run.end() + 1] != whole[at : at + 1]):
-            break
-        stop, at = run.end() + (whole[at] != _BACKSLASH), at + 1
     while at < len(whole) and whole[at] & 0xC0 == 0x80:  # not within a character
         stop, at = stop - 1, at - 1
     return stop
@@ -368,16 +367,10 @@ def _reach_on(text: bytes, stop: int, whole: bytes, at: int) -> int:
 
 def _reach_back(text: bytes, start: int, whole: bytes, at: int) -> int:
     """Where a piece begins that is equal to the credential before `at`."""
-    while start > 0 < at and text[start - 1] in {whole[at - 1], _BACKSLASH}:
+    same = STEP_BYTES
+    while same == STEP_BYTES:
         same = _count_same(text[max(start - STEP_BYTES, 0) : start], whole[max(at - STEP_BYTES, 0) : at], "little")
         start, at = start - same, at - same
-        run = 0
-        if same and whole[at] in _MAY_BE_ESCAPED:
-            before = text[max(start - ESCAPE_BYTES, 0) : start]
-            run = len(before) - len(before.rstrip(b"\\"))
-        start -= run
-        if not run and same < STEP_BYTES:
-            break
     while whole[at : at + 1] and whole[at] & 0xC0 == 0x80:
         start, at = start + 1, at + 1
     return start

@@ -39,8 +39,9 @@ MAX_ROUND_BYTES = 8 * 1024 * 1024
 MAX_ASKED = 64  # More calls in one answer get no further one. Chosen: far more than a model asks; bounds a round.
 MAX_QUERY_CHARS = 1000  # Part of a query that is read. Chosen: more than the names of one question.
 _BYTES = NAME.encode()
-_END = re.compile(rb"\n\r?\n")
-_DATA = re.compile(rb"^data:[ ]?(.*?)\r?$", re.MULTILINE)
+_END = re.compile(rb"\n\r?\n|\r\r\n?|\n\r(?=[^\n])")  # LF, CRLF or CR ends a line; a last CR may be half of a CRLF
+_DATA = re.compile(rb"(?:\A\xef\xbb\xbf|^|(?<=\r))data:[ ]?([^\r\n]*)", re.MULTILINE)
+_NAMED = re.compile(rb"(?:\A\xef\xbb\xbf|^|(?<=\r))event:", re.MULTILINE)
 
 
 class RecallCall(NamedTuple):
@@ -218,7 +219,7 @@ class Sifter:
     def _write(self, raw: bytes, event: dict[str, Any] | None) -> bytes:
         if event is None:
             return b"" if self.is_over and b"[DONE]" in raw else raw
-        is_named = raw.lstrip().startswith(b"event:")
+        is_named = _NAMED.search(raw) is not None
         sifted = ((each, str(each.get("type")).encode() if is_named else b"") for each in self.sift(event))
         return b"".join(write_event(msgspec.json.encode(each), name) for each, name in sifted)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from trimtab.proxy.account.redact import (
@@ -151,10 +151,21 @@ def test_a_piece_with_escapes_is_hidden(escaped, is_end):
     assert orjson.loads(told)["text"] == "before *** after"
 
 
-@pytest.mark.parametrize("written", ["/", r"\/", '"', r"\"", r"\\\""])
+@pytest.mark.parametrize("written", ["/", r"\/", '"', r"\"", r"\\\"", "\\", r"\\"])
 def test_a_piece_goes_on_behind_an_escaped_quote_or_slash(written):
     secret = f"{RANDOM[:20]}{written[-1]}{RANDOM[20:]}"
     assert redact_text(f"a {RANDOM[:20]}{written}{RANDOM[20:24]} b", Hidden.of({secret})) == "a *** b"
+
+
+@given(st.data(), st.integers(0, 2))
+def test_a_piece_is_hidden_whatever_json_escapes_in_it(data, depth):
+    """Quotes, backslashes and slashes, anywhere in it, in JSON in JSON. A backslash at its end tells nothing."""
+    secret = data.draw(st.text(r'abcXYZ0123456789"\/', min_size=40, max_size=90))
+    length = data.draw(st.integers(20, len(secret) - 1))
+    piece = data.draw(st.sampled_from([secret[:length], secret[-length:]]))
+    assume(len(piece.replace("\\", "")) >= WORDY_CHARS)
+    for body in (written := orjson.dumps({"text": f"before {piece} after"}), written.replace(b"/", b"\\/")):
+        assert redact_nested(body, depth, secret).replace("\\", "") == "before *** after"
 
 
 def test_several_pieces_are_hidden_each():
