@@ -2,12 +2,13 @@
 
 import asyncio
 import os
+import select
 import signal
 import socket
 import ssl
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -280,3 +281,38 @@ async def test_certificates_are_read_again_with_the_configuration(client, author
             process.send_signal(signal.SIGHUP)
             await read_log(process, "reloaded")
             assert (await post(client, url + "/chat/completions", CHAT))[0].status == 200
+
+
+def _refuse_early(connection: socket.socket, tls: ssl.SSLContext, has_refused: threading.Event) -> None:
+    """Answer behind the head of a request; what comes of its body resets the connection."""
+    with tls.wrap_socket(connection, server_side=True) as secure:
+        secure.recv(65_536)
+        select.select([secure], [], [], 30)
+        secure.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\n{}")
+    has_refused.set()
+
+
+@pytest.mark.parametrize("loop_factory", LOOPS)
+def test_an_early_answer_is_read_although_sending_fails(loop_factory, authority, monkeypatch) -> None:
+    """The upstream refuses while the body still arrives, and its answer and the reset are found in one."""
+    has_refused = threading.Event()
+    monkeypatch.setattr(f"{__name__}._answer", lambda *known: _refuse_early(*known, has_refused))
+
+    async def write() -> AsyncIterator[bytes]:
+        yield b"a" * 1000
+        await asyncio.sleep(0)
+        yield b"b" * 1000
+        assert has_refused.wait(30)  # the loop stands still, so it has not read the answer
+        for _ in range(20):
+            yield b"c" * 1000
+
+    async def run(url: str) -> tuple[int, bytes]:
+        client, upstream = UpstreamClient(), UpstreamConfig(base_url=url, ca_file=str(authority.ca_file))
+        try:
+            async with client.send("POST", URL(url), CIMultiDict(), write(), upstream) as response:
+                return response.status, await response.read()
+        finally:
+            await client.close()
+
+    with blocking_server(authority.serve("127.0.0.1")) as url, asyncio.Runner(loop_factory=loop_factory) as runner:
+        assert runner.run(run(url)) == (401, b"{}")

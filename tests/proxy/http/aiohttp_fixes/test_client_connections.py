@@ -26,13 +26,14 @@ class _Upstream:
     """Sends the head of an answer to each request, and leaves its body to the test."""
 
     url: str = ""
+    head: bytes = HEAD
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writers.append(writer)
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while await reader.readuntil(b"\r\n\r\n"):
-                writer.write(HEAD)
+                writer.write(self.head)
         writer.close()
 
 
@@ -103,6 +104,23 @@ async def test_what_an_upstream_says_unasked_is_nobodys_answer():
             async with asyncio.timeout(30):
                 while not protocol.should_close:  # noqa: ASYNC110 - aiohttp tells nobody
                     await asyncio.sleep(0)  # until it has come
+
+
+async def test_bytes_behind_a_later_response_do_not_cost_it():
+    """On a kept connection, and with a head in two segments."""
+    async with _running() as upstream, aiohttp.ClientSession(connector=Connector()) as session:
+        first = await session.get(upstream.url)
+        protocol = first.connection.protocol
+        upstream.writers[0].write(b"body")
+        assert await first.read() == b"body"
+        upstream.head = HEAD[:20]
+        second = asyncio.ensure_future(session.get(upstream.url))
+        async with asyncio.timeout(30):
+            while not protocol.arrived:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0)
+        upstream.writers[0].write(HEAD[20:] + b"next}")
+        assert await (await second).read() == b"next"
+        assert len(upstream.writers) == 1
 
 
 async def test_a_connection_whose_end_has_come_is_not_used_again():
