@@ -29,13 +29,17 @@ class _Bound:
     """
 
     def __init__(self, max_bytes: int, unused_share: float) -> None:
-        self.max_bytes = max_bytes
+        self.usual_bytes, self.unused_share = max_bytes, unused_share
         self.tells_unused = unused_share < 1
-        self.max_unused_bytes = int(unused_share * max_bytes)
+        self.scale(1.0)
         self.total_bytes = 0
         self.unused_bytes = 0
         self.filled: set[BytesLRU[Any, Any]] = set()
         self.lock = threading.Lock()
+
+    def scale(self, scale: float) -> None:
+        self.max_bytes = int(scale * self.usual_bytes)
+        self.max_unused_bytes = int(self.unused_share * self.max_bytes)
 
     def keep(self) -> None:
         slack_bytes = 0 if len(self.filled) == 1 else self.max_bytes // SLACK
@@ -84,6 +88,12 @@ class BytesLRU(Generic[K, V]):
 
     def share(self) -> Self:
         return type(self)(self._bound.max_bytes, self._size, is_used=self._is_used, bound=self._bound)
+
+    def scale(self, scale: float) -> None:
+        """Bound all shares by this share of the first bound, at once."""
+        with self._lock:
+            self._bound.scale(scale)
+            self._bound.keep()
 
     def close(self) -> None:
         with self._lock:

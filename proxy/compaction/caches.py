@@ -9,6 +9,7 @@ All bounds below are chosen: together they fit `limits.max_memory_bytes` at its 
 from collections.abc import Callable
 from copy import copy
 from sys import getsizeof
+from typing import Any
 
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.wire.tools import ListKey
@@ -62,13 +63,12 @@ ALL_BYTES = (
 
 
 def make_known() -> Known:
-    return Known(*_make_memos(1.0))
+    return Known(*_make_memos())
 
 
-def _make_memos(scale: float) -> "tuple[_Elements, _Fixed]":
-    most_bytes = int(scale * KNOWN_BYTES)
-    return BytesLRU(most_bytes, weigh_element, unused_share=2 * UNUSED_SHARE), BytesLRU(
-        most_bytes // 8, lambda key, _: sum(map(len, key[1]))
+def _make_memos() -> "tuple[_Elements, _Fixed]":
+    return BytesLRU(KNOWN_BYTES, weigh_element, unused_share=2 * UNUSED_SHARE), BytesLRU(
+        KNOWN_BYTES // 8, lambda key, _: sum(map(len, key[1]))
     )
 
 
@@ -82,35 +82,36 @@ class Caches:
     """The caches of compactors, with common bounds. `scale`: their share of the usual bounds."""
 
     def __init__(self, scale: float = 1.0) -> None:
-        self.elements, self.fixed = _make_memos(scale)
+        self.elements, self.fixed = _make_memos()
         self.known = Known(self.elements, self.fixed)
         self.results: BytesLRU[ResultKey, Shortened] = BytesLRU(
-            int(scale * RESULTS_BYTES), _weigh_result, unused_share=2 * UNUSED_SHARE
+            RESULTS_BYTES, _weigh_result, unused_share=2 * UNUSED_SHARE
         )
         self.sketches: BytesLRU[str, Sketch] = BytesLRU(
-            int(scale * SKETCHES_BYTES),
+            SKETCHES_BYTES,
             lambda text, sketch: getsizeof(text) + CHECKSUM_BYTES * len(sketch.lines),
             unused_share=2 * UNUSED_SHARE,
         )
         self.diffs: BytesLRU[tuple[bytes, bytes], str] = BytesLRU(
-            int(scale * DIFFS_BYTES), lambda key, diff: sum(map(len, key)) + getsizeof(diff)
+            DIFFS_BYTES, lambda key, diff: sum(map(len, key)) + getsizeof(diff)
         )
         self.states: BytesLRU[StateKey, TranscriptState] = BytesLRU(
-            int(scale * STATES_BYTES), _weigh_state, unused_share=UNUSED_SHARE, is_used=lambda state: state.is_grown
+            STATES_BYTES, _weigh_state, unused_share=UNUSED_SHARE, is_used=lambda state: state.is_grown
         )
         self.marks: BytesLRU[MarksKey, Marks] = BytesLRU(
-            int(scale * MARKS_BYTES), lambda key, _: getsizeof(key[2]), unused_share=2 * UNUSED_SHARE
+            MARKS_BYTES, lambda key, _: getsizeof(key[2]), unused_share=2 * UNUSED_SHARE
         )
         self.begun: BytesLRU[tuple[str, bytes], tuple[KeptBody, ...]] = BytesLRU(
-            int(scale * KEPT_BODIES_BYTES),
+            KEPT_BODIES_BYTES,
             weigh_kept_bodies,
             unused_share=UNUSED_SHARE,
             is_used=lambda alike: any(each.is_grown for each in alike),
         )
-        self.kept_bodies = KeptBodies(self.begun, int(scale * KEPT_BODIES_BYTES) // 2)
+        self.kept_bodies = KeptBodies(self.begun, KEPT_BODIES_BYTES // 2)
         self.tool_lists: BytesLRU[ListKey, ShortList] = BytesLRU(
-            int(scale * TOOL_LISTS_BYTES), lambda key, short: len(key[0]) + len(short.raw)
+            TOOL_LISTS_BYTES, lambda key, short: len(key[0]) + len(short.raw)
         )
+        self.scale(scale)
 
     def share(self) -> "Caches":
         """Make empty caches for another tenant, within the same common bounds."""
@@ -123,11 +124,20 @@ class Caches:
         made.kept_bodies = KeptBodies(made.begun, self.kept_bodies.most_bytes)
         return made
 
+    def scale(self, scale: float) -> None:
+        """Bound all shares by this share of the usual bounds, at once."""
+        self.kept_bodies.most_bytes = int(scale * KEPT_BODIES_BYTES) // 2
+        for memo in self._memos:
+            memo.scale(scale)
+
     def close(self) -> None:
-        found = (self.results, self.sketches, self.diffs, self.states, self.marks)
-        for memo in (self.elements, self.fixed, *found, self.begun):
+        for memo in self._memos:
             memo.close()
-        self.tool_lists.close()
+
+    @property
+    def _memos(self) -> "tuple[BytesLRU[Any, Any], ...]":
+        found = (self.results, self.sketches, self.diffs, self.states, self.marks)
+        return (self.elements, self.fixed, *found, self.begun, self.tool_lists)
 
     def marks_by(
         self, tags: tuple[str, ...], count: CountTokens, number: int, spend: Callable[[int], None]

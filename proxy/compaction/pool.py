@@ -94,6 +94,15 @@ class Compactors:
         self._holders: OrderedDict[str, _Holder] = OrderedDict()
         self._holders_lock = threading.Lock()
 
+    def rebound(self, caches_bytes: int) -> None:
+        """Bound all caches anew, at once."""
+        self._scale = scale = caches_bytes / CACHES_BYTES
+        with self._holders_lock:
+            for caches in (self._caches, *(holder.caches for holder in self._holders.values())):
+                caches.scale(scale)
+        for vocabulary in tuple(self._vocabularies.values()):
+            vocabulary.memos.scale(scale)
+
     def load(self) -> None:
         """Load o200k_base, which most models need. Takes about 0.2 s, and other threads get a turn only in between."""
         with self._lock:

@@ -19,7 +19,7 @@ from trimtab.proxy.account.recordings.writing import Recordings, end_call, measu
 from trimtab.proxy.account.statistics.books import Books
 from trimtab.proxy.account.statistics.store import open_statistics
 from trimtab.proxy.catalogue.providers import load_catalogue
-from trimtab.proxy.compaction.pool import CACHES_BYTES, Compactors
+from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.config.values import site_url, split_address
 from trimtab.proxy.exchange.services import Lifecycle, Services
@@ -27,12 +27,12 @@ from trimtab.proxy.http.aiohttp_fixes.server import OwnRequest, keep_header_byte
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.http.request_body import Uploads
 from trimtab.proxy.http.tenancy import Tenancy
-from trimtab.proxy.memory import Memory, bound_caches, bound_requests
+from trimtab.proxy.memory import Memory
 from trimtab.proxy.models.service import Models
 from trimtab.proxy.server.admin.api import write_notes
 from trimtab.proxy.server.admin.opening import open_history
 from trimtab.proxy.server.connections import LINGERING_SECONDS, Server
-from trimtab.proxy.server.reload import measure_told
+from trimtab.proxy.server.reload import measure_caches, measure_requests
 from trimtab.proxy.server.router import Current, Handler, handle, handle_pages
 from trimtab.proxy.server.workers.worker import Worker
 from trimtab.proxy.store.opening import find_key_file, open_store
@@ -86,8 +86,7 @@ async def run_proxy(
     Raises OSError if it cannot listen, ConfigError if it cannot open its store.
     """
     keep_header_bytes()
-    caches_bytes = bound_caches(config.limits.max_memory_bytes, CACHES_BYTES)
-    compactors = compactors or Compactors(log, caches_bytes=caches_bytes)
+    compactors = compactors or Compactors(log, caches_bytes=measure_caches(config))
     loading: asyncio.Future[None] | None = None
     try:
         async with _open_services(config, log, compactors, lifecycle or Lifecycle(), worker) as services:
@@ -158,8 +157,7 @@ async def _open_services(
 def _bound_bodies(config: Config) -> tuple[Uploads, Memory]:
     limits = config.limits
     uploads = Uploads(inf if limits.max_held_bytes is None else limits.max_held_bytes, limits.client_silence_seconds)
-    caches_bytes = bound_caches(limits.max_memory_bytes, CACHES_BYTES)
-    return uploads, Memory(bound_requests(limits.max_memory_bytes, caches_bytes, measure_told(config)))
+    return uploads, Memory(measure_requests(config))
 
 
 @asynccontextmanager

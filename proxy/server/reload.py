@@ -15,9 +15,11 @@ from msgspec import structs
 from trimtab.proxy.account.recordings.folder import find_fault
 from trimtab.proxy.account.recordings.writing import measure_recordings
 from trimtab.proxy.catalogue.providers import load_catalogue
+from trimtab.proxy.compaction.pool import CACHES_BYTES
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import find_unknown_variables
 from trimtab.proxy.config.schema import Config
+from trimtab.proxy.memory import bound_caches, bound_requests
 from trimtab.proxy.server.admin.opening import adopt_dashboard, measure_dashboard
 from trimtab.proxy.server.router import Current
 from trimtab.proxy.tasks import Tasks
@@ -38,13 +40,23 @@ def measure_told(config: Config) -> int:
     return measure_dashboard(config) + measure_recordings(config)
 
 
+def measure_caches(config: Config) -> int:
+    """The bytes that the caches of compactors may use."""
+    return bound_caches(config.limits.max_memory_bytes, CACHES_BYTES)
+
+
+def measure_requests(config: Config) -> int:
+    """The bytes that are left for all requests together."""
+    return bound_requests(config.limits.max_memory_bytes, measure_caches(config), measure_told(config))
+
+
 def adopt(current: Current, config: Config) -> list[str]:
     services = current.services
     config, kept = keep_fixed(services.config, config)
     # Limits shared by all requests change at once; requests in flight are counted against them.
     services.uploads.rebound(config.limits.max_held_bytes)
-    added_bytes = config.limits.max_memory_bytes - services.config.limits.max_memory_bytes
-    services.memory.add(added_bytes + measure_told(services.config) - measure_told(config))
+    services.memory.add(measure_requests(config) - measure_requests(services.config))
+    services.compactors.rebound(measure_caches(config))
     if services.recordings is not None:
         services.recordings.most_bytes = measure_recordings(config)
     adopt_dashboard(services.past, config)

@@ -131,6 +131,7 @@ class History:
 
     is_on: whether anything is to be kept. keeps_text: whether it also wants the text of requests.
     titled: the sessions of which it is known what they are called, or soon.
+    bounds: what may be kept.
     notes: what people should know about this worker's figures; other workers show it.
     on_error: gets a fault in making a row or a text. on_fault: gets the name of a store that failed.
     """
@@ -150,7 +151,7 @@ class History:
         self.streams = Streams()
         self.titled: set[str] = set()
         self.notes: Callable[[], bytes] | None = None
-        self._bounds, self._log = places.bounds, log
+        self.bounds, self._log = places.bounds, log
         self._on_error, self._on_fault = on_error, on_fault
         self._rows: deque[Waiting] = deque(maxlen=MAX_WAITING)
         self._texts: deque[Text] = deque()
@@ -178,7 +179,7 @@ class History:
             self._wake()
 
     def add_text(self, text: Text) -> None:
-        most_bytes = self._bounds.text_bytes // 2
+        most_bytes = self.bounds.text_bytes // 2
         if text.size_bytes > most_bytes:
             return
         if not text.request_id:
@@ -295,7 +296,7 @@ class History:
         log = self.places.log
         if log is None:
             if waiting:
-                await self._use(lambda connection: table.add(connection, self._make_rows(waiting), self._bounds))
+                await self._use(lambda connection: table.add(connection, self._make_rows(waiting), self.bounds))
             return
         rows = await asyncio.to_thread(self._make_rows, waiting)
         try:
@@ -304,14 +305,14 @@ class History:
         except StoreError:  # meanwhile only this replica knows them
             self._on_fault(log.name)
         if rows:
-            await self._use(partial(table.add, rows=rows, bounds=self._bounds))
+            await self._use(partial(table.add, rows=rows, bounds=self.bounds))
         if self.is_on:
             await self._copy(log)
 
     async def _copy(self, log: "SharedLog") -> None:
         try:
             while entries := await log.read(await self._use(table.read_position)):
-                await self._use(partial(table.copy, entries=entries, bounds=self._bounds))
+                await self._use(partial(table.copy, entries=entries, bounds=self.bounds))
         except StoreError:
             self._on_fault(log.name)
 
@@ -335,7 +336,7 @@ class History:
         self._text_bytes = 0
 
     async def _keep(self, text: Text, packed: Packed) -> None:
-        most_bytes = self._bounds.text_bytes // 2
+        most_bytes = self.bounds.text_bytes // 2
         await self._try(
             lambda connection: texts.keep_text(connection, text.request_id, text.session, text.at, packed, most_bytes)
         )

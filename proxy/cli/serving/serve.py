@@ -40,16 +40,16 @@ from trimtab.proxy.cli.options import (
     wrong_use,
 )
 from trimtab.proxy.compaction.offload import SWITCH_SECONDS
-from trimtab.proxy.compaction.pool import CACHES_BYTES, Compactors
+from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.config.values import split_address
 from trimtab.proxy.exchange.services import Lifecycle
-from trimtab.proxy.memory import bound_caches
 from trimtab.proxy.server.app import Proxy, run_proxy
 from trimtab.proxy.server.reload import (
     keep_fixed,
+    measure_caches,
     reload_when_told,
     tell_failed,
     tell_upstreams,
@@ -205,8 +205,7 @@ def start_workers(config: Config, load: Load | None, count: int, log: Any, scree
     shared = SharedResources.open(config, count)
     told = _LatestConfig(config, load, log, screen, shared.metrics.reloads)
     warn_of_risks(config, log, count)
-    limits = config.as_worker_of(count).limits
-    compactors = Compactors(log, caches_bytes=bound_caches(limits.max_memory_bytes, CACHES_BYTES))
+    compactors = Compactors(log, caches_bytes=measure_caches(config.as_worker_of(count)))
     compactors.load()
     compile_all()
     program = Program(told.reload, told.drain_seconds, lambda: told.tell_ready(shared))

@@ -26,12 +26,12 @@ from trimtab.proxy.account.alarms import NEWEST, find_alarms
 from trimtab.proxy.account.outcome import Outcome
 from trimtab.proxy.cli.options import WRONG_USE, config_option, give_up, set_option, wrong_use
 from trimtab.proxy.cli.serving.agents import Wiring, Write, find_agent, list_agents
-from trimtab.proxy.compaction.pool import CACHES_BYTES, Compactors
+from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.network import OPENAI_HOST, read_host
 from trimtab.proxy.config.schema import Config
-from trimtab.proxy.memory import bound_caches
 from trimtab.proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.server.reload import measure_caches
 from trimtab.proxy.telemetry.logs import configure_log, get_log
 from trimtab.proxy.telemetry.savings import Samples, Savings, count
 
@@ -305,8 +305,7 @@ class _Recent(deque[Outcome]):
 async def _wrap(complete: Write, proxied: Sequence[tuple[Destination, Config]], tell: Callable[[str], None]) -> int:
     log = get_log()
     configs = [_without_long_drain(config) for _, config in proxied]
-    caches_bytes = bound_caches(configs[0].limits.max_memory_bytes, CACHES_BYTES)
-    compactors, recent = Compactors(log, caches_bytes=caches_bytes), _Recent(maxlen=NEWEST)
+    compactors, recent = Compactors(log, caches_bytes=measure_caches(configs[0])), _Recent(maxlen=NEWEST)
     try:
         async with AsyncExitStack() as stack:
             proxies = [await stack.enter_async_context(run_proxy(config, log, compactors)) for config in configs]

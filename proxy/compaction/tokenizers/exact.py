@@ -183,15 +183,21 @@ class CountMemos:
 
     def __init__(self, scale: float = 1.0) -> None:
         self.usual: BytesLRU[str, int] = BytesLRU(
-            int(scale * MEMO_BYTES), lambda text, _: sys.getsizeof(text), unused_share=UNUSED_SHARE
+            MEMO_BYTES, lambda text, _: sys.getsizeof(text), unused_share=UNUSED_SHARE
         )
-        self.large: BytesLRU[str, int] = BytesLRU(int(scale * LARGE_MEMO_BYTES), lambda text, _: sys.getsizeof(text))
+        self.large: BytesLRU[str, int] = BytesLRU(LARGE_MEMO_BYTES, lambda text, _: sys.getsizeof(text))
+        self.scale(scale)
 
     def share(self) -> "CountMemos":
         """Make an empty memo for another tenant, within the same common bounds."""
         made = copy(self)
         made.usual, made.large = self.usual.share(), self.large.share()
         return made
+
+    def scale(self, scale: float) -> None:
+        """Bound all shares by this share of the usual bounds, at once."""
+        self.usual.scale(scale)
+        self.large.scale(scale)
 
     def close(self) -> None:
         """Forget everything, and remember nothing from now on."""

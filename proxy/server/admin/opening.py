@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from trimtab.proxy.account.history.kept import History, Places
 from trimtab.proxy.account.history.table import MAX_EVENTS, Bounds
 from trimtab.proxy.config.schema import Config
@@ -23,6 +25,7 @@ FOLDER_SHARE = 4
 were full, new metrics would have no space."""
 FILE_NAME = "events.sqlite3"
 TEXTS_NAME = "texts.sqlite3"
+IN_MEMORY = ":memory:"
 
 
 def measure_dashboard(config: Config) -> int:
@@ -54,14 +57,7 @@ def _find_places(config: Config, worker: Worker | None) -> Places:
     number, workers, folder = (1, 1, None) if worker is None else (worker.number, worker.count, worker.metrics.path)
     scheme, _, rest = config.store.partition("://")
     shared = [] if folder is None else [folder / FILE_NAME]
-    texts = ":memory:" if folder is None else str(folder / TEXTS_NAME)
-    most_bytes, ttl_seconds = config.limits.max_memory_bytes, config.store_ttl_seconds
-    events_bytes, text_bytes = workers * bound_history(most_bytes) // EVENTS_SHARE, workers * bound_text(most_bytes)
-    if folder is not None:
-        share = shutil.disk_usage(folder).total // FOLDER_SHARE
-        text_bytes = min(text_bytes, share)
-        events_bytes = events_bytes if scheme == "sqlite" else min(events_bytes, share)
-    bounds = Bounds(workers * MAX_EVENTS, events_bytes, text_bytes, ttl_seconds)
+    texts = IN_MEMORY if folder is None else str(folder / TEXTS_NAME)
     log = None
     if scheme == "sqlite":
         shared.insert(0, Path(f"{rest[1:]}.events").expanduser() if rest else data_directory() / FILE_NAME)
@@ -69,13 +65,24 @@ def _find_places(config: Config, worker: Worker | None) -> Places:
         require_store(config)
         from trimtab.proxy.account.history.shared import SharedLog  # noqa: PLC0415  an optional package
 
-        log = SharedLog(config.store, ttl_seconds=ttl_seconds)
-    return Places(shared, texts, log, number, workers, bounds, is_shared=scheme == "sqlite")
+        log = SharedLog(config.store, ttl_seconds=config.store_ttl_seconds)
+    places = Places(shared, texts, log, number, workers, is_shared=scheme == "sqlite")
+    return structs.replace(places, bounds=_bound(config, places))
+
+
+def _bound(config: Config, places: Places) -> Bounds:
+    most_bytes, workers = config.limits.max_memory_bytes, places.workers
+    events_bytes, text_bytes = workers * bound_history(most_bytes) // EVENTS_SHARE, workers * bound_text(most_bytes)
+    if places.texts != IN_MEMORY:
+        share = shutil.disk_usage(Path(places.texts).parent).total // FOLDER_SHARE
+        text_bytes = min(text_bytes, share)
+        events_bytes = events_bytes if places.is_shared else min(events_bytes, share)
+    return Bounds(workers * MAX_EVENTS, events_bytes, text_bytes, config.store_ttl_seconds)
 
 
 def adopt_dashboard(past: History, config: Config) -> None:
     """Use the dashboard's keys of another configuration. What is not to be kept any more is erased."""
-    past.is_on = config.dashboard.enabled
+    past.is_on, past.bounds = config.dashboard.enabled, _bound(config, past.places)
     past.keep_text(keeps_text=_keeps_text(config))
     if not config.dashboard.enabled:
         past.clear()

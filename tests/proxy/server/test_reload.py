@@ -10,9 +10,12 @@ import pytest
 from support.client import CHAT, post
 from support.model_learning import ListLog
 
+from trimtab.proxy.compaction.caches import KEPT_BODIES_BYTES, RESULTS_BYTES
+from trimtab.proxy.compaction.pool import CACHES_BYTES
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.schema import Config
+from trimtab.proxy.memory import CACHES_SHARE
 from trimtab.proxy.server.app import Proxy
 from trimtab.proxy.server.reload import (
     FIXED_KEYS,
@@ -23,6 +26,7 @@ from trimtab.proxy.server.reload import (
     warn_of_recording,
     warn_of_unknown_variables,
 )
+from trimtab.rules.results.work import Shortened
 
 
 def _change(proxy: Proxy, **changes: object) -> Config:
@@ -56,6 +60,26 @@ async def test_bounds_that_all_requests_share_change_at_once(client, start_proxy
         adopt(proxy.current, _change(proxy, **new))
         assert (uploads.left_bytes, uploads.silence_seconds) == ((max_held_bytes or inf) - 1000, 7)
         assert (await post(client, url, CHAT))[0].status == status
+
+
+async def test_memory_is_bounded_as_after_a_start(start_proxy) -> None:
+    """Caches, the dashboard's data and requests share what is configured; a smaller bound drops what is beyond it."""
+    proxy = await start_proxy("dashboard.keep_text=true")
+    services, limits = proxy.services, proxy.services.config.limits
+    results = services.compactors._hold("a tenant").caches.results
+    for number in range(26):
+        key = (number, "", "", b"", False, "", "")
+        results[key] = Shortened(("x" * 1_000_000,), 0)
+        assert results.get(key)
+    assert results.total_bytes > 20_000_000
+    for max_memory_bytes in (2**29, 2**34, limits.max_memory_bytes):
+        adopt(proxy.current, _change(proxy, limits=limits.model_dump() | {"max_memory_bytes": max_memory_bytes}))
+        new = await start_proxy("dashboard.keep_text=true", f"limits.max_memory_bytes={max_memory_bytes}")
+        assert services.memory.left_bytes == new.services.memory.left_bytes
+        assert services.past.bounds == new.services.past.bounds
+        share = min(max_memory_bytes / CACHES_SHARE / CACHES_BYTES, 1)
+        assert results.total_bytes <= RESULTS_BYTES * share
+        assert services.compactors.find_kept_bodies("a tenant").most_bytes == int(KEPT_BODIES_BYTES * share) // 2
 
 
 def test_a_folder_of_recordings_that_cannot_be_written_is_told_at_the_start(tmp_path) -> None:
