@@ -46,7 +46,7 @@ class _Commands(Mapping[str, click.Command]):
         # sixth of the start, and a hundredth of a second in each full collection from then on.
         gc.disable()
         # aiohttp makes two contexts for TLS when it is imported, which takes a tenth of the start. Ours makes the one
-        # that it needs when it needs it (http/aiohttp_fixes/client.py), so these two look for no authorities.
+        # that it needs when it needs it (http/aiohttp_fixes/tunnels.py), so these two look for no authorities.
         authorities, os.environ[AUTHORITIES] = os.environ.get(AUTHORITIES), os.devnull
         try:
             command: click.Command = getattr(import_module(f"trimtab.proxy.cli.{module}"), name.replace("-", "_"))

@@ -95,7 +95,7 @@ class Compactors:
         self._holders_lock = threading.Lock()
 
     def rebound(self, caches_bytes: int) -> None:
-        """Bound all caches anew, at once."""
+        """Bound all caches again, at once."""
         self._scale = scale = caches_bytes / CACHES_BYTES
         with self._holders_lock:
             for caches in (self._caches, *(holder.caches for holder in self._holders.values())):

@@ -22,7 +22,8 @@ from yarl import URL
 
 from trimtab.proxy.config.network import ForwardProxy
 from trimtab.proxy.config.schema import UpstreamConfig
-from trimtab.proxy.http.aiohttp_fixes.client import Connector, Request, SendSettings, send_plainly
+from trimtab.proxy.http.aiohttp_fixes.client import Connector, SendSettings, send_plainly
+from trimtab.proxy.http.aiohttp_fixes.tunnels import Request
 from trimtab.proxy.http.content_coding import read_along
 from trimtab.proxy.http.credentials import drop_query_keys
 from trimtab.proxy.http.errors import PathNotAllowedError, ProxyError, UpstreamInvalidError, UpstreamUnreachableError

@@ -14,7 +14,7 @@ import aiohttp
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
-from trimtab.proxy.http.aiohttp_fixes.protocol import follow
+from trimtab.proxy.http.aiohttp_fixes.client import follow
 from trimtab.proxy.http.aiohttp_fixes.server import ChunkReader, PlainResponse, reset_transport
 from trimtab.proxy.http.content_coding import Reader, read_along
 from trimtab.proxy.http.errors import UpstreamInvalidError

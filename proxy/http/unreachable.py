@@ -15,7 +15,7 @@ from yarl import URL
 
 from trimtab.proxy.config.network import ForwardProxy
 from trimtab.proxy.config.schema import UpstreamConfig
-from trimtab.proxy.http.aiohttp_fixes.client import TunnelError, TunnelTimeoutError
+from trimtab.proxy.http.aiohttp_fixes.tunnels import TunnelError, TunnelTimeoutError
 from trimtab.proxy.http.errors import ProxyError, UpstreamInvalidError, UpstreamTimeoutError, UpstreamUnreachableError
 from trimtab.proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
 

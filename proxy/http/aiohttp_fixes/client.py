@@ -1,64 +1,301 @@
-"""Workarounds for aiohttp's client: its connections, tunnels, and plain requests.
+"""Workarounds for aiohttp's client: its connections, plain requests, and bodies that are taken as they arrive.
 
-Law: nobody gets a response to another request, and nobody waits for a response that can no longer come. The fast path
-for plain requests gives the same bytes and the same errors as aiohttp's session. Requests that are not plain (a forward
-proxy, an upgrade, a body that is still to arrive) use the session.
+Law: nobody gets a response to another request, and nobody waits for a response that can no longer come. One that has
+arrived is read, whatever became of its request or stands behind it. The fast path for plain requests gives the same
+bytes and the same errors as aiohttp's session. Requests that are not plain (a forward proxy, an upgrade, a body that is
+still to arrive) use the session. A follower takes each byte of a body once, in order, and nothing after it has refused,
+or after an end or an error; its caller reads on from there as if there had been none.
 """
 
 import asyncio
+import os
+import re
 import select
-import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import aiohttp
 import msgspec
-from aiohttp import connector as aiohttp_connector
 from aiohttp import http_writer
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest, ConnectionKey, RequestInfo
 from aiohttp.connector import Connection
 from aiohttp.helpers import TimerNoop
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_parser import HttpResponseParser
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from trimtab.proxy.config.network import make_context
-from trimtab.proxy.http.aiohttp_fixes.protocol import Secured, UpstreamProtocol
+from trimtab.proxy.http.aiohttp_fixes.tunnels import READ_BYTES, Secured, TunnelConnector
+from trimtab.proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
 
 JOINED_BYTES = 16 * 1024  # A body up to this size is joined with its head. Chosen: copying so few bytes is cheap.
 _TLS_SCHEMES = frozenset({"https", "wss"})
 _NO_TIMER = TimerNoop()
+_TO_BLANK_LINE = re.compile(rb".*?(?:\r?\n\r?\n|\Z)", re.DOTALL)
+Take = Callable[[bytes], bool]  # Takes bytes; whether it can take more. May raise ConnectionError.
 
 
-class TunnelError(aiohttp.ClientError):
-    """A forward proxy did not answer CONNECT: it closed the connection or sent no HTTP. See the cause."""
+class FollowedProtocol(ResponseHandler):
+    """A connection of aiohttp that may have a follower, which it notifies when something arrives."""
+
+    follower: "Follower | None" = None
 
 
-class TunnelTimeoutError(Exception):
-    """Cause of a timeout: the forward proxy had opened the tunnel, but the upstream was silent in it."""
+class _FollowedReader(aiohttp.StreamReader):
+    """A body whose pieces go straight to the follower, and not through the buffer, as long as it takes all of them.
 
-
-class _TunnelResponse(aiohttp.ClientResponse):
-    """The response to CONNECT. Any 2xx opens the tunnel (RFC 9110 section 9.3.6); aiohttp accepts only 200."""
-
-    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-        await super().start(connection)
-        if 200 <= self.status < 300:
-            self.status = 200
-        return self
-
-
-class Request(ClientRequest):
-    """A request that, with a `server_hostname`, asks its forward proxy for a tunnel even without TLS.
-
-    A WebSocket needs a tunnel, because no HTTP follows its handshake (RFC 6455 section 4.1). `server_hostname` is part
-    of aiohttp's connection key, so a tunnel is never used for requests in absolute form.
+    Where the HTTP chunks end is not kept: only `readchunk` asks for it, which nobody calls here.
     """
 
-    def is_ssl(self) -> bool:
-        """Whether there is TLS or a tunnel. If so, the request target is in origin form."""
-        return super().is_ssl() or (self.proxy is not None and self.server_hostname is not None)
+    __slots__ = ()
+
+    def feed_data(self, data: bytes, size: int = 0) -> bool:
+        protocol: Any = self._protocol  # a FollowedProtocol, for only its bodies are followed
+        follower: Follower | None = protocol.follower
+        if follower is None or not follower.is_open or self._buffer or not data:
+            return super().feed_data(data, size)
+        follower.is_open = False  # writing the piece may bring the next one
+        try:
+            follower.is_open = follower.is_free = follower.take(data)
+        except ConnectionError as error:  # the parser that calls this must not see it
+            follower.fail(error)
+        except BaseException:
+            follower.fail()
+            raise
+        return False
+
+    def begin_http_chunk_receiving(self) -> None: ...
+
+    def end_http_chunk_receiving(self) -> None: ...
+
+
+class Follower:
+    """Takes a body as it arrives.
+
+    over: done when the follower takes no more; holds the ConnectionError that `take` raised, if it did.
+    is_free: whether it could take more at once after the newest piece.
+    is_open: whether it takes the next piece before that is buffered: all before it were taken.
+    """
+
+    __slots__ = ("_content", "_is_looking", "_protocol", "is_free", "is_open", "over", "take")
+
+    def __init__(self, protocol: FollowedProtocol, content: aiohttp.StreamReader, take: Take) -> None:
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.is_free, self.is_open = True, False
+        self.take = take
+        if type(content) is aiohttp.StreamReader:
+            content.__class__ = _FollowedReader  # aiohttp's parser makes it
+        self._protocol = protocol
+        self._content = content
+        self._is_looking = False
+
+    def look(self) -> None:
+        """Take what has arrived; called when bytes arrived or the connection failed."""
+        # Strategy: empty the buffer in a loop, then decide once whether this was the end. Whatever goes wrong, `over`
+        # is done: with a result, an error, or a cancellation, because its caller waits for nothing else. Once the
+        # buffer is empty, the reader gives each piece to `take` itself, and there is nothing to do here until the end.
+        content: Any = self._content
+        if self.is_open and not content._eof and content._exception is None and not content._buffer:  # noqa: SLF001
+            return
+        if self._is_looking or self.over.done():  # reading may call this again: aiohttp then parses what it put off
+            return
+        self._is_looking, self.is_open = True, False
+        try:
+            # aiohttp's public methods for this take eight calls for each piece.
+            while self.is_free and content._exception is None and (pieces := content._buffer):  # noqa: SLF001
+                self.is_free = self.take(content._read_nowait_chunk(-1) if len(pieces) == 1 else content.read_nowait())  # noqa: SLF001
+        except ConnectionError as error:
+            self.fail(error)
+        except BaseException:
+            self.fail()  # without this the caller would wait forever
+            raise
+        finally:
+            self._is_looking = False
+        if self.over.done():
+            return
+        self.is_open = self.is_free and not content._eof and content._exception is None  # noqa: SLF001
+        if not self.is_open:
+            self.leave()
+            self.over.set_result(None)
+
+    def fail(self, error: ConnectionError | None = None) -> None:
+        """`take` has failed; unexpectedly if there is no error."""
+        self.leave()
+        if error is None:
+            self.over.cancel()
+        elif not self.over.done():  # else the caller was cancelled, and has not run since
+            self.over.set_exception(error)
+
+    def leave(self) -> None:
+        self.is_open = False
+        if self._protocol.follower is self:
+            self._protocol.follower = None
+
+
+async def follow(answer: aiohttp.ClientResponse, take: Take) -> None:
+    """Give a body to `take` as it arrives, until `take` refuses more, the body ends or the connection fails.
+
+    No task is woken for a piece, because that would cost as much as passing the piece on. Raises what `take` raises.
+    The connection's read timeout still applies.
+    """
+    protocol, content = None if answer.connection is None else answer.connection.protocol, answer.content
+    if not isinstance(protocol, FollowedProtocol):
+        return
+    follower = protocol.follower = Follower(protocol, content, take)
+    try:
+        follower.look()
+        await follower.over
+    finally:
+        follower.leave()
+
+
+class UpstreamProtocol(FollowedProtocol):
+    """A connection to an upstream.
+
+    aiohttp starts a new timer for the read timeout with each piece that it reads. Here each piece only moves a
+    deadline, and one timer per connection checks it. The timeout is the same but costs far less.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._deadline = self._fires_at = 0.0
+        self.poll: Any = None  # made when the connection is used again
+        self.secured: Secured | None = None
+        self.arrived: list[bytes] | None = []
+        """Up to the end of a response's head, what has arrived of it; then None."""
+
+    @property
+    def should_close(self) -> bool:
+        """As aiohttp's, and also if the upstream responded before it took the whole request."""
+        return self._paused or super().should_close
+
+    def data_received(self, data: bytes) -> None:
+        """As aiohttp's; then the follower takes what was read."""
+        if self.arrived is not None:
+            self.arrived.append(data)
+        super().data_received(data)
+        if self.follower is not None:
+            self.follower.look()
+
+    def feed_data(self, data: Any, size: int = 0) -> None:
+        """As aiohttp's: a head has arrived. Behind an informational one, another follows."""
+        if self.arrived is not None:
+            self.arrived = None if data[0].code >= 200 else [b"".join(self.arrived).rpartition(b"\r\n\r\n")[2]]
+        super().feed_data(data, size)
+
+    def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:
+        """As aiohttp's, unless a whole response arrived with bytes behind it that cannot be read."""
+        self.read_rest(exc)
+        if not (isinstance(exc, HttpProcessingError) and self._take_response()):
+            super().set_exception(exc, *(() if exc_cause is None else (exc_cause,)))
+
+    def read_rest(self, error: BaseException | None) -> None:
+        """Read what arrived before sending failed: an upstream may answer early, and reset the connection.
+
+        The event loop gives up a connection at the first failure, whatever the kernel still holds.
+        """
+        if not isinstance(error, OSError) or self.transport is None or self._parser is None:
+            return
+        found = self.transport.get_extra_info("socket")
+        if found is None:
+            return
+        with suppress(OSError):
+            if self.secured is not None:
+                self.secured.read_rest(found)
+                return
+            while found.fileno() >= 0 and (data := os.read(found.fileno(), READ_BYTES)):
+                self.data_received(data)
+
+    def _take_response(self) -> bool:
+        """Take the response out of what has arrived; False if it is not whole there.
+
+        aiohttp's parser gives nothing of a response if it fails at bytes that arrived together with the end of its
+        head. The connection is closed by then.
+        """
+        # Strategy: feed a new parser piece by piece, as it gives what it read before a piece that it cannot read.
+        if self.arrived is None:
+            return False
+        arrived = b"".join(self.arrived)
+        parser = HttpResponseParser(
+            self,
+            self._loop,
+            len(arrived),
+            payload_exception=aiohttp.ClientPayloadError,
+            response_with_body=not self._skip_payload,
+            read_until_eof=True,
+            auto_decompress=False,
+            max_line_size=MAX_HEAD_BYTES,
+            max_field_size=MAX_HEAD_BYTES,
+            max_headers=MAX_HEADER_FIELDS,
+        )
+        found: list[Any] = []
+        with suppress(HttpProcessingError):
+            for piece in _TO_BLANK_LINE.findall(arrived):
+                found += parser.feed_data(piece)[0]
+        if not found or not found[-1][1].is_eof() or found[-1][0].code < 200:
+            return False
+        self._should_close = True
+        self._drop_timeout()
+        for response in found:
+            self.feed_data(response)
+        return True
+
+    def resume_writing(self) -> None:
+        """The upstream has taken the rest of a request: its read timeout starts now."""
+        super().resume_writing()
+        self.start_timeout()
+
+    def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002 - as aiohttp's
+        """As aiohttp's, which does not check whether reading is paused."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """As aiohttp's; an incomplete body then raises an error.
+
+        aiohttp closes the connection at a chunk that it cannot parse, and the reader of the body waits forever.
+        """
+        self.read_rest(exc)
+        body = self._payload
+        super().connection_lost(exc)
+        if body is not None and not body.is_eof() and body.exception() is None:
+            body.set_exception(aiohttp.ClientPayloadError("the rest of the response cannot be read"))
+        if self.follower is not None:
+            self.follower.look()
+        if self._closed is not None and not self._closed.cancelled():
+            self._closed.exception()  # marks the error as seen, else asyncio would log it
+
+    def _reschedule_timeout(self) -> None:
+        if not self._read_timeout:
+            self._drop_timeout()
+            return
+        self._deadline = self._loop.time() + self._read_timeout
+        if self._read_timeout_handle is None or self._deadline < self._fires_at:
+            self._look_at(self._deadline)
+
+    def _drop_timeout(self) -> None:
+        self._deadline = 0.0
+        if self.transport is None or self._connection_lost_called:
+            super()._drop_timeout()
+
+    def _look_at(self, seconds: float) -> None:
+        super()._drop_timeout()
+        self._fires_at = seconds
+        self._read_timeout_handle = self._loop.call_at(seconds, self._look)
+
+    def _look(self) -> None:
+        self._read_timeout_handle = None
+        if not self._deadline:
+            return
+        if self._loop.time() < self._deadline:
+            self._look_at(self._deadline)
+        else:
+            self._on_read_timeout()
+            if self.follower is not None:
+                self.follower.look()
 
 
 def _has_news(protocol: Any) -> bool:
@@ -72,13 +309,12 @@ def _has_news(protocol: Any) -> bool:
     return bool(protocol.poll.poll(0))
 
 
-class Connector(aiohttp.TCPConnector):
+class Connector(TunnelConnector):
     """Does not reuse a connection with bytes unasked for: they would be taken for another client's response."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._factory: Any = partial(UpstreamProtocol, loop=self._loop)
-        self._usual_tls: ssl.SSLContext | None = None
+        self._factory = partial(UpstreamProtocol, loop=self._loop)
 
     async def _get(self, key: Any, traces: Any) -> Connection | None:
         while (connection := await super()._get(key, traces)) is not None:
@@ -88,74 +324,6 @@ class Connector(aiohttp.TCPConnector):
                 return connection
             connection.close()
         return None
-
-    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> Any:  # noqa: ASYNC109 - aiohttp's
-        if self._usual_tls is None and req.ssl is True and (req.is_ssl() or req.proxy is not None):
-            # In a thread: reading the system's authorities takes a twentieth of a second.
-            self._usual_tls = await asyncio.to_thread(make_context, None, None, None)
-        return await super()._create_connection(req, traces, timeout)
-
-    def _get_ssl_context(self, req: Any) -> ssl.SSLContext | None:
-        """As in aiohttp, but what it makes when it is imported is made when it is needed (see cli/main.py)."""
-        context = super()._get_ssl_context(req)
-        if context is not aiohttp_connector._SSL_CONTEXT_VERIFIED:  # noqa: SLF001 - it has no other name
-            return context
-        if self._usual_tls is None:
-            self._usual_tls = make_context(None, None, None)
-        return self._usual_tls
-
-    def _update_proxy_auth_header_and_build_proxy_req(self, req: Any) -> Any:
-        request = super()._update_proxy_auth_header_and_build_proxy_req(req)
-        request.response_class = _TunnelResponse
-        return request
-
-    async def _create_proxy_connection(self, req: Any, traces: Any, timeout: Any) -> Any:  # noqa: ASYNC109 - aiohttp's
-        """As aiohttp does, but an error before the tunnel is open becomes a TunnelError."""
-        try:
-            return await super()._create_proxy_connection(req, traces, timeout)
-        except aiohttp.ClientHttpProxyError:
-            raise
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientResponseError) as error:
-            raise TunnelError from error
-        except aiohttp.ClientOSError as error:
-            if isinstance(error, aiohttp.ClientConnectorError):
-                raise
-            raise TunnelError from error
-
-    async def _wrap_create_connection(self, *args: Any, **how: Any) -> Any:
-        """As aiohttp does, but TLS is started as in a tunnel, which tells what lies below it."""
-        is_secure, how["ssl"] = how["ssl"] is not None, None
-        how["server_hostname"], name = None, how["server_hostname"]
-        transport, protocol = await super()._wrap_create_connection(*args, **how)
-        if not is_secure:
-            return transport, protocol
-        req = how["req"]
-        req.server_hostname = name
-        return await self._secure(transport, req, how["timeout"], how.get("client_error", aiohttp.ClientConnectorError))
-
-    async def _secure(self, transport: Any, *how: Any) -> Any:
-        made: tuple[Any, Any] = await super()._start_tls_connection(transport, *how)
-        Secured(transport, made[1])
-        return made
-
-    async def _start_tls_connection(
-        self,
-        underlying_transport: Any,
-        req: Any,
-        timeout: Any,  # noqa: ASYNC109 - aiohttp's
-        client_error: type[Exception] = aiohttp.ClientConnectorError,
-    ) -> Any:
-        """TLS in the tunnel; none if the upstream's URL is http."""
-        if req.url.scheme == "https":
-            try:
-                return await self._secure(underlying_transport, req, timeout, client_error)
-            except asyncio.CancelledError as error:  # mostly by the timeout for the whole connection
-                error.__cause__ = TunnelTimeoutError()
-                raise
-        protocol = UpstreamProtocol(self._loop)
-        underlying_transport.set_protocol(protocol)
-        protocol.connection_made(underlying_transport)
-        return underlying_transport, protocol
 
 
 class SendSettings(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from aiohttp.client_reqrep import ConnectionKey
 from yarl import URL
 
 from trimtab.proxy.config.schema import UpstreamConfig
-from trimtab.proxy.http.aiohttp_fixes.client import TunnelError, TunnelTimeoutError
+from trimtab.proxy.http.aiohttp_fixes.tunnels import TunnelError, TunnelTimeoutError
 from trimtab.proxy.http.errors import UpstreamTimeoutError, UpstreamUnreachableError
 from trimtab.proxy.http.unreachable import describe_refusal, explain, name_host
 

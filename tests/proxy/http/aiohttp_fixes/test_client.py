@@ -1,7 +1,6 @@
-"""A plain request has the same bytes and errors as with aiohttp's own session; tunnels are told from upstreams."""
+"""A plain request has the same bytes and errors as with aiohttp's own session."""
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -10,21 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict
-from upstreams.forward_proxy import ForwardProxy, run_forward_proxy
-from upstreams.sockets import listen
 from yarl import URL
 
-from trimtab.proxy.http.aiohttp_fixes.client import (
-    Connector,
-    Request,
-    SendSettings,
-    TunnelError,
-    TunnelTimeoutError,
-    send_plainly,
-)
+from trimtab.proxy.http.aiohttp_fixes.client import Connector, SendSettings, send_plainly
 from trimtab.proxy.http.aiohttp_fixes.server import keep_header_bytes
-
-# A plain request has the same bytes and errors as with aiohttp's own session.
+from trimtab.proxy.http.aiohttp_fixes.tunnels import Request
 
 SKIPPED = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: 1\r\nX-a: 2\r\n\r\nok"
@@ -140,91 +129,3 @@ async def test_a_closed_session_sends_nothing() -> None:
     await session.close()
     with pytest.raises(RuntimeError, match="closed"):
         await send_plainly(session, URL("http://127.0.0.1:1/"), CIMultiDict(), (b"",), WAY)
-
-
-# Tunnels through forward proxies, which may answer in other ways than aiohttp expects.
-
-
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    head = await reader.readuntil(b"\r\n\r\n")
-    writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 9\r\n\r\n" + head[:9])
-    await writer.drain()
-    writer.close()
-
-
-async def _ask(url: str, proxy: ForwardProxy, seconds: float | None = None) -> bytes:
-    """A request through a tunnel; the answer is the beginning of what the upstream has read."""
-    timeout = aiohttp.ClientTimeout(connect=seconds)
-    async with aiohttp.ClientSession(connector=Connector(), request_class=Request, timeout=timeout) as session:
-        way = {"proxy": f"http://{proxy.address}", "server_hostname": "upstream.test", "ssl": False}
-        async with session.get(url, **way) as response:
-            return await response.read()
-
-
-@pytest.mark.parametrize("status", [b"200", b"201", b"204", b"299"])
-async def test_any_success_opens_a_tunnel_also_for_a_plain_upstream(status: bytes) -> None:
-    """The upstream reads a request in origin form."""
-    async with run_forward_proxy() as proxy, listen(_answer) as address:
-        proxy.established = b"HTTP/1.1 " + status + b" Go on\r\n\r\n"
-        assert await _ask(f"http://{address}/x", proxy) == b"GET /x HT"
-        assert [head.split(b" ")[0] for head in proxy.heads] == [b"CONNECT"]
-
-
-@pytest.mark.parametrize("answer", [b"", b"no HTTP at all\r\n\r\n", b"HTTP/1.1 300 Choose\r\n"])
-async def test_a_proxy_that_does_not_answer_the_question_is_told_apart_from_an_upstream(answer: bytes) -> None:
-    """It closes the connection, or says something else."""
-    async with run_forward_proxy() as proxy:
-        proxy.answer = answer
-        with pytest.raises(TunnelError) as raised:
-            await _ask("http://127.0.0.1:9/x", proxy)
-    assert isinstance(raised.value.__cause__, aiohttp.ClientError)
-
-
-@pytest.mark.parametrize("status", [300, 407, 502])
-async def test_a_proxy_that_refuses_has_its_own_status(status: int) -> None:
-    """As aiohttp tells it."""
-    async with run_forward_proxy() as proxy:
-        proxy.answer = b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % status
-        with pytest.raises(aiohttp.ClientHttpProxyError) as raised:
-            await _ask("http://127.0.0.1:9/x", proxy)
-    assert raised.value.status == status
-
-
-async def test_a_proxy_that_is_not_there_is_told_as_aiohttp_tells_it() -> None:
-    """No tunnel was asked for."""
-    async with run_forward_proxy() as proxy:
-        pass
-    with pytest.raises(aiohttp.ClientProxyConnectionError):
-        await _ask("http://127.0.0.1:9/x", proxy)
-
-
-async def test_an_upstream_that_is_silent_in_a_tunnel_is_told_apart_from_a_proxy() -> None:
-    """The tunnel was open, and TLS had begun."""
-    ended = asyncio.Event()
-
-    async def be_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
-        ended.set()
-
-    async with run_forward_proxy() as proxy, listen(be_silent) as address:
-        with pytest.raises(TimeoutError) as raised:
-            await _ask(f"https://{address}/x", proxy, 0.2)
-        causes = [raised.value]
-        while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
-            causes.append(cause)
-        assert any(isinstance(cause, TunnelTimeoutError) for cause in causes)
-        await ended.wait()
-
-
-async def test_an_upstream_without_tls_is_no_fault_of_the_proxy() -> None:
-    """The tunnel was open. The upstream refuses what is no request line."""
-
-    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(100)
-        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
-        writer.close()
-
-    async with run_forward_proxy() as proxy, listen(refuse) as address:
-        with pytest.raises((aiohttp.ClientConnectorError, ssl.SSLError)):
-            await _ask(f"https://{address}/x", proxy)

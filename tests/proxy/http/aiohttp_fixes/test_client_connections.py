@@ -11,10 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import aiohttp
-import pytest
 
-from trimtab.proxy.config.network import make_context
-from trimtab.proxy.http.aiohttp_fixes import client
 from trimtab.proxy.http.aiohttp_fixes.client import Connector
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
@@ -68,28 +65,6 @@ async def test_a_kept_connection_that_is_reset_is_no_fault():
         (await session.get(upstream.url)).close()  # the dead connection is found, and dropped
         gc.collect()
         assert told == []
-
-
-async def test_the_systems_authorities_are_read_in_a_thread(monkeypatch):
-    """Reading them takes a twentieth of a second, and the loop has all clients' streams."""
-    readers = []
-
-    def read(*files):
-        readers.append(threading.current_thread())
-        return make_context(*files)
-
-    async def hang_up(_, writer):
-        writer.close()
-
-    monkeypatch.setattr(client, "make_context", read)
-    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
-        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-        async with aiohttp.ClientSession(connector=Connector()) as session:
-            for _ in range(2):
-                with pytest.raises(aiohttp.ClientError):
-                    await session.get(url)
-    assert len(readers) == 1
-    assert readers[0] is not threading.current_thread()
 
 
 async def test_what_an_upstream_says_unasked_is_nobodys_answer():

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.http.aiohttp_fixes.client import Connector
-from trimtab.proxy.http.aiohttp_fixes.protocol import Follower, UpstreamProtocol, follow
+from trimtab.proxy.http.aiohttp_fixes.client import Connector, Follower, UpstreamProtocol, follow
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 

@@ -10,7 +10,7 @@ import pytest
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawResponseMessage
 
-from trimtab.proxy.http.aiohttp_fixes.protocol import UpstreamProtocol
+from trimtab.proxy.http.aiohttp_fixes.client import UpstreamProtocol
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
 
