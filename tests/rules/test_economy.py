@@ -42,8 +42,8 @@ def test_what_a_cut_carries_leaves_it_worth_making(economy: Economy, window_toke
 
 
 def test_a_session_that_fits_costs_no_more_than_its_economy_promises() -> None:
-    """Source: issue 36. `careful` promises 0.02, of which two hundredths are measured, not bound."""
-    assert [find_budgets(economy, 32_000).risk_share for economy in SAVING] == [0.04, 0.07, 0.12]
+    """Source: issue 36. `careful` promises 0.02 and `frugal` 0.12; the difference to these bounds is measured."""
+    assert [find_budgets(economy, 32_000).risk_share for economy in SAVING] == [0.04, 0.07, 0.115]
 
 
 @given(window_tokens=WINDOWS)
