@@ -90,8 +90,8 @@ _RISKS = {Economy.CAREFUL: 0.04, Economy.BALANCED: 0.07, Economy.FRUGAL: 0.115}
 """The risk share of each economy: what it promises about a session that ends inside its window.
 
 `careful` promises 0.02, which holds for the recorded sessions. As a bound, 0.02 would have its cuts wait until the
-window is full. `frugal` promises 0.12: with that as its bound, one of 67 recorded sessions costs 1.128 at one of ten price
-lists, as its cache reads nothing of the shorter prompt. Source: bench/README.md.
+window is full. `frugal` promises 0.12: with that as its bound, one of 67 recorded sessions costs 1.128 at one of ten
+price lists, as its cache reads nothing of the shorter prompt. Source: bench/README.md.
 """
 
 

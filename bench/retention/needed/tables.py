@@ -142,6 +142,7 @@ def draw_plot(rows: Sequence[Row], file: Path) -> None:
         axes.set_title(f"window {tokens // 1000}k")
         axes.set_xlabel("cost, as a share of doing nothing (lower is better)")
         axes.grid(color="0.9")
+        axes.margins(y=0.08)
         axes.spines[["top", "right"]].set_visible(False)
     panels[0][0].set_ylabel("needed identifiers still forwarded, % (higher is better)")
     figure.suptitle("What sessions cost, and what they still know")
@@ -155,7 +156,10 @@ def _is_on_curve(row: Row) -> bool:
 
 
 def _draw_points(axes: "Axes", curve: Sequence[Row], others: Sequence[Row]) -> None:
-    """Draw the curve with the names of its economies, and each other contestant with its name."""
+    """Draw the curve with the names of its economies, and each other contestant with its name.
+
+    The curve rises to the right, so the names of its points are below it, on the right.
+    """
     places = [_place(row) for row in curve]
     axes.plot([place[0] for place in places], [place[1] for place in places], "o-", color="tab:blue", zorder=3)
     named = [(row, f"trimtab, {find_economy(row.settings)}", "tab:blue") for row in curve]
@@ -163,8 +167,9 @@ def _draw_points(axes: "Axes", curve: Sequence[Row], others: Sequence[Row]) -> N
     for number, (row, label, color) in enumerate(named):
         if row not in curve:
             axes.plot(*_place(row), marker="s", color=color, linestyle="", zorder=2)
-        up = 7 if number % 2 else -12
-        axes.annotate(label, _place(row), textcoords="offset points", xytext=(5, up), fontsize=7.5, color=color)
+        up = -1 if row in curve else 13 if number % 2 else -5
+        offset = "offset points"
+        axes.annotate(label, _place(row), textcoords=offset, xytext=(6, up), va="top", fontsize=7.5, color=color)
 
 
 def _place(row: Row) -> tuple[float, float]:
