@@ -160,6 +160,17 @@ def test_whoever_holds_most_forgets_first() -> None:
     assert flood.items()[-1][0] == "999"
 
 
+def test_only_of_several_shares_the_largest_drops_more_than_it_must() -> None:
+    """A 64th of the bound, which is two entries here. The only share drops one for one."""
+    for others, dropped in ((0, 1), (1, 2)):
+        lru = _make(100 * (ENTRY_BYTES + 100))
+        for number in range(others):
+            lru.share()[str(number)] = "x" * 100
+        for number in range(101 - others):
+            lru[str(number)] = "x" * 100
+        assert [key for key, _ in lru.items()] == [str(number) for number in range(dropped, 101 - others)]
+
+
 def test_a_closed_share_keeps_nothing_and_frees_all() -> None:
     """The other shares do not change."""
     lru = _make()

@@ -12,6 +12,7 @@ from support.authority import Authority, write_key
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.network import (
+    CertificateFileError,
     Provider,
     StoreServers,
     UnusableProxyError,
@@ -20,6 +21,7 @@ from trimtab.proxy.config.network import (
     find_route,
     is_exempt,
     list_passwords,
+    make_context,
     read_host,
     read_proxy,
     read_servers,
@@ -108,6 +110,15 @@ def test_a_file_that_cannot_be_used_is_a_mistake_of_the_configuration(keys, prob
 def test_files_that_fit_are_read_at_once(keys, write) -> None:
     """Later changes of the files do not change the TLS settings. Without files, the system's own are used."""
     assert (load_config(write(**keys) if keys else "", environment={}).upstream.tls is not None) == bool(keys)
+
+
+def test_a_context_loads_the_client_certificate(tmp_path: Path) -> None:
+    """With its key: that of another one is refused. tests/end_to_end/test_tls.py shows the certificate to a server."""
+    authority = Authority(tmp_path)
+    (certificate, key), (_, other_key) = authority.issue("me"), authority.issue("other")
+    make_context(None, str(certificate), str(key))
+    with pytest.raises(CertificateFileError):
+        make_context(None, str(certificate), str(other_key))
 
 
 def test_a_variable_that_is_set_to_nothing_is_no_file() -> None:

@@ -21,12 +21,13 @@ SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.ma
 
 
 async def test_two_credentials_never_share_a_summary(client, upstream, start_proxy):
-    """The same transcript with another credential is summarised again."""
+    """The same transcript with another credential is summarised again. With the same one, its summary is found."""
     proxy = await start_proxy(*SETTINGS)
     body = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
     for key in ("Bearer one", "Bearer two", "Bearer one"):
         await post(client, proxy.url + "/v1/chat/completions", body, Authorization=key)
     assert [recorded.header("authorization") for recorded in upstream.summaries] == [["Bearer one"], ["Bearer two"]]
+    assert proxy.services.recorder.metrics.summaries["m", "hit"] == 1
 
 
 async def test_a_text_is_asked_of_the_store_once_a_minute(client, upstream, start_proxy, monkeypatch):
