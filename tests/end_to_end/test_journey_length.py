@@ -130,6 +130,7 @@ def tracing() -> Iterator[Trace]:
     """Trace the calls of the block, and of everything else that runs on the event loop."""
     trace, before = Trace(), sys.getprofile()
     gc.collect()  # finalizers are calls, too
+    gc.freeze()  # what is left, also by other tests, is examined once
     gc.disable()
     sys.setprofile(trace.note)
     try:
