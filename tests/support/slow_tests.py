@@ -30,6 +30,7 @@ PROPERTY = "processor seconds"
 
 _used = pytest.StashKey[float]()
 _shared = pytest.StashKey[float]()
+_is_last = pytest.StashKey[bool]()
 
 
 def read_list(text: str) -> dict[str, str]:
@@ -78,8 +79,9 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     item.stash[_used] = _processor_seconds()
+    item.stash[_is_last] = nextitem is None
     item.stash[_shared] = 0.0
     return (yield)
 
@@ -106,7 +108,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Itera
 
 
 def _ends_alone(item: pytest.Item) -> bool:
-    """Whether the test's end is that of no fixture that other tests used."""
+    """Whether the test's end is that of no fixture that other tests used. A process's last test ends what all share."""
+    if item.stash[_is_last]:
+        return False
     definitions = item._fixtureinfo.name2fixturedefs.values()
     return not any(one.scope in {"module", "class", "package"} for group in definitions for one in group)
 

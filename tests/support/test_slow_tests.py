@@ -60,12 +60,17 @@ def test_the_check_fails_for_a_slow_test_that_is_not_listed(pytester, monkeypatc
         def shared():
             work()
 
+        @pytest.fixture(scope="session")
+        def ends_behind_the_last_test():
+            yield
+            work()
+
         @pytest.mark.parametrize("n", [1, 2])
         def test_work(n):
             if n == 2:
                 work()
 
-        def test_of_the_shared(shared):
+        def test_of_the_shared(shared, ends_behind_the_last_test):
             pass
 
         def test_wait():
