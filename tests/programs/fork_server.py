@@ -1,6 +1,8 @@
 """Imports the program once, and forks for each order: `fork_server.py DESCRIPTOR`. `starts.py` gives the orders.
 
 Law: it has one thread, and imports only modules of the standard library, and what the program imports at its start.
+What each server makes anew at its start and never changes, the tokenizer and the checks of the configuration, is made
+once: that is half of a start.
 """
 
 import marshal
@@ -11,6 +13,7 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from functools import cache
 
 HEAD = 8
 """Bytes of a length, and of a process's number."""
@@ -54,6 +57,17 @@ def _load(module: str, *arguments: str) -> None:
             from trimtab.proxy.cli.main import main as command  # noqa: PLC0415 - only where it is to run
 
             command.commands.get(arguments[0])
+            _prepare()
+
+
+@cache
+def _prepare() -> None:
+    from trimtab.proxy.compaction import pool  # noqa: PLC0415
+    from trimtab.proxy.config.load import load_config  # noqa: PLC0415
+
+    load_config(environment={})
+    pool.load_encoding = cache(pool.load_encoding)
+    pool.load_encoding("o200k_base")
 
 
 def _fork(connection: socket.socket) -> bool:
