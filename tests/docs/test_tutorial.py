@@ -24,9 +24,9 @@ trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT
 stop() {{ [ -z "$server" ] || {{ kill $server; wait $server; server=; }}; }}
 serve() {{
   stop
-  until curl --silent http://127.0.0.1:{UPSTREAM_PORT}/v1/models >/dev/null; do :; done
+  until curl --silent http://127.0.0.1:{UPSTREAM_PORT}/v1/models >/dev/null; do sleep 0.1; done
   trimtab serve --log-format text "$@" 2>> log.txt & server=$!
-  until curl --silent http://127.0.0.1:{PORT}/trimtab/api/models | grep --quiet {WINDOW}; do :; done
+  until curl --silent http://127.0.0.1:{PORT}/trimtab/api/models | grep --quiet {WINDOW}; do sleep 0.1; done
 }}
 server=
 """

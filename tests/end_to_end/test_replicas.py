@@ -101,7 +101,7 @@ async def turns(upstream, start_proxy, client) -> list[Turn]:
     """A session through one proxy with summaries in memory. The upstream's record is cleared afterwards."""
     upstream.answer = answer
     proxy = await start_proxy(*SETTINGS)
-    session = make_session(90, result_words=120)
+    session = make_session(54, result_words=120)  # up to some turns behind the second summary
     found = []
     for messages in requests_of(session):
         body = orjson.dumps({"model": "m", "messages": messages, "tools": session["tools"]})

@@ -7,6 +7,7 @@ from msgspec import structs
 from support.journeys import MakeStages, read_session
 
 from trimtab.proxy.account.outcome import Answered
+from trimtab.proxy.account.prompt_cache import MIN_CACHED_TOKENS
 from trimtab.proxy.catalogue.prices import Tokens
 from trimtab.proxy.exchange.answer import Observed, draw_bill, observe
 from trimtab.proxy.exchange.attempt import Passed
@@ -48,6 +49,22 @@ async def test_without_usage_the_tokens_are_trimtabs_and_said_to_be(make_stages:
     assert bills[0].tokens.cached == bills[0].without.cached == 0
     assert bills[1].tokens.cached % 128 == 0 < bills[1].tokens.cached
     assert bills[1].without.cached > bills[1].tokens.cached
+
+
+@pytest.mark.parametrize(
+    ("prices", "steps"), [(USD, 1), ("prices={unit: usd, input: 1, cached_input: 0.1, output: 4}", 40)]
+)
+async def test_a_small_prompt_or_one_whose_writing_costs_nothing_is_not_said_to_be_written(
+    prices: str, steps: int, make_stages: MakeStages
+) -> None:
+    stages = await make_stages(prices)
+    attempt = await stages.attempt(read_session(steps))
+    assert (attempt.compacted.sent_tokens < MIN_CACHED_TOKENS) is (steps == 1)
+    answered = Answered(completion_tokens=7, is_estimated=True)
+    bill = draw_bill(
+        stages.services, stages.route(), attempt, answered, await observe(stages.services, attempt, answered)
+    )
+    assert bill.tokens == Tokens.of(attempt.compacted.sent_tokens, 0, 0, 7)
 
 
 @pytest.mark.parametrize(("settings", "outcome"), [((PRUNES,), "compacted"), ((), "unchanged")])

@@ -257,6 +257,9 @@ def test_compound_words_count_for_more_and_the_newest_of_equal_lines_comes_first
     tail = (assistant("On with kestrel-portal and the heronry."),)
     plain, joined = "Here the heronry takes port 51234.", "Now this kestrel-portal needs port 5123."
     assert find_echoes((user(joined), user(plain)), tail, frozenset()) == (said(joined), said(plain))
+    three, joined = "The heronry, jetty and lagoon take 512.", "Now this kestrel-portal has port 51234."
+    tail = (assistant("On with kestrel-portal, the heronry, the jetty and the lagoon."),)
+    assert find_echoes((user(three), user(joined)), tail, frozenset()) == (said(three), said(joined))
     older, newer = "Now the heronry is at 10.", "Now the heronry is at 20."
     assert find_echoes((user(older), user(newer)), tail, frozenset()) == (said(newer), said(older))
 

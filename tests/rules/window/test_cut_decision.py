@@ -555,6 +555,17 @@ def test_a_long_user_message_becomes_short_in_a_later_turn_unless_a_cut_has_kept
     assert bool(folded.extend(messages).finish().users_stop) is is_short
 
 
+def test_a_task_statement_is_not_shortened_before_it_was_said() -> None:
+    """Messages of the model may come before it, and may exceed the limit alone."""
+    task = replace(user("Task."), tokens=LIMIT - 100)
+    messages = (system(), *(replace(assistant(f"{number}"), tokens=LIMIT) for number in range(3)), task)
+    room = Room.measure(messages, 0, LIMIT, shortens=True)
+    assert room.late is not None
+    folded = Fold(room, POLICY).extend(messages[:-1])
+    assert folded.finish().caps == ()
+    assert [cap.at for cap in folded.extend(messages).finish().caps] == [4]
+
+
 def test_calls_that_come_back_after_their_results_were_removed_are_noted() -> None:
     """They are what a cut keeps, so that the model does not ask again."""
     for prune_stop in (0, 1000):

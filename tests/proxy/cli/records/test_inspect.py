@@ -54,6 +54,7 @@ async def test_a_compacted_request_is_told_with_figures_reasons_and_the_summary(
         event.session,
         f"{event.original_tokens:,}",
         f"{event.sent_tokens:,}",
+        f"Tokens (limit {event.limit_tokens:,})",
         "82 messages",
     ):
         assert part in shown.stdout, part

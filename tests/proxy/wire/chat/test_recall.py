@@ -84,6 +84,11 @@ def test_a_whole_answer_loses_our_calls_only() -> None:
         answer = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
         said = ChatSifter().sift_body(answer)
         assert said.own == tuple(own)
+        assert orjson.loads(said.elements[0]) == {
+            "role": "assistant",
+            "content": "Wait.",
+            "tool_calls": [calls[0] | {"type": "function"}],
+        }
         assert [one["id"] for one in message.get("tool_calls", ())] == own
         assert ("tool_calls" in message, answer["choices"][0]["finish_reason"]) == (bool(own), finish)
 
