@@ -31,6 +31,7 @@ from trimtab.proxy.exchange.cold import (
     cut_at_cold_cache,
     cut_on_wish,
     find_answered,
+    find_previous,
     keep_marked,
     may_be_marked,
     name_cache,
@@ -46,6 +47,7 @@ from trimtab.proxy.recall.tool import add_answers, declare, find_answers, find_h
 from trimtab.proxy.telemetry.ledger import Ledger
 from trimtab.proxy.wire.cache_help import Addition
 from trimtab.proxy.wire.codec import Request, UndecodableError
+from trimtab.proxy.wire.transcript.body import CutScale
 from trimtab.rules.conversation import Conversation, Decision
 from trimtab.rules.policy import Policy
 from trimtab.rules.prefix import place_session
@@ -82,7 +84,7 @@ async def compact(
             call = await prepare_call(services, arrival, route, helped, lane)
             try:
                 call = await _clean(services, call)
-                planned, size_bytes = await _plan(services, call, phases)
+                call, planned, size_bytes = await _plan_standing(services, call, phases)
                 call = settle(call, planned.original, name_session(services, arrival, route.target.model, planned))
                 marks, wished = services.cold_cuts, services.config.compaction.command or route.compact_now is not None
                 if marks.is_kept or route.keep or wished or marks.wishes.pending:
@@ -280,6 +282,30 @@ def _is_test(services: Services, call: Call, planned: Planned) -> bool:
     window, decisions = planned.plan.window, planned.plan.decisions
     is_cut = window.cut is not None or window.prune_stop > 0 or any(each.rule == "memory" for each in decisions)
     return is_cut and services.models.take_test(call.view.name)
+
+
+async def _plan_standing(services: Services, call: Call, phases: Phases) -> tuple[Call, Planned, int]:
+    """The call with its plan, and its size for scheduling. Raises UndecodableError, BusyError.
+
+    A session that was cut is planned by the scale of its cut, or else the cut would move whenever answers teach another
+    scale. It gets the newest one if what it sends may not fit by that, or if this process no longer knows the session.
+    """
+    kept, newest, trial = call.request.kept_body, call.view.facts, call
+    by = None if kept is None else kept.cut_by
+    if by is not None and (by.ratio, by.weights) != (newest.ratio, newest.weights):
+        facts = replace(newest, ratio=by.ratio, weights=by.weights)
+        view = ModelView.of(services.config, call.view.settings, call.view.name, facts, call.route.upstream)
+        trial = _plan_by(services, call, view)
+    planned, size_bytes = await _plan(services, trial, phases)
+    if trial is not call:
+        for_each = planned.policy.token_ratio * max(call.view.count_for_each(trial.view), 1)
+        if planned.plan.reserved_tokens * for_each <= call.view.policy.model_limit_tokens(call.request.max_tokens):
+            return trial, planned, size_bytes
+        planned, size_bytes = await _plan(services, call, phases)
+    if kept is not None and (by is None or trial is not call) and planned.plan.window.changes_sent:
+        origins = planned.original.origins[: find_previous(planned.original.messages)]
+        kept.cut_by = CutScale(newest.ratio, newest.weights, max((one.stop for one in origins if one), default=0))
+    return call, planned, size_bytes
 
 
 async def _plan(services: Services, call: Call, phases: Phases) -> tuple[Planned, int]:

@@ -94,8 +94,12 @@ class ModelView(msgspec.Struct, frozen=True):
 
     def counts_more_than(self, other: Self) -> bool:
         """Whether this view counts any kind of text higher than another view of the model."""
+        return self.count_for_each(other) > 1
+
+    def count_for_each(self, other: Self) -> float:
+        """The most that this view counts for each token that another view of the model counts, of any kind of text."""
         mine, others = (find_scale(view.name, view.facts) for view in (self, other))
-        return any(mine.predict(1, chars) > others.predict(1, chars) for chars in USUAL)
+        return max(mine.predict(1, chars) / others.predict(1, chars) for chars in USUAL)
 
     @property
     def _expected_ratio(self) -> float:

@@ -35,6 +35,7 @@ from trimtab.proxy.wire.json import (
 from trimtab.proxy.wire.transcript.elements import Written
 from trimtab.rules.conversation import Decision, Message, Origin
 from trimtab.rules.results.work import Allowance, Cache
+from trimtab.rules.tokens.scripts import Weights
 from trimtab.rules.tokens.sections import Counted
 
 MIN_BYTES = 16 * 1024  # A shorter body is always read whole. Chosen: that takes about 20 microseconds.
@@ -78,6 +79,14 @@ class Noted(NamedTuple):
         return Noted(min(self.elements, elements), tuple(each for each in self.found if each[0] < elements))
 
 
+class CutScale(NamedTuple):
+    """By what scale of the model (models/records.py) a session was cut, and how many elements it had before that."""
+
+    ratio: float
+    weights: Weights | None
+    elements: int
+
+
 class KeptBody(msgspec.Struct, eq=False):
     """A body that was split into its elements, and what was derived from them.
 
@@ -88,6 +97,7 @@ class KeptBody(msgspec.Struct, eq=False):
     written: what was last forwarded in place of the transcript.
     noted: what was looked for in the elements, by the function that has looked.
     counted: what the sections of its messages are added up from, by who has counted; also of an earlier body.
+    cut_by: by what scale the session was cut; None if it was not.
     is_grown: the body continues an earlier one, or most of its elements were known. So later ones may continue it.
     """
 
@@ -100,6 +110,7 @@ class KeptBody(msgspec.Struct, eq=False):
     is_grown: bool = False
     noted: dict[Callable[[bytes], Any], Noted] = msgspec.field(default_factory=dict)
     counted: dict[tuple[int, tuple[str, ...]], Counted] = msgspec.field(default_factory=dict)
+    cut_by: CutScale | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -357,6 +368,7 @@ def _read_on(form: Form, body: bytes, match: PrefixMatch) -> Split | None:
         is_grown=True,
         noted={look: noted.first(match.number) for look, noted in earlier.noted.items()},
         counted={**earlier.counted},
+        cut_by=None if earlier.cut_by is None or match.number < earlier.cut_by.elements else earlier.cut_by,
     )
     return Split(members, kept_body.raws, kept_body)
 

@@ -1,0 +1,42 @@
+"""A cut stays where it is when answers teach another scale of the model, as long as what is sent fits by that."""
+
+import orjson
+import pytest
+from aiohttp import web
+from support.client import post, settle
+from support.sessions import make_session
+from upstreams.recording import FakeUpstream, Recorded, completion
+
+MORE, FEWER = 2.2, 4.5
+"""Bytes for each of the model's tokens. By our count, these texts have 2.7."""
+FULL = "end "
+"""Ends each result that was not removed."""
+
+
+@pytest.mark.parametrize("bytes_per_token", [MORE, FEWER])
+@pytest.mark.parametrize("strategy", ["prune", "auto_compact"])
+async def test_a_removed_result_never_comes_back(
+    strategy, bytes_per_token, client, upstream: FakeUpstream, start_proxy
+):
+    """After eight answers the ratio rises or falls. A session that is cut is planned by the one before."""
+
+    async def answer(recorded: Recorded, _: web.BaseRequest) -> web.StreamResponse:
+        return completion(prompt_tokens=int(len(recorded.body) / bytes_per_token), completion_tokens=5)
+
+    upstream.answer = answer
+    how = (f"defaults.overflow_strategy={strategy}", "defaults.cut=at_threshold", "defaults.high_water=0.6")
+    proxy = await start_proxy("defaults.context_window=16000", "defaults.completion_reserve=1000", *how)
+    messages = make_session(20, result_words=1600)["messages"][:-1]
+    removed, ratios = set[str](), set[str]()
+    for number in range(4, len(messages) + 1, 2):
+        body = orjson.dumps({"model": "unknown-model", "messages": messages[:number]})
+        assert (await post(client, proxy.url + "/v1/chat/completions", body))[0].status == 200
+        await settle(proxy)
+        sent = [one.body for one in upstream.requests if not one.asks_for_summary][-1]
+        results = {message["tool_call_id"]: message for message in messages[:number] if message["role"] == "tool"}
+        gone = {name for name in results if f'{FULL}{name.removeprefix("call_")}"'.encode() not in sent}
+        assert removed <= gone
+        removed |= gone
+        ratios.update(str(known.facts.ratio) for known in proxy.services.models.list_known())
+    assert removed
+    assert len(ratios) > 1, removed
