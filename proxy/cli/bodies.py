@@ -7,13 +7,13 @@ only if it is asked for.
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from difflib import unified_diff
 from functools import wraps
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
 import click
+import msgspec
 import orjson
 from msgspec import structs
 from rich.console import Console
@@ -45,8 +45,7 @@ from trimtab.rules.pipeline.story import Sentence, Story
 from trimtab.rules.tokens.families import find_family
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
+class Requests(msgspec.Struct, frozen=True):
     """The request bodies in a file: one, or with `jsonl` one in each line."""
 
     file: IO[bytes]

@@ -13,7 +13,6 @@ import statistics
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import astuple, dataclass, replace
 from hashlib import sha256
 from itertools import accumulate, takewhile
 from math import inf
@@ -21,9 +20,11 @@ from typing import Any
 
 import aiohttp
 import click
+import msgspec
 import orjson
 import uvloop
 from aiohttp import web
+from msgspec.structs import astuple, replace
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -49,8 +50,7 @@ _Json = dict[str, Any]
 _FRAME: _Json = {"id": "chatcmpl-demo", "object": "chat.completion", "created": 0, "model": MODEL}
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(msgspec.Struct, frozen=True):
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
@@ -79,8 +79,7 @@ class PromptCache:
         return cost
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(msgspec.Struct, frozen=True):
     """One request as the upstream saw it. `answer_hash` is the SHA-256 of the response body."""
 
     is_stream: bool
@@ -192,8 +191,7 @@ def demo(*, keep: bool) -> None:
         runner.run(run_demo(keep=keep))
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(msgspec.Struct, frozen=True):
     original: Cost  # the prompt as the client sent it, with the cached tokens that an unlimited window would have given
     status: int
     answer_hash: str  # SHA-256 of the body that the client got
@@ -201,8 +199,7 @@ class Exchange:
     overhead_ms: float  # the time that trimtab added
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(msgspec.Struct, frozen=True):
     """What was measured. `served` holds every request that the upstream got, those for summaries included."""
 
     exchanges: list[Exchange]

@@ -7,9 +7,9 @@ they say. Only `run_tests` runs nothing: a test passes if its file and the teste
 
 import inspect
 import re
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import orjson
 
 MODEL = "demo-model"
@@ -117,8 +117,7 @@ def _choose_words(place: int, number: int) -> dict[str, object]:
     return {"name": f"{verb}_{party}_{noun}", "noun": noun, "party": party, "number": 10 + (place * 31 + number) % 89}
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(msgspec.Struct, frozen=True):
     """A transcript: the JSON of all tools, and of each message, oldest first."""
 
     tools: bytes
@@ -133,10 +132,9 @@ class Session:
         return b'%b,"tools":%b,"messages":[%b]}' % (head, self.tools, b",".join(self.messages[:turn]))
 
 
-@dataclass(slots=True)
-class _Agent:
-    project: Project = field(default_factory=Project)
-    messages: list[dict[str, Any]] = field(default_factory=list)
+class _Agent(msgspec.Struct):
+    project: Project = msgspec.field(default_factory=Project)
+    messages: list[dict[str, Any]] = []
 
     def say(self, role: str, text: str) -> None:
         self.messages.append({"role": role, "content": text})

@@ -4,7 +4,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -57,8 +57,7 @@ STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 LONG_COMPLETION = 32_000  # The completion that clients of long answers ask for. Source: max_tokens of Claude Code 2.1.
 
 
-@dataclass(frozen=True, slots=True)
-class ModelPrices:
+class ModelPrices(msgspec.Struct, frozen=True):
     """What a model's tokens cost.
 
     source: configured, catalogue, local or default. entry: the catalogue's, PROVIDER/MODEL. unit: usd (for a
@@ -75,8 +74,7 @@ class ModelPrices:
         return cls(prices.source, prices.entry, "usd" if prices.is_in_dollars else "ratio", prices.tiers)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFinding:
+class ModelFinding(msgspec.Struct, frozen=True):
     """How a model's requests are compacted, for the client whose key `examine` got, or for one without a key."""
 
     model: str
@@ -91,8 +89,7 @@ class ModelFinding:
     prices: ModelPrices | None = None  # what its tokens cost
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...]
     models: tuple[ModelFinding, ...]
     unlisted: int = 0

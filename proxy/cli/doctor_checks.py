@@ -15,13 +15,14 @@ import stat
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import aiohttp
+import msgspec
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from trimtab.proxy.account.recordings.folder import find_fault
@@ -52,8 +53,7 @@ MAX_PAGE_BYTES = 8 * 1024 * 1024  # chosen: several times the page of a busy ser
 _METRIC = "trimtab_sessions_without_summaries_total"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """The result of a check. level: `error` if something will fail. found: a phrase that follows `subject`."""
 
     subject: str
@@ -62,12 +62,11 @@ class Finding:
     advice: str | None = None
 
 
-@dataclass(slots=True)
-class CheckLog:
+class CheckLog(msgspec.Struct):
     """Used instead of the log: warnings become findings. engines: by vocabulary. store_fault: None if it works."""
 
-    findings: list[Finding] = field(default_factory=list)
-    engines: dict[str, str] = field(default_factory=dict)
+    findings: list[Finding] = []
+    engines: dict[str, str] = {}
     store_fault: str | None = None
 
     def info(self, event: str, **fields: Any) -> None:
@@ -85,11 +84,10 @@ class CheckLog:
     error = warning
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     finding: Finding
     names: tuple[str, ...] = ()
-    windows: Windows = field(default_factory=lambda: Windows({}, None))
+    windows: Windows = msgspec.field(default_factory=lambda: Windows({}, None))
 
 
 async def ask_upstream(

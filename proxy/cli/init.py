@@ -8,11 +8,11 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 import orjson
 import uvloop
 
@@ -36,8 +36,7 @@ DEFAULT_ECONOMY = "balanced"
 MAX_SHOWN = 12  # how many models are shown at most. Chosen: they fit on a screen with the rest.
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """The options of the command; see their help. `asks`: somebody answers; else each answer is the default."""
 
     upstream: str | None
@@ -57,8 +56,7 @@ class Options:
         return click.confirm(question, default=default, err=True) if self.asks else default
 
 
-@dataclass(frozen=True, slots=True)
-class FoundModel:
+class FoundModel(msgspec.Struct, frozen=True):
     """A model that the upstream lists. `window_from`: upstream or catalogue; empty if `window_tokens` is None."""
 
     name: str
@@ -78,8 +76,7 @@ class FoundModel:
         return f"{window}; ${tier.input:g} in, ${tier.cached_input:g} cached, ${tier.output:g} out per million"
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(msgspec.Struct, frozen=True):
     """What was found. models: all that it lists, those with a known window first. is_catalogued: so is the provider."""
 
     finding: Finding

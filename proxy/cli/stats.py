@@ -8,13 +8,13 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 import orjson
 from msgspec.structs import replace
 from rich.console import Console
@@ -149,8 +149,7 @@ def _reading(config: Config) -> Iterator[None]:
         raise StoppedError(f"{error}; trimtab doctor says more") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(msgspec.Struct, frozen=True):
     first_day: str
     last_day: str
     by: str

@@ -9,10 +9,10 @@ later question would meet, too, ends the whole run.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import aiohttp
+import msgspec
 from msgspec.structs import replace
 
 from trimtab.proxy.cli.evaluate import exam
@@ -58,8 +58,7 @@ def find_pause(status: int, headers: Mapping[str, str], attempt: int) -> float |
     return seconds if seconds <= LONGEST_PAUSE_SECONDS else None
 
 
-@dataclass(slots=True)
-class Tokens:
+class Tokens(msgspec.Struct):
     calls: int = 0
     prompt: int = 0
     completion: int = 0
@@ -70,8 +69,7 @@ class Tokens:
         self.completion += completion
 
 
-@dataclass(frozen=True, slots=True)
-class Calls:
+class Calls(msgspec.Struct, frozen=True):
     """What all askers of a run share. gate: bounds the calls in flight. spent: what they have cost so far.
 
     count: for calls that report no usage. timeout_seconds: for one answer, including waits for a busy server.
@@ -187,8 +185,7 @@ class Asker:
             self._thinking_tokens = THINKING_TOKENS
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True):
     """An answer and its grade: 2, 1 or 0. If there is no grade, `problem` says why."""
 
     question: ExamQuestion
@@ -197,8 +194,7 @@ class Answered:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ArmResult:
+class ArmResult(msgspec.Struct, frozen=True):
     """The result of an arm. tokens: its size in the model's own tokens. problem: why it was not asked, if so."""
 
     name: str
@@ -221,8 +217,7 @@ class ArmResult:
         return [one.grade for one in self.answered if one.grade is not None]
 
 
-@dataclass(frozen=True, slots=True)
-class Examiner:
+class Examiner(msgspec.Struct, frozen=True):
     """Puts the questions to `asker` and the answers to `judge`. on_step: called for each planned call, made or not."""
 
     asker: Asker

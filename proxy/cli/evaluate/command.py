@@ -10,11 +10,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import click
+import msgspec
 import orjson
 import uvloop
 from rich.console import Console
@@ -61,8 +61,7 @@ from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.summary.request import Summary
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """An evaluation's result. Tokens are the model's own, as far as its ratio is known.
 
     wanted, questions: how many were requested, and how many each arm was asked. failures: why summaries are
@@ -82,7 +81,7 @@ class Result:
     spent: Tokens
 
     def write_json(self, *, details: bool) -> bytes:
-        told = {**asdict(self), "arms": [_describe(arm, details=details) for arm in self.arms]}
+        told = {**msgspec.to_builtins(self), "arms": [_describe(arm, details=details) for arm in self.arms]}
         return orjson.dumps(told)
 
     def print_table(self, console: Console, *, details: bool) -> None:
@@ -136,7 +135,7 @@ def _describe(arm: ArmResult, *, details: bool) -> dict[str, object]:
         "without_grade": len(arm.answered) - len(arm.grades),
         "problems": arm.problems,
     }
-    return {**described, "answers": [asdict(one) for one in arm.answered]} if details else described
+    return {**described, "answers": [msgspec.to_builtins(one) for one in arm.answered]} if details else described
 
 
 INTERRUPTED = 128 + signal.SIGINT  # exit status after Ctrl-C, as in shells

@@ -12,7 +12,6 @@ grades 2, 1 and 0), github.com/NousResearch/hermes-agent, evals/compaction.
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from math import ceil
 
@@ -97,8 +96,7 @@ ITEM_TOKENS = 2000  # Longest text of one message; of a longer one, its two ends
 PART_TOKENS = 8000  # Largest part. Chosen: in a larger one, small models ask only about the beginning and the end.
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """A stretch of what was removed, or its beginning. depth: of its middle in all of that, from 0 (oldest) to 1."""
 
     text: str
@@ -192,8 +190,7 @@ class _Written(msgspec.Struct):
 _decode_one = msgspec.json.Decoder(_Written).decode
 
 
-@dataclass(frozen=True, slots=True)
-class ExamQuestion:
+class ExamQuestion(msgspec.Struct, frozen=True):
     """A question about what was removed. quote: words of the session with the answer. depth: as in `Part`."""
 
     question: str

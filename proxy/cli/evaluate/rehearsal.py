@@ -10,7 +10,7 @@ message comes before the question.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 
@@ -48,8 +48,7 @@ class NoSessionError(ValueError):
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(msgspec.Struct, frozen=True):
     """A recorded session. sha256: of the bytes of its line. line: its number of `lines` in the file, from 1."""
 
     request: Request
@@ -99,8 +98,7 @@ def _read_request(body: bytes, model: str | None) -> Request:
     return DEFAULT.read(msgspec.json.encode(kept))
 
 
-@dataclass(frozen=True, slots=True)
-class WantedSummary:
+class WantedSummary(msgspec.Struct, frozen=True):
     """The text that a cut needs. asked: the request that first asks for it. prompt_tokens: about, of that question."""
 
     request: SummaryRequest
@@ -108,8 +106,7 @@ class WantedSummary:
     prompt_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class Rehearsal:
+class Rehearsal(msgspec.Struct, frozen=True):
     """A session's requests, compacted with digests. wanted: the texts that they need on the way, oldest first."""
 
     session: Session
@@ -201,8 +198,7 @@ def _find_inline(
     return Inline(partial(variant.compactor.ask_behind, compaction.request, prefix, fitting), tokens)
 
 
-@dataclass(frozen=True, slots=True)
-class Arm:
+class Arm(msgspec.Struct, frozen=True):
     """What a model sees of the session. tokens: the model's own. problem: why it cannot be asked; None if it can."""
 
     name: str

@@ -45,8 +45,7 @@ from trimtab.rules.tokens.families import SILENT
 MILLION = 1_000_000  # source: prices in dollars are those of a million tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(msgspec.Struct, frozen=True):
     """The most that one kind of call costs. what: summaries, questions, answers or grades."""
 
     what: str
@@ -143,8 +142,7 @@ class Options:
     as_table: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(msgspec.Struct, frozen=True):
     """Everything that is known before a model is asked.
 
     room_tokens: largest prompt that leaves room for an answer, in the model's own tokens. removed: number of

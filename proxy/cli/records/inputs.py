@@ -7,7 +7,6 @@ one belongs to its session.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -95,12 +94,11 @@ _decode_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_element = msgspec.json.Decoder(_Element).decode
 
 
-@dataclass(slots=True)
-class LogReader:
+class LogReader(msgspec.Struct):
     """Reads lines in their order. `sent_to`: the upstream and the model of the last request of each label."""
 
-    sent_to: dict[str, tuple[str, str]] = field(default_factory=dict)
-    _names: dict[int, Metrics] = field(default_factory=dict)
+    sent_to: dict[str, tuple[str, str]] = {}
+    _names: dict[int, Metrics] = {}
 
     def read(self, text: bytes) -> RequestFigures | RecordedCall | None:
         line = _read_line(text)
@@ -196,11 +194,10 @@ def _read_sections(line: Line, stage: str) -> tuple[int, ...]:
     return tuple(getattr(line.sections.get(name, _Section()), stage) for name in Sections._fields)
 
 
-@dataclass(slots=True)
-class Sessions:
+class Sessions(msgspec.Struct):
     """Names the session of each request, after the place at which it began."""
 
-    _known: BytesLRU[tuple[str, bytes], str] = field(
+    _known: BytesLRU[tuple[str, bytes], str] = msgspec.field(
         default_factory=lambda: BytesLRU(MAX_HASHES_BYTES, lambda *_: HASH_BYTES)
     )
 

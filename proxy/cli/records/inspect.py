@@ -7,7 +7,7 @@ conversation cannot control the terminal.
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from difflib import unified_diff
 from itertools import groupby, islice
@@ -55,8 +55,7 @@ NOTHING_HIDDEN = Hidden.of((), ())  # a recording has its keys replaced already
 OTHERWISE = "this trimtab plans the request otherwise than the one that recorded it: "
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(msgspec.Struct, frozen=True):
     """The messages that are forwarded differently. doubt: why they may not be those of that time; empty if they are."""
 
     changes: tuple[Change, ...] = ()

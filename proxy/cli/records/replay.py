@@ -3,11 +3,11 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 import orjson
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -34,8 +34,7 @@ _EXPECTED = {
 _REFRESHES = 4  # of the progress bar in a second. Chosen: as often as one can read.
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     config_path: Path | None
     against: Path | None
     settings: tuple[str, ...]

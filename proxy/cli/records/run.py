@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import structs
 
 from trimtab.proxy.account.outcome import Outcome
@@ -71,8 +72,7 @@ def find_identifiers(text: str) -> frozenset[str]:
     return frozenset(word for word in found if LEAST_CHARS <= len(word) <= MOST_CHARS)
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(msgspec.Struct):
     """Sums over requests. needed: identifiers of the next answer that the transcript had. kept: those forwarded."""
 
     needed: int = 0
@@ -82,17 +82,16 @@ class Tally:
         return self.kept / self.needed if self.needed else None
 
 
-@dataclass(slots=True)
-class Needed:
+class Needed(msgspec.Struct):
     """The needed identifiers, by variant. A request is measured when the next of its session comes, with the answer."""
 
-    tallies: dict[str, Tally] = field(default_factory=dict)
-    _read: "BytesLRU[tuple[str, ...], frozenset[str]]" = field(
+    tallies: dict[str, Tally] = {}
+    _read: "BytesLRU[tuple[str, ...], frozenset[str]]" = msgspec.field(
         default_factory=lambda: BytesLRU(
             MAX_READ_BYTES, lambda key, names: sum(map(len, key)) + len(names) * IDENTIFIER_BYTES
         )
     )
-    _waiting: "BytesLRU[str, tuple[Conversation, dict[str, Conversation]]]" = field(
+    _waiting: "BytesLRU[str, tuple[Conversation, dict[str, Conversation]]]" = msgspec.field(
         default_factory=lambda: BytesLRU(MAX_WAITING_BYTES, lambda _, one: _weigh(*one))
     )
 
@@ -144,8 +143,7 @@ _SIZE_INCHES = (10.0, 7.0)
 _NAMES = {"trimtab": "with trimtab", "nothing": "unchanged", "sliding": "sliding window", "summaries": "summaries"}
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(msgspec.Struct, frozen=True):
     """The state after a request. sent_tokens: by variant. costs: all so far, by variant and strategy."""
 
     number: int
@@ -154,9 +152,8 @@ class Point:
     costs: Mapping[str, Mapping[str, float]]
 
 
-@dataclass(slots=True)
-class Series:
-    points: list[Point] = field(default_factory=list)
+class Series(msgspec.Struct):
+    points: list[Point] = []
     _number: int = 0
     _stride: int = 1
 
@@ -216,12 +213,11 @@ MAX_PLACES = 20  # Places that are named of each kind. Chosen: as many as a read
 Advance = Callable[[int], None]  # is told how much of the input was read: files, or bytes
 
 
-@dataclass(slots=True)
-class Places:
+class Places(msgspec.Struct):
     """Places of the input with what is to say about them: all counted, the first MAX_PLACES named."""
 
     number: int = 0
-    named: list[tuple[str, str]] = field(default_factory=list)
+    named: list[tuple[str, str]] = []
 
     def add(self, place: str, reason: str) -> None:
         self.number += 1

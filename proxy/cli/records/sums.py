@@ -10,9 +10,10 @@ its lifetime. It misses nothing else, and nobody pushes anybody out.
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 from msgspec import structs
 
 from trimtab.proxy.account.outcome import Outcome
@@ -32,8 +33,7 @@ USD, INPUT_TOKENS = "usd", "input_tokens"
 _PER_MILLION = 1e-6  # source: prices in dollars are those of a million tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Pricing:
+class Pricing(msgspec.Struct, frozen=True):
     """How a model's tokens are paid for. lifetime_seconds: of its cache; None if only the server's memory limits it."""
 
     prices: PriceList
@@ -56,8 +56,7 @@ class Pricing:
         return Tokens.of(prompt_tokens, cached, prompt_tokens - cached if writes else 0, completion_tokens)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestCost:
+class RequestCost(msgspec.Struct, frozen=True):
     """What a request costs. kept_share: of the prompt, what equals the previous one; None if not known."""
 
     tokens: Tokens
@@ -65,14 +64,11 @@ class RequestCost:
     kept_share: float | None
 
 
-@dataclass(slots=True)
 class PromptCaches:
     """The upstream's cache under each strategy. Memory is bounded: sessions that were forgotten begin again."""
 
-    _now: float = 0.0
-    _previous: dict[str, PreviousRequests] = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
+        self._now = 0.0
         self._previous = {strategy: PreviousRequests(lambda: self._now) for strategy in STRATEGIES}
 
     def send(
@@ -135,8 +131,7 @@ WORST_SESSIONS = 5  # chosen: as many as a reader looks at
 _DIGITS = 9  # decimals of costs: a nanodollar, the smallest amount that the books know
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFigures:
+class RequestFigures(msgspec.Struct, frozen=True):
     """What one request adds to the sums. completion_source: who counted it: `upstream`, `estimated` or `unknown`."""
 
     event: Outcome
@@ -268,8 +263,7 @@ def _merge(left: Any, right: Any) -> Any:
     return right if left is None else left if right is None else left + right
 
 
-@dataclass(slots=True)
-class SessionSums:
+class SessionSums(msgspec.Struct):
     """One session. over_window: its requests that were longer than the window, as the client sent them.
 
     refused: its requests that were refused for their length, by trimtab or by the upstream. costs: by strategy, and of
@@ -283,8 +277,8 @@ class SessionSums:
     longest_tokens: int = 0
     over_window: int = 0
     refused: int = 0
-    costs: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STRATEGIES, 0.0))
-    _cuts: set[tuple[int, int]] = field(default_factory=set)
+    costs: dict[str, float] = msgspec.field(default_factory=lambda: dict.fromkeys(STRATEGIES, 0.0))
+    _cuts: set[tuple[int, int]] = msgspec.field(default_factory=set)
 
     def note_cut(self, compaction: Compaction) -> bool:
         window = compaction.planned.plan.window
@@ -312,16 +306,15 @@ class SessionSums:
         return (self.costs[TRIMTAB] + self.costs.get(SUMMARIES, 0.0)) / nothing - 1 if nothing else 0.0
 
 
-@dataclass(slots=True)
-class VariantSums:
+class VariantSums(msgspec.Struct):
     """The sums of one variant. name: `recorded`, `log`, or the file of a configuration."""
 
     name: str
-    figures: Figures = field(default_factory=Figures)
-    sessions: dict[str, SessionSums] = field(default_factory=dict)
-    _caches: PromptCaches = field(default_factory=PromptCaches)
-    _costs: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
-    _pricing: dict[str, Pricing] = field(default_factory=dict)
+    figures: Figures = msgspec.field(default_factory=Figures)
+    sessions: dict[str, SessionSums] = {}
+    _caches: PromptCaches = msgspec.field(default_factory=PromptCaches)
+    _costs: dict[tuple[str, str], dict[str, float]] = {}
+    _pricing: dict[str, Pricing] = {}
 
     def add(
         self,
@@ -353,7 +346,7 @@ class VariantSums:
                 self._book(label, pricing.unit, strategy, one.cost)
             if event.prefix_kept is None:
                 event = structs.replace(event, prefix_kept=spent[TRIMTAB].kept_share)
-                figures = replace(figures, event=event)
+                figures = structs.replace(figures, event=event)
         self.figures.add(figures)
 
     def add_summary(self, call: RecordedCall, session: str = "") -> None:

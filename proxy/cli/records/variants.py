@@ -7,8 +7,9 @@ summary is taken to be there at the next request.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+import msgspec
 from msgspec import structs
 
 from trimtab.proxy.account.recordings.format import Circumstances, RecordedCall, Recording
@@ -58,8 +59,7 @@ def compact_again(
     return compact(request, variant, choose, compactors.find_kept_bodies("").find)
 
 
-@dataclass(frozen=True, slots=True)
-class PricedVariant:
+class PricedVariant(msgspec.Struct, frozen=True):
     variant: Variant
     pricing: Pricing
     label: str
@@ -85,11 +85,10 @@ class Texts:
         return found if compactor.count(found.text) <= wanted.max_tokens else None
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedVariants:
+class RecordedVariants(msgspec.Struct, frozen=True):
     compactors: Compactors
-    texts: Texts = field(default_factory=Texts)
-    _policies: dict[Policy, Policy] = field(default_factory=dict)
+    texts: Texts = msgspec.field(default_factory=Texts)
+    _policies: dict[Policy, Policy] = {}
 
     def read(self, recording: Recording) -> tuple[Request, Circumstances] | None:
         told, circumstances, body = recording.request, recording.circumstances, recording.received_body
@@ -146,11 +145,10 @@ def _read_cold(circumstances: Circumstances) -> dict[bytes, ColdCut]:
     return {bytes.fromhex(prefix): ColdCut(kind) for prefix, kind in circumstances.cold.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class ConfiguredVariants:
+class ConfiguredVariants(msgspec.Struct, frozen=True):
     compactors: Compactors
     config: Config
-    _views: dict[object, tuple[ModelView, Pricing]] = field(default_factory=dict)
+    _views: dict[object, tuple[ModelView, Pricing]] = {}
 
     def choose(self, request: Request, recording: Recording | None = None) -> PricedVariant:
         config, model = self.config, request.model
@@ -195,11 +193,10 @@ class ConfiguredVariants:
         return view, Pricing(view.price_list, find_lifetime_seconds(upstream.base_url, model))
 
 
-@dataclass(slots=True)
-class ExpectedSummaries:
+class ExpectedSummaries(msgspec.Struct):
     texts: Texts
-    _asked: set[tuple[str, str]] = field(default_factory=set)
-    _stood_in: set[tuple[str, str]] = field(default_factory=set)
+    _asked: set[tuple[str, str]] = msgspec.field(default_factory=set)
+    _stood_in: set[tuple[str, str]] = msgspec.field(default_factory=set)
 
     def choose_text(self, variant: Variant, session: str) -> Callable[[Plan], Text]:
         def choose(plan: Plan) -> Text:

@@ -10,11 +10,11 @@ The settings were tried with Codex 0.171.0, Claude Code 2.1.332 and opencode 1.1
 import subprocess
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
 import yaml
 
@@ -34,8 +34,7 @@ def _write_nothing(_environment: dict[str, str]) -> tuple[str, ...]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
-class Wiring:
+class Wiring(msgspec.Struct, frozen=True):
     """How an agent is led to the proxy.
 
     environment: the user's, with the variables that name the agent's servers as its own settings name them.
@@ -48,17 +47,15 @@ class Wiring:
     warning: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Agent:
+class Agent(msgspec.Struct, frozen=True):
     """An agent that is known. `way`: how it is led, for people."""
 
     programs: tuple[str, ...]
     way: str
-    wire: Callable[["AgentCommand"], Wiring] = field(default=lambda start: Wiring(start.environment))
+    wire: Callable[["AgentCommand"], Wiring] = msgspec.field(default=lambda start: Wiring(start.environment))
 
 
-@dataclass(frozen=True, slots=True)
-class AgentCommand:
+class AgentCommand(msgspec.Struct, frozen=True):
     """A command as the user gave it. `at`: where the agent's own arguments begin, after a runner such as npx."""
 
     command: tuple[str, ...]

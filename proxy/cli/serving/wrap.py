@@ -14,11 +14,11 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 import click
+import msgspec
 import orjson
 import uvloop
 
@@ -147,8 +147,7 @@ class Family(Enum):
         return url if url.endswith(end) else f"{url}{end}"
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(msgspec.Struct, frozen=True):
     """An upstream, and the families of clients whose requests go there by a proxy of their own."""
 
     base_url: str
