@@ -18,8 +18,7 @@ SLACK = 64
 
 Chosen: the search for the largest share then runs rarely, even if thousands of entries are written in a row.
 """
-UNUSED_SLACK = 32
-"""1/32 of the bound for unused entries is dropped at once. Chosen for the same reason."""
+UNUSED_SLACK = 32  # 1/32 of the bound for unused entries is dropped at once. Chosen for the same reason.
 
 
 class _Bound:

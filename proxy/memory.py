@@ -23,30 +23,23 @@ KNOWN_WORK_FACTOR = 2
 once."""
 PART_BYTES = 130
 """The memory of each value of a body, in addition to WORK_FACTOR. Measured on 42,000 messages of 33 bytes."""
-MOST_PARTS = 600_000
-"""A body with more values than this is not decoded (wire/chat/codec.py)."""
+MOST_PARTS = 600_000  # A body with more values than this is not decoded (wire/chat/codec.py)
 KEPT_FACTOR = 6
 """The memory that a body takes until its request is answered, as a multiple of its bytes. Chosen: its bytes, the bytes
 of its elements, and its texts in four bytes a character."""
-STRIDE_BYTES = 256 * 1024
-"""Chosen: counting in a piece of this size holds the interpreter for less than a millisecond."""
+STRIDE_BYTES = 256 * 1024  # Chosen: counting in a piece of this size holds the interpreter for less than a millisecond
 IDLE_BYTES = 256 * 1024 * 1024
 """The memory of an idle process with two vocabularies, and of about a hundred connections.
 
 Measured without connections: 180 MB, on Linux with Python 3.11.
 """
-CACHES_SHARE = 4
-"""Caches get at most 1/4 of the memory. Chosen: most of it is for requests."""
-HISTORY_SHARE = 64
-"""The dashboard's data get at most 1/64 of the memory. Chosen: enough for some thousand requests."""
+CACHES_SHARE = 4  # Caches get at most 1/4 of the memory. Chosen: most of it is for requests.
+HISTORY_SHARE = 64  # The dashboard's data get at most 1/64 of the memory. Chosen: enough for some thousand requests.
 TEXT_SHARE = 16
 """Texts that the dashboard keeps, if it keeps any, get at most 1/16 of the memory. Chosen: some hundred requests."""
-RECORDINGS_SHARE = 16
-"""Recordings that wait to be written get at most 1/16 of the memory. Chosen: as for texts."""
-MAX_HISTORY_BYTES = 16 * 1024 * 1024
-"""Chosen: some four thousand requests; nobody reads more."""
-MAX_TEXT_BYTES = 64 * 1024 * 1024
-"""Chosen: the newest hundred long requests; nobody reads more."""
+RECORDINGS_SHARE = 16  # Recordings that wait to be written get at most 1/16 of the memory. Chosen: as for texts.
+MAX_HISTORY_BYTES = 16 * 1024 * 1024  # Chosen: some four thousand requests; nobody reads more
+MAX_TEXT_BYTES = 64 * 1024 * 1024  # Chosen: the newest hundred long requests; nobody reads more
 
 MAX_RECORDINGS_BYTES = 128 * 1024 * 1024
 """Chosen: a body of 18 MB, or some seconds of a busy proxy; a slow disk then costs recordings and no memory."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from trimtab.proxy.account.statistics.books import Books, Place, Sums, go_back, name_day
+from trimtab.proxy.account.books import Books, Place, Sums, go_back, name_day
 from trimtab.proxy.catalogue.prices import NANODOLLARS
 from trimtab.proxy.config.clients import Budget
 from trimtab.proxy.store.store import StoreError
@@ -29,8 +29,7 @@ _LIMITS = (
     ("dollars_per_day", "dollars a day"),
     ("dollars_per_month", "dollars a month"),
 )
-_Days = defaultdict[str, dict[str, "_Sum"]]
-"""By client and day."""
+_Days = defaultdict[str, dict[str, "_Sum"]]  # By client and day
 
 
 class _Sum(NamedTuple):

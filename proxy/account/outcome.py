@@ -20,8 +20,7 @@ from trimtab.rules.conversation import Decision
 from trimtab.rules.pipeline.changes import Change
 from trimtab.rules.tokens.sections import Sections
 
-FIRST_ERROR = 400
-"""Source: RFC 9110 section 15: the statuses of errors begin here."""
+FIRST_ERROR = 400  # Source: RFC 9110 section 15: the statuses of errors begin here
 LARGE_HEAD = 0.5
 """Share of the limit. Chosen: then the conversation has less room than the instructions and tools before it."""
 HEAD_REMEDY = "send fewer tools (drop_tools), or raise the window: the server's, and context_window if it is set"
@@ -48,8 +47,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 KEPT = Shown()
 LOGGED = Shown(in_log=True)
-HELD = Shown(is_kept=False)
-"""Shown in no line of its own: something else is made from it."""
+HELD = Shown(is_kept=False)  # Shown in no line of its own: something else is made from it
 
 
 def read_head(sections: Sequence[int], limit_tokens: int) -> float:
@@ -263,8 +261,7 @@ def _find_shown(kind: type[msgspec.Struct]) -> dict[str, Shown]:
     return {name: hints[name].__metadata__[0] for name in kind.__struct_fields__}
 
 
-FIGURES = _find_shown(Outcome)
-"""Where each figure is shown."""
+FIGURES = _find_shown(Outcome)  # Where each figure is shown
 
 
 _KEPT_NAMES = tuple(name for name, shown in FIGURES.items() if shown.is_kept)

@@ -15,8 +15,8 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Any
 
+from trimtab.proxy.account.books import Books, name_day
 from trimtab.proxy.account.outcome import FIGURES, HEAD_REMEDY, Outcome, Prompt, read_head, write_line
-from trimtab.proxy.account.statistics.books import Books, name_day
 from trimtab.proxy.config.values import name_key
 from trimtab.proxy.telemetry.families import Histogram, observe_all
 from trimtab.proxy.telemetry.logs import together
@@ -24,16 +24,13 @@ from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.rules.pipeline.exceeded import LimitExceededError
 
-MAX_ERROR_RATIO = 20.0
-"""Larger ratios are recorded as this one. Chosen: one absurd report must not spoil the mean."""
+MAX_ERROR_RATIO = 20.0  # Larger ratios are recorded as this one. Chosen: one absurd report must not spoil the mean.
 MAX_TOLD_PATHS = 64
 """Paths of which the log says that they are not compacted. Chosen: more than real clients use; bounds the memory."""
 MAX_TOLD_SESSIONS = 1024
 """Sessions of which the log has said that their head is large. Chosen: a megabyte at most; then all are forgotten."""
-MOST_WAITING = 64
-"""Requests that wait in the ring. Chosen: to tell them takes two milliseconds."""
-WAIT_SECONDS = 0.05
-"""Chosen: a person sees no difference; a busy worker tells a dozen together."""
+MOST_WAITING = 64  # Requests that wait in the ring. Chosen: to tell them takes two milliseconds.
+WAIT_SECONDS = 0.05  # Chosen: a person sees no difference; a busy worker tells a dozen together
 Observer = Callable[[Iterator[Outcome]], None]
 """Keeps requests that are over. If one makes it fail, it is called again with those after it."""
 Later = Callable[[float, Callable[[], object]], object]

@@ -19,8 +19,7 @@ import orjson
 from trimtab.proxy.config.policy import Same
 from trimtab.proxy.config.schema import Config, list_secrets
 
-HIDDEN = b"***"
-"""Stands for a credential, or for a piece of one."""
+HIDDEN = b"***"  # Stands for a credential, or for a piece of one
 MIN_SECRET_CHARS = 12
 """A shorter credential counts as a placeholder ("ollama", "lm-studio"), which may be part of a model's name. Chosen:
 longer than the placeholders that local servers document."""

@@ -22,15 +22,12 @@ from trimtab.rules.conversation import Conversation, Message, Role
 MAX_BYTES = 16 * 1024 * 1024  # chosen: some hundred sessions of a thousand messages, or some twenty thousand short ones
 MAX_NEWEST_BYTES = 1024 * 1024  # chosen: some three thousand sessions
 FINGERPRINT_BYTES = 40  # an int of 64 bits in a tuple, in CPython
-REQUEST_BYTES = 300
-"""What is kept of a request beside its fingerprints. Measured with CPython 3.12, rounded up."""
-HASH_BYTES = 80
-"""A hash of 32 bytes as an object: 65 bytes in CPython, rounded up to its blocks."""
+REQUEST_BYTES = 300  # What is kept of a request beside its fingerprints. Measured with CPython 3.12, rounded up.
+HASH_BYTES = 80  # A hash of 32 bytes as an object: 65 bytes in CPython, rounded up to its blocks
 MAX_NEW_MESSAGES = 1000
 """Messages by which a session may grow between two requests and still be recognised. Chosen: far above one turn."""
 
-_NOTHING = bytes(32)
-"""The hash of a prefix without a message."""
+_NOTHING = bytes(32)  # The hash of a prefix without a message
 Fingerprints = tuple[int, ...]
 _Key = tuple[str, bytes]
 
@@ -239,10 +236,8 @@ MAX_ALIKE = 32
 MAX_COMPARED, MAX_SAMPLE = 4, 64
 """Of these, the newest that are searched for a transcript's newest messages, and the number of these. Chosen: it takes
 a millisecond at most."""
-PRINT_BYTES = 8
-"""Bytes that are kept of a hash. Chosen: two messages of one place are never the same by accident."""
-LINE_BYTES = 400
-"""What a session takes beside its fingerprints. An estimate for CPython."""
+PRINT_BYTES = 8  # Bytes that are kept of a hash. Chosen: two messages of one place are never the same by accident.
+LINE_BYTES = 400  # What a session takes beside its fingerprints. An estimate for CPython.
 
 
 class Transcript(msgspec.Struct, frozen=True):

@@ -24,10 +24,8 @@ from trimtab.rules.summary.quoting import quote_line
 
 MAX_MESSAGE_CHARS = 64 * 1024
 """The most that is kept of a message's text before, and after. Chosen: more than a person reads."""
-MAX_TEXT_CHARS = 4 * 1024 * 1024
-"""The most that is kept of a request. Chosen: a long session, whole."""
-TITLE_CHARS = 100
-"""Of a title. Chosen: a line of a table."""
+MAX_TEXT_CHARS = 4 * 1024 * 1024  # The most that is kept of a request. Chosen: a long session, whole.
+TITLE_CHARS = 100  # Of a title. Chosen: a line of a table.
 READ_MESSAGES, READ_TEXTS, READ_CHARS = 8, 16, 16 * 1024
 """User messages that may hold the first words of a user, texts of each, and characters of each. Chosen: clients put
 their own text in front, some thousand characters in one or two messages."""

@@ -363,9 +363,8 @@ def doctor(
     store, the number of processes and the limit of open files. The status is 1 if something will fail, else 0.
     """
     key = None if key_from_env is None else read_key(key_from_env, "--key-from-env")
-    with wrong_use(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        config = load_file(config_path, settings)
-        report = runner.run(examine(config, models, key))
+    with wrong_use():
+        report = uvloop.run(examine(load_file(config_path, settings), models, key))
     if prints_table(as_table=as_table):
         report.print_tables(Console())
     else:

@@ -4,7 +4,6 @@ Law: without a terminal it asks nothing. It overwrites no file unless it is told
 the name of a variable with one. The file holds what was chosen, and the most useful other keys as comments.
 """
 
-import asyncio
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -203,8 +202,7 @@ def _look(config: Config, key: str | None) -> Probe:
     with wrong_use():
         upstream = load_config(settings=(f"upstream.base_url={config.upstream.base_url}",)).upstream
     click.echo(f"Asking {upstream.base_url} for its models ...", err=True)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(probe(upstream, key))
+    return uvloop.run(probe(upstream, key))
 
 
 def _choose_own_key(name: str, options: Options) -> str:

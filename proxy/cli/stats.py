@@ -20,9 +20,9 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
+from trimtab.proxy.account.books import KEPT_DAYS, Rows, Sums, go_back, name_day
+from trimtab.proxy.account.books_stores import open_statistics
 from trimtab.proxy.account.history.sessions import ORDERS, Session, SessionQuery, list_sessions
-from trimtab.proxy.account.statistics.books import KEPT_DAYS, Rows, Sums, go_back, name_day
-from trimtab.proxy.account.statistics.store import open_statistics
 from trimtab.proxy.catalogue.prices import NANODOLLARS
 from trimtab.proxy.cli.options import StoppedError, config_option, set_option, wrong_use
 from trimtab.proxy.cli.tables import add_figures, make_console, print_fitting, safe, write_cost, write_short

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 
 from trimtab.proxy.compaction.caches import Caches
-from trimtab.proxy.recall.search import Archive
+from trimtab.proxy.recall import Archive
 from trimtab.proxy.telemetry.ledger import Entry
 from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.cache_help import Addition

@@ -20,7 +20,7 @@ from trimtab.proxy.compaction.compactor import (
     help_cache,
 )
 from trimtab.proxy.lru import BytesLRU
-from trimtab.proxy.recall.tool import add_answers, declare, name_outcome
+from trimtab.proxy.recall import add_answers, declare, name_outcome
 from trimtab.proxy.wire.cache_help import NO_HELP, CacheHelp
 from trimtab.proxy.wire.codec import Request
 from trimtab.proxy.wire.transcript.body import Unsent

@@ -170,8 +170,7 @@ def list_keys(section: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in section.model_fields.items()]
 
 
-MAX_LISTED_KEYS = 16
-"""Chosen: a list of them fits three lines of a terminal; a policy has more than forty."""
+MAX_LISTED_KEYS = 16  # Chosen: a list of them fits three lines of a terminal; a policy has more than forty
 
 
 def _describe_section(section: type[BaseModel]) -> str:

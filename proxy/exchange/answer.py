@@ -38,11 +38,11 @@ from trimtab.proxy.exchange.route import Route
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.exchange.summary import write_meanwhile
 from trimtab.proxy.http.client import Sending
+from trimtab.proxy.http.relay import Pace
 from trimtab.proxy.http.tenancy import Tenant
 from trimtab.proxy.models.calibration import IN_FULL_SHARE, MIN_SAMPLE_TOKENS
 from trimtab.proxy.models.calibration import Report as Sample
 from trimtab.proxy.tasks import shield_to_end
-from trimtab.proxy.telemetry.pace import Pace
 from trimtab.proxy.wire.answers.tap import Tap
 from trimtab.proxy.wire.answers.usage import Usage, believe
 from trimtab.proxy.wire.json import DECODE_ERRORS

@@ -43,7 +43,7 @@ from trimtab.proxy.exchange.summary import choose_text, find_text, name_summary
 from trimtab.proxy.http.errors import NO_THREAD_LEFT, ContextExceededError, OverloadedError, UnpairedToolCallsError
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.models.model_policy import ModelView
-from trimtab.proxy.recall.tool import add_answers, declare, find_answers, find_head, name_outcome
+from trimtab.proxy.recall import add_answers, declare, find_answers, find_head, name_outcome
 from trimtab.proxy.telemetry.ledger import Ledger
 from trimtab.proxy.wire.cache_help import Addition
 from trimtab.proxy.wire.codec import Request, UndecodableError

@@ -29,8 +29,7 @@ from trimtab.proxy.http.content_coding import can_decode, decode_body, read_alon
 from trimtab.proxy.http.errors import ProxyError
 from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.http.relay import make_response, relay_answer, replace_answer
-from trimtab.proxy.recall.search import Lookup
-from trimtab.proxy.recall.tool import Place, append, find_head
+from trimtab.proxy.recall import Lookup, Place, append, find_head
 from trimtab.proxy.tasks import shield_to_end
 from trimtab.proxy.wire.answers.recall import MAX_ASKED, MAX_ROUND_BYTES, NAME, RecallCall, Round
 from trimtab.proxy.wire.codec import Codec

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Protocol
 
 import aiohttp
+import msgspec
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
@@ -19,7 +20,6 @@ from trimtab.proxy.http.aiohttp_fixes.server import ChunkReader, PlainResponse, 
 from trimtab.proxy.http.content_coding import Reader, read_along
 from trimtab.proxy.http.errors import UpstreamInvalidError
 from trimtab.proxy.http.headers import Headers, answer_headers, is_sendable
-from trimtab.proxy.telemetry.pace import Pace
 
 STALLED_SECONDS = 600.0
 """A client that takes no byte of its response for this long is considered gone, and its connection is reset
@@ -35,6 +35,37 @@ MAX_ANSWER_EVENT_BYTES = 1024 * 1024
 """Part of a non-stream response that is kept when it becomes one event. Chosen: such a response is mostly an error."""
 
 WriteEvent = Callable[[int, bytes], bytes]  # The event for a whole response, from its status and body
+
+MIN_SECONDS = 0.05
+"""A text that arrives in less time has no rate. Chosen: its rate would show how fast buffers are emptied, not how fast
+the model writes."""
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """When the model's text arrived. A rate that cannot be known is None, and an impossible one is never reported.
+
+    first_at, last_at: time of the first and the last text on the monotonic clock; 0.0 if there is none.
+    first_chars: characters of the first chunk with text. It is left out of the rate, because the start of its writing
+        is not known.
+    chars: all characters so far.
+    """
+
+    first_at: float = 0.0
+    last_at: float = 0.0
+    first_chars: int = 0
+    chars: int = 0
+
+    def tokens_per_second(self, tokens: int) -> float | None:
+        """The rate of a text with this many tokens.
+
+        None if the text came in one chunk or within MIN_SECONDS. None also if it has fewer characters than tokens: then
+        most tokens belong to something that was not sent, such as hidden reasoning.
+        """
+        seconds = self.last_at - self.first_at
+        late_chars = self.chars - self.first_chars
+        if not late_chars or seconds < MIN_SECONDS or not 0 < tokens <= self.chars:
+            return None
+        return tokens * late_chars / self.chars / seconds
 
 
 class Listener(ChunkReader, Protocol):

@@ -44,8 +44,7 @@ cache."""
 NOISE_SHARE = 0.02
 """Warm-up keeps what is expected if its median differs by this share or less. Chosen: each change breaks a prompt
 cache."""
-ERROR_WEIGHT = 0.2
-"""Weight of the newest report in the mean error. Chosen: about the last five reports count."""
+ERROR_WEIGHT = 0.2  # Weight of the newest report in the mean error. Chosen: about the last five reports count.
 WARNED_ERROR = 0.15
 """A larger mean error is reported in the log. Chosen: above KEPT_SHARE, because calibration accepts smaller errors."""
 CUT_ANSWERS = 4

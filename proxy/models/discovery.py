@@ -30,14 +30,10 @@ TIMEOUT_SECONDS = 5.0
 """For all questions to one upstream together. Chosen: local servers answer far sooner, and no request waits for it."""
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 """A longer answer is ignored. Chosen: far above long lists of models such as OpenRouter's."""
-MAX_MODELS = 4096
-"""Entries that are read of a list. Chosen: the largest provider in the catalogue has 923 models."""
-MAX_ALIASES = 16
-"""Further names that are read of one model. Chosen: more than real servers list."""
-MIN_WINDOW_TOKENS = 1024
-"""Smaller windows are ignored. Chosen: no chat model has one (see catalogue/providers.py)."""
-MAX_WINDOW_TOKENS = 100_000_000
-"""Larger windows are ignored. Chosen: ten times the largest in the catalogue."""
+MAX_MODELS = 4096  # Entries that are read of a list. Chosen: the largest provider in the catalogue has 923 models.
+MAX_ALIASES = 16  # Further names that are read of one model. Chosen: more than real servers list.
+MIN_WINDOW_TOKENS = 1024  # Smaller windows are ignored. Chosen: no chat model has one (see catalogue/providers.py).
+MAX_WINDOW_TOKENS = 100_000_000  # Larger windows are ignored. Chosen: ten times the largest in the catalogue.
 
 REDISCOVER_SECONDS = 600.0
 """Pause after an answer with windows. Chosen: windows change only when a server is restarted or gains a model."""
@@ -46,14 +42,12 @@ FIRST_RETRY_SECONDS = 5.0
 still be starting."""
 MAX_ASKING = 16
 """Questions with clients' credentials at the same time. Chosen: bounds the load that many new credentials can cause."""
-MAX_TOLD_BYTES = 8 * 1024 * 1024
-"""Memory for the answers to single tenants. Chosen: room for some 40,000 windows."""
+MAX_TOLD_BYTES = 8 * 1024 * 1024  # Memory for the answers to single tenants. Chosen: room for some 40,000 windows.
 WINDOW_BYTES = 200  # estimated memory of one window in an answer: the name, the number, and their entry in a dictionary
 
 ANTHROPIC_VERSION = "2023-06-01"
 """Version of the API that Anthropic requires in a header. Source: its reference; there is no later one."""
-ANTHROPIC_PAGE = 1000
-"""Models that Anthropic is asked to list at once. Source: its reference; the most that it allows."""
+ANTHROPIC_PAGE = 1000  # Models that Anthropic is asked to list at once. Source: its reference; the most that it allows.
 _Path = tuple[str, ...]
 _Rank = tuple[_Path, ...]
 _RUNNING: _Rank = (
@@ -110,10 +104,8 @@ _SERVED = (_RUNNING, _STATED)
 _NAMES: _Rank = (("id",), ("key",), ("model",), ("slug",), ("model_name",), ("name",))
 _ALIASES: _Rank = (("aliases",), ("loaded_instances", "id"))
 """Other names that requests may use: llama.cpp's aliases, and the instances of LM Studio."""
-_LATEST = ":latest"
-"""The tag that Ollama adds to names without a tag."""
-_MODELS = "models/"
-"""Gemini's own list has names of that form. Requests may leave it out."""
+_LATEST = ":latest"  # The tag that Ollama adds to names without a tag
+_MODELS = "models/"  # Gemini's own list has names of that form. Requests may leave it out.
 _OTHERS = ("/props", "/api/v1/models", "/api/v0/models", "/api/ps", "/info", "/model/info")
 """Asked after /v1/models, in turn: llama.cpp; LM Studio, newer and older; Ollama's loaded models; TGI; LiteLLM."""
 _ENGINES: dict[str, tuple[str, _Path]] = {
@@ -133,11 +125,9 @@ _SLOTS: _Rank = (
     ("vllm_config", "scheduler_config", "max_num_seqs"),  # vLLM
     ("models", "loaded_instances", "config", "parallel"),  # LM Studio, for each of its models
 )
-_MAX_VERSION_CHARS = 40
-"""Chosen: longer than the versions of development builds."""
+_MAX_VERSION_CHARS = 40  # Chosen: longer than the versions of development builds
 _MAX_DIGITS = len(str(MAX_WINDOW_TOKENS))
-_ABLE = ("supports_tools", "supports_tool_calls")
-"""What llama.cpp says of its chat template, in this order."""
+_ABLE = ("supports_tools", "supports_tool_calls")  # What llama.cpp says of its chat template, in this order
 _PROPS: _Rank = (("default_generation_settings", "n_ctx"),)
 
 

@@ -36,10 +36,8 @@ from trimtab.rules.tokens.scripts import Scale
 
 REFRESH_SECONDS = 10.0
 """Age after which a request has the store read again. Chosen: the delay with which a process learns from another."""
-MAX_MODELS_BYTES = 4 * 1024 * 1024
-"""Memory for vouched models. Chosen: room for a thousand."""
-MODEL_BYTES = 4096
-"""Assumed memory of one model. Measured by tracemalloc: 2.7 kB when new, 4.9 kB with all samples."""
+MAX_MODELS_BYTES = 4 * 1024 * 1024  # Memory for vouched models. Chosen: room for a thousand.
+MODEL_BYTES = 4096  # Assumed memory of one model. Measured by tracemalloc: 2.7 kB when new, 4.9 kB with all samples.
 MAX_WRITES = 3
 """Attempts at one change, if other processes write records of the same model meanwhile. Chosen: more are rarely needed,
 and the next report or refusal brings the change again."""
@@ -51,8 +49,7 @@ FindChanges = Callable[[Record], dict[str, Any]]
 
 
 Scales = tuple[Scale, Scale, Bounds]
-Change = tuple[str, Any, Any]
-"""The cause (a label of the metric), the value before, and the value now."""
+Change = tuple[str, Any, Any]  # The cause (a label of the metric), the value before, and the value now
 
 
 def _show_scales(before: Scale, after: Scale) -> tuple[object, object]:

@@ -20,8 +20,7 @@ from trimtab.proxy.store.store import SummaryStore
 from trimtab.rules.tokens.families import GENERIC, SILENT, Reading, find_family
 from trimtab.rules.tokens.scripts import EVEN, IS_PLAIN, SAMPLES, Measured, Scale, Weights, fit
 
-Bounds = tuple[float, float]
-"""Smallest and largest allowed value."""
+Bounds = tuple[float, float]  # Smallest and largest allowed value
 MAX_RATIO = 6.0
 """Largest ratio; its inverse is the smallest. A ratio is the number of the model's own tokens for one token of our
 count. Chosen: above servers that count bytes, which report about four for one of our tokens."""
@@ -31,8 +30,7 @@ KNOWN_RATIO: Bounds = (0.5, 3.0)
 text: the smallest ratio was 0.86, the largest 2.04."""
 MAX_REFUTED = 8
 """Refuted windows kept in a record, the newest. Chosen: operators rarely try more for a model; bounds the record."""
-MAX_CLAIMS = 8
-"""Claims kept in a record, the newest. Chosen: two are enough to agree; bounds the record."""
+MAX_CLAIMS = 8  # Claims kept in a record, the newest. Chosen: two are enough to agree; bounds the record.
 
 Source = Literal["", "refused prompt", "second attempt", "cut prompts", "answers"]
 """How something was learned:
@@ -305,8 +303,7 @@ def find_scale(name: ModelName, known: "Record | Facts") -> Scale:
 STILL_SHARE = 0.005
 """A ratio that moves by less, because something was measured of another kind of text, stays. Chosen: each change breaks
 a prompt cache."""
-STILL_WEIGHT = 0.01
-"""The same of a weight. Chosen: about a hundredth of the tokens of a text of that kind."""
+STILL_WEIGHT = 0.01  # The same of a weight. Chosen: about a hundredth of the tokens of a text of that kind.
 
 
 def take_measured(scale: Scale, known: Record, found: Sequence[Measured], ratios: Bounds) -> dict[str, Any]:

@@ -39,10 +39,8 @@ from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.rules.tokens.families import SILENT, Reading
 
-READ_SECONDS = 2.0
-"""How long a request waits for the store, at most. Chosen: the time limit of the SQLite store."""
-MAX_NAME_CHARS = 256
-"""Nothing is kept of a model with a longer name. Chosen: far above real names; bounds the memory."""
+READ_SECONDS = 2.0  # How long a request waits for the store, at most. Chosen: the time limit of the SQLite store.
+MAX_NAME_CHARS = 256  # Nothing is kept of a model with a longer name. Chosen: far above real names; bounds the memory.
 
 
 class Models:

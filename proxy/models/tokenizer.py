@@ -17,8 +17,7 @@ Post = Callable[[str, bytes], Awaitable[bytes]]
 TOKENIZE, TEMPLATE = "/tokenize", "/apply-template"
 """Source: the documentation of llama.cpp's server, of vLLM (/tokenize only, which takes messages, too) and of SGLang
 (/tokenize, texts only)."""
-_MOST_TOKENS = 8
-"""Most tokens for one byte of a sample. Chosen: no vocabulary has more than one; more is no answer."""
+_MOST_TOKENS = 8  # Most tokens for one byte of a sample. Chosen: no vocabulary has more than one; more is no answer.
 _LEAST_TOKENS = 1 / 16
 """Least tokens for one byte of a sample. Chosen: the largest vocabularies have three times as many. Fewer are no count
 of this text (a list within a list), and would make every frame look huge."""
@@ -59,8 +58,7 @@ async def ask_reading(post: Post, model: str, told: Reading) -> Reading:
     return told._replace(samples=tuple(samples), priming=priming, frame=frame, unspoken=unspoken)
 
 
-_USUAL = 3, 4.0
-"""Priming and frame of most templates, as messages.py counts them."""
+_USUAL = 3, 4.0  # Priming and frame of most templates, as messages.py counts them
 
 
 async def _count_text(post: Post, model: str, text: str, *, is_prompt: bool = False) -> int:

@@ -16,7 +16,7 @@ from ipaddress import ip_address
 
 from aiohttp import web
 
-from trimtab.proxy.account.statistics.books import name_day
+from trimtab.proxy.account.books import name_day
 from trimtab.proxy.config.network import is_loopback
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.config.values import split_address
@@ -87,8 +87,7 @@ APP_SCHEMES = frozenset({"app", "tauri", "vscode-file", "vscode-webview"})
 
 Source: the list that Ollama allows, without `file`, which a downloaded page may have. Cursor sends `vscode-file`.
 """
-MAX_HOST_CHARS = 300
-"""Longest `Host`. Source: names have at most 253 characters (RFC 1035); a port is added."""
+MAX_HOST_CHARS = 300  # Longest `Host`. Source: names have at most 253 characters (RFC 1035); a port is added.
 _OWN_SITES = frozenset({"same-origin", "none"})
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@?#%\s]*)(?::[0-9]*)?")
 _PLAIN_ORIGIN = re.compile(r"[A-Za-z0-9:/.\[\]-]{1,100}")

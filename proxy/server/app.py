@@ -13,11 +13,11 @@ import msgspec
 from aiohttp import web
 from msgspec.structs import replace
 
+from trimtab.proxy.account.books import Books
+from trimtab.proxy.account.books_stores import open_statistics
 from trimtab.proxy.account.budgets import Budgets
 from trimtab.proxy.account.recorder import Recorder
 from trimtab.proxy.account.recordings.writing import Recordings, end_call, measure_recordings
-from trimtab.proxy.account.statistics.books import Books
-from trimtab.proxy.account.statistics.store import open_statistics
 from trimtab.proxy.catalogue.providers import load_catalogue
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.schema import Config

@@ -36,8 +36,7 @@ busy."""
 MAX_BYTES_PER_BODY_BYTE = 8
 """Bytes on the wire for each byte of a chunked body. Chosen: the smallest chunk, of one byte, takes six. More,
 beyond the size of a head, is an attack."""
-MAX_STOPS = 64
-"""Places at which one received piece is split. Chosen: bounds the work for a body full of empty lines."""
+MAX_STOPS = 64  # Places at which one received piece is split. Chosen: bounds the work for a body full of empty lines.
 
 _Read = tuple[Sequence[Any], bool, bytes]
 _NOTHING: _Read = ((), False, b"")

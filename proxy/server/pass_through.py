@@ -128,8 +128,7 @@ async def pass_through(services: Services, arrival: Arrival, reply: Reply, note:
         note(Finished(arrival, reply, target, _PASSED, sent_at=sent_at))
 
 
-UPSTREAM_MEMBER = "trimtab_upstream"
-"""The member of an entry that names the upstream which lists the model."""
+UPSTREAM_MEMBER = "trimtab_upstream"  # The member of an entry that names the upstream which lists the model
 _OF_OPENAI: Mapping[str, Any] = {"object": "model", "created": 0}
 _OF_ANTHROPIC: Mapping[str, Any] = {"type": "model", "created_at": "1970-01-01T00:00:00Z"}
 """Members that clients of each form expect, and that an entry of another form may lack."""

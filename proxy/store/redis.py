@@ -18,7 +18,7 @@ from redis.asyncio.sentinel import MasterNotFoundError, SentinelConnectionPool
 from redis.backoff import NoBackoff
 
 from trimtab.proxy.config.network import StoreServers, read_servers
-from trimtab.proxy.store.store import StoreError, describe_fault
+from trimtab.proxy.store.store import PREFIX, StoreError, describe_fault
 from trimtab.proxy.tasks import Tasks
 
 # The clients for one server, for the master that sentinels name, and for the nodes of a cluster have the same commands.
@@ -125,7 +125,6 @@ def _read_options(servers: StoreServers) -> dict[str, Any]:
     return options
 
 
-PREFIX = "trimtab:1:"
 _FAULTS: tuple[tuple[type[Exception], str], ...] = (
     (MasterNotFoundError, "no reachable sentinel knows a master of this service"),
     (exceptions.RedisClusterException, "the cluster cannot be reached, or serves only a part of its keys"),

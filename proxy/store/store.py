@@ -13,6 +13,8 @@ from typing import Protocol
 
 from trimtab.proxy.lru import BytesLRU
 
+PREFIX = "trimtab:1:"  # what the keys of a server begin with
+
 
 class StoreError(Exception):
     """A store cannot be reached or is damaged. `fault` says how, in a few words."""

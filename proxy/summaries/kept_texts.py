@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import msgspec
 
 from trimtab.proxy.lru import BytesLRU
-from trimtab.proxy.recall.tool import Place
+from trimtab.proxy.recall import Place
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.proxy.summaries.sealing import derive_record_id, seal_text, unseal_text
 from trimtab.proxy.wire.json import DECODE_ERRORS

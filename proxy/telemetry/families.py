@@ -22,8 +22,7 @@ Labels = str | tuple[str, ...]
 Cells: TypeAlias = "list[float] | memoryview[float]"
 V = TypeVar("V")
 
-_UNITS = ("seconds", "ratio", "usd", "tokens")
-"""Units that OpenMetrics names: that with which a metric's name ends."""
+_UNITS = ("seconds", "ratio", "usd", "tokens")  # Units that OpenMetrics names: that with which a metric's name ends
 
 
 class Storage(Protocol):

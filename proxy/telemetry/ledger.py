@@ -15,10 +15,8 @@ from trimtab.rules.conversation import Decision
 REFUSED = "refused"
 """The name of an entry that says that a prompt was refused: by the upstream, by trimtab, or in another mode."""
 
-COLD_CACHE = "cold_cache"
-"""The name of the decision to cut at a cold cache."""
-COMPACT_NOW = "compact_now"
-"""The name of the decision about a cut that somebody asks for."""
+COLD_CACHE = "cold_cache"  # The name of the decision to cut at a cold cache
+COMPACT_NOW = "compact_now"  # The name of the decision about a cut that somebody asks for
 WAS_CUT, IS_CUT = "a cut was asked for, and was made here before", "a cut was asked for"
 TOO_SHORT = "a cut was asked for, but the conversation is too short for one"
 

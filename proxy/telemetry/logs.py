@@ -1,6 +1,8 @@
-"""The log: one line of JSON for each event, or text for a person at a terminal.
+"""The log: one line of JSON for each event, or text for a person at a terminal; and a line at the terminal's bottom.
 
-Law: no message text and no credential. In text form, values contain no line break and no control sequence.
+Law: no message text and no credential. In text form, values contain no line break and no control sequence. A program
+whose standard error is a file or a pipe gets no control sequence. A log line clears the live line first, so the two
+never mix. Each write is one system call, because several processes may write to the same terminal.
 """
 
 import logging
@@ -13,16 +15,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import orjson
 
-from trimtab.proxy.telemetry.terminal import CLEAR_LINE
-
 if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor
+
 
 WHOLE_BYTES = 4096
 """Largest atomic write to a pipe; larger writes of several processes would mix. Source: PIPE_BUF of Linux."""
 LEVELS = ("debug", "info", "warning", "error")
-FORMATS = ("auto", "json", "text")
-"""`auto`: text on a terminal, else JSON."""
+FORMATS = ("auto", "json", "text")  # `auto`: text on a terminal, else JSON
 SHORT_ID_CHARS = 8  # chosen: enough to find a request in the log
 
 
@@ -45,8 +45,7 @@ class _JsonLog:
         self._logger.write("error", event, fields)
 
 
-_configured: list[_JsonLog] = []
-"""The log as JSON, if the log of this process is that."""
+_configured: list[_JsonLog] = []  # The log as JSON, if the log of this process is that
 
 
 class _Discreet(logging.Handler):
@@ -240,3 +239,53 @@ def _gather(lines: Sequence[bytes]) -> Iterator[bytes]:
         size_bytes += len(line)
     if piece:
         yield b"".join(piece)
+
+
+CLEAR_LINE = "\r\x1b[K"  # Moves the cursor to the beginning of the line and clears it. Source: ECMA-48, CR and EL.
+DUMB = frozenset({"", "dumb", "unknown"})
+"""Values of TERM of terminals that know no control sequences. Source: terminfo(5)."""
+MIN_COLUMNS = 20  # Chosen: in a narrower terminal, the line would have no figure
+USUAL_COLUMNS = 80  # For a terminal that does not tell its size. Source: the size of the VT100.
+
+
+def is_terminal() -> bool:
+    return sys.stderr.isatty()
+
+
+def shows_text(form: str) -> bool:
+    """Whether a person reads standard error: a terminal, if the log's form there is text. `form`: one of FORMATS."""
+    return is_terminal() and form in {"auto", "text"}
+
+
+def can_rewrite(form: str) -> bool:
+    """Whether a line there can be written again and again. NO_COLOR says that the user wants no control sequences."""
+    return shows_text(form) and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in DUMB
+
+
+class LiveLine:
+    def __init__(self) -> None:
+        self._text = ""
+
+    def show(self, text: str) -> None:
+        columns = max(_read_columns(), MIN_COLUMNS)
+        self._text = text if len(text) < columns else f"{text[: columns - 2]}…"
+        self._write(f"{CLEAR_LINE}{self._text}")
+
+    def end(self) -> None:
+        if self._text:
+            self._write("\n")
+            self._text = ""
+
+    def _write(self, text: str) -> None:
+        """Write at once. A terminal that is gone must stop no proxy."""
+        try:
+            os.write(sys.stderr.fileno(), text.encode())
+        except OSError:
+            self._text = ""
+
+
+def _read_columns() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or USUAL_COLUMNS
+    except OSError:
+        return USUAL_COLUMNS

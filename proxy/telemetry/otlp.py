@@ -22,18 +22,15 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from trimtab.proxy.telemetry.spans import NO_SPAN, Attributes, Headers, Span, Spans
 
-MAX_WAITING_SPANS = 2048
-"""Spans that wait to be sent. Source: the default of OTEL_BSP_MAX_QUEUE_SIZE."""
-MAX_BATCH_SPANS = 512
-"""Spans in one request to the collector. Source: the default of OTEL_BSP_MAX_EXPORT_BATCH_SIZE."""
+MAX_WAITING_SPANS = 2048  # Spans that wait to be sent. Source: the default of OTEL_BSP_MAX_QUEUE_SIZE.
+MAX_BATCH_SPANS = 512  # Spans in one request to the collector. Source: the default of OTEL_BSP_MAX_EXPORT_BATCH_SIZE.
 DELAY_MILLISECONDS = 1000
 """Time that a span waits for others. Chosen: shorter than the default of 5 seconds, so that a trace is soon seen."""
 EXPORT_SECONDS = 5
 """Time for one request to the collector, with the library's own further attempts. Chosen: a collector is near."""
 FLUSH_SECONDS = 2.0
 """Time for the last spans at the end of the process. Chosen: far less than the time that a worker gets to end."""
-TRACE_HEADERS = ("traceparent", "tracestate")
-"""Source: W3C Trace Context, level 1."""
+TRACE_HEADERS = ("traceparent", "tracestate")  # Source: W3C Trace Context, level 1
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 

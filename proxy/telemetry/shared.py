@@ -33,10 +33,8 @@ LOCK_NAME = "lock"
 MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - our folder in it is readable by its owner only
 """Files there never wait for a disk, and are writable even if the root file system is read-only."""
 SUPERVISOR = "supervisor"
-_OF_ONE_PROCESS = ("process_", "python_gc_")
-"""Prefixes of metrics that describe a single process."""
-_BLOCK_CELLS = 8192
-"""A file of values grows by so many. In bytes, it is a multiple of the page size of every system."""
+_OF_ONE_PROCESS = ("process_", "python_gc_")  # Prefixes of metrics that describe a single process
+_BLOCK_CELLS = 8192  # A file of values grows by so many. In bytes, it is a multiple of the page size of every system.
 _ROW = struct.Struct("qq")
 _READING = struct.Struct("dd")
 

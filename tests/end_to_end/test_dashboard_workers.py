@@ -15,7 +15,7 @@ from programs.serving import read_log, serving
 from support.client import CHAT, SMALL, post
 from support.sessions import make_session, requests_of
 
-from trimtab.proxy.account.history.shared import KEY
+from trimtab.proxy.account.history.kept import KEY
 
 TWO = ("--set", "workers=2", *(part for setting in SMALL for part in ("--set", setting)))
 TRIES = 10

@@ -21,7 +21,7 @@ from bench.sessions.ledger import SessionLedger
 from bench.sessions.replaying.inside import load_own_compactor, load_settings
 from bench.sessions.replaying.shell import Shell
 from bench.sessions.replaying.summarisers import SUMMARISERS
-from trimtab.proxy.recall.search import Lookup
+from trimtab.proxy.recall import Lookup
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.rules.policy import Prices as RulePrices
 

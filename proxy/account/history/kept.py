@@ -2,49 +2,119 @@
 
 Law: a request appends one value and goes on. A thread writes what waits, in batches, and answers readers. While the
 place cannot be written, what waits stays here, within a bound.
+
+Replicas share a log of events on Redis: each adds its rows, and copies those of all into its own table. It has figures
+and names only, never a text. While the server is out, nobody waits for it.
 """
 
 import asyncio
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from trimtab.proxy.account.history import table, texts
-from trimtab.proxy.account.history.table import FORM, Bounds, Erased, Row
+from trimtab.proxy.account.history.table import FORM, MAX_EVENTS, Bounds, Entry, Erased, Row
 from trimtab.proxy.account.history.texts import MAX_TITLES, Packed, Title
 from trimtab.proxy.account.outcome import Outcome
 from trimtab.proxy.store.sqlite import SqliteFile, SqliteThread, Work, is_broken
-from trimtab.proxy.store.store import StoreError
+from trimtab.proxy.store.store import PREFIX, StoreError
 from trimtab.proxy.tasks import Tasks, shield_to_end
 
-if TYPE_CHECKING:
-    from trimtab.proxy.account.history.shared import SharedLog
+KEY = f"{PREFIX}events"
+ENTRIES_AT_ONCE = 500  # Entries of one answer. Chosen: a megabyte.
+PAUSE_SECONDS = 5.0
+"""After a failure, the server is asked again after this time. Chosen: pages wait for it once, and not each."""
+MAX_NUMBER = 2**53
+"""An item with a larger number is passed over, or the table could never copy what comes after it. Source: RFC 8259
+section 6: other programs read no larger ones exactly."""
+_ADD = """
+for at = 3, #ARGV do
+  redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'item', ARGV[at])
+end
+redis.call('EXPIRE', KEYS[1], ARGV[2])
+"""
+_encoder = msgspec.json.Encoder()
+_rows, _erased = msgspec.json.Decoder(Row), msgspec.json.Decoder(Erased)
+
+
+class SharedLog:
+    """The log on a server. It connects at the first use."""
+
+    name = "redis"
+
+    def __init__(self, url: str, *, ttl_seconds: float) -> None:
+        """Raises ValueError or TypeError if the URL is invalid or has unknown options."""
+        from trimtab.proxy.store.redis import RedisStore  # noqa: PLC0415  an optional package
+
+        self._server = RedisStore(url, ttl_seconds=ttl_seconds)
+        self._ttl_seconds = max(1, round(ttl_seconds))
+        self._out_until = -inf
+
+    async def add(self, items: list[Row] | list[Erased]) -> None:
+        """Add rows or orders. Raises StoreError."""
+        if items:
+            arguments = [MAX_EVENTS, self._ttl_seconds, *map(_encoder.encode, items)]
+            await self._ask(lambda: self._server.run(_ADD, [KEY], arguments))
+
+    async def read(self, position: str) -> list[Entry]:
+        """The oldest entries after a position; none if there are no more. Raises StoreError."""
+        start = f"({position}" if position else "-"
+        read = partial(self._server.commands.xrange, KEY, min=start, max="+", count=ENTRIES_AT_ONCE)
+        found = await self._ask(lambda: self._server.ask(read))
+        return [_read(name.decode(), fields.get(b"item", b"")) for name, fields in found]
+
+    async def erase(self, order: Erased, entries: list[str]) -> None:
+        """Drop the entries of a session, and have all replicas erase it. Raises StoreError."""
+        if entries:
+            await self._ask(lambda: self._server.ask(partial(self._server.commands.xdel, KEY, *entries)))
+        await self.add([order])  # the last step: who has carried it out does not know the entries any more
+
+    async def close(self) -> None:
+        """Close the connections. Raises StoreError."""
+        await self._server.close()
+
+    async def _ask(self, operation: Callable[[], Awaitable[Any]]) -> Any:
+        if time.monotonic() < self._out_until:
+            raise StoreError(self.name, "it did not answer a moment ago")
+        try:
+            return await operation()
+        except StoreError:
+            self._out_until = time.monotonic() + PAUSE_SECONDS
+            raise
+
+
+def _read(name: str, encoded: bytes) -> Entry:
+    for decoder in (_rows, _erased):
+        try:
+            item = decoder.decode(encoded)
+        except msgspec.MsgspecError:
+            continue
+        if not all(abs(value) <= MAX_NUMBER for value in item if isinstance(value, int | float)):
+            break
+        return Entry(name, item._replace(entry=name) if isinstance(item, Row) else item)
+    return Entry(name, None)
+
 
 T = TypeVar("T")
-Waiting = Outcome | Row
-"""A request, or what a summary cost."""
+Waiting = Outcome | Row  # A request, or what a summary cost
 
-STORE = "sqlite"
-"""The name of the table's store in metrics."""
+STORE = "sqlite"  # The name of the table's store in metrics
 FLUSH_SECONDS = 0.5
 """Between two writes. Chosen: a write costs more than a small request, and who reads here waits for none. The pages of
 other workers show a request half a second later."""
-MAX_WAITING = 4096
-"""Rows that wait; the oldest give way. Chosen: seconds of a busy proxy, while the disk hangs."""
-MAX_TEXTS_WAITING = 32
-"""Texts that wait to be written. Chosen: a burst of a team; each holds on to its transcript."""
-OPEN_TRIES = 3
-"""Tries to open a file before the next place is taken instead. Chosen: some seconds, if others hold it."""
-NOTES_SECONDS = 5.0
-"""Between two writings of a worker's notes for the others. Chosen: they change rarely."""
+MAX_WAITING = 4096  # Rows that wait; the oldest give way. Chosen: seconds of a busy proxy, while the disk hangs.
+MAX_TEXTS_WAITING = 32  # Texts that wait to be written. Chosen: a burst of a team; each holds on to its transcript.
+OPEN_TRIES = 3  # Tries to open a file before the next place is taken instead. Chosen: some seconds, if others hold it.
+NOTES_SECONDS = 5.0  # Between two writings of a worker's notes for the others. Chosen: they change rarely.
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +141,7 @@ class Places(msgspec.Struct, frozen=True):
 
     files: Sequence[Path] = ()
     texts: str = ":memory:"
-    log: "SharedLog | None" = None
+    log: SharedLog | None = None
     worker: int = 1
     workers: int = 1
     bounds: Bounds = msgspec.field(default_factory=Bounds)
@@ -309,7 +379,7 @@ class History:
         if self.is_on:
             await self._copy(log)
 
-    async def _copy(self, log: "SharedLog") -> None:
+    async def _copy(self, log: SharedLog) -> None:
         try:
             while entries := await log.read(await self._use(table.read_position)):
                 await self._use(partial(table.copy, entries=entries, bounds=self.bounds))

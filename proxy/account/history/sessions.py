@@ -30,10 +30,8 @@ ORDERS: Mapping[str, str] = {
 }
 """What sessions are sorted by, and how SQL calls it."""
 CHOICES = ("model", "client", "outcome")
-MAX_CHOICES = 100
-"""Models, clients and outcomes to choose from. Chosen: a longer list is searched by words."""
-MAX_WORDS = 8
-"""Words that are searched for. Chosen: each is looked for in all sessions."""
+MAX_CHOICES = 100  # Models, clients and outcomes to choose from. Chosen: a longer list is searched by words.
+MAX_WORDS = 8  # Words that are searched for. Chosen: each is looked for in all sessions.
 _WITH = """
 WITH last AS (
   SELECT session, MAX(at) AS last_at, model, client, outcome, original_tokens, sent_tokens

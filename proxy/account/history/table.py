@@ -19,14 +19,10 @@ import msgspec
 from trimtab.proxy.account.outcome import Outcome, pick_kept
 from trimtab.proxy.store.sqlite import FileForm
 
-MAX_EVENTS = 10_000
-"""Rows for each worker. Chosen: an hour of a busy team."""
-ROW_BYTES = 500
-"""What a row takes beside its event. Chosen: its columns, and its places in the indexes, generously."""
-STEP_SECONDS = 60
-"""Chosen: fine enough to see one request of an agent."""
-KEPT_STEPS = 24 * 60
-"""Source: the promise of a day."""
+MAX_EVENTS = 10_000  # Rows for each worker. Chosen: an hour of a busy team.
+ROW_BYTES = 500  # What a row takes beside its event. Chosen: its columns, and its places in the indexes, generously.
+STEP_SECONDS = 60  # Chosen: fine enough to see one request of an agent
+KEPT_STEPS = 24 * 60  # Source: the promise of a day
 MAX_NAMES = 8
 """Models, and clients, that one minute tells apart; the rest is `other`. Chosen: bounds the table of minutes."""
 OTHER = "other"

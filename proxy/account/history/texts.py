@@ -18,8 +18,7 @@ from trimtab.proxy.account.outcome import OutcomeText
 from trimtab.proxy.store.sqlite import DamagedError, is_broken
 from trimtab.rules.pipeline.changes import Change
 
-ENTRY_BYTES = 1000
-"""What an entry takes beside its packed text. Chosen: the row and the sentences, generously."""
+ENTRY_BYTES = 1000  # What an entry takes beside its packed text. Chosen: the row and the sentences, generously.
 _TABLES = """
 CREATE TABLE IF NOT EXISTS private.texts (request_id TEXT PRIMARY KEY, session TEXT NOT NULL, sentences BLOB NOT NULL,
   pack BLOB NOT NULL, size_bytes INTEGER NOT NULL);

@@ -31,10 +31,8 @@ from trimtab.proxy.account.recordings.format import (
     decode,
 )
 
-LOCK = ".lock"
-"""The name of the file that is locked, and that contains the log of changes."""
-DRAFT = ".draft"
-"""The ending of a file that is being written."""
+LOCK = ".lock"  # The name of the file that is locked, and that contains the log of changes
+DRAFT = ".draft"  # The ending of a file that is being written
 LOG_BYTES = 1024 * 1024
 """A longer log is replaced by an empty one, and the other processes list the folder once. Chosen: some 9,000
 recordings; listing 10,000 files takes about as long as reading that much."""
@@ -42,13 +40,11 @@ _LOG_BYTES_PER_FILE = 128
 """In a large folder the log may have as many bytes for each file. Chosen: about two lines, so listing stays rare."""
 _NUMBER_BYTES = 8  # chosen: no random number of this size comes twice
 _HEAD_BYTES = 2 * _NUMBER_BYTES
-LAST = "last"
-"""Names the newest recording of a request."""
+LAST = "last"  # Names the newest recording of a request
 _NAME = re.compile(rf"(\d{{13}})-([0-9a-f]{{8,64}})(?:{re.escape(ENDING)}|{re.escape(CALL_ENDING)})")
 _ID = re.compile(r"[0-9a-f]{1,64}")
 
-OnBroken = Callable[[Path, str], None]
-"""Gets each file that cannot be read, and why."""
+OnBroken = Callable[[Path, str], None]  # Gets each file that cannot be read, and why
 
 
 def find_fault(path: Path) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from trimtab.proxy.account.books import MOST
 from trimtab.proxy.account.outcome import Outcome, keep
-from trimtab.proxy.account.statistics.books import MOST
 from trimtab.proxy.catalogue.prices import Bill, PriceList, Tokens
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.http.headers import Headers
@@ -28,18 +28,12 @@ from trimtab.rules.policy import Policy
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.tokens.sections import Sections
 
-VERSION = 1
-"""The version of the format. A reader refuses any other."""
-ENDING = ".json.gz"
-"""The ending of a recording's file."""
-CALL_ENDING = f".call{ENDING}"
-"""The ending of the file of a call for a summary."""
-SUMMARY_ENDPOINT = "summary"
-"""The endpoint in the event of a call for a summary."""
-GZIP_LEVEL = 1
-"""Chosen: a body of a megabyte takes some 10 ms; level 6 takes four times as long for a fifth less."""
-END_OF_TIME = 253_402_300_800
-"""Seconds since 1970 at the end of the year 9999, the last that dates have."""
+VERSION = 1  # The version of the format. A reader refuses any other.
+ENDING = ".json.gz"  # The ending of a recording's file
+CALL_ENDING = f".call{ENDING}"  # The ending of the file of a call for a summary
+SUMMARY_ENDPOINT = "summary"  # The endpoint in the event of a call for a summary
+GZIP_LEVEL = 1  # Chosen: a body of a megabyte takes some 10 ms; level 6 takes four times as long for a fifth less
+END_OF_TIME = 253_402_300_800  # Seconds since 1970 at the end of the year 9999, the last that dates have
 MAX_OPENED_BYTES = 1024 * 1024 * 1024
 """A recording that is larger when unpacked is refused. Chosen: above two bodies of the largest size that is decoded by
 default; bounds the memory that a foreign file may take."""

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import structs
 
+from trimtab.proxy.account.books import Books
 from trimtab.proxy.account.outcome import ID_BYTES, Outcome, keep
 from trimtab.proxy.account.recorder import Recorder, fail_open
 from trimtab.proxy.account.recordings.folder import Folder, name_fault
@@ -36,7 +37,6 @@ from trimtab.proxy.account.recordings.format import (
     write_body,
 )
 from trimtab.proxy.account.redact import Hidden, find_hidden, redact_body, redact_value
-from trimtab.proxy.account.statistics.books import Books
 from trimtab.proxy.catalogue.prices import price
 from trimtab.proxy.config.schema import Config, RecordConfig
 from trimtab.proxy.http.credentials import is_credential, plain
@@ -45,12 +45,10 @@ from trimtab.proxy.summaries.calls import SummaryCall
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.rules.pipeline.story import tell_story
 
-MAX_WAITING = 1024
-"""Recordings that wait to be written. Chosen: some seconds of a busy proxy."""
+MAX_WAITING = 1024  # Recordings that wait to be written. Chosen: some seconds of a busy proxy.
 MAX_WAITING_BYTES = MAX_RECORDINGS_BYTES
 """The most memory that waiting recordings hold, whatever the share of the whole memory is."""
-CLOSE_SECONDS = 5.0
-"""Time for the recordings that wait when the proxy stops. Chosen: a full queue takes about as long."""
+CLOSE_SECONDS = 5.0  # Time for the recordings that wait when the proxy stops. Chosen: a full queue takes about as long.
 
 Make = Callable[[], bytes | None]
 """Makes the content of a recording's file; None if that failed. It runs in the writer's thread."""

@@ -23,7 +23,7 @@ from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.models.model_policy import ModelView, name_model
 from trimtab.proxy.models.records import Facts
-from trimtab.proxy.recall.tool import RECALL_TOOL
+from trimtab.proxy.recall import RECALL_TOOL
 from trimtab.proxy.telemetry.metrics import OTHER
 from trimtab.proxy.wire.cache_help import FIELDS, CacheHelp, find_key
 from trimtab.proxy.wire.codec import Request

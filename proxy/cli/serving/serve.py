@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from errno import EADDRINUSE
 from functools import partial
@@ -60,11 +60,10 @@ from trimtab.proxy.server.reload import (
 from trimtab.proxy.server.workers.supervisor import END_AT_ONCE, Program, Supervisor, count_workers
 from trimtab.proxy.server.workers.worker import LEAVING, READY, SharedResources, Worker
 from trimtab.proxy.tasks import Tasks
-from trimtab.proxy.telemetry.logs import LEVELS, configure_log, get_log
+from trimtab.proxy.telemetry.logs import LEVELS, LiveLine, can_rewrite, configure_log, get_log, shows_text
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.proxy.telemetry.savings import Savings
 from trimtab.proxy.telemetry.shared import Reloads
-from trimtab.proxy.telemetry.terminal import LiveLine, can_rewrite, shows_text
 from trimtab.rules.text.late import compile_all
 
 PAUSE_SECONDS = 1.0  # between two states of the live line. Chosen: a person reads no faster.
@@ -260,12 +259,12 @@ def serve(
     try:
         with wrong_use():
             if count == 1:
-                _run(_serve(config, load, get_log(), screen))
+                uvloop.run(_serve(config, load, get_log(), screen))
                 return
             start = start_workers(config, load, count, get_log(), screen)
             if isinstance(start, int):
                 sys.exit(start)
-            _run(_serve_as_worker(start, screen))
+            uvloop.run(_serve_as_worker(start, screen))
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         addresses = tuple(filter(None, (config.listen, config.metrics_listen)))
@@ -289,11 +288,6 @@ def _find_owners(ports: set[int]) -> tuple[str, ...]:
                 # Its name only: arguments may have keys.
                 owners.add(f"process {link.parts[2]} ({(link.parents[1] / 'comm').read_text('utf-8').strip()})")
     return tuple(sorted(owners))
-
-
-def _run(main: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main)
 
 
 def _raise_file_limit() -> None:

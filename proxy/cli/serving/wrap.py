@@ -43,8 +43,7 @@ _LOOPBACK = ("127.0.0.1", "localhost")
 SUCCESS = 200  # source: the status of a request that was answered
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
-KILLED = 128
-"""Exit statuses; the last one plus the signal's number. Source: POSIX, Shell & Utilities, 2.8.2."""
+KILLED = 128  # Exit statuses; the last one plus the signal's number. Source: POSIX, Shell & Utilities, 2.8.2.
 OF_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)  # A terminal sends them to the command, too
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -258,9 +257,8 @@ def wrap(
     tell: Callable[[str], None] = (lambda _: None) if quiet else (lambda line: click.echo(f"trimtab: {line}", err=True))
     if wiring.warning:
         tell(f"warning: {wiring.warning}")
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, wrong_use():
-        status = runner.run(_wrap(complete, proxied, tell))
-    sys.exit(status)
+    with wrong_use():
+        sys.exit(uvloop.run(_wrap(complete, proxied, tell)))
 
 
 def _wire(command: tuple[str, ...]) -> tuple[Wiring, Write]:

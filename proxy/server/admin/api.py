@@ -19,10 +19,10 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from trimtab.proxy.account.alarms import RECENT_SECONDS, find_alarms, read_recent
+from trimtab.proxy.account.books import KEPT_DAYS, go_back, name_day
 from trimtab.proxy.account.history.sessions import ORDERS, SessionQuery, find_named, list_choices, list_sessions
 from trimtab.proxy.account.history.table import KEPT_STEPS, Query, find_request, list_requests, sum_steps
 from trimtab.proxy.account.history.texts import find_text, read_notes
-from trimtab.proxy.account.statistics.books import KEPT_DAYS, go_back, name_day
 from trimtab.proxy.catalogue.prices import PriceSource, to_dollars
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange.route import MAX_WORDS_CHARS
@@ -59,8 +59,7 @@ from trimtab.proxy.telemetry.savings import Samples
 MAX_LISTED = 500  # requests, or sessions, of one answer. Chosen: half a megabyte of JSON.
 WEEK_DAYS = 7  # source: a week has seven days
 MAX_PAGES = 1_000_000  # chosen: more than there can be
-OWN = frozenset({"sessions", "requests", "events"})
-"""What a client's key shows, as far as it is that client's."""
+OWN = frozenset({"sessions", "requests", "events"})  # What a client's key shows, as far as it is that client's
 WEEK_SECONDS = 1.0  # longest wait for the store. Chosen: a person waits so long for a page.
 REQUEST, SESSION = "request", "session"
 OTHERS_CLOSED = (
@@ -327,8 +326,7 @@ async def _show_curve(services: Services, _: Mapping[str, str]) -> Json:
     return _CURVES.setdefault(services.lifecycle, Curve()).show(services.config, services.lifecycle.background)
 
 
-_CURVES: WeakKeyDictionary[Lifecycle, Curve] = WeakKeyDictionary()
-"""The curve of each proxy in this process."""
+_CURVES: WeakKeyDictionary[Lifecycle, Curve] = WeakKeyDictionary()  # The curve of each proxy in this process
 LISTS: Mapping[str, Callable[[Services, Mapping[str, str]], Awaitable[Json]]] = {
     "overview": _show_overview,
     "curve": _show_curve,

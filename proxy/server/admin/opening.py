@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
-from trimtab.proxy.account.history.kept import History, Places
+from trimtab.proxy.account.history.kept import History, Places, SharedLog
 from trimtab.proxy.account.history.table import MAX_EVENTS, Bounds
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.memory import bound_history, bound_text
@@ -63,8 +63,6 @@ def _find_places(config: Config, worker: Worker | None) -> Places:
         shared.insert(0, Path(f"{rest[1:]}.events").expanduser() if rest else data_directory() / FILE_NAME)
     elif scheme != "memory":
         require_store(config)
-        from trimtab.proxy.account.history.shared import SharedLog  # noqa: PLC0415  an optional package
-
         log = SharedLog(config.store, ttl_seconds=config.store_ttl_seconds)
     places = Places(shared, texts, log, number, workers, is_shared=scheme == "sqlite")
     return structs.replace(places, bounds=_bound(config, places))

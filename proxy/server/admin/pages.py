@@ -140,8 +140,7 @@ PAGES: dict[str, Page] = {
     "/trimtab/api/models": show_models,
 }
 """Pages by path; the configuration names the path of the metrics page."""
-OPEN_PAGES = frozenset({"/trimtab/health", "/trimtab/ready"})
-"""Open to load balancers, which have no key."""
+OPEN_PAGES = frozenset({"/trimtab/health", "/trimtab/ready"})  # Open to load balancers, which have no key
 CLOSED_PAGES = PAGES.keys() - OPEN_PAGES  # closed to a client's key
 UNBOUNDED_PAGES = OPEN_PAGES | {f"{API}events"}
 """Pages that do not count as pages in flight: they are tiny, or have a bound of their own."""

@@ -32,15 +32,12 @@ from trimtab.proxy.telemetry.savings import Samples
 
 MAX_PAGES = 128
 """Pages that are made or sent at once. Chosen: a page takes milliseconds; more readers than that are no people."""
-MAX_SHARED_OF_ONE = 64
-"""As MAX_PAGES, of one address and client key, for pages that are shared. Chosen: half of all."""
-MAX_PAGES_OF_ONE = 16
-"""As MAX_SHARED_OF_ONE, for other pages. Chosen: two browsers ask for as many at once."""
+MAX_SHARED_OF_ONE = 64  # As MAX_PAGES, of one address and client key, for pages that are shared. Chosen: half of all.
+MAX_PAGES_OF_ONE = 16  # As MAX_SHARED_OF_ONE, for other pages. Chosen: two browsers ask for as many at once.
 PIECE_BYTES = 64 * 1024
 """A page is sent in pieces of this size. Chosen: as asyncio's buffer, of which each reader has one."""
 
-Make = Callable[[], Awaitable[web.StreamResponse]]
-"""Makes a page, or sends a stream of its own. Raises ProxyError."""
+Make = Callable[[], Awaitable[web.StreamResponse]]  # Makes a page, or sends a stream of its own. Raises ProxyError.
 
 
 async def send_page(
@@ -150,10 +147,8 @@ def answer_file(request: web.BaseRequest, file: PageFile) -> web.Response:
     return web.Response(body=file.body, headers={**headers, "Content-Type": file.content_type})
 
 
-MAX_STREAMS = 16
-"""Browsers that one worker streams to. Chosen: a team; each takes at most some 500 kB."""
-MAX_WAITING = 128
-"""Requests that wait for one reader. Chosen: a second of a busy proxy, some 400 kB."""
+MAX_STREAMS = 16  # Browsers that one worker streams to. Chosen: a team; each takes at most some 500 kB.
+MAX_WAITING = 128  # Requests that wait for one reader. Chosen: a second of a busy proxy, some 400 kB.
 LOOK_SECONDS = 0.25
 """Between two looks for new requests, of this worker or another one. Chosen: a person sees a request at once."""
 TOTALS_SECONDS = 1.0  # source: the promise of totals at most once a second

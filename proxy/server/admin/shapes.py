@@ -22,11 +22,11 @@ from typing import Any
 import msgspec
 import orjson
 
+from trimtab.proxy.account.books import DAY_SECONDS, NO_CLIENT, Place, Sums
 from trimtab.proxy.account.history.sessions import Session
 from trimtab.proxy.account.history.table import FIGURES, STEP_SECONDS, Turn
 from trimtab.proxy.account.history.texts import unpack_text
 from trimtab.proxy.account.outcome import Outcome, keep
-from trimtab.proxy.account.statistics.books import DAY_SECONDS, NO_CLIENT, Place, Sums
 from trimtab.proxy.catalogue.prices import to_dollars
 from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.config.schema import Config

@@ -69,13 +69,10 @@ class Restarts(msgspec.Struct):
 
 END_AT_ONCE = signal.SIGQUIT
 """Tells a worker to reset its connections and end. Not SIGTERM, which may arrive twice: from systemd and from us."""
-SLACK_SECONDS = 10.0
-"""Time that workers get after the drain before they are killed. Chosen: to close stores and calls."""
-LAST_SECONDS = 1.0
-"""Time to reset connections after a second signal. Chosen: resetting takes milliseconds."""
+SLACK_SECONDS = 10.0  # Time that workers get after the drain before they are killed. Chosen: to close stores and calls.
+LAST_SECONDS = 1.0  # Time to reset connections after a second signal. Chosen: resetting takes milliseconds.
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-KILLED = 128
-"""The exit status after a signal is this plus the signal's number. Source: the convention of POSIX shells."""
+KILLED = 128  # The exit status after a signal is this plus the signal's number. Source: the convention of POSIX shells.
 
 
 class Program(msgspec.Struct, frozen=True):

@@ -7,8 +7,8 @@ import pytest
 from support.client import CHAT
 from upstreams.recording import FakeUpstream
 
+from trimtab.proxy.account.books import Batch, Books, MemoryStatistics, Place, Sums
 from trimtab.proxy.account.budgets import WHOLE_SECONDS, Budgets
-from trimtab.proxy.account.statistics.books import Batch, Books, MemoryStatistics, Place, Sums
 from trimtab.proxy.config.clients import Budget
 from trimtab.proxy.server.reload import adopt
 from trimtab.proxy.store.store import StoreError

@@ -23,7 +23,9 @@ from trimtab.proxy.cli.demo import (
     PromptCache,
     Replay,
     Served,
+    Session,
     SimulatedUpstream,
+    make_session,
     price,
     replay_session,
     run_demo,
@@ -31,7 +33,6 @@ from trimtab.proxy.cli.demo import (
     share_cached,
     show_replay,
 )
-from trimtab.proxy.cli.demo_session import Session, make_session
 from trimtab.proxy.cli.main import main
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.server.app import listen_at

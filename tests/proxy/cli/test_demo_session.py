@@ -5,8 +5,7 @@ from hashlib import sha256
 
 import msgspec
 
-from trimtab.proxy.cli.demo import WINDOW_TOKENS
-from trimtab.proxy.cli.demo_session import PACKAGES, SEARCH_HITS, Project, make_session
+from trimtab.proxy.cli.demo import PACKAGES, SEARCH_HITS, WINDOW_TOKENS, Project, make_session
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.codec import CHAT

@@ -14,9 +14,9 @@ from support.command_line import run_trimtab
 from support.events import ANSWERED, make_event
 from support.recordings import keep, make_recording
 
+from trimtab.proxy.account.books import Batch, Place, Sums
+from trimtab.proxy.account.books_stores import open_statistics
 from trimtab.proxy.account.recordings.format import Counted
-from trimtab.proxy.account.statistics.books import Batch, Place, Sums
-from trimtab.proxy.account.statistics.store import open_statistics
 from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.cli.records.inspect import WITHOUT_SUMMARIES, find_recorded, read_title
 from trimtab.proxy.cli.stats import (

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from support.recordings import make_recording
 
-from trimtab.proxy.account.statistics.books import Place, Sums
+from trimtab.proxy.account.books import Place, Sums
 from trimtab.proxy.cli.doctor import SPARE, make_table
 from trimtab.proxy.cli.records.inspect import show_list
 from trimtab.proxy.cli.stats import COLUMNS, gather, print_table

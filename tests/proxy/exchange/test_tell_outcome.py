@@ -18,10 +18,9 @@ from trimtab.proxy.exchange.attempt import Chosen, Passed, Prepared
 from trimtab.proxy.exchange.early_answer import Opening
 from trimtab.proxy.exchange.tell import Finished, make_outcome
 from trimtab.proxy.http.errors import ContextExceededError, ProxyError, UpstreamUnreachableError
-from trimtab.proxy.http.relay import Reply
+from trimtab.proxy.http.relay import Pace, Reply
 from trimtab.proxy.telemetry.ledger import Ledger
 from trimtab.proxy.telemetry.metrics import Metrics
-from trimtab.proxy.telemetry.pace import Pace
 from trimtab.proxy.wire.overflow import Kind, Overflow
 from trimtab.rules.conversation import Conversation
 from trimtab.rules.policy import Policy

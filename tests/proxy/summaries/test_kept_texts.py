@@ -5,7 +5,7 @@ from typing import Any
 
 from support.stores import SharedStore, SlowStore
 
-from trimtab.proxy.recall.tool import Place
+from trimtab.proxy.recall import Place
 from trimtab.proxy.store.store import MemoryStore
 from trimtab.proxy.summaries.kept_texts import MAX_BYTES, MAX_TEXTS, FoundTexts
 

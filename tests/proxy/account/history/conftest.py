@@ -2,8 +2,7 @@
 
 import pytest
 
-from trimtab.proxy.account.history.kept import History, Places
-from trimtab.proxy.account.history.shared import SharedLog
+from trimtab.proxy.account.history.kept import History, Places, SharedLog
 from trimtab.proxy.account.history.table import open_in_memory
 from trimtab.proxy.account.history.texts import attach
 

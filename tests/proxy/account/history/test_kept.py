@@ -10,9 +10,8 @@ import pytest
 from support.events import make_event, read_events
 
 from trimtab.proxy.account.history import kept
-from trimtab.proxy.account.history.kept import History, Places, Text
+from trimtab.proxy.account.history.kept import History, Places, SharedLog, Text
 from trimtab.proxy.account.history.sessions import find_named
-from trimtab.proxy.account.history.shared import SharedLog
 from trimtab.proxy.account.history.table import Bounds, sum_steps
 from trimtab.proxy.account.history.texts import Title, find_text, pack_text, read_notes
 from trimtab.proxy.account.outcome import OutcomeText

@@ -12,8 +12,8 @@ from support.model_learning import ListLog
 from trimtab.proxy.cli.serving import serve
 from trimtab.proxy.cli.serving.serve import DRAWER, Screen
 from trimtab.proxy.config.load import load_config
+from trimtab.proxy.telemetry.logs import LiveLine
 from trimtab.proxy.telemetry.metrics import Metrics
-from trimtab.proxy.telemetry.terminal import LiveLine
 
 
 @pytest.mark.parametrize(

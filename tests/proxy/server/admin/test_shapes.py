@@ -12,10 +12,10 @@ from support.client import CHAT
 from support.events import make_event
 from support.recordings import keep, make_recording
 
+from trimtab.proxy.account.books import NO_CLIENT, Place, Sums
 from trimtab.proxy.account.history.sessions import Session
 from trimtab.proxy.account.history.table import FIGURES, Turn
 from trimtab.proxy.account.outcome import Window
-from trimtab.proxy.account.statistics.books import NO_CLIENT, Place, Sums
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.server.admin.shapes import (

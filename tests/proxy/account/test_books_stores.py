@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from trimtab.proxy.account.statistics.books import KEPT_DAYS, Batch, Place, Sums, go_back
-from trimtab.proxy.account.statistics.store import find_file, open_statistics
+from trimtab.proxy.account.books import KEPT_DAYS, Batch, Place, Sums, go_back
+from trimtab.proxy.account.books_stores import find_file, open_statistics
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.store.opening import data_directory, find_key_file

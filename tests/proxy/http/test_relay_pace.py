@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.telemetry.pace import MIN_SECONDS, Pace
+from trimtab.proxy.http.relay import MIN_SECONDS, Pace
 
 
 def _pace(*arrivals: tuple[int, float]) -> Pace:

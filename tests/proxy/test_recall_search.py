@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, call, conversation, count, fill, result, system, user
 
-from trimtab.proxy.recall.search import NO_ROOM, NOTHING_FOUND, NOTHING_REMOVED, RARE_PASSAGES, Archive, Lookup
+from trimtab.proxy.recall import NO_ROOM, NOTHING_FOUND, NOTHING_REMOVED, RARE_PASSAGES, Archive, Lookup
 from trimtab.rules.text.markers import QUOTE_END, QUOTE_START
 
 

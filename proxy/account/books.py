@@ -26,19 +26,15 @@ from trimtab.proxy.telemetry.metrics import Metrics
 
 FLUSH_SECONDS = 5.0
 """Between two writes. Chosen: a killed process loses at most this much; the disk is written to rarely."""
-MAX_CLIENT_CHARS = 128
-"""A longer name is cut. Chosen: longer than any name that a person gives."""
+MAX_CLIENT_CHARS = 128  # A longer name is cut. Chosen: longer than any name that a person gives.
 MAX_PLACES = 4096
 """Places of sums that wait for the store; later ones are not counted. Chosen: far above the models and clients of the
 days that an outage lasts."""
 DAY_SECONDS = 86400  # source: 24 hours
 _FIRST_DAY = date(1970, 1, 1).toordinal()
-KEPT_DAYS = 366
-"""Sums of older days are deleted. Source: the promise to keep them for a year."""
-MOST = 2**63
-"""No figure reaches it. Source: the largest number in SQLite and in Redis."""
-NO_CLIENT = "-"
-"""The client of requests whose key has no name."""
+KEPT_DAYS = 366  # Sums of older days are deleted. Source: the promise to keep them for a year.
+MOST = 2**63  # No figure reaches it. Source: the largest number in SQLite and in Redis.
+NO_CLIENT = "-"  # The client of requests whose key has no name
 
 
 class Place(NamedTuple):
@@ -146,8 +142,7 @@ class Sums(msgspec.Struct, frozen=True):
         return dict(zip(NAMES, _read_all(self), strict=True))
 
 
-NAMES = Sums.__struct_fields__
-"""The names of all figures, in order."""
+NAMES = Sums.__struct_fields__  # The names of all figures, in order
 _read_all = attrgetter(*NAMES)
 
 Rows = Mapping[Place, Sums]

@@ -4,8 +4,8 @@ import sqlite3
 
 import pytest
 
-from trimtab.proxy.account.statistics.books import Batch, Place, Sums
-from trimtab.proxy.account.statistics.store import SqliteStatistics
+from trimtab.proxy.account.books import Batch, Place, Sums
+from trimtab.proxy.account.books_stores import SqliteStatistics
 from trimtab.proxy.store.sqlite import SqliteStore
 from trimtab.proxy.store.store import StoreError
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.account.statistics.books import NAMES, Batch, Books, MemoryStatistics, Place, Sums, go_back, name_day
+from trimtab.proxy.account.books import NAMES, Batch, Books, MemoryStatistics, Place, Sums, go_back, name_day
 from trimtab.proxy.catalogue.prices import Bill, Cost, PriceList, PriceSource, PriceTier, Tokens
 from trimtab.proxy.store.store import StoreError
 from trimtab.proxy.telemetry.metrics import Metrics

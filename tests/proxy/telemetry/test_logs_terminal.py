@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from trimtab.proxy.telemetry.terminal import CLEAR_LINE, LiveLine, can_rewrite, shows_text
+from trimtab.proxy.telemetry.logs import CLEAR_LINE, LiveLine, can_rewrite, shows_text
 
 
 class _Stream(io.StringIO):

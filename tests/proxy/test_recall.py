@@ -8,7 +8,7 @@ from support.dialects.spoken.all_dialects import each_dialect
 from support.policies import POLICY
 
 from trimtab.proxy.compaction.caches import make_known
-from trimtab.proxy.recall.tool import RECALL_TOOL, add_answers, append, declare, find_answers, name_outcome
+from trimtab.proxy.recall import RECALL_TOOL, add_answers, append, declare, find_answers, name_outcome
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.dialects import name_codec
 from trimtab.rules.conversation import Decision

@@ -5,15 +5,15 @@ import pytest
 import redis.asyncio
 from support.events import make_event
 
-from trimtab.proxy.account.history import shared
-from trimtab.proxy.account.history.shared import KEY, SharedLog
+from trimtab.proxy.account.history import kept
+from trimtab.proxy.account.history.kept import KEY, SharedLog
 from trimtab.proxy.account.history.table import Entry, Erased, Row
 from trimtab.proxy.store.store import StoreError
 
 
 async def test_items_come_back_in_pieces_and_the_server_forgets_them(redis_url, monkeypatch):
     """What is no item of ours is passed over."""
-    monkeypatch.setattr(shared, "ENTRIES_AT_ONCE", 2)
+    monkeypatch.setattr(kept, "ENTRIES_AT_ONCE", 2)
     log, order = SharedLog(redis_url, ttl_seconds=60), Erased("s", 5.0, text_only=True)
     rows = [Row.of(make_event(name), 1) for name in "ab"]
     await log.add(rows)
@@ -44,7 +44,7 @@ async def test_a_server_that_is_out_is_asked_once_and_later_again(monkeypatch):
         await log.read("")
     with pytest.raises(StoreError, match="a moment ago"):
         await log.read("")
-    monkeypatch.setattr(shared, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(kept, "PAUSE_SECONDS", 0.0)
     log._out_until = 0.0
     for _ in range(2):
         with pytest.raises(StoreError, match="cannot be reached"):

@@ -3,8 +3,8 @@
 import pytest
 import redis.asyncio
 
-from trimtab.proxy.account.statistics.books import KEPT_DAYS, Batch, Place, Sums, go_back
-from trimtab.proxy.account.statistics.redis import DAY_SECONDS, RedisStatistics, day_key, writer_key
+from trimtab.proxy.account.books import DAY_SECONDS, KEPT_DAYS, Batch, Place, Sums, go_back
+from trimtab.proxy.account.books_stores import RedisStatistics, day_key, writer_key
 from trimtab.proxy.store.store import StoreError
 
 TODAY = "2026-11-23"
