@@ -15,12 +15,12 @@ import msgspec
 
 from trimtab.proxy.catalogue.prices import NANODOLLARS, Bill
 from trimtab.proxy.telemetry.ledger import Entry
+from trimtab.proxy.telemetry.savings import FIRST_ERROR
 from trimtab.proxy.telemetry.spans import Attributes
 from trimtab.rules.conversation import Decision
 from trimtab.rules.pipeline.changes import Change
 from trimtab.rules.tokens.sections import Sections
 
-FIRST_ERROR = 400  # Source: RFC 9110 section 15: the statuses of errors begin here
 LARGE_HEAD = 0.5
 """Share of the limit. Chosen: then the conversation has less room than the instructions and tools before it."""
 HEAD_REMEDY = "send fewer tools (drop_tools), or raise the window: the server's, and context_window if it is set"

@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator
 from difflib import unified_diff
-from functools import wraps
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -54,19 +53,9 @@ class Requests(msgspec.Struct, frozen=True):
 
 
 def takes_requests(verb: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorator: the command gets Requests as its first argument. `verb`: what it writes per line, for the help."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @file_argument
-        @click.option("--jsonl", is_flag=True, help=f"Read one request per line and write {verb}.")
-        @dialect_option
-        @wraps(command)
-        def with_requests(file: IO[bytes], *, jsonl: bool, dialect: str | None, **others: Any) -> None:
-            command(Requests(file, dialect, jsonl), **others)
-
-        return with_requests
-
-    return decorate
+    """Decorator: the command gets what Requests takes. `verb`: what it writes per line, for the help."""
+    jsonl = click.option("--jsonl", is_flag=True, help=f"Read one request per line and write {verb}.")
+    return lambda command: file_argument(jsonl(dialect_option(command)))
 
 
 def for_each_request(
@@ -155,12 +144,12 @@ def print_tally(told: dict[str, Any]) -> None:
 @config_option
 @set_option
 def count(
-    requests: Requests,
     *,
     model: str | None,
     as_table: bool | None,
     config_path: Path | None,
     settings: tuple[str, ...],
+    **given: Any,
 ) -> None:
     """Count the tokens of a request body, by section. No network is used.
 
@@ -171,7 +160,7 @@ def count(
     with wrong_use():
         config = load_file(config_path, settings, is_online=False)
     configure_log()
-    compactors = Compactors(get_log())
+    compactors, requests = Compactors(get_log()), Requests(**given)
 
     def work(request: Request, _: str) -> None:
         told = tally(request, request.model if model is None else model, config, compactors)
@@ -242,19 +231,15 @@ def _write_json(story: Story, compacted: Compacted) -> bytes:
 
 def _diff(change: Change) -> Iterator[str]:
     """A unified diff of one message, with what it is and what was done to it in its first two lines."""
-    what = f"{_name_place(change)} ({change.role}{f', result of {change.tool}' if change.tool else ''})"
+    place = "outside the list of messages" if change.at == OUTSIDE else f"message {change.at}"
+    place = f"before message {change.at}" if change.fate is Fate.ADDED else place
+    what = f"{place} ({change.role}{f', result of {change.tool}' if change.tool else ''})"
     done = f"{change.fate} by {', '.join(change.rules)}"
     if change.fate is Fate.MOVED:
         yield f"=== {what}: {done}, word for word"
         return
     before, after = f"{what}, {change.tokens_before} tokens", f"{done}, {change.tokens_after} tokens"
     yield from unified_diff(change.before.splitlines(), change.after.splitlines(), before, after, lineterm="")
-
-
-def _name_place(change: Change) -> str:
-    if change.fate is Fate.ADDED:
-        return f"before message {change.at}"
-    return "outside the list of messages" if change.at == OUTSIDE else f"message {change.at}"
 
 
 def _print_lines(lines: Iterator[str], place: str) -> None:
@@ -278,13 +263,13 @@ def _print_lines(lines: Iterator[str], place: str) -> None:
 @config_option
 @set_option
 def compact(
-    requests: Requests,
     *,
     explain: bool,
     explain_json: bool,
     diff: bool,
     config_path: Path | None,
     settings: tuple[str, ...],
+    **given: Any,
 ) -> None:
     """Compact the request body in FILE (or standard input). No network is used.
 
@@ -298,7 +283,7 @@ def compact(
     with wrong_use():
         config = load_file(config_path, settings, is_online=False)
     configure_log()
-    compactors = Compactors(get_log())
+    compactors, requests = Compactors(get_log()), Requests(**given)
     shown = [kind for kind, asked in (("sentences", explain), ("json", explain_json), ("diff", diff)) if asked]
 
     def work(request: Request, place: str) -> None:

@@ -17,7 +17,7 @@ import uvloop
 
 from trimtab.proxy.catalogue.prices import PriceList, PriceSource, find_listed
 from trimtab.proxy.catalogue.providers import find_host, find_window, load_catalogue
-from trimtab.proxy.cli.doctor_checks import Answer, Finding, ask_upstream
+from trimtab.proxy.cli.doctor_checks import Finding, ask_upstream
 from trimtab.proxy.cli.options import give_up, list_exports, read_key, wrong_use
 from trimtab.proxy.cli.tables import mask
 from trimtab.proxy.config.load import load_config
@@ -109,17 +109,15 @@ async def probe(upstream: UpstreamConfig, key: str | None) -> Probe:
     finally:
         await client.close()
     load_catalogue((upstream.base_url,))
-    names = dict.fromkeys((*answer.names, *answer.windows.by_model))
-    found = (_find_model(upstream.base_url, name, answer) for name in names)
+    base_url, found = upstream.base_url, []
+    for name in dict.fromkeys((*answer.names, *answer.windows.by_model)):
+        told = answer.windows.find(name)
+        window = told or find_window(base_url, name)
+        window_from = "upstream" if told else "catalogue" if window else ""
+        found.append(FoundModel(name, window, window_from, find_listed(base_url, name)))
     models = tuple(sorted(found, key=lambda model: model.window_tokens is None))
     is_catalogued = not is_local(upstream.base_url) and find_host(upstream.base_url) is not None
     return Probe(answer.finding, models, is_catalogued)
-
-
-def _find_model(base_url: str, name: str, answer: Answer) -> FoundModel:
-    told = answer.windows.find(name)
-    window = told or find_window(base_url, name)
-    return FoundModel(name, window, "upstream" if told else "catalogue" if window else "", find_listed(base_url, name))
 
 
 @click.command()
@@ -177,7 +175,8 @@ def init(**given: Any) -> None:
         click.echo(line, err=True)
     if not (found.is_reachable or options.yes or options.confirm("Write the file anyway?", default=False)):
         give_up("no file was written; start the server, or use --yes")
-    own_key = _choose_own_key(name, options)
+    asked = "Shall trimtab send this key for all clients?"
+    own_key = name if options.own_key or (name and options.confirm(asked, default=False)) else ""
     _save(_write(config, found, own_key, options), options)
     _tell_next(config, options.output, name, own_key)
 
@@ -203,13 +202,6 @@ def _look(config: Config, key: str | None) -> Probe:
         upstream = load_config(settings=(f"upstream.base_url={config.upstream.base_url}",)).upstream
     click.echo(f"Asking {upstream.base_url} for its models ...", err=True)
     return uvloop.run(probe(upstream, key))
-
-
-def _choose_own_key(name: str, options: Options) -> str:
-    own = options.own_key or (
-        bool(name) and options.confirm("Shall trimtab send this key for all clients?", default=False)
-    )
-    return name if own else ""
 
 
 def _write(config: Config, found: Probe, own_key: str, options: Options) -> str:

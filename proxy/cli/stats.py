@@ -207,10 +207,10 @@ def _describe_sums(sums: Sums) -> dict[str, int | float | None]:
     figures = sums.to_dict()
     figures |= {"cost_nanodollars": sums.cost_nanodollars, "saved_nanodollars": sums.saved_nanodollars}
     counts = {name: amount for name, amount in figures.items() if not name.endswith("_nanodollars")}
-    money = {name: amount for name, amount in figures.items() if name.endswith("_nanodollars")}
     told: dict[str, float | None] = {
-        name.replace("nanodollars", "usd"): None if sums.is_unpriced else amount / NANODOLLARS
-        for name, amount in money.items()
+        name.replace("nanodollars", "usd"): None if sums.is_unpriced else figures[name] / NANODOLLARS
+        for name in figures
+        if name not in counts
     }
     is_unpriced = 0 < sums.summaries == sums.unpriced_summaries
     told["summary_usd"] = None if is_unpriced else sums.summary_nanodollars / NANODOLLARS

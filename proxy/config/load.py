@@ -104,7 +104,9 @@ def _find_key(name: str, data: Mapping[str, Any]) -> tuple[Path, Slot]:
             key = next((key for key in list_keys(slot.section) if key == part.lower()), None)
             if key is None:
                 near = get_close_matches(part.lower(), list_keys(slot.section) if path else (), n=1)
-                raise _UnknownNameError(_deny(f"{told}{joint}{near[0].upper()}" if near else find_similar(name)))
+                like = f"{told}{joint}{near[0].upper()}" if near else find_similar(name)
+                words = f"names no key; did you mean {like}?" if like else "names no key of the configuration"
+                raise _UnknownNameError(words)
         elif slot.is_mapping:
             key = _find_name(part, inner)
         else:
@@ -114,10 +116,6 @@ def _find_key(name: str, data: Mapping[str, Any]) -> tuple[Path, Slot]:
         path, told = (*path, key), f"{told}{joint}{part}"
         inner = inner.get(key) if isinstance(inner, dict) else None
     return path, slot
-
-
-def _deny(near: str | None) -> str:
-    return f"names no key; did you mean {near}?" if near else "names no key of the configuration"
 
 
 def _find_name(part: str, written: object) -> str:

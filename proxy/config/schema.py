@@ -174,11 +174,7 @@ class UpstreamConfig(Section):
         return routed
 
 
-def _name_all(upstreams: dict[str, UpstreamConfig]) -> dict[str, UpstreamConfig]:
-    return {name: upstream.named() for name, upstream in upstreams.items()}
-
-
-NamedUpstreams = Annotated[dict[str, UpstreamConfig], AfterValidator(_name_all)]  # The type of `upstreams`
+NamedUpstreams = dict[str, Annotated[UpstreamConfig, AfterValidator(UpstreamConfig.named)]]  # the type of `upstreams`
 
 HeaderName = Annotated[
     str,

@@ -300,6 +300,7 @@ _READ = """
 SELECT at, request_id, events.session, mark, worker, cache_price, event, sentences
 FROM events LEFT JOIN private.texts USING (request_id)
 WHERE event IS NOT NULL"""
+_FIND_MARK = "SELECT 1 FROM events WHERE session = ? AND mark = ? AND (at, request_id) < (?, ?) LIMIT 1"
 
 
 def list_requests(connection: sqlite3.Connection, query: Query) -> tuple[list[Turn], bool] | None:
@@ -344,7 +345,8 @@ def _list(connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]) -> li
     for at, request_id, session, mark, worker, cache_price, encoded, sentences in rows:
         with suppress(msgspec.MsgspecError, TypeError, ValueError):  # a row of another version, or a damaged one
             event, told = _decoder.decode(encoded), None if sentences is None else msgspec.json.decode(sentences)
-            is_moved = bool(mark and session) and not _has_mark(connection, session, mark, at, request_id)
+            place = session, mark, at, request_id
+            is_moved = bool(mark and session) and connection.execute(_FIND_MARK, place).fetchone() is None
             previous = find_previous(connection, session, at, request_id) if is_moved else None
             tokens = None if previous is None else measure_move(previous, event)
             cost = None if tokens is None or cache_price is None else round(tokens * cache_price)
@@ -378,11 +380,6 @@ def find_uncut_size(previous: Outcome | None, event: Outcome) -> int | None:
         return event.original_tokens or None
     new_tokens = max(event.original_tokens - previous.original_tokens, 0)
     return previous.sent_tokens + new_tokens if previous.sent_tokens else None
-
-
-def _has_mark(connection: sqlite3.Connection, session: str, mark: str, at: float, request_id: str) -> bool:
-    statement = "SELECT 1 FROM events WHERE session = ? AND mark = ? AND (at, request_id) < (?, ?) LIMIT 1"
-    return connection.execute(statement, (session, mark, at, request_id)).fetchone() is not None
 
 
 def find_previous(connection: sqlite3.Connection, session: str, at: float, request_id: str) -> Outcome | None:
@@ -437,11 +434,6 @@ def _erase(connection: sqlite3.Connection, order: Erased) -> tuple[bool, list[st
 
 def clear(connection: sqlite3.Connection) -> None:
     with connection:
-        for table in (
-            "events",
-            "minutes",
-            "position",
-            "private.texts",
-            "private.titles",
-        ):  # a log is copied from its beginning again
+        # Without its position, a log is copied from its beginning again.
+        for table in ("events", "minutes", "position", "private.texts", "private.titles"):
             connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names

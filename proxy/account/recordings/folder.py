@@ -275,7 +275,10 @@ def read_one(folder: Path, name: str, on_broken: OnBroken) -> Recording:
     Raises NoRecordingError if there is none, or more than one; BadRecordingError if its file is broken.
     """
     if name == LAST:
-        return _read_last(folder, on_broken)
+        every = read_all(folder, on_broken, newest_first=True)
+        if (last := next((one for one in every if one.call is None), None)) is None:
+            raise NoRecordingError(f"{folder}: nothing is recorded yet")
+        return last
     files = list_files(folder, newest_first=True)
     name = name.lower()
     found = [file for file in files if file.id.startswith(name)] if _ID.fullmatch(name) else []
@@ -289,10 +292,3 @@ def read_one(folder: Path, name: str, on_broken: OnBroken) -> Recording:
         return found[0].read()
     except BadRecordingError as error:
         raise BadRecordingError(f"{found[0].path}: {error}; delete the file, or choose another request") from error
-
-
-def _read_last(folder: Path, on_broken: OnBroken) -> Recording:
-    for recording in read_all(folder, on_broken, newest_first=True):
-        if recording.call is None:
-            return recording
-    raise NoRecordingError(f"{folder}: nothing is recorded yet")

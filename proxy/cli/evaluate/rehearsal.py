@@ -25,7 +25,7 @@ from trimtab.proxy.summaries.calls import NoSummaryError, SummaryCalls
 from trimtab.proxy.summaries.summariser import Inline, Summariser, Task, ask_model
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.proxy.wire.dialects import DEFAULT
-from trimtab.proxy.wire.json import DECODE_ERRORS, mend
+from trimtab.proxy.wire.json import DECODE_ERRORS, decode_members, mend
 from trimtab.rules.conversation import Conversation, CountTokens, Message, Role, find_beside
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.results.pairing import pair_tool_calls
@@ -43,9 +43,6 @@ PAUSED = "The work is paused here."
 
 class NoSessionError(ValueError):
     """The file holds no session that can be evaluated. The message says what to do."""
-
-
-_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -89,9 +86,9 @@ def _is_request(data: bytes) -> bool:
 
 def _read_request(body: bytes, model: str | None) -> Request:
     try:
-        members = _decode_members(body)
+        members = decode_members(body)
     except DECODE_ERRORS:
-        members = _decode_members(mend(body))
+        members = decode_members(mend(body))
     kept = {name: value for name, value in members.items() if name not in _ANSWER_SHAPE and bytes(value) != b"null"}
     if model is not None:
         kept["model"] = msgspec.Raw(msgspec.json.encode(model))

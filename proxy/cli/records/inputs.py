@@ -21,7 +21,7 @@ from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.dialects import guess_dialect, name_codec
-from trimtab.proxy.wire.json import DECODE_ERRORS
+from trimtab.proxy.wire.json import DECODE_ERRORS, decode_members
 from trimtab.rules.conversation import Decision
 from trimtab.rules.tokens.sections import Sections
 
@@ -89,7 +89,6 @@ class _Element(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(Line).decode
-_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_element = msgspec.json.Decoder(_Element).decode
 
@@ -214,7 +213,7 @@ def split_turns(body: bytes, dialect: str | None = None) -> Iterator[bytes]:
     """The requests that a client sent on the way to this body, itself last. Raises UndecodableError."""
     codec = name_codec(dialect or guess_dialect(body))
     try:
-        members = _decode_members(body)
+        members = decode_members(body)
         elements = _decode_elements(members.get(codec.transcript, msgspec.Raw(b"[]")))
         is_answer = [_is_answer(_decode_element(element)) for element in elements]
     except DECODE_ERRORS as error:

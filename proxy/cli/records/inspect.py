@@ -52,6 +52,7 @@ from trimtab.rules.tokens.sections import Sections
 STYLES = {"-": "red", "+": "green", "@": "cyan"}  # Colours of the lines of a diff, by their first character
 CONTEXT_LINES = 2  # lines around a difference that are shown. Chosen: enough to find the place.
 NOTHING_HIDDEN = Hidden.of((), ())  # a recording has its keys replaced already
+_OF_REQUEST = ("dialect", "path", "model", "headers", "is_redacted")  # what is told of a request beside its body
 OTHERWISE = "this trimtab plans the request otherwise than the one that recorded it: "
 
 
@@ -101,15 +102,7 @@ def describe(recording: Recording, changed: Changed, *, with_texts: bool = False
     event, request = recording.event, recording.request
     described: dict[str, Any] = {
         "event": describe_event(event),
-        "request": None
-        if request is None
-        else {
-            "dialect": request.dialect,
-            "path": request.path,
-            "model": request.model,
-            "headers": dict(request.headers),
-            "is_redacted": request.is_redacted,
-        },
+        "request": None if request is None else {name: getattr(request, name) for name in _OF_REQUEST},
         "story": list(recording.story),
         "changes": [change.describe(with_texts=with_texts) for change in changed.changes],
         "summary": None if recording.summary is None else asdict(recording.summary),

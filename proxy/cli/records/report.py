@@ -10,11 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trimtab.proxy.cli.records.run import Places, Replay
+from trimtab.proxy.cli.records.run import Replay
 from trimtab.proxy.cli.records.sums import (
     INPUT_TOKENS,
     NOTHING,
@@ -67,8 +68,8 @@ def describe(replay: Replay, kind: str, path: Path) -> dict[str, Any]:
         },
         "sides": variants,
         "changes": compare(*variants) if len(variants) > 1 else [],
-        "unreadable": _describe_places(replay.unreadable),
-        "differing": _describe_places(replay.differing),
+        "unreadable": structs.asdict(replay.unreadable),
+        "differing": structs.asdict(replay.differing),
         "not_replayed": replay.not_replayed,
         "notes": list_notes(replay, kind, variants),
     }
@@ -138,13 +139,6 @@ def list_notes(replay: Replay, kind: str, variants: list[dict[str, Any]]) -> lis
     return notes
 
 
-def _describe_places(places: Places) -> dict[str, Any]:
-    return {
-        "number": places.number,
-        "places": [{"place": place, "reason": reason} for place, reason in places.named],
-    }
-
-
 def list_settings(config: Config) -> dict[str, Config]:
     """A configuration with each economy, the one that keeps most first; then with each threshold, the latest first."""
 
@@ -166,8 +160,8 @@ def list_points(replay: Replay, kind: str, path: Path) -> dict[str, Any]:
     return {
         "input": {"kind": kind, "path": str(path), "requests": replay.requests},
         "curve": [*map(partial(_describe_point, replay), replay.variants, variants), *others],
-        "unreadable": _describe_places(replay.unreadable),
-        "differing": _describe_places(replay.differing),
+        "unreadable": structs.asdict(replay.unreadable),
+        "differing": structs.asdict(replay.differing),
         "notes": [*CURVE_NOTES, *list_notes(replay, kind, variants)],
     }
 
@@ -308,19 +302,15 @@ def _make_changes(report: dict[str, Any]) -> Table:
     for change in report["changes"]:
         for name, pair in change.items():
             if name not in {"name", "costs"}:
-                table.add_row(
-                    safe(change["name"]), safe(name.replace("_", " ")), *_make_pair(pair["before"], pair["after"])
-                )
+                before, after = pair["before"], pair["after"]
+                is_count = isinstance(before, int) and isinstance(after, int)
+                told = (f"{before:,}", f"{after:,}") if is_count else (_percent(before), _percent(after))
+                is_changed = _change(before, after) if is_count else ""
+                table.add_row(safe(change["name"]), safe(name.replace("_", " ")), *told, is_changed)
         for unit, pair in change["costs"].items():
             told = _money(pair["before"], unit), _money(pair["after"], unit)
             table.add_row(safe(change["name"]), "cost", *told, _change(pair["before"], pair["after"]))
     return table
-
-
-def _make_pair(before: Any, after: Any) -> tuple[str, str, str]:
-    if isinstance(before, int) and isinstance(after, int):
-        return f"{before:,}", f"{after:,}", _change(before, after)
-    return _percent(before), _percent(after), ""
 
 
 def _list_lines(report: dict[str, Any]) -> Iterable[str]:

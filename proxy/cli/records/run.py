@@ -217,12 +217,12 @@ class Places(msgspec.Struct):
     """Places of the input with what is to say about them: all counted, the first MAX_PLACES named."""
 
     number: int = 0
-    named: list[tuple[str, str]] = []
+    places: list[dict[str, str]] = []
 
     def add(self, place: str, reason: str) -> None:
         self.number += 1
-        if len(self.named) < MAX_PLACES:
-            self.named.append((place, reason))
+        if len(self.places) < MAX_PLACES:
+            self.places.append({"place": place, "reason": reason})
 
 
 @dataclass(slots=True)

@@ -288,16 +288,9 @@ class SessionSums(msgspec.Struct):
         return is_new
 
     def describe(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "model": self.label,
-            "requests": self.requests,
-            "longest_tokens": self.longest_tokens,
-            "over_window": self.over_window,
-            "refused": self.refused,
-            "unit": self.unit,
-            "costs": {name: round(cost, _DIGITS) for name, cost in self.costs.items()},
-        }
+        figures = {name: getattr(self, name) for name in ("requests", "longest_tokens", "over_window", "refused")}
+        costs = {name: round(cost, _DIGITS) for name, cost in self.costs.items()}
+        return {"name": self.name, "model": self.label, **figures, "unit": self.unit, "costs": costs}
 
     @property
     def loss(self) -> float:

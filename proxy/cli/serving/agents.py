@@ -30,10 +30,6 @@ Write = Callable[[dict[str, str]], tuple[str, ...]]
 """Sets further variables in an environment that has the proxy's URLs; returns further arguments."""
 
 
-def _write_nothing(_environment: dict[str, str]) -> tuple[str, ...]:
-    return ()
-
-
 class Wiring(msgspec.Struct, frozen=True):
     """How an agent is led to the proxy.
 
@@ -43,7 +39,7 @@ class Wiring(msgspec.Struct, frozen=True):
     """
 
     environment: Environment
-    write: Write = _write_nothing
+    write: Write = msgspec.field(default=lambda _: ())
     warning: str = ""
 
 

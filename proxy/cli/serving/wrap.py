@@ -28,7 +28,7 @@ from trimtab.proxy.cli.options import WRONG_USE, config_option, give_up, set_opt
 from trimtab.proxy.cli.serving.agents import Wiring, Write, find_agent, list_agents
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
-from trimtab.proxy.config.network import OPENAI_HOST, read_host
+from trimtab.proxy.config.network import OPENAI_HOST, PROXY_VARIABLES, read_host
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.server.app import Proxy, run_proxy
 from trimtab.proxy.server.reload import measure_caches
@@ -38,7 +38,6 @@ from trimtab.proxy.telemetry.savings import Samples, Savings, count
 FIXED = ("listen=127.0.0.1:0", "metrics_listen=null", "workers=1")
 """Settings of every wrapped proxy: a free port of this machine, and one process."""
 DRAIN_SECONDS = 1.0  # For requests that the command leaves behind. Chosen: nobody waits for their answers any more.
-_PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 _LOOPBACK = ("127.0.0.1", "localhost")
 SUCCESS = 200  # source: the status of a request that was answered
 NOT_FOUND = 127
@@ -204,7 +203,7 @@ def write_environment(environment: Mapping[str, str], urls: Iterable[tuple[Desti
         for family in destination.families:
             present = [name for name in family.others if environment.get(name)]
             written |= dict.fromkeys((*family.names, *present), f"{url}{family.path}")
-    if any(environment.get(name) or environment.get(name.upper()) for name in _PROXY_VARIABLES):
+    if any(environment.get(name) or environment.get(name.upper()) for name in PROXY_VARIABLES):
         exempt = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
         hosts = [*filter(None, exempt.split(",")), *_LOOPBACK]
         written |= dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(dict.fromkeys(hosts)))

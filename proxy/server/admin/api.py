@@ -24,7 +24,6 @@ from trimtab.proxy.account.history.sessions import ORDERS, SessionQuery, find_na
 from trimtab.proxy.account.history.table import KEPT_STEPS, Query, find_request, list_requests, sum_steps
 from trimtab.proxy.account.history.texts import find_text, read_notes
 from trimtab.proxy.catalogue.prices import PriceSource, to_dollars
-from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange.route import MAX_WORDS_CHARS
 from trimtab.proxy.exchange.services import Lifecycle, Services
 from trimtab.proxy.http.errors import (
@@ -138,7 +137,10 @@ async def _show_overview(services: Services, _: Mapping[str, str]) -> Json:
         "upstreams": list(dict.fromkeys(urlsplit(url).netloc for url in config.list_base_urls())),
         "keeps_text": config.dashboard.keep_text,
         "alarms": [alarm._asdict() for alarm in find_alarms(recent, samples)],
-        "notes": [*_note_config(config), *{note["text"]: note for note in notes}.values()],
+        "notes": [
+            *([_TEXT_NOTE] if config.dashboard.keep_text else []),
+            *{note["text"]: note for note in notes}.values(),
+        ],
         "week": await _read_week(services),
         **await asyncio.to_thread(_read_all, samples),
     }
@@ -169,13 +171,10 @@ async def _read_week(services: Services) -> Json | None:
     }
 
 
-def _note_config(config: Config) -> list[Json]:
-    if not config.dashboard.keep_text:
-        return []
-    text = "The text of changed messages is kept in memory and shown here; see dashboard.keep_text."
-    return [{"kind": "text", "text": text}]
-
-
+_TEXT_NOTE = {
+    "kind": "text",
+    "text": "The text of changed messages is kept in memory and shown here; see dashboard.keep_text.",
+}
 _NOTES: Mapping[str, str] = {
     "counting": "Tokens of {} are estimated by characters.",
     "window": "The context window of {} is not known; the default is assumed. See context_window.",

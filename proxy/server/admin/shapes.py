@@ -33,7 +33,6 @@ from trimtab.proxy.config.schema import Config
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.ledger import COLD_CACHE, COMPACT_NOW, TOO_SHORT
 from trimtab.proxy.telemetry.savings import Samples
-from trimtab.rules.pipeline.changes import Change
 from trimtab.rules.pipeline.story import tell_decision
 from trimtab.rules.tokens.sections import Sections
 
@@ -206,12 +205,11 @@ def _show_money(figures: Json) -> Json:
 def shape_text(pack: bytes) -> Json:
     text = unpack_text(pack)
     # The changes are written at once: a dictionary for each line of all texts would be freed on the event loop.
-    changes = [orjson.Fragment(orjson.dumps(_shape_change(change))) for change in text.changes]
+    changes = [
+        orjson.Fragment(orjson.dumps(one.describe(with_texts=True) | {"lines": diff_lines(one.before, one.after)}))
+        for one in text.changes
+    ]
     return {"sentences": text.sentences, "changes": changes, "summary": text.summary}
-
-
-def _shape_change(change: Change) -> Json:
-    return {**change.describe(with_texts=True), "lines": diff_lines(change.before, change.after)}
 
 
 def diff_lines(before: str, after: str) -> list[Line]:
@@ -294,19 +292,15 @@ def _read(samples: Samples, **of: str) -> Json:
         "prefix_kept": samples.mean("prefix_kept_ratio", **of),
         "cached_share": cached_tokens / reported if reported else None,
         "estimate_error": samples.mean("estimate_error_ratio", **of),
-        **_sort_summaries(samples, **of),
+        # Only summaries that were written count as such.
+        **{
+            name: sum(count("summaries_total", result=one, **of) for one in results)
+            for name, results in SUMMARIES.items()
+        },
         "sessions_without_summaries": count("sessions_without_summaries_total", **of),
         **{name: count("cuts_total", kind=kind, **of) for name, kind in CUTS.items()},
         "recoveries": count("overflow_retries_total", result="recovered", **of),
         "overflow_refusals": count("overflow_retries_total", **of),
-    }
-
-
-def _sort_summaries(samples: Samples, **of: str) -> Json:
-    """Summaries by what became of them. Only those that were written count as summaries."""
-    return {
-        name: sum(samples.count("summaries_total", result=result, **of) for result in results)
-        for name, results in SUMMARIES.items()
     }
 
 
