@@ -12,6 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 from functools import cache, lru_cache
 from importlib.metadata import version
+from itertools import chain
 from typing import TYPE_CHECKING, Self
 
 import msgspec
@@ -139,7 +140,8 @@ def describe_catalogue() -> str:
     It names no date of its own, so it is of that day or later.
     """
     told = f"genai-prices {version('genai-prices')}"
-    newest = find_newest_check([comment for one in load_providers() for comment in _list_comments(one)])
+    noted = [(one.price_comments, *(model.price_comments for model in one.models)) for one in load_providers()]
+    newest = find_newest_check(chain.from_iterable(noted))
     return told if newest is None else f"{told} of {newest} or later"
 
 
@@ -155,10 +157,6 @@ def _read_date(written: str) -> date | None:
         return date.fromisoformat(written)
     except ValueError:
         return None
-
-
-def _list_comments(provider: "Provider") -> list[str | None]:
-    return [provider.price_comments, *(model.price_comments for model in provider.models)]
 
 
 @lru_cache(64)

@@ -95,9 +95,6 @@ class Model(msgspec.Struct):
     completed: tuple[tuple[Record, Record, int], Facts] | None = None
     scales: tuple[Record, Scales] | None = None
 
-    def is_old(self, now: float) -> bool:
-        return self.read_at is None or now - self.read_at > REFRESH_SECONDS
-
     @property
     def facts(self) -> Facts:
         facts = recall(self.known)
@@ -222,7 +219,8 @@ class Kept:
 
     def refresh(self, model: Model) -> asyncio.Task[None] | None:
         """Start to read the store if that is due. Returns the task to wait for if it was never read, else None."""
-        if model.is_old(self._clock()) and (model.reading is None or model.reading.done()):
+        is_old = model.read_at is None or self._clock() - model.read_at > REFRESH_SECONDS
+        if is_old and (model.reading is None or model.reading.done()):
             model.reading = self._tasks.start(self._read(model))
         return model.reading if model.read_at is None else None
 
@@ -272,7 +270,8 @@ class Kept:
         # that the store has lost records, so ours is written again; else only a window of discovery may be to be added.
         try:
             generation, record = await self._records.read(model.name)
-            if record is not None and record.forgotten < self._count_forgotten(model.name):
+            of_all = self.find(model.name.of_all)
+            if record is not None and of_all is not None and record.forgotten < of_all.known.forgotten:
                 record = None  # written before an operator had the model forgotten
             if generation < model.generation and model.is_vouched:  # the store has lost records: write ours again
                 model.generation = generation
@@ -282,10 +281,6 @@ class Kept:
             await self.take_window(model)
         finally:
             model.read_at = self._clock()
-
-    def _count_forgotten(self, name: ModelName) -> int:
-        of_all = self.find(name.of_all)
-        return 0 if of_all is None else of_all.known.forgotten
 
     def _adopt(self, model: Model, generation: int, record: Record) -> None:
         for cause, before, after in model.adopt(generation, record):

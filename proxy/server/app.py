@@ -93,10 +93,7 @@ async def run_proxy(
             current = Current(replace(services, codecs=by_ending(codecs)))
             if worker is not None:
                 services.past.notes = lambda: write_notes(current.services)
-            async with (
-                _serve_pages(current, worker) as pages_url,
-                _serve_requests(current, worker) as url,
-            ):
+            async with _serve_pages(current, worker) as pages_url, _serve_requests(current, worker) as url:
                 loop = asyncio.get_running_loop()
                 loading = loop.run_in_executor(None, _load_in_advance, compactors, config)
                 for upstream in config.discovered_upstreams():
@@ -233,10 +230,8 @@ async def _serve_pages(current: Current, worker: Worker | None) -> AsyncIterator
     if address is None:
         yield None
         return
-    async with listen_at(_make_server(current, handle_pages), address, worker.page_sockets if worker else ()) as (
-        _,
-        url,
-    ):
+    sockets = worker.page_sockets if worker else ()
+    async with listen_at(_make_server(current, handle_pages), address, sockets) as (_, url):
         yield url
 
 
@@ -249,22 +244,16 @@ def _count_fault(metrics: Metrics, store: str) -> None:
     metrics.store_errors[store] += 1
 
 
-def _make_tenancy(config: Config, key: bytes) -> Tenancy:
-    return Tenancy(config.tenant, key, config.clients.keys, config.clients.names)
-
-
 def _open_store(config: Config, metrics: Metrics, log: Any, spare_key: bytes) -> tuple[SummaryStore, Tenancy]:
     """Open the summaries' store, and load the key for clients without a credential from the file beside it.
 
     `spare_key` is used if there is no such file. Raises ConfigError if the store cannot be opened.
     """
     store = open_store(config, partial(_count_fault, metrics), log)
-    key_file = find_key_file(config)
-    if key_file is None:
-        return store, _make_tenancy(config, spare_key)
+    key, key_file = spare_key, find_key_file(config)
     try:
-        return store, _make_tenancy(config, load_key(key_file))
+        key = spare_key if key_file is None else load_key(key_file)
     except KeyFileError as error:
         # The only loss: after a restart, clients without a credential do not find their summaries again.
         log.warning("key_missing", reason=str(error))
-        return store, _make_tenancy(config, spare_key)
+    return store, Tenancy(config.tenant, key, config.clients.keys, config.clients.names)
