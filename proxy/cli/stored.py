@@ -21,6 +21,7 @@ from trimtab.proxy.account.sessions import NAME_CHARS
 from trimtab.proxy.cli.options import StoppedError, config_option, read_key, set_option, wrong_use
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
+from trimtab.proxy.exchange.route import MAX_WORDS_CHARS
 from trimtab.proxy.http.tenancy import Tenancy
 from trimtab.proxy.models import keeping
 from trimtab.proxy.models.records import ModelName, Record, Records, expect_scale
@@ -52,9 +53,6 @@ async def open_shared(config: Config, *, in_memory: str, at_fault: str) -> Async
         await store.close()
     if failures:
         raise StoppedError(at_fault)
-
-
-MAX_WORDS_CHARS = 500  # source: exchange/route.py, of the header
 
 
 @click.command()

@@ -17,6 +17,7 @@ import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
+from trimtab.proxy.catalogue.providers import MIN_WINDOW_TOKENS
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient, read_bounded, target_url
 from trimtab.proxy.http.errors import ProxyError
@@ -32,7 +33,6 @@ MAX_ANSWER_BYTES = 8 * 1024 * 1024
 """A longer answer is ignored. Chosen: far above long lists of models such as OpenRouter's."""
 MAX_MODELS = 4096  # Entries that are read of a list. Chosen: the largest provider in the catalogue has 923 models.
 MAX_ALIASES = 16  # Further names that are read of one model. Chosen: more than real servers list.
-MIN_WINDOW_TOKENS = 1024  # Smaller windows are ignored. Chosen: no chat model has one (see catalogue/providers.py).
 MAX_WINDOW_TOKENS = 100_000_000  # Larger windows are ignored. Chosen: ten times the largest in the catalogue.
 
 REDISCOVER_SECONDS = 600.0

@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from trimtab.proxy.catalogue.providers import is_ready, load_catalogue
+from trimtab.proxy.catalogue.providers import MIN_WINDOW_TOKENS, is_ready, load_catalogue
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.models.calibration import MIN_SAMPLE_TOKENS, Report
-from trimtab.proxy.models.discovery import MIN_WINDOW_TOKENS, Told
+from trimtab.proxy.models.discovery import Told
 from trimtab.proxy.models.hypotheses import MAX_FAILURES, claim, combine, contradict, doubt_ratio, retract
 from trimtab.proxy.models.keeping import REFRESH_SECONDS, FindChanges, Kept, Model, Scales
 from trimtab.proxy.models.lessons import Lesson, find_changes

@@ -20,6 +20,7 @@ import msgspec
 from trimtab.proxy.wire.json import DECODE_ERRORS
 from trimtab.rules.conversation import CountTokens, Message, Role, count_leading
 from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.summary.prompts import ITEM_TOKENS
 from trimtab.rules.text.head_tail import truncate_text
 from trimtab.rules.window.prune import is_prunable
 
@@ -92,7 +93,6 @@ _OBJECT = re.compile(r'\{(?:[^{}"]|"(?:[^"\\]|\\.)*+")*+\}', re.DOTALL)
 """A JSON object that contains no other object. Its strings may contain braces."""
 _GRADED = re.compile(r'"?grade"?\s{0,3}[:=]\s{0,3}"?([0-2])(?![\d.])', re.IGNORECASE)
 _BARE_GRADE = re.compile(r"[\s*`\"']{0,8}([0-2])[\s*`\"'.]{0,8}\Z")
-ITEM_TOKENS = 2000  # Longest text of one message; of a longer one, its two ends are shown. The same as for summaries.
 PART_TOKENS = 8000  # Largest part. Chosen: in a larger one, small models ask only about the beginning and the end.
 
 

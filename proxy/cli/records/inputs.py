@@ -15,6 +15,7 @@ from msgspec import structs
 
 from trimtab.proxy.account.prompt_cache import count_cached
 from trimtab.proxy.account.recordings.format import Counted, RecordedCall
+from trimtab.proxy.account.sessions import MAX_NEW_MESSAGES
 from trimtab.proxy.catalogue.prices import Tokens
 from trimtab.proxy.cli.records.sums import SUCCESS_STATUS, UNKNOWN, UPSTREAM_REFUSES, RequestFigures
 from trimtab.proxy.lru import BytesLRU
@@ -29,7 +30,6 @@ NO_RULES = frozenset({"refused", "lesson_test", "cold_cache", "cache_refused"})
 """Entries of a ledger that no rule made: they say what happened between two plans."""
 MAX_HASHES_BYTES = 16 * 1024 * 1024  # chosen: the newest requests of some hundred thousand sessions
 HASH_BYTES = 160  # what is kept of a request. An estimate for CPython.
-MAX_NEW_MESSAGES = 1000  # By which a session may grow and still be recognised. Chosen: far above one turn.
 _BY_MODEL = frozenset({"reasoning", "function_call", "custom_tool_call", "local_shell_call", "web_search_call"})
 """Types of items of the Responses API that a model writes, beside the messages of an assistant."""
 

@@ -42,7 +42,8 @@ _LOOPBACK = ("127.0.0.1", "localhost")
 SUCCESS = 200  # source: the status of a request that was answered
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
-KILLED = 128  # Exit statuses; the last one plus the signal's number. Source: POSIX, Shell & Utilities, 2.8.2.
+KILLED = 128
+"""Exit statuses; the last one plus the signal's number. Source: POSIX, Shell & Utilities, 2.8.2."""
 OF_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)  # A terminal sends them to the command, too
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
