@@ -113,7 +113,7 @@ def test_only_some_places_are_named() -> None:
     places = Places()
     for number in range(MAX_PLACES + 5):
         places.add(f"line {number}", "broken")
-    assert (places.number, len(places.named)) == (MAX_PLACES + 5, MAX_PLACES)
+    assert (places.number, len(places.places)) == (MAX_PLACES + 5, MAX_PLACES)
 
 
 def test_a_file_of_bodies_is_read_line_by_line(compactors: Compactors, tmp_path: Path) -> None:
