@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from trimtab.proxy.catalogue.providers import KEPT_ANSWERS, MAX_NAME_CHARS
+from trimtab.proxy.catalogue.prices import KEPT_ANSWERS, MAX_NAME_CHARS
 from trimtab.proxy.config.network import is_local, read_host
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.wire.cache_help import Addition

@@ -15,8 +15,7 @@ import msgspec
 import orjson
 import uvloop
 
-from trimtab.proxy.catalogue.prices import PriceList, PriceSource, find_listed
-from trimtab.proxy.catalogue.providers import find_host, find_window, load_catalogue
+from trimtab.proxy.catalogue.prices import PriceList, PriceSource, find_host, find_listed, find_window, load_catalogue
 from trimtab.proxy.cli.doctor_checks import Finding, ask_upstream
 from trimtab.proxy.cli.options import give_up, list_exports, read_key, wrong_use
 from trimtab.proxy.cli.tables import mask

@@ -13,8 +13,8 @@ import msgspec
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from trimtab.proxy.catalogue.prices import MILLION_TOKENS, asks_million
 from trimtab.proxy.catalogue.prompt_caches import Asked, find_additions, find_lifetime_seconds
-from trimtab.proxy.catalogue.providers import MILLION_TOKENS, asks_million
 from trimtab.proxy.config.policy import MODES, ModelConfig, PolicyConfig, with_window
 from trimtab.proxy.config.schema import Config, UpstreamConfig, find_in_name
 from trimtab.proxy.exchange.arrival import MAX_CHARS, MAX_UPSTREAMS, Arrival, tell_upstream

@@ -17,7 +17,7 @@ import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
-from trimtab.proxy.catalogue.providers import MIN_WINDOW_TOKENS
+from trimtab.proxy.catalogue.prices import MIN_WINDOW_TOKENS
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient, read_bounded, target_url
 from trimtab.proxy.http.errors import ProxyError

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from trimtab.proxy.catalogue.providers import MIN_WINDOW_TOKENS
+from trimtab.proxy.catalogue.prices import MIN_WINDOW_TOKENS
 from trimtab.proxy.models.calibration import MIN_SAMPLE_TOKENS
 from trimtab.proxy.models.discovery import MAX_WINDOW_TOKENS
 from trimtab.proxy.models.records import ANY_RATIO, MAX_REFUTED, Bounds, Record, Source, clamp, recall, take_measured

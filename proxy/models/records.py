@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from trimtab.proxy.catalogue.providers import MIN_WINDOW_TOKENS, find_window
+from trimtab.proxy.catalogue.prices import MIN_WINDOW_TOKENS, find_window
 from trimtab.proxy.models.discovery import MAX_WINDOW_TOKENS
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.rules.tokens.families import GENERIC, SILENT, Reading, find_family

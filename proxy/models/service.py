@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from trimtab.proxy.catalogue.providers import MIN_WINDOW_TOKENS, is_ready, load_catalogue
+from trimtab.proxy.catalogue.prices import MIN_WINDOW_TOKENS, is_ready, load_catalogue
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.http.headers import Headers

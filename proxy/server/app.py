@@ -18,7 +18,7 @@ from trimtab.proxy.account.books_stores import open_statistics
 from trimtab.proxy.account.budgets import Budgets
 from trimtab.proxy.account.recorder import Recorder
 from trimtab.proxy.account.recordings.writing import Recordings, end_call, measure_recordings
-from trimtab.proxy.catalogue.providers import load_catalogue
+from trimtab.proxy.catalogue.prices import load_catalogue
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.config.values import site_url, split_address

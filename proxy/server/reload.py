@@ -14,7 +14,7 @@ from msgspec import structs
 
 from trimtab.proxy.account.recordings.folder import find_fault
 from trimtab.proxy.account.recordings.writing import measure_recordings
-from trimtab.proxy.catalogue.providers import load_catalogue
+from trimtab.proxy.catalogue.prices import load_catalogue
 from trimtab.proxy.compaction.pool import CACHES_BYTES
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import find_unknown_variables

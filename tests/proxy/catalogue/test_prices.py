@@ -34,9 +34,9 @@ from trimtab.proxy.catalogue.prices import (
     find_listed,
     find_newest_check,
     find_price_list,
+    load_providers,
     price,
 )
-from trimtab.proxy.catalogue.providers import load_providers
 from trimtab.proxy.config.load import load_config
 from trimtab.rules.policy import Prices
 

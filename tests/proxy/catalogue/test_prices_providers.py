@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.catalogue import providers
-from trimtab.proxy.catalogue.providers import MAX_NAME_CHARS, MIN_WINDOW_TOKENS, asks_million, find_host, find_window
+from trimtab.proxy.catalogue import prices
+from trimtab.proxy.catalogue.prices import MAX_NAME_CHARS, MIN_WINDOW_TOKENS, asks_million, find_host, find_window
 from trimtab.proxy.config.network import is_local
 
 OPENAI = "https://api.openai.com/v1"
@@ -71,7 +71,7 @@ LOCAL = "http://127.0.0.1:8000/v1"
 def test_the_catalogue_is_loaded_only_where_it_serves(base_urls: tuple[str, ...], *, loads: bool) -> None:
     """It is not loaded if all upstreams are local, nor if all windows are configured."""
     code = (
-        "import sys; from trimtab.proxy.catalogue import providers as c\n"
+        "import sys; from trimtab.proxy.catalogue import prices as c\n"
         f"c.load_catalogue({base_urls!r}); c.is_ready({LOCAL!r})\n"
         "print('genai_prices' in sys.modules, c.is_ready('https://example.com'))"
     )
@@ -158,7 +158,7 @@ def test_nothing_is_asked_of_the_network() -> None:
         "import sys, threading\n"
         "def refuse(event, _): assert not event.startswith('socket.'), event\n"
         "sys.addaudithook(refuse)\n"
-        "from trimtab.proxy.catalogue.providers import find_window\n"
+        "from trimtab.proxy.catalogue.prices import find_window\n"
         f"assert find_window({OPENAI!r}, 'gpt-4o') == 128000\n"
         "assert threading.active_count() == 1"
     )
@@ -173,4 +173,4 @@ def test_a_window_too_small_to_be_one_is_unknown() -> None:
         SimpleNamespace(find_model=lambda *_, tokens=tokens, **__: SimpleNamespace(context_window=tokens))
         for tokens in (none, None, least + 1, least)
     ]
-    assert [providers._find_at(makers[:stop], "m") for stop in (2, 3, 4)] == [None, least + 1, least]
+    assert [prices._find_smallest(makers[:stop], "m") for stop in (2, 3, 4)] == [None, least + 1, least]
