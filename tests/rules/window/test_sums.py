@@ -15,6 +15,7 @@ from support.builders import (
     fill,
     fold,
     function_result,
+    measure,
     result,
     session,
     split_steps,
@@ -26,6 +27,7 @@ from support.builders import (
 
 from trimtab.rules.conversation import Message, Role, Served, count_leading
 from trimtab.rules.policy import Policy
+from trimtab.rules.window.cut_decision import Fold
 from trimtab.rules.window.prune import PLACEHOLDER_TOKENS, ImageStop, saving_tokens
 from trimtab.rules.window.sums import FIRST_SHARE, MAX_OPEN_WORDS, Savings, Spans, Sums
 
@@ -320,11 +322,16 @@ def _session(spans: list[tuple[int, int]], tokens: int) -> Messages:
     st.sampled_from([None, 3]),
 )
 def test_no_cut_parts_a_call_from_its_result(spans: list[tuple[int, int]], tokens: int, max_turns: int | None) -> None:
-    """Neither the cut in effect nor the next one, nor a kept step, at any length of the transcript."""
+    """Neither the cut in effect nor the next one, nor a kept step, at any length of the transcript.
+
+    Each state on the way is that of a transcript that ends there: tests/rules/laws/test_fold_laws.py.
+    """
     messages = _session(spans, tokens)
     policy = Policy(context_window=4000, completion_reserve=0, prices=FREE, max_turns=max_turns)
-    for stop in range(2, len(messages) + 1):
-        window = fold(messages[:stop], policy, limit=3000)
+    folded = Fold(measure(messages, policy, limit=3000), policy)
+    for stop, message in enumerate(messages, start=1):
+        folded.add(message)
+        window = folded.finish()
         bound = _bind(messages[:stop])
         places = [cut.at for cut in window.cuts] + [
             place for cut in window.cuts for step in cut.kept_steps for place in step

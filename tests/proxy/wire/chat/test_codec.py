@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -97,8 +98,13 @@ def _find_texts(path: Path) -> Iterator[str]:
             yield from (ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign))
 
 
+@cache
+def _read_texts(path: Path) -> tuple[str, ...]:
+    return tuple(_find_texts(path))
+
+
 def _find_names(path: Path, names: frozenset[str]) -> Iterator[str]:
-    for text in _find_texts(path):
+    for text in _read_texts(path):
         if text.strip("\"'") in names:
             yield text.strip("\"'")
         yield from _PATH.findall(text) if names is WIRE_NAMES else ()
