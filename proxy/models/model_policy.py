@@ -31,6 +31,8 @@ class ModelView(msgspec.Struct, frozen=True):
     believed_tokens: the context window before that correction, in the model's own tokens: configured, else reported by
         the upstream, else the catalogue's, else the default. A refusal refutes this window.
     price_list: what its tokens cost.
+    has_learned_window: a learned window, or the completion budget that the upstream adds, makes the room smaller.
+    is_doubtful: the policy contains a lesson to test: any except a ratio that the client's own answers confirm.
     """
 
     name: ModelName
@@ -39,6 +41,8 @@ class ModelView(msgspec.Struct, frozen=True):
     policy: Policy
     believed_tokens: int
     price_list: PriceList
+    has_learned_window: bool
+    is_doubtful: bool
 
     @classmethod
     def of(
@@ -52,7 +56,9 @@ class ModelView(msgspec.Struct, frozen=True):
         """Build the view of a model from settings and facts. `upstream`: None for that of the settings."""
         price_list = find_price_list(config, settings, name.model, upstream)
         policy, believed_tokens = _derive_policy(settings, price_list, facts)
-        return cls(name, settings, facts, policy, believed_tokens, price_list)
+        has_window = policy.context_window < believed_tokens or policy.added_tokens is not None
+        is_doubtful = has_window or (facts.has_ratio and not facts.is_calibrated)
+        return cls(name, settings, facts, policy, believed_tokens, price_list, has_window, is_doubtful)
 
     @classmethod
     def of_unmet(cls, config: Config, model: str) -> Self:
@@ -68,16 +74,6 @@ class ModelView(msgspec.Struct, frozen=True):
     @property
     def has_learned(self) -> bool:
         return self.has_learned_window or self.facts.has_ratio
-
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether the policy contains a lesson to test: any except a ratio that the client's own answers confirm."""
-        return self.has_learned_window or (self.facts.has_ratio and not self.facts.is_calibrated)
-
-    @property
-    def has_learned_window(self) -> bool:
-        """Whether a learned window, or the completion budget that the upstream adds, makes the room smaller."""
-        return self.policy.context_window < self.believed_tokens or self.policy.added_tokens is not None
 
     def forget(self, config: Config) -> Self:
         facts = self.facts.forget(self._expected_ratio)

@@ -171,7 +171,9 @@ class Models:
             self._kept.vouch_for(model)
             self._kept.vouch_for(of_all)
         model.most_answered = max(model.most_answered, tokens)
-        changes = contradict(model.known, of_all.known, tokens)
+        own, all_learned = model.known, of_all.known.learned_tokens
+        has_window = own.learned_tokens is not None or all_learned is not None  # else there is nothing to contradict
+        changes = contradict(own, of_all.known, tokens) if has_window else {}
         if is_test:
             changes |= doubt_ratio(model.known, of_all.known, expect_scale(name, model.known.reading).ratio)
         if changes:

@@ -20,7 +20,7 @@ from aiohttp.http_writer import StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import _PAYLOAD_ACCESS_ERROR, ERROR, RequestHandler, _ErrInfo
 
-from trimtab.proxy.http.aiohttp_fixes.server import reset_transport
+from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse, reset_transport
 from trimtab.proxy.http.errors import BadFramingError, HeadTooLargeError, ProxyError, UnreadableRequestError
 from trimtab.proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
 from trimtab.proxy.http.relay import STALLED_SECONDS
@@ -204,6 +204,8 @@ class _Connection(RequestHandler):
         if not request.content.is_eof():
             resp.force_close()
             self._is_refusing = True
+        elif isinstance(resp, PlainResponse) and resp._eof_sent and not self._upgraded:  # noqa: SLF001
+            return resp, False  # nothing is left to do: no file of a form was opened, and there is no access log
         return await super().finish_response(request, resp, start_time)
 
     def eof_received(self) -> None:

@@ -228,6 +228,7 @@ class History:
         self._text_bytes = 0
         self._orders: list[Work[None]] = []
         self._is_due = False
+        self._timer: asyncio.TimerHandle | None = None
         self._noted_at = 0.0
         self._thread: SqliteThread | None = None
         self._opening, self._writing, self._packing = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
@@ -334,6 +335,8 @@ class History:
         self.streams.close()
         self._drop_texts()
         self._is_due = True  # nothing is started any more
+        if self._timer is not None:
+            self._timer.cancel()
         if self._rows or self._orders or self._writing.locked():
             await self.flush()
         await self._tasks.close()
@@ -345,11 +348,13 @@ class History:
     def _wake(self) -> None:
         if not self._is_due:
             self._is_due = True
-            _ = self._tasks.start(self._write_soon())
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._write_now)
 
-    async def _write_soon(self) -> None:
-        await asyncio.sleep(FLUSH_SECONDS)
+    def _write_now(self) -> None:
         self._is_due = False
+        _ = self._tasks.start(self._write_all())
+
+    async def _write_all(self) -> None:
         await self._flush()
         if self._texts:
             await self._write_texts()

@@ -13,8 +13,8 @@ import re
 import select
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, Self
 
 import aiohttp
 import msgspec
@@ -34,6 +34,7 @@ from trimtab.proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
 JOINED_BYTES = 16 * 1024  # A body up to this size is joined with its head. Chosen: copying so few bytes is cheap.
 _TLS_SCHEMES = frozenset({"https", "wss"})
 _NO_TIMER = TimerNoop()
+_SWITCHING = 101  # Source: RFC 9110 section 15.2.2
 _TO_BLANK_LINE = re.compile(rb".*?(?:\r?\n\r?\n|\Z)", re.DOTALL)
 Take = Callable[[bytes], bool]  # Takes bytes; whether it can take more. May raise ConnectionError.
 
@@ -363,7 +364,7 @@ async def send_plainly(
         head = http_writer._serialize_headers(f"POST {url.raw_path_qs} HTTP/1.1", sent)  # noqa: SLF001
         _write(protocol, head, body)
         on_sent()
-        return await _make_response(session, url, sent, protocol).start(connection)
+        return await _PlainAnswer.of(session, url, sent, protocol).start(connection)
     except OSError as error:
         connection.close()
         if isinstance(error, TimeoutError | aiohttp.ClientError):
@@ -405,18 +406,51 @@ def _write(protocol: ResponseHandler, head: bytes, body: tuple[bytes, ...]) -> N
         protocol.start_timeout()
 
 
-def _make_response(
-    session: aiohttp.ClientSession, url: URL, headers: CIMultiDict[str], protocol: ResponseHandler
-) -> aiohttp.ClientResponse:
-    return aiohttp.ClientResponse(
-        "POST",
-        url,
-        writer=None,
-        continue100=None,
-        timer=_NO_TIMER,
-        request_info=tuple.__new__(RequestInfo, (url, "POST", CIMultiDictProxy(headers), url)),
-        traces=[],
-        loop=session._loop,  # noqa: SLF001
-        session=session,
-        stream_writer=http_writer.StreamWriter(protocol, session._loop),  # noqa: SLF001
-    )
+class _PlainAnswer(aiohttp.ClientResponse):
+    """The response to a plain request: as aiohttp's, which asks in 20 calls for what is known here."""
+
+    @classmethod
+    def of(cls, session: aiohttp.ClientSession, url: URL, headers: CIMultiDict[str], protocol: Any) -> Self:
+        """The response, before it has begun."""
+        return cls(
+            "POST",
+            url,
+            writer=None,
+            continue100=None,
+            timer=_NO_TIMER,
+            request_info=tuple.__new__(RequestInfo, (url, "POST", CIMultiDictProxy(headers), url)),
+            traces=[],
+            loop=session._loop,  # noqa: SLF001
+            session=session,
+            stream_writer=http_writer.StreamWriter(protocol, session._loop),  # noqa: SLF001
+        )
+
+    @cached_property
+    def content_type(self) -> str:
+        return super().content_type
+
+    async def start(self, connection: Connection) -> Self:
+        """Wait for the head of the response. As aiohttp's, but cookies are not looked for: none is kept."""
+        protocol = connection._protocol  # noqa: SLF001
+        self._closed, self._protocol, self._connection = False, protocol, connection
+        message: Any = None
+        body: Any = None
+        while message is None or (message.code < 200 and message.code != _SWITCHING):
+            try:
+                message, body = await protocol.read()  # type: ignore[union-attr]
+            except HttpProcessingError as error:
+                raise aiohttp.ClientResponseError(
+                    self.request_info, (), status=error.code, message=error.message, headers=error.headers
+                ) from error
+        body.on_eof(self._response_eof)
+        self.version, self.status, self.reason = message.version, message.code, message.reason
+        self._headers, self._raw_headers, self.content = message.headers, message.raw_headers, body
+        return self
+
+    def _response_eof(self) -> None:
+        connection = self._connection
+        protocol = None if connection is None else connection._protocol  # noqa: SLF001
+        if not self._closed and (protocol is None or not protocol.upgraded):
+            self._closed, self._connection = True, None
+            if connection is not None:
+                connection.release()
