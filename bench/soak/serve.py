@@ -5,7 +5,7 @@
 Growth after that is not a cache that fills. Nothing else differs.
 """
 
-from trimtab.proxy.account import sessions
+from trimtab.proxy.account import prompt_cache
 from trimtab.proxy.cli.main import main
 from trimtab.proxy.compaction import caches
 from trimtab.proxy.compaction.tokenizers import exact
@@ -20,6 +20,6 @@ if __name__ == "__main__":
     caches.STATES_BYTES //= SHARE
     exact.MEMO_BYTES //= SHARE
     exact.LARGE_MEMO_BYTES //= SHARE
-    sessions.MAX_BYTES //= SHARE
-    sessions.MAX_NEWEST_BYTES //= SHARE
+    prompt_cache.MAX_BYTES //= SHARE
+    prompt_cache.MAX_NEWEST_BYTES //= SHARE
     main()

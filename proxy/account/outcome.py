@@ -24,6 +24,8 @@ from trimtab.rules.tokens.sections import Sections
 LARGE_HEAD = 0.5
 """Share of the limit. Chosen: then the conversation has less room than the instructions and tools before it."""
 HEAD_REMEDY = "send fewer tools (drop_tools), or raise the window: the server's, and context_window if it is set"
+NAME_CHARS = 16
+"""Length of a session's name, in hexadecimal digits. Chosen: 64 bits; the names of a million sessions differ."""
 ID_BYTES = 12  # chosen: random ids of 96 bits do not collide
 
 

@@ -1,233 +1,32 @@
-"""What is remembered of each session: its previous request, and its name.
+"""Names the session of a request: by what the client says, else by its first messages.
 
-Of the previous request: what was sent of it, and how the upstream's cache has treated the session. If it is unknown or
-forgotten, that is said. A session that begins alone has the name of its beginning, in every process. If others begin
-with the same messages, each gets a name of its own, derived from its first message that differs from theirs.
+A session that begins alone has the name of its beginning, in every process. If others begin with the same messages,
+each gets a name of its own, derived from its first message that differs from theirs.
 
-Law: it only observes: no decision about a request depends on it. Bounded in memory.
+Law: only a hash of what the client says leaves this module. No decision about a request depends on the name. Bounded in
+memory.
 """
 
-import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from hashlib import sha256
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 
 import msgspec
 from msgspec.structs import replace
 
-from trimtab.proxy.account.prompt_cache import Cache, Prefix
+from trimtab.proxy.account.outcome import NAME_CHARS
+from trimtab.proxy.compaction.compactor import Planned
+from trimtab.proxy.config.schema import SessionsConfig
 from trimtab.proxy.lru import BytesLRU
-from trimtab.rules.conversation import Conversation, Message, Role
+from trimtab.proxy.wire.codec import Request
+from trimtab.proxy.wire.json import DECODE_ERRORS, decode_member
+from trimtab.proxy.wire.transcript.body import KeptBody, read_outside
+from trimtab.rules.conversation import Message, Role, count_asked, count_leading, ends_with_prefill
+from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.tokens.messages import as_schema
 
-MAX_BYTES = 16 * 1024 * 1024  # chosen: some hundred sessions of a thousand messages, or some twenty thousand short ones
-MAX_NEWEST_BYTES = 1024 * 1024  # chosen: some three thousand sessions
-FINGERPRINT_BYTES = 40  # an int of 64 bits in a tuple, in CPython
-REQUEST_BYTES = 300  # What is kept of a request beside its fingerprints. Measured with CPython 3.12, rounded up.
-HASH_BYTES = 80  # A hash of 32 bytes as an object: 65 bytes in CPython, rounded up to its blocks
-MAX_NEW_MESSAGES = 1000
-"""Messages by which a session may grow between two requests and still be recognised. Chosen: far above one turn."""
-
-_NOTHING = bytes(32)  # The hash of a prefix without a message
-Fingerprints = tuple[int, ...]
-_Key = tuple[str, bytes]
-
-
-class Sent(msgspec.Struct, frozen=True):
-    """A request that was sent.
-
-    original: the client's messages. forwarded: what was sent. fixed: the parts of the request outside its messages.
-    age_seconds: how long ago that was. is_changed: trimtab changed it.
-    """
-
-    original: Sequence[Message]
-    forwarded: Conversation
-    fixed: Sequence[bytes]
-    age_seconds: float = 0.0
-    is_changed: bool = False
-
-
-class Request(msgspec.Struct, frozen=True):
-    """What is kept of a request.
-
-    messages: the number of the client's messages. sent_at: seconds.
-    fingerprints, tokens: of what was sent; the first is empty once another request has taken its place.
-    outside: a hash of what the client said outside its messages, and in its system messages at the beginning.
-    is_changed: trimtab changed it, or an earlier request of the session.
-    """
-
-    messages: int
-    sent_at: float
-    fingerprints: Fingerprints
-    tokens: int
-    outside: int
-    is_changed: bool
-    cache: Cache
-
-
-class Seen(msgspec.Struct, frozen=True):
-    """A request beside the previous one of its session.
-
-    key: under which it is kept. before: the previous one; None if it is not known, or if the client has changed tools
-    or instructions since. prefix: how what was sent begins, compared with it; None if that is not known.
-    """
-
-    key: _Key
-    now: Request
-    before: Request | None
-    prefix: Prefix | None
-
-
-class PreviousRequests:
-    """The newest requests of all sessions, by the hash of their transcripts. Thread-safe.
-
-    clock: seconds. The system's time by default: unlike the monotonic clock, it goes on while a laptop sleeps.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self.clock = clock
-        self._requests: BytesLRU[_Key, Request] = BytesLRU(
-            MAX_BYTES, lambda _, request: FINGERPRINT_BYTES * len(request.fingerprints) + REQUEST_BYTES
-        )
-        # The last hash of the newest transcript with the same first message.
-        self._newest: BytesLRU[_Key, bytes] = BytesLRU(MAX_NEWEST_BYTES, lambda *_: 2 * HASH_BYTES)
-
-    def observe(
-        self,
-        client: str,
-        hashes: Sequence[bytes],
-        sent: Sent,
-    ) -> Seen:
-        """Compare a request with the previous one of its session, and keep it in its place.
-
-        client: names all that has a prompt cache of its own: the tenant, the upstream, the model.
-        hashes: of the transcript's prefixes. The previous request is the longest known one, at most
-            MAX_NEW_MESSAGES shorter; if there is none, the last one with the same first message.
-        """
-        original, forwarded, fixed = sent.original, sent.forwarded, sent.fixed
-        age_seconds, is_changed = sent.age_seconds, sent.is_changed
-        tools = hash(tuple(fixed))
-        systems = 0  # the hashes leave them out
-        while systems < len(original) and original[systems].role is Role.SYSTEM:
-            systems += 1
-        fingerprints = (tools, *_list_fingerprints(forwarded.messages))
-        is_same = forwarded.messages is original
-        outside = hash(fingerprints[: systems + 1] if is_same else (tools, *_list_fingerprints(original[:systems])))
-        key, found = self._find(client, hashes, outside)
-        before = found if found is not None and found.outside == outside else None
-        is_changed = is_changed or (before is not None and before.is_changed)
-        cache, sent_at = Cache() if before is None else before.cache, self.clock() - age_seconds
-        now = Request(len(original), sent_at, fingerprints, forwarded.tokens, outside, is_changed, cache)
-        continues = found is not None and bool(found.fingerprints)
-        last = found if continues else self._find_newest(client, hashes)
-        prefix = None
-        if last is not None:
-            kept_tokens = _count_common(last.fingerprints, fingerprints, forwarded)
-            pause_seconds = max(sent_at - last.sent_at, 0.0)
-            is_ours = continues and before is not None
-            prefix = Prefix(now.tokens, last.tokens, kept_tokens, pause_seconds, continues, is_ours)
-        # Without an answer that the model is to go on with: later transcripts have the whole one.
-        begun = bool(original) and original[-1].role is Role.ASSISTANT and hashes[-2:][0] != _NOTHING
-        end = hashes[-2:][0] if begun else hashes[-1]
-        if found is not None and continues and key[1] != end and found.outside == outside:
-            self._requests[key] = replace(found, fingerprints=())
-        return self._keep(client, hashes, end, now, before, prefix)
-
-    def learn(self, seen: Seen, cache: Cache) -> None:
-        if cache != seen.now.cache:
-            kept = self._requests.get(seen.key)
-            is_there = kept is None or kept.outside == seen.now.outside
-            self._requests[seen.key if is_there else _set_apart(seen.key, seen.now.outside)] = replace(
-                seen.now, cache=cache
-            )
-
-    def _find(self, client: str, hashes: Sequence[bytes], outside: int) -> tuple[_Key, Request | None]:
-        """The longest known request that a transcript goes on with, and its key.
-
-        Sessions may differ in their tools only, side by side. So of the same transcript the one with the same tools
-        and instructions is taken; another one if there is none, because a client may change them within a session.
-        """
-        shortest, other = max(len(hashes) - 1 - MAX_NEW_MESSAGES, 0), None
-        for known in hashes[:shortest:-1]:
-            key = client, known
-            found = self._requests.get(key)
-            if found is None:
-                continue
-            if found.outside == outside:
-                return key, found
-            other = other or (key, found)
-            own_key = _set_apart(key, outside)
-            own = self._requests.get(own_key)
-            if own is not None:
-                return own_key, own
-        return other or ((client, b""), None)
-
-    def _find_newest(self, client: str, hashes: Sequence[bytes]) -> Request | None:
-        """The newest request with the same first message; another branch may go on with it, so it stays."""
-        first = _find_first(hashes)
-        newest = None if first is None else self._newest.get((client, first))
-        found = None if newest is None else self._requests.get((client, newest))
-        return found if found is not None and found.fingerprints else None
-
-    def _keep(
-        self,
-        client: str,
-        hashes: Sequence[bytes],
-        end: bytes,
-        now: Request,
-        before: Request | None,
-        prefix: Prefix | None,
-    ) -> Seen:
-        key, first = (client, end), _find_first(hashes)
-        other = self._requests.get(key)
-        if other is not None and other.outside != now.outside:
-            self._requests[_set_apart(key, other.outside)] = other
-        self._requests[key] = now
-        if first is not None:
-            self._newest[client, first] = end
-        return Seen(key, now, before, prefix)
-
-
-def _set_apart(key: _Key, outside: int) -> _Key:
-    """The key of a request while one with the same transcript, and other tools or instructions, has its own."""
-    return f"{key[0]} {outside}", key[1]
-
-
-def _find_first(hashes: Sequence[bytes]) -> bytes | None:
-    for known in hashes:
-        if known != _NOTHING:
-            return known
-    return None
-
-
-_TELL_RAW, _TELL_EDITED = attrgetter("raw"), attrgetter("edited")
-
-
-def _list_fingerprints(messages: Sequence[Message]) -> list[int]:
-    """Hashes of the forwarded bytes, which remember them. Python's hash is keyed: nobody can construct a collision."""
-    raws: list[Hashable] = list(map(_TELL_RAW, messages))
-    if not all(raws) or any(map(_TELL_EDITED, messages)):
-        raws = [one.raw if one.raw and not one.edited else _tell_written(one) for one in messages]
-    return list(map(hash, raws))
-
-
-def _tell_written(message: Message) -> Hashable:
-    return message.raw, message.role, message.texts, message.media, message.tool_calls
-
-
-def _count_common(before: Fingerprints, now: Fingerprints, forwarded: Conversation) -> int:
-    if now[: len(before)] == before:  # the usual case: only new messages
-        return forwarded.tokens - sum(message.tokens for message in forwarded.messages[len(before) - 1 :])
-    tokens = 0
-    sizes = (forwarded.fixed_tokens, *(message.tokens for message in forwarded.messages))
-    for old, new, size in zip(before, now, sizes, strict=False):
-        if old != new:
-            break
-        tokens += size
-    return tokens
-
-
-NAME_CHARS = 16
-"""Length of a session's name, in hexadecimal digits. Chosen: 64 bits; the names of a million sessions differ."""
 MAX_NAMES_BYTES = 8 * 1024 * 1024  # chosen: some thousand sessions of some hundred messages
 MAX_MESSAGES = 1024
 """Messages at the beginning of a session that tell it from others. Chosen: sessions differ far earlier."""
@@ -238,6 +37,17 @@ MAX_COMPARED, MAX_SAMPLE = 4, 64
 a millisecond at most."""
 PRINT_BYTES = 8  # Bytes that are kept of a hash. Chosen: two messages of one place are never the same by accident.
 LINE_BYTES = 400  # What a session takes beside its fingerprints. An estimate for CPython.
+CLASS, COMPACTION = "x-claude-code-request-class", "x-claude-code-compaction"
+"""Claude Code's hints, which it sends with CLAUDE_CODE_GATEWAY_HINT_HEADERS=1. Source: its gateway protocol."""
+BETAS, _ON_DEMAND_TYPE = "anthropic-beta", "compaction.type"
+_ON_DEMAND = f"{_ON_DEMAND_TYPE}=summarize"
+"""What asks Anthropic for its compaction on demand. Source: its page on that."""
+CLASSES = frozenset({"main", "subagent", "workflow", "auxiliary"})
+MAX_OUTSIDE_BYTES = 1024 * 1024
+"""Members beside a longer transcript are not searched for fields. Chosen: reading them would take milliseconds."""
+MAX_FIELD_BYTES = 16 * 1024
+"""A longer member says nothing of a session. Chosen: far above the longest id."""
+Named = Mapping[str, str]  # Headers by their names, in lower case
 
 
 class Transcript(msgspec.Struct, frozen=True):
@@ -363,3 +173,103 @@ def _name(beginning: str, lines: Sequence[_Line], transcript: Transcript) -> str
 
 def _weigh(line: _Line) -> int:
     return LINE_BYTES + len(line.last.prefixes) + len(line.last.messages)
+
+
+def name_session(
+    names: SessionNames, config: SessionsConfig, named: Named, tenant_id: str, model: str, planned: Planned
+) -> str:
+    """The name of a planned request's session. `named`: the first header of each name.
+
+    Requests with the same ids in headers belong to one session if they begin alike. Without such ids, sessions that
+    begin alike are told apart by the first message that differs. If the upstream holds the messages before, the ids
+    alone decide.
+    """
+    original, hashes = planned.original, planned.plan.hashes
+    by_headers = _read_headers(named, config.headers)
+    told = "\0".join([*by_headers, *_read_fields(planned.request, config.fields)])
+    client = f"session {tenant_id} {model}" + (told and f"\0{told}")
+    task = planned.plan.window.task
+    opening = min(count_leading(original.messages) if task is None else task, len(hashes) - 2) + 1
+    begun = b"" if original.continues and told else hashes[opening]
+    name = _hash(client, begun)
+    if by_headers or original.continues:
+        return name
+    return _find(names, planned.plan, name, opening)
+
+
+@lru_cache(maxsize=1024)
+def _hash(client: str, begun: bytes) -> str:
+    return sha256(client.encode("utf-8", "surrogatepass") + b"\0" + begun).hexdigest()[:NAME_CHARS]
+
+
+def _find(names: SessionNames, plan: Plan, name: str, opening: int) -> str:
+    """The name among the sessions that begin alike."""
+    messages, hashes = plan.conversation.messages, plan.hashes
+    asked = count_asked(messages)
+    # Nearly all requests end with another role, so nearly all are spared the call.
+    if messages and messages[-1].role is Role.ASSISTANT and ends_with_prefill(messages):
+        messages, hashes = messages[:-1], hashes[:-1]
+    is_answered = asked < len(messages) and messages[asked].role is Role.ASSISTANT
+    answered = asked + 1 if is_answered else 0
+    found = names.follow(name, hashes, messages, answered)
+    if found is None:
+        digests = [message.digest for message in messages[:MAX_MESSAGES]]
+        found = names.find(name, Transcript.of(hashes, digests, opening, answered))
+    return found
+
+
+def tells_compaction(named: Named, request: Request) -> bool | None:
+    """Whether the client says that it asks for a summary of its conversation; None if it says nothing of that."""
+    if BETAS in named and "compact-" in named[BETAS] and _ON_DEMAND in _read_fields(request, (_ON_DEMAND_TYPE,)):
+        return True
+    if CLASS not in named and COMPACTION not in named:
+        return None
+    kind = named.get(CLASS, "").strip().lower()
+    if named.get(COMPACTION, "").strip().lower() not in {"", "0", "false"} or kind == "compaction":
+        return True
+    return False if kind in CLASSES else None
+
+
+def _read_headers(named: Named, names: Sequence[str]) -> list[str]:
+    """The ids in headers, with their names, in the order of the configuration; of a side call, also that it is one."""
+    if named.keys().isdisjoint(names):
+        return []
+    told = [f"{name}={named[name]}" for name in names if named.get(name)]
+    if told and named.get(CLASS, "").strip().lower() == "auxiliary":
+        told.append(f"{CLASS}=auxiliary")
+    return told
+
+
+@lru_cache(maxsize=16)
+def _quote(paths: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
+    return tuple([(path, f'"{path.partition(".")[0]}"'.encode()) for path in paths])
+
+
+def _read_fields(request: Request, fields: tuple[str, ...]) -> list[str]:
+    body, kept_body = request.body, request.kept_body
+    if len(body) - (0 if kept_body is None else kept_body.array.stop - kept_body.array.start) > MAX_OUTSIDE_BYTES:
+        return []
+    around = body if kept_body is None else body[: kept_body.array.start] + body[kept_body.array.stop :]
+    paths = [path for path, quoted in _quote(fields) if quoted in around]
+    return [*_read_members(body, kept_body, paths)] if paths else []
+
+
+def _read_members(body: bytes, kept_body: KeptBody | None, paths: Iterable[str]) -> Iterator[str]:
+    members: dict[str, msgspec.Raw] = {}
+    with suppress(*DECODE_ERRORS):
+        members = read_outside(body, kept_body)
+    for path in paths:
+        name, _, rest = path.partition(".")
+        raw = members.get(name)
+        if raw is not None and len(bytes(raw)) <= MAX_FIELD_BYTES and (told := _read_id(raw, rest)):
+            yield f"{path}={told}"
+
+
+def _read_id(raw: msgspec.Raw, name: str) -> str:
+    """A text or number: the member itself, or its member `name`, or its `id`; empty if it is something else."""
+    value: object = None
+    with suppress(*DECODE_ERRORS):
+        value = decode_member(raw)
+    if name or isinstance(value, dict):
+        value = as_schema(value).get(name or "id")
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""

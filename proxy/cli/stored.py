@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import click
 
 from trimtab.proxy.account.history.sessions import find_named
-from trimtab.proxy.account.sessions import NAME_CHARS
+from trimtab.proxy.account.outcome import NAME_CHARS
 from trimtab.proxy.cli.options import StoppedError, config_option, read_key, set_option, wrong_use
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config

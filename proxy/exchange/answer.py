@@ -20,6 +20,9 @@ from trimtab.proxy.account.prompt_cache import (
     Cache,
     Case,
     Cause,
+    Request,
+    Seen,
+    Sent,
     add_removed,
     count_cached,
     find_cause,
@@ -27,7 +30,6 @@ from trimtab.proxy.account.prompt_cache import (
     watch_cache,
 )
 from trimtab.proxy.account.recorder import Recorder, fail_open
-from trimtab.proxy.account.sessions import Request, Seen, Sent
 from trimtab.proxy.catalogue.prices import Bill, PriceList, Tokens, find_price_list, price
 from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES
 from trimtab.proxy.config.schema import find_in_name
@@ -296,7 +298,7 @@ def listen(services: Services, ready: Ready, answer: aiohttp.ClientResponse) -> 
     if answer.status != 200 or (codec.is_count and request is not None):
         return None
     is_stream = answer.content_type in ready.reply.event_kinds
-    tap = codec.tap(is_stream=is_stream, asks_usage=request is not None and request.asks_usage)
+    tap = Tap.of(codec, is_stream=is_stream, asks_usage=request is not None and request.asks_usage)
     made = (ModelTap if ready.trace.is_on else SafeTap)(tap, services.recorder, ready.arrival.request_id)
     if ready.route.settings.context_window != "auto":
         made.is_llama = LLAMA in answer.headers.get("Server", "")

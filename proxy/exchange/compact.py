@@ -13,6 +13,7 @@ from functools import partial
 from msgspec import structs
 
 from trimtab.proxy.account.recorder import Phases, fail_open
+from trimtab.proxy.account.sessions import name_session, tells_compaction
 from trimtab.proxy.compaction.compactor import Planned, RefusedError, describe_excess, describe_refused, write_cost
 from trimtab.proxy.compaction.compactor import help_cache as add_help
 from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, Lane, weigh_known
@@ -38,7 +39,6 @@ from trimtab.proxy.exchange.cold import (
 )
 from trimtab.proxy.exchange.route import Route, find_help
 from trimtab.proxy.exchange.services import Services
-from trimtab.proxy.exchange.session import name_session, tells_compaction
 from trimtab.proxy.exchange.summary import choose_text, find_text, name_summary
 from trimtab.proxy.http.errors import NO_THREAD_LEFT, ContextExceededError, OverloadedError, UnpairedToolCallsError
 from trimtab.proxy.http.relay import Reply
@@ -85,7 +85,7 @@ async def compact(
             try:
                 call = await _clean(services, call)
                 call, planned, size_bytes = await _plan_standing(services, call, phases)
-                call = settle(call, planned.original, name_session(services, arrival, route.target.model, planned))
+                call = settle(call, planned.original, _name_session(services, call, planned))
                 marks, wished = services.cold_cuts, services.config.compaction.command or route.compact_now is not None
                 if marks.is_kept or route.keep or wished or marks.wishes.pending:
                     again = partial(_plan, services, phases=phases)
@@ -103,6 +103,12 @@ async def compact(
     except UndecodableError as error:
         attempt = Passed("undecodable", fault=str(error))
     return attempt if attempt.seconds else structs.replace(attempt, seconds=phases.seconds)
+
+
+def _name_session(services: Services, call: Call, planned: Planned) -> str:
+    arrival, config = call.arrival, services.config.sessions
+    names, model = services.session_names, call.route.target.model
+    return name_session(names, config, arrival.named, arrival.tenant.id, model, planned)
 
 
 async def _apply_marks(
@@ -144,7 +150,7 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
         Ledger(),
         cold=cold,
         keeps=keeps,
-        tells_compaction=tells_compaction(arrival, request),
+        tells_compaction=tells_compaction(arrival.named, request),
     )
 
 

@@ -7,6 +7,7 @@ answer is held for long. A client that waits for a summary gets the first commen
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 import aiohttp
@@ -21,7 +22,7 @@ from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.wire.answers.sse import FirstEvent
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.json import BYTE_ORDER_MARK
-from trimtab.proxy.wire.overflow import REFUSAL_STATUSES, Overflow
+from trimtab.proxy.wire.overflow import REFUSAL_STATUSES, Overflow, read_overflow
 
 MAX_REFUSAL_BYTES = 64 * 1024
 """A longer refusal is passed on unread. Chosen: far above the refusals in the corpus of recorded errors."""
@@ -80,7 +81,7 @@ async def read_opening(
         if kind != EVENTS and _is_other(first.held):
             reply.event_kinds = (EVENTS,)
             reply.is_stream = reply.is_stream and not begins
-        return Opening(status, bytes(first.held), codec.read_refusal(200, first.data) if first.data else None)
+        return Opening(status, bytes(first.held), codec.read_empty_answer(first.data) if first.data else None)
     if status == 200 and kind == "application/json":
         if (answer.content_length or 0) > MAX_EMPTY_ANSWER_BYTES:
             return Opening(status)
@@ -91,7 +92,8 @@ async def read_opening(
         return Opening(status)
     text = held if reader is None else reader.feed(held)
     is_judged = is_whole and (text or status != 200)
-    return Opening(status, held, codec.read_refusal(status, text) if is_judged else None, text)
+    read = codec.read_empty_answer if status == 200 else partial(read_overflow, status)
+    return Opening(status, held, read(text) if is_judged else None, text)
 
 
 async def keep_alive_while(reply: Reply, request_id: str, patience: Patience, work: Coroutine[None, None, T]) -> T:
@@ -158,7 +160,7 @@ async def _open_coded_stream(reply: Reply, answer: aiohttp.ClientResponse, codec
                 first.finish()
     if is_other:
         reply.event_kinds = (EVENTS,)
-    return Opening(answer.status, bytes(held), codec.read_refusal(200, first.data) if first.data else None)
+    return Opening(answer.status, bytes(held), codec.read_empty_answer(first.data) if first.data else None)
 
 
 async def _read_short(answer: aiohttp.ClientResponse, max_bytes: int) -> tuple[bytes, bool]:

@@ -15,9 +15,10 @@ from aiohttp import web
 
 from trimtab.proxy.account.budgets import Budgets
 from trimtab.proxy.account.history.kept import History
+from trimtab.proxy.account.prompt_cache import PreviousRequests
 from trimtab.proxy.account.recorder import Recorder, fail_open
 from trimtab.proxy.account.recordings.writing import Recordings
-from trimtab.proxy.account.sessions import PreviousRequests, SessionNames
+from trimtab.proxy.account.sessions import SessionNames
 from trimtab.proxy.catalogue.prompt_caches import Lifetimes, Refusals
 from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError, Lane, Workers
 from trimtab.proxy.compaction.pool import Compactors

@@ -5,7 +5,7 @@ somebody wants it.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -28,8 +28,9 @@ from trimtab.proxy.exchange.route import NO_TARGET, Target
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.exchange.trace import NO_TRACE, Trace
 from trimtab.proxy.http.errors import ContextExceededError, ProxyError
-from trimtab.proxy.http.headers import Headers, write_ledger_headers, write_own_headers
+from trimtab.proxy.http.headers import OUTCOME_HEADER, Headers
 from trimtab.proxy.http.relay import Reply
+from trimtab.proxy.telemetry.ledger import Entry, UsedSummary
 from trimtab.proxy.telemetry.metrics import OTHER
 from trimtab.proxy.wire.codec import Request
 from trimtab.rules.conversation import Outcome as Applied
@@ -40,6 +41,10 @@ from trimtab.rules.tokens.sections import Sections
 NO_ATTEMPT = Passed("aborted")
 """Of a request that was not planned yet."""
 _NO_SECTIONS = Sections()
+MAX_TOLD_ENTRIES = 32
+"""Most decisions in a response header. Chosen: two attempts have at most some 25. So the header has at most 4 KiB; many
+clients refuse a head of more than 8 KiB."""
+NO_TOKENS: Mapping[str, int] = {}
 MAX_COLD = 256
 """Cuts at a cold cache that are recorded of a request without a plan. Chosen: more than one session has."""
 _NOTHING: Mapping[str, Any] = {}
@@ -339,6 +344,50 @@ def write_headers(arrival: Arrival, attempt: Attempt, sent_at: float, error: Pro
     headers = write_own_headers(arrival.request_id, overhead_seconds, outcome, tokens)
     told = write_ledger_headers(compacted.original_sections, sent_sections, call.ledger.entries, used)
     return [*headers, *told, *budget]
+
+
+def write_own_headers(
+    request_id: str,
+    overhead_seconds: float,
+    outcome: str,
+    tokens: Mapping[str, int] = NO_TOKENS,
+) -> Headers:
+    """The proxy's own headers of a response.
+
+    request_id: as in the log line.
+    overhead_seconds: time that the proxy itself took; sent in milliseconds.
+    outcome: a token of RFC 9651, with parameters or without.
+    tokens: prompt tokens, by what they count; True is a boolean of RFC 9651.
+    """
+    timing = f"trimtab;dur={overhead_seconds * 1000:.1f}"
+    headers = [("x-trimtab-request-id", request_id), ("Server-Timing", timing), (OUTCOME_HEADER, outcome)]
+    if tokens:
+        told = ", ".join([f"{name}={'?1' if number is True else number}" for name, number in tokens.items()])
+        headers.append(("x-trimtab-tokens", told))
+    return headers
+
+
+def write_ledger_headers(
+    original: Sections, sent: Sections, entries: Sequence[Entry], summary: UsedSummary | None
+) -> Headers:
+    """The headers of a response that say what became of the prompt. Only its last MAX_TOLD_ENTRIES are written.
+
+    original, sent: the sections of what the client sent, and of what was sent to the upstream.
+    """
+    named = zip(Sections._fields, original, sent, strict=True)
+    told = ", ".join([f"{name};original={original};sent={sent}" for name, original, sent in named])
+    headers = [("x-trimtab-sections", told)]
+    if entries:
+        headers.append(("x-trimtab-decisions", ", ".join(map(_write_entry, entries[-MAX_TOLD_ENTRIES:]))))
+    if summary is not None:
+        value = f'"{summary.id}";kind={summary.kind};messages={summary.messages}'
+        headers.append(("x-trimtab-summary", f"{value};instead={summary.instead}" if summary.instead else value))
+    return headers
+
+
+def _write_entry(entry: Entry) -> str:
+    tokens = f"saved={entry.saved_tokens};before={entry.tokens_before};after={entry.tokens_after}"
+    return f"{entry.rule};{tokens};limit={entry.limit_tokens};attempt={entry.attempt}"
 
 
 def _when_sent(sent_at: float, error: ProxyError | None) -> float:

@@ -1,4 +1,4 @@
-"""Headers: which are forwarded in each direction, which the proxy adds, and what those of keys and waiting times say.
+"""Headers: which are forwarded to an upstream, and what those of keys and waiting times say.
 
 Law: the client's credential goes only to upstreams that are configured to get it. Hop-by-hop headers are never
 forwarded; everything else passes unchanged. A client's key is compared by its hash, so the time says nothing of it.
@@ -6,7 +6,6 @@ None is ever written anywhere. A waiting time that cannot be read counts as abse
 """
 
 import binascii
-import re
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
@@ -18,9 +17,7 @@ from multidict import CIMultiDict
 
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.config.values import HASHED
-from trimtab.proxy.http.credentials import IDENTITY_NAMES, KnownNames, drop_credentials, is_credential, plain
-from trimtab.proxy.telemetry.ledger import Entry, UsedSummary
-from trimtab.rules.tokens.sections import Sections
+from trimtab.proxy.http.credentials import IDENTITY_NAMES, drop_credentials, is_credential, plain
 
 HOP_BY_HOP = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
@@ -35,10 +32,6 @@ MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADER_FIELDS = 1000
 """Maximum number of header fields of a request or a response, with trailers. Chosen: Apache and Python's http.client
 take 100, most others have no limit."""
-MAX_TOLD_ENTRIES = 32
-"""Most decisions in a response header. Chosen: two attempts have at most some 25. So the header has at most 4 KiB; many
-clients refuse a head of more than 8 KiB."""
-CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 OWN_PREFIX = "x-trimtab-"
 KEY_HEADER = f"{OWN_PREFIX}key"  # For clients with the upstream's key in `Authorization`; never forwarded
 OUTCOME_HEADER = "x-trimtab-outcome"  # What was done to a request: a value of the metrics' label `outcome`
@@ -70,7 +63,6 @@ operator's own key, because only the request's own path is checked (`is_allowed`
 
 CONNECTION = "connection"
 Headers = Sequence[tuple[str, str]]
-NO_TOKENS: Mapping[str, int] = {}
 
 
 def read_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> Headers:
@@ -93,41 +85,6 @@ def drop_hop_by_hop(headers: Headers) -> Headers:
 def split_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> tuple[Headers, Headers]:
     headers = read_headers(raw_headers)
     return headers, drop_hop_by_hop(headers)
-
-
-def _name_answered(raw: bytes) -> str:
-    """The name of an upstream's header as it is passed on; CONNECTION; empty if it is not passed on.
-
-    Not passed on are those of this hop, and names that only trimtab gives, or that some clients read as such.
-    """
-    name = raw.decode("utf-8", "surrogateescape")
-    lower = name.lower()
-    if lower == CONNECTION:
-        return CONNECTION
-    is_dropped = lower in HOP_BY_HOP or lower[: len(OWN_PREFIX)].replace("_", "-") == OWN_PREFIX
-    return "" if is_dropped else name
-
-
-_ANSWER_NAMES = KnownNames[bytes, str](_name_answered)
-
-
-def answer_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """The upstream's headers that the client receives: not hop-by-hop, not ours, and without control characters."""
-    headers: Headers = [
-        (name, value.decode("utf-8", "surrogateescape")) for raw, value in raw_headers if (name := _ANSWER_NAMES[raw])
-    ]
-    for name, _ in headers:
-        if name is CONNECTION:  # it may name further headers of this hop
-            headers = drop_hop_by_hop(headers)
-            break
-    if is_sendable("".join([value for _, value in headers])):
-        return headers
-    return [(name, value) for name, value in headers if is_sendable(value)]
-
-
-def is_sendable(text: str) -> bool:
-    """Whether a header's value or a reason phrase has no control character, which could split the response."""
-    return CONTROL.search(text) is None
 
 
 def keep_for_session(headers: Headers) -> Headers:
@@ -197,50 +154,6 @@ def add_to_lists(headers: CIMultiDict[str], added: Headers) -> None:
         listed = headers.getall(name, [])
         if value not in [one.strip() for each in listed for one in each.split(",")]:
             headers[name] = ", ".join([*listed, value])
-
-
-def write_own_headers(
-    request_id: str,
-    overhead_seconds: float,
-    outcome: str,
-    tokens: Mapping[str, int] = NO_TOKENS,
-) -> Headers:
-    """The proxy's own headers of a response.
-
-    request_id: as in the log line.
-    overhead_seconds: time that the proxy itself took; sent in milliseconds.
-    outcome: a token of RFC 9651, with parameters or without.
-    tokens: prompt tokens, by what they count; True is a boolean of RFC 9651.
-    """
-    timing = f"trimtab;dur={overhead_seconds * 1000:.1f}"
-    headers = [("x-trimtab-request-id", request_id), ("Server-Timing", timing), (OUTCOME_HEADER, outcome)]
-    if tokens:
-        told = ", ".join([f"{name}={'?1' if number is True else number}" for name, number in tokens.items()])
-        headers.append(("x-trimtab-tokens", told))
-    return headers
-
-
-def write_ledger_headers(
-    original: Sections, sent: Sections, entries: Sequence[Entry], summary: UsedSummary | None
-) -> Headers:
-    """The headers of a response that say what became of the prompt. Only its last MAX_TOLD_ENTRIES are written.
-
-    original, sent: the sections of what the client sent, and of what was sent to the upstream.
-    """
-    named = zip(Sections._fields, original, sent, strict=True)
-    told = ", ".join([f"{name};original={original};sent={sent}" for name, original, sent in named])
-    headers = [("x-trimtab-sections", told)]
-    if entries:
-        headers.append(("x-trimtab-decisions", ", ".join(map(_write_entry, entries[-MAX_TOLD_ENTRIES:]))))
-    if summary is not None:
-        value = f'"{summary.id}";kind={summary.kind};messages={summary.messages}'
-        headers.append(("x-trimtab-summary", f"{value};instead={summary.instead}" if summary.instead else value))
-    return headers
-
-
-def _write_entry(entry: Entry) -> str:
-    tokens = f"saved={entry.saved_tokens};before={entry.tokens_before};after={entry.tokens_after}"
-    return f"{entry.rule};{tokens};limit={entry.limit_tokens};attempt={entry.attempt}"
 
 
 MAX_SHOWN = 8  # Credentials of one request that are compared. Chosen: real clients send one or two; bounds the work.

@@ -5,8 +5,9 @@ the client.
 """
 
 import asyncio
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Protocol
 
@@ -18,8 +19,9 @@ from multidict import CIMultiDict
 from trimtab.proxy.http.aiohttp_fixes.client import follow
 from trimtab.proxy.http.aiohttp_fixes.server import ChunkReader, PlainResponse, reset_transport
 from trimtab.proxy.http.content_coding import Reader, read_along
+from trimtab.proxy.http.credentials import KnownNames
 from trimtab.proxy.http.errors import UpstreamInvalidError
-from trimtab.proxy.http.headers import Headers, answer_headers, is_sendable
+from trimtab.proxy.http.headers import CONNECTION, HOP_BY_HOP, OWN_PREFIX, Headers, drop_hop_by_hop
 
 STALLED_SECONDS = 600.0
 """A client that takes no byte of its response for this long is considered gone, and its connection is reset
@@ -175,6 +177,42 @@ class Reply:
         """Reset the connection. If it were closed instead, a body without a Content-Length would look complete."""
         if self.request.transport is not None:
             reset_transport(self.request.transport)
+
+
+def _name_answered(raw: bytes) -> str:
+    """The name of an upstream's header as it is passed on; CONNECTION; empty if it is not passed on.
+
+    Not passed on are those of this hop, and names that only trimtab gives, or that some clients read as such.
+    """
+    name = raw.decode("utf-8", "surrogateescape")
+    lower = name.lower()
+    if lower == CONNECTION:
+        return CONNECTION
+    is_dropped = lower in HOP_BY_HOP or lower[: len(OWN_PREFIX)].replace("_", "-") == OWN_PREFIX
+    return "" if is_dropped else name
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_ANSWER_NAMES = KnownNames[bytes, str](_name_answered)
+
+
+def answer_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """The upstream's headers that the client receives: not hop-by-hop, not ours, and without control characters."""
+    headers: Headers = [
+        (name, value.decode("utf-8", "surrogateescape")) for raw, value in raw_headers if (name := _ANSWER_NAMES[raw])
+    ]
+    for name, _ in headers:
+        if name is CONNECTION:  # it may name further headers of this hop
+            headers = drop_hop_by_hop(headers)
+            break
+    if is_sendable("".join([value for _, value in headers])):
+        return headers
+    return [(name, value) for name, value in headers if is_sendable(value)]
+
+
+def is_sendable(text: str) -> bool:
+    """Whether a header's value or a reason phrase has no control character, which could split the response."""
+    return _CONTROL.search(text) is None
 
 
 def make_response(answer: aiohttp.ClientResponse, added: Headers) -> PlainResponse:

@@ -9,7 +9,6 @@ parameter that the question has is found in an error. No name of a dialect's fie
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -18,8 +17,8 @@ import msgspec
 import orjson
 
 from trimtab.proxy.wire.answers.sse import MAX_FIRST_EVENT_BYTES, FirstEvent, read_events, write_event
-from trimtab.proxy.wire.answers.tap import ReadAnswer, Tap
-from trimtab.proxy.wire.answers.usage import Usage, read_usage
+from trimtab.proxy.wire.answers.tap import ReadAnswer
+from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.json import BYTE_ORDER_MARK, DECODE_ERRORS, describe_fault, try_decode
 from trimtab.proxy.wire.overflow import Overflow, read_overflow
 from trimtab.proxy.wire.transcript.body import UndecodableError
@@ -65,31 +64,6 @@ class ErrorText(msgspec.Struct, frozen=True):
     more: Mapping[str, object] = msgspec.field(default_factory=dict)
 
 
-NULL = msgspec.Raw(b"null")
-
-
-def try_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
-    try:
-        return read_usage(raw, before)
-    except DECODE_ERRORS:
-        return before
-
-
-class _Counted(msgspec.Struct):
-    usage: msgspec.Raw = NULL
-
-
-_decode_counted = msgspec.json.Decoder(_Counted | None).decode
-
-
-def try_inner_usage(raw: msgspec.Raw, before: Usage | None) -> Usage | None:
-    """As `try_usage`, of an object that has the usage."""
-    with suppress(*DECODE_ERRORS):
-        counted = _decode_counted(raw)
-        return before if counted is None else read_usage(counted.usage, before)
-    return before
-
-
 class Answers:
     """The part of a codec that is about answers; see codec.py.
 
@@ -112,12 +86,6 @@ class Answers:
     max_first_event_bytes = MAX_FIRST_EVENT_BYTES
     read_empty_answer: Callable[[bytes], Overflow | None]
     """As `read_refusal`, for a response with status 200 or one event of it."""
-
-    def tap(self, *, is_stream: bool, asks_usage: bool = False) -> Tap:
-        """A reader for the usage and the text of a response. It samples the text if the request `asks_usage`."""
-        return Tap(
-            self.read_answer, is_stream=is_stream, asks_usage=asks_usage, is_end=self.is_end, carries=self.carries
-        )
 
     def hold_first_event(self, *, keeps_all: bool) -> FirstEvent:
         return FirstEvent(

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from support.reference_pages import find_all, find_code, read_literal, read_page, read_rows, read_section
 
 from trimtab.proxy.account.budgets import Spent
+from trimtab.proxy.exchange.tell import write_ledger_headers, write_own_headers
 from trimtab.proxy.http.headers import (
     ADMITTING_HEADERS,
     HOP_BY_HOP,
@@ -16,8 +17,6 @@ from trimtab.proxy.http.headers import (
     OWN_PREFIX,
     REWRITING_HEADERS,
     SESSION_HEADERS,
-    write_ledger_headers,
-    write_own_headers,
 )
 from trimtab.proxy.http.request_body import ENTITY_HEADERS
 from trimtab.proxy.telemetry.ledger import Ledger, UsedSummary

@@ -39,14 +39,14 @@ class Price(NamedTuple):
 
 
 LIMITS = {
-    "small": Price(49, 156, 890),
-    "small, responses": Price(52, 164, 1010),
-    "small, messages": Price(52, 164, 930),
-    "known": Price(56, 208, 1215),
-    "known, responses": Price(58, 220, 1280),
-    "known, messages": Price(58, 218, 1255),
-    "cut": Price(86, 411, 2090),
-    "stream": Price(55, 257, 1730),
+    "small": Price(45, 148, 880),
+    "small, responses": Price(48, 156, 1005),
+    "small, messages": Price(48, 156, 920),
+    "known": Price(52, 200, 1205),
+    "known, responses": Price(54, 211, 1268),
+    "known, messages": Price(54, 210, 1245),
+    "cut": Price(82, 404, 2082),
+    "stream": Price(52, 250, 1728),
     "chunk": Price(0, 4, 31),
 }
 """small: 8 known messages that need nothing. known: 404 KB that need nothing, and were sent before. cut: two new

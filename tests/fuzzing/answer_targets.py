@@ -48,7 +48,7 @@ def _fuzz_stream(codec: Codec, write: Callable[[Choices], bytes], data: bytes) -
     sizes = [1 + choices.below(1 + 16 * choices.below(16)) for _ in range(1 + choices.below(8))]
     narrow = choices.happens(64)
     body = write(choices)
-    whole, parts = (codec.tap(is_stream=is_stream) for _ in range(2))
+    whole, parts = (Tap.of(codec, is_stream=is_stream) for _ in range(2))
     with bounded(max_event_bytes=200, max_held_bytes=600) if narrow else nullcontext():
         whole.feed(body)
         for piece in _cut(body, sizes):

@@ -13,9 +13,8 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from trimtab.proxy.account.prompt_cache import count_cached
+from trimtab.proxy.account.prompt_cache import MAX_NEW_MESSAGES, count_cached
 from trimtab.proxy.account.recordings.format import Counted, RecordedCall
-from trimtab.proxy.account.sessions import MAX_NEW_MESSAGES
 from trimtab.proxy.catalogue.prices import Tokens
 from trimtab.proxy.cli.records.sums import SUCCESS_STATUS, UNKNOWN, UPSTREAM_REFUSES, RequestFigures
 from trimtab.proxy.lru import BytesLRU

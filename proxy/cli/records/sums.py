@@ -17,9 +17,8 @@ import msgspec
 from msgspec import structs
 
 from trimtab.proxy.account.outcome import Outcome
-from trimtab.proxy.account.prompt_cache import MIN_CACHED_TOKENS, Prefix, count_cached
+from trimtab.proxy.account.prompt_cache import MIN_CACHED_TOKENS, Prefix, PreviousRequests, Sent, count_cached
 from trimtab.proxy.account.recordings.format import Counted, RecordedCall, Recording
-from trimtab.proxy.account.sessions import PreviousRequests, Sent
 from trimtab.proxy.catalogue.prices import PriceList, Tokens, to_dollars
 from trimtab.proxy.compaction.engine import Compaction
 from trimtab.proxy.telemetry.metrics import Metrics

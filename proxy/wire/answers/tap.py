@@ -7,6 +7,7 @@ sample is kept, from which the tokens of the whole are estimated.
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
+from typing import Protocol, Self
 
 import msgspec
 
@@ -54,6 +55,17 @@ ReadAnswer = Callable[[bytes, Usage | None], tuple[Usage | None, Sequence[Piece]
 None instead of pieces if it cannot be decoded. It never raises.
 """
 IsEnd = Callable[[bytes], bool]  # Whether the data of an event says that the answer is complete. It never raises.
+
+
+class Dialect(Protocol):
+    """What a codec knows of its answers. `carries`: as in `Tap`."""
+
+    @property
+    def read_answer(self) -> ReadAnswer: ...
+    @property
+    def is_end(self) -> IsEnd: ...
+    @property
+    def carries(self) -> bool: ...
 
 
 class Tap:
@@ -104,6 +116,11 @@ class Tap:
         self._body = bytearray()
         self._sample = _Sample()
         self._reasoning_chars = 0
+
+    @classmethod
+    def of(cls, dialect: Dialect, *, is_stream: bool, asks_usage: bool = False) -> Self:
+        read, is_end, carries = dialect.read_answer, dialect.is_end, dialect.carries
+        return cls(read, is_stream=is_stream, asks_usage=asks_usage, is_end=is_end, carries=carries)
 
     def feed(self, chunk: bytes, arrived_at: float = 0.0) -> None:
         if self._events is not None:

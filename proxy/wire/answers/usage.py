@@ -24,6 +24,7 @@ MOST_HIDDEN_TOKENS = 8 * 1024
 """A completion of more tokens than the answer has bytes is believed up to this. Chosen: some servers do not send the
 reasoning and report its tokens only within those of the completion."""
 
+NULL = msgspec.Raw(b"null")
 _Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)]
 
 
@@ -351,3 +352,25 @@ def _find_stop(text: bytes, start: int, stop: int) -> int:
             stop = key.start()
     part = text[start:stop]
     return stop - (len(part) - len(part.rstrip(b"\\"))) % 2
+
+
+def try_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
+    try:
+        return read_usage(raw, before)
+    except DECODE_ERRORS:
+        return before
+
+
+class _Counted(msgspec.Struct):
+    usage: msgspec.Raw = NULL
+
+
+_decode_counted = msgspec.json.Decoder(_Counted | None).decode
+
+
+def try_inner_usage(raw: msgspec.Raw, before: Usage | None) -> Usage | None:
+    """As `try_usage`, of an object that has the usage."""
+    with suppress(*DECODE_ERRORS):
+        counted = _decode_counted(raw)
+        return before if counted is None else read_usage(counted.usage, before)
+    return before

@@ -19,10 +19,10 @@ from typing import Any
 import msgspec
 import orjson
 
-from trimtab.proxy.wire.answering import CACHE_KEY, NULL, Completion, try_inner_usage, try_usage
+from trimtab.proxy.wire.answering import CACHE_KEY, Completion
 from trimtab.proxy.wire.answers.sse import MAX_EMPTY_EVENT_BYTES, write_event
 from trimtab.proxy.wire.answers.tap import Piece
-from trimtab.proxy.wire.answers.usage import Usage, read_timings
+from trimtab.proxy.wire.answers.usage import NULL, Usage, read_timings, try_inner_usage, try_usage
 from trimtab.proxy.wire.chat import message, recall
 from trimtab.proxy.wire.codec import Codec, Request
 from trimtab.proxy.wire.json import (

@@ -12,17 +12,14 @@ import msgspec
 import orjson
 
 from trimtab.proxy.wire.answering import (
-    NULL,
     PROMPT_TOO_LONG,
     Completion,
     ErrorText,
     ProviderNote,
-    try_inner_usage,
-    try_usage,
 )
 from trimtab.proxy.wire.answers.sse import MAX_EMPTY_EVENT_BYTES, write_event
 from trimtab.proxy.wire.answers.tap import Piece
-from trimtab.proxy.wire.answers.usage import Usage
+from trimtab.proxy.wire.answers.usage import NULL, Usage, try_inner_usage, try_usage
 from trimtab.proxy.wire.json import DECODE_ERRORS, decode_items, decode_member, decode_members, try_decode
 from trimtab.proxy.wire.overflow import Kind, Overflow, read_overflow
 from trimtab.proxy.wire.transcript.body import UndecodableError

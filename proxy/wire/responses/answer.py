@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from trimtab.proxy.wire.answering import NULL, Completion, ProviderNote, try_inner_usage, try_usage
+from trimtab.proxy.wire.answering import Completion, ProviderNote
 from trimtab.proxy.wire.answers.sse import MAX_EMPTY_EVENT_BYTES, write_event
 from trimtab.proxy.wire.answers.tap import Piece
-from trimtab.proxy.wire.answers.usage import Usage
+from trimtab.proxy.wire.answers.usage import NULL, Usage, try_inner_usage, try_usage
 from trimtab.proxy.wire.json import DECODE_ERRORS, decode_member, decode_members, try_decode
 from trimtab.proxy.wire.overflow import Overflow, read_overflow
 from trimtab.proxy.wire.responses.units import COMPACTIONS, RESULT_TYPES, read_head

@@ -27,7 +27,7 @@ PRUNES = ("defaults.overflow_strategy=prune",)
 
 def listen(answer: bytes, *, is_stream: bool = False) -> Tap:
     """A tap that has read a whole answer."""
-    tap = CHAT.tap(is_stream=is_stream)
+    tap = Tap.of(CHAT, is_stream=is_stream)
     tap.feed(answer)
     tap.finish()
     return tap
@@ -111,7 +111,7 @@ CUT = {
 async def test_of_a_stream_that_was_cut_off_what_was_streamed_is_counted(codec: Codec, make_stages: MakeStages) -> None:
     """What the upstream had reported before is of a part of it. The turn has not ended."""
     stages = await make_stages()
-    tap = codec.tap(is_stream=True)
+    tap = Tap.of(codec, is_stream=True)
     for data in CUT[codec.name]:
         tap.feed(b"data: %b\n\n" % data.replace(b"%b", orjson.dumps(NOTE)[1:-1]))
     tap.finish(is_cut=True)

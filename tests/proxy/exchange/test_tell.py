@@ -13,10 +13,10 @@ from support.sessions import make_session
 from trimtab.proxy.compaction.compactor import Compacted, Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.exchange.attempt import Attempt, Chosen, Passed, Prepared, Refused
-from trimtab.proxy.exchange.tell import _price_cache, write_headers
+from trimtab.proxy.exchange.tell import MAX_TOLD_ENTRIES, _price_cache, write_headers, write_ledger_headers
 from trimtab.proxy.http.errors import UpstreamUnreachableError
 from trimtab.proxy.telemetry.ledger import Ledger, UsedSummary
-from trimtab.rules.conversation import Conversation
+from trimtab.rules.conversation import Conversation, Decision
 from trimtab.rules.policy import Policy
 from trimtab.rules.tokens.sections import Sections
 
@@ -160,3 +160,27 @@ def test_without_a_decision_there_is_no_header_of_them() -> None:
         "Server-Timing",
         "x-trimtab-outcome",
     ]
+
+
+@pytest.mark.parametrize(
+    ("summary", "told"),
+    [
+        (None, None),
+        (UsedSummary("abc", "summarise", 12), '"abc";kind=summarise;messages=12'),
+        (UsedSummary("abc", "digest", 3, "busy"), '"abc";kind=digest;messages=3;instead=busy'),
+    ],
+)
+def test_the_headers_of_the_ledger_tell_sections_decisions_and_the_summary(
+    summary: UsedSummary | None, told: str | None
+) -> None:
+    """What there is not is not told. Of very many decisions, the last ones are."""
+    first, second = Sections(100, 0, 50, 800, 50), Sections(100, 30, 0, 328, 50)
+    ledger = Ledger()
+    headers = dict(write_ledger_headers(first, second, ledger.entries, summary))
+    sections = zip(Sections._fields, first, second, strict=True)
+    assert headers.pop("x-trimtab-sections") == ", ".join(f"{name};original={a};sent={b}" for name, a, b in sections)
+    assert headers == ({} if told is None else {"x-trimtab-summary": told})
+
+    ledger.note(1, 2000, [Decision("truncate", f"{number}", 900, 400, 2, 3) for number in range(MAX_TOLD_ENTRIES + 1)])
+    headers = dict(write_ledger_headers(first, second, ledger.entries, summary))
+    assert headers["x-trimtab-decisions"].count("truncate;saved=500;") == MAX_TOLD_ENTRIES

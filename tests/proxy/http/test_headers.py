@@ -12,9 +12,7 @@ from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.config.values import HASHED
 from trimtab.proxy.http.headers import (
     MAX_SHOWN,
-    MAX_TOLD_ENTRIES,
     add_to_lists,
-    answer_headers,
     drop_hop_by_hop,
     find_key,
     keep_for_session,
@@ -22,11 +20,7 @@ from trimtab.proxy.http.headers import (
     read_retry_after,
     request_headers,
     write_key,
-    write_ledger_headers,
 )
-from trimtab.proxy.telemetry.ledger import Ledger, UsedSummary
-from trimtab.rules.conversation import Decision
-from trimtab.rules.tokens.sections import Sections
 
 PLAIN = UpstreamConfig(base_url="http://up:1/v1")
 KEYED = UpstreamConfig(base_url="http://up:1/v1", api_key="sk-own")
@@ -43,18 +37,6 @@ def test_headers_are_read_as_they_are() -> None:
     headers = read_headers(raw)
     assert headers == [("X-A", "1"), ("x-a", "2"), ("X-B", "ü"), ("X-C", "\udcff")]
     assert [value.encode("utf-8", "surrogateescape") for _, value in headers] == [value for _, value in raw]
-
-
-def test_an_upstream_cannot_speak_as_trimtab() -> None:
-    """Its headers with names of ours are dropped, in any case, and in spellings that some clients take for the same."""
-    raw = [
-        (b"X-Trimtab-Outcome", b"compacted"),
-        (b"x-trimtab-tokens", b"1"),
-        (b"x_trimtab_summary", b"s"),
-        (b"X-A", b"1"),
-    ]
-    raw += [(b"x-trimtab", b"2"), (b"X-TRIMTAB-", b"3"), (b"my-x-trimtab-outcome", b"4")]
-    assert answer_headers(raw) == [("X-A", "1"), ("x-trimtab", "2"), ("my-x-trimtab-outcome", "4")]
 
 
 def test_hop_by_hop_headers_stay_on_their_hop() -> None:
@@ -163,30 +145,6 @@ def test_a_request_of_our_own_is_one_of_the_clients_session() -> None:
     )  # fmt: skip
 
     assert keep_for_session([*kept, *others]) == kept
-
-
-@pytest.mark.parametrize(
-    ("summary", "told"),
-    [
-        (None, None),
-        (UsedSummary("abc", "summarise", 12), '"abc";kind=summarise;messages=12'),
-        (UsedSummary("abc", "digest", 3, "busy"), '"abc";kind=digest;messages=3;instead=busy'),
-    ],
-)
-def test_the_headers_of_the_ledger_tell_sections_decisions_and_the_summary(
-    summary: UsedSummary | None, told: str | None
-) -> None:
-    """What there is not is not told. Of very many decisions, the last ones are."""
-    first, second = Sections(100, 0, 50, 800, 50), Sections(100, 30, 0, 328, 50)
-    ledger = Ledger()
-    headers = dict(write_ledger_headers(first, second, ledger.entries, summary))
-    sections = zip(Sections._fields, first, second, strict=True)
-    assert headers.pop("x-trimtab-sections") == ", ".join(f"{name};original={a};sent={b}" for name, a, b in sections)
-    assert headers == ({} if told is None else {"x-trimtab-summary": told})
-
-    ledger.note(1, 2000, [Decision("truncate", f"{number}", 900, 400, 2, 3) for number in range(MAX_TOLD_ENTRIES + 1)])
-    headers = dict(write_ledger_headers(first, second, ledger.entries, summary))
-    assert headers["x-trimtab-decisions"].count("truncate;saved=500;") == MAX_TOLD_ENTRIES
 
 
 KEYS = ("key-one", "key-two")

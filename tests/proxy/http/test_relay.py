@@ -24,7 +24,7 @@ from upstreams.recording import FakeUpstream, break_off, completion, event, stre
 
 from trimtab.proxy.exchange.early_answer import COMMENT, Patience
 from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse
-from trimtab.proxy.http.relay import Reply
+from trimtab.proxy.http.relay import Reply, answer_headers
 
 
 async def test_streamed_answer_is_relayed_and_counted(client, upstream, start_proxy, log):
@@ -498,3 +498,15 @@ async def test_what_cannot_be_decoded_passes(wire, coding, client, upstream, sta
     async with client.post(proxy.url + "/v1/chat/completions", data=request) as response:
         assert (response.status, response.headers["Content-Encoding"]) == (200, coding)
         assert await response.content.read() == wire
+
+
+def test_an_upstream_cannot_speak_as_trimtab() -> None:
+    """Its headers with names of ours are dropped, in any case, and in spellings that some clients take for the same."""
+    raw = [
+        (b"X-Trimtab-Outcome", b"compacted"),
+        (b"x-trimtab-tokens", b"1"),
+        (b"x_trimtab_summary", b"s"),
+        (b"X-A", b"1"),
+    ]
+    raw += [(b"x-trimtab", b"2"), (b"X-TRIMTAB-", b"3"), (b"my-x-trimtab-outcome", b"4")]
+    assert answer_headers(raw) == [("X-A", "1"), ("x-trimtab", "2"), ("my-x-trimtab-outcome", "4")]

@@ -18,6 +18,7 @@ from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.answering import Question
+from trimtab.proxy.wire.answers.tap import Tap
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.transcript.body import UndecodableError
@@ -133,7 +134,7 @@ def test_a_cut_keeps_pairs_and_lets_the_beginning_stand(dialect: Dialect, policy
 @given(cuts=st.lists(st.integers(1, 60), min_size=1, max_size=20))
 def test_the_usage_of_a_stream_is_read_from_chunks_that_are_cut_anywhere(dialect: Dialect, cuts: list[int]) -> None:
     """With its text, and whether it has ended."""
-    stream, tap = b"".join(dialect.write_events("he", "llo")), dialect.codec.tap(is_stream=True)
+    stream, tap = b"".join(dialect.write_events("he", "llo")), Tap.of(dialect.codec, is_stream=True)
     while stream:
         size = cuts[len(stream) % len(cuts)]
         tap.feed(stream[:size], 1.0)

@@ -162,7 +162,7 @@ def test_the_usage_of_a_long_answer_is_found(answer: bytes, size: int) -> None:
     """Wherever it is and however it is cut. The same words in the text do not count."""
     text = b'\\"usage\\":{\\"prompt_tokens\\":1}, ' * 20_000
     body = answer.replace(b"%b", text)
-    tap = CHAT.tap(is_stream=False)
+    tap = Tap.of(CHAT, is_stream=False)
     for at in range(0, len(body), size):
         tap.feed(body[at : at + size])
     tap.finish()
@@ -173,7 +173,7 @@ def test_the_usage_of_a_long_answer_is_found(answer: bytes, size: int) -> None:
 def test_the_usage_is_found_across_the_bound_of_what_is_kept(size: int) -> None:
     """The chunk that reaches the bound is read once, not twice."""
     body = b'{"id":"%b",%b,"x":[%b]}' % (b"a" * 150, USAGE, b"1," * 200)
-    tap = CHAT.tap(is_stream=False)
+    tap = Tap.of(CHAT, is_stream=False)
     with bounded(max_event_bytes=200):
         for at in range(0, len(body), size):
             tap.feed(body[at : at + size])
@@ -267,7 +267,7 @@ def test_how_much_text_there_was_is_reckoned_from_what_is_read(size: int, *, is_
         b'data: {"choices":[],"usage":{"completion_tokens":9,"completion_tokens_details":{"reasoning_tokens":4}}}\n\n'
     )
     body = b"".join(reasons + chunks) + (usage if is_told else b"") + b"data: [DONE]\n\n"
-    tap = CHAT.tap(is_stream=True, asks_usage=True)
+    tap = Tap.of(CHAT, is_stream=True, asks_usage=True)
     for at in range(0, len(body), size):
         tap.feed(body[at : at + size], 1.0 + at)
         assert sum(len(chunk) for chunk, _ in tap.unread) <= MAX_SKIPPED_BYTES
@@ -324,7 +324,7 @@ NO_CALLS = (
 def test_a_tool_call_is_seen_wherever_the_chunks_end(body: bytes, size: int, *, is_stream: bool) -> None:
     """A text that quotes one is not taken for one, and neither is an empty list."""
     sent = b"data: " + body + b"\n\n" if is_stream else body
-    tap = CHAT.tap(is_stream=is_stream, asks_usage=True)
+    tap = Tap.of(CHAT, is_stream=is_stream, asks_usage=True)
     for at in range(0, len(sent), size):
         tap.feed(sent[at : at + size])
     tap.finish()
@@ -334,7 +334,7 @@ def test_a_tool_call_is_seen_wherever_the_chunks_end(body: bytes, size: int, *, 
 def test_a_tool_call_is_seen_in_a_long_stream_that_is_only_sampled() -> None:
     """It comes after much text, and before the usage."""
     text = b"data: " + b'{"choices":[{"delta":{"content":"' + b"word " * 50 + b'"}}]}\n\n'
-    tap = CHAT.tap(is_stream=True, asks_usage=True)
+    tap = Tap.of(CHAT, is_stream=True, asks_usage=True)
     for chunk in [text] * 400 + [b"data: " + CALLS[0] + b"\n\n"] + [text] * 400:
         tap.feed(chunk)
     tap.finish()
@@ -355,7 +355,7 @@ def test_only_the_answers_own_usage_counts(codec: Codec, order: tuple[int, ...],
     body = b'{"id":"r",%b}' % b",".join(members[at] for at in order)
     event = b'data: {"type":"response.completed","response":%b}\n\n' % body
     for sent, is_stream in ((body, False), *([(event, True)] if codec.name == "responses" else [])):
-        tap = codec.tap(is_stream=is_stream)
+        tap = Tap.of(codec, is_stream=is_stream)
         for at in range(0, len(sent), 60_000):
             tap.feed(sent[at : at + 60_000])
         tap.finish()
@@ -412,7 +412,7 @@ def test_only_the_streams_own_usage_counts(codec: Codec, size: int, *, asks_usag
     for event in ELSEWHERE[codec.name]:
         odd = b"data: " + event.replace(b"%b", PLANTED).replace(b"LONG", b"z" * 600_000) + b"\n\n"
         for body in (text + odd + report + end, text + report + odd + end):
-            tap = codec.tap(is_stream=True, asks_usage=asks_usage)
+            tap = Tap.of(codec, is_stream=True, asks_usage=asks_usage)
             for at in range(0, len(body), size):
                 tap.feed(body[at : at + size])
             tap.finish()
@@ -424,7 +424,7 @@ def test_only_the_streams_own_usage_counts(codec: Codec, size: int, *, asks_usag
 def test_the_usage_of_what_only_an_event_carries_is_not_that_of_a_response(codec: Codec, filler: int) -> None:
     """A response that is no stream has no `message` and no `response` of its own."""
     body = b'{%b,"pad":"%b","message":{%b},"response":{%b}}' % (TOLD, b"z" * filler, PLANTED, PLANTED)
-    tap = codec.tap(is_stream=False)
+    tap = Tap.of(codec, is_stream=False)
     tap.feed(body)
     tap.finish()
     assert tap.usage == Usage(5, 3)
@@ -437,7 +437,7 @@ def test_the_usage_is_read_of_an_answer_that_cannot_be_decoded(odd: bytes, fille
     words = b'"choices":[{"message":{"content":"%b"}}]' % (b"x" * filler)
     for written in (b"{%b,%b,%b}" % (odd, TOLD, words), b"{%b,%b,%b}" % (words, TOLD, odd)):
         for body, is_stream in ((written, False), (b"data: " + written + b"\n\n", True)):
-            tap = CHAT.tap(is_stream=is_stream)
+            tap = Tap.of(CHAT, is_stream=is_stream)
             for at in range(0, len(body), 40_000):
                 tap.feed(body[at : at + 40_000])
             tap.finish()
@@ -460,7 +460,7 @@ TEXT = {
 def test_a_stream_says_when_it_is_complete(codec: Codec) -> None:
     """Then nothing is missing, even if its bytes were to go on."""
     for events, is_cut in (([TEXT[codec.name]], True), ([TEXT[codec.name], ENDS[codec.name]], False)):
-        tap = codec.tap(is_stream=True, asks_usage=True)
+        tap = Tap.of(codec, is_stream=True, asks_usage=True)
         for chunk in events:
             tap.feed(chunk)
         assert tap.has_ended is not is_cut
@@ -473,7 +473,7 @@ def test_of_a_response_that_was_cut_off_what_arrived_is_counted(chars: int) -> N
     """From the place on where the model's words begin. One whose JSON has ended was not cut off."""
     head, text = b'{"instructions":"%b","choices":[' % (b"y" * 50), b'{"message":{"content":"%b"}}]}' % (b"x" * chars)
     for sent, is_cut in ((head[:-9], True), (head + text[:-9], True), (head + text, False)):
-        tap = CHAT.tap(is_stream=False)
+        tap = Tap.of(CHAT, is_stream=False)
         for at in range(0, len(sent), 60_000):
             tap.feed(sent[at : at + 60_000])
         tap.finish(is_cut=True)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from trimtab.proxy.wire.answers.tap import Tap
 from trimtab.proxy.wire.answers.usage import (
     MAX_USAGE_BYTES,
     MOST_HIDDEN_TOKENS,
@@ -30,7 +31,7 @@ STARTED = {"type": "message_start"}
 
 def _read_answer(body: bytes, *, is_stream: bool = False) -> Usage | None:
     """The usage in a body."""
-    tap = CHAT.tap(is_stream=is_stream)
+    tap = Tap.of(CHAT, is_stream=is_stream)
     tap.feed(body)
     tap.finish()
     return tap.usage

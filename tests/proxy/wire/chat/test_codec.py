@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
+from trimtab.proxy.wire.answers.tap import Tap
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
@@ -171,7 +172,7 @@ TEXTS = sorted(["héllo wörld\n", "other", "because so", "no", "ls", '{"a":1}']
 
 def _read(*chunks: bytes, is_stream: bool = True) -> tuple[Usage | None, list[str]]:
     """The usage, and each text that is counted."""
-    tap = CHAT.tap(is_stream=is_stream)
+    tap = Tap.of(CHAT, is_stream=is_stream)
     for chunk in chunks:
         tap.feed(chunk)
     tap.finish()
@@ -271,7 +272,7 @@ def test_tokens_of_reasoning_that_was_not_sent_are_told_apart(
 ) -> None:
     """The completion has a thousand tokens. If only part of its reasoning was sent, the number is unknown."""
     usage = {"completion_tokens": 1000, "completion_tokens_details": {"reasoning_tokens": reasoning_tokens}}
-    tap = CHAT.tap(is_stream=True)
+    tap = Tap.of(CHAT, is_stream=True)
     tap.feed(_write([_delta(**delta) for delta in deltas] + [{"choices": [], "usage": usage}]))
     tap.finish()
 

@@ -58,7 +58,7 @@ def _write(*events: Wire) -> bytes:
 
 
 def _feed(stream: bytes, size: int) -> Tap:
-    tap = MESSAGES.tap(is_stream=True, asks_usage=True)
+    tap = Tap.of(MESSAGES, is_stream=True, asks_usage=True)
     for start in range(0, len(stream), size):
         tap.feed(stream[start : start + size], 1.0 + start)
     tap.finish()
@@ -75,7 +75,7 @@ def test_a_stream_tells_its_usage_and_its_texts(size: int) -> None:
 
 
 def test_a_whole_response_tells_the_same() -> None:
-    tap = MESSAGES.tap(is_stream=False)
+    tap = Tap.of(MESSAGES, is_stream=False)
     tap.feed(orjson.dumps(WHOLE))
     tap.finish()
     assert tap.usage == Usage(3210, 42, 3000, written_tokens=200)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import dump, odd_objects
 
+from trimtab.proxy.wire.answers.tap import Tap
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.overflow import Kind
 from trimtab.proxy.wire.responses.answer import join
@@ -74,7 +75,7 @@ def _write(events: list[dict[str, object]], end: bytes = b"\n") -> bytes:
 
 def _read(*chunks: bytes, is_stream: bool = True) -> tuple[Usage | None, list[str]]:
     """The usage, and each text that is counted."""
-    tap = RESPONSES.tap(is_stream=is_stream)
+    tap = Tap.of(RESPONSES, is_stream=is_stream)
     for chunk in chunks:
         tap.feed(chunk)
     tap.finish()
@@ -106,7 +107,7 @@ def test_each_end_of_a_stream_reports_the_usage(end: str) -> None:
 
 
 def test_reasoning_that_was_not_sent_is_told_apart() -> None:
-    tap = RESPONSES.tap(is_stream=True)
+    tap = Tap.of(RESPONSES, is_stream=True)
     tap.feed(_write([_delta("output_text", 0, "hello"), EVENTS[-1]]))
     tap.finish()
     assert tap.find_sent_tokens(30) == 10

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 from support.builders import assistant, conversation, result, session, system, user
 
-from trimtab.proxy.account import sessions
-from trimtab.proxy.account.prompt_cache import Cache, Prefix
-from trimtab.proxy.account.sessions import MAX_NEW_MESSAGES, PreviousRequests, Seen, Sent
+from trimtab.proxy.account import prompt_cache
+from trimtab.proxy.account.prompt_cache import MAX_NEW_MESSAGES, Cache, Prefix, PreviousRequests, Seen, Sent
 from trimtab.rules.conversation import Message
 from trimtab.rules.prefix import hash_prefixes
 
@@ -186,8 +185,8 @@ def test_another_branch_is_compared_with_the_newest_request_of_the_same_beginnin
 
 def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Old sessions are forgotten, and a forgotten session counts as new."""
-    monkeypatch.setattr(sessions, "MAX_BYTES", 20_000)
-    monkeypatch.setattr(sessions, "MAX_NEWEST_BYTES", 5_000)
+    monkeypatch.setattr(prompt_cache, "MAX_BYTES", 20_000)
+    monkeypatch.setattr(prompt_cache, "MAX_NEWEST_BYTES", 5_000)
     previous = PreviousRequests()
     for number in range(200):
         assert compare(previous, (user(f"task {number}"), *session(3))) is None

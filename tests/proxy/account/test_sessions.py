@@ -10,7 +10,7 @@ from support.events import read_events
 from support.journeys import arrive
 
 from trimtab.proxy.account.history.sessions import find_named
-from trimtab.proxy.exchange.session import CLASS, COMPACTION, tells_compaction
+from trimtab.proxy.account.sessions import CLASS, COMPACTION, tells_compaction
 from trimtab.proxy.server.app import Proxy
 from trimtab.proxy.wire.chat import codec as chat
 from trimtab.proxy.wire.messages import codec as messages
@@ -175,7 +175,7 @@ async def test_what_is_forwarded_does_not_depend_on_it(client, upstream, start_p
 )
 def test_claude_code_says_what_a_request_is_for(headers: dict[str, str], *, tells: bool | None) -> None:
     """The words are those of its gateway protocol. Others say nothing."""
-    assert tells_compaction(arrive(**headers), chat.CHAT.read(b'{"messages":[]}')) is tells
+    assert tells_compaction(arrive(**headers).named, chat.CHAT.read(b'{"messages":[]}')) is tells
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_request_for_anthropics_compaction_is_the_clients_own(
     """As it goes on with the session, its whole body counts, wherever the member is."""
     said = [{"role": "user", "content": '"compaction":{"type":"summarize"}'}]
     request = messages.MESSAGES.read(orjson.dumps({"messages": said, "compaction": compaction}))
-    assert tells_compaction(arrive(**{"anthropic-beta": betas}), request) is tells
+    assert tells_compaction(arrive(**{"anthropic-beta": betas}).named, request) is tells
 
 
 async def test_a_request_that_the_client_names_as_its_compaction_passes(client, upstream, start_proxy) -> None:
