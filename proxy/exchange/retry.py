@@ -97,8 +97,6 @@ async def _plan_again(
         return None
     again = await prepare_call(services, call.arrival, call.route, call.request, call.lane)
     view = structs.replace(again.view, policy=lesson.apply(again.view.policy))
-    if call.request.kept_body is not None:
-        call.request.kept_body.cut_by = None  # what was planned by its scale does not fit
     again = structs.replace(again, view=view, ledger=call.ledger, attempt=call.attempt + 1)
     again, size_bytes = structs.replace(again, session=call.session), weigh_known(len(call.request.body))
     planned = await services.workers.run(again.lane, plan_call(again), size_bytes=size_bytes)

@@ -40,3 +40,20 @@ async def test_a_removed_result_never_comes_back(
         ratios.update(str(known.facts.ratio) for known in proxy.services.models.list_known())
     assert removed
     assert len(ratios) > 1, removed
+
+
+async def test_a_cut_gives_way_to_a_scale_by_which_it_does_not_fit(client, upstream: FakeUpstream, start_proxy):
+    """The server counts three times what we do: what is sent fits by its own count from then on."""
+
+    async def answer(recorded: Recorded, _: web.BaseRequest) -> web.StreamResponse:
+        return completion(prompt_tokens=len(recorded.body), completion_tokens=5)
+
+    upstream.answer = answer
+    how = ("defaults.overflow_strategy=prune", "defaults.cut=at_threshold", "defaults.high_water=0.9")
+    proxy = await start_proxy("defaults.context_window=16000", "defaults.completion_reserve=1000", *how)
+    messages = make_session(30, result_words=1600)["messages"][:-1]
+    for number in range(24, len(messages) + 1, 2):
+        body = orjson.dumps({"model": "unknown-model", "messages": messages[:number]})
+        assert (await post(client, proxy.url + "/v1/chat/completions", body))[0].status == 200
+    sizes = [len(one.body) for one in upstream.requests]
+    assert sizes[0] > 16_000 > max(sizes[-8:])
