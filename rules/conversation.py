@@ -198,7 +198,7 @@ class Message:
     answers_json: bytes = b""
     form: str = field(default="", compare=False)
     keep: bool = False
-    kinds: tuple[float, float, float] | None = field(default=None, init=False, repr=False, compare=False)
+    kinds: tuple[float, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def text(self) -> str:
@@ -272,7 +272,7 @@ class Conversation:
     origins: tuple[Origin | None, ...]
     shape: Shape = _USUAL_SHAPE
     continues: bool = False
-    fixed_kinds: tuple[float, float, float] = field(default=(0, 0, 0), compare=False)
+    fixed_kinds: tuple[float, ...] = field(default=(0,) * 7, compare=False)
     _tokens: int | None = field(default=None, init=False, repr=False, compare=False)
 
     @property

@@ -43,6 +43,7 @@ from trimtab.proxy.exchange.summary import choose_text, find_text, name_summary
 from trimtab.proxy.http.errors import NO_THREAD_LEFT, ContextExceededError, OverloadedError, UnpairedToolCallsError
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.models.model_policy import ModelView
+from trimtab.proxy.models.tokenizer import Prompt
 from trimtab.proxy.recall import add_answers, declare, find_answers, find_head, name_outcome
 from trimtab.proxy.telemetry.ledger import Ledger
 from trimtab.proxy.wire.cache_help import Addition
@@ -85,6 +86,10 @@ async def compact(
             try:
                 call = await _clean(services, call)
                 call, planned, size_bytes = await _plan_standing(services, call, phases)
+                if call.view.facts.reading.samples and await _have_counted(services, call, planned.original):
+                    counted = await prepare_call(services, arrival, route, helped, lane)
+                    call = structs.replace(call, view=counted.view, compactor=counted.compactor)
+                    call, planned, size_bytes = await _plan_standing(services, call, phases)
                 call = settle(call, planned.original, _name_session(services, call, planned))
                 marks, wished = services.cold_cuts, services.config.compaction.command or route.compact_now is not None
                 if marks.is_kept or route.keep or wished or marks.wishes.pending:
@@ -152,6 +157,12 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
         keeps=keeps,
         tells_compaction=tells_compaction(arrival.named, request),
     )
+
+
+async def _have_counted(services: Services, call: Call, sent: Conversation) -> bool:
+    """Whether the model's server counted the prompt itself, and it is counted otherwise from now on."""
+    prompt = Prompt(sent, call.compactor.count, call.compactor.counting.costs.weights)
+    return await services.models.measure(call.view.name, prompt, call.route.upstream, call.route.credentials)
 
 
 async def _clean(services: Services, call: Call) -> Call:

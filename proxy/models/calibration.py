@@ -44,6 +44,9 @@ cache."""
 NOISE_SHARE = 0.02
 """Warm-up keeps what is expected if its median differs by this share or less. Chosen: each change breaks a prompt
 cache."""
+LEAST_ASKED_TOKENS, MOST_ASKED_TOKENS, ASKED_GROWTH = 64, 4096, 2
+"""Prompts that a server counts itself: from 64 tokens on, and again those that are twice as long as the one before,
+until one had 4,096. Chosen: a shorter one shows no language, and what is sent of a longer one has no more."""
 ERROR_WEIGHT = 0.2  # Weight of the newest report in the mean error. Chosen: about the last five reports count.
 WARNED_ERROR = 0.15
 """A larger mean error is reported in the log. Chosen: above KEPT_SHARE, because calibration accepts smaller errors."""
@@ -127,6 +130,7 @@ class Calibration:
     def __init__(self) -> None:
         self._samples = [_Samples() for _ in SAMPLES]
         self._settled: Sequence[int] = ()
+        self._asked: dict[int, int] = {}
         self._newest = self._new = self.number = 0
         self.error = 0.0
         self._cut: deque[int] = deque(maxlen=CUT_ANSWERS)
@@ -156,6 +160,17 @@ class Calibration:
             return len(samples.last) == KEPT_SAMPLES
         self._new += 1
         return self._new >= WARM_UP_SAMPLES or is_urgent
+
+    def take_question(self, kind: int, tokens: int) -> bool:
+        """Whether the server is to count such a prompt itself, which is noted: its kind is not settled, and it is long.
+
+        A longer one of the same kind shows more; a few are enough.
+        """
+        asked_tokens = self._asked.get(kind, 0)
+        if kind in self._settled or tokens < max(LEAST_ASKED_TOKENS, ASKED_GROWTH * asked_tokens):
+            return False
+        self._asked[kind] = tokens
+        return asked_tokens < MOST_ASKED_TOKENS
 
     def measure(self, scale: Scale, ratios: Bounds = ANY_RATIO) -> list[Measured]:
         """What the reports show of kinds of text, within `ratios`; nothing if there is no reason to decide.

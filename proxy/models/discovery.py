@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import aiohttp
@@ -23,7 +22,7 @@ from trimtab.proxy.http.client import UpstreamClient, read_bounded, target_url
 from trimtab.proxy.http.errors import ProxyError
 from trimtab.proxy.http.headers import Headers, request_headers
 from trimtab.proxy.lru import BytesLRU
-from trimtab.proxy.models.tokenizer import ask_reading
+from trimtab.proxy.models.tokenizer import Post, ask_reading
 from trimtab.proxy.wire.json import try_decode
 from trimtab.rules.tokens.families import SILENT, Reading
 
@@ -118,6 +117,7 @@ _ENGINES: dict[str, tuple[str, _Path]] = {
 }
 """By the path of the list with windows, or by the owner in it: the server's name, and where it says more of itself,
 until it has said its slots. vLLM has /server_info only in its developers' mode; SGLang had another name for it."""
+_TGI = "TGI"
 _VERSIONS: _Rank = (("build_info",), ("version",))
 _SLOTS: _Rank = (
     ("total_slots",),  # llama.cpp
@@ -183,7 +183,7 @@ def read_props(body: bytes, engine: str = "") -> Windows:
     if window_tokens is not None:
         engine = "llama.cpp"
     elif _find(told, ("model_id",)):
-        engine, window_tokens = "TGI", _read_window(told, _SERVED)
+        engine, window_tokens = _TGI, _read_window(told, _SERVED)
     named = f"{engine} {version[:_MAX_VERSION_CHARS]}".strip()
     return Windows({}, window_tokens, _read_slots(told), reading, named)
 
@@ -223,23 +223,20 @@ async def discover(
     with one model is then asked to count samples, unless it has done so for `known`, the answer before this one.
     headers: as for `ask_for_models`.
     """
-    _, asked = ask_for_models(upstream, headers)
     found, listed = await _find_windows(client, upstream, headers, timeout_seconds)
     if not found.told_any:
         return await asyncio.to_thread(read_models, listed)
     if known is not None and known.by_model == found.by_model and found.slots is None and not found.reading.shifts:
         # Its /props failed this time: sessions must not be planned otherwise until it answers again.
         found = replace(found, slots=known.slots, reading=known.reading._replace(samples=()))
-    only = None if upstream.provider else await asyncio.to_thread(_find_only, listed)
+    only = None if upstream.provider else await asyncio.to_thread(_find_only, listed, found.engine)
     if only is None:
         return found
     if known is not None and known.reading.samples and known.by_model == found.by_model:
         return replace(found, reading=known.reading.take_props(found.reading))
-    asked["Content-Type"] = "application/json"
-    post = partial(_post, client, upstream, asked)
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_seconds):
-            return replace(found, reading=await ask_reading(post, only, found.reading))
+            return replace(found, reading=await ask_reading(_bind(client, upstream, headers), only, found.reading))
     return found
 
 
@@ -275,10 +272,10 @@ def _place(upstream: UpstreamConfig, path: str) -> URL:
     return URL(upstream.base_url.removesuffix("/v1") + path, encoded=True)
 
 
-async def _post(
-    client: UpstreamClient, upstream: UpstreamConfig, headers: CIMultiDict[str], path: str, body: bytes
-) -> bytes:
-    return await _ask(client, upstream, _place(upstream, path), headers, body)
+def _bind(client: UpstreamClient, upstream: UpstreamConfig, headers: Headers) -> Post:
+    _, asked = ask_for_models(upstream, headers)
+    asked["Content-Type"] = "application/json"
+    return lambda path, body: _ask(client, upstream, _place(upstream, path), asked, body)
 
 
 async def _ask(
@@ -301,11 +298,11 @@ def _find_owner(listed: bytes) -> str | None:
     return owner if isinstance(owner, str) and owner in _ENGINES else None
 
 
-def _find_only(listed: bytes) -> str | None:
+def _find_only(listed: bytes, engine: str) -> str | None:
     """The name of the only model, apart from adapters, of a server that has a tokenizer to ask; None of any other."""
-    if _find_owner(listed) is None:
-        return None
-    return next(find_name(entry) for entry in find_entries(try_decode(listed)) if not entry.get("parent"))
+    models = [entry for entry in find_entries(try_decode(listed)) if not entry.get("parent")]
+    has_tokenizer = _find_owner(listed) is not None or (engine.startswith(_TGI) and len(models) == 1)
+    return find_name(models[0]) if has_tokenizer else None
 
 
 def _read_served(body: bytes) -> Windows:
@@ -461,6 +458,10 @@ class Told:
             self._asking.add((upstream.base_url, tenant))
             self._of_tenants[upstream.base_url, tenant] = known
         return True
+
+    def bind(self, upstream: UpstreamConfig, headers: Headers) -> Post:
+        """How to ask an upstream's tokenizer."""
+        return _bind(self._client, upstream, headers)
 
     async def ask(self, upstream: UpstreamConfig, headers: Headers, tenant: str) -> None:
         """Ask an upstream for which `take_turn` returned True. Raises nothing."""

@@ -287,12 +287,15 @@ def clamp(ratio: float, ratios: Bounds = ANY_RATIO) -> float:
 
 def expect_scale(name: ModelName, reading: Reading) -> Scale:
     """The scale of a model of which nothing is learned: as its server's tokenizer shows it, else that of its family."""
-    family = find_family(name.model)
-    vocabulary = family.vocabulary if name.vocabulary == "auto" else name.vocabulary
+    family, vocabulary = find_family(name.model), _name_vocabulary(name)
     told = reading.find_scale(vocabulary)
     if told is None:
         return family.find_scale(vocabulary)
     return Scale(clamp(told.ratio, find_ratios(name.model)), told.weights)
+
+
+def _name_vocabulary(name: ModelName) -> str:
+    return find_family(name.model).vocabulary if name.vocabulary == "auto" else name.vocabulary
 
 
 def find_scale(name: ModelName, known: "Record | Facts") -> Scale:
@@ -317,6 +320,17 @@ def take_measured(scale: Scale, known: Record, found: Sequence[Measured], ratios
     kept = [new if abs(new - old) > STILL_WEIGHT else old for new, old in zip(weights, scale.weights, strict=True)]
     changes = {"ratio": ratio, "measured": measured}
     return changes if tuple(kept) == scale.weights else {**changes, "weights": Weights(*kept)}
+
+
+def take_prompt(name: ModelName, row: Measured, known: Record) -> dict[str, Any]:
+    """The changes to a record after a server counted a prompt. Of the other kinds, its samples still count."""
+    shown, ratios = {each.kind: each for each in known.shown}, find_ratios(name.model)
+    row = row._replace(tokens=clamp(row.tokens, ratios))
+    before = shown.get(row.kind)
+    if before is not None and (before == row or before.is_settled):
+        return {}
+    samples = [each for each in known.reading.measure(_name_vocabulary(name)) if each.kind not in {*shown, row.kind}]
+    return take_measured(find_scale(name, known), known, [*samples, row], ratios)
 
 
 UNMEASURED: dict[str, Any] = {"weights": None, "measured": ()}

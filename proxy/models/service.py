@@ -2,7 +2,8 @@
 
 Law: what is known changes in rare steps. Each step is counted and written to the store, so all processes and replicas
 plan with the same figures. What a client's requests teach counts for that client; hypotheses.py says when it counts for
-all clients. A request waits only for the first read of a model from the store, and for a lesson of its own refusal.
+all clients. A request waits only for the first read of a model from the store, for a lesson of its own refusal, and for
+the count of a server with a tokenizer, a few times for each kind of text.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from trimtab.proxy.catalogue.prices import MIN_WINDOW_TOKENS, is_ready, load_cat
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.http.headers import Headers
-from trimtab.proxy.models.calibration import MIN_SAMPLE_TOKENS, Report
+from trimtab.proxy.models.calibration import MIN_SAMPLE_TOKENS, NOISE_SHARE, Report
 from trimtab.proxy.models.discovery import Told
 from trimtab.proxy.models.hypotheses import MAX_FAILURES, claim, combine, contradict, doubt_ratio, retract
 from trimtab.proxy.models.keeping import REFRESH_SECONDS, FindChanges, Kept, Model, Scales
@@ -33,7 +34,9 @@ from trimtab.proxy.models.records import (
     list_learned,
     recall,
     take_measured,
+    take_prompt,
 )
+from trimtab.proxy.models.tokenizer import Prompt, measure_prompt
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.metrics import Metrics
@@ -225,20 +228,40 @@ class Models:
         model = self._kept.find(name)
         if model is None:
             return
-        lesson, known = lesson.given(model.calibration.most_reported), model.known
-        now = self._wall_clock()
-        if model.is_vouched and model.find_changes(believed_tokens, lesson, now):
-            changing = self._kept.change(model, partial(find_changes, believed_tokens, lesson, now=now))
-            writing = self._tasks.start(changing)
-            await asyncio.wait({writing}, timeout=self.read_seconds)
-        # Not written, because the model is not vouched or the store hangs: keep it in memory, or the next request would
-        # be refused, too.
-        if model.known == known:
-            model.teach(model.find_changes(believed_tokens, lesson, now))
+        lesson = lesson.given(model.calibration.most_reported)
+        await self._keep(model, partial(find_changes, believed_tokens, lesson, now=self._wall_clock()))
         if lesson.is_certain and lesson.source == "refused prompt":
             # Without the ratio: only usage reports prove a ratio well enough for other clients.
             met = (believed_tokens, lesson.window_tokens, lesson.added_tokens)
             self._claim_soon(name, Claim(name.key_id, *met))
+
+    async def _keep(self, model: Model, find_changes: FindChanges) -> None:
+        """Write changes, and wait for the store for at most `read_seconds`."""
+        known = model.known
+        if model.is_vouched and find_changes(known):
+            writing = self._tasks.start(self._kept.change(model, find_changes))
+            await asyncio.wait({writing}, timeout=self.read_seconds)
+        # Not written, because the model is not vouched or the store hangs: keep it in memory, or the next request would
+        # be refused or counted wrongly, too.
+        if model.known == known:
+            model.teach(find_changes(known))
+
+    async def measure(self, name: ModelName, prompt: Prompt, upstream: UpstreamConfig, headers: Headers) -> bool:
+        """Have a server with a tokenizer count a prompt of a new kind of text. Returns whether it counts otherwise.
+
+        headers: the client's credential. A request waits for this a few times for each model and kind.
+        """
+        model = self._kept.find(name)
+        if model is None or not model.known.reading.samples:
+            return False
+        kind = prompt.find_kind(drops_calls=model.known.reading.drops_calls)
+        if not model.calibration.take_question(kind, prompt.sent.tokens):
+            return False
+        row = await measure_prompt(self._told.bind(upstream, headers), name.model, prompt)
+        if row is None or abs(row.tokens / model.find_scales()[0].predict(1.0, row.chars) - 1) <= NOISE_SHARE:
+            return False
+        await self._keep(model, partial(take_prompt, name, row))
+        return True
 
     def _claim_soon(self, name: ModelName, met: Claim) -> None:
         """Note a client's claim in the record of all, in the background. Does nothing without client keys."""

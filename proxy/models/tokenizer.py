@@ -1,28 +1,45 @@
-"""Asks a server's own tokenizer how it counts: the samples of scripts.py, and what its chat template adds.
+"""Asks a server's own tokenizer how it counts: the samples of scripts.py, what its chat template adds, and a prompt.
 
 Law: what a server answers is bounded, and never raises. A server that does not count all samples has said nothing.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import orjson
 
 from trimtab.proxy.wire.json import try_decode
+from trimtab.rules.conversation import Conversation, CountTokens
 from trimtab.rules.tokens.families import Reading
-from trimtab.rules.tokens.scripts import SAMPLES
+from trimtab.rules.tokens.scripts import (
+    EVEN,
+    SAMPLES,
+    Chars,
+    Measured,
+    Weights,
+    add_chars,
+    count_chars,
+    count_kinds,
+    find_kind,
+)
 
 Post = Callable[[str, bytes], Awaitable[bytes]]
 """Sends a body to a path of the server. Returns the answer's body; empty if it failed."""
 TOKENIZE, TEMPLATE = "/tokenize", "/apply-template"
 """Source: the documentation of llama.cpp's server, of vLLM (/tokenize only, which takes messages, too) and of SGLang
-(/tokenize, texts only)."""
+(/tokenize, texts only), as TGI."""
 _MOST_TOKENS = 8  # Most tokens for one byte of a sample. Chosen: no vocabulary has more than one; more is no answer.
 _LEAST_TOKENS = 1 / 16
 """Least tokens for one byte of a sample. Chosen: the largest vocabularies have three times as many. Fewer are no count
 of this text (a list within a list), and would make every frame look huge."""
 _MOST_ADDED = 512
 """Most tokens that a chat template may add. Chosen: above Llama's date and Qwen's preamble; more is no template's."""
+WAIT_SECONDS = 0.5
+"""For the count of one prompt, for which its request waits. Chosen: local servers take milliseconds."""
+_MOST_PROMPT_CHARS = 16_384
+"""Of a prompt that a server counts. Chosen: enough to show its language; a server counts it in milliseconds."""
 _WORD = "a"
 _SHORT = [{"role": "user", "content": _WORD}]
 _LED = [{"role": "system", "content": _WORD}, *_SHORT]
@@ -58,13 +75,46 @@ async def ask_reading(post: Post, model: str, told: Reading) -> Reading:
     return told._replace(samples=tuple(samples), priming=priming, frame=frame, unspoken=unspoken)
 
 
+class Prompt(NamedTuple):
+    """A prompt, and how it is counted. weights: of `count`."""
+
+    sent: Conversation
+    count: CountTokens
+    weights: Weights = EVEN
+
+    def find_kind(self, *, drops_calls: bool) -> int:
+        chars = count_kinds(self.sent, drops_calls=drops_calls)
+        return find_kind(self.sent.tokens - self.weights.weigh(chars), chars)
+
+
+async def measure_prompt(post: Post, model: str, prompt: Prompt) -> Measured | None:
+    """What the server's count of a prompt's newest texts shows, beside ours; None if it does not say in time."""
+    texts, left = [], _MOST_PROMPT_CHARS
+    for text in (text for message in reversed(prompt.sent.messages) for text in reversed(message.texts)):
+        texts.append(text[:left])
+        left -= len(text)
+        if left <= 0:
+            break
+    joined, chars = "\n".join(texts), add_chars(map(count_chars, texts))
+    ours = sum(map(prompt.count, texts)) - prompt.weights.weigh(chars)
+    theirs = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(WAIT_SECONDS):
+            theirs = await _count_text(post, model, joined) if ours >= 1 else 0
+    if not _LEAST_TOKENS <= theirs / max(len(joined.encode("utf-8", "surrogatepass")), 1) <= _MOST_TOKENS:
+        return None
+    own = Chars(*(each / ours for each in chars))
+    return Measured(find_kind(ours, chars), theirs / ours, own, is_settled=False)
+
+
 _USUAL = 3, 4.0  # Priming and frame of most templates, as messages.py counts them
 
 
 async def _count_text(post: Post, model: str, text: str, *, is_prompt: bool = False) -> int:
     """A text's tokens; 0 if the server does not say. `is_prompt`: with what stands around a whole prompt."""
-    # llama.cpp reads `content` and `add_special`; vLLM and SGLang `model`, `prompt` and `add_special_tokens`.
-    asked = {"model": model, "content": text, "prompt": text, "add_special": is_prompt, "add_special_tokens": is_prompt}
+    # llama.cpp reads `content`, `add_special`, vLLM and SGLang `model`, `prompt`, `add_special_tokens`, TGI `inputs`.
+    texts = dict.fromkeys(("content", "prompt", "inputs"), text.encode("utf-8", "replace").decode())
+    asked = {"model": model, **texts, "add_special": is_prompt, "add_special_tokens": is_prompt}
     return _read_count(await post(TOKENIZE, orjson.dumps(asked)))
 
 
@@ -86,5 +136,5 @@ async def _write_prompt(post: Post, model: str, messages: Sequence[Any], tools: 
 
 def _read_count(body: bytes) -> int:
     answer: Any = try_decode(body)
-    tokens = answer.get("tokens") if isinstance(answer, dict) else None
+    tokens = answer.get("tokens") if isinstance(answer, dict) else answer  # TGI: the list itself
     return len(tokens) if isinstance(tokens, list) else 0

@@ -1,11 +1,11 @@
-"""Kinds of text: plain text, numbers and names of code, Chinese, Japanese and Korean, and other scripts.
+"""Kinds of text: plain text, numbers and names of code, languages other than English, and groups of scripts.
 
 A vocabulary may need many more tokens for one of them than ours does. Law: the count of a text depends on that text
 only; without weights, it is the count itself. Linear time.
 """
 
 from collections.abc import Iterable, Sequence
-from math import ceil
+from math import ceil, fsum
 from operator import mul
 from typing import NamedTuple
 
@@ -45,8 +45,31 @@ OTHER = """\
 Пожалуйста, объясните, что произойдёт, если соединение прервётся во время записи данных? Комиссия решила сначала \
 запросить предложения у двух фирм, а потом письменно известить жителей соседних домов. Спасибо за быстрый ответ!
 """
-"""Sample of another script."""
-SAMPLES = (PLAIN, CODE, DENSE, OTHER)
+"""Sample of Cyrillic."""
+LATIN = """\
+Guten Tag, ich habe gestern eine Rechnung erhalten, die ich nicht verstehe. Könnten Sie mir bitte erklären, wofür die \
+zusätzlichen Gebühren berechnet wurden? Wenn ein Wert fehlt, wird die Voreinstellung benutzt. Le port se trouve à \
+l'embouchure du fleuve et fut fondé au quatorzième siècle. Les erreurs d'écriture sont consignées, mais le programme \
+continue afin qu'aucune requête ne soit perdue. Cancelé el contrato hace tres meses y devolví los aparatos dentro del \
+plazo. Hoy solo atracan transbordadores y pequeños veleros. I vecchi magazzini servono da abitazioni e uffici.
+"""
+"""Sample of languages that are written in Latin letters, but English."""
+HANGUL = """\
+항구는 강어귀에 자리 잡고 있으며 십사 세기에 세워졌습니다. 추가 요금이 무엇에 대한 것인지 설명해 주시겠습니까? \
+저는 석 달 전에 계약을 해지했고 기기도 기한 안에 반송했습니다. 오래된 창고는 주택과 사무실로 쓰입니다.
+"""
+"""Sample of Korean."""
+SEMITIC = """\
+يقع الميناء عند مصب النهر وقد تأسس في القرن الرابع عشر. هل يمكنكم أن تشرحوا لي سبب الرسوم الإضافية؟ لقد ألغيت العقد \
+قبل ثلاثة أشهر وأعدت الأجهزة في الموعد المحدد. באותם ימים הגיעו הספינות בעיקר מערי הצפון כדי לטעון מלח, תבואה ועץ.
+"""
+"""Sample of Arabic and Hebrew."""
+INDIC = """\
+बंदरगाह नदी के मुहाने पर स्थित है। मैंने तीन महीने पहले अनुबंध समाप्त कर दिया था और उपकरण समय पर लौटा दिए थे। \
+ในเวลานั้นเรือส่วนใหญ่มาจากเมืองทางเหนือเพื่อบรรทุกเกลือ ธัญพืช และไม้
+"""
+"""Sample of Hindi and Thai."""
+SAMPLES = (PLAIN, CODE, DENSE, OTHER, LATIN, HANGUL, SEMITIC, INDIC)
 """By kind: the number of a kind is its place here."""
 IS_PLAIN = 0
 MOST_WEIGHT = 4.0
@@ -55,18 +78,40 @@ LEAST_COUNT = 0.5
 """A text has at least this share of our count, whatever its characters weigh. Chosen: an answer that reports less is
 not believed (models/calibration.py). Else long tokens of o200k_base, as in Chinese advertisements, count as nothing."""
 _SIGNS = b"_0123456789"
-_DENSE = bytes(range(0xE3, 0xEE))
-"""First bytes in UTF-8 of the characters from U+3000 to U+DFFF: kana, Chinese characters, Hangul."""
-_OTHER = bytes(range(0xC3, 0xE2))
-"""The same of U+00C0 to U+1FFF: accents, Greek, Cyrillic, Hebrew, Arabic, the scripts of India, Thai."""
+_DENSE = bytes(range(0xE3, 0xEA))
+"""First bytes in UTF-8 of the characters from U+3000 to U+9FFF: kana and Chinese characters."""
+_OTHER = bytes((*range(0xC3, 0xD6), 0xE1))
+"""The same of U+00C0 to U+057F, and U+1000 to U+1FFF: accents, Greek, Cyrillic, and rarer scripts."""
+_HANGUL, _SEMITIC, _INDIC = bytes(range(0xEA, 0xEE)), bytes(range(0xD6, 0xE0)), b"\xe0"
+"""The same of Korean; of Hebrew and Arabic; of the scripts of India, and Thai."""
+_SCRIPTS = _DENSE, _OTHER, _HANGUL, _SEMITIC, _INDIC
+_ACCENTS = bytes((*range(0xC3, 0xCA), 0xE1))
+"""The same of Latin letters with accents, also those of Vietnamese."""
+_LETTERS = bytes(each for each in range(128) if chr(each).isalpha()) + b" " + bytes(range(0x80, 0xC0)) + _ACCENTS
+"""What prose in Latin letters is made of."""
+_ENGLISH = b"th", b" you", b"ed "
+LEAST_PROSE_BYTES = 80
+"""Shorter texts are taken for English. Chosen: many a short one has none of _ENGLISH."""
+_MOST_ENGLISH = 0.007
+"""A text with fewer of these for each byte, above its accents, is not English. Measured: English has 0.04, others up to
+0.003; of the English texts in recorded conversations, 0.3 % of the bytes are in one with so few."""
+_LEAST_LETTERS, _LEAST_SPACES, _MOST_SPACES = 0.9, 0.1, 0.25
+"""Shares of the bytes of prose: else it is code, a table or a log. Chosen: prose has 0.96, and 0.12 to 0.18."""
 
 
 class Chars(NamedTuple):
-    """How many characters of each kind but plain a text has: digits and underscores, for example, as `code`."""
+    """How many characters of each kind but plain a text has: digits and underscores, for example, as `code`.
+
+    latin: all bytes of a text that is prose in Latin letters, but not in English.
+    """
 
     code: float = 0
     dense: float = 0
     other: float = 0
+    latin: float = 0
+    hangul: float = 0
+    semitic: float = 0
+    indic: float = 0
 
 
 class Weights(NamedTuple):
@@ -75,9 +120,13 @@ class Weights(NamedTuple):
     code: float = 0.0
     dense: float = 0.0
     other: float = 0.0
+    latin: float = 0.0
+    hangul: float = 0.0
+    semitic: float = 0.0
+    indic: float = 0.0
 
-    def weigh(self, chars: Chars) -> float:
-        return self.code * chars.code + self.dense * chars.dense + self.other * chars.other
+    def weigh(self, chars: tuple[float, ...]) -> float:
+        return fsum(map(mul, self, chars))
 
 
 EVEN, NO_CHARS = Weights(), Chars()
@@ -89,11 +138,9 @@ class Scale(NamedTuple):
     ratio: float = 1.0
     weights: Weights = EVEN
 
-    def predict(self, tokens: float, chars: tuple[float, float, float]) -> float:
+    def predict(self, tokens: float, chars: tuple[float, ...]) -> float:
         """The model's tokens for so many of ours, without weights."""
-        code, dense, other = self.weights  # not `weigh`: every answer comes here
-        weighed = tokens + code * chars[0] + dense * chars[1] + other * chars[2]
-        return self.ratio * max(weighed, LEAST_COUNT * tokens)
+        return self.ratio * max(tokens + self.weights.weigh(chars), LEAST_COUNT * tokens)
 
 
 class Measured(NamedTuple):
@@ -115,12 +162,9 @@ def weigh(count: CountTokens, weights: Weights) -> CountTokens:
     if weights == EVEN:
         return count
 
-    per_code, per_dense, per_other = weights
-
     def count_weighed(text: str) -> int:
         tokens = count(text)
-        code, dense, other = _count_bytes(text.encode("utf-8", "surrogatepass"))  # not `weigh`: every text comes here
-        weighed = tokens + (per_code * code + per_dense * dense + per_other * other)
+        weighed = tokens + weights.weigh(_count_bytes(text.encode("utf-8", "surrogatepass")))
         return max(round(weighed), ceil(LEAST_COUNT * tokens))
 
     return count_weighed
@@ -136,20 +180,30 @@ def count_bytes(raw: bytes) -> Chars:
     return Chars(*_count_bytes(raw))
 
 
-def _count_bytes(raw: bytes) -> tuple[int, int, int]:
+def _count_bytes(raw: bytes) -> tuple[int, ...]:
     size = len(raw)
     signs = size - len(raw.translate(None, _SIGNS))
+    latin = size if size >= LEAST_PROSE_BYTES and _is_latin(raw, size) else 0
     if raw.isascii():
-        return signs, 0, 0
-    return signs, size - len(raw.translate(None, _DENSE)), size - len(raw.translate(None, _OTHER))
+        return signs, 0, 0, latin, 0, 0, 0
+    dense, other, *more = [size - len(raw.translate(None, script)) for script in _SCRIPTS]
+    return signs, dense, other, latin, *more
 
 
-def _note_chars(message: Message, *, drops_calls: bool) -> tuple[int, int, int]:
+def _is_latin(raw: bytes, size: int) -> bool:
+    """Whether a text is prose in Latin letters, but not in English."""
+    if not _LEAST_SPACES <= raw.count(b" ") / size <= _MOST_SPACES:
+        return False
+    others, accents = len(raw.translate(None, _LETTERS)), size - len(raw.translate(None, _ACCENTS))
+    return others <= (1 - _LEAST_LETTERS) * size and sum(map(raw.count, _ENGLISH)) < accents + _MOST_ENGLISH * size
+
+
+def _note_chars(message: Message, *, drops_calls: bool) -> Chars:
     """The characters of a message by kind, which are noted in it: a message is sent again and again."""
     texts = message.texts
     if message.tool_calls and not drops_calls:
         texts = (*texts, *[text for call in message.tool_calls for text in (call.name, call.arguments)])
-    chars = _count_bytes("".join(texts).encode("utf-8", "surrogatepass"))
+    chars = count_chars(texts[0]) if len(texts) == 1 else add_chars(map(count_chars, texts))
     object.__setattr__(message, "kinds", chars)
     return chars
 
@@ -160,12 +214,12 @@ def count_kinds(conversation: Conversation, *, drops_calls: bool = False) -> Cha
     return add_chars([conversation.fixed_kinds, *found])
 
 
-def add_chars(found: Iterable[tuple[float, float, float]]) -> Chars:
+def add_chars(found: Iterable[tuple[float, ...]]) -> Chars:
     return Chars(*map(sum, zip(NO_CHARS, *found, strict=True)))
 
 
 _SAMPLE_CHARS = tuple(map(count_chars, SAMPLES))
-_USUAL = Chars(0.67, 1.1, 3.7)
+_USUAL = Chars(0.67, 1.1, 3.7, 4.27, 1.25, 2.4, 2.5)
 """Characters of its own kind for one token of ours in a text of that kind, as in the samples."""
 LEAST_WEIGHTS = tuple(-0.9 / usual for usual in _USUAL)
 """Chosen: no vocabulary has a tenth of the tokens of another, for any kind of text."""
@@ -174,7 +228,7 @@ USUAL = (NO_CHARS, *(Chars(**{name: each}) for name, each in _USUAL._asdict().it
 _LEAST_SHARE = 0.3
 """A text with this share of the usual characters of a kind is of that kind. Chosen: program code is plain text by this,
 and logs and tables are not; in Chinese, four tokens in ten may be English."""
-_DEVIATIONS = (0.15, 0.12, 0.55, 0.16)
+_DEVIATIONS = (0.15, 0.12, 0.55, 0.16, 0.1, 0.8, 0.25, 0.4)
 """How far the ratio and the weights of a vocabulary may be expected to lie from ours: the standard deviations. Chosen:
 most vocabularies count plain text and code within 0.15 of ours, and all code alike; for a script that a model was not
 trained on, the count may double."""
@@ -184,7 +238,7 @@ NOISE = 0.01
 
 def find_kind(tokens: float, chars: Chars) -> int:
     """The kind of a text with so many tokens of ours: the one of which it has most, if that is enough; else plain."""
-    shares = chars.code / _USUAL.code, chars.dense / _USUAL.dense, chars.other / _USUAL.other
+    shares = [each / usual for each, usual in zip(chars, _USUAL, strict=True)]
     most = max(shares)
     return 1 + shares.index(most) if most >= _LEAST_SHARE * tokens else IS_PLAIN
 
@@ -208,7 +262,7 @@ def fit(scale: Scale, rows: Sequence[Measured], noise: float = NOISE) -> Scale:
         if row.kind == IS_PLAIN:
             ratio *= row.tokens / max(scale.predict(1, row.chars), _TINY)
     values = [ratio, *(ratio * weight for weight in scale.weights)]
-    spread = [[(deviation * ratio) ** 2 * (one == other) for other in range(4)] for one, deviation in _NUMBERED]
+    spread = [[(deviation * ratio) ** 2 * (one == other) for other, _ in _NUMBERED] for one, deviation in _NUMBERED]
     for row in rows:
         place = (1.0, *row.chars)
         gains = [sum(map(mul, line, place)) for line in spread]
@@ -229,13 +283,17 @@ _NUMBERED = tuple(enumerate(_DEVIATIONS))
 _TINY = 1e-3  # chosen: far below any ratio, so that nothing is divided by zero
 
 
-def fit_samples(counted: Sequence[int], ours: Sequence[int]) -> Scale:
-    """The scale of a server that counts the samples so, given our own counts."""
-    rows = [
-        Measured(kind, theirs / mine, Chars(*(each / mine for each in chars)))
+def measure_samples(counted: Sequence[int], ours: Sequence[int]) -> list[Measured]:
+    """What a server shows that counts the samples so, given our own counts."""
+    return [
+        Measured(kind, theirs / mine, Chars(*(each / mine for each in chars)), is_settled=False)
         for kind, (theirs, mine, chars) in enumerate(zip(counted, ours, _SAMPLE_CHARS, strict=True))
     ]
-    return fit(Scale(), rows, noise=_NO_NOISE)
+
+
+def fit_samples(counted: Sequence[int], ours: Sequence[int]) -> Scale:
+    """The scale of such a server."""
+    return fit(Scale(), measure_samples(counted, ours), noise=_NO_NOISE)
 
 
 _NO_NOISE = 0.001  # chosen: a tokenizer says exactly what it counts

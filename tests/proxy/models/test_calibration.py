@@ -65,7 +65,7 @@ class Counting:
 
 def prompt(words: int, *parts: object, number: int = 0, model: str = "m") -> bytes:
     """A request of about `words` tokens, a different one for each `number`."""
-    text = f"request {number}:" + " word" * words
+    text = f"request {number}:" + " the" * words  # English by its letters: plain text
     content = [{"type": "text", "text": text}, *parts] if parts else text
     return orjson.dumps({"model": model, "messages": [{"role": "user", "content": content}]})
 

@@ -1,8 +1,11 @@
 """A server's own tokenizer is asked how it counts."""
 
+import asyncio
+import re
 from collections.abc import Callable
 from typing import Any
 
+import aiohttp
 import orjson
 import pytest
 from aiohttp import web
@@ -46,6 +49,11 @@ def sglang(path: str, body: Json) -> Json:
     return tokens(len(body["prompt"])) if path == TOKENIZE and "prompt" in body else {"error": "no"}
 
 
+def tgi(path: str, body: Json) -> Any:
+    """TGI: texts only; the answer is the list itself."""
+    return [{"id": 1}] * len(body["inputs"]) if path == TOKENIZE and "inputs" in body else {"error": "no"}
+
+
 async def ask(server: Callable[[str, Json], Any], told: Reading = SILENT) -> Reading:
     async def post(path: str, body: bytes) -> bytes:
         answer = server(path, orjson.loads(body))
@@ -79,8 +87,9 @@ async def test_calls_are_left_out_unless_the_template_is_seen_to_write_them(*, w
     )
 
 
-async def test_without_a_template_to_ask_the_usual_frame_counts() -> None:
-    assert await ask(sglang) == Reading(samples=CHARACTERS, priming=3, frame=4.0)
+@pytest.mark.parametrize("server", [sglang, tgi])
+async def test_without_a_template_to_ask_the_usual_frame_counts(server: Callable[[str, Json], Json]) -> None:
+    assert await ask(server) == Reading(samples=CHARACTERS, priming=3, frame=4.0)
 
 
 @pytest.mark.parametrize(
@@ -140,3 +149,113 @@ async def test_no_other_server_is_asked_to_count(upstream: FakeUpstream, other: 
     )
     assert found.reading is SILENT
     assert all(recorded.method == "GET" for recorded in upstream.requests)
+
+
+async def test_of_tgi_the_name_of_the_only_model_is_asked(upstream: FakeUpstream) -> None:
+    """It lists the model without an owner, and tells the window elsewhere."""
+
+    async def answer(recorded: Any, _: web.BaseRequest) -> web.StreamResponse:
+        told = {"/v1/models": {"data": [{"id": "m"}]}, "/info": {"model_id": "m", "max_total_tokens": 4096}}
+        if recorded.method == "POST":
+            return web.Response(body=orjson.dumps(tgi(recorded.path, recorded.json)))
+        return web.Response(body=orjson.dumps(told.get(recorded.path, {})))
+
+    upstream.answer, upstream.answers_questions, client = answer, True, UpstreamClient()
+    try:
+        found = await discover(client, UpstreamConfig(base_url=upstream.url), [])
+    finally:
+        await client.close()
+    assert found.reading.samples == CHARACTERS
+
+
+HARBOURS = {
+    "English": "The harbour lies at the mouth of the river and was founded by merchants. ",
+    "German": "Der Hafen liegt an der Mündung des Flusses und wurde von Kaufleuten gegründet. ",
+    "Russian": "Порт расположен в устье реки и был основан купцами. ",
+    "Korean": "항구는 강어귀에 자리 잡고 있으며 상인들이 세웠습니다. ",
+    "Arabic": "يقع الميناء عند مصب النهر وقد أسسه التجار. ",
+    "Thai": "ท่าเรือตั้งอยู่ที่ปากแม่น้ำ ",
+    "Japanese": "港は川の河口にあり、商人たちによって開かれました。",
+}
+STARTS = tuple(3 * text for text in HARBOURS.values())
+Started = Callable[..., Any]
+
+
+class Server:
+    """vLLM's answers. A text that repeats one of HARBOURS has three tokens for eight of its bytes, others two.
+
+    hangs: whether it leaves a prompt's count unanswered. asked: the prompts whose texts it was to count.
+    """
+
+    def __init__(self, *, hangs: bool = False) -> None:
+        self.hangs = hangs
+        self.asked: list[str] = []
+
+    def count(self, text: str) -> int:
+        return len(text.encode()) * (3 if text.startswith(STARTS) else 2) // 8
+
+    async def __call__(self, recorded: Any, _: web.BaseRequest) -> web.StreamResponse:
+        body = {} if recorded.method == "GET" else recorded.json
+        if recorded.path != TOKENIZE:
+            sent = sum(4 + self.count(message["content"]) for message in body.get("messages", ()))
+            told = LISTED if recorded.method == "GET" else CHAT | {"usage": {"prompt_tokens": 3 + sent}}
+        else:
+            told = tokens(self.count(body["prompt"])) if "prompt" in body else {}
+            if body.get("prompt", "").startswith(STARTS):
+                self.asked.append(body["prompt"])
+                await asyncio.sleep(30 * self.hangs)
+        return web.json_response(told)
+
+
+CHAT = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}]}
+
+
+async def send(client: aiohttp.ClientSession, proxy: Any, text: str) -> tuple[int, int]:
+    """The tokens of a prompt as trimtab and as the server tells them."""
+    body = {"model": "m", "messages": [{"role": "user", "content": text}]}
+    async with client.post(proxy.url + "/v1/chat/completions", json=body) as response:
+        answer = await response.json()
+    await proxy.services.models.settle()
+    counted = re.search(r"sent=(\d+)", response.headers["x-trimtab-tokens"])
+    assert counted is not None
+    return int(counted[1]), answer["usage"]["prompt_tokens"]
+
+
+@pytest.mark.parametrize("language", HARBOURS)
+async def test_the_first_count_in_a_language_is_that_of_the_server(
+    language: str, client: aiohttp.ClientSession, upstream: FakeUpstream, start_proxy: Started
+) -> None:
+    """The samples of such a kind show two thirds of it. A prompt of the same kind and length is not asked again."""
+    upstream.answer, upstream.answers_questions = server, _ = Server(), True
+    proxy = await start_proxy()
+    await send(client, proxy, "Hello")
+    for _ in range(2):
+        counted, told = await send(client, proxy, 20 * HARBOURS[language])
+        assert counted == pytest.approx(told, rel=0.03)
+    assert len(server.asked) == 1
+
+
+async def test_languages_of_one_model_are_counted_each_by_its_own(
+    client: aiohttp.ClientSession, upstream: FakeUpstream, start_proxy: Started
+) -> None:
+    upstream.answer, upstream.answers_questions = Server(), True
+    proxy = await start_proxy()
+    await send(client, proxy, "Hello")
+    for language in (*HARBOURS, *HARBOURS):
+        counted, told = await send(client, proxy, 20 * HARBOURS[language])
+        assert counted == pytest.approx(told, rel=0.03), language
+
+
+async def test_a_server_that_does_not_count_a_prompt_delays_it_once_and_shortly(
+    client: aiohttp.ClientSession,
+    upstream: FakeUpstream,
+    start_proxy: Started,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trimtab.proxy.models.tokenizer.WAIT_SECONDS", 0.01)
+    upstream.answer, upstream.answers_questions = server, _ = Server(hangs=True), True
+    proxy = await start_proxy()
+    await send(client, proxy, "Hello")
+    counts = [await send(client, proxy, 20 * HARBOURS["German"]) for _ in range(2)]
+    assert counts[0] == counts[1]
+    assert len(server.asked) == 1

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trimtab.rules.tokens.families import CL100K, FAMILIES, GENERIC, O200K, SAMPLE_TOKENS, Family, find_family
 from trimtab.rules.tokens.media import AreaCost, PatchCost, TileCost
-from trimtab.rules.tokens.scripts import SAMPLES, count_chars
+from trimtab.rules.tokens.scripts import LEAST_WEIGHTS, SAMPLES, count_chars
 
 
 def _globs(*models: str) -> list[str]:
@@ -155,11 +155,14 @@ def test_only_openais_models_read_typescript(row: tuple[str, Family]) -> None:
 @pytest.mark.parametrize("vocabulary", SAMPLE_TOKENS)
 @pytest.mark.parametrize("row", [row for row in FAMILIES if row[1].samples], ids=lambda row: row[0])
 def test_a_family_counts_the_samples_as_its_own_vocabulary_does(row: tuple[str, Family], vocabulary: str) -> None:
-    """By whichever vocabulary of ours it is counted."""
+    """By whichever vocabulary of ours it is counted; above that if only a weight below the least would do."""
     _, family = row
     scale, ours = family.find_scale(vocabulary), SAMPLE_TOKENS[vocabulary]
     found = [scale.predict(mine, count_chars(text)) for mine, text in zip(ours, SAMPLES, strict=True)]
-    assert found == pytest.approx(family.samples, rel=0.02)
+    least = [False, *(weight <= least + 0.001 for weight, least in zip(scale.weights, LEAST_WEIGHTS, strict=True))]
+    assert not any(least) or vocabulary == CL100K
+    for tokens, theirs, is_least in zip(found, family.samples, least, strict=True):
+        assert tokens == pytest.approx(theirs, rel=0.02) or (is_least and tokens > theirs)
     if vocabulary == O200K:
         assert (family.ratio, family.costs.weights) == scale
 

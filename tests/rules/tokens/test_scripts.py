@@ -32,7 +32,9 @@ from trimtab.rules.tokens.scripts import (
 OURS = SAMPLE_TOKENS["o200k_base"]
 ENGLISH, LOG = Chars(0.04), Chars(0.6)
 CHINESE, RUSSIAN = Chars(0.09, 1.1), Chars(0.0, 0.0, 3.5)
-KINDS = (ENGLISH, LOG, CHINESE, RUSSIAN)
+GERMAN = Chars(0.0, 0.0, 0.1, 4.3)
+KOREAN, ARABIC, HINDI = Chars(hangul=1.25), Chars(semitic=2.4), Chars(indic=2.5)
+KINDS = (ENGLISH, LOG, CHINESE, RUSSIAN, GERMAN, KOREAN, ARABIC, HINDI)
 """The usual characters of each kind of text, for one token of ours."""
 
 
@@ -60,7 +62,7 @@ def test_a_server_that_counts_as_we_do_changes_nothing() -> None:
 
 def test_with_the_weights_of_a_server_its_own_counts_of_the_samples_come_out() -> None:
     """Here it needs a tenth more for plain text, twice as much for numbers and names, and more for the others."""
-    theirs = (round(1.1 * OURS[0]), 2 * OURS[1], round(2.4 * OURS[2]), 3 * OURS[3])
+    theirs = (round(1.1 * OURS[0]), 2 * OURS[1], round(2.4 * OURS[2]), *(2 * each for each in OURS[3:]))
     ratio, weights = fit_samples(theirs, OURS)
     known = dict(zip(SAMPLES, OURS, strict=True))
     counted = [ratio * weigh(known.__getitem__, weights)(sample) for sample in SAMPLES]
@@ -68,18 +70,47 @@ def test_with_the_weights_of_a_server_its_own_counts_of_the_samples_come_out() -
 
 
 def test_each_kind_weighs_by_its_own_characters() -> None:
-    """Digits and underscores; from kana to Hangul; accents and other scripts. Nothing else, also no emoji."""
-    count = weigh(lambda _: 100, Weights(code=1.0, dense=10.0, other=3.0))
+    """Digits and underscores; kana and Chinese; accents and rare scripts; and others. Nothing else, also no emoji."""
+    count = weigh(lambda _: 100, Weights(code=1.0, dense=10.0, other=3.0, hangul=20.0, semitic=5.0, indic=7.0))
     assert count("plain — “quoted” • and 😀!") == 100
     assert count("row_17") == 103
-    assert count("桥かの한!") == 140
+    assert count("桥かの!") == 130
+    assert count("한국") == 140
     assert count("第1章") == 121
     assert count("Да, été") == 112
-    assert count("שם") == count("اب") == count("กข") == 106
+    assert count("שם") == count("اب") == 110
+    assert count("กข") == count("हम") == 114
 
 
-@given(st.text(st.characters(exclude_categories=()), max_size=200), st.tuples(*(st.floats(-1, 8),) * 3))
-def test_every_text_has_at_least_half_of_our_count(text: str, weights: tuple[float, float, float]) -> None:
+PROSE = {
+    "Spanish": "El puerto está en la desembocadura del río y fue fundado en el siglo catorce por unos mercaderes.",
+    "Dutch": "De haven ligt aan de monding van de rivier en werd in de veertiende eeuw gesticht door kooplieden.",
+    "Polish": "Port leży u ujścia rzeki i został założony w czternastym wieku przez kupców z północnych miast.",
+    "Vietnamese": "Cảng nằm ở cửa sông và được thành lập vào thế kỷ mười bốn bởi các thương nhân từ phía bắc.",
+    "Czech": "Přístav leží u ústí řeky a byl založen ve čtrnáctém století kupci ze severních měst a vesnic.",
+}
+OTHERS = {
+    "English": "The harbour lies at the mouth of the river and was founded in the fourteenth century by merchants.",
+    "code": "    def find_free(self, ship: Ship) -> Iterator[Berth]:\n        yield from self._berths.values()",
+    "table": "| harbour | berths | open |\n|---|---|---|\n| north | 14 | yes |\n| south | 3 | no |\n",
+    "names": "harbour_master,crane_operator,quay_surveyor,pilot_station,lock_keeper,barge_owner,salt_granary,rope",
+    "Russian": "Порт расположен в устье реки и был основан в четырнадцатом веке купцами из северных городов.",
+}
+
+
+@pytest.mark.parametrize("text", PROSE.values(), ids=PROSE)
+def test_prose_in_latin_letters_that_is_not_english_is_a_kind_of_its_own(text: str) -> None:
+    assert count_chars(text).latin == len(text.encode())
+    assert weigh(lambda _: 100, Weights(latin=0.1))(text) == 100 + round(len(text.encode()) / 10)
+
+
+@pytest.mark.parametrize("text", [*OTHERS.values(), "Kurz gesagt: nein, danke."], ids=[*OTHERS, "short"])
+def test_all_other_text_is_not(text: str) -> None:
+    assert count_chars(text).latin == 0
+
+
+@given(st.text(st.characters(exclude_categories=()), max_size=200), st.tuples(*(st.floats(-1, 8),) * len(NO_CHARS)))
+def test_every_text_has_at_least_half_of_our_count(text: str, weights: tuple[float, ...]) -> None:
     """Also one of long tokens, whose characters weigh more than it has tokens."""
     tokens, scale = len(text) // 10, Scale(1.0, Weights(*weights))
     assert weigh(lambda _: tokens, scale.weights)(text) >= tokens / 2
@@ -88,8 +119,11 @@ def test_every_text_has_at_least_half_of_our_count(text: str, weights: tuple[flo
 
 @given(st.lists(st.text(max_size=40), max_size=5))
 def test_the_characters_of_texts_are_those_of_each(texts: list[str]) -> None:
+    """Of short texts: only in a long one, the letters show the language."""
     each = add_chars([count_chars(text) for text in texts])
-    assert each == count_chars("".join(texts)) == count_bytes("".join(texts).encode())
+    joined = "".join(texts)
+    assert count_chars(joined) == count_bytes(joined.encode())
+    assert each._replace(latin=0) == count_chars(joined)._replace(latin=0)
 
 
 def assert_bounded(weights: Weights) -> None:
@@ -108,7 +142,7 @@ measures = st.builds(
     Measured,
     st.integers(0, len(SAMPLES) - 1),
     st.floats(0.01, 20),
-    st.builds(Chars, *(st.floats(0, 5),) * 3),
+    st.builds(Chars, *(st.floats(0, 5),) * len(NO_CHARS)),
 )
 
 
@@ -124,7 +158,7 @@ def test_what_is_measured_of_plain_text_counts_for_all_kinds() -> None:
     assert fit(Scale(1.0, Weights(0.1, 0.2)), [Measured(IS_PLAIN, 4.0)]) == Scale(4.0, Weights(0.1, 0.2))
 
 
-@pytest.mark.parametrize("kind", [2, 3])
+@pytest.mark.parametrize("kind", range(2, len(KINDS)))
 def test_what_is_measured_of_another_script_hardly_changes_plain_text(kind: int) -> None:
     """Before anything is known of plain text, a tenth of it may be common; afterwards it stays."""
     found = Measured(kind, 2.3, KINDS[kind])
