@@ -30,7 +30,7 @@ from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.models.model_policy import ModelView, name_model
 from trimtab.proxy.summaries.calls import Payer
 from trimtab.proxy.summaries.service import SLIDING
-from trimtab.proxy.summaries.summariser import Apart, Inline, Summariser, Task
+from trimtab.proxy.summaries.summariser import REASONING_FACTOR, Apart, Inline, Summariser, Task
 from trimtab.proxy.telemetry.ledger import UsedSummary
 from trimtab.proxy.wire.answering import ProviderNote
 from trimtab.proxy.wire.codec import Codec
@@ -308,17 +308,20 @@ def _write_inline(
         return None
     if summariser.model != call.route.target.model:
         return None  # another model does not share the prompt cache
-    fitted = fit_inline(_instruct(call, wanted, summariser), prefix, planned.policy, call.compactor.count)
+    policy, answers = planned.policy, REASONING_FACTOR if summariser.is_reasoning else 1
+    fitted = fit_inline(_instruct(call, wanted, summariser), prefix, policy, call.compactor.count, answers)
     if fitted is None:
         return None
     wanted, tokens = fitted
+    room_tokens = policy.context_window - ceil(tokens * policy.token_ratio)
     request = replace(add_key(call, planned), breaks_past=planned.plan.breaks_past)
     provider, provided = summariser.provider, None
     if provider is not None:
         write = partial(summariser.codec.ask_provider, request, prefix, instructions=wanted.instructions)
         headers = (*compacted.headers, *(one for one in provider.headers if one not in compacted.headers))
         provided = Inline(write, tokens, headers, weigh=partial(call.compactor.weigh_note, summariser.codec))
-    return Inline(partial(call.compactor.ask_behind, request, prefix, wanted), tokens, compacted.headers, provided)
+    write = partial(call.compactor.ask_behind, request, prefix, wanted)
+    return Inline(write, tokens, compacted.headers, provided, room_tokens=room_tokens)
 
 
 def _write_apart(call: Call, summariser: Summariser, planned: Planned) -> Apart | None:
@@ -360,6 +363,7 @@ def _make_summariser(
         url = call.route.url or place(upstream, codec, arrival.target)
     label = partial(services.recorder.metrics.label_model, asked_for.model, asked_for.match)
     vouched = asked_for.vouched if view is call.view else ""
+    is_reasoning = model is None and call.request.is_reasoning
     payer = Payer(view.price_list, arrival.tenant.client_name, "", label, vouched, asked_for.shown_model)
     return Summariser(
         upstream=upstream,
@@ -368,11 +372,11 @@ def _make_summariser(
         find_headers=partial(_find_headers, arrival.end_to_end, upstream, codec, own=own),
         secret=arrival.tenant.secret,
         model=view.name.model,
-        window_tokens=find_question_tokens(view, max_tokens),
+        window_tokens=find_question_tokens(view, max_tokens * (REASONING_FACTOR if is_reasoning else 1)),
         answer_tokens=int(view.policy.context_window // 2 / view.facts.ratio),
         settings=settings,
         token_ratio=view.facts.ratio,
-        is_reasoning=model is None and call.request.is_reasoning,
+        is_reasoning=is_reasoning,
         takes_only_slot=own and services.models.find_slots(call.view.name) == 1,
         provider=_find_provider(services, call) if own and model is None else None,
         payer=payer,

@@ -71,6 +71,7 @@ class Inline(msgspec.Struct, frozen=True):
     `headers`: to send in addition; their values are lists.
     provided: how the provider is asked for its own note first, behind the same messages; None if it is not.
     weigh: the tokens of such a note, if this is that question; else None.
+    room_tokens: what the window leaves for the answer, in the model's tokens; None if that is not known.
     """
 
     write: Callable[[Question], bytes | None]
@@ -78,6 +79,7 @@ class Inline(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
     provided: "Inline | None" = None
     weigh: Callable[[bytes], int] | None = None
+    room_tokens: int | None = None
 
 
 class Apart(msgspec.Struct, frozen=True):
@@ -345,7 +347,7 @@ class _Asking:
     async def _write_body(self) -> tuple[Question, bytes]:
         summariser, apart = self._task.summariser, self._task.apart
         while (inline := self._forms[0]) is not None:
-            question = self._make_question(self._parts[-1])
+            question = self._make_question(self._parts[-1], inline.room_tokens)
             body = await asyncio.to_thread(inline.write, question)
             if body is not None:
                 self._prompt_tokens = inline.tokens
@@ -358,10 +360,13 @@ class _Asking:
         body = None if apart is None else await asyncio.to_thread(apart.write, question, prompt)
         return question, summariser.codec.ask(question, prompt) if body is None else body
 
-    def _make_question(self, asked: SummaryRequest) -> Question:
+    def _make_question(self, asked: SummaryRequest, room_tokens: int | None = None) -> Question:
         summariser = self._task.summariser
         factor = self._completion_factor if self._weigh is None else REASONING_FACTOR  # its thinking counts, too
-        max_tokens = ceil(asked.max_tokens * summariser.token_ratio) * factor
+        note_tokens = ceil(asked.max_tokens * summariser.token_ratio)
+        # To think, a model has what the window leaves: some servers refuse a question that asks for more.
+        most_tokens = note_tokens * factor if room_tokens is None else max(note_tokens, room_tokens)
+        max_tokens = min(note_tokens * factor, most_tokens)
         refused, temperature = self._refused | self._suspected, summariser.settings.temperature
         return Question(summariser.model, max_tokens, temperature, self._is_reasoning, refused)
 

@@ -96,16 +96,17 @@ def write_inline_prompt(request: SummaryRequest, count: CountTokens) -> str:
 
 
 def fit_inline(
-    request: SummaryRequest, prefix: Conversation, policy: Policy, count: CountTokens
+    request: SummaryRequest, prefix: Conversation, policy: Policy, count: CountTokens, answers: int = 1
 ) -> tuple[SummaryRequest, int] | None:
     """The request that can be asked at the end of `prefix`, and the tokens of the whole question; None if none can.
 
     The window must hold the answer, too. The oldest pruned results for which there is no room get no excerpt.
+    answers: how many answers should have room, for a model that thinks; one must have it.
     """
     tokens = prefix.tokens + PROMPT_TOKENS + count(request.instructions)
-    left = policy.fitting_tokens(ceil(request.max_tokens * policy.token_ratio)) - tokens
+    left = policy.fitting_tokens(ceil(request.max_tokens * policy.token_ratio) * answers) - tokens
     if left < 0:
-        return None
+        return None if answers == 1 else fit_inline(request, prefix, policy, count)
     sizes = [min(result.tokens, EXCERPT_TOKENS) + TITLE_TOKENS for result in reversed(request.pruned)]
     sums = [one for one in accumulate(sizes) if one <= min(left, EXCERPTS_TOKENS)]
     shown = request.pruned[len(request.pruned) - len(sums) :]

@@ -15,6 +15,7 @@ from upstreams.recording import completion, hold_summaries
 
 from trimtab.proxy.account.recorder import Phases
 from trimtab.proxy.compaction.compactor import Planned
+from trimtab.proxy.compaction.pool import load_compactor
 from trimtab.proxy.exchange.attempt import Call, Chosen
 from trimtab.proxy.exchange.early_answer import Patience
 from trimtab.proxy.exchange.summary import choose_summariser, choose_text, find_text, name_summary, write_ahead
@@ -176,6 +177,17 @@ async def test_where_it_cannot_be_asked_inline_the_transcript_is_written_out(mor
     for asked in upstream.summaries:
         assert [message["role"] for message in asked.json["messages"]] == ["system", "user"]
     assert all("response_format" not in asked.json for asked in upstream.summaries)
+
+
+async def test_a_model_that_thinks_may_write_as_much_as_the_window_leaves(client, upstream, start_proxy):
+    """Four times the note would not fit behind the session."""
+    proxy = await start_proxy(*SETTINGS, "defaults.summary.max_tokens=900")
+    await ask_all(client, proxy, bodies(max_completion_tokens=50))
+    asked, count = upstream.summaries[0].json, load_compactor("m").count
+    assert "tools" in asked
+    assert 900 <= asked["max_completion_tokens"] < 4 * 900
+    texts = [message["content"] or "" for message in asked["messages"]]
+    assert sum(map(count, texts)) + asked["max_completion_tokens"] <= 8000
 
 
 async def test_an_inline_question_takes_over_what_is_read_and_not_how_to_answer(client, upstream, start_proxy):

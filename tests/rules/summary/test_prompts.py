@@ -172,6 +172,18 @@ def test_an_inline_question_fits_the_window_with_its_answer(window: int, held: i
         assert left < EXCERPT_TOKENS + TITLE_TOKENS
 
 
+def test_a_question_leaves_room_for_thinking_if_there_is_any() -> None:
+    """At the cost of excerpts; but not of the question."""
+    pruned = tuple(result(str(at), fill(f"out {at}", 400)) for at in range(10))
+    asked, policy = _request(pruned=pruned), Policy(context_window=8000)
+    for held, shown in ((100, 4), (6600, 0)):
+        prefix = conversation(user(fill("held", held)))
+        fitted = fit_inline(asked, prefix, policy, count, 4)
+        assert fitted is not None
+        assert len(fitted[0].pruned) <= len(fit_inline(asked, prefix, policy, count)[0].pruned)
+        assert (fitted[1] <= policy.fitting_tokens(800)) is (shown > 0)
+
+
 @pytest.mark.parametrize("form", ["inline", "transcript"])
 def test_the_operators_instructions_follow_the_headings(form: str) -> None:
     """In both forms, if there are instructions; the limit includes them."""
