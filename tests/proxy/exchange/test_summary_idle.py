@@ -127,6 +127,20 @@ async def test_no_client_waits_for_a_summary_on_one_slot(client, upstream, start
     assert "trimtab_sessions_without_summaries_total{" not in page  # a digest is what such a session expects
 
 
+async def test_a_summary_that_is_late_gives_the_slot_back(client, upstream, start_proxy):
+    """Somebody wants requests to wait for summaries; but not longer than is configured, and then the slot is free."""
+    _ = have_one_slot(upstream)
+    proxy = await start_proxy(*SETTINGS, "defaults.summary.when=needed", "defaults.summary.wait_seconds=0.05")
+    for turns in range(1, TURNS):
+        async with asyncio.timeout(20):
+            response = await ask(client, proxy, turns)
+        await proxy.services.models.settle()
+        if upstream.summaries and "x-trimtab-decisions" in response.headers:
+            break
+    assert response.headers["x-trimtab-decisions"].startswith("digest")
+    assert upstream.cancelled.is_set()
+
+
 async def test_a_call_of_a_tool_leaves_the_turn_with_the_client(client, upstream, start_proxy, monkeypatch):
     monkeypatch.setattr(services, "QUIET_SECONDS", 0.0)
     have_one_slot(upstream).set()
