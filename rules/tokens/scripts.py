@@ -95,8 +95,8 @@ LEAST_PROSE_BYTES = 80
 _MOST_ENGLISH = 0.007
 """A text with fewer of these for each byte, above its accents, is not English. Measured: English has 0.04, others up to
 0.003; of the English texts in recorded conversations, 0.3 % of the bytes are in one with so few."""
-_LEAST_LETTERS, _LEAST_SPACES, _MOST_SPACES = 0.9, 0.1, 0.25
-"""Shares of the bytes of prose: else it is code, a table or a log. Chosen: prose has 0.96, and 0.12 to 0.18."""
+_MOST_OTHERS, _LEAST_SPACES, _MOST_SPACES = 0.1, 0.1, 0.25
+"""Shares of the bytes of prose: else it is code, a table or a log. Chosen: prose has 0.04, and 0.12 to 0.18 spaces."""
 
 
 class Chars(NamedTuple):
@@ -183,8 +183,11 @@ def count_bytes(raw: bytes) -> Chars:
 def _count_bytes(raw: bytes) -> tuple[int, ...]:
     size = len(raw)
     signs = size - len(raw.translate(None, _SIGNS))
-    latin = size if size >= LEAST_PROSE_BYTES and _is_latin(raw, size) else 0
-    if raw.isascii():
+    is_ascii, may_be_latin = raw.isascii(), size >= LEAST_PROSE_BYTES and signs <= _MOST_OTHERS * size
+    if may_be_latin and is_ascii:  # most texts that may be are English
+        may_be_latin = raw.count(b"th") < _MOST_ENGLISH * size
+    latin = size if may_be_latin and _is_latin(raw, size) else 0
+    if is_ascii:
         return signs, 0, 0, latin, 0, 0, 0
     dense, other, *more = [size - len(raw.translate(None, script)) for script in _SCRIPTS]
     return signs, dense, other, latin, *more
@@ -194,10 +197,8 @@ def _is_latin(raw: bytes, size: int) -> bool:
     """Whether a text is prose in Latin letters, but not in English."""
     if not _LEAST_SPACES <= raw.count(b" ") / size <= _MOST_SPACES:
         return False
-    if raw.count(b"th") >= _MOST_ENGLISH * size and raw.isascii():  # most texts end here
-        return False
     others, accents = len(raw.translate(None, _LETTERS)), size - len(raw.translate(None, _ACCENTS))
-    return others <= (1 - _LEAST_LETTERS) * size and sum(map(raw.count, _ENGLISH)) < accents + _MOST_ENGLISH * size
+    return others <= _MOST_OTHERS * size and sum(map(raw.count, _ENGLISH)) < accents + _MOST_ENGLISH * size
 
 
 def _note_chars(message: Message, *, drops_calls: bool) -> tuple[float, ...]:
