@@ -6,7 +6,7 @@ only; without weights, it is the count itself. Linear time.
 
 from collections.abc import Iterable, Sequence
 from math import ceil, fsum
-from operator import mul
+from operator import mul, truediv
 from typing import NamedTuple
 
 from trimtab.rules.conversation import Conversation, CountTokens, Message
@@ -140,7 +140,10 @@ class Scale(NamedTuple):
 
     def predict(self, tokens: float, chars: tuple[float, ...]) -> float:
         """The model's tokens for so many of ours, without weights."""
-        return self.ratio * max(tokens + self.weights.weigh(chars), LEAST_COUNT * tokens)
+        code, dense, other, latin, hangul, semitic, indic = self.weights  # not `weigh`: every answer comes here
+        weighed = tokens + code * chars[0] + dense * chars[1] + other * chars[2] + latin * chars[3]
+        weighed += hangul * chars[4] + semitic * chars[5] + indic * chars[6]
+        return self.ratio * max(weighed, LEAST_COUNT * tokens)
 
 
 class Measured(NamedTuple):
@@ -242,7 +245,7 @@ NOISE = 0.01
 
 def find_kind(tokens: float, chars: Chars) -> int:
     """The kind of a text with so many tokens of ours: the one of which it has most, if that is enough; else plain."""
-    shares = [each / usual for each, usual in zip(chars, _USUAL, strict=True)]
+    shares = list(map(truediv, chars, _USUAL))
     most = max(shares)
     return 1 + shares.index(most) if most >= _LEAST_SHARE * tokens else IS_PLAIN
 
