@@ -399,7 +399,7 @@ async def _pass_body(
     upstream = answer.connection.protocol if answer.connection is not None else None
     content, monotonic = answer.content, time.monotonic
     follows = reply.is_stream
-    while chunk := held or await content.readany():
+    while chunk := held or (b"" if content.at_eof() else await content.readany()):  # a whole answer is held: no read
         held, arrived = b"", monotonic()
         await reply.write(chunk)
         if tap is not None:
