@@ -28,7 +28,7 @@ from yarl import URL
 
 from trimtab.proxy.compaction import pool
 from trimtab.proxy.compaction.pool import Compactors
-from trimtab.proxy.compaction.tokenizers.exact import load_encoding
+from trimtab.proxy.compaction.tokenizers.exact import load_encoding, read_vocabulary
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.server.app import Proxy, run_proxy
 from trimtab.proxy.telemetry.logs import reset_log
@@ -126,7 +126,9 @@ def _alone(request: pytest.FixtureRequest, _variables: None, _data_directories: 
 def _vocabularies() -> Iterator[None]:
     """Whatever loads a vocabulary in this process shares it with all others: to load it takes a third of a second."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(pool, "load_encoding", cache(load_encoding))
+        shared, ranks = cache(load_encoding), cache(read_vocabulary)
+        monkeypatch.setattr(pool, "load_encoding", lambda name, _=None: shared(name))
+        monkeypatch.setattr(pool, "read_vocabulary", ranks)
         yield
 
 

@@ -36,7 +36,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "wrap": ("serving.wrap", "Run COMMAND with the proxy in front of its models."),
 }
 """The module of each command, and the first sentence of its help."""
-AUTHORITIES = "SSL_CERT_FILE"  # The variable by which OpenSSL finds the certificates of the system's authorities
+UNUSED = {"SSL_CERT_FILE": os.devnull, "PYDANTIC_DISABLE_PLUGINS": "__all__"}
+"""Variables for the time of an import. aiohttp makes two contexts for TLS, which takes a tenth of the start; ours makes
+the one that it needs when it needs it (http/aiohttp_fixes/tunnels.py), so these two look for no authorities. Pydantic
+looks through all installed packages for plugins of its own."""
 
 
 class _Commands(Mapping[str, click.Command]):
@@ -45,14 +48,14 @@ class _Commands(Mapping[str, click.Command]):
         # What a module makes lives as long as the process. To search it for garbage, 30 times while it is made, takes a
         # sixth of the start, and a hundredth of a second in each full collection from then on.
         gc.disable()
-        # aiohttp makes two contexts for TLS when it is imported, which takes a tenth of the start. Ours makes the one
-        # that it needs when it needs it (http/aiohttp_fixes/tunnels.py), so these two look for no authorities.
-        authorities, os.environ[AUTHORITIES] = os.environ.get(AUTHORITIES), os.devnull
+        own = {name: os.environ.get(name) for name in UNUSED}
+        os.environ |= UNUSED
         try:
             command: click.Command = getattr(import_module(f"trimtab.proxy.cli.{module}"), name.replace("-", "_"))
         finally:
-            del os.environ[AUTHORITIES]
-            os.environ |= {} if authorities is None else {AUTHORITIES: authorities}
+            for variable, value in own.items():
+                del os.environ[variable]
+                os.environ |= {} if value is None else {variable: value}
             gc.freeze()
             gc.enable()
         return command

@@ -467,3 +467,6 @@ def _find_secrets(config: Config) -> Iterator[str]:
     yield from find_passwords(config.store)
     yield from config.upstream.passwords
     yield from config.clients.keys
+
+
+Config.model_rebuild()  # now, because no garbage is searched while the command's modules are imported

@@ -138,7 +138,8 @@ async def _count_completion(services: Services, tenant: Tenant, route: Route, ta
     """Our count of what the model wrote, in its own tokens."""
     settings, model = route.settings, route.target.model
     facts = services.models.recall(route.name)
-    compactor = await services.compactors.get(settings, model, tenant.id, facts.reading, facts.weights)
+    known, size_bytes = (tenant.id, facts.reading, facts.weights), tap.text_chars
+    compactor = await services.compactors.get(settings, model, *known, size_bytes=size_bytes)
     work = partial(tap.count_completion, compactor.count)
     tokens = await services.workers.run(services.lane(tenant), work, size_bytes=tap.text_chars)
     return round(facts.ratio * tokens)

@@ -135,7 +135,9 @@ async def prepare_call(services: Services, arrival: Arrival, route: Route, reque
     facts = await services.models.look_up(
         name, services.recorder.metrics.label_model(route.target.model, route.target.match)
     )
-    compactor = await services.compactors.get(settings, name.model, arrival.tenant.id, facts.reading, facts.weights)
+    compactor = await services.compactors.get(
+        settings, name.model, arrival.tenant.id, facts.reading, facts.weights, size_bytes=len(request.body)
+    )
     if settings.context_window == "auto":
         services.models.seek_windows(route.upstream, route.credentials, arrival.tenant.id)
     view = route.views[0] if route.views else None
@@ -282,7 +284,8 @@ async def _keep_whole(services: Services, call: Call, planned: Planned, phases: 
 def _plan_by(services: Services, call: Call, view: ModelView) -> Call:
     """The call, counted and planned by another view of its model. The vocabulary is the same."""
     facts, tenant_id = view.facts, call.arrival.tenant.id
-    compactor = services.compactors.choose(view.settings, view.name.model, tenant_id, facts.reading, facts.weights)
+    known, size_bytes = (tenant_id, facts.reading, facts.weights), len(call.request.body)
+    compactor = services.compactors.choose(view.settings, view.name.model, *known, size_bytes=size_bytes)
     return structs.replace(call, view=view, compactor=compactor)
 
 

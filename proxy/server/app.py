@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from math import inf
 from typing import Any
@@ -52,6 +52,9 @@ from trimtab.rules.text.late import compile_all
 KEEP_ALIVE_SECONDS = 75.0
 """An idle connection is closed after this time, and one whose head has not arrived by then. Source: nginx's and
 aiohttp's default."""
+FIRST_SECONDS, ANSWER_SECONDS = 0.1, 1.0
+"""A request that comes in the first tenth of a second is answered before the rest is loaded, unless it takes a second.
+Chosen: who waits for the start asks again and again."""
 CANCEL_SECONDS = 0.2
 """Time for requests that are cancelled after the drain to clean up. Chosen: they only close connections."""
 
@@ -87,27 +90,29 @@ async def run_proxy(
     """
     keep_header_bytes()
     compactors = compactors or Compactors(log, caches_bytes=measure_caches(config))
-    loading: asyncio.Future[None] | None = None
-    try:
-        async with _open_services(config, log, compactors, lifecycle or Lifecycle(), worker) as services:
-            current = Current(replace(services, codecs=by_ending(codecs)))
-            if worker is not None:
-                services.past.notes = lambda: write_notes(current.services)
-            async with _serve_pages(current, worker) as pages_url, _serve_requests(current, worker) as url:
-                loop = asyncio.get_running_loop()
-                loading = loop.run_in_executor(None, _load_in_advance, compactors, config)
-                for upstream in config.discovered_upstreams():
-                    services.models.seek_windows(upstream)
-                yield Proxy(url, (pages_url or url) + config.metrics_path, current)
-    finally:
-        if loading is not None:
-            await loading
+    async with _open_services(config, log, compactors, lifecycle or Lifecycle(), worker) as services:
+        current = Current(replace(services, codecs=by_ending(codecs)))
+        if worker is not None:
+            services.past.notes = lambda: write_notes(current.services)
+        async with _serve_pages(current, worker) as pages_url, _serve_requests(current, worker) as url:
+            _ = services.lifecycle.background.start(_load_in_advance(compactors, config, services.lifecycle))
+            for upstream in config.discovered_upstreams():
+                services.models.seek_windows(upstream)
+            yield Proxy(url, (pages_url or url) + config.metrics_path, current)
 
 
-def _load_in_advance(compactors: Compactors, config: Config) -> None:
-    compactors.load()
-    compile_all()
-    load_catalogue(config.list_base_urls())
+async def _load_in_advance(compactors: Compactors, config: Config, lifecycle: Lifecycle) -> None:
+    """Load what the first small request needs, and when it is answered, what the others need.
+
+    The rest holds the interpreter for 0.2 s, for which a request would wait that comes meanwhile.
+    """
+    await asyncio.to_thread(compactors.read)
+    await asyncio.to_thread(load_catalogue, config.list_base_urls())
+    await asyncio.sleep(FIRST_SECONDS)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(lifecycle.idle.wait(), ANSWER_SECONDS)
+    await asyncio.to_thread(compactors.load)
+    await asyncio.to_thread(compile_all)
 
 
 @asynccontextmanager

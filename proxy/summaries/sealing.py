@@ -11,12 +11,14 @@ from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from trimtab.rules.summary.request import PROMPT_VERSION, Summary
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 # Source: AES-256-GCM (NIST SP 800-38D).
 KEY_BYTES = 32
@@ -63,6 +65,8 @@ def unseal(secret: bytes, summary_id: str, sealed: bytes) -> Summary | None:
     """Decrypt a summary; None if it belongs to another secret or id, or is damaged."""
     if sealed[:1] != VERSION or len(sealed) < len(VERSION) + NONCE_BYTES + TAG_BYTES:
         return None
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - as for `_cipher`
+
     nonce, ciphertext = sealed[1 : 1 + NONCE_BYTES], sealed[1 + NONCE_BYTES :]
     try:
         content = _cipher(secret, summary_id).decrypt(nonce, ciphertext, _encode(summary_id))
@@ -113,7 +117,9 @@ def _make_key(path: Path) -> None:
             os.link(draft.name, path)
 
 
-def _cipher(secret: bytes, summary_id: str) -> AESGCM:
+def _cipher(secret: bytes, summary_id: str) -> "AESGCM":
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - slow, and not for the start
+
     return AESGCM(_derive(secret, salt=b"trimtab summary key", info=_encode(summary_id)))
 
 

@@ -29,6 +29,7 @@ from trimtab.rules.summary.names import find_names
 from trimtab.rules.summary.quoting import break_markers, quote_line
 from trimtab.rules.summary.task_list import OpenItem
 from trimtab.rules.text.client_summaries import find_memory, is_client_summary
+from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import QUOTE_END, mark_pin, mark_recalled, strip_markers
 from trimtab.rules.window.room import Cap, least_tokens
 from trimtab.rules.window.state import Window
@@ -46,9 +47,9 @@ CLIENT_TAGS = (
     "command-name", "command-message", "command-args", "local-command-caveat",
 )  # fmt: skip
 """Tags around text that a client adds to the user's message. Source: Claude Code, Codex, Cline."""
-_COMMAND = re.compile(r"\s{0,80}/[\w:.-]{1,80}\s{0,80}\Z")
+_COMMAND = compile_late(r"\s{0,80}/[\w:.-]{1,80}\s{0,80}\Z")
 """A command to the client alone, such as `/compact`."""
-_TOOL_OUTPUT = re.compile(
+_TOOL_OUTPUT = compile_late(
     r"""\s{0,80}(?:
     \[(?:tool|function)\b
     |<(?:tool|function)[_-](?:result|output|response)s?\b
@@ -227,7 +228,7 @@ RECALL_TELLING = Telling(
     "message",
     "Passages from the removed messages were appended to {what}, {saved}: they share a rare name or word with it.",
 )
-_WORD = re.compile(r"\w[\w-]{2,62}\w")
+_WORD = compile_late(r"\w[\w-]{2,62}\w")
 _SPEAKERS = {Role.USER: "the user", Role.ASSISTANT: "the assistant", Role.TOOL: "a tool", Role.SYSTEM: "the system"}
 
 

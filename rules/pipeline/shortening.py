@@ -34,6 +34,7 @@ from trimtab.rules.summary.calls import Answered
 from trimtab.rules.summary.files import find_file_events, find_written, is_same_path
 from trimtab.rules.text.client_summaries import find_memory, is_client_summary
 from trimtab.rules.text.head_tail import truncate_text
+from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import NO_RESULT, mark_memory
 from trimtab.rules.tokens.messages import count_calls
 from trimtab.rules.window.room import MIN_ROOM_SHARE, leave_room
@@ -299,7 +300,7 @@ ARGUMENTS_TELLING = Telling(
     "Long arguments of calls in {what} were shortened, {saved}: the files that the calls wrote have the text by now,"
     " and a marker says how much is missing.",
 )
-_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"(\s*+:)?')
+_STRING = compile_late(r'"(?:[^"\\]++|\\.)*+"(\s*+:)?')
 """A string of a valid JSON text; a key with the colon behind it."""
 
 

@@ -4,7 +4,6 @@ Law: pure, and total: it is told from the plan and its outcome, and decides noth
 figures, places, and the names of tools that look like names. Each rule writes its own sentence, beside its decision.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -18,6 +17,7 @@ from trimtab.rules.results import dedupe, pairing
 from trimtab.rules.results.excerpt import SHORTEN_TELLING, TRUNCATE
 from trimtab.rules.results.tidy import TIDY
 from trimtab.rules.summary import splice
+from trimtab.rules.text.late import compile_late
 from trimtab.rules.window import prune
 from trimtab.rules.window.state import Cut, CutKind
 
@@ -45,7 +45,7 @@ MAX_SPANS = 12
 """The most places that a sentence names one by one. Chosen: about a line and a half on a terminal."""
 MAX_TOOLS = 4
 """The most tools that a sentence names. Chosen: agents call two or three tools for nearly everything."""
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NAME = compile_late(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class Sentence(msgspec.Struct, frozen=True):

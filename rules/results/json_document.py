@@ -31,6 +31,7 @@ from trimtab.rules.results.json_records import (
     split_string,
     unbreak,
 )
+from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import (
     mark_characters,
     mark_member_records,
@@ -69,7 +70,7 @@ DECODED_HEAD, MAX_LARGE_DECODED_CHARS = 256, 16 * 1024
 """In a large document, this many of the first records are decoded, and no record longer than 16 KiB."""
 CACHED_CHARS = 1024 * 1024  # total length of the records that are read once for all rounds
 _BEGINNINGS = frozenset({"{", "[", "\ufeff", ""})
-_LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_LONE_SURROGATE = compile_late(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _decode = msgspec.json.Decoder(float_hook=float).decode
 _check = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -297,7 +298,7 @@ EXTRA_KEY_SHARE = 0.9
 """Weight of a record with a rare key. Also: if this share of the records has a key, all of them count as having it."""
 CONSTANT_INFO, ONLY_VALUE_INFO, FEW_VALUES_INFO = 0.05, 0.6, 1.3
 """Information in a column with one value in all records, with one value in some of them, and with few values."""
-_PLACE_NAMES = re.compile(
+_PLACE_NAMES = compile_late(
     r"(?:^|[._\]]|end_?|start_?|begin_?)(?:id|line|row|column|col|offset|index|lat|lon|lng|timestamp|time|port|pid)s?$|Id$",
     re.IGNORECASE,
 )

@@ -255,7 +255,7 @@ LONG_STRING_TOKENS = 60  # A longer string is cut to this length, about
 UNFIT_FACTOR = 4  # A container with more than so many times `most_leaves` tokens is never kept whole
 BASE_TOKENS = 8.0  # Added before a weight is divided by tokens, so that short values are not preferred
 MARKER_CHARS = 45  # About the length of the marker at the end of a cut string
-_ESCAPE_CUT = re.compile(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
+_ESCAPE_CUT = compile_late(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
 """The end of a cut string that is an incomplete escape, or the first half of a surrogate pair."""
 MAX_LEVELS = 4
 """Levels of a record that are read. Chosen: each level reads its text again, and reading deeper hardly changed which

@@ -6,7 +6,6 @@ Law: the units joined are the text, and no unit ends within a grapheme. Never ov
 unchanged; a marker for each gap says what is missing and how to get it.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from itertools import accumulate
@@ -14,12 +13,13 @@ from itertools import accumulate
 import msgspec
 
 from trimtab.rules.text.head_tail import Measure, cut_lines, floor_boundary
+from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import READ_LINES, READ_PART, mark_gap, mark_next_gap
 
 MAX_BLANK = 200  # empty lines that make one unit; chosen: bounds the units of a text of empty lines
 _BREAKS = (" ", ",", ";", ">", "}")
 _BREAK_SHARE = 0.8  # a piece ends after a break in its last fifth, if there is one; chosen
-_LINE = re.compile(r"[^\n]*+\n|[^\n]++")
+_LINE = compile_late(r"[^\n]*+\n|[^\n]++")
 
 
 class Units(msgspec.Struct, frozen=True):

@@ -11,7 +11,6 @@ the values of each row gives the original text again. A text that contains the m
 table is ambiguous.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
@@ -22,10 +21,11 @@ from trimtab.rules.policy import Budget, Tidying
 from trimtab.rules.results.calls import reads_json_file
 from trimtab.rules.results.work import Editor, Result
 from trimtab.rules.text.head_tail import PIECE_CHARS, cut_lines, cut_pieces, holds, measure_bytes
+from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import TABLE
 
 # Source: ECMA-48 (control functions), xterm's ctlseqs (OSC ended by BEL), OSC 8 hyperlinks as cargo and gcc write them.
-_ESCAPE = re.compile(
+_ESCAPE = compile_late(
     r"\x1b(?:"
     r"\[[0-?]*+[ -/]*+[@-~]"  # CSI: colours, cursor
     r"|\][^\x07\x1b\n]*+(?:\x07|\x1b\\)"  # OSC: titles, hyperlinks
@@ -34,15 +34,15 @@ _ESCAPE = re.compile(
     r"|[=>78cM]"
     r")?"
 )
-_REPAINT = re.compile(r"\x1b\[[01]?G")  # Moves to the start of the line, like a carriage return
+_REPAINT = compile_late(r"\x1b\[[01]?G")  # Moves to the start of the line, like a carriage return
 _ERASED = "\r \r"  # Replaces a sequence that erases the line: the same as overwriting the line with blanks
 _HUNK = "@@ -"
 MAX_STATE_CHARS = 1024  # Longest state of a progress line. Chosen: wider than any terminal.
 MANY_FORMS = 2
 """Forms of progress that are distinguished in one line. Two are enough: the only question is whether there is more than
 one."""
-_WORD = re.compile(r"(?<![^\W\d_])(?!(?i:eta)\b)[^\W\d_]{3,}+")
-_STEP = re.compile(
+_WORD = compile_late(r"(?<![^\W\d_])(?!(?i:eta)\b)[^\W\d_]{3,}+")
+_STEP = compile_late(
     r"\d ?%"
     r"|\d ?[kKMGT]?(?:i?B)? ?/ ?\d[\d.,]*+ ?(?:[kKMGT]?i?B|bytes|files|objects|packages|items|layers)\b"
     r"|[\[(]\d++/\d++[\])]"

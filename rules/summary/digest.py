@@ -245,7 +245,7 @@ REMINDER_CHARS = 160  # Maximum number of characters of a reminder. Chosen: a sm
 
 _NO_LIST = " earlier messages were removed.\n"  # The opening of a digest that has no room for a list
 _OPENING = " earlier messages were removed; this is a list made from them.\n"
-_BEGINNING = re.compile(rf"(?:\A|\n\n)\d+(?:{re.escape(_OPENING)}|{re.escape(_NO_LIST)})")
+_BEGINNING = compile_late(rf"(?:\A|\n\n)\d+(?:{re.escape(_OPENING)}|{re.escape(_NO_LIST)})")
 
 
 def write_digest(messages: Sequence[Message], *, max_tokens: int, count: CountTokens, note: str = "") -> str:

@@ -4,7 +4,6 @@ Law: the text is what a tool showed, or what was written since. A file is carrie
 the tail shows are not carried. If a file was changed in a way that the transcript does not show, the text says so.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
@@ -23,6 +22,7 @@ from trimtab.rules.summary.files import (
     take_name,
 )
 from trimtab.rules.summary.quoting import break_markers, fit, frame, quote_line
+from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import FILE_SUFFIX
 
 MOST_FILES = 32  # Maximum number of files carried, those that were read last. Chosen.
@@ -30,7 +30,7 @@ CHARS_PER_TOKEN = 8
 """A text with more than this many characters for each token of the budget is left out, and its tokens are not counted.
 Chosen: a text with so few tokens is rare, and counting takes time."""
 SHOWN_PATH_CHARS = 300  # Maximum number of characters shown of a path. Chosen.
-_SIGNS = re.compile(r"[*?\[\]/]+")
+_SIGNS = compile_late(r"[*?\[\]/]+")
 
 
 class InstructionFile(msgspec.Struct, frozen=True):

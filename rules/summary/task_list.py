@@ -37,11 +37,12 @@ from trimtab.rules.summary.task_items import (
     strip_line_numbers,
 )
 from trimtab.rules.text.head_tail import truncate_text
+from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import TASK_LIST_TITLE
 
 RESULT_CHARS = 64 * 1024  # A longer result is not read as a task list. Chosen: bounds the work.
 
-_NOUN = re.compile(r"todo|checklist|tasklist|tasktrack|taskprogress")
+_NOUN = compile_late(r"todo|checklist|tasklist|tasktrack|taskprogress")
 _NOUNS = frozenset({"task", "tasks", "plan", "plans", "updateplan"})
 _ADDS = frozenset({"add", "append", "create", "new", "insert"})
 _CHANGES = frozenset(
@@ -62,7 +63,7 @@ _LIST_HINTS = tuple(
         "task_progress", "steps",
     )
 )  # fmt: skip
-_CREATED = re.compile(
+_CREATED = compile_late(
     r"#(\w[\w-]{0,39})|\b(?:id|ID|Id|taskId|task_id|todo_id)[\"']?\s{0,3}[:=]\s{0,3}[\"']?([\w-]{1,40})"
 )
 
@@ -200,12 +201,12 @@ TEXT_CHARS = 64 * 1024
 bounds the work."""
 OPEN = frozenset({Rank.ACTIVE, Rank.OPEN, Rank.PROSE})
 MOST_LINES = 400  # Maximum number of items tried when a list is written. Chosen: bounds the work.
-_FILE = re.compile(
+_FILE = compile_late(
     r"(?:[^/]{0,80}[-_. ])?(?:to-?dos?|plans?|tasks?|tasklist|checklist|progress)(?:[-_. ][^/]{0,80})?"
     r"\.(?:md|markdown|txt)",
     re.IGNORECASE,
 )
-_EXACT = re.compile(r"(?:to-?dos?|plan|tasks?|checklist|progress)\.(?:md|markdown|txt)", re.IGNORECASE)
+_EXACT = compile_late(r"(?:to-?dos?|plan|tasks?|checklist|progress)\.(?:md|markdown|txt)", re.IGNORECASE)
 """Names of plan files that count even if the agent only read the file. Other plan files must be written by it."""
 _FOLDERS = frozenset({"plans", "todos", "tasks"})
 _HINTS = ("todo", "to-do", "plan", "task", "checklist", "progress")

@@ -7,12 +7,13 @@ why everything else is cut. An upstream that finds the prompt too long says so.
 """
 
 import math
-import re
 from itertools import islice
 from struct import unpack_from
 from typing import NamedTuple
 
 import msgspec
+
+from trimtab.rules.text.late import compile_late
 
 # All from the guides named above.
 LOW_DETAIL_SIDE = 512
@@ -151,10 +152,10 @@ MAX_GUESS_TOKENS = 4096
 """No file is guessed to cost more. Chosen: a large one leaves most of a window that can hold it to everything else."""
 FRAME_TOKENS = 3  # chosen: as the frame of a message
 
-_PAGES = re.compile(rb"/Type[ \t\r\n]{0,8}/Pages(?![A-Za-z])")
-_PAGE = re.compile(rb"/Type[ \t\r\n]{0,8}/Page(?![A-Za-z])")
-_COUNT = re.compile(rb"/Count[ \t\r\n]{1,8}(\d{1,6})(?!\d)")
-_LINEAR = re.compile(rb"/Linearized[^>]{0,300}?/N[ \t\r\n]{1,8}(\d{1,6})(?!\d)")
+_PAGES = compile_late(rb"/Type[ \t\r\n]{0,8}/Pages(?![A-Za-z])")
+_PAGE = compile_late(rb"/Type[ \t\r\n]{0,8}/Page(?![A-Za-z])")
+_COUNT = compile_late(rb"/Count[ \t\r\n]{1,8}(\d{1,6})(?!\d)")
+_LINEAR = compile_late(rb"/Linearized[^>]{0,300}?/N[ \t\r\n]{1,8}(\d{1,6})(?!\d)")
 _LINEAR_BYTES = 1024
 """Bytes in which the number of pages of a linearized PDF stands. Source: ISO 32000-1, annex F."""
 _LISTS = 64

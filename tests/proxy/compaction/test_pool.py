@@ -24,7 +24,7 @@ def _lose(monkeypatch: pytest.MonkeyPatch, *lost: str) -> None:
     """Make some vocabularies unavailable."""
     load_encoding = module.load_encoding
 
-    def load(name: str) -> object:
+    def load(name: str, _: object = None) -> object:
         if name in lost:
             message = "no such file"
             raise VocabularyError(message)
@@ -75,7 +75,7 @@ def test_a_vocabulary_is_loaded_once_and_only_when_it_is_needed(monkeypatch: pyt
     """o200k_base in advance or with the first model that uses it, and cl100k_base with its first one."""
     loaded = []
     load_encoding = module.load_encoding
-    monkeypatch.setattr(module, "load_encoding", lambda name: loaded.append(name) or load_encoding(name))
+    monkeypatch.setattr(module, "load_encoding", lambda name, _: loaded.append(name) or load_encoding(name))
     compactors = Compactors(ListLog())
     at_start = list(loaded)
     compactors.load()
@@ -98,7 +98,7 @@ def test_many_who_need_a_vocabulary_first_load_it_once(monkeypatch: pytest.Monke
     loaded: list[str] = []
     load_encoding = module.load_encoding
     barrier = threading.Barrier(4)
-    monkeypatch.setattr(module, "load_encoding", lambda name: loaded.append(name) or load_encoding(name))
+    monkeypatch.setattr(module, "load_encoding", lambda name, _: loaded.append(name) or load_encoding(name))
     compactors = Compactors(ListLog())
 
     def choose(number: int) -> Compactor:
@@ -118,7 +118,7 @@ async def test_the_loop_loads_nothing_itself(monkeypatch: pytest.MonkeyPatch) ->
     threads: list[bool] = []
     load_encoding = module.load_encoding
 
-    def load(name: str) -> object:
+    def load(name: str, _: object = None) -> object:
         threads.append(threading.current_thread() is threading.main_thread())
         return load_encoding(name)
 
@@ -134,6 +134,48 @@ async def test_the_loop_loads_nothing_itself(monkeypatch: pytest.MonkeyPatch) ->
     assert threads == [False]
 
 
+async def test_a_small_request_does_not_wait_for_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its compactor counts as the one that follows, and goes on when the vocabulary is loaded. A large one waits."""
+    load_encoding, compactors = module.load_encoding, Compactors(ListLog())
+    monkeypatch.setattr(module, "load_encoding", pytest.fail)
+    body = orjson.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": "How are the naïve 我喜欢猫?"}]})
+    early = [await compactors.get(AUTO, "gpt-4o", size_bytes=len(body)) for _ in range(module.EARLY_REQUESTS)]
+    before = [one.plan(DEFAULT.read(body, None), Policy()) for one in early]
+    loaded: list[str] = []
+    monkeypatch.setattr(module, "load_encoding", lambda name, _: loaded.append(name) or load_encoding(name))
+    usual = await compactors.get(AUTO, "gpt-4o", size_bytes=module.EARLY_BYTES + 1)
+
+    after = usual.plan(DEFAULT.read(body, None), Policy())
+    assert [one.original.tokens for one in before] == [after.original.tokens] * len(early)
+    assert [one.sections for one in before] == [after.sections] * len(early)
+    assert early[0].count("Ada and Charles") == usual.count("Ada and Charles")
+    assert await compactors.get(AUTO, "gpt-4o", size_bytes=len(body)) is usual
+    assert loaded == ["o200k_base"]
+
+
+async def test_only_the_first_few_small_requests_are_counted_without_the_vocabulary() -> None:
+    """Each of their texts takes as long as a hundred with it."""
+    compactors = Compactors(ListLog())
+    compactors.read()
+    for _ in range(module.EARLY_REQUESTS):
+        await compactors.get(AUTO, "gpt-4o", size_bytes=100)
+    is_ready = compactors.is_ready(AUTO, "gpt-4o")
+    await compactors.get(AUTO, "gpt-4o", size_bytes=100)
+    assert (is_ready, compactors.is_ready(AUTO, "gpt-4o")) == (False, True)
+
+
+async def test_without_a_list_of_tokens_a_small_request_is_counted_by_characters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lose(name: str, _: object = None) -> object:
+        raise VocabularyError(name)
+
+    monkeypatch.setattr(module, "load_encoding", lose)
+    monkeypatch.setattr(module, "read_vocabulary", lose)
+    compactor = await Compactors(ListLog()).get(AUTO, "gpt-4o", size_bytes=100)
+    assert compactor.count is count_by_heuristic
+
+
 def test_a_vocabulary_that_is_missing_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not looked for at every request."""
     asked: list[str] = []
@@ -141,7 +183,7 @@ def test_a_vocabulary_that_is_missing_is_looked_for_once(monkeypatch: pytest.Mon
     compactors.load()
     _lose(monkeypatch, "cl100k_base")
     lose = module.load_encoding
-    monkeypatch.setattr(module, "load_encoding", lambda name: asked.append(name) or lose(name))
+    monkeypatch.setattr(module, "load_encoding", lambda name, _: asked.append(name) or lose(name))
     for model in ("gpt-4", "gpt-3.5-turbo", "gpt-4"):
         compactors.choose(AUTO, model)
 

@@ -19,11 +19,13 @@ from trimtab.proxy.compaction.tokenizers.exact import (
     VOCABULARIES,
     VocabularyError,
     count_by_heuristic,
+    count_by_part,
     count_pieces,
     join_pattern,
     load_encoding,
     make_counter,
     read_ranks,
+    read_vocabulary,
     split_text,
     zstd,
 )
@@ -197,6 +199,18 @@ def test_the_tokens_are_those_of_the_published_pattern(vocabulary: str, text: st
     ours, published = _encodings(vocabulary)
 
     assert ours.encode_ordinary(text) == published.encode_ordinary(text)
+
+
+@cache
+def _read(vocabulary: str) -> dict[bytes, int]:
+    return read_vocabulary(vocabulary)
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+@given(text=TEXTS | st.sampled_from([CODE, LOG, PROSE, " " * 300, "=" * 200, "a\ud800b", "我喜欢猫" * 40]))
+def test_a_text_is_counted_by_the_tokens_in_it(vocabulary: str, text: str) -> None:
+    """The whole vocabulary counts the same."""
+    assert count_by_part(vocabulary, _read(vocabulary), text) == count_pieces(_encodings(vocabulary)[0])(text)
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)

@@ -58,12 +58,13 @@ async def test_a_model_is_shown_with_what_is_known_of_it(client, upstream: FakeU
 async def test_what_counts_is_named(client, upstream, log, monkeypatch) -> None:
     """If a vocabulary could not be loaded, the page names its replacement."""
 
-    def lose(_name: str) -> None:
+    def lose(*_: object) -> None:
         message = "no such file"
         raise VocabularyError(message)
 
     settings = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", "store=memory")
-    monkeypatch.setattr("trimtab.proxy.compaction.pool.load_encoding", lose)
+    for name in ("load_encoding", "read_vocabulary"):
+        monkeypatch.setattr(f"trimtab.proxy.compaction.pool.{name}", lose)
     async with run_proxy(load_config(settings=settings, environment={}), log, Compactors(log)) as proxy:
         await _ask(client, proxy, "gpt-4")
         await _settle(proxy)
