@@ -104,6 +104,8 @@ class BytesLRU(Generic[K, V]):
         entries = self._entries
         entry = entries.get(key)
         if entry is None:
+            if not self._unused:
+                return None
             with self._lock:
                 return self._use_first(key)
         # Without the lock: both calls are whole, and only between them may another thread drop the entry.
@@ -188,7 +190,10 @@ class BytesLRU(Generic[K, V]):
                 self._unused[key] = (value, size)
                 self.unused_bytes += size
                 bound.unused_bytes += size
-            self._grow(size)
+            self.total_bytes += size
+            bound.total_bytes += size
+            if self.total_bytes == size:  # the first entry
+                bound.filled.add(self)
             if bound.total_bytes > bound.max_bytes or (
                 bound.tells_unused and bound.unused_bytes > bound.max_unused_bytes
             ):
@@ -201,7 +206,7 @@ class BytesLRU(Generic[K, V]):
         """
         while self._entries and self.total_bytes > most_bytes:
             _, (_, forgotten) = self._entries.popitem(last=False)
-            self._grow(-forgotten)
+            self._shrink_by(forgotten)
         while self._unused and self.total_bytes > most_bytes:
             self._take(next(iter(self._unused)))
 
@@ -219,15 +224,13 @@ class BytesLRU(Generic[K, V]):
                 return None
             self.unused_bytes -= entry[1]
             self._bound.unused_bytes -= entry[1]
-        self._grow(-entry[1])
+        self._shrink_by(entry[1])
         return entry
 
-    def _grow(self, size_bytes: int) -> None:
-        self.total_bytes += size_bytes
-        self._bound.total_bytes += size_bytes
-        if self._entries or self._unused:
-            self._bound.filled.add(self)
-        else:
+    def _shrink_by(self, size_bytes: int) -> None:
+        self.total_bytes -= size_bytes
+        self._bound.total_bytes -= size_bytes
+        if not self.total_bytes:
             self._bound.filled.discard(self)
 
 

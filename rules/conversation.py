@@ -326,8 +326,7 @@ class Telling(NamedTuple):
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, eq=False):
     """A rule's result. If the rule had nothing to do, `conversation` is the same object that it was given.
 
     changed: for each decision, the indexes of the messages that it changed, in the transcript that the rule was given.
@@ -335,7 +334,14 @@ class Outcome:
 
     conversation: Conversation
     decisions: tuple[Decision, ...] = ()
-    changed: tuple[tuple[int, ...], ...] = field(default=(), compare=False, repr=False)
+    changed: tuple[tuple[int, ...], ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Outcome):
+            return False
+        return self.conversation == other.conversation and self.decisions == other.decisions
+
+    __hash__ = None  # type: ignore[assignment] # nothing keeps outcomes by their value
 
 
 def replace_messages(conversation: Conversation, new: Mapping[int, Message], rule: str, reason: str) -> Outcome:

@@ -7,7 +7,6 @@ the conversation.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from math import ceil
 
 import msgspec
@@ -399,10 +398,9 @@ class Compactor:
         Raises RefusedError if the policy refuses the request, UndecodableError if the body cannot be spliced, and
         LargeWorkError if more than `max_chars` of results were not compared before.
         """
-        ratio, limit = planned.policy.token_ratio, planned.plan.model_limit
+        ratio, tags, limit = planned.policy.token_ratio, planned.policy.memory_tags, planned.plan.model_limit
         if summary is not None and summary.note:
             summary = self._stand(planned, summary)
-        find = partial(self._find_marks, planned.policy.memory_tags, max_chars)
         try:
             outcome = apply(
                 planned.plan,
@@ -413,13 +411,14 @@ class Compactor:
                 states=self._states,
             )
         except LimitExceededError as error:
-            cleaned = planned.cleaned
-            raise refuse(error, planned.sections, find(), limit_tokens=limit, ratio=ratio, cleaned=cleaned) from error
+            find, cleaned = self._find_marks(tags, max_chars), planned.cleaned
+            raise refuse(error, planned.sections, find, limit_tokens=limit, ratio=ratio, cleaned=cleaned) from error
         is_same, request = outcome.conversation is planned.original, planned.request
         original = planned.sections if ratio == 1 else planned.sections.scale(ratio)
         sent, encoded = original, tuple[bytes, ...]((request.body,))
         if not is_same:
-            sent = count_sections(outcome.conversation, find()).scale(ratio)
+            prompt, kept_body = outcome.conversation, request.kept_body
+            sent = self._count_prompt(kept_body, prompt, tags, max_chars, is_sent=True).scale(ratio)
             encoded = request.codec.encode(request, planned.original, outcome.conversation)
         adapted = Adapted(encoded)
         if _tells_upstream(planned, is_same=is_same):
@@ -445,15 +444,21 @@ class Compactor:
         return _describe(planned, (planned.request.body,), planned.original, (), sections, sections)
 
     def _count_prompt(
-        self, kept_body: KeptBody | None, original: Conversation, tags: tuple[str, ...], max_chars: int | None
+        self,
+        kept_body: KeptBody | None,
+        prompt: Conversation,
+        tags: tuple[str, ...],
+        max_chars: int | None,
+        *,
+        is_sent: bool = False,
     ) -> Sections:
-        """The sections of the client's prompt. Of a long one, only what is new since the request before is read."""
+        """The sections of a client's prompt, or of what is sent. Of a long one, only the new messages are read."""
         find = self._find_marks(tags, max_chars)
         if kept_body is None:
-            return count_sections(original, find)
-        known = kept_body.counted.get((self._number, tags))
-        counted = kept_body.counted[self._number, tags] = count_messages(original.messages, find, known)
-        return counted.add_up(original)
+            return count_sections(prompt, find)
+        key = self._number, tags, is_sent
+        counted = kept_body.counted[key] = count_messages(prompt.messages, find, kept_body.counted.get(key))
+        return counted.add_up(prompt)
 
     def _find_marks(self, tags: tuple[str, ...], max_chars: int | None = None) -> FindMarks:
         if max_chars is None and tags in self._finds:

@@ -127,13 +127,18 @@ class TranscriptState(msgspec.Struct, eq=False):
     _fold: Fold | None = None
     _view: View | None = None
     _recalls: Recalls | None = None
+    _weighed: tuple[int, int] = (-1, 0)  # the bytes of what was derived from so many messages
 
     @property
     def size_bytes(self) -> int:
         """Memory that the state takes, in bytes, roughly. Messages held by two parts count twice."""
-        parts = (self.edits, self.anchors, self.memory, self.users, self.arguments, self._fold, self._view, self._long)
-        held_bytes = sum([part.size_bytes for part in (*parts, self._pins, self._recalls) if part is not None])
-        return held_bytes + HASH_BYTES * len(self.hashes) + OBJECT_BYTES * (len(self.pruned) + len(self.pinned))
+        number, view_bytes = len(self.hashes), 0 if self._view is None else self._view.size_bytes
+        if self._weighed[0] != number:  # to carry a plan out adds nothing to these parts
+            parts = (self.edits, self.memory, self.users, self._fold, self._long, self._pins, self._recalls)
+            held_bytes = sum([part.size_bytes for part in parts if part is not None])
+            self._weighed = number, held_bytes + HASH_BYTES * number
+        growing_bytes = self.anchors.size_bytes + self.arguments.size_bytes + view_bytes
+        return self._weighed[1] + growing_bytes + OBJECT_BYTES * (len(self.pruned) + len(self.pinned))
 
     def give_back(self, states: States | None) -> None:
         if states is not None and self.key is not None:

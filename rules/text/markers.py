@@ -7,8 +7,6 @@ is a string or a member, so the document stays valid JSON.
 
 import re
 
-from trimtab.rules.text.late import compile_late
-
 START = "[trimtab: "
 """Every marker begins with this. If trimtab quotes a text that contains it, it breaks the quoted marker."""
 MEMBER = "[trimtab]"
@@ -23,9 +21,9 @@ KEEP = f"{START}keep]"
 NO_RESULT = "aborted"
 """The result of a tool call for which the client sent none. The call may or may not have run: look before you repeat
 it. Source: the wording of Codex, which models know."""
-_MARKER = compile_late(re.escape(START) + r"[^\]\n]{0,1000}\]")
-_OMISSION = compile_late(re.escape(START) + r"[^\]\n]{0,300}\d (?:tokens|bytes)\)")
-_TOOL_NAME = compile_late(r"[A-Za-z0-9_.-]{1,64}")
+_MARKER = re.compile(re.escape(START) + r"[^\]\n]{0,1000}\]")
+_OMISSION = re.compile(re.escape(START) + r"[^\]\n]{0,300}\d (?:tokens|bytes)\)")
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NARROW = "; narrow the query"
 
 READ_LINES = "call the tool again for these lines"  # How to see lines of a tool result that have numbers

@@ -62,7 +62,7 @@ def scale_parts(parts: Iterable[int], ratio: float) -> list[int]:
     return [stop - start for start, stop in pairwise(round(ratio * total) for total in accumulate(parts, initial=0))]
 
 
-class Counted(NamedTuple):
+class Counted(msgspec.Struct, frozen=True):
     """What was counted of some messages, for a transcript that begins with the same ones.
 
     leading: the number of system messages at the beginning. memory, summary, current: tokens of these sections.
@@ -90,9 +90,9 @@ def count_sections(conversation: Conversation, find: FindMarks) -> Sections:
 def count_messages(messages: tuple[Message, ...], find: FindMarks, known: Counted | None = None) -> Counted:
     """What `count_sections` must know of the messages. `known` saves time: what was counted of the first ones."""
     memory = summary = current = 0
-    if known is not None and known.leading < len(known.messages) and messages[: len(known.messages)] == known.messages:
-        _, leading, memory, summary, current = known
-        start = len(known.messages)
+    start = 0 if known is None else len(known.messages)
+    if known is not None and known.leading < start and messages[:start] == known.messages:
+        leading, memory, summary, current = known.leading, known.memory, known.summary, known.current
     else:
         start = leading = count_systems(messages)
     # Most messages of a long transcript are the assistant's and results, so these are left out first.

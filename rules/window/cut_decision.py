@@ -316,9 +316,10 @@ class Fold:
         """
         cuts, over = self._cuts, self._forwarded > self._cuts.marks.tokens
         if over or self._forwarded >= cuts.marks.due:
-            chosen, size, _ = cuts.choose(self._fix_due_cut(over=over), over=True)
+            choice = cuts.choose(self._fix_due_cut(over=over), over=True)
         else:
-            chosen, size, _ = cuts.propose(self.window)
+            choice = cuts.propose(self.window)
+        chosen, size = choice.window, choice.tokens
         if over:
             self._cut_over(chosen, size)
         elif chosen:

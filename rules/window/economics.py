@@ -231,10 +231,11 @@ def choose_cold(
     cold = window.cold_summary if heeds_written and kind is ColdCut.CUT and window.next_cut is None else None
     if cold is not None and change.asks:
         # The summary that was written ahead ends here. What came since then stays.
-        chosen, left, _ = cuts.choose(replace(window, next_cut=cold.at), over=False)
+        choice = cuts.choose(replace(window, next_cut=cold.at), over=False)
+        chosen, left = choice.window, choice.tokens
         if chosen is None:
             return None
-        change = change._replace(after=chosen, tokens_after=left)
+        change = replace(change, after=chosen, tokens_after=left)
     if size - left < cuts.marks.least_gain:
         return None
     is_asked = kind is ColdCut.ASK and len(chosen.cuts) > len(window.cuts)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from operator import attrgetter
 from types import MappingProxyType
-from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -226,7 +225,7 @@ _NOT_COMPARED = {"is_near", "is_long", "cold_summary"}
 _compared = attrgetter(*(name for name in Window.__struct_fields__ if name not in _NOT_COMPARED))
 
 
-class Change(NamedTuple):
+class Change(msgspec.Struct, frozen=True):
     """A change to another window, and the tokens after the head in both; `open_tokens` of these are the open step's."""
 
     before: Window
@@ -237,17 +236,17 @@ class Change(NamedTuple):
 
     @property
     def asks(self) -> bool:
-        cuts = self.after.cuts
-        return len(cuts) > len(self.before.cuts) and cuts[-1].kind is CutKind.SUMMARISE
+        cuts, before = self.after.cuts, self.before.cuts
+        return cuts is not before and len(cuts) > len(before) and cuts[-1].kind is CutKind.SUMMARISE
 
     def with_digest(self) -> "Change":
         """The same with a digest at its cut."""
         *earlier, cut = self.after.cuts
         cuts = (*earlier, replace(cut, kind=CutKind.DIGEST))
-        return self._replace(after=replace(self.after, cuts=cuts))
+        return replace(self, after=replace(self.after, cuts=cuts))
 
 
-class Choice(NamedTuple):
+class Choice(msgspec.Struct, frozen=True):
     """The window to change to, if there is one, and its size. pruned: the one that only prunes, chosen or not."""
 
     window: Window | None

@@ -45,7 +45,7 @@ LIMITS = {
     "known": Price(52, 200, 1205),
     "known, responses": Price(54, 211, 1268),
     "known, messages": Price(54, 210, 1245),
-    "cut": Price(82, 404, 2082),
+    "cut": Price(82, 404, 2000),
     "stream": Price(52, 250, 1728),
     "chunk": Price(0, 4, 31),
 }

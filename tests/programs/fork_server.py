@@ -66,8 +66,10 @@ def _prepare() -> None:
     from trimtab.proxy.config.load import load_config  # noqa: PLC0415
 
     load_config(environment={})
-    pool.load_encoding = cache(pool.load_encoding)
+    load, pool.read_vocabulary = cache(pool.load_encoding), cache(pool.read_vocabulary)
+    pool.load_encoding = lambda name, _=None: load(name)
     pool.load_encoding("o200k_base")
+    pool.read_vocabulary("o200k_base")
 
 
 def _fork(connection: socket.socket) -> bool:

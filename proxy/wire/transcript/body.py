@@ -96,7 +96,8 @@ class KeptBody(msgspec.Struct, eq=False):
     decoded: for each way of counting, the messages of the first elements.
     written: what was last forwarded in place of the transcript.
     noted: what was looked for in the elements, by the function that has looked.
-    counted: what the sections of its messages are added up from, by who has counted; also of an earlier body.
+    counted: what the sections of its messages are added up from, by who has counted; also of an earlier body. And the
+        same of the messages that were sent in their place.
     cut_by: by what scale the session was cut; None if it was not.
     is_grown: the body continues an earlier one, or most of its elements were known. So later ones may continue it.
     """
@@ -109,7 +110,7 @@ class KeptBody(msgspec.Struct, eq=False):
     written: Written | None = None
     is_grown: bool = False
     noted: dict[Callable[[bytes], Any], Noted] = msgspec.field(default_factory=dict)
-    counted: dict[tuple[int, tuple[str, ...]], Counted] = msgspec.field(default_factory=dict)
+    counted: dict[tuple[int, tuple[str, ...], bool], Counted] = msgspec.field(default_factory=dict)
     cut_by: CutScale | None = None
 
     @property

@@ -137,7 +137,7 @@ def test_a_session_that_cannot_bear_a_summary_gets_a_digest() -> None:
     fresh = (cuts.size(chosen) - cuts.open_tokens) * (POLICY.prices.cache_write - POLICY.prices.cached_input)
     least = int(fresh / POLICY.risk_share / POLICY.prices.cache_write)
     rich, poor = begin(POLICY), begin(POLICY, spent_tokens=least + 2)
-    there = change._replace(before=structs.replace(window, prefetch_tokens=200))
+    there = structs.replace(change, before=structs.replace(window, prefetch_tokens=200))
     assert rich.lighten(change) == change
     assert poor.lighten(there) == there
     lighter = poor.lighten(change)
