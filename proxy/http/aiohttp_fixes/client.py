@@ -182,9 +182,10 @@ class UpstreamProtocol(FollowedProtocol):
             self.follower.look()
 
     def feed_data(self, data: Any, size: int = 0) -> None:
-        """As aiohttp's: a head has arrived. Behind an informational one, another follows."""
+        """As aiohttp's: a head has arrived. Behind an informational one, another follows, unless it is no HTTP then."""
         if self.arrived is not None:
-            self.arrived = None if data[0].code >= 200 else [b"".join(self.arrived).rpartition(b"\r\n\r\n")[2]]
+            is_last = data[0].code >= 200 or data[0].code == _SWITCHING
+            self.arrived = None if is_last else [b"".join(self.arrived).rpartition(b"\r\n\r\n")[2]]
         super().feed_data(data, size)
 
     def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:

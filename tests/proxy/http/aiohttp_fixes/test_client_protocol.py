@@ -166,6 +166,17 @@ async def test_a_response_that_cannot_be_read_to_its_end_is_none(rest: bytes):
         await _read(protocol)
 
 
+@pytest.mark.parametrize("head", [HEAD, b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"])
+async def test_nothing_is_kept_of_what_follows_the_last_head(head: bytes):
+    """Else a WebSocket would take as much memory as has come through it."""
+    protocol = _connect(600)
+    protocol.data_received(head)
+    for _ in range(2):
+        protocol.data_received(b"body")
+    assert not protocol.arrived
+    protocol.close()
+
+
 def _fail_to_send(protocol: UpstreamProtocol) -> None:
     protocol.set_exception(aiohttp.ClientOSError())
     protocol.connection_lost(BrokenPipeError())
