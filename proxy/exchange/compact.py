@@ -310,8 +310,8 @@ async def _plan_standing(services: Services, call: Call, phases: Phases) -> tupl
     A session that was cut is planned by the scale of its cut, or else the cut would move whenever answers teach another
     scale. It gets the newest one if what it sends may not fit by that, or if this process no longer knows the session.
     """
-    kept, newest, trial = call.request.kept_body, call.view.facts, call
-    by = None if kept is None else kept.cut_by
+    kept, newest, model, trial = call.request.kept_body, call.view.facts, call.view.name.key, call
+    by = None if kept is None or kept.cut_by is None or kept.cut_by.model != model else kept.cut_by
     if by is not None and (by.ratio, by.weights) != (newest.ratio, newest.weights):
         facts = replace(newest, ratio=by.ratio, weights=by.weights)
         view = ModelView.of(services.config, call.view.settings, call.view.name, facts, call.route.upstream)
@@ -324,7 +324,8 @@ async def _plan_standing(services: Services, call: Call, phases: Phases) -> tupl
         planned, size_bytes = await _plan(services, call, phases)
     if kept is not None and (by is None or trial is not call) and planned.plan.window.changes_sent:
         origins = planned.original.origins[: find_previous(planned.original.messages)]
-        kept.cut_by = CutScale(newest.ratio, newest.weights, max((one.stop for one in origins if one), default=0))
+        elements = max((one.stop for one in origins if one), default=0)
+        kept.cut_by = CutScale(model, newest.ratio, newest.weights, elements)
     return call, planned, size_bytes
 
 

@@ -26,7 +26,7 @@ async def test_a_removed_result_never_comes_back(
     upstream.answer = answer
     how = (f"defaults.overflow_strategy={strategy}", "defaults.cut=at_threshold", "defaults.high_water=0.6")
     proxy = await start_proxy("defaults.context_window=16000", "defaults.completion_reserve=1000", *how)
-    messages = make_session(20, result_words=1600)["messages"][:-1]
+    messages = make_session(20, result_words=1600, system=f"{strategy} {bytes_per_token}")["messages"][:-1]
     removed, ratios = set[str](), set[str]()
     for number in range(4, len(messages) + 1, 2):
         body = orjson.dumps({"model": "unknown-model", "messages": messages[:number]})
@@ -57,3 +57,28 @@ async def test_a_cut_gives_way_to_a_scale_by_which_it_does_not_fit(client, upstr
         assert (await post(client, proxy.url + "/v1/chat/completions", body))[0].status == 200
     sizes = [len(one.body) for one in upstream.requests]
     assert sizes[0] > 16_000 > max(sizes[-8:])
+
+
+async def test_the_scale_of_a_cut_counts_for_its_model_alone(client, upstream: FakeUpstream, start_proxy):
+    """A session goes on with a model that counts as we do: it gets as much as one that it has from the beginning."""
+
+    async def answer(recorded: Recorded, _: web.BaseRequest) -> web.StreamResponse:
+        bytes_per_token = 1 if recorded.json["model"] == "first" else 2.7
+        return completion(prompt_tokens=int(len(recorded.body) / bytes_per_token), completion_tokens=5)
+
+    upstream.answer = answer
+    how = ("defaults.overflow_strategy=prune", "defaults.cut=at_threshold", "defaults.high_water=0.9")
+    proxy = await start_proxy("defaults.context_window=16000", "defaults.completion_reserve=1000", *how)
+    messages = make_session(30, result_words=1600)["messages"][:-1]
+
+    async def send(number: int, model: str) -> int:
+        body = orjson.dumps({"messages": messages[:number], "model": model})
+        assert (await post(client, proxy.url + "/v1/chat/completions", body))[0].status == 200
+        await settle(proxy)
+        return len(upstream.requests[-1].body)
+
+    for number in range(24, 61, 2):
+        await send(number, "first")
+    gone_on_bytes = await send(62, "second")
+    messages[0] = {"role": "system", "content": "You are a coding Agent."}
+    assert gone_on_bytes == await send(62, "second")

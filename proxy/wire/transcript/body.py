@@ -80,8 +80,9 @@ class Noted(NamedTuple):
 
 
 class CutScale(NamedTuple):
-    """By what scale of the model (models/records.py) a session was cut, and how many elements it had before that."""
+    """By what scale of which model (models/records.py) a session was cut, and how many elements it had before that."""
 
+    model: str
     ratio: float
     weights: Weights | None
     elements: int
