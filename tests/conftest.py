@@ -140,8 +140,10 @@ def encoding(_vocabularies: None) -> tiktoken.Encoding:
 
 @pytest.fixture(scope="session")
 def compactors(_vocabularies: None) -> Compactors:
-    """The tokenizers of all tests."""
-    return Compactors(ListLog())
+    """The tokenizers of all tests. Loaded: else the first tests' answers are told when a thread has loaded them."""
+    loaded = Compactors(ListLog())
+    loaded.load()
+    return loaded
 
 
 @pytest.fixture

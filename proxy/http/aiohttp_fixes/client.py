@@ -184,7 +184,7 @@ class UpstreamProtocol(FollowedProtocol):
     def feed_data(self, data: Any, size: int = 0) -> None:
         """As aiohttp's: a head has arrived. Behind an informational one, another follows, unless it is no HTTP then."""
         if self.arrived is not None:
-            is_last = data[0].code >= 200 or data[0].code == _SWITCHING
+            is_last = not 100 <= data[0].code < 200 or data[0].code == _SWITCHING
             self.arrived = None if is_last else [b"".join(self.arrived).rpartition(b"\r\n\r\n")[2]]
         super().feed_data(data, size)
 
@@ -436,7 +436,7 @@ class _PlainAnswer(aiohttp.ClientResponse):
         self._closed, self._protocol, self._connection = False, protocol, connection
         message: Any = None
         body: Any = None
-        while message is None or (message.code < 200 and message.code != _SWITCHING):
+        while message is None or (100 <= message.code < 200 and message.code != _SWITCHING):
             try:
                 message, body = await protocol.read()  # type: ignore[union-attr]
             except HttpProcessingError as error:

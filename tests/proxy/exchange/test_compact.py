@@ -127,7 +127,7 @@ class _BrokenPool:
     def __init__(self, at: str) -> None:
         self._at = at
 
-    async def get(self, *_: object) -> Compactor:
+    async def get(self, *_: object, **__: object) -> Compactor:
         if self._at == "get":
             raise ZeroDivisionError(PLANTED)
         return _Broken(self._at)

@@ -176,7 +176,7 @@ def test_a_question_leaves_room_for_thinking_if_there_is_any() -> None:
     """At the cost of excerpts; but not of the question."""
     pruned = tuple(result(str(at), fill(f"out {at}", 400)) for at in range(10))
     asked, policy = _request(pruned=pruned), Policy(context_window=8000)
-    for held, shown in ((100, 4), (6600, 0)):
+    for held, shown in ((100, 4), (6900, 0)):
         prefix = conversation(user(fill("held", held)))
         fitted = fit_inline(asked, prefix, policy, count, 4)
         assert fitted is not None

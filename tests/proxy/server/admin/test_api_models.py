@@ -80,7 +80,7 @@ async def test_calibration_is_shown(client, upstream, start_proxy) -> None:
 
     upstream.answer = answer
     proxy = await start_proxy()
-    body = CHAT | {"messages": [{"role": "user", "content": "word " * 4000}]}
+    body = CHAT | {"messages": [{"role": "user", "content": "the " * 4000}]}
     while reported:
         await post(client, proxy.url + "/v1/chat/completions", body)
         await _settle(proxy)
