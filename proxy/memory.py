@@ -174,12 +174,15 @@ class Account(msgspec.Struct):
         self.held_bytes += size_bytes if is_there else 0
         return is_there
 
-    def working(self, body_bytes: int, work_bytes: int, *, wait_seconds: float) -> "Working":
-        """A block with memory for work on a body. Entering it returns False if the memory was not free in time.
+    async def begin_work(self, size_bytes: int, *, wait_seconds: float) -> bool:
+        """Take memory for work on a body, until the work ends. Returns False if it was not free in time."""
+        is_there = await self.memory.take(self.tenant, size_bytes, wait_seconds=wait_seconds)
+        self.held_bytes += size_bytes if is_there else 0
+        return is_there
 
-        After the block, the account keeps KEPT_FACTOR times the body's bytes.
-        """
-        return Working(self, body_bytes, work_bytes, wait_seconds)
+    def end_work(self, before_bytes: int, body_bytes: int) -> None:
+        """Give the memory back: to what was held before, or what is kept for a body until its request is answered."""
+        self.shrink(max(before_bytes, KEPT_FACTOR * body_bytes))
 
     def close(self) -> None:
         self.shrink(0)
@@ -189,26 +192,3 @@ class Account(msgspec.Struct):
         if given_bytes > 0:
             self.held_bytes -= given_bytes
             self.memory.give(self.tenant, given_bytes)
-
-
-class Working:
-    """A block with memory for work. It is a class because a generator costs three times as much for each request."""
-
-    __slots__ = ("_account", "_before_bytes", "_body_bytes", "_wait_seconds", "_work_bytes")
-
-    def __init__(self, account: Account, body_bytes: int, work_bytes: int, wait_seconds: float) -> None:
-        self._account = account
-        self._before_bytes = account.held_bytes
-        self._body_bytes = body_bytes
-        self._work_bytes = work_bytes
-        self._wait_seconds = wait_seconds
-
-    async def __aenter__(self) -> bool:
-        account = self._account
-        is_there = await account.memory.take(account.tenant, self._work_bytes, wait_seconds=self._wait_seconds)
-        account.held_bytes += self._work_bytes if is_there else 0
-        return is_there
-
-    async def __aexit__(self, *_: object) -> None:
-        """Give the memory back, except for what the account keeps for the body."""
-        self._account.shrink(max(self._before_bytes, KEPT_FACTOR * self._body_bytes))

@@ -287,7 +287,11 @@ class Conversation:
     @property
     def guessed_tokens(self) -> int:
         """Those of `tokens` that are a guess."""
-        return sum([part.guessed_tokens for media in filter(None, map(_tell_media, self.messages)) for part in media])
+        tokens = 0
+        for media in filter(None, map(_tell_media, self.messages)):
+            for part in media:
+                tokens += part.guessed_tokens
+        return tokens
 
     def edit(self, messages: Sequence[Message]) -> Self:
         """The same transcript with edited messages: as many as before, in the same order."""
@@ -383,7 +387,10 @@ def ends_with_prefill(messages: Sequence[Message]) -> bool:
 def count_asked(messages: Sequence[Message]) -> int:
     """The number of messages that the session's request before this one had: all before the model's last answer."""
     last = len(messages) - ends_with_prefill(messages) - 1
-    return next((at for at in range(last, -1, -1) if messages[at].role is Role.ASSISTANT), 0)
+    for at in range(last, 0, -1):
+        if messages[at].role is Role.ASSISTANT:
+            return at
+    return 0
 
 
 def count_leading(messages: Sequence[Message]) -> int:

@@ -372,7 +372,10 @@ def _tell_written(message: Message) -> Hashable:
 
 def _count_common(before: Fingerprints, now: Fingerprints, forwarded: Conversation) -> int:
     if now[: len(before)] == before:  # the usual case: only new messages
-        return forwarded.tokens - sum(message.tokens for message in forwarded.messages[len(before) - 1 :])
+        tokens = forwarded.tokens
+        for message in forwarded.messages[len(before) - 1 :]:
+            tokens -= message.tokens
+        return tokens
     tokens = 0
     sizes = (forwarded.fixed_tokens, *(message.tokens for message in forwarded.messages))
     for old, new, size in zip(before, now, sizes, strict=False):

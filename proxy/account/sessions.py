@@ -113,7 +113,7 @@ class SessionNames:
         if lines is None or len(lines) != 1:
             return None
         last, new = lines[0].last, len(hashes) - 1
-        known = len(last)
+        known = len(last.prefixes) // PRINT_BYTES
         if not 0 < known <= new or hashes[known][:PRINT_BYTES] != last.prefixes[-PRINT_BYTES:]:
             return None
         if known < new and known < MAX_MESSAGES:

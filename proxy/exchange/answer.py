@@ -466,5 +466,7 @@ def _make_case(attempt: Prepared, seen: Seen | None, answered: Answered, prefix_
 
 def _find_share(original: Conversation, before: Request) -> float:
     """The share of the client's prompt that the previous request of its session had, too."""
-    new_tokens = sum([message.tokens for message in original.messages[before.messages :]])
-    return 1 - new_tokens / max(original.tokens, 1)
+    tokens, new_tokens = original.tokens, 0
+    for message in original.messages[before.messages :]:
+        new_tokens += message.tokens
+    return 1 - new_tokens / tokens if tokens else 1.0

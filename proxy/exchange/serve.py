@@ -147,10 +147,11 @@ async def _read(services: Services, lane: Lane, codec: Codec, body: bytes, match
 
     Raises OverloadedError.
     """
-    new_bytes = len(body) if match is None else len(body) - match.stop
+    body_bytes = len(body)
+    new_bytes = body_bytes if match is None else body_bytes - match.stop
     size_bytes = INLINE_BYTES + 1 if new_bytes > LARGE_BODY_BYTES else 0
     try:
-        if len(body) <= SMALL_BODY_BYTES:
+        if body_bytes <= SMALL_BODY_BYTES:
             return codec.read(body, match)
         return await services.workers.run_bounded(lane, partial(codec.read, body, match), size_bytes=size_bytes)
     except UndecodableError:

@@ -31,7 +31,7 @@ from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.http.request_body import ReceivedBody, Uploads, receive_body
 from trimtab.proxy.http.tenancy import Tenancy, Tenant
 from trimtab.proxy.lru import BytesLRU
-from trimtab.proxy.memory import Memory, Working, estimate_work
+from trimtab.proxy.memory import Memory, estimate_work
 from trimtab.proxy.models.service import Models
 from trimtab.proxy.summaries.cold_cuts import ColdCuts
 from trimtab.proxy.summaries.kept_texts import FoundTexts, Originals
@@ -203,17 +203,17 @@ async def receive(
     body = received.json
     if body is None:
         return received, None
-    match: PrefixMatch | None = None
-    if len(body) >= MIN_BYTES:
+    size_bytes, match = len(body), None
+    if size_bytes >= MIN_BYTES:
         with fail_open(services.recorder, arrival.request_id, "read"):
             match = services.compactors.find_kept_bodies(arrival.tenant.id).find(codec.name, body)
     known_bytes = 0 if match is None else match.stop
-    if len(body) - known_bytes > LARGE_BODY_BYTES:
+    if size_bytes - known_bytes > LARGE_BODY_BYTES:
         work_bytes = await asyncio.to_thread(estimate_work, body, known_bytes)
     else:
         work_bytes = estimate_work(body, known_bytes)
     wire, beginning = received.wire, received.beginning
-    if len(body) + work_bytes > services.memory.most_bytes:
+    if size_bytes + work_bytes > services.memory.most_bytes:
         return ReceivedBody(wire, None, beginning, is_too_large=True), None
     return ReceivedBody(wire, body, beginning, work_bytes=work_bytes), match
 
@@ -235,24 +235,23 @@ async def hold(services: Services, request: web.BaseRequest, lane: Lane) -> Rece
 class working:  # noqa: N801 - used like a function
     """Context manager: inside the block there is memory for work on the body. Raises OverloadedError."""
 
-    __slots__ = ("_held",)
+    __slots__ = ("_account", "_before_bytes", "_received", "_wait_seconds")
 
     def __init__(self, services: Services, request: web.BaseRequest, received: ReceivedBody) -> None:
-        account = services.uploads.find_account(request)
-        self._held: Working | None = None
-        if account is not None and received.json is not None:
-            wait_seconds = services.config.limits.max_plan_seconds
-            self._held = account.working(len(received.json), received.work_bytes, wait_seconds=wait_seconds)
+        self._account = None if received.json is None else services.uploads.find_account(request)
+        self._before_bytes = 0 if self._account is None else self._account.held_bytes
+        self._received = received
+        self._wait_seconds = services.config.limits.max_plan_seconds
 
     async def __aenter__(self) -> None:
         """Wait for the memory and take it."""
-        if self._held is not None and not await self._held.__aenter__():
-            await self._held.__aexit__()
+        account, work_bytes = self._account, self._received.work_bytes
+        if account is not None and not await account.begin_work(work_bytes, wait_seconds=self._wait_seconds):
             raise OverloadedError(NO_MEMORY_LEFT)
 
     async def __aexit__(self, *_: object) -> None:
-        if self._held is not None:
-            await self._held.__aexit__()
+        if self._account is not None:
+            self._account.end_work(self._before_bytes, len(self._received.json or b""))
 
 
 def translate(error: BusyError | MemoryError) -> OverloadedError:

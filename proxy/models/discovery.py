@@ -1,18 +1,16 @@
-"""Discovery: asks upstreams for the context windows of their models, and keeps the answers.
+"""Discovery: asks upstreams for the context windows of their models.
 
 Law: no request depends on it. It ends within its time limit, reads no more than its bounds, and never raises, whatever
 the upstream answers. The window that a running server uses beats the window that its model was trained with.
 """
 
 import asyncio
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
-import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -21,7 +19,6 @@ from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient, read_bounded, target_url
 from trimtab.proxy.http.errors import ProxyError
 from trimtab.proxy.http.headers import Headers, request_headers
-from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.models.tokenizer import Post, ask_reading
 from trimtab.proxy.wire.json import try_decode
 from trimtab.rules.tokens.families import SILENT, Reading
@@ -33,16 +30,6 @@ MAX_ANSWER_BYTES = 8 * 1024 * 1024
 MAX_MODELS = 4096  # Entries that are read of a list. Chosen: the largest provider in the catalogue has 923 models.
 MAX_ALIASES = 16  # Further names that are read of one model. Chosen: more than real servers list.
 MAX_WINDOW_TOKENS = 100_000_000  # Larger windows are ignored. Chosen: ten times the largest in the catalogue.
-
-REDISCOVER_SECONDS = 600.0
-"""Pause after an answer with windows. Chosen: windows change only when a server is restarted or gains a model."""
-FIRST_RETRY_SECONDS = 5.0
-"""Pause after the first answer without a window, doubled each time up to REDISCOVER_SECONDS. Chosen: the upstream may
-still be starting."""
-MAX_ASKING = 16
-"""Questions with clients' credentials at the same time. Chosen: bounds the load that many new credentials can cause."""
-MAX_TOLD_BYTES = 8 * 1024 * 1024  # Memory for the answers to single tenants. Chosen: room for some 40,000 windows.
-WINDOW_BYTES = 200  # estimated memory of one window in an answer: the name, the number, and their entry in a dictionary
 
 ANTHROPIC_VERSION = "2023-06-01"
 """Version of the API that Anthropic requires in a header. Source: its reference; there is no later one."""
@@ -236,7 +223,7 @@ async def discover(
         return replace(found, reading=known.reading.take_props(found.reading))
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_seconds):
-            return replace(found, reading=await ask_reading(_bind(client, upstream, headers), only, found.reading))
+            return replace(found, reading=await ask_reading(bind(client, upstream, headers), only, found.reading))
     return found
 
 
@@ -272,7 +259,8 @@ def _place(upstream: UpstreamConfig, path: str) -> URL:
     return URL(upstream.base_url.removesuffix("/v1") + path, encoded=True)
 
 
-def _bind(client: UpstreamClient, upstream: UpstreamConfig, headers: Headers) -> Post:
+def bind(client: UpstreamClient, upstream: UpstreamConfig, headers: Headers) -> Post:
+    """How to ask an upstream's tokenizer."""
     _, asked = ask_for_models(upstream, headers)
     asked["Content-Type"] = "application/json"
     return lambda path, body: _ask(client, upstream, _place(upstream, path), asked, body)
@@ -385,102 +373,3 @@ def _find(value: Any, path: _Path) -> list[Any]:
 
 def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
-
-
-class _Upstream(msgspec.Struct):
-    """The answers of an upstream to one tenant, or to questions without a client's credential.
-
-    failures: answers without a window in a row.
-    """
-
-    windows: Windows = msgspec.field(default_factory=lambda: Windows({}, None))
-    has_told: bool = False
-    asked_at: float | None = None
-    failures: int = 0
-    is_being_asked: bool = False
-
-
-class Told:
-    """Asks upstreams for windows and keeps the answers.
-
-    An answer without a credential, or to the operator's own key, counts for all clients. An answer to a client's
-    credential counts for that tenant only: another tenant may have other models under the same names.
-    """
-
-    def __init__(self, client: UpstreamClient, clock: Callable[[], float] = time.monotonic) -> None:
-        self._client = client
-        self._clock = clock
-        self._upstreams: dict[str, _Upstream] = {}
-        self._of_tenants: BytesLRU[tuple[str, str], _Upstream] = BytesLRU(MAX_TOLD_BYTES, _weigh)
-        self._asking: set[tuple[str, str]] = set()
-
-    def find(self, base_url: str, model: str, tenant: str) -> tuple[int | None, Reading]:
-        windows = self._find(base_url, tenant)
-        if windows is None:
-            return None, SILENT
-        window_tokens = windows.find(model)
-        return window_tokens, SILENT if window_tokens is None else windows.reading
-
-    def find_slots(self, base_url: str, tenant: str) -> int | None:
-        windows = self._find(base_url, tenant)
-        return windows.slots if windows else None
-
-    def _find(self, base_url: str, tenant: str) -> Windows | None:
-        known = self._upstreams.get(base_url)
-        if known is None or not known.has_told:
-            known = self._of_tenants.get((base_url, tenant))
-        return known.windows if known else None
-
-    def list_models(self) -> list[tuple[str, str]]:
-        return [(url, model) for url, known in self._upstreams.items() for model in known.windows.by_model]
-
-    def take_turn(self, upstream: UpstreamConfig, tenant: str) -> bool:
-        """Whether the caller must ask an upstream now, by `ask`, with the same tenant.
-
-        tenant: whose credential would be sent; empty for none. The credential is used only if the upstream has reported
-            no window without one.
-        """
-        known = anybody = self._upstreams.get(upstream.base_url) or self._upstreams.setdefault(
-            upstream.base_url, _Upstream()
-        )
-        if tenant and not anybody.has_told:
-            if len(self._asking) >= MAX_ASKING:
-                return False
-            known = self._of_tenants.get((upstream.base_url, tenant)) or _Upstream()
-        pause_seconds = REDISCOVER_SECONDS
-        if not known.has_told:  # it may still be starting
-            pause_seconds = min(FIRST_RETRY_SECONDS * 2**known.failures, REDISCOVER_SECONDS)
-        is_due = known.asked_at is None or self._clock() - known.asked_at > pause_seconds
-        if known.is_being_asked or not is_due:
-            return False
-        known.is_being_asked = True
-        if known is not anybody:
-            self._asking.add((upstream.base_url, tenant))
-            self._of_tenants[upstream.base_url, tenant] = known
-        return True
-
-    def bind(self, upstream: UpstreamConfig, headers: Headers) -> Post:
-        """How to ask an upstream's tokenizer."""
-        return _bind(self._client, upstream, headers)
-
-    async def ask(self, upstream: UpstreamConfig, headers: Headers, tenant: str) -> None:
-        """Ask an upstream for which `take_turn` returned True. Raises nothing."""
-        anybody = self._upstreams[upstream.base_url]
-        known = anybody
-        if tenant and not anybody.has_told:
-            known = self._of_tenants.get((upstream.base_url, tenant)) or _Upstream()
-        try:
-            found = await discover(self._client, upstream, headers, known.windows)
-        finally:
-            known.is_being_asked = False
-            self._asking.discard((upstream.base_url, tenant))
-        known.asked_at = self._clock()
-        known.failures += 1
-        if found.told_any:
-            known.windows, known.has_told = found, True
-        if known is not anybody:
-            self._of_tenants[upstream.base_url, tenant] = known  # set again, because its size has changed
-
-
-def _weigh(_key: tuple[str, str], known: _Upstream) -> int:
-    return WINDOW_BYTES * (1 + len(known.windows.by_model))

@@ -1,4 +1,4 @@
-"""The models that one process knows, and how they are read from the store and written to it.
+"""What one process knows of models: what is read from the store and written to it, and what their upstreams say.
 
 Law: only this module writes anything learned to the store, and only about vouched models, of which the upstream has
 answered a request with success: anybody can invent a name and have it refused. Other processes learn only from written
@@ -7,14 +7,19 @@ model out of memory.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.models.calibration import Calibration
+from trimtab.proxy.models.discovery import Windows, bind, discover
 from trimtab.proxy.models.hypotheses import is_test_due
 from trimtab.proxy.models.lessons import Lesson, find_changes
 from trimtab.proxy.models.records import (
@@ -29,6 +34,7 @@ from trimtab.proxy.models.records import (
     find_scale,
     recall,
 )
+from trimtab.proxy.models.tokenizer import Post
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.rules.tokens.families import SILENT, Reading
@@ -41,6 +47,15 @@ MODEL_BYTES = 4096  # Assumed memory of one model. Measured by tracemalloc: 2.7 
 MAX_WRITES = 3
 """Attempts at one change, if other processes write records of the same model meanwhile. Chosen: more are rarely needed,
 and the next report or refusal brings the change again."""
+REDISCOVER_SECONDS = 600.0
+"""Pause after an answer with windows. Chosen: windows change only when a server is restarted or gains a model."""
+FIRST_RETRY_SECONDS = 5.0
+"""Pause after the first answer without a window, doubled each time up to REDISCOVER_SECONDS. Chosen: the upstream may
+still be starting."""
+MAX_ASKING = 16
+"""Questions with clients' credentials at the same time. Chosen: bounds the load that many new credentials can cause."""
+MAX_TOLD_BYTES = 8 * 1024 * 1024  # Memory for the answers to single tenants. Chosen: room for some 40,000 windows.
+WINDOW_BYTES = 200  # estimated memory of one window in an answer: the name, the number, and their entry in a dictionary
 
 FindTold = Callable[[ModelName], tuple[int | None, Reading]]
 """What the upstream said of a model: its window in tokens, None if it reported none; and how it reads prompts."""
@@ -287,3 +302,101 @@ class Kept:
             if model.read_at is not None:  # else no request was planned with the value before, so nothing changes
                 self._metrics.policy_changes[model.label, cause] += 1
                 self._log.info("policy_changed", model=model.label, cause=cause, before=before, after=after)
+
+
+class _Upstream(msgspec.Struct):
+    """The answers of an upstream to one tenant, or to questions without a client's credential.
+
+    failures: answers without a window in a row.
+    """
+
+    windows: Windows = msgspec.field(default_factory=lambda: Windows({}, None))
+    has_told: bool = False
+    asked_at: float | None = None
+    failures: int = 0
+    is_being_asked: bool = False
+
+
+class Told:
+    """Asks upstreams for windows and keeps the answers.
+
+    An answer without a credential, or to the operator's own key, counts for all clients. An answer to a client's
+    credential counts for that tenant only: another tenant may have other models under the same names.
+    """
+
+    def __init__(self, client: UpstreamClient, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._upstreams: dict[str, _Upstream] = {}
+        self._of_tenants: BytesLRU[tuple[str, str], _Upstream] = BytesLRU(MAX_TOLD_BYTES, _weigh)
+        self._asking: set[tuple[str, str]] = set()
+
+    def find(self, base_url: str, model: str, tenant: str) -> tuple[int | None, Reading]:
+        windows = self._find(base_url, tenant)
+        if windows is None:
+            return None, SILENT
+        window_tokens = windows.find(model)
+        return window_tokens, SILENT if window_tokens is None else windows.reading
+
+    def find_slots(self, base_url: str, tenant: str) -> int | None:
+        windows = self._find(base_url, tenant)
+        return windows.slots if windows else None
+
+    def _find(self, base_url: str, tenant: str) -> Windows | None:
+        known = self._upstreams.get(base_url)
+        if known is None or not known.has_told:
+            known = self._of_tenants.get((base_url, tenant))
+        return known.windows if known else None
+
+    def list_models(self) -> list[tuple[str, str]]:
+        return [(url, model) for url, known in self._upstreams.items() for model in known.windows.by_model]
+
+    def take_turn(self, upstream: UpstreamConfig, tenant: str) -> bool:
+        """Whether the caller must ask an upstream now, by `ask`, with the same tenant.
+
+        tenant: whose credential would be sent; empty for none. The credential is used only if the upstream has reported
+            no window without one.
+        """
+        known = anybody = self._upstreams.get(upstream.base_url) or self._upstreams.setdefault(
+            upstream.base_url, _Upstream()
+        )
+        if tenant and not anybody.has_told:
+            if len(self._asking) >= MAX_ASKING:
+                return False
+            known = self._of_tenants.get((upstream.base_url, tenant)) or _Upstream()
+        pause_seconds = REDISCOVER_SECONDS
+        if not known.has_told:  # it may still be starting
+            pause_seconds = min(FIRST_RETRY_SECONDS * 2**known.failures, REDISCOVER_SECONDS)
+        is_due = known.asked_at is None or self._clock() - known.asked_at > pause_seconds
+        if known.is_being_asked or not is_due:
+            return False
+        known.is_being_asked = True
+        if known is not anybody:
+            self._asking.add((upstream.base_url, tenant))
+            self._of_tenants[upstream.base_url, tenant] = known
+        return True
+
+    def bind(self, upstream: UpstreamConfig, headers: Headers) -> Post:
+        return bind(self._client, upstream, headers)
+
+    async def ask(self, upstream: UpstreamConfig, headers: Headers, tenant: str) -> None:
+        """Ask an upstream for which `take_turn` returned True. Raises nothing."""
+        anybody = self._upstreams[upstream.base_url]
+        known = anybody
+        if tenant and not anybody.has_told:
+            known = self._of_tenants.get((upstream.base_url, tenant)) or _Upstream()
+        try:
+            found = await discover(self._client, upstream, headers, known.windows)
+        finally:
+            known.is_being_asked = False
+            self._asking.discard((upstream.base_url, tenant))
+        known.asked_at = self._clock()
+        known.failures += 1
+        if found.told_any:
+            known.windows, known.has_told = found, True
+        if known is not anybody:
+            self._of_tenants[upstream.base_url, tenant] = known  # set again, because its size has changed
+
+
+def _weigh(_key: tuple[str, str], known: _Upstream) -> int:
+    return WINDOW_BYTES * (1 + len(known.windows.by_model))

@@ -19,9 +19,8 @@ from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.models.calibration import MIN_SAMPLE_TOKENS, NOISE_SHARE, Report
-from trimtab.proxy.models.discovery import Told
 from trimtab.proxy.models.hypotheses import MAX_FAILURES, claim, combine, contradict, doubt_ratio, retract
-from trimtab.proxy.models.keeping import REFRESH_SECONDS, FindChanges, Kept, Model, Scales
+from trimtab.proxy.models.keeping import REFRESH_SECONDS, FindChanges, Kept, Model, Scales, Told
 from trimtab.proxy.models.lessons import Lesson, find_changes
 from trimtab.proxy.models.records import (
     Claim,

@@ -268,11 +268,12 @@ class _Reader:
         found: list[Any] = []
         is_resumed = bool(self._rest)  # then the parser still has bytes up to the last stop
         data, self._rest, start = self._rest + data, b"", 0
+        size_bytes = len(data)
         for number in range(MAX_STOPS + 1):
             if number and self._connection.takes_no_more(len(found)):
                 self._rest = data[start:]
                 break
-            stop = self._find_stop(data, start) if number < MAX_STOPS else len(data)
+            stop = self._find_stop(data, start) if number < MAX_STOPS else size_bytes
             stop = 0 if is_resumed and not number else stop
             read = self._feed_behind(found, data[start:stop])
             if read is None:
@@ -283,7 +284,7 @@ class _Reader:
             if is_upgraded:
                 return found, True, rest + data[stop:]
             start = stop
-            if start == len(data) or self._is_over:
+            if start == size_bytes or self._is_over:
                 break
         return found, False, b""
 
@@ -309,9 +310,9 @@ class _Reader:
 
     def _feed(self, piece: bytes) -> _Read | None:
         """Let aiohttp parse a piece; None if nothing more can be read of this connection."""
-        was_open, was_chunked, size_bytes = self._is_open, self._body_bytes is None, len(piece)
-        self._last_bytes = piece[-4:] if size_bytes >= len(_END) else (self._last_bytes + piece)[-4:]
-        self._fed_bytes += size_bytes
+        was_open, was_chunked = self._is_open, self._body_bytes is None
+        self._last_bytes = (self._last_bytes + piece[-4:])[-4:]
+        self._fed_bytes += len(piece)
         try:
             read: Any = self._parser.feed_data(piece)
             if self._fed_bytes > MAX_HEAD_BYTES:

@@ -185,19 +185,19 @@ class Codec(Answers, Questions):
         The part that the body has in common with `match` is not read again; the result is the same. Invalid JSON is
         repaired if possible. That is slow: raises LargeWorkError if a body of more than `max_chars` needs it.
         """
-        members, raws, kept_body = split_body(self.form, body, match, max_chars=max_chars)
-        asked = self.describe(members)
+        split = split_body(self.form, body, match, max_chars=max_chars)
+        members, asked = split.members, self.describe(split.members)
         return Request(
             codec=self,
             body=body,
-            raws=raws or self.list_text(members),
+            raws=split.raws or self.list_text(members),
             model=members.model if isinstance(members.model, str) else "",
             stream=members.stream is True,
             max_tokens=asked.max_tokens if type(asked.max_tokens) is int else None,
             fixed=tuple([b"" if raw in self.empty else raw for raw in map(bytes, self.fixed(members))]),
             is_reasoning=asked.is_reasoning,
             asks_usage=asked.asks_usage,
-            kept_body=kept_body,
+            kept_body=split.kept_body,
         )
 
     def list_text(self, _: Any, /) -> tuple[bytes, ...]:
@@ -234,14 +234,15 @@ class Codec(Answers, Questions):
         known = counting.known.view(self.name, counting.number)
         try:
             decode = partial(self.decode_unit, counting)
-            messages, origins = decode_units(request.raws, request.kept_body, known, decode, self.find_units)
+            decoded = decode_units(request.raws, request.kept_body, known, decode, self.find_units)
             outside = self.list_outside(request)
             found = known.decode(outside, partial(self.decode_outside, counting)) if outside else []
             fixed = self._count_fixed(request, counting, known)
-            messages, shape, continues = self.look_at(request, messages)
+            messages, shape, continues = self.look_at(request, decoded.messages)
         except (UndecodableError, *DECODE_ERRORS) as error:
             quick = partial(self.decode_unit, structs.replace(counting, count=len))
             raise UndecodableError(find_flaw(self.transcript, request.raws, quick, error)) from error
+        origins = decoded.origins
         if found:
             before = [message for each in found for message in each]
             messages, origins = (*before, *messages), (OUTSIDE,) * len(before) + origins

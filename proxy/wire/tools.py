@@ -381,10 +381,10 @@ def _move_markers(raw: bytes, tools: Sequence[_Tool], gone: frozenset[int]) -> I
     """Cache markers of declarations that go, each for the last one before it that stays and can have it."""
     moved: dict[int, bytes] = {}
     for at in sorted(gone):
-        markers = find_markers(raw[slice(*tools[at].span)])
+        markers = find_markers(raw[tools[at].span.start : tools[at].span.stop])
         stays = (one for one in range(at - 1, -1, -1) if one not in gone and not tools[one].is_deferred)
         target = next(stays, None) if markers else None
-        if target is not None and not find_markers(raw[slice(*tools[target].span)]):
+        if target is not None and not find_markers(raw[tools[target].span.start : tools[target].span.stop]):
             moved[target] = b"".join(b',"%b":%b' % (name.encode(), bytes(value)) for name, value in markers.items())
     for at, added in moved.items():
         end = tools[at].span.stop - 1

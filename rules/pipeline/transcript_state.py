@@ -310,5 +310,6 @@ def name_state(messages: Sequence[Message], policy: Policy, work: Work) -> State
 
 
 def _digest(messages: Sequence[Message], leading: int, stop: int) -> tuple[bytes, ...]:
-    first, newest = messages[leading : min(leading + 1, stop)], messages[max(stop - KEY_MESSAGES, leading) : stop]
+    first = messages[leading : leading + 1] if leading < stop else ()
+    newest = messages[max(stop - KEY_MESSAGES, leading) : stop]
     return tuple(map(_tell_digest, (*first, *newest)))

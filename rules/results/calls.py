@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -210,7 +210,7 @@ def _begins_with(words: re.Pattern[str], text: str) -> bool:
     return len(text) <= SHORT_CHARS and words.match(text[:EDGE_CHARS].lstrip()) is not None
 
 
-class FoundResult(NamedTuple):
+class FoundResult(msgspec.Struct, frozen=True):
     at: int  # its index
     call: ToolCall | None  # the call that it answers, if any
     treatment: Treatment  # how its tool's results are treated

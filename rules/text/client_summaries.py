@@ -29,6 +29,7 @@ _DRAFTS = ("<scratchpad>", "<analysis>")
 """Tags of what the model thought before its summary. Gemini CLI keeps this; source: as for `<state_snapshot>`."""
 
 BEGINNINGS = (*INTRODUCTIONS, *_DRAFTS, *(headings[0] for headings in TEMPLATES))
+BEGINS_AS_SUMMARY = compile_late(r"\s*+(?:" + "|".join(map(re.escape, BEGINNINGS)) + ")")
 
 
 def is_client_summary(text: str) -> bool:

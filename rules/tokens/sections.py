@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from trimtab.rules.conversation import Conversation, CountTokens, Message, Role
-from trimtab.rules.text.client_summaries import BEGINNINGS, find_memory, is_client_summary
+from trimtab.rules.text.client_summaries import BEGINS_AS_SUMMARY, find_memory, is_client_summary
 from trimtab.rules.text.markers import GO_ON, SUMMARY_END, SUMMARY_START
 
 
@@ -157,7 +157,7 @@ def _find_in_texts(message: Message, find: FindMarks) -> Marks:
     memory = summary = 0
     for text in message.texts:
         is_plain = len(text) < SHORT_CHARS and "</" not in text and "[" not in text  # as most texts are
-        marks = NO_MARKS if is_plain and not text.lstrip().startswith(BEGINNINGS) else find(text)
+        marks = NO_MARKS if is_plain and BEGINS_AS_SUMMARY.match(text) is None else find(text)
         if marks is not NO_MARKS:
             memory += marks.memory
             summary += marks.summary

@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -32,7 +31,7 @@ class Cap(msgspec.Struct, frozen=True):
     tokens: int
 
 
-class _Part(NamedTuple):
+class _Part(msgspec.Struct, frozen=True):
     at: int
     tokens: int
     least_tokens: int

@@ -39,14 +39,14 @@ class Price(NamedTuple):
 
 
 LIMITS = {
-    "small": Price(45, 148, 880),
-    "small, responses": Price(48, 156, 1005),
-    "small, messages": Price(48, 156, 920),
-    "known": Price(52, 200, 1205),
-    "known, responses": Price(54, 211, 1268),
-    "known, messages": Price(54, 210, 1245),
-    "cut": Price(82, 404, 2000),
-    "stream": Price(52, 250, 1728),
+    "small": Price(44, 148, 850),
+    "small, responses": Price(47, 156, 975),
+    "small, messages": Price(47, 156, 890),
+    "known": Price(51, 200, 1170),
+    "known, responses": Price(53, 211, 1230),
+    "known, messages": Price(53, 210, 1205),
+    "cut": Price(81, 400, 1940),
+    "stream": Price(51, 250, 1712),
     "chunk": Price(0, 4, 31),
 }
 """small: 8 known messages that need nothing. known: 404 KB that need nothing, and were sent before. cut: two new

@@ -144,7 +144,7 @@ async def test_a_server_that_tells_no_window_teaches_it_by_refusing(share, model
     async def tell_nothing(*_: object) -> Windows:
         return Windows({}, None)
 
-    monkeypatch.setattr("trimtab.proxy.models.discovery.discover", tell_nothing)
+    monkeypatch.setattr("trimtab.proxy.models.keeping.discover", tell_nothing)
     windows = 10 if share > 0.5 else 5  # many small steps of half as many windows are more requests still
     session = make_session(round(1.2 * windows / share), result_words=round(share * WINDOW_TOKENS / 11) * 4)
     async with run_llama(model, context_tokens=WINDOW_TOKENS) as llama:

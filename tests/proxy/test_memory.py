@@ -29,8 +29,7 @@ MB = 1024 * 1024
 
 async def _work(memory: Memory, tenant: str, body_bytes: int, seconds: float = LONG_SECONDS) -> bool:
     account = memory.open(tenant)
-    async with account.working(body_bytes, WORK_FACTOR * body_bytes, wait_seconds=seconds) as is_there:
-        pass
+    is_there = await account.begin_work(WORK_FACTOR * body_bytes, wait_seconds=seconds)
     account.close()
     return is_there
 
@@ -53,11 +52,13 @@ async def test_work_takes_more_than_what_is_kept_of_it() -> None:
     memory = Memory(100_000)
     account = memory.open("a")
     assert account.hold(100)
-    async with account.working(100, WORK_FACTOR * 100, wait_seconds=LONG_SECONDS) as is_there:
-        assert (is_there, account.held_bytes) == (True, (1 + WORK_FACTOR) * 100)
+    assert await account.begin_work(WORK_FACTOR * 100, wait_seconds=LONG_SECONDS)
+    assert account.held_bytes == (1 + WORK_FACTOR) * 100
+    account.end_work(100, body_bytes=100)
     assert account.held_bytes == KEPT_FACTOR * 100
-    async with account.working(100, WORK_FACTOR * 100, wait_seconds=LONG_SECONDS):  # the second attempt
-        assert account.held_bytes == (KEPT_FACTOR + WORK_FACTOR) * 100
+    assert await account.begin_work(WORK_FACTOR * 100, wait_seconds=LONG_SECONDS)  # the second attempt
+    assert account.held_bytes == (KEPT_FACTOR + WORK_FACTOR) * 100
+    account.end_work(KEPT_FACTOR * 100, body_bytes=100)
     assert account.held_bytes == KEPT_FACTOR * 100
     account.close()
     assert memory.left_bytes == 100_000

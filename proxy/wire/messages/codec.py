@@ -23,6 +23,7 @@ from msgspec import structs
 
 from trimtab.proxy.wire.codec import Codec, Counting, Request
 from trimtab.proxy.wire.json import (
+    BY_PLACE,
     DECODE_ERRORS,
     Span,
     decode_items,
@@ -127,7 +128,7 @@ def _find_lines(body: bytes, place: Span) -> list[Span]:
     found += [Span(spans[at].start, spans[at + 1].start) for at in gone if at < last]
     if gone and gone[-1] > last:
         found.append(Span(spans[last].stop if last >= 0 else spans[0].start, spans[-1].stop))
-    return sorted(found)
+    return sorted(found, key=BY_PLACE)
 
 
 def _find_line(text: bytes) -> Span | None:

@@ -52,7 +52,7 @@ ELEMENT_BYTES = 250  # Memory of an element, in bytes, in addition to its charac
 T = TypeVar("T")
 
 
-class Decoded(NamedTuple):
+class Decoded(msgspec.Struct, frozen=True):
     """Messages in the order of the elements that they come from, and the position of each."""
 
     messages: tuple[Message, ...] = ()
@@ -69,7 +69,7 @@ class Decoded(NamedTuple):
         return Decoded(self.messages[:number], self.origins[:number])
 
 
-class Noted(NamedTuple):
+class Noted(msgspec.Struct, frozen=True):
     """What was found in some of the first `elements` of a body, with their numbers."""
 
     elements: int = 0
@@ -227,7 +227,7 @@ def find_all(
     """
     if kept_body is None:
         return find(body)
-    start, stop, _ = kept_body.array
+    start, stop = kept_body.array.start, kept_body.array.stop
     within = look_through(raws, kept_body, find)
     return [*find(body[:start]), *chain(*(found for _, found in within)), *find(body[stop:])]
 
@@ -275,7 +275,7 @@ class Form:
         return [bytes(getattr(members, name)) for name in self._long]
 
 
-class Split(NamedTuple):
+class Split(msgspec.Struct, frozen=True):
     """A body's members, its elements, what is kept. If it continues a body, `members` has only the new elements."""
 
     members: Any
@@ -397,7 +397,7 @@ def replace_outside(
     body: bytes, array_start: int, pieces: tuple[bytes, ...], edit: Edit, done: Edit | None = None
 ) -> tuple[bytes, ...]:
     """The pieces with a new value of one member. `array_start`: of the client's transcript. `done`: replaced before."""
-    (start, stop), value = edit
+    start, stop, value = edit.place.start, edit.place.stop, edit.value
     grown = 0 if done is None or (done.place.start < array_start) != (start < array_start) else done.growth_bytes
     if start < array_start:
         first, shift = pieces[0], grown if done is not None and done.place.start < start else 0
@@ -419,7 +419,7 @@ def find_flaw(name: str, raws: Sequence[bytes], decode: Callable[[bytes], object
     return str(error) if isinstance(error, UndecodableError) else describe_fault(error)
 
 
-class Wanted(NamedTuple):
+class Wanted(msgspec.Struct, frozen=True):
     """What the members of a body ask for; `max_tokens` is as it was decoded. The others are as in `Request`."""
 
     max_tokens: Any

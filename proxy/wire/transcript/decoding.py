@@ -267,13 +267,13 @@ def recall(
     recalled = _NOTHING if kept_body is None else kept_body.decoded.get(known.number, _NOTHING)
     if recalled.elements > len(raws):
         recalled = recalled.first(len(raws))
-    messages, origins = recalled
+    origins = recalled.origins
     if find_units is None or not origins or origins[-1].stop == len(raws):
         return recalled
     kept = len(origins)
     while kept and origins[kept - 1].start == origins[-1].start:
         kept -= 1
-    return Decoded(messages[:kept], origins[:kept])
+    return Decoded(recalled.messages[:kept], origins[:kept])
 
 
 def join_units(raws: Sequence[bytes], units: Iterable[tuple[int, int]]) -> list[bytes]:

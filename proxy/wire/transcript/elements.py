@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from sys import maxsize
-from typing import NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -24,7 +23,7 @@ Shares = Callable[[Message, Message], bool]
 """Whether two neighbouring messages must be in one element of the JSON array. One of them has changed."""
 
 
-class _Group(NamedTuple):
+class _Group(msgspec.Struct, frozen=True):
     """Messages [first, last), in place of elements [start, stop); -1 if a rule made them. is_kept: copied unchanged."""
 
     first: int
@@ -69,7 +68,7 @@ class Written(msgspec.Struct, frozen=True):
         return self.messages == after.messages[:number] and self.origins == after.origins[:number]
 
 
-class Source(NamedTuple):
+class Source(msgspec.Struct, frozen=True):
     """A body, the `array` in it that holds a transcript, and that transcript."""
 
     body: bytes
@@ -95,7 +94,7 @@ def write_elements(
     begun = 0 if written is None else len(written.messages)
     grouped = _group(source.transcript, after, begun)
     groups = [*_coalesce(grouped if shares is None else _join(grouped, after.messages, shares))]
-    body, array, _ = source
+    body, array = source.body, source.array
     spans = array.elements
     lasting = len(spans) - CHANGING_ELEMENTS
     # The groups up to the last one that ends within the first elements, and those after it.
@@ -187,7 +186,7 @@ def _go_on(
     before: Written | None = None,
 ) -> Written:
     """Write the groups as the continuation of `written`; from the beginning of the body if that is None."""
-    body, array, _ = source
+    body, array = source.body, source.array
     spans = array.elements
     if written is None:
         opening = body[array.start : spans[0].start] if groups and groups[0].start == 0 else b"["

@@ -6,9 +6,9 @@ import pytest
 from support.model_learning import NAME, NOW, Clock, Process, Start
 
 from trimtab.proxy.models.calibration import WARM_UP_SAMPLES
-from trimtab.proxy.models.discovery import Windows, _Upstream
+from trimtab.proxy.models.discovery import Windows
 from trimtab.proxy.models.hypotheses import FIRST_TEST
-from trimtab.proxy.models.keeping import REFRESH_SECONDS
+from trimtab.proxy.models.keeping import REFRESH_SECONDS, _Upstream
 from trimtab.proxy.models.lessons import Lesson
 from trimtab.proxy.models.records import Record, Records
 from trimtab.proxy.store.store import MemoryStore

@@ -15,8 +15,8 @@ from upstreams.recording import completion
 from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.models.calibration import WARM_UP_SAMPLES
-from trimtab.proxy.models.discovery import Windows, _Upstream
-from trimtab.proxy.models.keeping import MAX_MODELS_BYTES, MODEL_BYTES, REFRESH_SECONDS
+from trimtab.proxy.models.discovery import Windows
+from trimtab.proxy.models.keeping import MAX_MODELS_BYTES, MODEL_BYTES, REFRESH_SECONDS, _Upstream
 from trimtab.proxy.models.records import Facts
 from trimtab.proxy.models.service import MAX_NAME_CHARS
 from trimtab.proxy.store.opening import LayeredStore

@@ -11,8 +11,7 @@ from upstreams.recording import FakeUpstream
 
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.models.calibration import WARM_UP_SAMPLES
-from trimtab.proxy.models.discovery import REDISCOVER_SECONDS
-from trimtab.proxy.models.keeping import REFRESH_SECONDS
+from trimtab.proxy.models.keeping import REDISCOVER_SECONDS, REFRESH_SECONDS
 from trimtab.proxy.models.records import Facts, ModelName, Record, Records
 from trimtab.proxy.store.store import MemoryStore
 from trimtab.rules.tokens.scripts import IS_PLAIN, Measured

@@ -66,7 +66,7 @@ ALLOWED = {
     ("proxy/account/outcome.py", "messages"): "a figure of our own: how many messages the client sent",
     ("proxy/exchange/tell.py", "max_tokens"): "a figure of our own: the limit that a request sets",
     ("proxy/exchange/for_caller.py", "content"): "a contract of LiteLLM's, which has messages in this form only",
-    ("proxy/recall/tool.py", "tool_choice"): "all dialects have it under this name",
+    ("proxy/recall.py", "tool_choice"): "all dialects have it under this name",
     ("proxy/exchange/for_caller.py", "messages"): "what a caller sends is known by it; and a figure of our own",
     ("proxy/exchange/tell.py", "messages"): "a field of our own event: how many messages the client sent",
     ("proxy/server/admin/shapes.py", "messages"): "the same field",

@@ -102,7 +102,7 @@ def _split(body: bytes, begun: PrefixMatch | None = None) -> Split | str:
         split = split_body(FORM, body, begun)
     except UndecodableError as error:
         return str(error)
-    return split._replace(members=msgspec.structs.replace(split.members, items=None))
+    return replace(split, members=replace(split.members, items=None))
 
 
 def _begin(body: bytes) -> KeptBody:
@@ -116,7 +116,7 @@ def _tell(split: Split | str) -> object:
     if isinstance(split, str) or split.kept_body is None:
         return split
     array, raws, body = split.kept_body.array, split.kept_body.raws, split.kept_body.body
-    return split._replace(kept_body=None), array, raws, body
+    return replace(split, kept_body=None), array, raws, body
 
 
 @given(st.tuples(HEADS, SEPARATORS, TAILS), ELEMENTS)
@@ -182,7 +182,7 @@ def test_long_members_only_save_time(around: Around, elements: list[bytes]) -> N
         named, unnamed = split_body(FORM, body), split_body(plain, body)
     except UndecodableError:
         return
-    assert _tell(named._replace(members=None)) == _tell(unnamed._replace(members=None))
+    assert _tell(replace(named, members=None)) == _tell(replace(unnamed, members=None))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from support.model_learning import NAME, Clock
 
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
-from trimtab.proxy.models.discovery import FIRST_RETRY_SECONDS, MAX_ASKING, REDISCOVER_SECONDS, Told, Windows
+from trimtab.proxy.models.discovery import Windows
+from trimtab.proxy.models.keeping import FIRST_RETRY_SECONDS, MAX_ASKING, REDISCOVER_SECONDS, Told
 from trimtab.rules.tokens.families import SILENT
 
 UPSTREAM = UpstreamConfig(base_url=NAME.base_url)
@@ -34,7 +35,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[Windows]:
     async def discover(*_: object) -> Windows:
         return answers.pop(0) if answers else NOTHING
 
-    monkeypatch.setattr("trimtab.proxy.models.discovery.discover", discover)
+    monkeypatch.setattr("trimtab.proxy.models.keeping.discover", discover)
     return answers
 
 
