@@ -13,7 +13,7 @@ from statistics import median
 import msgspec
 
 from trimtab.proxy.models.records import ANY_RATIO, MAX_RATIO, Bounds, clamp
-from trimtab.rules.tokens.scripts import EVEN, NO_CHARS, SAMPLES, Chars, Measured, Scale, Weights, judge
+from trimtab.rules.tokens.scripts import EVEN, FOREIGN, NO_CHARS, SAMPLES, Chars, Measured, Scale, Weights, judge
 
 MIN_SAMPLE_TOKENS = 500
 """Reports on smaller requests are ignored. Chosen: in a small request, the frame of the messages weighs too much."""
@@ -131,6 +131,7 @@ class Calibration:
         self._samples = [_Samples() for _ in SAMPLES]
         self._settled: Sequence[int] = ()
         self._asked: dict[int, int] = {}
+        self.unanswered: set[int] = set()  # kinds of prompts that the server did not count in time
         self._newest = self._new = self.number = 0
         self.error = 0.0
         self._cut: deque[int] = deque(maxlen=CUT_ANSWERS)
@@ -161,16 +162,20 @@ class Calibration:
         self._new += 1
         return self._new >= WARM_UP_SAMPLES or is_urgent
 
-    def take_question(self, kind: int, tokens: int) -> bool:
-        """Whether the server is to count such a prompt itself, which is noted: its kind is not settled, and it is long.
+    def take_question(self, kind: int, tokens: int, *, is_first: bool = False) -> float | None:
+        """By what share a server's own count of such a prompt must differ to be used; None if it is not to be asked.
 
-        A longer one of the same kind shows more; a few are enough.
+        It is, which is noted, if the prompt's kind is not settled. A longer one of the same kind shows more; a few are
+        enough. The first prompt of a session may be in another language of its kind, which differs by much.
         """
+        if tokens < LEAST_ASKED_TOKENS:
+            return None
         asked_tokens = self._asked.get(kind, 0)
-        if kind in self._settled or tokens < max(LEAST_ASKED_TOKENS, ASKED_GROWTH * asked_tokens):
-            return False
-        self._asked[kind] = tokens
-        return asked_tokens < MOST_ASKED_TOKENS
+        if kind not in self._settled and tokens >= ASKED_GROWTH * asked_tokens:
+            self._asked[kind] = tokens
+            if asked_tokens < MOST_ASKED_TOKENS:
+                return NOISE_SHARE
+        return KEPT_SHARE if is_first and kind in FOREIGN and kind not in self.unanswered else None
 
     def measure(self, scale: Scale, ratios: Bounds = ANY_RATIO) -> list[Measured]:
         """What the reports show of kinds of text, within `ratios`; nothing if there is no reason to decide.

@@ -18,7 +18,7 @@ from trimtab.proxy.catalogue.prices import MIN_WINDOW_TOKENS, find_window
 from trimtab.proxy.models.discovery import MAX_WINDOW_TOKENS
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.rules.tokens.families import GENERIC, SILENT, Reading, find_family
-from trimtab.rules.tokens.scripts import EVEN, IS_PLAIN, SAMPLES, Measured, Scale, Weights, fit
+from trimtab.rules.tokens.scripts import EVEN, FOREIGN, IS_PLAIN, SAMPLES, Measured, Scale, Weights, fit
 
 Bounds = tuple[float, float]  # Smallest and largest allowed value
 MAX_RATIO = 6.0
@@ -327,7 +327,7 @@ def take_prompt(name: ModelName, row: Measured, known: Record) -> dict[str, Any]
     shown, ratios = {each.kind: each for each in known.shown}, find_ratios(name.model)
     row = row._replace(tokens=clamp(row.tokens, ratios))
     before = shown.get(row.kind)
-    if before is not None and (before == row or before.is_settled):
+    if before is not None and (before == row or (before.is_settled and row.kind not in FOREIGN)):
         return {}
     samples = [each for each in known.reading.measure(_name_vocabulary(name)) if each.kind not in {*shown, row.kind}]
     return take_measured(find_scale(name, known), known, [*samples, row], ratios)

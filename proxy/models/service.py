@@ -248,18 +248,27 @@ class Models:
     async def measure(self, name: ModelName, prompt: Prompt, upstream: UpstreamConfig, headers: Headers) -> bool:
         """Have a server with a tokenizer count a prompt of a new kind of text. Returns whether it counts otherwise.
 
-        headers: the client's credential. A request waits for this a few times for each model and kind.
+        headers: the client's credential. A request waits for this a few times for each model and kind, and at the
+            beginning of a session in another language.
         """
         model = self._kept.find(name)
         if model is None or not model.known.reading.samples:
             return False
         kind = prompt.find_kind(drops_calls=model.known.reading.drops_calls)
-        if not model.calibration.take_question(kind, prompt.sent.tokens):
+        calibration = model.calibration
+        share = calibration.take_question(kind, prompt.sent.tokens, is_first=prompt.is_first)
+        if share is None:
             return False
         row = await measure_prompt(self._told.bind(upstream, headers), name.model, prompt)
-        if row is None or abs(row.tokens / model.find_scales()[0].predict(1.0, row.chars) - 1) <= NOISE_SHARE:
+        if row is None:
+            calibration.unanswered.add(kind)
             return False
-        await self._keep(model, partial(take_prompt, name, row))
+        if abs(row.tokens / model.find_scales()[0].predict(1.0, row.chars) - 1) <= share:
+            return False
+        if share == NOISE_SHARE:
+            await self._keep(model, partial(take_prompt, name, row))
+        else:  # neither written nor measured again: the records would grow in number with each change of language
+            model.teach(take_prompt(name, row._replace(is_settled=True), model.known))
         return True
 
     def _claim_soon(self, name: ModelName, met: Claim) -> None:

@@ -82,6 +82,11 @@ class Prompt(NamedTuple):
     count: CountTokens
     weights: Weights = EVEN
 
+    @property
+    def is_first(self) -> bool:
+        """Whether nothing in it is an answer, as in the first prompt of a session."""
+        return all(message.role != "assistant" for message in self.sent.messages)
+
     def find_kind(self, *, drops_calls: bool) -> int:
         chars = count_kinds(self.sent, drops_calls=drops_calls)
         return find_kind(self.sent.tokens - self.weights.weigh(chars), chars)

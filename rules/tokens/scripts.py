@@ -71,6 +71,8 @@ INDIC = """\
 """Sample of Hindi and Thai."""
 SAMPLES = (PLAIN, CODE, DENSE, OTHER, LATIN, HANGUL, SEMITIC, INDIC)
 """By kind: the number of a kind is its place here."""
+FOREIGN = range(SAMPLES.index(DENSE), len(SAMPLES))
+"""Kinds of languages other than English. Languages of one kind differ, too."""
 IS_PLAIN = 0
 MOST_WEIGHT = 4.0
 """Largest weight of a character. Chosen: a vocabulary that has no token for it reads it as its bytes."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import aiohttp
@@ -13,6 +13,7 @@ from upstreams.recording import FakeUpstream
 
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.models.calibration import WARM_UP_SAMPLES
 from trimtab.proxy.models.discovery import Windows, discover
 from trimtab.proxy.models.tokenizer import TEMPLATE, TOKENIZE, ask_reading
 from trimtab.rules.tokens.families import SILENT, Reading
@@ -177,6 +178,8 @@ HARBOURS = {
     "Thai": "ท่าเรือตั้งอยู่ที่ปากแม่น้ำ ",
     "Japanese": "港は川の河口にあり、商人たちによって開かれました。",
 }
+FRENCH = "Le port se trouve à l'embouchure du fleuve et fut fondé par des marchands. "
+ANSWERED = ({"role": "user", "content": "Hello"}, {"role": "assistant", "content": "ok"})
 STARTS = tuple(3 * text for text in HARBOURS.values())
 Started = Callable[..., Any]
 
@@ -210,9 +213,9 @@ class Server:
 CHAT = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}]}
 
 
-async def send(client: aiohttp.ClientSession, proxy: Any, text: str) -> tuple[int, int]:
+async def send(client: aiohttp.ClientSession, proxy: Any, text: str, before: Sequence[Any] = ()) -> tuple[int, int]:
     """The tokens of a prompt as trimtab and as the server tells them."""
-    body = {"model": "m", "messages": [{"role": "user", "content": text}]}
+    body = {"model": "m", "messages": [*before, {"role": "user", "content": text}]}
     async with client.post(proxy.url + "/v1/chat/completions", json=body) as response:
         answer = await response.json()
     await proxy.services.models.settle()
@@ -225,14 +228,44 @@ async def send(client: aiohttp.ClientSession, proxy: Any, text: str) -> tuple[in
 async def test_the_first_count_in_a_language_is_that_of_the_server(
     language: str, client: aiohttp.ClientSession, upstream: FakeUpstream, start_proxy: Started
 ) -> None:
-    """The samples of such a kind show two thirds of it. A prompt of the same kind and length is not asked again."""
+    """The samples of such a kind show two thirds of it. The next prompt of a session is not asked again."""
     upstream.answer, upstream.answers_questions = server, _ = Server(), True
     proxy = await start_proxy()
     await send(client, proxy, "Hello")
-    for _ in range(2):
-        counted, told = await send(client, proxy, 20 * HARBOURS[language])
+    for before in ((), ANSWERED):
+        counted, told = await send(client, proxy, 20 * HARBOURS[language], before)
         assert counted == pytest.approx(told, rel=0.03)
     assert len(server.asked) == 1
+
+
+async def test_the_first_count_of_a_session_is_that_of_the_server_in_languages_of_one_kind(
+    client: aiohttp.ClientSession, upstream: FakeUpstream, start_proxy: Started
+) -> None:
+    """The server counts two fifths more for German than for French, also after German has been settled by answers."""
+    upstream.answer, upstream.answers_questions = Server(), True
+    proxy = await start_proxy()
+    await send(client, proxy, "Hello")
+    for _ in range(WARM_UP_SAMPLES):
+        await send(client, proxy, 90 * HARBOURS["German"], ANSWERED)
+    for text in (FRENCH, HARBOURS["German"], FRENCH):
+        counted, told = await send(client, proxy, 20 * text)
+        assert counted == pytest.approx(told, rel=0.03), text
+
+
+async def test_changes_of_language_do_not_make_records(
+    client: aiohttp.ClientSession, upstream: FakeUpstream, start_proxy: Started
+) -> None:
+    upstream.answer, upstream.answers_questions = Server(), True
+    proxy = await start_proxy()
+    await send(client, proxy, "Hello")
+    kept = []
+    for _ in range(2):
+        for text in (HARBOURS["German"], FRENCH):
+            await send(client, proxy, 20 * text)
+            for _ in range(WARM_UP_SAMPLES):
+                await send(client, proxy, 90 * text, ANSWERED)
+        kept.append([model.generation for _, model in proxy.services.models._kept.vouched.items()])
+    assert kept[0] == kept[1]
 
 
 async def test_languages_of_one_model_are_counted_each_by_its_own(
