@@ -40,9 +40,9 @@ from trimtab.rules.tokens.scripts import Weights, weigh
 
 CACHES_BYTES = ALL_BYTES + len(VOCABULARIES) * (MEMO_BYTES + LARGE_MEMO_BYTES)
 """The usual bound of all caches."""
-EARLY_BYTES, EARLY_REQUESTS = 2 * 1024, 8
-"""The first few requests do not wait until a vocabulary is loaded, if they are small. Chosen: each of their texts takes
-5 ms then, and the vocabulary 200."""
+EARLY_BYTES, EARLY_REQUESTS = 512, 2
+"""A first request and its answer do not wait until a vocabulary is loaded, if they are small. Chosen: a text takes 4 ms
+then, one long word of this size 34, and the vocabulary 200."""
 MAX_COUNTINGS = 256
 """Ways of counting for which a tenant's compactors are kept. Chosen: more than the models of one client; answers show
 new weights of a model again and again."""

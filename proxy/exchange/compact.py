@@ -234,6 +234,7 @@ async def _carry_out_first(
     UndecodableError.
     """
     refused: RefusedError | None = None
+    newest = call.route.views[0]  # a standing cut is planned by an older scale
     try:
         whole = await _keep_whole(services, call, planned, phases)
         if whole is not None:
@@ -244,11 +245,11 @@ async def _carry_out_first(
         if not _is_test(services, call, planned):
             return await carry_out(services, call, planned, reply, phases, size_bytes=size_bytes)
         _note_test(call, planned)
-        view = call.view.doubt(services.config)
+        view = newest.doubt(services.config)
     except RefusedError as error:
         if not call.view.has_learned:
             raise
-        refused, view = error, call.view.forget(services.config)
+        refused, view = error, newest.forget(services.config)
     trial = _plan_by(services, call, view)
     was_otherwise = planned.plan.breaks_past
     try:
