@@ -278,12 +278,12 @@ def _remove_escapes(text: bytes, hidden: Hidden) -> bytes:
 
 
 def _read_escape(found: re.Match[bytes]) -> bytes:
+    if found.lastindex is None:  # first: a hostile text has nothing else
+        return b"/" if found[0].endswith(b"/") else b""
     *pair, one = found.groups()
     if any(pair):
         high, low = pair
         return (bytes.fromhex(high.decode()) + bytes.fromhex(low.decode())).decode("utf-16-be").encode()
-    if one is None:
-        return b"/" if found[0].endswith(b"/") else b""
     return b"" if one.lower() == b"005c" else chr(int(one, 16)).encode("utf-8", "replace")
 
 
