@@ -79,7 +79,7 @@ async def test_a_request_with_more_of_them_is_431(request_bytes, piece_bytes, at
 
     sending = asyncio.ensure_future(send())
     answer = await asyncio.wait_for(reader.read(), 30)
-    await asyncio.wait({sending}, timeout=5)
+    await asyncio.wait({sending}, timeout=30)
     sending.cancel()
     writer.close()
     assert answer.startswith(b"HTTP/1.0 431 ")

@@ -10,9 +10,11 @@ import pytest_asyncio
 from browser.browsing import Tab
 from browser.examples import make_sessions
 from browser.stub import Stub, run_stub
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, async_playwright, expect
 
 OpenTab = Callable[..., Awaitable[Tab]]
+PATIENCE_MILLISECONDS = 30_000
+expect.set_options(timeout=PATIENCE_MILLISECONDS)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -35,7 +37,7 @@ async def open_tab(browser: Browser) -> AsyncIterator[OpenTab]:
 
         async def start(url: str, *, is_polite: bool = True, **options: object) -> Tab:
             context = await stack.enter_async_context(await browser.new_context(**options))
-            context.set_default_timeout(10_000)
+            context.set_default_timeout(PATIENCE_MILLISECONDS)
             tab = await Tab.open(context, url)
             if is_polite:
                 tabs.append(tab)

@@ -193,12 +193,15 @@ async def check_money(page, totals: dict) -> None:
         await expect(page.locator(f"svg[aria-label='Money over time: cost {cost}, saved {saved}']")).to_have_count(1)
 
 
+SETTLING = ("cost_usd", "summaries", "summary_calls", "summary_prompt_tokens", "summary_completion_tokens")
+
+
 async def settle(tab, root: str) -> tuple[dict, dict]:
     """The named numbers of the page and the totals of the API, once summaries written ahead are in both."""
-    for _ in range(50):
+    for _ in range(300):
         totals = orjson.loads(await read(root + "api/overview"))["totals"]
         shown = await tab.read_named()
-        if shown["cost_usd"] == totals["cost_usd"] and shown["summaries"] == totals["summaries"]:
+        if all(value == totals[name] for name, value in shown.items() if name in SETTLING):
             break
         await asyncio.sleep(0.1)
     return shown, totals
@@ -210,7 +213,7 @@ async def check_session(page, number: int) -> None:
     # By their address: until the page has changed, the links are those of the overview's requests.
     await page.locator("tbody th a[href^='#/sessions/']").click()
     await expect(page.locator("data[data-name=requests]")).to_have_attribute("value", str(number))
-    assert "What the model sees now" in await page.inner_text("main")
+    await expect(page.locator("main")).to_contain_text("What the model sees now")
     await page.locator("a.mark .ring").last.click()
     await page.wait_for_selector("section:has(> h2:text-is('Decisions')) tbody tr")
     await page.wait_for_selector("details.change")
@@ -223,7 +226,7 @@ async def test_all_of_it_works_below_a_path(open_tab, tmp_path) -> None:
         with run_configured("nginx", SUB_PATH.format(server=server), tmp_path) as port:
             tab = await open_tab(f"http://127.0.0.1:{port}/tools/llm/trimtab/")
             page = await tab.visit(wait="div.empty")
-            assert f"http://127.0.0.1:{port}/tools/llm/v1" in await page.inner_text("main")
+            await expect(page.locator("main")).to_contain_text(f"http://127.0.0.1:{port}/tools/llm/v1")
             await expect(page.locator("#live")).to_have_text("Live")
 
             number = await send_session(f"http://127.0.0.1:{port}/tools/llm/v1", every=12)

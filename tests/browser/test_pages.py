@@ -40,7 +40,7 @@ async def test_a_narrow_window_scrolls_only_downwards(stub, open_tab, route) -> 
     tab = await open_tab(stub.url, viewport={"width": 360, "height": 740})
     page = await tab.visit(fill(stub, route))
 
-    assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+    await page.wait_for_function("document.documentElement.scrollWidth <= 360")
     assert await tab.check_axe() == []
 
 
@@ -61,8 +61,8 @@ async def test_hostile_texts_are_shown_as_texts(stub, open_tab) -> None:
     tab = await open_tab(stub.url)
     for route in ROUTES:
         page = await tab.visit(fill(stub, route))
-        assert HOSTILE in await page.inner_text("main")
-        assert await page.locator("main img, main script").count() == 0
+        await expect(page.locator("main")).to_contain_text(HOSTILE)
+        await expect(page.locator("main img, main script")).to_have_count(0)
         assert await page.title() != "owned"
 
 
@@ -88,13 +88,13 @@ async def test_an_error_is_told_with_a_way_on(stub, open_tab, status, told, butt
     stub.refuses = status
     tab = await open_tab(stub.url, is_polite=False)  # the browser itself complains about the status
     page = await tab.visit(wait=".error")
-    assert told in await page.inner_text("[role=alert]")
+    await expect(page.locator("[role=alert]")).to_contain_text(told)
     assert await tab.check_axe() == []
 
     stub.refuses = 0
     await page.get_by_role("button", name=button).click()
     await page.wait_for_selector(".figures")
-    assert await page.locator(".error").count() == 0
+    await expect(page.locator(".error")).to_have_count(0)
 
 
 @pytest.mark.parametrize("route", ["#/requests/none", "#/sessions/none", "#/nowhere"])
@@ -110,8 +110,8 @@ async def test_without_kept_text_the_page_says_how_to_keep_it(stub, open_tab) ->
     stub.keeps_text = False
     tab = await open_tab(stub.url)
     page = await tab.visit(fill(stub, "#/requests/{request}"))
-    assert "dashboard.keep_text: true" in await page.inner_text("main")
-    assert await page.locator("details.change").count() == 0
+    await expect(page.locator("main")).to_contain_text("dashboard.keep_text: true")
+    await expect(page.locator("details.change")).to_have_count(0)
 
 
 async def test_a_changed_message_is_shown_before_and_after(stub, open_tab) -> None:
@@ -126,9 +126,9 @@ async def test_a_changed_message_is_shown_before_and_after(stub, open_tab) -> No
     assert "+ [trimtab: omitted lines 3-41" in text
 
     await change.get_by_role("button", name="As the client sent it").click()
-    assert "step_39()" in await change.locator("pre").inner_text()
+    await expect(change.locator("pre")).to_contain_text("step_39()")
     await change.get_by_role("button", name="As the model sees it").click()
-    assert "step_39()" not in await change.locator("pre").inner_text()
+    await expect(change.locator("pre")).not_to_contain_text("step_39()")
 
 
 async def test_a_session_is_erased_only_after_a_confirmation(stub, open_tab) -> None:
@@ -162,7 +162,7 @@ async def test_a_session_is_compacted_at_its_next_request(stub, open_tab) -> Non
 async def test_requests_are_filtered_and_older_ones_shown(stub, open_tab) -> None:
     tab = await open_tab(stub.url)
     page = await tab.visit("#/requests")
-    assert await page.locator("tbody tr").count() == 50
+    await expect(page.locator("tbody tr")).to_have_count(50)
     await page.get_by_role("button", name="Show older requests").click()
     await expect(page.locator("tbody tr")).to_have_count(150)
 
@@ -194,8 +194,8 @@ async def test_the_choice_of_a_model_or_client_is_that_of_both_charts(stub, open
     await choice.select_option("models qwen3-coder-30b")
     await expect(page.get_by_text("No cost is known in this period.")).to_be_visible()
     await page.get_by_text("The same as a table").click()
+    await expect(page.locator("details table tbody tr").first).to_be_visible()
     rows = await page.locator("details table tbody tr").all_inner_texts()
-    assert rows
     assert all(row.split("\t")[4:] == ["\u2013", "\u2013"] for row in rows)
 
 
@@ -204,10 +204,12 @@ async def test_every_cut_is_a_mark_and_a_row(stub, open_tab) -> None:
     moved = [turn for turn in one.turns if turn["cut_moved"]]
     tab = await open_tab(stub.url)
     page = await tab.visit(f"#/sessions/{one.id}")
-    labels = [await mark.get_attribute("aria-label") for mark in await page.locator("a.mark").all()]
-    rows = await page.locator("section:has(> h2:text-is('Cuts')) tbody tr").all_inner_texts()
-
-    assert len(labels) == len(rows) == len(moved) > 3
+    marks, cuts = page.locator("a.mark"), page.locator("section:has(> h2:text-is('Cuts')) tbody tr")
+    await expect(marks).to_have_count(len(moved))
+    await expect(cuts).to_have_count(len(moved))
+    labels = await marks.evaluate_all("(marks) => marks.map((one) => one.getAttribute('aria-label'))")
+    rows = await cuts.all_inner_texts()
+    assert len(moved) > 3
     for label, row, turn in zip(labels, rows, moved, strict=True):
         assert f"{turn['cut_tokens']:,} tokens were read again, for ${turn['cut_cost_usd']:.4f}" in label
         assert f"${turn['cut_cost_usd']:.4f}" in row
@@ -224,6 +226,13 @@ async def test_every_cut_is_a_mark_and_a_row(stub, open_tab) -> None:
     await page.wait_for_selector(f"code:text-is('{moved[0]['request_id']}')")
 
 
+READ_MARKS = """() => [
+  [...document.querySelectorAll("a.mark .ring")].map((one) => [one.cx.baseVal.value, one.cy.baseVal.value]),
+  [...document.querySelectorAll(".slot")].map((one) => one.x.baseVal.value + one.width.baseVal.value / 2),
+  document.querySelector(".window svg").clientWidth,
+]"""
+
+
 async def test_a_mark_stands_above_its_request_in_a_narrow_window(stub, open_tab) -> None:
     """Also if many marks are near each other. None is clipped."""
     one = stub.sessions[0]
@@ -231,15 +240,7 @@ async def test_a_mark_stands_above_its_request_in_a_narrow_window(stub, open_tab
     page = await tab.visit(f"#/sessions/{one.id}")
     moved = [index for index, turn in enumerate(one.turns) if turn["cut_moved"]]
     await page.wait_for_function("document.querySelector('.window svg').clientWidth < 390")
-    places = await page.evaluate(
-        """() => [...document.querySelectorAll("a.mark .ring")]
-        .map((one) => [one.cx.baseVal.value, one.cy.baseVal.value])"""
-    )
-    slots = await page.evaluate(
-        """() => [...document.querySelectorAll(".slot")]
-        .map((one) => one.x.baseVal.value + one.width.baseVal.value / 2)"""
-    )
-    width = await page.evaluate("document.querySelector('.window svg').clientWidth")
+    places, slots, width = await page.evaluate(READ_MARKS)  # all at once: the picture may be drawn again
     assert [x for x, _ in places] == pytest.approx([slots[index] for index in moved], abs=0.2)
     assert all(6 < x < width - 6 and y >= 6 for x, y in places)
 
@@ -247,10 +248,10 @@ async def test_a_mark_stands_above_its_request_in_a_narrow_window(stub, open_tab
 async def test_a_zoomed_picture_says_that_it_is_clipped(stub, open_tab) -> None:
     tab = await open_tab(stub.url)
     page = await tab.visit(f"#/sessions/{stub.sessions[0].id}")
-    assert await page.locator("#window-hatch").count() == 0
+    await expect(page.locator("#window-hatch")).to_have_count(0)
     await page.get_by_role("button", name="Zoom to the window").click()
     await page.wait_for_selector("figcaption:has-text('go on above the hatched strip')")
-    assert await page.locator("[fill='url(#window-hatch)']").count() > 0
+    await expect(page.locator("[fill='url(#window-hatch)']").first).to_be_attached()
     assert await tab.check_axe() == []
     await page.get_by_role("button", name="Show all").click()
     await page.get_by_role("button", name="Zoom to the window").wait_for()
@@ -262,8 +263,9 @@ async def test_without_a_cut_shortened_results_are_told(stub, open_tab) -> None:
     stub.keep_uncut()
     tab = await open_tab(stub.url)
     page = await tab.visit(f"#/sessions/{one.id}")
+    told = "No cut has been made, but some of the text is not forwarded. 4 tool results were shortened."
+    await expect(page.locator("main")).to_contain_text(told)
     text = await page.inner_text("main")
-    assert "No cut has been made, but some of the text is not forwarded. 4 tool results were shortened." in text
     assert "nothing was forgotten" not in text
     assert "every message is forwarded" not in text
 
@@ -275,17 +277,16 @@ async def test_without_any_decision_every_message_is_forwarded(stub, open_tab) -
         turn["decisions"] = []
     tab = await open_tab(stub.url)
     page = await tab.visit(f"#/sessions/{one.id}")
-    text = await page.inner_text("main")
-    assert "every message is forwarded" in text
-    assert "nothing was forgotten so far" in text
+    await expect(page.locator("main")).to_contain_text("every message is forwarded")
+    await expect(page.locator("main")).to_contain_text("nothing was forgotten so far")
 
 
 async def test_the_session_shows_the_summary_and_what_summaries_cost(stub, open_tab) -> None:
     tab = await open_tab(stub.url)
     page = await tab.visit(f"#/sessions/{stub.sessions[0].id}")
-    assert "of which summaries $0.0312" in await page.inner_text(".figures")
+    await expect(page.locator(".figures")).to_contain_text("of which summaries $0.0312")
     await page.get_by_text("The text of the summary").click()
-    assert "The parser of ports is rewritten" in await page.inner_text("main")
+    await expect(page.get_by_text("The parser of ports is rewritten").first).to_be_visible()
 
 
 async def test_a_request_has_its_number_and_steps(stub, open_tab) -> None:
@@ -393,5 +394,5 @@ async def test_the_charts_show_thirty_days(stub, open_tab) -> None:
     await page.get_by_text("The same as a table").click()
     await expect(page.get_by_text("In steps of one day in UTC")).to_be_visible()
     day = datetime.fromtimestamp(stub.now, UTC)
-    assert f"{day.day} {day:%b}"[:5] in await page.locator("details tbody th").first.inner_text()
+    await expect(page.locator("details tbody th").first).to_contain_text(f"{day.day} {day:%b}"[:5])
     assert await tab.check_axe() == []

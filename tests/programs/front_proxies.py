@@ -85,7 +85,7 @@ def run_configured(name: str, text: str, directory: Path) -> Iterator[int]:
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     """Wait until the program listens."""
-    for _ in range(200):
+    for _ in range(1500):
         assert process.poll() is None, "it did not start"
         with socket.socket() as client:
             if client.connect_ex(("127.0.0.1", port)) == 0:

@@ -1,5 +1,7 @@
 """Events of requests, for tests of what the dashboard keeps and shows."""
 
+import sqlite3
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,6 +12,19 @@ from trimtab.proxy.catalogue.prices import Bill, Tokens
 
 ANSWERED = Bill(Tokens(), Tokens())
 """A bill without an amount: its request counts."""
+
+
+def count_instructions(connection: sqlite3.Connection) -> Callable[[], int]:
+    """A function that tells how many instructions SQLite has executed from now on, in whole hundreds."""
+    hundreds = 0
+
+    def count() -> int:
+        nonlocal hundreds
+        hundreds += 1
+        return 0
+
+    connection.set_progress_handler(count, 100)
+    return lambda: 100 * hundreds
 
 
 async def read_events(past: History) -> list[Outcome]:

@@ -34,7 +34,7 @@ def generator(request: pytest.FixtureRequest) -> list[str]:
 
 
 def ask(port: int, path: str, body: bytes | None = None) -> bytes:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", data=body, timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", data=body, timeout=30) as answer:
         return bytes(answer.read())
 
 

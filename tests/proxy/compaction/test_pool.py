@@ -102,7 +102,7 @@ def test_many_who_need_a_vocabulary_first_load_it_once(monkeypatch: pytest.Monke
     compactors = Compactors(ListLog())
 
     def choose(number: int) -> Compactor:
-        barrier.wait(10)
+        barrier.wait(30)
         return compactors.choose(PolicyConfig(count="cl100k_base"), ("gpt-4", "unheard-of")[number % 2])
 
     with ThreadPoolExecutor(4) as pool:

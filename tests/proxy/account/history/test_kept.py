@@ -222,7 +222,7 @@ async def test_a_reader_that_leaves_takes_nothing_along(history):
     assert await names(history) == []
     is_free = threading.Event()
     tasks = Tasks(lambda _: None)
-    working = tasks.start(history._use(lambda _: is_free.wait(5)))
+    working = tasks.start(history._use(lambda _: is_free.wait(30)))
     history.add(make_event("1"))
     reading = tasks.start(names(history))
     await asyncio.sleep(0.05)

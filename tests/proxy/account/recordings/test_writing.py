@@ -1,5 +1,6 @@
 """The writer is bounded, waits for nobody, and counts everything."""
 
+import asyncio
 import threading
 from functools import partial
 
@@ -49,8 +50,8 @@ async def test_a_writer_without_recordings_has_no_thread_and_closes(tmp_path):
 @pytest.mark.parametrize(("limit", "value"), [("MAX_WAITING", 3), ("MAX_WAITING_BYTES", 30)])
 async def test_what_is_too_much_is_dropped_and_counted(limit, value, tmp_path, monkeypatch):
     monkeypatch.setattr(writing, limit, value)
-    counted, go_on, begun = Counted(tmp_path), threading.Event(), threading.Event()
-    counted.add(0, lambda: begun.set() or (go_on.wait(10) and b"content"))
+    counted, go_on = Counted(tmp_path), threading.Event()
+    counted.add(0, lambda: go_on.wait(30) and b"content")
     for number in range(1, 10):
         counted.add(number)
     assert counted.results() == {"dropped": 7}
@@ -72,10 +73,11 @@ async def test_a_single_large_one_is_written_if_nothing_waits(tmp_path, monkeypa
 
 async def test_closing_waits_only_so_long_and_counts_what_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "CLOSE_SECONDS", 0.01)
-    counted, go_on = Counted(tmp_path), threading.Event()
-    counted.add(0, lambda: go_on.wait(10) and b"content")
+    counted, go_on, begun = Counted(tmp_path), threading.Event(), threading.Event()
+    counted.add(0, lambda: begun.set() or (go_on.wait(30) and b"content"))
     counted.add(1)
     counted.add(2)
+    assert await asyncio.to_thread(begun.wait, 30)  # the first one is being written, so it is not dropped
     await counted.recordings.close()
     assert counted.results() == {"dropped": 2}
     counted.add(3)
@@ -145,9 +147,9 @@ async def test_many_threads_may_add(tmp_path):
 
 
 async def test_what_waits_stays_within_its_share_of_the_memory(tmp_path):
-    counted, go_on, begun = Counted(tmp_path), threading.Event(), threading.Event()
+    counted, go_on = Counted(tmp_path), threading.Event()
     counted.recordings.most_bytes = 30
-    counted.add(0, lambda: begun.set() or (go_on.wait(10) and b"content"))
+    counted.add(0, lambda: go_on.wait(30) and b"content")
     for number in range(1, 10):
         counted.add(number)
     go_on.set()

@@ -49,7 +49,7 @@ async def _recording(answer: bytes = ANSWER) -> AsyncIterator[tuple[URL, list[by
     async with server:
         yield URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/x"), seen
     if serving:
-        await asyncio.wait(serving, timeout=5)
+        await asyncio.wait(serving, timeout=30)
 
 
 def _session() -> aiohttp.ClientSession:

@@ -108,7 +108,7 @@ async def test_a_connection_whose_end_has_come_is_not_used_again():
             with connection:
                 seen.append(connection.recv(65536))
                 connection.sendall(HEAD + b"body")
-                may_close.wait(5)
+                may_close.wait(30)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
@@ -120,10 +120,10 @@ async def test_a_connection_whose_end_has_come_is_not_used_again():
             kept = session.connector._conns.values()
             (protocol,) = [protocol for pool in kept for protocol, _ in pool]
             may_close.set()
-            ready, _, _ = select.select([protocol.transport.get_extra_info("socket").fileno()], [], [], 5)
+            ready, _, _ = select.select([protocol.transport.get_extra_info("socket").fileno()], [], [], 30)
             assert ready
             assert protocol.is_connected()  # the loop knows nothing
             async with session.post(url, data=b"x") as response:
                 assert await response.read() == b"body"
-        await asyncio.to_thread(server.join, 5)
+        await asyncio.to_thread(server.join, 30)
     assert len(seen) == 2

@@ -1,6 +1,5 @@
 """The usage in a response, in every spelling of its upstreams."""
 
-import time
 from typing import Any
 from unittest import mock
 
@@ -9,6 +8,7 @@ import orjson
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from support.steps import check_linear
 
 from trimtab.proxy.wire.answers.tap import Tap
 from trimtab.proxy.wire.answers.usage import (
@@ -433,8 +433,6 @@ UNITS = (
     b'"',
     b"word ",
 )
-CPU_SECONDS = 0.5
-"""For a megabyte. It takes less than 0.07 s; a search that is not linear takes many seconds."""
 
 
 def scan(answer: bytes, size: int, *, is_event: bool = False) -> UsageScan:
@@ -493,7 +491,4 @@ def test_an_answer_that_breaks_off_is_not_whole() -> None:
 @pytest.mark.parametrize("start", [b'{"a":[', b'{"a":"', b'{"response":{', b"{"])
 def test_the_time_is_linear_whatever_the_answer_holds(start: bytes, unit: bytes) -> None:
     """Of members called usage, of brackets, quotation marks and escapes, open or closed."""
-    answer = start + unit * (1_000_000 // len(unit))
-    started = time.thread_time()
-    scan(answer, STRIDE_BYTES)
-    assert time.thread_time() - started < CPU_SECONDS
+    check_linear(lambda size: scan(start + unit * (size // len(unit)), STRIDE_BYTES), 25_000)
