@@ -307,8 +307,7 @@ async def retrieve_text(services: Services, arrival: Arrival, reply: Reply, note
     name = reply.request.path.removeprefix(RETRIEVE).lower()
     text = await services.originals.find(arrival.tenant.secret, name) if _HASH.fullmatch(name) else None
     if text is None:
-        message = "no text of this client has that hash, or none any more (store_ttl_seconds)"
-        raise NoSuchPageError(message)
+        raise NoSuchPageError("no text of this client has that hash, or none any more (store_ttl_seconds)")
     reply.status = 200
     note(Finished(arrival, reply, attempt=Passed("passed")))
     return await asyncio.to_thread(_write_original, name, text), write_headers(arrival, Passed("passed"), 0.0)

@@ -211,8 +211,7 @@ def find_credentials_for(upstream: UpstreamConfig, headers: Headers) -> Headers:
 def _choose_profile(config: Config, profiles: set[str]) -> PolicyConfig | None:
     """The profile that a request names; None for none. Raises UnknownProfileError."""
     if len(profiles) > 1:
-        message = "x-trimtab-profile was sent more than once, with different names; send it once"
-        raise UnknownProfileError(message)
+        raise UnknownProfileError("x-trimtab-profile was sent more than once, with different names; send it once")
     for profile in profiles:
         if profile not in config.profiles:
             known = ", ".join(config.profiles) or "there are none"
@@ -275,11 +274,9 @@ def _read_mode(wanted: Iterable[str]) -> str | None:
     if not modes:
         return None
     if not modes.issubset(MODES):
-        message = f"x-trimtab-mode must be {', '.join(MODES[:-1])} or {MODES[-1]}"
-        raise UnknownModeError(message)
+        raise UnknownModeError(f"x-trimtab-mode must be {', '.join(MODES[:-1])} or {MODES[-1]}")
     if len(modes) > 1:
-        message = "x-trimtab-mode was sent more than once, with different values; send it once"
-        raise UnknownModeError(message)
+        raise UnknownModeError("x-trimtab-mode was sent more than once, with different values; send it once")
     return modes.pop()
 
 

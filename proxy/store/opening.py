@@ -231,10 +231,8 @@ def _open_redis(url: str, ttl_seconds: float) -> SummaryStore:
     try:
         from trimtab.proxy.store.redis import RedisStore  # noqa: PLC0415  an optional package, and slow to import
     except ImportError as error:
-        message = "store: Redis needs a package that is not installed: pip install 'trimtab[redis]'"
-        raise ConfigError(message) from error
+        raise ConfigError("store: Redis needs a package that is not installed: pip install 'trimtab[redis]'") from error
     try:
         return RedisStore(url, ttl_seconds=ttl_seconds)
     except (ValueError, TypeError) as error:
-        message = "store: not a URL of a Redis server; it must look like redis://host:port/db"
-        raise ConfigError(message) from error
+        raise ConfigError("store: not a URL of a Redis server; it must look like redis://host:port/db") from error

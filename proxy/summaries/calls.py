@@ -269,8 +269,7 @@ async def read_answer(response: aiohttp.ClientResponse) -> bytes:
         raise BusyError(response.status, read_retry_after(response.headers, time.time()))
     answer = await read_bounded(response, MAX_STREAM_BYTES)
     if answer is None or (len(answer) > MAX_ANSWER_BYTES and not is_stream(answer)):
-        message = "too long"
-        raise NoSummaryError(message)
+        raise NoSummaryError("too long")
     return answer
 
 
@@ -286,8 +285,7 @@ def read_completion(
         form = codec.find_refused(question, answer)
         if form is not None:
             raise RefusedError(status, form) from error
-        message = "unreadable"
-        raise NoSummaryError(message) from error
+        raise NoSummaryError("unreadable") from error
 
 
 def _read_refusal(status: int, answer: bytes, codec: Codec, question: Question) -> RefusedError:

@@ -101,8 +101,7 @@ def load_key(path: Path) -> bytes:
         message = f"{path}: {error.strerror}; the key of clients without a credential must be kept there"
         raise KeyFileError(message) from error
     if len(key) != KEY_BYTES:
-        message = f"{path}: has {len(key)} bytes instead of {KEY_BYTES}; remove it, and a new key is made"
-        raise KeyFileError(message)
+        raise KeyFileError(f"{path}: has {len(key)} bytes instead of {KEY_BYTES}; remove it, and a new key is made")
     return key
 
 

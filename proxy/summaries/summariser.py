@@ -353,8 +353,7 @@ class _Asking:
                 self._prompt_tokens = inline.tokens
                 return question, body
             if not self._change_form():
-                message = "no other form"
-                raise NoSummaryError(message)
+                raise NoSummaryError("no other form")
         prompt = await asyncio.to_thread(self._write_prompt)
         question = self._make_question(self._parts[0])
         body = None if apart is None else await asyncio.to_thread(apart.write, question, prompt)

@@ -36,8 +36,7 @@ def guess_dialect(body: bytes) -> str:
 def name_codec(dialect: str) -> Codec:
     codec = find_dialect(by_ending(CODECS), dialect)
     if codec is None:
-        message = f"there is no dialect {dialect!r}; known: {', '.join(DIALECTS)}"
-        raise ValueError(message)
+        raise ValueError(f"there is no dialect {dialect!r}; known: {', '.join(DIALECTS)}")
     return codec
 
 
@@ -46,8 +45,7 @@ def by_ending(codecs: Iterable[Codec]) -> dict[str, Codec]:
     claimed: dict[str, Codec] = {}
     for codec in codecs:
         if codec.ending in claimed:
-            message = f"{codec.ending} is claimed by {claimed[codec.ending].name} and by {codec.name}"
-            raise ValueError(message)
+            raise ValueError(f"{codec.ending} is claimed by {claimed[codec.ending].name} and by {codec.name}")
         claimed[codec.ending] = codec
     return claimed
 

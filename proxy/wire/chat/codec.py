@@ -417,8 +417,7 @@ class ChatCodec(Codec):
         """The first choice. Raises UndecodableError for an error, or without an answer."""
         answers = [_decode_completion(data) for data in events]
         if any(answer.error != NULL for answer in answers) or all(answer.choices is None for answer in answers):
-            message = "no completion"
-            raise UndecodableError(message)
+            raise UndecodableError("no completion")
         first = [choice for answer in answers for choice in answer.choices or () if choice.index == 0]
         said = [choice.message or choice.delta or _SILENCE for choice in first]
         contents = [one.content or () for one in said]

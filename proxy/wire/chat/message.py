@@ -135,8 +135,7 @@ def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
     members = read_members(raw)
     wire_role = decode_member(members.get("role"))
     if not isinstance(wire_role, str):
-        problem = "a message has no role"
-        raise UndecodableError(problem)
+        raise UndecodableError("a message has no role")
     role = _ROLES.get(wire_role, Role.OTHER)
     texts, media = read_content(members.get("content"))
     named = members.get("name", members.get("tool_name") if role is Role.TOOL else None)

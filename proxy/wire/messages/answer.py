@@ -235,8 +235,7 @@ def join(events: list[bytes]) -> Completion:
             block.text = (block.text or "") + (event.delta.text or "")
         reason = event.stop_reason or reason
     if has_failed or not is_begun:
-        message = "no completion"
-        raise UndecodableError(message)
+        raise UndecodableError("no completion")
     return Completion(
         "".join(block.text or "" for block in blocks.values() if block.type == "text"),
         usage or Usage(),
@@ -296,8 +295,7 @@ def join_note(events: list[bytes]) -> Completion:
     usage, reason, is_answer = Usage(), None, False
     for event in map(_decode_note_event, events):
         if event.type == "error":
-            message = "an error"
-            raise UndecodableError(message)
+            raise UndecodableError("an error")
         is_answer |= event.type == "message_start" or event.content != NULL
         if event.content != NULL:
             blocks += map(bytes, decode_items(event.content))
@@ -306,8 +304,7 @@ def join_note(events: list[bytes]) -> Completion:
         usage = _add_up(event.usage, usage)
         reason = event.stop_reason or as_schema(decode_member(event.delta)).get("stop_reason") or reason
     if not is_answer:
-        message = "no answer"
-        raise UndecodableError(message)
+        raise UndecodableError("no answer")
     members = [decode_members(block) for block in blocks]
     text = "".join(_read_text(block, "text") for block in members)
     first = members[0] if len(blocks) == 1 else {}

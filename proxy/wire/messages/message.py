@@ -178,8 +178,7 @@ def decode_element(counting: Counting, marked: bytes) -> tuple[Message, ...]:
     members = read_members(raw)
     wire_role = decode_member(members.get("role"))
     if not isinstance(wire_role, str):
-        problem = "a message has no role"
-        raise UndecodableError(problem)
+        raise UndecodableError("a message has no role")
     role, content = _ROLES.get(wire_role, Role.OTHER), members.get("content", _NULL)
     made = Message(
         role,

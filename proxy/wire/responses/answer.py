@@ -251,8 +251,7 @@ def join(events: list[bytes]) -> Completion:
         if event.type is None and event.output != NULL:  # an event may have an output of its own
             ends.append(msgspec.Raw(data))
     if not ends:
-        message = "no response"
-        raise UndecodableError(message)
+        raise UndecodableError("no response")
     response = _decode_completion(ends[-1])
     output = response.output or []
     for event in decoded if not output else ():
@@ -301,8 +300,7 @@ def _finish(members: dict[str, msgspec.Raw], _: dict[str, Any], __: str) -> dict
 
 def join_note(events: list[bytes]) -> Completion:
     if len(events) != 1:
-        message = "no answer"
-        raise UndecodableError(message)
+        raise UndecodableError("no answer")
     answer = _decode_compacted(events[0])
     kept = [bytes(item) for item in answer.output if not _is_message(bytes(item), _SYSTEM)]
     packed = [item for item in kept if read_head(item)[0] in COMPACTIONS]

@@ -310,16 +310,14 @@ def find_elements(form: Form, body: bytes, raws: Sequence[bytes]) -> Array:
     """The positions of the elements in a body. Raises UndecodableError if their key is written with escapes."""
     array = find_array(body, form.key, raws)
     if array is None:
-        problem = f"the key {form.key.decode()} is written with escapes"
-        raise UndecodableError(problem)
+        raise UndecodableError(f"the key {form.key.decode()} is written with escapes")
     return array
 
 
 def _decode(form: Form, body: bytes) -> Any:
     """The body's members. Raises UndecodableError."""
     if len(body) > MAX_PARTS and has_more_parts(body, MAX_PARTS):
-        message = "more JSON values than a request has"
-        raise UndecodableError(message)
+        raise UndecodableError("more JSON values than a request has")
     try:
         return form.decode(body)
     except DECODE_ERRORS as error:
@@ -451,6 +449,5 @@ def find_edit(body: bytes, key: bytes, array: Span, value: bytes) -> Edit:
     """A new value for a member beside the transcript. Raises UndecodableError if its place is not found."""
     place = find_member(body, key, array)
     if place is None:
-        problem = "a key is written with escapes"
-        raise UndecodableError(problem)
+        raise UndecodableError("a key is written with escapes")
     return Edit(place, value)
