@@ -71,10 +71,7 @@ def bound_requests(max_memory_bytes: int, caches_bytes: int, told_bytes: int = 0
 
 
 def estimate_work(body: bytes, known_bytes: int = 0) -> int:
-    """The most memory, in bytes, that work on a body takes. This function takes about 2 ms a megabyte.
-
-    The first `known_bytes` equal those of an earlier body. They are only copied, not decoded again.
-    """
+    """The most bytes that work on a body takes; in 2 ms a megabyte. Its first `known_bytes` are only copied."""
     if known_bytes:
         return KNOWN_WORK_FACTOR * known_bytes + estimate_work(body[known_bytes:])
     factor = WORK_FACTOR if body.isascii() and b"\\u" not in body else WIDE_WORK_FACTOR
@@ -110,10 +107,7 @@ class Memory:
         return Account(self, tenant)
 
     def try_take(self, tenant: str, size_bytes: int, *, spare_bytes: int = 0) -> bool:
-        """Take bytes, unless the tenant would then hold more than all others could get. Returns whether it did.
-
-        With `spare_bytes`, that many more bytes must be free. They are not taken.
-        """
+        """Take bytes, unless the tenant then held more than all others could get. spare_bytes: that must stay free."""
         held = self._held.get(tenant, 0) + size_bytes
         if held + spare_bytes > self.left_bytes:
             return False

@@ -61,10 +61,7 @@ class Archive:
         self._number += len(passages)
 
     def search(self, terms: Iterable[str], *, most: int, is_rare: bool = True) -> list[int]:
-        """The numbers of the best passages that have one of these terms, best first.
-
-        is_rare: leave out terms that stand in many passages.
-        """
+        """The numbers of the best passages with one of these terms, best first. is_rare: leave out frequent terms."""
         limit = max(RARE_PASSAGES, int(RARE_SHARE * self._number)) if is_rare else self._number
         asked = [phrase for phrase in map(_quote, terms) if 0 < self._count(phrase, limit + 1) <= limit]
         return list(self._find(" OR ".join(asked), most)) if asked else []
@@ -96,10 +93,7 @@ NO_ROOM = f"{START}no room is left in the context window for what was found]"
 
 
 class Lookup(msgspec.Struct):
-    """The search in one request's transcript; its index is made once, when it is first needed.
-
-    original: the client's transcript. forwarded: what the model has of it.
-    """
+    """The search in one request's transcript; its index is made when needed. forwarded: what the model has of it."""
 
     original: Conversation
     forwarded: Conversation
@@ -163,10 +157,7 @@ def declare(
     *,
     without_tools: bool = False,
 ) -> Request:
-    """The request with the tool; itself if it must not have it. Raises UndecodableError.
-
-    without_tools: also if it has no other tools.
-    """
+    """The request with the tool, or itself if it must have none. without_tools: also alone. Raises UndecodableError."""
     if counting.costs.drops_tools:
         return request
     codec = request.codec

@@ -265,10 +265,7 @@ class Books:
     def charge_summary(
         self, model: str, client: str, tokens: Tokens, prices: PriceList | None, session: str = ""
     ) -> None:
-        """Count an answered call for a summary of a session.
-
-        prices: those of the model that wrote it; None if not known.
-        """
+        """Count an answered call for a summary. prices: of the model that wrote it; None if not known."""
         cost = None if prices is None else price(tokens, prices)
         self.book(model, client, Sums.of_summary(tokens, cost))
         if cost is not None:

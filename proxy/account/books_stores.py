@@ -59,7 +59,6 @@ class SqliteStatistics:
         self._thread = SqliteThread(self.name, SqliteFile(path, lambda _: None, log, FORM))
 
     async def add(self, batch: Batch) -> None:
-        """Add a batch, unless it was added before, and delete what is too old."""
         await self._thread.use(partial(_add, batch=batch))
 
     async def read(self, first_day: str, today: str) -> dict[Place, Sums]:

@@ -115,10 +115,7 @@ class Budgets:
         self._minutes[place.client] = (minute, (tokens if known == minute else 0) + _Sum().add(sums).tokens)
 
     def check(self, client: str) -> Spent | None:
-        """The budget that a client has spent; None if it has none, or something of each is left.
-
-        Of several, the one that is new last. It is logged once.
-        """
+        """The spent budget of a client, of several the one that is new last; None if something of each is left."""
         budget = self.budgets.get(client)
         if budget is None:
             return None

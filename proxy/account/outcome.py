@@ -59,10 +59,8 @@ def read_head(sections: Sequence[int], limit_tokens: int) -> float:
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The figures of the answer, in the model's own tokens.
+    """The figures of the answer, in the model's own tokens; None is what the upstream does not report.
 
-    prompt_tokens, cached_tokens, written_tokens: the upstream's figures; None if it does not report them. The last two
-        are parts of the first: what was read from the prompt cache, and what was written into it.
     completion_tokens: the upstream's figure, or ours if `is_estimated`; None if there was no answer.
     streamed_tokens: tokens of the text that was streamed; None if not known.
     ends_turn: the answer calls no tool, so the user has the turn.
@@ -247,11 +245,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeText:
-    """The text that belongs to an outcome: only if the user asked for it.
-
-    sentences: what was done, told in order. changes: each changed message.
-    summary: the text of the summary in what was sent; empty if there is none.
-    """
+    """Text of an outcome, only if the user asked for it: what was done, in order; changed messages; the summary."""
 
     sentences: tuple[str, ...] = ()
     changes: tuple[Change, ...] = field(default=(), repr=False)
@@ -303,11 +297,7 @@ FAILED = frozenset({"broken", "aborted"})
 
 
 def write_line(outcome: Outcome) -> dict[str, Any]:
-    """The fields of a request's log line.
-
-    Our errors hold no message text and no credential (http/errors.py). They are logged, because agents often hide them
-    from their users.
-    """
+    """The fields of a request's log line, our errors' words, too: agents often hide them from their users."""
     fields = _LINE.write(outcome)
     for name, digits in _ROUNDED:
         if name in fields:
@@ -339,10 +329,7 @@ def name_error(outcome: Outcome) -> str:
 
 
 def write_attributes(outcome: Outcome) -> Attributes:
-    """The attributes of a request's last span, by the conventions for generative AI, and trimtab's own.
-
-    As the conventions want it, what is false is left out.
-    """
+    """The attributes of a request's last span, as the conventions for generative AI want it: nothing that is false."""
     told = _ATTRIBUTES.write(outcome)
     if not outcome.status:
         del told["http.response.status_code"]

@@ -72,11 +72,7 @@ class Prefix(msgspec.Struct, frozen=True):
 
 
 class Cache(msgspec.Struct, frozen=True):
-    """How the upstream's cache has treated a session.
-
-    hit_share: of the beginning that could be cached, the share that was read. written_share: of the rest, what was
-    written.
-    """
+    """How an upstream's cache treats a session: the share read of what could be cached, and written of the rest."""
 
     hit_share: float = 1.0
     written_share: float = 0.0
@@ -150,11 +146,7 @@ def add_removed(sent: Tokens, tokens: int) -> Tokens:
 
 
 def find_cause(prefix: Prefix | None, answered: Answered, find_lifetime: Callable[[], float | None]) -> Cause:
-    """The cause of a miss; empty for none.
-
-    prefix: how the prompt begins; None for the first known request of a session.
-    find_lifetime: the seconds for which the upstream keeps a cached prompt; None if no time limits it.
-    """
+    """The cause of a miss, or empty. prefix: None for a session's first. find_lifetime: None without a limit."""
     prompt_tokens, cached_tokens = answered.prompt_tokens, answered.cached_tokens
     if cached_tokens is None or not prompt_tokens:
         return ""
@@ -189,11 +181,7 @@ _Key = tuple[str, bytes]
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """A request that was sent.
-
-    original: the client's messages. forwarded: what was sent. fixed: the parts of the request outside its messages.
-    age_seconds: how long ago that was. is_changed: trimtab changed it.
-    """
+    """A request that was sent. fixed: its parts outside the messages. is_changed: trimtab changed it."""
 
     original: Sequence[Message]
     forwarded: Conversation
@@ -205,7 +193,6 @@ class Sent(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct, frozen=True):
     """What is kept of a request.
 
-    messages: the number of the client's messages. sent_at: seconds.
     fingerprints, tokens: of what was sent; the first is empty once another request has taken its place.
     outside: a hash of what the client said outside its messages, and in its system messages at the beginning.
     is_changed: trimtab changed it, or an earlier request of the session.
@@ -234,10 +221,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class PreviousRequests:
-    """The newest requests of all sessions, by the hash of their transcripts. Thread-safe.
-
-    clock: seconds. The system's time by default: unlike the monotonic clock, it goes on while a laptop sleeps.
-    """
+    """The newest request of each session. Thread-safe. clock: one that goes on while a laptop sleeps."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock

@@ -40,11 +40,7 @@ _read_observed = attrgetter(*_OBSERVED)
 
 
 class Recorder:
-    """Tells requests that are over to their observers, and counts and logs faults.
-
-    tells_arrivals: whether the log has a line for each arrival.
-    observers: who is told, in order. later: calls a function in some seconds; without it, nothing waits.
-    """
+    """Tells requests that are over to `observers`, in order. later: calls in some seconds; else nothing waits."""
 
     def __init__(self, metrics: Metrics, log: Any, books: Books | None = None, later: Later | None = None) -> None:
         self.metrics = metrics
@@ -205,10 +201,7 @@ class Recorder:
 
 
 class Phases:
-    """The current phase of a piece of work, and the `seconds` of each finished phase, in order.
-
-    What is done from `begin` to `end` is a phase. If it raises, the phase stays current and gets no duration.
-    """
+    """The `seconds` of each finished phase, in order. One that raises stays the current one, and gets no duration."""
 
     __slots__ = ("current", "seconds")
 
@@ -227,10 +220,7 @@ class Phases:
 
 
 class fail_open:  # noqa: N801 - it is used like a function, and a generator costs three times as much
-    """Context manager: swallow any fault inside the block, and count it under the phase. The request goes on.
-
-    Lets UndecodableError and LimitExceededError pass, because they are not faults. It may be entered several times.
-    """
+    """Context manager: swallow and count any fault but UndecodableError and LimitExceededError. Reusable."""
 
     __slots__ = ("_recorder", "_request_id", "phase")
 

@@ -241,10 +241,7 @@ def redact_body(body: bytes, hidden: Hidden) -> bytes:
 
 
 def redact_value(value: Any, hidden: Hidden, *, with_numbers: bool = True) -> Any:
-    """A value of JSON with `***` for each credential in a text or a name.
-
-    with_numbers: a number that holds a credential becomes a text. Otherwise numbers stay.
-    """
+    """A JSON value with `***` for each credential in a text or name. with_numbers: one in a number, too."""
     if isinstance(value, dict):
         return {
             redact_text(name, hidden): redact_value(part, hidden, with_numbers=with_numbers)
@@ -315,10 +312,7 @@ class _Escapes:
 
 
 def _find_pieces(bare: bytes, hidden: Hidden) -> Iterator[Span]:
-    """The spans of pieces of credentials in a text without its escapes, each as long as it is.
-
-    The time is linear: what lies within a piece that was found is not compared again.
-    """
+    """The spans of pieces of credentials in a text without escapes. Linear: what was found is passed over."""
     for secret in hidden.secrets:
         seeds = {seed.form: seed for seed in reversed(secret.seeds) if seed.form in bare}
         found = _look_for(secret.grams, bare) if secret.grams else []

@@ -105,10 +105,7 @@ class SessionNames:
         )
 
     def follow(self, beginning: str, hashes: Sequence[bytes], messages: Sequence[Message], answered: int) -> str | None:
-        """As `find`, for a transcript that goes on with the only session of this beginning; else None.
-
-        The usual case. It reads only what is new, so that a long session costs no more than a short one.
-        """
+        """As `find`, if the only session of this beginning goes on; else None. Reads only what is new."""
         lines = self._alike.get(beginning)
         if lines is None or len(lines) != 1:
             return None

@@ -51,10 +51,7 @@ def is_ready(base_url: str) -> bool:
 
 @lru_cache(64)
 def find_host(base_url: str) -> "Provider | None":
-    """The provider of an upstream's URL; None if the catalogue does not know it. Loads the catalogue if necessary.
-
-    The host decides, and at some hosts the path, but neither the scheme nor the port.
-    """
+    """The provider at a URL's host, at some hosts by the path; None if unknown. Loads the catalogue if necessary."""
     url = f"https://{read_host(base_url)}{urlsplit(base_url).path}"  # the catalogue's patterns expect https
     return next((one for one in load_providers() if re.match(f"(?:{one.api_pattern}){_END}", url)), None)
 
@@ -90,11 +87,9 @@ models.dev say the same) and of DeepSeek (V3.2; the two names ended with V4, who
 
 @lru_cache(KEPT_ANSWERS)
 def find_window(base_url: str, model: str) -> int | None:
-    """The context window of an upstream's model in tokens; None if the catalogue does not know it.
+    """The context window of an upstream's model in tokens; None if unknown. Thread-safe. May load the catalogue.
 
-    If the catalogue knows the upstream by its URL, only that upstream's models are searched. For any other public
-    upstream, the answer is the smallest window of the model's name among all providers that make or offer it.
-    Thread-safe. Loads the catalogue if necessary.
+    Of a public upstream that is not in the catalogue: the smallest window of the name among all that make or offer it.
     """
     if len(model) > MAX_NAME_CHARS or is_local(base_url):
         return None
@@ -107,10 +102,7 @@ def find_window(base_url: str, model: str) -> int | None:
 
 
 def asks_million(model: str, betas: str) -> bool:
-    """Whether a request asks for a window of a million tokens, and its model has it.
-
-    model: the name in the request. betas: the features that it asks for.
-    """
+    """Whether a request with these features (`betas`) asks for a window of a million tokens, and its model has it."""
     if "context-1m-" not in betas and not model.lower().endswith(_ASKED):
         return False
     name = model[:MAX_NAME_CHARS].lower()
@@ -160,9 +152,7 @@ class PriceSource(StrEnum):
 class PriceTier(msgspec.Struct, frozen=True):
     """The prices of a prompt with more than `above_tokens` tokens, and of its completion.
 
-    cached_input: a prompt token that the upstream reads from its cache.
-    cache_write: a prompt token that it writes into its cache. The price of an ordinary prompt token, `input`, if
-        writing costs nothing more.
+    cache_write: a prompt token that the upstream writes into its cache; as `input` if that costs nothing more.
     """
 
     above_tokens: int
@@ -208,13 +198,10 @@ DEFAULT = PriceList(
 def find_price_list(
     config: Config, settings: PolicyConfig, model: str, upstream: UpstreamConfig | None = None
 ) -> PriceList:
-    """The prices of a model with these settings. The same object for the same prices.
+    """The prices of a model with these settings; the same object for the same prices. Thread-safe.
 
-    They are configured, else the catalogue's, else those of a server of the user's own, else the defaults.
-
-    upstream: the one to ask; None for that of the settings.
-
-    Thread-safe. Loads the catalogue if necessary.
+    They are configured, else the catalogue's, which may be loaded, else of a user's own server, else the defaults.
+    upstream: None for that of the settings.
     """
     upstream = upstream or config.upstream_for(settings.upstream)
     prices = config.prices_for(settings, upstream)
@@ -238,10 +225,7 @@ def find_listed(base_url: str, model: str) -> PriceList:
 
 
 def describe_catalogue() -> str:
-    """The catalogue, its version, and the newest date on which its authors say that they have checked a price.
-
-    It names no date of its own, so it is of that day or later.
-    """
+    """The catalogue's version, and the newest date of a checked price: it has no date of its own, and is no older."""
     told = f"genai-prices {version('genai-prices')}"
     noted = [(one.price_comments, *(model.price_comments for model in one.models)) for one in load_providers()]
     newest = find_newest_check(chain.from_iterable(noted))
@@ -286,10 +270,7 @@ def _find_noon() -> datetime:
 
 
 def _find_prices(model: "ModelInfo") -> "ModelPrice | None":
-    """The prices in force at noon (UTC) today. They count for all hours of the day: else cuts would move with the hour.
-
-    Of the two prices that DeepSeek has in a day, the one at noon is that of most hours.
-    """
+    """The prices at noon (UTC) of today, for all hours, or else cuts would move. DeepSeek has two in a day."""
     from genai_prices.types import ModelPrice  # noqa: PLC0415 - slow; the catalogue is loaded
 
     if isinstance(model.prices, ModelPrice):
@@ -336,10 +317,7 @@ def to_dollars(nanodollars: int | None) -> float | None:
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """The tokens of an answered request, in the model's own tokens. The prompt has three parts: fresh, cached, written.
-
-    Make it with `of`, which holds the parts within the prompt.
-    """
+    """The model's own tokens of an answered request. Make it with `of`, which holds the parts within the prompt."""
 
     fresh: int = 0
     cached: int = 0
@@ -350,10 +328,7 @@ class Tokens(msgspec.Struct, frozen=True):
     def of(
         cls, prompt: int, cached: int | None = None, written: int | None = None, completion: int | None = None
     ) -> Self:
-        """The parts of a prompt, of which some tokens were read from the cache and some written into it.
-
-        None: not reported, which counts as 0.
-        """
+        """The parts of a prompt. None: not reported, which counts as 0."""
         read = min(cached or 0, prompt)
         kept = min(written or 0, prompt - read)
         return cls(prompt - read - kept, read, kept, completion or 0)
@@ -392,12 +367,7 @@ def _multiply(tokens: int, dollars: float) -> int:
 
 
 class Bill(msgspec.Struct, frozen=True):
-    """What an answered request has cost, and what it would have cost without trimtab.
-
-    without: the tokens that the upstream would have charged for if the request had passed unchanged.
-    cost, without_cost: None if no price in dollars is known.
-    is_estimated: the upstream did not report all of the tokens, so some are trimtab's estimate.
-    """
+    """The cost of an answered request, and what it would have been without trimtab; None without a price in dollars."""
 
     tokens: Tokens = msgspec.field(default_factory=Tokens)
     without: Tokens = msgspec.field(default_factory=Tokens)

@@ -166,9 +166,7 @@ _SHORTEST_SECONDS = min(row.seconds for row in _LIFETIMES)
 
 
 def find_lifetime_seconds(base_url: str, model: str, wanted: Sequence[str] = ()) -> float | None:
-    """The seconds that a cached prompt lives without being read; None if that is not known.
-
-    It is not known for hosts that are not in the table: a server of one's own keeps prompts as long as it has memory.
+    """The seconds that a cached prompt lives without being read; None for a host without a row, as one's own servers.
 
     wanted: what the request says about it, as `24h` (OpenAI's retention) or `1h` (Anthropic's ttl).
     """

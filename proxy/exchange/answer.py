@@ -55,10 +55,7 @@ T = TypeVar("T")
 
 
 class SafeTap:
-    """A tap that cannot break an answer: after a fault of ours it is counted and reading stops; the answer goes on.
-
-    tap: None after a fault. is_llama: the answer's headers say that llama.cpp has sent it.
-    """
+    """A tap that cannot break an answer. tap: None after a fault of ours. is_llama: the headers name llama.cpp."""
 
     __slots__ = ("_guard", "is_llama", "tap")
 
@@ -146,12 +143,7 @@ async def _count_completion(services: Services, tenant: Tenant, route: Route, ta
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """What an answer shows about the prompt cache.
-
-    prefix_kept: the share of the prompt that equals the previous request's prefix; None if it is not known.
-    cache_miss: why the upstream read less from its cache than it could have; empty if it did not.
-    seen: the request beside the previous one of its session; None if its transcript is not known.
-    """
+    """What an answer shows about the prompt cache (see `Outcome`). seen: None if the transcript is not known."""
 
     prefix_kept: float | None = None
     cache_miss: Cause = ""
@@ -161,10 +153,7 @@ class Observed(msgspec.Struct, frozen=True):
 async def observe(
     services: Services, attempt: Attempt, answered: Answered, *, age_seconds: float = 0.0, is_answered: bool = True
 ) -> Observed:
-    """Learn from `usage` how the upstream's tokens compare with ours.
-
-    age_seconds: how long ago the request was sent. is_answered: the upstream has begun to answer.
-    """
+    """Learn how the upstream's tokens compare with ours. is_answered: the upstream has begun to answer."""
     if not isinstance(attempt, Prepared):
         return Observed()
     call, planned, compacted = attempt.call, attempt.chosen.planned, attempt.compacted
@@ -194,10 +183,7 @@ async def observe(
 
 
 def _note_answer(services: Services, attempt: Prepared, answered: Answered) -> None:
-    """An answer proves that its model exists and, if trimtab wrote the prompt, that it fits the window.
-
-    A test fails if the server dropped a part of the prompt.
-    """
+    """An answer proves that its model exists, and that a prompt of ours fits. A shortened one fails a test."""
     target, name, sent_tokens = attempt.call.route.target, attempt.call.view.name, attempt.compacted.sent_tokens
     is_enforced = target.mode == "enforce"
     is_test = attempt.is_test and is_enforced
@@ -252,7 +238,6 @@ class ModelTap(SafeTap):
         return self.tap if self.model or len(self._seen) >= MAX_BYTES else None
 
     def feed(self, chunk: bytes, arrived_at: float) -> None:
-        """Read the next bytes."""
         super().feed(chunk, arrived_at)
         if not self.model and len(self._seen) < MAX_BYTES:
             self._seen += chunk[: MAX_BYTES - len(self._seen)]
@@ -274,11 +259,7 @@ NOTHING_OBSERVED = Observed()
 
 
 class Learned(msgspec.Struct, frozen=True):
-    """What an answer has taught. A Struct, because a frozen dataclass costs a call for each field.
-
-    response_model: the model that has answered, in the form for the log; only known if the request is traced.
-    recall_rounds, recall_prompt_tokens: the further requests that recall has made, and their prompts.
-    """
+    """What an answer has taught. response_model: in the form for the log; only known if the request is traced."""
 
     answered: Answered = NOTHING_ANSWERED
     observed: Observed = NOTHING_OBSERVED
@@ -332,10 +313,7 @@ async def learn_from_left(
 
 
 async def _book_unanswered(services: Services, ready: Ready, attempt: Attempt, keep: Keep) -> None:
-    """Book the prompt of a request that the upstream has got, and not begun to answer: it may be charged.
-
-    What the model wrote is not known, and nothing is learned.
-    """
+    """Book a prompt that the upstream got and has not begun to answer: it may be charged. It teaches nothing."""
     observed, bill = NOTHING_OBSERVED, None
     answered = Answered(completion_tokens=0, is_estimated=True)
     with fail_open(services.recorder, ready.arrival.request_id, "observe"):
@@ -388,10 +366,7 @@ async def _learn(services: Services, ready: Ready, attempt: Attempt, tap: SafeTa
 
 
 def _meet_llama(services: Services, arrival: Arrival, route: Route, tap: SafeTap) -> None:
-    """Ask llama.cpp what it says of itself, although the window is configured: its slots and its template, for example.
-
-    No other server is asked then: of the others it is hardly more than the window.
-    """
+    """Ask llama.cpp for its slots and template although the window is configured; others say hardly more than that."""
     usage = None if tap.tap is None else tap.tap.usage
     if tap.is_llama or (usage is not None and usage.has_timings):
         services.models.seek_windows(route.upstream, route.credentials, arrival.tenant.id)

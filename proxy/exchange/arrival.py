@@ -218,10 +218,7 @@ _IDS = _draw_ids()  # drawn at the first request, so each worker, which is forke
 
 
 def read_arrival(request: web.BaseRequest, codec: Codec | None, tenancy: Tenancy, found: Head | None = None) -> Arrival:
-    """Read the head of a request.
-
-    codec: the one that claims its path, None if no codec does. found: the result of `find_head`.
-    """
+    """Read the head of a request. codec: the one that claims its path, or None. found: the result of `find_head`."""
     head = found or find_head(request, tenancy) or _keep_head(request, tenancy)
     head.codec = codec
     headers, end_to_end = head.with_length(request.raw_headers)

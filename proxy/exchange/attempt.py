@@ -95,11 +95,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 class Passed(msgspec.Struct, frozen=True):
-    """A request that goes out as the client wrote it. Nothing is known about its transcript.
-
-    outcome: as in each case, the value of the metrics' label. seconds: name and duration of each phase, in order.
-    fault: what is wrong with a body that cannot be decoded, and where.
-    """
+    """A request that goes out as the client wrote it. seconds: of each phase, in order. fault: of the body."""
 
     outcome: str
     seconds: tuple[tuple[str, float], ...] = ()
@@ -183,20 +179,14 @@ def is_text_only(conversation: Conversation) -> bool:
 
 
 def is_counted(request: Request, conversation: Conversation) -> bool:
-    """Whether we count exactly the parts of a request that a server reads. Only such requests help to calibrate.
-
-    A server may read members that are not counted, and it may drop reasoning.
-    """
+    """Whether we count exactly what a server reads of a request: it may read other members, or drop reasoning."""
     messages = conversation.messages
     is_certain = not any(map(_HAS_UNCOUNTED, messages)) and not any(map(_HAS_REASONING, messages))
     return is_certain and request.codec.counts_all(request)
 
 
 def add_key(call: Call, planned: Planned) -> Request:
-    """The request with the key of its session, if it takes one. The key stays the same over cuts.
-
-    A request without the beginning of its session has no key: the upstream holds it.
-    """
+    """The request with the key of its session, the same over cuts, if it takes one and its beginning is known."""
     request, transcript = call.request, planned.original
     if "cache_key" not in request.cache.adds or transcript.continues or not transcript.messages:
         return request

@@ -77,10 +77,7 @@ def uses_cache(upstream: UpstreamConfig) -> bool:
 
 
 def find_session(services: Services, call: Call, planned: Planned, *, is_asked: bool = False) -> Session | None:
-    """The session of a request, if it may be cut at a cold cache once it is long enough; else None.
-
-    is_asked: somebody asks for a cut, whatever the cache has.
-    """
+    """The session of a request, if it may be cut at a cold cache once long enough. is_asked: whatever the cache has."""
     plan = planned.plan
     messages, arrival = plan.conversation.messages, call.arrival
     if not is_asked and not (services.cold_cuts.is_kept and uses_cache(call.route.upstream)):
@@ -107,10 +104,7 @@ def may_be_marked(services: Services, call: Call, planned: Planned) -> bool:
 
 
 def find_answered(services: Services, call: Call, planned: Planned) -> tuple[Session | None, bytes | None]:
-    """The session, and its previous request; None for one that this process has not answered.
-
-    To have planned a request is not enough: its tokens may have been counted here, and another process has answered it.
-    """
+    """The session, and its previous request if this process has answered it: to have planned it is not enough."""
     session = find_session(services, call, planned, is_asked=True)
     previous = planned.plan.hashes[find_previous(planned.plan.conversation.messages)]
     is_answered = session is not None and services.cold_cuts.recall_time(session, previous) is not None
@@ -120,10 +114,7 @@ def find_answered(services: Services, call: Call, planned: Planned) -> tuple[Ses
 async def cut_at_cold_cache(
     services: Services, call: Call, planned: Planned, plan_again: PlanAgain, reply: Reply
 ) -> tuple[Call, Planned]:
-    """The call and plan with the cold cuts of the session, and with a new one if the upstream's cache is cold now.
-
-    Raises UndecodableError and BusyError.
-    """
+    """The call and plan with the session's cold cuts, and with a new one now. Raises UndecodableError and BusyError."""
     session = find_session(services, call, planned)
     if session is None:
         return call, planned
@@ -284,10 +275,7 @@ async def _has_text(services: Services, call: Call, before: Planned, after: Plan
 
 
 async def _ask(services: Services, call: Call, planned: Planned, reply: Reply) -> bool:
-    """Have a model write the summary of a plan, and wait for it. Return whether it did.
-
-    It is asked with the transcript of what is cut: the upstream has no prefix in its cache to ask behind.
-    """
+    """Have a model write the summary of a plan, by its transcript: no prefix is cached to ask behind. Whether it did."""
     wanted, summariser = planned.plan.request, choose_summariser(services, call)
     if (
         wanted is None
@@ -359,10 +347,7 @@ def find_places(original: Conversation, names: Sequence[str]) -> list[int]:
 
 
 async def remember(services: Services, attempt: Attempt, answered: Answered) -> None:
-    """Note the time of this answer for the session's next request, whichever process gets it.
-
-    If the upstream's cache is not used, it only tells this process that it has served the session.
-    """
+    """Note the time of this answer for the session's next request; in this process only if the cache is not used."""
     if not isinstance(attempt, Prepared) or attempt.body is None:
         return
     call, planned = attempt.call, attempt.chosen.planned
@@ -379,10 +364,7 @@ async def remember(services: Services, attempt: Attempt, answered: Answered) -> 
 
 
 def prepare_cold(services: Services, attempt: Attempt, answered: Answered) -> None:
-    """Start to write the summary for a cut at a cold cache, if the session may be silent now and that pays.
-
-    The upstream's cache is warm, so the question reads the prompt from it. A request causes at most one summary.
-    """
+    """Start to write the summary for a cut at a cold cache, if that pays, while the cache is warm; at most one."""
     if not isinstance(attempt, Prepared) or attempt.is_test or not answered.ends_turn:
         return
     call, chosen, plan = attempt.call, attempt.chosen, attempt.chosen.planned.plan

@@ -194,10 +194,7 @@ async def _declare_recall(services: Services, call: Call) -> Call:
 async def _find_unpaired(
     services: Services, call: Call, request: Request, planned: Planned
 ) -> UnpairedToolCallsError | None:
-    """The refusal of a request whose calls and results are not paired; None if it is not refused for that.
-
-    `request`: as the client sent it. The refusal names its elements.
-    """
+    """The refusal of a request whose calls and results are not paired, by the elements of the client's; else None."""
     if call.route.settings.pairing != "refuse":
         return None
     conversation = planned.original
@@ -362,10 +359,7 @@ async def _weigh(services: Services, call: Call) -> int:
 async def carry_out(
     services: Services, call: Call, planned: Planned, reply: Reply, phases: Phases, *, size_bytes: int
 ) -> Prepared:
-    """Carry out a plan, and write its decisions into the ledger.
-
-    Raises RefusedError if the policy refuses, UndecodableError if splicing fails.
-    """
+    """Carry out a plan, and note its decisions. Raises RefusedError, and UndecodableError if splicing fails."""
     plan, mode, chosen = planned.plan, call.route.target.mode, Chosen(planned)
     if plan.request is not None or plan.prefetch is not None:
         if call.request.codec.is_count:
@@ -412,10 +406,7 @@ def refuse_or_pass(call: Call) -> OverloadedError | None:
 
 
 def surely_stays(request: Request, policy: Policy) -> bool:
-    """Whether a request surely fits the window and needs no cut, judged by its bytes alone.
-
-    A token has at least one byte. Images and files are not counted by their bytes, so a request with them is not sure.
-    """
+    """Whether a request surely fits and needs no cut, by its bytes: a token has one at least. Media are never sure."""
     if b"\\u" in request.body or any(_OTHER_PART.search(raw) for raw in request.raws):
         return False
     most_tokens = FRAME_TOKENS + sum(map(len, (*request.raws, *request.fixed)))
@@ -460,10 +451,7 @@ def tell_changed(planned: Planned) -> Planned:
 
 
 async def add_kept_of_session(services: Services, call: Call, planned: Planned) -> Planned:
-    """The plan with what is kept of its session: what was found for the model, and that its upstream must be told.
-
-    Raises BusyError.
-    """
+    """The plan with what is kept of its session: texts that were found, a changed past to tell. Raises BusyError."""
     if call.route.settings.recall == "tool" and call.route.target.mode == "enforce":
         tenant, plan, texts = call.arrival.tenant, planned.plan, services.found_texts
         head, (_, previous) = find_head(plan), find_answered(services, call, planned)

@@ -38,22 +38,14 @@ T = TypeVar("T")
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """The time until a waiting client gets its first comment, and the time between further ones.
-
-    Source: common load balancers close idle connections after 30 s, CDNs after 100 s.
-    """
+    """When a waiting client gets comments. Source: balancers close idle connections after 30 s, CDNs after 100 s."""
 
     first_comment_seconds: float = 5.0
     comment_seconds: float = 10.0
 
 
 class Opening(msgspec.Struct, frozen=True):
-    """The beginning of an answer.
-
-    held: bytes that were read but not passed on yet.
-    overflow: the refusal for length that these bytes contain; None for none.
-    text: what these bytes say, if they were read.
-    """
+    """The beginning of an answer. held: not passed on yet. overflow: the refusal for length in it. text: its words."""
 
     status: int
     held: bytes = b""

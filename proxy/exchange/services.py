@@ -90,17 +90,11 @@ class Lifecycle:
     def serving(
         self, show: Callable[[int], None], reply: Reply, client: str, end: Callable[[], None] = lambda: None
     ) -> "_Serving":
-        """Context manager: the block serves a request. `show` gets the number of requests whenever it changes.
-
-        client: the name of its client; empty if it has none. end: called when no request is left.
-        """
+        """Context manager: the block serves a request. show: gets their number. end: called when none is left."""
         return _Serving(self, show, reply, client, end)
 
     def count_of(self, client: str) -> int:
-        """The requests in flight of a client with this name.
-
-        Those whose last byte is sent do not count: the client may send the next request before the block ends.
-        """
+        """A client's requests in flight, but those whose last byte is sent: the next may come before they end."""
         return sum(not reply.last_byte_at for reply in self.by_client.get(client, ()))
 
 
@@ -194,10 +188,9 @@ class Services(msgspec.Struct, frozen=True):
 async def receive(
     services: Services, reply: Reply, arrival: Arrival, lane: Lane, codec: Codec
 ) -> tuple[ReceivedBody, PrefixMatch | None]:
-    """Receive the body, and find the longest common beginning with an earlier body of the same tenant, if any.
+    """Receive the body, and find the longest beginning that it shares with an earlier one of the tenant.
 
-    A body that the memory could never hold is marked as too large and is not decoded. Raises SlowRequestError and
-    OverloadedError.
+    One that memory could never hold is too large and not decoded. Raises SlowRequestError and OverloadedError.
     """
     received = await hold(services, reply.request, lane)
     body = received.json
@@ -219,10 +212,7 @@ async def receive(
 
 
 async def hold(services: Services, request: web.BaseRequest, lane: Lane) -> ReceivedBody:
-    """Receive the body; only its beginning if it is too large. The memory is counted in the request's account.
-
-    Raises SlowRequestError and OverloadedError.
-    """
+    """Receive the body, or the beginning of one too large, in its account. Raises SlowRequestError, OverloadedError."""
     most_bytes = min(services.config.limits.max_body_bytes, services.memory.most_body_bytes)
     services.uploads.open(request, services.memory.open(lane.name))
     run = partial(services.workers.run, lane, size_bytes=INLINE_BYTES + 1)

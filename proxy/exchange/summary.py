@@ -121,10 +121,7 @@ def write_ahead(services: Services, call: Call, chosen: Chosen, compacted: Compa
 
 
 def write_meanwhile(services: Services, attempt: Prepared) -> None:
-    """Have the summary of the next cut written while no request comes, if it is asked for at such times.
-
-    It is asked for behind the session's own prompt, or not at all: another prompt would take that out of the cache.
-    """
+    """Have the next summary written while no request comes, behind the session's own cached prompt or not at all."""
     task = _prepare_ahead(services, attempt.call, attempt.chosen, attempt.compacted, "idle")
     if task is None or task.inline is None:
         return
@@ -257,10 +254,7 @@ class _Choice(msgspec.Struct, frozen=True):
         return await (text if self.reply is None else wait_for(self.services, self.call, self.reply, text))
 
     async def put_off(self, planned: Planned) -> Chosen | None:
-        """The plan without its last cuts, back to a cut whose summary is stored; None if nothing was cut.
-
-        The cut before the last one may be waiting for its summary, too; then it is taken back as well.
-        """
+        """The plan without its last cuts, back to one whose summary is stored; None if nothing was cut."""
         plan, text = planned.plan.put_off(), None
         while plan is not None and plan.request is not None:
             text = await self.services.summaries.find(plan.request, self.summariser)

@@ -352,13 +352,7 @@ def write_own_headers(
     outcome: str,
     tokens: Mapping[str, int] = NO_TOKENS,
 ) -> Headers:
-    """The proxy's own headers of a response.
-
-    request_id: as in the log line.
-    overhead_seconds: time that the proxy itself took; sent in milliseconds.
-    outcome: a token of RFC 9651, with parameters or without.
-    tokens: prompt tokens, by what they count; True is a boolean of RFC 9651.
-    """
+    """Our own headers of a response, times in milliseconds. outcome, tokens: by RFC 9651, where True is a boolean."""
     timing = f"trimtab;dur={overhead_seconds * 1000:.1f}"
     headers = [("x-trimtab-request-id", request_id), ("Server-Timing", timing), (OUTCOME_HEADER, outcome)]
     if tokens:
@@ -370,10 +364,7 @@ def write_own_headers(
 def write_ledger_headers(
     original: Sections, sent: Sections, entries: Sequence[Entry], summary: UsedSummary | None
 ) -> Headers:
-    """The headers of a response that say what became of the prompt. Only its last MAX_TOLD_ENTRIES are written.
-
-    original, sent: the sections of what the client sent, and of what was sent to the upstream.
-    """
+    """The headers that say what became of the prompt: sections before and after, the last MAX_TOLD_ENTRIES entries."""
     named = zip(Sections._fields, original, sent, strict=True)
     told = ", ".join([f"{name};original={original};sent={sent}" for name, original, sent in named])
     headers = [("x-trimtab-sections", told)]

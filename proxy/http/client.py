@@ -307,10 +307,7 @@ class Sending:
 def _choose_arguments(
     url: URL, headers: CIMultiDict[str], settings: SendSettings, proxy: ForwardProxy | None
 ) -> dict[str, Any]:
-    """Arguments for aiohttp: headers, timeouts, TLS, and the forward proxy with its password.
-
-    Through a forward proxy, a plain HTTP request is sent in absolute form, and a WebSocket goes through a tunnel.
-    """
+    """Arguments for aiohttp. By a forward proxy, plain HTTP goes in absolute form, and a WebSocket through a tunnel."""
     how: dict[str, Any] = {"headers": headers, "timeout": settings.timeout, "ssl": settings.tls}
     if proxy is None:
         return how

@@ -35,11 +35,7 @@ class Decoded(NamedTuple):
 
 
 class _Decoder(Protocol):
-    """Decompressor of one member.
-
-    eof: the member has ended, and `unused_data` comes after it.
-    is_full: it holds input or output back, because there was too much for the last call. It takes no more input then.
-    """
+    """Decompressor of one member. eof: it has ended. is_full: it holds something back, and takes no more input then."""
 
     @property
     def eof(self) -> bool: ...
@@ -218,11 +214,7 @@ class _Stage:
 
 
 class Reader:
-    """Decodes an answer piece by piece for those who read along, within bounds.
-
-    Of a damaged one, of one in an unknown coding, and of a bomb,
-    what was decoded before comes out.
-    """
+    """Decodes an answer piece by piece, within bounds. Of a damaged one or a bomb, what was decoded before comes."""
 
     def __init__(self, codings: Sequence[str]) -> None:
         self._stages = [_Stage(_DECODERS[coding]) for coding in reversed(codings)] if can_decode(codings) else None

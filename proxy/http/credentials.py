@@ -165,10 +165,7 @@ def keep_credentials(headers: Headers) -> list[tuple[str, str]]:
 
 
 def drop_credentials(headers: Headers) -> list[tuple[str, str]]:
-    """The client's headers that are not credentials, for an upstream that gets another key or none.
-
-    Keys among a WebSocket's subprotocols are removed as well; its other subprotocols stay.
-    """
+    """The client's headers without credentials, for an upstream that gets another. Subprotocols lose keys only."""
     kept = []
     for name, value in headers:
         lower = plain(name)

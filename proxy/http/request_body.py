@@ -120,10 +120,7 @@ class ReceivedBody(msgspec.Struct, frozen=True):
     work_bytes: int = 0  # memory that decoding and compacting it takes
 
     def write(self, pieces: tuple[bytes, ...] | None, headers: CIMultiDict[str]) -> Body:
-        """The body to forward: `pieces` if they differ from `json`, else the client's own bytes, compressed or not.
-
-        If `pieces` are forwarded, removes from `headers` those that describe the client's bytes.
-        """
+        """The body to forward: `pieces`, for which `headers` lose what describes the client's bytes, or else those."""
         if pieces is not None and (len(pieces) > 1 or pieces[0] is not self.json):
             for name in ENTITY_HEADERS:
                 headers.popall(name, None)
@@ -134,10 +131,7 @@ class ReceivedBody(msgspec.Struct, frozen=True):
 async def receive_body(
     request: web.BaseRequest, max_bytes: int, uploads: Uploads, run: Decode = asyncio.to_thread
 ) -> ReceivedBody:
-    """Receive the body; it is read whole unless it is larger than `max_bytes`, compressed or decompressed.
-
-    `run` runs the decompression in a thread. Raises SlowRequestError, and OverloadedError if too much is held already.
-    """
+    """Receive the body, whole unless above `max_bytes`. run: a thread. Raises SlowRequestError, OverloadedError."""
     headers = request.headers
     codings = read_codings(headers.getall("Content-Encoding")) if "Content-Encoding" in headers else ()
     wire, rest = await _read(request, max_bytes, uploads)
@@ -157,10 +151,7 @@ async def receive_body(
 
 
 async def receive_beginning(request: web.BaseRequest, least_bytes: int, uploads: Uploads) -> ReceivedBody:
-    """Receive at least so many bytes of the body, if it has them; the rest is still to be read.
-
-    Raises SlowRequestError, and OverloadedError if too much is held already.
-    """
+    """Receive the first bytes of the body; the rest is still to be read. Raises SlowRequestError, OverloadedError."""
     arriving = uploads.read(request)
     pieces: list[bytes] = []
     size = 0

@@ -164,10 +164,7 @@ def _describe_trust(upstream: UpstreamConfig) -> str:
 
 
 def _has_hung_up(error: BaseException | None) -> bool:
-    """Whether the other side closed the connection.
-
-    If it did so during a TLS handshake, only the causes of aiohttp's error show that, often without an errno.
-    """
+    """Whether the other side closed the connection; in a TLS handshake only the causes show it, often without errno."""
     return any(
         (isinstance(cause, OSError) and cause.errno in _HUNG_UP)
         or isinstance(cause, aiohttp.ServerDisconnectedError | ConnectionError)

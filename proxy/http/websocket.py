@@ -26,11 +26,7 @@ _UPGRADE = (("Connection", "Upgrade"), ("Upgrade", "websocket"))
 
 
 def is_upgrade(request: web.BaseRequest) -> bool:
-    """Whether the client asks for a WebSocket.
-
-    A request with a body is not treated as a handshake. The handshake is forwarded without a body. If it announced
-    one, the upstream would take the next request on the connection for that body.
-    """
+    """Whether the client asks for a WebSocket; not with a body, for which the upstream would take the next request."""
     wants = request.method == "GET" and request.headers.get("Upgrade", "").lower() == "websocket"
     return wants and not request.body_exists
 
@@ -43,11 +39,7 @@ async def relay_websocket(
     upstream: UpstreamConfig,
     added: Headers = (),
 ) -> web.StreamResponse:
-    """Forward the handshake, then pass bytes both ways until one end closes. The answer has the headers `added`.
-
-    Raises UpstreamUnreachableError, or UpstreamTimeoutError if the handshake takes longer than
-    `upstream.connect_timeout_seconds`.
-    """
+    """Forward the handshake, then bytes both ways. Raises UpstreamUnreachableError and UpstreamTimeoutError."""
     headers.extend(_UPGRADE)
     async with AsyncExitStack() as stack:
         try:

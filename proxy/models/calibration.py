@@ -140,10 +140,7 @@ class Calibration:
         self._most_in_full = 0
 
     def add(self, report: Report, scale: Scale, expected: Scale) -> bool:
-        """Add a report. Returns whether there may be something to measure.
-
-        `scale` is the one in use, `expected` that of the model's tokenizer or family.
-        """
+        """Add a report; whether there may be something to measure. expected: the tokenizer's or family's scale."""
         chars, reported = report.chars, report.reported_tokens
         counted, weights = report.counted_tokens, report.weights
         tokens, kind, predicted, expected_tokens = judge(counted, chars, weights, scale, expected)
@@ -219,10 +216,7 @@ class Calibration:
         return is_settled and self._answers_off >= WARM_UP_SAMPLES
 
     def restart(self, before: Scale, after: Scale, settled: Sequence[int] = ()) -> None:
-        """Start again, because another scale or window is in use from now on.
-
-        The samples of kinds that are not `settled` are kept, so that their median still decides.
-        """
+        """Start again with another scale or window. Samples of kinds not `settled` stay: their median decides."""
         self.error, self._answers_off = 0.0, 0
         self._cut.clear()
         self._settled = settled

@@ -144,10 +144,7 @@ class Windows:
 
 
 def read_models(body: bytes) -> Windows:
-    """Read the windows in a list of models, in any known form. An unknown form has no windows.
-
-    The window that a model was trained with counts only if the list has no other window for this model.
-    """
+    """Read the windows in a list of models, in any known form. A model's trained one counts only if it has no other."""
     return _read_list(body, (*_SERVED, _TRAINED))
 
 
@@ -182,10 +179,7 @@ def _read_slots(told: Any) -> int | None:
 
 
 def ask_for_models(upstream: UpstreamConfig, headers: Headers) -> tuple[URL, CIMultiDict[str]]:
-    """URL and headers of the request for an upstream's list of models.
-
-    headers: the client's credential headers. An upstream that has a key in the configuration gets that key instead.
-    """
+    """URL and headers to ask for an upstream's models: with its configured key, else the client's `headers`."""
     asked = request_headers(headers, upstream, identity=True)
     asked["Accept"] = "application/json"
     if upstream.provider != "anthropic":

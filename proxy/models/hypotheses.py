@@ -44,11 +44,7 @@ EXPECTED = Scale()
 
 
 def is_test_due(own: Record, of_all: Record, cut_requests: int) -> bool:
-    """Whether to send this request as a test.
-
-    own, of_all: the client's record and that of all.
-    cut_requests: how many requests a lesson has cut since the last test, this one included.
-    """
+    """Whether to send this request as a test. cut_requests: by a lesson since the last test, this one included."""
     source = own.window_source if own.learned_tokens is not None else of_all.window_source
     # "cut prompts" is tested rarely, too: a server that silently drops a part of a prompt gives a worse answer.
     first = FIRST_TEST if source == "second attempt" else FIRST_TEST_OF_NUMBERS
@@ -73,10 +69,7 @@ def contradict(known: Record, of_all: Record, answered_tokens: int) -> dict[str,
 
 
 def doubt_ratio(known: Record, of_all: Record, family_ratio: float) -> dict[str, Any]:
-    """What a successful test changes in the client's record: a ratio that no usage report confirmed is dropped.
-
-    The family's ratio takes its place: the test was planned with it.
-    """
+    """What a successful test changes in a client's record: an unconfirmed ratio gives way to the family's."""
     if known.calibrated or not (known.ratio_source or of_all.ratio_source):
         return {}
     return {"ratio": family_ratio, "ratio_source": "second attempt", **UNMEASURED}
@@ -120,11 +113,9 @@ def claim(met: Claim, of_all: Record, *, now: float, expected: Scale = EXPECTED)
 
 
 def retract(by: str, of_all: Record) -> dict[str, Any]:
-    """The changes to the record of all after an answer contradicted a lesson of one client: its claim is removed.
+    """The changes to the record of all after an answer contradicted the lesson of a client key: its claim goes.
 
     A window that fewer than two remaining claims contain no longer counts for all.
-
-    by: id of the client key.
     """
     left = tuple(each for each in of_all.claims if each.by != by)
     if left == of_all.claims:

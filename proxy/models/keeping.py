@@ -244,10 +244,7 @@ class Kept:
         return (model for model in models if model.read_at is not None)
 
     async def take_window(self, model: Model) -> None:
-        """Take over the window and the reading that discovery found, and write them if the model is vouched.
-
-        What is reported is taken over once. If the record differs later, another process has asked more recently.
-        """
+        """Write what discovery found, once: if the record differs later, another process has asked more recently."""
         found, reading = told = self._find_told(model.name)
         if (found is None and reading == SILENT) or told == model.discovered:
             return

@@ -136,11 +136,7 @@ def draw_lesson(overflow: Overflow, policy: Policy, sent: Sent) -> Lesson | None
 
 
 def find_changes(believed_tokens: int, lesson: Lesson, known: Record, *, now: float) -> dict[str, Any]:
-    """The fields of a record that a lesson changes.
-
-    believed_tokens: the window that the prompt was planned with (see model_policy.py).
-    now: seconds since 1970.
-    """
+    """The fields of a record that a lesson changes. believed_tokens: as planned with. now: seconds since 1970."""
     changes: dict[str, Any] = {}
     window_tokens = lesson.window_tokens or 0
     believed_anew = recall(known).correct(believed_tokens)
@@ -205,10 +201,7 @@ def _guess(overflow: Overflow, believed_tokens: float, sent: Sent) -> Lesson:
 
 
 def _learn_from_size(overflow: Overflow, believed_tokens: float, sent: Sent) -> Lesson:
-    """The lesson of a limit in bytes, or of a rate limit that this single request exceeds. Always a guess.
-
-    A rate limit never teaches a window.
-    """
+    """The guess of a limit in bytes, or of a rate limit that this request alone exceeds, which teaches no window."""
     share = SHRINK_SHARE
     limit, requested = overflow.limit, overflow.requested
     if limit and requested and limit < requested:

@@ -62,10 +62,7 @@ class ModelView(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_unmet(cls, config: Config, model: str) -> Self:
-        """Build the view of a model from its name alone, without asking an upstream or the store.
-
-        May load the catalogue, which takes 0.1 to 0.4 s once.
-        """
+        """The view of a model from its name alone. May load the catalogue, which takes 0.1 to 0.4 s once."""
         settings = config.policy_for(model)
         name = name_model(config, settings, model)
         facts = Facts(expect_scale(name, SILENT).ratio)
@@ -113,10 +110,7 @@ class ModelView(msgspec.Struct, frozen=True):
 
 
 def name_model(config: Config, settings: PolicyConfig, model: str, tenant: Tenant | None = None) -> ModelName:
-    """The name under which facts about a model are kept for a tenant; without a tenant, for all clients.
-
-    settings: the settings of the request. They name the upstream and the vocabulary.
-    """
+    """The name under which a model's facts are kept for a tenant, or for all. settings: upstream and vocabulary."""
     base_url = config.upstream_for(settings.upstream).base_url
     if tenant is None:
         return name_for(base_url, model, settings.count)

@@ -205,11 +205,7 @@ class Facts:
 
 
 class Learned(msgspec.Struct, frozen=True):
-    """One thing that was learned of a model: its window or its ratio.
-
-    source, at: how, and when in seconds since 1970.
-    for_all: it counts for all clients; else for one only.
-    """
+    """A window or ratio that was learned. source, at: how, and when in seconds since 1970. for_all: or for a client."""
 
     source: Source
     at: float
@@ -229,11 +225,7 @@ class Learned(msgspec.Struct, frozen=True):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What may be shown of a model.
-
-    samples: usage reports since its ratio was last found.
-    mean_error: mean relative error of our counts.
-    """
+    """What may be shown of a model. samples: reports since its ratio was found. mean_error: relative, of our counts."""
 
     name: ModelName
     facts: Facts
@@ -342,30 +334,21 @@ class Records:
         self._store = store
 
     async def read(self, name: ModelName) -> tuple[int, Record | None]:
-        """The number of a model's records, and the last one that can be decoded; None if there is none.
-
-        Reads every record, because a store drops records that were not read for long, and one gap would end the chain.
-        """
+        """The number of a model's records, and the last decodable one. All are read, so that the store drops none."""
         generation, record = 0, None
         while (kept := await self._store.get(_record_id(name, generation + 1))) is not None:
             generation, record = generation + 1, _decode(kept) or record
         return generation, record
 
     async def forget(self, name: ModelName, record: Record) -> bool:
-        """Drop what was learned of a model, for all clients, by a new record of all with a higher `forgotten`.
-
-        Returns whether anything was known for all.
-        """
+        """Drop what was learned of a model, for all clients; whether anything was known for all."""
         generation, known = await self.read(name.of_all)
         forgotten = 1 + (0 if known is None else known.forgotten)
         await self.append(name.of_all, generation, msgspec.structs.replace(record, forgotten=forgotten))
         return known is not None
 
     async def append(self, name: ModelName, generation: int, record: Record) -> tuple[int, Record]:
-        """Append a record after the first `generation` ones. Returns the number and the record that is there now.
-
-        It may be the record of another process that was faster. An entry that cannot be decoded is skipped.
-        """
+        """Append a record behind `generation` others; the number and the record there now, maybe another's."""
         encoded = msgspec.json.encode(record)
         while True:
             generation += 1

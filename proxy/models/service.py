@@ -46,10 +46,7 @@ MAX_NAME_CHARS = 256  # Nothing is kept of a model with a longer name. Chosen: f
 
 
 class Models:
-    """Looks up, learns and keeps facts about models. Close it when done.
-
-    read_seconds: how long a request waits for the store, at most.
-    """
+    """Looks up, learns and keeps facts about models; close it. read_seconds: a request waits so long for the store."""
 
     def __init__(
         self,
@@ -220,10 +217,7 @@ class Models:
         _ = self._tasks.start(self.learn(name, believed_tokens, lesson))
 
     async def learn(self, name: ModelName, believed_tokens: int, lesson: Lesson) -> None:
-        """Learn a lesson about a prompt that was planned with a window of `believed_tokens`.
-
-        Waits for the store for at most `read_seconds`.
-        """
+        """Learn a lesson about a prompt that was planned with this window. Waits up to `read_seconds`."""
         model = self._kept.find(name)
         if model is None:
             return
@@ -286,11 +280,7 @@ class Models:
             of_all.teach(find_changes(of_all.known))
 
     def seek_windows(self, upstream: UpstreamConfig, headers: Headers = (), tenant: str = "") -> None:
-        """Ask an upstream for its models' windows in the background, if that is due.
-
-        headers: the credential of `tenant`. An answer to it counts for that tenant only. Without headers, the answer
-            counts for all clients.
-        """
+        """Ask an upstream for its windows in the background, if due. headers: of `tenant`, for whom alone it counts."""
         tenant = tenant if headers else ""
         if self._told.take_turn(upstream, tenant):
             _ = self._tasks.start(self._ask(upstream, headers, tenant))

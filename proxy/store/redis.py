@@ -37,10 +37,7 @@ class RedisClient(msgspec.Struct, frozen=True):
 
 
 def make_client(store: str) -> RedisClient:
-    """The client for a store's URL. It connects at the first use.
-
-    Raises ValueError or TypeError if the URL is invalid or has unknown options.
-    """
+    """The client for a store's URL. It connects at the first use. Raises ValueError or TypeError if it is unusable."""
     servers = read_servers(store)
     if servers.kind == "sentinel":
         return _make_sentinel_client(servers)

@@ -67,10 +67,7 @@ MAX_BYTES = 32 * 1024 * 1024  # chosen: a small part of the process, and space f
 
 
 class MemoryStore:
-    """A SummaryStore bounded by bytes.
-
-    If `renews`, a read restarts the lifetime of a summary. Otherwise it lives for `ttl_seconds` from the write.
-    """
+    """A SummaryStore bounded by bytes. renews: reads restart a summary's lifetime; else it counts from the write."""
 
     name = "memory"
 

@@ -298,10 +298,7 @@ def _read_refusal(status: int, answer: bytes, codec: Codec, question: Question) 
 
 
 def accept_provided(completion: Completion, weigh: Callable[[bytes], int], room_tokens: int) -> Summary:
-    """The summary that a provider's own note is. Raises RefusedError if it writes none, else NoNoteError.
-
-    weigh: the tokens of a note. room_tokens: the most that it may have.
-    """
+    """The summary in a provider's note of at most `room_tokens`. Raises RefusedError without one, else NoNoteError."""
     if not completion.note and completion.text:
         raise RefusedError(200)
     if not completion.note:
@@ -320,10 +317,9 @@ def accept_provided(completion: Completion, weigh: Callable[[bytes], int], room_
 def accept_note(
     completion: Completion, covered_tokens: int, count: CountTokens, *, enough_tokens: int | None = None
 ) -> str:
-    """Return the clean note in a completion. Raises NoNoteError if there is none, or if it is not shorter.
+    """The clean note in a completion. Raises NoNoteError if there is none, or if it is not shorter.
 
-    enough_tokens: set if the operator has configured instructions. A note of at least this many tokens then needs no
-        headings.
+    enough_tokens: set with instructions of the operator; a note of at least this many tokens then needs no headings.
     """
     answer, was_cut = handoff.read_answer(completion.text), completion.was_cut
     if not answer.text or completion.calls_tool:  # text next to a call is about the call

@@ -117,11 +117,7 @@ compared with `store_ttl_seconds`, and rare compared with requests."""
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One client's sessions with one model that begin alike.
-
-    tenant, secret: the client's. model: with its upstream, for which a cache is kept.
-    anchor: the hash of the first messages.
-    """
+    """One client's sessions with one model of an upstream that begin alike. anchor: the hash of the first messages."""
 
     tenant: str
     secret: bytes = field(repr=False)

@@ -310,10 +310,7 @@ class Fallen:
         self._reasons: OrderedDict[str, str] = OrderedDict()
 
     def note(self, session: str, label: str, model: str, reason: str) -> str:
-        """Note a digest in a session; returns why the session has it.
-
-        label: the metrics' label of the request's model. model: its name, in the form that may be logged.
-        """
+        """Note a digest in a session; returns its reason. label: of the metrics. model: as it may be logged."""
         known = self._reasons.get(session)
         if known is None:
             known = self._reasons[session] = reason or NOT_READY

@@ -83,10 +83,7 @@ class Inline(msgspec.Struct, frozen=True):
 
 
 class Apart(msgspec.Struct, frozen=True):
-    """The form in which the prompt is the only message: a request of the client's session, without the conversation.
-
-    `write` makes the body for a prompt; None if that cannot be. `tokens`: the client's system messages, in our tokens.
-    """
+    """The prompt as the only message, in a request of the client's session. tokens: of its system messages, in ours."""
 
     write: Callable[[Question, str], bytes | None]
     tokens: int

@@ -47,7 +47,7 @@ _rows, _erased = msgspec.json.Decoder(Row), msgspec.json.Decoder(Erased)
 
 
 class SharedLog:
-    """The log on a server. It connects at the first use."""
+    """The log on a server. It connects at the first use. What asks it raises StoreError."""
 
     name = "redis"
 
@@ -60,26 +60,24 @@ class SharedLog:
         self._out_until = -inf
 
     async def add(self, items: list[Row] | list[Erased]) -> None:
-        """Add rows or orders. Raises StoreError."""
         if items:
             arguments = [MAX_EVENTS, self._ttl_seconds, *map(_encoder.encode, items)]
             await self._ask(lambda: self._server.run(_ADD, [KEY], arguments))
 
     async def read(self, position: str) -> list[Entry]:
-        """The oldest entries after a position; none if there are no more. Raises StoreError."""
+        """The oldest entries after a position; none if there are no more."""
         start = f"({position}" if position else "-"
         read = partial(self._server.commands.xrange, KEY, min=start, max="+", count=ENTRIES_AT_ONCE)
         found = await self._ask(lambda: self._server.ask(read))
         return [_read(name.decode(), fields.get(b"item", b"")) for name, fields in found]
 
     async def erase(self, order: Erased, entries: list[str]) -> None:
-        """Drop the entries of a session, and have all replicas erase it. Raises StoreError."""
+        """Drop the entries of a session, and have all replicas erase it."""
         if entries:
             await self._ask(lambda: self._server.ask(partial(self._server.commands.xdel, KEY, *entries)))
         await self.add([order])  # the last step: who has carried it out does not know the entries any more
 
     async def close(self) -> None:
-        """Close the connections. Raises StoreError."""
         await self._server.close()
 
     async def _ask(self, operation: Callable[[], Awaitable[Any]]) -> Any:
@@ -119,10 +117,7 @@ NOTES_SECONDS = 5.0  # Between two writings of a worker's notes for the others. 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text to write. `size_bytes`: the memory that it holds on to until then. `write`: returns None if it failed.
-
-    request_id: empty for what the session is called.
-    """
+    """A text, or a session's title if it has no request_id. size_bytes: held until then. write: None if it failed."""
 
     request_id: str
     session: str

@@ -330,10 +330,7 @@ def find_request(connection: sqlite3.Connection, request_id: str) -> Turn | None
 
 
 def list_after(connection: sqlite3.Connection, seq: int, most: int) -> tuple[list[Turn], int, bool]:
-    """The requests that were added after a row, oldest first; the newest row; and whether these are not all.
-
-    If there are more than `most`, none is returned.
-    """
+    """The requests after a row, oldest first, or none of more than `most`; the newest row; whether some are missing."""
     (last_seq,) = connection.execute("SELECT COALESCE(MAX(seq), 0) FROM events").fetchone()
     chosen = f"{_READ} AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"  # another worker may add rows meanwhile
     rows = connection.execute(chosen, (seq, last_seq, most + 1)).fetchall()

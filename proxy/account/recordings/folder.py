@@ -85,10 +85,7 @@ class Folder:
         self._requests = 0
 
     def add(self, milliseconds: int, request_id: str, content: bytes, *, is_call: bool = False) -> None:
-        """Add a recording, and delete the oldest ones that are too many. Raises OSError.
-
-        The folder is made if it does not exist. Only the owner may read it and its files.
-        """
+        """Add a recording that only its owner can read, and delete the oldest that are too many. Raises OSError."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         name = f"{milliseconds:013}-{request_id}{CALL_ENDING if is_call else ENDING}"
         with self._locked() as lock:
@@ -247,10 +244,7 @@ def read_name(path: Path) -> RecordingFile | None:
 
 
 def list_files(folder: Path, *, newest_first: bool = False) -> list[RecordingFile]:
-    """The files of all recordings in a folder, ordered by time. Other files are left out.
-
-    Raises NoRecordingError if there is no such folder, or if it may not be read.
-    """
+    """The files of all recordings in a folder, ordered by time. Raises NoRecordingError if it cannot be read."""
     try:
         found = [file for path in folder.iterdir() if (file := read_name(path)) is not None]
     except OSError as error:
@@ -270,10 +264,7 @@ def read_all(folder: Path, on_broken: OnBroken, *, newest_first: bool = False) -
 
 
 def read_one(folder: Path, name: str, on_broken: OnBroken) -> Recording:
-    """The recording whose id begins with `name`; for `last` the newest one of a request.
-
-    Raises NoRecordingError if there is none, or more than one; BadRecordingError if its file is broken.
-    """
+    """The recording whose id begins with `name`, or `last`. Raises NoRecordingError and BadRecordingError."""
     if name == LAST:
         every = read_all(folder, on_broken, newest_first=True)
         if (last := next((one for one in every if one.call is None), None)) is None:

@@ -89,10 +89,7 @@ class RecordedRequest:
 
 @dataclass(frozen=True, slots=True)
 class RecordedSending:
-    """What was sent to the upstream last. body: None for the client's own body, byte for byte.
-
-    headers: that were added because of changes to the body.
-    """
+    """What was sent to the upstream last. body: None for the client's own bytes. headers: beside the client's."""
 
     body: Body | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -229,11 +226,7 @@ class Recording(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class CarriedOut:
-    """A plan that was carried out.
-
-    applied: the transcript that was forwarded, and the decisions. ratio: the model's own tokens for one of trimtab's.
-    text: the text for the cut part; None if there is none. used: the stored summary in what was sent; None for none.
-    """
+    """A plan that was carried out. ratio: the model's own tokens for one of trimtab's. used: the stored summary."""
 
     plan: Plan
     applied: Applied

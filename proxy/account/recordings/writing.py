@@ -69,11 +69,7 @@ def measure_recordings(config: Config) -> int:
 
 
 class Draft(NamedTuple):
-    """A recording to be made.
-
-    at: when its request ended, in seconds since 1970. size_bytes: about what `make` holds in memory.
-    is_call: it is of a call for a summary.
-    """
+    """A recording to be made. at: its request's end, in seconds since 1970. size_bytes: about what `make` holds."""
 
     at: float
     request_id: str
@@ -83,10 +79,7 @@ class Draft(NamedTuple):
 
 
 class Recordings:
-    """The recordings of this process. Close it at the end.
-
-    most_bytes: the memory that waiting recordings may hold. A larger one is only taken if nothing else waits.
-    """
+    """The recordings of a process; close it. most_bytes: that may wait; a larger one only if nothing else waits."""
 
     def __init__(
         self, config: RecordConfig, metrics: Metrics, log: Any, *, most_bytes: int = MAX_RECORDINGS_BYTES

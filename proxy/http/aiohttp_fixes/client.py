@@ -256,10 +256,7 @@ class UpstreamProtocol(FollowedProtocol):
             super().resume_reading(resume_parser)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """As aiohttp's; an incomplete body then raises an error.
-
-        aiohttp closes the connection at a chunk that it cannot parse, and the reader of the body waits forever.
-        """
+        """As aiohttp's; an incomplete body then raises: behind a broken chunk, its reader would wait forever."""
         self.read_rest(exc)
         body = self._payload
         super().connection_lost(exc)
@@ -343,10 +340,7 @@ async def send_plainly(
     settings: SendSettings,
     on_sent: Callable[[], object] = lambda: None,
 ) -> aiohttp.ClientResponse:
-    """Send a POST; returns the response, its body not read yet. `headers` must have the Content-Length of `body`.
-
-    on_sent: called when the whole request is on its way. Raises the same errors as aiohttp's session.
-    """
+    """Send a POST with its Content-Length. on_sent: all is on its way. Raises the errors of aiohttp's session."""
     connection = await _connect(session, url, settings)
     protocol: Any = connection._protocol  # noqa: SLF001
     try:

@@ -170,11 +170,7 @@ def reset_transport(transport: asyncio.Transport) -> None:
 
 
 def keep_header_bytes() -> None:
-    """Make aiohttp, in this whole process, write header bytes that are not UTF-8 unchanged.
-
-    Some clients, such as Node, send Latin-1. aiohttp reads such bytes as surrogate escapes, but drops them when it
-    writes.
-    """
+    """Make aiohttp, in this process, write header bytes beyond UTF-8 (Node sends Latin-1), which it would drop."""
     http_writer._serialize_headers = _serialize  # noqa: SLF001 - aiohttp has no public hook for it
 
 
