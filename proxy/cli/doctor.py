@@ -58,11 +58,7 @@ LONG_COMPLETION = 32_000  # The completion that clients of long answers ask for.
 
 
 class ModelPrices(msgspec.Struct, frozen=True):
-    """What a model's tokens cost.
-
-    source: configured, catalogue, local or default. entry: the catalogue's, PROVIDER/MODEL. unit: usd (for a
-    million tokens) or ratio. tiers: by the length of the prompt, the shortest first.
-    """
+    """What tokens cost. entry: PROVIDER/MODEL. unit: usd (per million) or ratio. tiers: the shortest prompts first."""
 
     source: str
     entry: str

@@ -218,10 +218,7 @@ def _describe_sums(sums: Sums) -> dict[str, int | float | None]:
 
 
 def find_first_day(since: str, today: str) -> str:
-    """The first day of a period that ends today; days are in UTC. Raises ValueError, which says what is wrong.
-
-    Sums are kept by day, so a period is rounded up to whole days, of which today is one.
-    """
+    """The first day of a period that ends today, rounded up to whole days in UTC. Raises ValueError: what is wrong."""
     period = _PERIOD.fullmatch(since.strip().lower())
     if period is None:
         return max(_read_day(since.strip(), today), go_back(today, KEPT_DAYS))

@@ -37,11 +37,7 @@ from trimtab.rules.tokens.families import SILENT
 
 @asynccontextmanager
 async def open_shared(config: Config, *, in_memory: str, at_fault: str) -> AsyncIterator[SummaryStore]:
-    """The store that running proxies share.
-
-    Raises StoppedError with `in_memory` if they share none, and with `at_fault` if it has failed; ConfigError if it can
-    never be opened.
-    """
+    """The store that running proxies share. Raises StoppedError (`in_memory`, `at_fault` if it fails), ConfigError."""
     if config.store == "memory":
         raise StoppedError(in_memory)
     configure_log("error")
@@ -128,9 +124,7 @@ def forget(model: str, config_path: Path | None, settings: tuple[str, ...]) -> N
 
 
 async def forget_model(config: Config, model: str) -> dict[ModelName, bool]:
-    """Forget a model at every upstream of the configuration.
-
-    Return the names under which facts may have been kept, and whether there were any for all clients.
+    """The names under which a model's facts may be kept, and whether there were any for all; all are forgotten.
 
     Raises StoppedError; ConfigError if the configured store can never be opened.
     """
@@ -147,10 +141,7 @@ async def forget_model(config: Config, model: str) -> dict[ModelName, bool]:
 
 
 def list_names(config: Config, model: str) -> list[ModelName]:
-    """All names under which facts about a model may be kept: one for each upstream and way of counting.
-
-    The names of the main upstream come first.
-    """
+    """All names under which facts of a model may be kept, by upstream (the main one first) and way of counting."""
     upstreams = (config.upstream, *config.upstreams.values())
     policies = (config.defaults, *map(config.over_defaults, (*config.models, *config.profiles.values())))
     counted = dict.fromkeys(policy.count for policy in policies)
@@ -242,9 +233,7 @@ def summary(
 
 
 async def find_summary(config: Config, summary_id: str, keys: Sequence[str], headers: Sequence[Pair]) -> Summary:
-    """The summary with this id, if one of the credentials can decrypt it.
-
-    keys: of the client; each is tried in all forms in which clients send one. headers: that it sends in any case.
+    """The summary with this id, if a credential can decrypt it. keys: each is tried in all forms of clients.
 
     Raises StoppedError, which says nothing about the store's content, and ConfigError if it can never be opened.
     """

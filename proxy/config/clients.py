@@ -82,12 +82,9 @@ class ClientConfig(Section):
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """What `client_keys` says.
+    """What `client_keys` says of clients that have it.
 
-    names: by key, for clients with a name.
-    limits: the number of requests that may be in flight, by name, for clients with such a limit.
-    budgets: by name, for clients with a budget.
-    ends: the day on which a key ends, by key, for keys that end.
+    names, ends: by key; the end is a day. limits: of requests in flight, by name. budgets: by name.
     """
 
     keys: tuple[str, ...] = field(default=(), repr=False)

@@ -90,9 +90,9 @@ class Document(msgspec.Struct, frozen=True):
         return cls(data, reader.places, tuple(reader.problems))
 
     def describe(self, problems: list[Problem], variables: Mapping[Path, str] = NO_VARIABLES) -> list[str]:
-        """One line for each problem, in the order of the text. A problem that an alias repeats appears once.
+        """One line for each problem, in the order of the text; one that an alias repeats, once.
 
-        `variables`: the variables of the environment that have set a path; empty for a path that a setting has set.
+        variables: that have set a path; empty for one that a setting has set.
         """
         told: dict[object, str] = {}
         for problem in sorted(problems, key=lambda problem: self.places.get(problem.path, (0, 0))):

@@ -95,10 +95,9 @@ Kind = Literal["server", "sentinel", "cluster"]
 
 @dataclass(frozen=True, slots=True)
 class StoreServers:
-    """The parts of a store's URL. `url` is that of one server; its credentials, database and options apply to all.
+    """The parts of a store's URL. url: that of one server; its credentials, database and options apply to all.
 
-    `hosts` are those to ask first: the sentinels, or nodes of the cluster. `sentinel_options` are the sentinels' own
-    credentials. `service` is the sentinels' name for the servers that they watch.
+    hosts: to ask first, sentinels or nodes of a cluster. sentinel_options: credentials. service: watched by sentinels.
     """
 
     kind: Kind

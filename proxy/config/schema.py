@@ -368,10 +368,7 @@ class Config(Section):
         return self.upstream if name is None else self.upstreams[name]
 
     def discovered_upstreams(self) -> tuple[UpstreamConfig, ...]:
-        """The upstreams to ask for context windows before any request: those of policies with `context_window: auto`.
-
-        A server that would not answer without a client's key is asked at that client's first request.
-        """
+        """Those to ask for windows before any request; one that needs a client's key waits for that."""
         policies = (self.defaults, *map(self.over_defaults, (*self.models, *self.profiles.values())))
         names = {policy.upstream for policy in policies if policy.context_window == "auto"}
         upstreams = (self.upstream_for(name) for name in sorted(names, key=str))
@@ -436,11 +433,7 @@ MAX_CACHED_CHARS = 256  # What is found in a longer name is not kept. Chosen: lo
 
 
 def list_secrets(config: Config) -> tuple[str, ...]:
-    """The credentials of the operator, then the keys of the clients; the same object for the same configuration.
-
-    Those of the operator are the keys of upstreams, the admin token, and the passwords of the store and of forward
-    proxies, also if the environment names the proxy.
-    """
+    """The credentials of the operator, those in the environment too, then the clients' keys; always the same object."""
     return _list_secrets(Same(config))
 
 

@@ -49,10 +49,9 @@ _BOUNDS = {"ge": "{} or more", "gt": "above {}", "le": "at most {}", "lt": "belo
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """An annotation of a type that says what its values must be.
+    """What the values of a type must be. words: to follow "must be".
 
-    `words` are for error messages, to follow "must be". `pattern` is for editors: a regular expression, valid in
-    ECMAScript too, that every right value matches. It may match wrong ones.
+    pattern: for editors, a regular expression, of ECMAScript too, that every right value matches, and some wrong ones.
     """
 
     words: str

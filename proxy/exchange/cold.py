@@ -275,7 +275,7 @@ async def _has_text(services: Services, call: Call, before: Planned, after: Plan
 
 
 async def _ask(services: Services, call: Call, planned: Planned, reply: Reply) -> bool:
-    """Have a model write the summary of a plan, by its transcript: no prefix is cached to ask behind. Whether it did."""
+    """Have a model write the summary of a plan, by its transcript, as no prefix is cached. Whether it did."""
     wanted, summariser = planned.plan.request, choose_summariser(services, call)
     if (
         wanted is None

@@ -30,10 +30,7 @@ from trimtab.proxy.http.headers import KEY_HEADER, Headers, find_key
 
 
 def admit_client(config: Config, headers: Headers) -> str | None:
-    """Admit a client that sends one of `client_keys`, or any client if none are set. Raises UnauthorizedError.
-
-    Return the key, as it is configured.
-    """
+    """The client's key, as it is configured; None if no `client_keys` are set. Raises UnauthorizedError."""
     if config.client_keys is None:
         return None
     key = _find_client_key(config, headers, takes_basic=False)

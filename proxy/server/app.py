@@ -82,10 +82,7 @@ async def run_proxy(
 ) -> AsyncIterator[Proxy]:
     """Run a proxy that takes requests until the block is left; then requests in flight may finish.
 
-    lifecycle: lets the caller see the proxy's state.
-    codecs: the dialects that it compacts.
-    worker: which process of several this one is; None for a single process.
-
+    lifecycle: lets the caller see the proxy's state. worker: which process of several this one is.
     Raises OSError if it cannot listen, ConfigError if it cannot open its store.
     """
     keep_header_bytes()
@@ -102,10 +99,7 @@ async def run_proxy(
 
 
 async def _load_in_advance(compactors: Compactors, config: Config, lifecycle: Lifecycle) -> None:
-    """Load what the first small request needs, and when it is answered, what the others need.
-
-    The rest holds the interpreter for 0.2 s, for which a request would wait that comes meanwhile.
-    """
+    """Load what the first small request needs; when it is answered, the rest, which holds the interpreter for 0.2 s."""
     await asyncio.to_thread(compactors.read)
     await asyncio.to_thread(load_catalogue, config.list_base_urls())
     await asyncio.sleep(FIRST_SECONDS)
@@ -202,10 +196,7 @@ def _make_server(current: Current, handler: Handler) -> Server:
 async def listen_at(
     server: web.Server, address: str, sockets: Sequence[socket.socket] = ()
 ) -> AsyncIterator[tuple[web.ServerRunner, str]]:
-    """Have a server listen at HOST:PORT while the block runs. Yields its runner and URL. Raises OSError.
-
-    sockets: already bound to this address; empty to bind here.
-    """
+    """Have a server listen at HOST:PORT in the block; yields runner and URL. sockets: bound to it. Raises OSError."""
     runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
     try:
         await runner.setup()
@@ -227,10 +218,7 @@ def _reset_clients(server: web.Server) -> None:
 
 @asynccontextmanager
 async def _serve_pages(current: Current, worker: Worker | None) -> AsyncIterator[str | None]:
-    """Serve our own pages at `metrics_listen` while the block runs. Yields the URL; None if it is not set.
-
-    It opens first and closes last, so that a drain can be watched. Raises OSError.
-    """
+    """Serve our own pages at `metrics_listen`, if set, also while requests drain. Yields the URL. Raises OSError."""
     address = current.services.config.metrics_listen
     if address is None:
         yield None
@@ -250,10 +238,7 @@ def _count_fault(metrics: Metrics, store: str) -> None:
 
 
 def _open_store(config: Config, metrics: Metrics, log: Any, spare_key: bytes) -> tuple[SummaryStore, Tenancy]:
-    """Open the summaries' store, and load the key for clients without a credential from the file beside it.
-
-    `spare_key` is used if there is no such file. Raises ConfigError if the store cannot be opened.
-    """
+    """Open the summaries' store; the file beside it, else `spare_key`, keys clients without one. Raises ConfigError."""
     store = open_store(config, partial(_count_fault, metrics), log)
     key, key_file = spare_key, find_key_file(config)
     try:

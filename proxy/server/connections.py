@@ -197,10 +197,7 @@ class _Connection(RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """As in aiohttp; an answer to an incomplete request says `Connection: close`, and nothing more is read.
-
-        Otherwise a proxy before us could reuse the connection for another client.
-        """
+        """As in aiohttp, but an incomplete request's connection ends: a proxy could reuse it for another client."""
         if not request.content.is_eof():
             resp.force_close()
             self._is_refusing = True
@@ -214,10 +211,7 @@ class _Connection(RequestHandler):
         super().eof_received()
 
     def _make_error_handler(self, err_info: Any) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
-        """Make the handler for an unreadable request.
-
-        It closes the connection only after the client has had time to read the answer, which would be lost otherwise.
-        """
+        """The handler of an unreadable request: the connection stays until the client could read the answer."""
         self._is_refusing = True
 
         async def refuse(request: web.BaseRequest) -> web.StreamResponse:

@@ -42,10 +42,7 @@ from trimtab.proxy.wire.routing import FORM_BYTES, find_deployment, find_listed,
 
 
 class Destination(msgspec.Struct, frozen=True):
-    """Where a request goes.
-
-    received: what was read of the body; None if nothing was.
-    """
+    """Where a request goes. received: what was read of the body; None if nothing was."""
 
     upstream: UpstreamConfig
     target: Target
@@ -140,10 +137,7 @@ class Model(msgspec.Struct, frozen=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """The list of one upstream, which appears under `upstream`.
-
-    form: the other members of the answer, as they were written; None if it is a bare list. models: by their names.
-    """
+    """An upstream's list. form: the answer's other members as written; None for a bare list. models: by their names."""
 
     upstream: str
     form: Mapping[str, msgspec.Raw] | None
@@ -168,12 +162,7 @@ def read_list(upstream: str, body: bytes) -> Listed | None:
 
 
 def merge_lists(lists: Sequence[Listed], find_upstream: Callable[[str], str]) -> bytes:
-    """One list, in the form of the first. There must be one at least.
-
-    A model that several upstreams list is that of the upstream to which requests for it go, else of the first one.
-
-    find_upstream: the upstream to which requests for a model go.
-    """
+    """One list, in the form of the first of at least one. A model of several upstreams is that of `find_upstream`."""
     merged: dict[str, Listed] = {}
     for listed in lists:
         for name in listed.models:
@@ -204,11 +193,7 @@ _BROKE_OFF = "the upstream broke off its list of models"
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """What an upstream answered.
-
-    response: its status and headers, without a body; None if there was no whole answer.
-    error: why there was none; None if there was one.
-    """
+    """An upstream's answer. response: status and headers; None without a whole answer. error: why there was none."""
 
     name: str
     response: PlainResponse | None = None

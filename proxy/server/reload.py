@@ -100,10 +100,9 @@ def warn_of_unknown_variables(log: Any) -> None:
 
 
 def tell_upstreams(config: Config, log: Any) -> None:
-    """Log of each upstream its forward proxy and what named it, without a password; and what may be wrong.
+    """Log of each upstream its forward proxy and what named it, without a password, and what may be wrong.
 
-    That is a CA file that cannot be read, since connections would fail as if it had not been named, and a credential
-    that another machine gets without TLS.
+    That is a CA file that cannot be read, which no connection would say, or a credential without TLS.
     """
     for upstream in (config.upstream, *config.upstreams.values()):
         proxy, base_url = upstream.route.proxy, upstream.base_url
@@ -118,10 +117,9 @@ def tell_upstreams(config: Config, log: Any) -> None:
 
 
 async def reload_when_told(told: asyncio.Event, current: Current, load: Callable[[], Config] | None, log: Any) -> None:
-    """Read the configuration again each time that the event is set, until cancelled.
+    """Read the configuration again each time that the event is set, until cancelled. load: None if there is no file.
 
-    `load` reads it, blocking, and raises ConfigError; None if there is no file. The log names wrong keys, and no value
-    that may be a secret. After any other failure, the next event tries again.
+    The log names wrong keys, and no value that may be a secret. After any other failure, the next event tries again.
     """
     metrics = current.services.recorder.metrics
     tasks = Tasks(lambda error: tell_failed(error, log, lambda at: metrics.note_reload(at=at)))

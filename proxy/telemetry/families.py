@@ -118,10 +118,7 @@ class _StoredCounter(Counter):
 
 
 class Histogram(Family[Cells]):
-    """Observed values, counted by buckets. A series is those counts, and then the sum of the values.
-
-    buckets: the highest value of each, in ascending order. There is one more without an end.
-    """
+    """Values by buckets: their counts, then the sum. buckets: ascending highest values; one more has no end."""
 
     def __init__(self, meaning: str, labels: str = "", *, name: str = "", buckets: tuple[float, ...]) -> None:
         super().__init__("histogram", meaning, labels, name=name)

@@ -23,11 +23,7 @@ TOO_SHORT = "a cut was asked for, but the conversation is too short for one"
 
 @dataclass(frozen=True, slots=True)
 class Entry(Decision):
-    """One decision.
-
-    attempt: 1 for what was planned for the first request to the upstream, 2 for the second.
-    limit_tokens: the limit of the prompt that it was made for, in the model's own tokens, as all its figures.
-    """
+    """One decision. attempt: 1 or 2. limit_tokens: of the prompt that it was made for, in the model's own tokens."""
 
     attempt: int
     limit_tokens: int

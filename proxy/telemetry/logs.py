@@ -49,10 +49,7 @@ _configured: list[_JsonLog] = []  # The log as JSON, if the log of this process 
 
 
 class _Discreet(logging.Handler):
-    """Turns log records of libraries into events with the source and the error's type, without their text.
-
-    An HTTP server's messages quote the request that it could not read, with its headers and keys.
-    """
+    """Logs source and type of libraries' log records, without their text, which may quote a request and its keys."""
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[0] if record.exc_info else None
@@ -63,10 +60,9 @@ class _Discreet(logging.Handler):
 def configure_log(
     level: str = "info", form: str = "auto", *, file: BinaryIO | None = None, clears_line: bool = False
 ) -> None:
-    """Set up the log of this process: to standard error, from this level on. `form`: one of FORMATS.
+    """Set up the log of this process: to standard error, from this level on. form: one of FORMATS.
 
-    file: gets the log instead, as JSON.
-    clears_line: whether each line of text first clears what stands in the terminal's line.
+    file: gets the log instead, as JSON. clears_line: each line of text first clears the terminal's line.
     """
     logging.root.handlers = [_Discreet(logging.WARNING)]
     _configured.clear()
@@ -176,10 +172,7 @@ def _describe_seconds(seconds: float) -> str:
 
 
 class JsonLines:
-    """Writes each event as one line of JSON. Thread-safe.
-
-    Lines that are logged `together` wait for the end of that block. Lines keep the order in which they were logged.
-    """
+    """Writes events as lines of JSON, in order. Thread-safe. Those logged `together` wait for the end of that block."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

@@ -47,11 +47,7 @@ def read_version() -> str:
 
 
 class Metrics(Collector):
-    """The collectors of one proxy, in their own registry. Each row: help, labels, and a name if it differs.
-
-    shared: the values of several workers, of which this process is one; None for a single process.
-    worker: its number.
-    """
+    """The collectors of one proxy, by help, labels, and a name if it differs. shared: of several workers."""
 
     requests = Counter("Requests that have ended, by outcome.", "model endpoint status outcome")
     answered = Counter(
@@ -200,10 +196,7 @@ class Metrics(Collector):
         self.registry.register(self)
 
     def note_reload(self, *, at: float | None) -> None:
-        """Note that the configuration was read at this time, in seconds since 1970; None if it could not be.
-
-        Several workers share these two values: one that starts later changes nothing.
-        """
+        """Note a reading of the configuration, in seconds since 1970; None if it failed. Workers share it."""
         self._reloads.write(at)
 
     def label_model(self, model: str, match: str | None) -> str:
@@ -259,10 +252,7 @@ class Metrics(Collector):
 
 
 class MetricsPages:
-    """The newest page, for all of its readers together. It is never older than the request for it.
-
-    `render` makes one, in a thread: as OpenMetrics if it is called so.
-    """
+    """The newest page, for all of its readers together. It is never older than the request for it."""
 
     def __init__(self, render: Callable[..., bytes], clock: Callable[[], float] = time.monotonic) -> None:
         self._render = render

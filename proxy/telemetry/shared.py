@@ -40,10 +40,7 @@ _READING = struct.Struct("dd")
 
 
 class Roster:
-    """The process of each worker and its number of restarts. The supervisor writes it, all processes read it.
-
-    It is memory shared with forked processes. Workers are numbered from 1.
-    """
+    """The process of each worker, numbered from 1, and its restarts, in memory that forked processes share."""
 
     def __init__(self, workers: int) -> None:
         self._rows = mmap.mmap(-1, workers * _ROW.size)
@@ -63,10 +60,7 @@ class Roster:
 
 
 class Reloads:
-    """Whether the configuration was valid when it was last read, and when it last was. All processes write and read it.
-
-    It is memory shared with forked processes. Times are in seconds since 1970.
-    """
+    """Whether the last reading of the configuration succeeded, and when one last did (since 1970); forks share it."""
 
     def __init__(self, at: float) -> None:
         self._row = mmap.mmap(-1, _READING.size)
@@ -84,11 +78,7 @@ class Reloads:
 
 
 class SharedMetrics(msgspec.Struct, frozen=True):
-    """The folder in which the workers of one supervisor write their values; made before the first fork.
-
-    lock: a file lock held by every living process of this run, so that no other run removes the folder.
-    started_at: when the run began, in seconds since 1970.
-    """
+    """The folder of the workers' values. lock: held by each living process, so that no other run removes it."""
 
     path: Path
     roster: Roster
@@ -99,10 +89,7 @@ class SharedMetrics(msgspec.Struct, frozen=True):
 
     @classmethod
     def open(cls, workers: int, places: Sequence[Path] = (MEMORY_FOLDER,)) -> "SharedMetrics":
-        """Make a folder in the first writable place, else in the folder for temporary files.
-
-        Folders left by earlier runs that were killed are removed. Raises OSError.
-        """
+        """Make a folder in the first writable place, and remove those of runs that were killed. Raises OSError."""
         place = next((place for place in places if os.access(place, os.W_OK)), Path(tempfile.gettempdir()))
         _sweep(place)
         draft = Path(tempfile.mkdtemp(prefix=DRAFT_PREFIX, dir=place))
@@ -194,11 +181,7 @@ def _sweep(place: Path) -> None:
 
 
 class AllWorkers(Collector):
-    """The metrics of all workers together, and the process metrics of each.
-
-    own: the registry of this process, for what is not counted.
-    table: the families as declared.
-    """
+    """The metrics of all workers, and the process metrics of each. own: what is not counted. table: as declared."""
 
     def __init__(self, own: CollectorRegistry, shared: SharedMetrics, table: Sequence[AnyFamily]) -> None:
         self._own = own

@@ -66,10 +66,7 @@ class Spans:
     is_on = False
 
     def start(self, name: str, attributes: Attributes, headers: Headers = (), after: Span = NO_SPAN) -> Span:
-        """Start a span for a call. It is a child of the span that the client's headers name.
-
-        If they name none, it is a child of `after`, the span of the call before. Without both it begins a trace.
-        """
+        """Start a span for a call: a child of the one that the headers name, else of `after`, else of none."""
         del name, attributes, headers, after
         return NO_SPAN
 

@@ -221,10 +221,9 @@ def help_openly(
     marked: Mapping[int, Message],
     write: Callable[[Message], bytes],
 ) -> Helped:
-    """The body of a chat or Responses request with what its provider takes.
+    """The body of a chat or Responses request with what its provider takes. write: the JSON of a message.
 
-    marked: the messages that get a marker, by index. write: the JSON of a message. Of each such message, its last part
-    gets the marker; a content that is a string becomes one part, because only a part can hold it.
+    marked: by index; the last part gets the marker. A string becomes one part, because only a part can hold it.
     """
     added: list[Addition] = []
     for at, message in marked.items():

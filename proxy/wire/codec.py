@@ -204,10 +204,7 @@ class Codec(Answers, Questions):
         return ()
 
     def clean(self, request: Request, _: Unsent, /) -> tuple[bytes, tuple[Decision, ...]]:
-        """The body without what must not be sent, and a decision for each kind; the body itself if it holds none.
-
-        All other bytes stay.
-        """
+        """The body without what must not be sent, and a decision for each kind. All other bytes stay."""
         return request.body, ()
 
     def list_outside(self, _: Request, /) -> Sequence[bytes]:
@@ -337,11 +334,7 @@ class Codec(Answers, Questions):
         return lambda placed: self.encode_message(placed[0][0])
 
     def adapt(self, _: Request, __: Conversation, ___: Conversation, pieces: tuple[bytes, ...], /) -> Adapted:
-        """The body that `encode` wrote, in the form that its provider accepts after a change of what was sent before.
-
-        Answers of the model in it may have been given behind other messages than are sent now. Takes what `encode`
-        takes. Raises UndecodableError or one of DECODE_ERRORS.
-        """
+        """What `encode` wrote, as its provider takes it behind a changed past. Raises UndecodableError, DECODE_ERRORS."""
         return Adapted(pieces)
 
     def help_cache(self, request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:

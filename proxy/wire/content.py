@@ -50,9 +50,9 @@ def begins(value: msgspec.Raw, sign: bytes) -> bool:
 
 
 def read_content(content: msgspec.Raw | None) -> tuple[tuple[str, ...], tuple[tuple[bytes, str], ...]]:
-    """Texts and other parts of a message's content, each in wire order; each other part with the text before it.
+    """Texts and other parts of a content, in wire order; each other part with the text before it.
 
-    The content is a string, null, or an array of parts; any other value is one part. Raises one of DECODE_ERRORS.
+    A string, null, or an array of parts; any other value is one part. Raises one of DECODE_ERRORS.
     """
     if content is None:
         return (), ()
@@ -75,10 +75,7 @@ def read_content(content: msgspec.Raw | None) -> tuple[tuple[str, ...], tuple[tu
 def has_uncounted(
     members: Mapping[str, msgspec.Raw], counted: AbstractSet[str], parts: Mapping[str, AbstractSet[str]] = NO_PARTS
 ) -> bool:
-    """Whether an object has members that are not counted but that a server may render.
-
-    parts: members with lists, and which members of their items are counted. Raises one of DECODE_ERRORS.
-    """
+    """Whether a server may render members that are not counted. parts: of lists' items. Raises DECODE_ERRORS."""
     for name in members.keys() - counted:
         if len(bytes(members[name])) > TOLERATED_BYTES:
             return True
@@ -113,11 +110,7 @@ def write_canonical(part: bytes) -> bytes:
 
 
 def write_content(message: Message, content: msgspec.Raw | None, text_type: str = "text") -> bytes:
-    """The content of an edited message, in the form that the client chose in `content`: a string, or parts.
-
-    text_type: the `type` of a text part that is added. Only a part can hold a cache marker. So if there are markers, a
-    string becomes one part.
-    """
+    """The content of an edited message, in the client's form, a string or parts; with cache markers always parts."""
     markers = {name: marker for raw in message.taken_in for name, marker in find_markers_within(raw).items()}
     encoded = b"null" if content is None else bytes(content)
     if encoded[:1] != b"[" and not message.media:
@@ -130,10 +123,7 @@ def write_content(message: Message, content: msgspec.Raw | None, text_type: str 
 def _write_parts(
     message: Message, parts: Sequence[bytes], markers: dict[str, msgspec.Raw], text_type: str
 ) -> list[bytes]:
-    """The client's parts with each old text replaced by the new one; additional parts come last.
-
-    The last part gets `markers` and the cache markers of removed parts.
-    """
+    """The client's parts with new texts, then more parts; the last gets `markers` and those of removed parts."""
     texts = iter(message.texts)
     # The line that replaces a removed image keeps the cache markers.
     media = (

@@ -51,11 +51,7 @@ def by_ending(codecs: Iterable[Codec]) -> dict[str, Codec]:
 
 
 def find_codec(codecs: Mapping[str, Codec], path: str, named: Mapping[str, str] = NO_PATHS) -> Codec | None:
-    """The codec that claims the POST requests at a path; None if no codec does.
-
-    Anything may precede the ending, and a slash may follow it. `codecs` is the result of `by_ending`. `named` has the
-    dialects of paths with another ending, by path without a slash at its end.
-    """
+    """The codec that claims POST requests at a path, whatever is before its ending; `named` has other endings."""
     path = path.removesuffix("/")
     if path in named:
         return find_dialect(codecs, named[path])

@@ -125,10 +125,7 @@ def read_numbers(text: str) -> Numbers:
 
 
 def _compare(text: str) -> tuple[int, int] | None:
-    """The smaller of two numbers, as the limit, and the larger one, as what was requested; None if that is unclear.
-
-    The text must have exactly two numbers of tokens, or exactly two numbers at all.
-    """
+    """The smaller of exactly two numbers of tokens (or of all), the limit, and the larger one; None if unclear."""
     for pattern in (_COUNTED, _ANY):
         found = {read_number(match[1]) for match in pattern.finditer(text)}
         numbers = sorted(number for number in found if MIN_NUMBER <= number < MAX_NUMBER)
@@ -183,10 +180,7 @@ _QUOTED = re.compile(r"""['"]?\binput(?:_value)?['"]?\s{0,3}[:=]\s{0,3}['"{\[]""
 
 
 def read_overflow(status: int, body: bytes) -> Overflow | None:
-    """What a response says about exceeding the context window; None if it is about something else.
-
-    A response with status 200, or one event of a stream, may contain such an error, too.
-    """
+    """What a response, or event, says about exceeding the window; status 200 may hold it, too."""
     if status != 200 and status not in REFUSAL_STATUSES:
         return None
     answer = try_decode(body)
@@ -339,10 +333,7 @@ def _list_numbers(overflow: Overflow) -> list[int]:
 
 
 def _holds_number(plain: str, numbers: list[int], refusal: str) -> bool:
-    """Whether a text contains one of the numbers as a run of digits.
-
-    A number at the very end of the refusal may be cut off; then any run that begins with it counts.
-    """
+    """Whether a text has one of the numbers; of one cut off at the refusal's end, its beginning counts."""
     runs = {
         int(unicodedata.normalize("NFKC", run)[:20]) for run in _RUN.findall(plain.replace(",", "").replace("_", ""))
     }

@@ -266,10 +266,9 @@ def drop_tools(
     globs: tuple[str, ...],
     memo: ListMemo,
 ) -> tuple[bytes, int]:
-    """The body without the declarations of tools whose names match one of `globs`, and their number.
+    """The body without tools that match `globs`, and their number; itself if a list is not as it was read.
 
-    The body itself if there are none, or if a list is not found in it as it was read. A list of which nothing would be
-    left stays whole if the transcript has `used` tools. transcript: where the messages are, which need no search.
+    A list of which nothing would be left stays whole if the transcript has `used` tools. transcript: is not searched.
     """
     short = [_shorten(each, used, globs, memo) for each in lists]
     changed = [(each, new) for each, new in zip(lists, short, strict=True) if new.number]

@@ -62,11 +62,7 @@ from trimtab.rules.summary.request import Summary
 
 
 class Result(msgspec.Struct, frozen=True):
-    """An evaluation's result. Tokens are the model's own, as far as its ratio is known.
-
-    wanted, questions: how many were requested, and how many each arm was asked. failures: why summaries are
-    digests.
-    """
+    """The result, in the model's own tokens as far as its ratio is known. wanted, questions: requested and asked."""
 
     model: str
     judge: str

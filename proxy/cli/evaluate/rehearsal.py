@@ -55,10 +55,7 @@ class Session(msgspec.Struct, frozen=True):
 
 
 def read_session(data: bytes, *, line: int | None = None, model: str | None = None) -> Session:
-    """The session in a file that holds one request body, or one in each line.
-
-    line: from 1; None for the longest. model: replaces the one that the session names. Raises NoSessionError.
-    """
+    """The session in a file: a request body, or one in each line. line: None for the longest. Raises NoSessionError."""
     lines = [data] if _is_request(data) else [each for each in data.splitlines() if each.strip()]
     if line is None:
         line = max(range(len(lines)), key=lambda index: len(lines[index]), default=0) + 1
@@ -146,10 +143,7 @@ async def write_summaries(
     calls: SummaryCalls,
     on_written: Callable[[], None],
 ) -> tuple[dict[str, Summary], list[str]]:
-    """Have a session's texts written, each continuing the one before; and why models wrote none.
-
-    on_written: called after each call to a model.
-    """
+    """Have texts written, each continuing the one before; and why models wrote none. on_written: after each call."""
     texts: dict[str, Summary] = {}
     failures: list[str] = []
     count = rehearsal.variant.compactor.count

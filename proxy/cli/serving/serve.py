@@ -113,10 +113,7 @@ class Screen(msgspec.Struct, frozen=True):
 
 
 def tell_systemd() -> None:
-    """Tell systemd that requests are accepted, if it has started this process as `Type=notify`.
-
-    Source: sd_notify(3). A name that begins with @ is one of Linux' abstract sockets.
-    """
+    """Tell systemd that requests are accepted, if it started us as `Type=notify`. Source: sd_notify(3)."""
     address = os.environ.get("NOTIFY_SOCKET")
     if address:
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
@@ -161,10 +158,7 @@ class WorkerLog:
 
 
 class _LatestConfig:
-    """The configuration for workers that start later. Logs each event about it once, for all workers together.
-
-    reloads: where the metrics of all workers find whether the last reload succeeded.
-    """
+    """The configuration for workers that start later. Logs each event about it once, for all workers together."""
 
     def __init__(self, config: Config, load: Load | None, log: Any, screen: Screen, reloads: Reloads) -> None:
         self.config = config
@@ -356,10 +350,7 @@ def _stop_or_end(number: signal.Signals, stop: asyncio.Event, lifecycle: Lifecyc
 
 
 def _end_at_once(number: signal.Signals, lifecycle: Lifecycle, log: Any) -> None:
-    """End the process, whatever still runs. Its status is 128 plus the signal's number, as in shells.
-
-    Connections are reset first, so that no client takes a broken-off response for a complete one.
-    """
+    """End the process with 128 plus the signal's number; first reset connections, or answers would look complete."""
     try:
         log.warning("ended_at_once", signal=number.name, requests=lifecycle.in_flight)
         lifecycle.reset_clients()
@@ -439,9 +430,5 @@ async def collect_when_idle(is_idle: Callable[[], bool]) -> None:
 
 
 def is_due(seconds: float, left_behind: int, *, is_idle: bool) -> bool:
-    """Whether a full collection is due, `seconds` after the previous one.
-
-    left_behind: number of middle collections since then; 0 means that there is nothing to collect.
-    is_idle: no request was in flight at the last two looks.
-    """
+    """Whether a full collection is due. left_behind: middle ones since. is_idle: at the last two looks."""
     return left_behind > 0 and seconds >= (LEAST_SECONDS if is_idle else MOST_SECONDS)

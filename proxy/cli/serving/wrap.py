@@ -195,10 +195,7 @@ def _find_meant(config: Config) -> frozenset[Family]:
 
 
 def write_environment(environment: Mapping[str, str], urls: Iterable[tuple[Destination, str]]) -> dict[str, str]:
-    """The environment of the command. `urls`: the proxy's URL of each destination.
-
-    Requests to this machine must not go by a forward proxy.
-    """
+    """The command's environment, in which no forward proxy is asked for this machine. urls: of each destination."""
     written = dict(environment)
     for destination, url in urls:
         for family in destination.families:

@@ -72,10 +72,7 @@ OWN_HEADER = "x-trimtab-dashboard"
 async def answer_api(
     services: Services, request: web.BaseRequest, path: str, client: str | None = None
 ) -> web.StreamResponse | None:
-    """Answer a path below /trimtab/api/; None if there is no such page. Raises ProxyError.
-
-    client: whose key it is; None for who may see and erase everything.
-    """
+    """The answer of a path below /trimtab/api/, if there is such a page. client: whose key. Raises ProxyError."""
     try:
         return await _answer(services, request, path, client)
     except StoreError as error:
@@ -356,10 +353,7 @@ def write_models(services: Services, max_shown: int = MAX_SHOWN) -> bytes:
 
 
 def _agree(known: Sequence[Known]) -> Known:
-    """The figures of a model that hold for all its clients, and everything learned about it.
-
-    If single clients have learned different figures, show those of a client that has learned nothing.
-    """
+    """The figures of a model for all clients, and all that was learned of it. Where clients differ, those of none."""
     of_all = next((one for one in known if not one.name.tenant), known[0])
     of_clients = [one for one in known if one.name.tenant] or [of_all]
     learned = tuple(dict.fromkeys(item for one in known for item in one.learned))

@@ -44,10 +44,7 @@ def open_history(
     on_error: Callable[[BaseException], None] = lambda _: None,
     on_fault: Callable[[str], None] = lambda _: None,
 ) -> History:
-    """The history of this process. It is empty, and stays so while the dashboard is off.
-
-    Raises ConfigError if the Redis package is missing or the URL is unusable.
-    """
+    """The history of a process; empty while the dashboard is off. Raises ConfigError if Redis cannot be used."""
     places = _find_places(config, worker)
     is_on, keeps_text = config.dashboard.enabled, _keeps_text(config)
     return History(is_on=is_on, keeps_text=keeps_text, places=places, log=log, on_error=on_error, on_fault=on_fault)

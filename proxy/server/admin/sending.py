@@ -43,10 +43,7 @@ Make = Callable[[], Awaitable[web.StreamResponse]]  # Makes a page, or sends a s
 async def send_page(
     services: Services, request: web.BaseRequest, tenant: str, make: Make, *, is_shared: bool
 ) -> web.StreamResponse:
-    """Make a page and send it, or end the connection. Raises OverloadedError and what `make` raises.
-
-    tenant: whose memory it takes, unless the page `is_shared` by its readers.
-    """
+    """Make and send a page. tenant: whose memory it takes unless it `is_shared`. Raises as `make`, OverloadedError."""
     kind, most_pages = ("shared", MAX_SHARED_OF_ONE) if is_shared else ("own", MAX_PAGES_OF_ONE)
     with _reading(services.pages_in_flight, f"{kind} {request.remote} {tenant}", most_pages):
         answer = await make()
@@ -165,10 +162,7 @@ _HEADERS = {
 
 
 async def stream_events(services: Services, request: web.BaseRequest, client: str | None = None) -> web.StreamResponse:
-    """Stream to a browser until it leaves or the proxy drains; of a client's key, that client's requests only.
-
-    Raises OverloadedError and StoreError.
-    """
+    """Stream until the browser leaves or the proxy drains; to a client its own. Raises OverloadedError, StoreError."""
     streams = services.past.streams
     if not services.lifecycle.ready or streams.readers >= MAX_STREAMS:
         raise OverloadedError("too many streams of the dashboard at once, or the proxy is about to stop; try again")

@@ -50,10 +50,7 @@ MAX_BUCKETS = 120  # buckets of a timeline. Chosen: as many as a picture can sho
 
 
 def write_json(value: Any, depth: int = SPLIT_DEPTH) -> bytes:
-    """JSON, to be written in a thread.
-
-    The items of lists are written one by one, because orjson lets nothing else run meanwhile.
-    """
+    """JSON, to be written in a thread: lists item by item, because orjson lets nothing else run meanwhile."""
     written = BytesIO()
     _write(value, depth, written.write)
     return written.getvalue()
@@ -326,10 +323,7 @@ class Curve(msgspec.Struct):
     _task: asyncio.Task[None] | None = None
 
     def show(self, config: Config, background: Tasks) -> dict[str, Any]:
-        """What is known now; begins to compute, in the background, if that is nothing, or too old.
-
-        `state` is `off` (nothing is recorded), `running`, `ready` or `failed`.
-        """
+        """What is known; begins to compute what is not, or too old. `state`: off, running, ready or failed."""
         if config.record is None:
             return {"state": "off"}
         if self._task is not None and not self._task.done():

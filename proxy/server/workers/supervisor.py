@@ -89,12 +89,7 @@ class Program(msgspec.Struct, frozen=True):
 
 
 class _Place(msgspec.Struct):
-    """The place of one worker.
-
-    pid: its process; 0 for none.
-    due_at: when to start it, on the monotonic clock; None for not at all.
-    generation: number of reloads before it was started.
-    """
+    """A worker's place. pid: 0 for none. due_at: on the monotonic clock. generation: reloads before its start."""
 
     number: int
     pid: int = 0

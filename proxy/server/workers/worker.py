@@ -169,10 +169,7 @@ class SharedResources(msgspec.Struct, frozen=True):
 
     @classmethod
     def open(cls, config: Config, workers: int) -> "SharedResources":
-        """Open sockets and metrics for a configuration.
-
-        Raises OSError if it cannot listen at an address, ConfigError if there is no folder for the metrics.
-        """
+        """Raises OSError if it cannot listen at an address, ConfigError if there is no folder for the metrics."""
         with ExitStack() as stack:
             requests = Listeners(config.listen, workers)
             stack.callback(requests.close)

@@ -192,7 +192,6 @@ _decode_choices = msgspec.json.Decoder(list[_Choice] | None).decode
 
 
 def _read_odd_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece] | None]:
-    """As `read_answer`, of an answer whose choices may be invalid."""
     try:
         answer = _decode(data)
     except DECODE_ERRORS:

@@ -195,10 +195,7 @@ def drop_taken_in(after: Conversation) -> Conversation:
 
 
 def mark_end(markers: Markers, after: Conversation, at: int, *, is_wanted: bool = False) -> Conversation:
-    """The conversation with a marker for the end of message `at`, if the client marks messages or `is_wanted`.
-
-    Unchanged if four are forwarded already.
-    """
+    """The conversation with a marker at the end of message `at`, if the client marks or `is_wanted`; at most four."""
     messages = list(after.messages)
     starts = {start for start, _, _ in markers.placed}
     places = {

@@ -206,10 +206,7 @@ def drop_thinking(raw: bytes) -> bytes:
 
 
 def bind_question(request: Request, prefix: Conversation, members: dict[str, msgspec.Raw]) -> Sequence[bytes]:
-    """The elements to ask behind. Thinking in them that no longer fits may be dropped, as in the client's own request.
-
-    Changes the setting in `members`. Raises one of DECODE_ERRORS.
-    """
+    """The elements to ask behind, without thinking that no longer fits or allowed to drop it. Raises DECODE_ERRORS."""
     if not request.breaks_past or not is_bound(request, prefix):
         return request.raws
     setting = bytes(members.get("thinking", b""))
@@ -315,10 +312,7 @@ class MessagesCodec(Codec):
     def adapt(
         self, request: Request, before: Conversation, after: Conversation, pieces: tuple[bytes, ...], /
     ) -> Adapted:
-        """The body with the setting, if its model binds thinking and the client's transcript `before` has any.
-
-        Raises UndecodableError if the elements of the transcript cannot be found in the body.
-        """
+        """The body with the setting, if its model binds the thinking in `before`. Raises UndecodableError."""
         if not is_bound(request, before):
             return Adapted(pieces)
         array = request.find_array()

@@ -370,10 +370,7 @@ def _is_whole(base: bytes, placed: Sequence[Placed]) -> bool:
 
 
 def _find_own(raws: Sequence[bytes], origin: Origin | None) -> bytes:
-    """A message in the client's own bytes: the block of a result, or the content of another message.
-
-    Empty for a message that a rule made. Raises one of DECODE_ERRORS.
-    """
+    """A message in the client's own bytes; empty if a rule made it. Raises one of DECODE_ERRORS."""
     if origin is None:
         return b""
     raw = raws[origin.start]

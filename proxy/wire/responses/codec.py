@@ -167,10 +167,7 @@ def _finish(message: Message, canonical: Sequence[bytes], counting: Counting) ->
 
 
 def encode_message(message: Message, call_types: Mapping[str, str]) -> bytes:
-    """The JSON of the items of a message: their own bytes, with new content if a rule edited it.
-
-    call_types: the type of each call by its id. A result that a rule made has the form that fits its call.
-    """
+    """A message's items: their own bytes, or edited. call_types: by id, for a result that a rule made."""
     if not message.edited:
         return message.raw
     if message.raw and message.role is Role.ASSISTANT:
@@ -283,10 +280,7 @@ def read_tools_and_format(tools: Any, tool_choice: Any, text: Any) -> ToolsAndFo
 
 
 def _flatten(tool: Any) -> Iterator[Any]:
-    """A tool; of a namespace its own name and description, and then its tools.
-
-    Of a tool that the model has yet to search for, it reads only the name and the description.
-    """
+    """The tools to read: of a namespace, itself and then its tools; of a deferred one, name and description only."""
     inner = as_schema(tool).get("tools")
     if as_schema(tool).get("type") == "namespace" and isinstance(inner, list):
         yield {name: value for name, value in tool.items() if name != "tools"}
@@ -409,10 +403,7 @@ class ResponsesCodec(Codec):
         return discount_compacted(messages, _READ_ANYWAY), SHAPE, continues
 
     def knows_members(self, members: Mapping[str, msgspec.Raw]) -> bool:
-        """Whether each member of a body is counted, or known to cost no tokens. One that is null or off has no effect.
-
-        A server that truncates the transcript itself may read less than is counted.
-        """
+        """Whether members are counted or cost nothing; what is null or off has no effect."""
         used = {name for name, value in members.items() if bytes(value) not in (b"null", b'"disabled"')}
         return used <= _COUNTED | _WITHOUT_TOKENS
 
@@ -421,10 +412,7 @@ class ResponsesCodec(Codec):
         return (ToolList(b'"tools"', tools, tool_choice, (b'"tool_choice"', b'"parallel_tool_calls"')),)
 
     def clean(self, request: Request, unsent: Unsent, /) -> tuple[bytes, tuple[Decision, ...]]:
-        """The body without the client's own items, and a decision; itself if it holds none or is not understood.
-
-        The decision counts items, because nothing is decoded yet. They cost no tokens.
-        """
+        """The body without the client's own items, if understood. The decision counts items, which cost nothing."""
         if not any(holds(request.body, orjson.dumps(name)) for name in unsent.local_items):
             return request.body, ()
         local = frozenset(unsent.local_items)

@@ -249,19 +249,12 @@ _ANNOTATED = re.compile(rb'"(?:annotations|logprobs)"\s*:\s*\[\s*[^\s\]]')
 
 
 def lacks_count(members: dict[str, msgspec.Raw]) -> bool:
-    """Whether an item or a part of it has members that are not counted but that a server may render.
-
-    Raises one of DECODE_ERRORS.
-    """
+    """Whether an item has members that are not counted but may be rendered. Raises one of DECODE_ERRORS."""
     return has_uncounted(members, _COUNTED_OF_ITEM, _COUNTED_OF_PARTS)
 
 
 class Said:
-    """What the items of one unit say, and what they cost besides.
-
-    extra_texts: texts that are counted but are not part of what was said, such as reasoning.
-    sealed_tokens: tokens of encrypted reasoning.
-    """
+    """What the items of one unit say, and cost besides: uncounted `extra_texts` as reasoning, sealed reasoning."""
 
     def __init__(self, count: CountTokens, costs: Costs) -> None:
         self._count = count

@@ -104,10 +104,7 @@ def tell_kind(item_type: str | None, role: Any) -> Kind:
 
 
 class _Run:
-    """Items of the model from `start` on.
-
-    stop: where the run ends without the reasoning at its end.
-    """
+    """Items of the model from `start` on. stop: where the run ends without the reasoning at its end."""
 
     __slots__ = ("_has_open_calls", "_has_reasoning", "_has_speech", "_in_program", "start", "stop")
 
@@ -120,10 +117,7 @@ class _Run:
         return kind not in _OUTSIDE_RUNS or (self._in_program and kind is Kind.RESULT)
 
     def is_over(self, at: int, kind: Kind) -> bool:
-        """Whether the item at this index begins another message of the model, with the reasoning right before it.
-
-        A message without such reasoning belongs to the earlier reasoning of the run, if there is any.
-        """
+        """Whether the item begins another message of the model. One without reasoning before it takes that of the run."""
         if kind is not Kind.SPEECH or not self._has_speech or self._has_open_calls or self._in_program:
             return False
         return at > self.stop or not self._has_reasoning

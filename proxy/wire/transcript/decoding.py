@@ -55,10 +55,7 @@ class Memo(Protocol[K, V]):
 
 
 class FixedTokens(NamedTuple):
-    """Tokens outside the messages: of the response format and the prompt's frame, and of the tools.
-
-    chars: of both, by kind.
-    """
+    """Tokens of the response format and the prompt's frame, and of the tools. chars: of both, by kind."""
 
     format_tokens: int
     tools_tokens: int
@@ -82,10 +79,7 @@ class KnownView:
         return unknown + sum(map(len, fixed)) * fixed_factor * len(self._fixed.find_missing([(number, fixed)]))
 
     def decode(self, raws: Sequence[bytes], decode: Decode) -> list[tuple[Message, ...]]:
-        """The messages of each element, in order. Unknown elements are decoded by `decode`, whose errors are raised.
-
-        Equal elements get the same message objects.
-        """
+        """The messages of each element, the same objects for equal ones. Raises the errors of `decode`."""
         number = self.number
         found = self._elements.get_many([(number, raw) for raw in raws])
         decoded = [messages for messages in found if messages]
