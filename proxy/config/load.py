@@ -50,7 +50,10 @@ class _UnknownNameError(Exception):
 
 
 def read_variables(environment: Mapping[str, str], data: Mapping[str, Any]) -> tuple[list[Variable], list[Problem]]:
-    """The variables that set a key, outer keys first, and problems of names. data: has names of the user's choice."""
+    """The variables that set a key, outer keys first, and the problems of their names. An empty variable sets nothing.
+
+    data: that of the file. A name of the user's choice is found in it whatever its case.
+    """
     problems: list[Problem] = []
     found: dict[Path, Variable] = {}
     for name, text in sorted(environment.items()):

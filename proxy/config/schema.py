@@ -368,7 +368,7 @@ class Config(Section):
         return self.upstream if name is None else self.upstreams[name]
 
     def discovered_upstreams(self) -> tuple[UpstreamConfig, ...]:
-        """Those to ask for windows before any request; one that needs a client's key waits for that."""
+        """Those to ask for windows before any request; one that needs a client's key is asked with that."""
         policies = (self.defaults, *map(self.over_defaults, (*self.models, *self.profiles.values())))
         names = {policy.upstream for policy in policies if policy.context_window == "auto"}
         upstreams = (self.upstream_for(name) for name in sorted(names, key=str))
@@ -433,7 +433,7 @@ MAX_CACHED_CHARS = 256  # What is found in a longer name is not kept. Chosen: lo
 
 
 def list_secrets(config: Config) -> tuple[str, ...]:
-    """The credentials of the operator, those in the environment too, then the clients' keys; always the same object."""
+    """The operator's credentials, also those in the environment, then the clients' keys; the same object each time."""
     return _list_secrets(Same(config))
 
 

@@ -47,7 +47,7 @@ def read_version() -> str:
 
 
 class Metrics(Collector):
-    """The collectors of one proxy, by help, labels, and a name if it differs. shared: of several workers."""
+    """The collectors of one proxy. Each row: help, labels, and a name if it differs. shared: of several workers."""
 
     requests = Counter("Requests that have ended, by outcome.", "model endpoint status outcome")
     answered = Counter(

@@ -334,7 +334,7 @@ class Codec(Answers, Questions):
         return lambda placed: self.encode_message(placed[0][0])
 
     def adapt(self, _: Request, __: Conversation, ___: Conversation, pieces: tuple[bytes, ...], /) -> Adapted:
-        """What `encode` wrote, as its provider takes it behind a changed past. Raises UndecodableError, DECODE_ERRORS."""
+        """What `encode` wrote, as its provider takes it after a change. Raises UndecodableError, DECODE_ERRORS."""
         return Adapted(pieces)
 
     def help_cache(self, request: Request, after: Conversation, pieces: tuple[bytes, ...]) -> Helped:

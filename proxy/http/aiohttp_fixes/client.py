@@ -340,7 +340,7 @@ async def send_plainly(
     settings: SendSettings,
     on_sent: Callable[[], object] = lambda: None,
 ) -> aiohttp.ClientResponse:
-    """Send a POST with its Content-Length. on_sent: all is on its way. Raises the errors of aiohttp's session."""
+    """Send a POST; `headers` have its Content-Length. on_sent: all is on its way. Raises the errors of aiohttp."""
     connection = await _connect(session, url, settings)
     protocol: Any = connection._protocol  # noqa: SLF001
     try:

@@ -353,7 +353,7 @@ def write_models(services: Services, max_shown: int = MAX_SHOWN) -> bytes:
 
 
 def _agree(known: Sequence[Known]) -> Known:
-    """The figures of a model for all clients, and all that was learned of it. Where clients differ, those of none."""
+    """The figures of a model for all clients, and all that was learned of it; where clients differ, without lessons."""
     of_all = next((one for one in known if not one.name.tenant), known[0])
     of_clients = [one for one in known if one.name.tenant] or [of_all]
     learned = tuple(dict.fromkeys(item for one in known for item in one.learned))

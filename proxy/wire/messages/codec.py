@@ -206,7 +206,7 @@ def drop_thinking(raw: bytes) -> bytes:
 
 
 def bind_question(request: Request, prefix: Conversation, members: dict[str, msgspec.Raw]) -> Sequence[bytes]:
-    """The elements to ask behind, without thinking that no longer fits or allowed to drop it. Raises DECODE_ERRORS."""
+    """The elements to ask behind. Thinking in them that no longer fits may be dropped: changes that in `members`."""
     if not request.breaks_past or not is_bound(request, prefix):
         return request.raws
     setting = bytes(members.get("thinking", b""))

@@ -117,7 +117,7 @@ class _Run:
         return kind not in _OUTSIDE_RUNS or (self._in_program and kind is Kind.RESULT)
 
     def is_over(self, at: int, kind: Kind) -> bool:
-        """Whether the item begins another message of the model. One without reasoning before it takes that of the run."""
+        """Whether the item begins another message. One without reasoning right before it takes that of the run."""
         if kind is not Kind.SPEECH or not self._has_speech or self._has_open_calls or self._in_program:
             return False
         return at > self.stop or not self._has_reasoning
