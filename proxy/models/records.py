@@ -205,7 +205,7 @@ class Facts:
 
 
 class Learned(msgspec.Struct, frozen=True):
-    """A window or ratio that was learned. source, at: how, and when in seconds since 1970. for_all: or for one client."""
+    """A window or ratio that was learned. source, at: how, and when in seconds since 1970. for_all: or for a client."""
 
     source: Source
     at: float
