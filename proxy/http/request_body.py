@@ -131,7 +131,7 @@ class ReceivedBody(msgspec.Struct, frozen=True):
 async def receive_body(
     request: web.BaseRequest, max_bytes: int, uploads: Uploads, run: Decode = asyncio.to_thread
 ) -> ReceivedBody:
-    """Receive the body, whole unless larger than `max_bytes`, unpacked too. Raises SlowRequestError, OverloadedError."""
+    """Receive the body, whole unless above `max_bytes`, also unpacked. Raises SlowRequestError, OverloadedError."""
     headers = request.headers
     codings = read_codings(headers.getall("Content-Encoding")) if "Content-Encoding" in headers else ()
     wire, rest = await _read(request, max_bytes, uploads)
