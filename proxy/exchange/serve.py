@@ -143,7 +143,7 @@ def _keep_bodies(
 
 
 async def _read(services: Services, lane: Lane, codec: Codec, body: bytes, match: PrefixMatch | None) -> Request | None:
-    """Split a request; None if it is none of this dialect: then the upstream decides. Raises OverloadedError."""
+    """Split a request; None if it is not of this dialect: then the upstream decides. Raises OverloadedError."""
     body_bytes = len(body)
     new_bytes = body_bytes if match is None else body_bytes - match.stop
     size_bytes = INLINE_BYTES + 1 if new_bytes > LARGE_BODY_BYTES else 0
