@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
-import orjson
 import pytest
 import uvloop
 from aiohttp import web
@@ -201,44 +200,6 @@ async def test_a_tunnel_without_tls_serves_no_other_request(raw, forward, start)
     assert [request.target for request in raw.requests] == [b"/v1/realtime", b"/v1/files"] * 2
     absolute = [head for head in forward.heads if head.startswith(b"GET ") and b"User-Agent" in head]
     assert len(absolute) == 2
-
-
-async def _refuse(start: Start, client: aiohttp.ClientSession, *settings: str) -> tuple[int, str]:
-    """The status and the message with which a chat is refused."""
-    proxy = await start({}, *settings)
-    response, answer = await post(client, proxy.url + "/v1/chat/completions", CHAT)
-    return response.status, orjson.loads(answer)["error"]["message"]
-
-
-@pytest.mark.parametrize(("key", "scheme"), [("", "http"), ("me:PLANTED@", "https")])
-async def test_a_proxy_that_wants_a_password_is_named(key, scheme, client, raw, forward, start) -> None:
-    """The error says that the proxy refused, and what to set. It contains no password."""
-    forward.wants = b"Basic other"
-    base_url = far(raw.url).replace("http", scheme)
-    status, said = await _refuse(
-        start, client, f"upstream.base_url={base_url}", f"upstream.proxy=http://{key}{forward.address}"
-    )
-
-    assert status == 502
-    assert f"the proxy {forward.address}" in said
-    assert ("refuses the user name and password" if key else "wants a user name and a password") in said
-    assert "upstream.proxy" in said
-    assert "PLANTED" not in said
-
-
-@pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_a_proxy_that_hangs_is_named(scheme, client, raw, forward, start) -> None:
-    """It may hang before it opens a tunnel, or instead of its own response."""
-    forward.silent = True
-    base_url = far(raw.url).replace("http", scheme)
-    timeouts = ("upstream.connect_timeout_seconds=0.2", "upstream.read_timeout_seconds=0.2")
-    status, said = await _refuse(
-        start, client, f"upstream.base_url={base_url}", f"upstream.proxy=http://{forward.address}", *timeouts
-    )
-
-    assert status == 504
-    assert forward.address in said
-    assert "timeout_seconds" in said
 
 
 async def test_the_doctor_asks_through_the_proxy_and_says_so(upstream, forward) -> None:

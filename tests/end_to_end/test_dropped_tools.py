@@ -1,46 +1,28 @@
 """Declarations of tools that the operator drops, through the running proxy in each dialect."""
 
 import orjson
-import pytest
 from support.client import post
+from support.dialects.spoken.all_dialects import each_dialect
 from support.dialects.tools_validity import name_tools
+from upstreams import strict
 from upstreams.recording import error
-from upstreams.strict import check_chat, check_messages, check_responses
 
-PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
-CHECKS = {"chat": check_chat, "responses": check_responses, "messages": check_messages}
 DROPS = ('defaults.drop_tools=["mcp__*"]',)
 NAMES = ("read", "mcp__jira__list", "write", "mcp__jira__add")
 LONG = "This tool has a long description, of which an agent pays every word at each request. " * 20
-dialects = pytest.mark.parametrize("dialect", PATHS)
 
 
-def declare(dialect, name):
+def declare(name):
     """The declaration of a tool."""
     schema = {"type": "object", "properties": {"path": {"type": "string"}}}
-    about = {"name": name, "description": LONG}
-    if dialect == "chat":
-        return {"type": "function", "function": {**about, "parameters": schema}}
-    return (
-        {**about, "input_schema": schema}
-        if dialect == "messages"
-        else {"type": "function", **about, "parameters": schema}
-    )
+    return {"type": "function", "function": {"name": name, "description": LONG, "parameters": schema}}
 
 
-def call(dialect, name, number=1, text="x"):
+def call(name, number, text):
     """A call and its result."""
-    called = f"call_{number}"
-    if dialect == "chat":
-        made = {"id": called, "type": "function", "function": {"name": name, "arguments": "{}"}}
-        result = {"role": "tool", "tool_call_id": called, "content": text}
-        return [{"role": "assistant", "content": None, "tool_calls": [made]}, result]
-    if dialect == "responses":
-        made = {"type": "function_call", "call_id": called, "name": name, "arguments": "{}"}
-        return [made, {"type": "function_call_output", "call_id": called, "output": text}]
-    block = {"type": "tool_use", "id": called, "name": name, "input": {}}
-    result = {"type": "tool_result", "tool_use_id": called, "content": text}
-    return [{"role": "assistant", "content": [block]}, {"role": "user", "content": [result]}]
+    made = {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": "{}"}}
+    result = {"role": "tool", "tool_call_id": f"call_{number}", "content": text}
+    return [{"role": "assistant", "content": None, "tool_calls": [made]}, result]
 
 
 def write_lines(number):
@@ -48,13 +30,15 @@ def write_lines(number):
     return "\n".join(f"line {at} of file {number} has words" for at in range(40))
 
 
-def write(dialect, *said, names=NAMES, model="gpt-4o", **more):
-    """A request whose tools stand behind its transcript."""
-    key = "input" if dialect == "responses" else "messages"
-    limit = {"max_tokens": 500} if dialect == "messages" else {}
-    transcript = [{"role": "user", "content": "Mend the build."}, *said]
-    tools = [declare(dialect, name) for name in names]
-    return orjson.dumps({"model": model, **limit, key: transcript, "tools": tools, **more})
+def write(dialect, *said, names=NAMES, **more):
+    """A request."""
+    task = {"role": "user", "content": "Mend the build."}
+    return orjson.dumps(dialect.write([task, *said], [declare(name) for name in names], max_tokens=500, **more))
+
+
+def check(dialect, body):
+    """What a strict upstream would refuse."""
+    return strict.DIALECTS[dialect.path.removeprefix("/v1")].check(body)
 
 
 def read_tokens(answer):
@@ -66,17 +50,17 @@ def read_tokens(answer):
     }
 
 
-@dialects
+@each_dialect
 async def test_dropped_tools_are_not_sent_and_counted_as_saved(dialect, start_proxy, client, upstream, log):
     """In header, log and metrics. The rest of the body is sent byte for byte."""
     proxy = await start_proxy(*DROPS)
-    body = write(dialect, tool_choice={"type": "auto"} if dialect == "messages" else "auto")
-    answer, _ = await post(client, proxy.url + PATHS[dialect], body)
+    body = write(dialect, tool_choice={"type": "auto"} if dialect.name == "messages" else "auto")
+    answer, _ = await post(client, proxy.url + dialect.path, body)
 
     sent = upstream.chats[-1].body
     assert name_tools(orjson.loads(sent)) == ["read", "write"]
     assert sent == write(dialect, names=("read", "write"), tool_choice=orjson.loads(body)["tool_choice"])
-    assert CHECKS[dialect](orjson.loads(sent)) == []
+    assert check(dialect, orjson.loads(sent)) == []
     tokens = read_tokens(answer)
     saved = tokens["original"] - tokens["sent"]
     assert saved > tokens["sent"] / 3
@@ -93,7 +77,7 @@ async def test_dropped_tools_are_not_sent_and_counted_as_saved(dialect, start_pr
     assert float(counted.split()[-1]) == saved
 
 
-@dialects
+@each_dialect
 async def test_a_second_attempt_has_no_dropped_tools(dialect, start_proxy, client, upstream):
     """The upstream refuses the first for its length; the second one is shorter, without the dropped tools too."""
     plain = upstream.answer
@@ -108,17 +92,17 @@ async def test_a_second_attempt_has_no_dropped_tools(dialect, start_proxy, clien
 
     upstream.answer = refuse_once
     proxy = await start_proxy(*DROPS, "defaults.context_window=100000", "defaults.overflow_strategy=prune")
-    said = [one for number in range(30) for one in call(dialect, "read", number, f"line of file {number}\n" * 60)]
-    answer, _ = await post(client, proxy.url + PATHS[dialect], write(dialect, *said))
+    said = [one for number in range(30) for one in call("read", number, f"line of file {number}\n" * 60)]
+    answer, _ = await post(client, proxy.url + dialect.path, write(dialect, *said))
 
     first, second = (orjson.loads(one.body) for one in upstream.chats)
     assert name_tools(first) == name_tools(second) == ["read", "write"]
-    assert CHECKS[dialect](second) == []
+    assert check(dialect, second) == []
     assert len(upstream.chats[1].body) < len(upstream.chats[0].body)
     assert answer.headers["x-trimtab-decisions"].startswith("drop_tools;")
 
 
-@dialects
+@each_dialect
 async def test_a_summary_is_asked_for_without_dropped_tools(dialect, start_proxy, client, upstream):
     """The question behind the conversation has the tools that the conversation is sent with."""
     proxy = await start_proxy(
@@ -127,8 +111,8 @@ async def test_a_summary_is_asked_for_without_dropped_tools(dialect, start_proxy
         "defaults.completion_reserve=1000",
         "defaults.overflow_strategy=summarize",
     )
-    said = [one for number in range(40) for one in call(dialect, "read", number, write_lines(number))]
-    await post(client, proxy.url + PATHS[dialect], write(dialect, *said))
+    said = [one for number in range(40) for one in call("read", number, write_lines(number))]
+    await post(client, proxy.url + dialect.path, write(dialect, *said))
 
     assert upstream.summaries
     for one in (*upstream.summaries, *upstream.chats):

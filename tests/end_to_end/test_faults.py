@@ -5,7 +5,6 @@ but complete response passes byte for byte. Afterwards the proxy holds no more t
 """
 
 import asyncio
-import socket
 from contextlib import suppress
 from itertools import cycle
 
@@ -13,14 +12,13 @@ import aiohttp
 import orjson
 import pytest
 from support.client import SMALL
-from support.dialects.spoken.all_dialects import DIALECTS, each_dialect
+from support.dialects.spoken.all_dialects import DIALECTS
 from support.dialects.spoken.chat import CHAT
 from support.leaks import Leaks, count_kept
 from upstreams.faults import (
     CHUNKED,
     FAULTS,
     FULL,
-    UNREACHABLE,
     Passed,
     answer_early,
     ask,
@@ -124,17 +122,6 @@ async def test_where_a_summary_in_the_dialect_fails_the_digest_stands_in(dialect
     stands = str(dialect.read(orjson.loads(sent[-1]))[1])
     assert (DIGEST in stands, TEXT in stands) == (not fault.summary, fault.summary)
     await leaks.check()
-
-
-@each_dialect
-async def test_an_upstream_that_does_not_listen_is_told_of(dialect, start_proxy):
-    """The connection is refused, for each form of a request."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        nobody = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        proxy = await start_proxy(*SMALL, *NO_MODEL, f"upstream.base_url={nobody}")
-        for body in (write_short(dialect), write_long(dialect), write_long(dialect, stream=True)):
-            await check_seen(UNREACHABLE, proxy, body, dialect)
 
 
 async def test_an_answer_to_half_of_a_large_body_reaches_the_client(raw, start_proxy):

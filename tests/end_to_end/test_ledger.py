@@ -5,26 +5,22 @@ Law: the sections add up to the tokens, and each decision is told with its attem
 
 import asyncio
 import re
-from io import BytesIO
 from itertools import pairwise
 from typing import Any
 
 import orjson
-import pytest
 from aiohttp import web
 from support.client import SMALL, post
 from support.dialects.spoken.all_dialects import each_dialect
 from support.dialects.spoken.dialect import Dialect
 from support.model_learning import ListLog
-from support.sessions import make_session, read_rows, recorded_files, requests_of
+from support.sessions import make_session
 from upstreams.recording import Recorded
 
 from trimtab.rules.tokens.sections import Sections
 
 MEMORY = f"<relevant_context>{'The harbour is closed on Sundays. ' * 40}</relevant_context>"
 DIGEST = "defaults.summary.wait_seconds=0"
-REQUESTS_PER_SESSION = 3
-"""Chosen: the recorded sessions are replayed whole elsewhere; here each request is checked by itself."""
 
 
 def read_items(value: str) -> list[tuple[str, dict[str, int]]]:
@@ -203,21 +199,3 @@ async def test_a_refused_request_explains_itself(dialect: Dialect, client, upstr
     )
     assert f"the last user message by {shrink['by_tokens']} of {shrink['tokens']} tokens" in error["message"]
     assert read_tokens(answer.headers)[1] == 0
-
-
-@pytest.mark.recorded
-@pytest.mark.parametrize("file", recorded_files("conversations"), ids=lambda file: file.stem)
-async def test_the_sections_add_up_on_all_recorded_sessions(file, client, start_proxy, log) -> None:
-    """In header, log line and metric, at a token ratio that is no round number."""
-    proxy = await start_proxy("defaults.context_window=32000", "defaults.completion_reserve=4000", DIGEST)
-    for session in read_rows(file):
-        asked = list(requests_of(session))
-        for messages in asked[:: max(len(asked) // REQUESTS_PER_SESSION, 1)]:
-            body = {"model": "claude-3-5-haiku", "messages": messages, "tools": session.get("tools") or []}
-            async with client.post(f"{proxy.url}/v1/chat/completions", data=BytesIO(orjson.dumps(body))) as answer:
-                await answer.read()
-            assert answer.status == 200
-            check_ledger(answer.headers, await find_line(log, answer))
-    for stage in ("original", "sent"):
-        added = count_metric(proxy, "section_tokens_total", stage=stage)
-        assert added == count_metric(proxy, "prompt_tokens_total", stage=stage) > 0

@@ -1,6 +1,5 @@
 """Pins and long messages through a running proxy, in every dialect."""
 
-from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -75,33 +74,6 @@ async def test_long_output_ends_with_the_goal_and_the_open_item(dialect, client,
     check(dialect, body, sent)
     metrics = await (await client.get(proxy.url + "/metrics")).text()
     assert f'trimtab_tokens_added_total{{model="m",rule="pin"}} {float(-decisions["pin"])}' in metrics
-
-
-@each_dialect
-async def test_pins_are_replayed(dialect, client, upstream, start_proxy):
-    """Here and on another replica, with repeated and truncated results, and after the goal has changed."""
-    proxies = [await start_proxy(*PIN, "defaults.max_tool_result_tokens=3000", *LIMIT) for _ in range(2)]
-    first = words(90)
-    turns = [
-        [{"role": "user", "content": "Mend the build."}, *act(0, first, text=words(30))],
-        act(1, words(300)),
-        act(2, first, words(90)),
-        [{"role": "assistant", "content": words(40)}, {"role": "user", "content": "Now test it."}],
-        act(3, words(80), first),
-    ]
-    bodies = []
-    for stop in range(1, len(turns) + 1):
-        talk = [message for turn in turns[:stop] for message in turn]
-        both = [(await send(client, upstream, proxy, dialect, write(dialect, talk)))[0] for proxy in proxies]
-        assert both[0] == both[1]
-        bodies.append(both[0])
-    assert all(later.startswith(earlier.removesuffix(b"]}")) for earlier, later in pairwise(bodies))
-    results = dialect.read_results(orjson.loads(bodies[-1]))
-    assert results[2].startswith("[trimtab: same as the tool result 2 ")
-    goals = [read_pin(text).removeprefix("[trimtab: reminder of the user's goal: ") for text in results]
-    mend, test = '"Mend the build."]', '"Now test it."]'
-    assert goals == [mend, mend, "", mend, "", test]
-    assert results[5].startswith("[trimtab: same as the tool result ")
 
 
 @each_dialect

@@ -160,11 +160,3 @@ async def test_many_signals_do_no_harm(client, upstream, file) -> None:
         async with asyncio.timeout(30):
             while "x-trimtab-tokens" in (await post(client, url + "/chat/completions", CHAT))[0].headers:
                 pass
-
-
-async def test_without_a_file_there_is_nothing_to_read(client, upstream) -> None:
-    """SIGHUP then changes nothing, and does not end the process."""
-    async with serving("--upstream", upstream.url, "--set", "store=memory") as (process, url):
-        process.send_signal(signal.SIGHUP)
-        assert (await read_log(process, *OUTCOMES))[-1]["event"] == "nothing_to_reload"
-        assert (await post(client, url + "/chat/completions", CHAT))[0].status == 200

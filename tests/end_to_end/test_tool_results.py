@@ -1,8 +1,6 @@
 """Tool results through a running proxy: tidied, truncated and deduplicated as configured for their tool."""
 
-import re
 import threading
-from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -12,7 +10,6 @@ from support.dialects.spoken.all_dialects import each_dialect
 from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect
 from support.ids import make_uuid
-from upstreams.recording import completion
 
 from trimtab.proxy.compaction.compactor import Compactor
 
@@ -116,25 +113,3 @@ def watch_threads(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[bool]]:
 
         monkeypatch.setattr(Compactor, name, watch)
     return seen
-
-
-async def test_what_is_learned_of_a_models_tokens_cuts_no_result_anew(client, upstream, start_proxy):
-    """The upstream reports more tokens than were counted. No byte changes that was forwarded before."""
-    proxy = await start_proxy("defaults.dedupe=false", "defaults.high_water=0.8")  # no cut
-    turns, sent = [], []
-    for number in range(16):
-        turns.append(("run", {}, "".join(f"{number}.{line} {make_uuid()}\n" for line in range(400))))
-        counted = sent[-1][1] if sent else 0
-
-        async def report(_recorded: Any, _request: Any, tokens: int = int(counted * 1.4)) -> Any:
-            return completion(prompt_tokens=tokens, completion_tokens=3)
-
-        upstream.answer = report
-        response, _ = await post(client, proxy.url + CHAT.path, talk(CHAT, *turns))
-        shown = dict(re.findall(r"(\w+)=(\d+)", response.headers["x-trimtab-tokens"]))
-        sent.append((CHAT.read(upstream.chats[-1].json), int(shown["sent"])))
-    metrics = await (await client.get(proxy.url + "/metrics")).text()
-    changes = re.search(r'policy_changes_total\{cause="calibration",model="m"\} (\d+)', metrics)
-    assert int(changes[1]) >= 1
-    assert all(after[: len(before)] == before for (before, _), (after, _) in pairwise(sent))
-    assert all("[trimtab: omitted " in message["content"] for message in sent[-1][0] if message["role"] == "tool")

@@ -1,4 +1,4 @@
-"""The checker: it accepts what is right and names what is wrong."""
+"""The checker: it names what is wrong. Each use of it shows that it accepts what is right."""
 
 from typing import Any
 
@@ -30,21 +30,6 @@ LAST = {"role": "user", "content": "last"}
 MEMO = {"role": "user", "content": "task\n\nsummary"}
 BRIDGE = {"role": "assistant", "content": "understood"}
 ORIGINAL = [SYSTEM, TASK, CALL, RESULT, NOTE, SAID, LAST]
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        ORIGINAL,
-        [SYSTEM, MEMO, NOTE, SAID, LAST],
-        [SYSTEM, MEMO, NOTE, BRIDGE, LAST],
-        [SYSTEM, MEMO, SAID, LAST],
-        [SYSTEM, TASK, CALL, {**RESULT, "content": "[pruned]"}, NOTE, SAID, LAST],
-    ],
-)
-def test_what_is_right_is_praised(sent: list[Wire]) -> None:
-    """No problem with the original, with a summary with or without a bridge, or with a pruned result."""
-    assert check_transcript(ORIGINAL, sent) == []
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """An upstream's model that follows a script in three dialects, and refuses what the real providers refuse.
 
 The path's end tells the dialect: `/chat/completions`, `/responses` or `/messages`. It also answers on their neighbours:
-`/messages/count_tokens`, `/responses/input_tokens`, `/responses/compact`, `/responses/ID`, `/embeddings` and `/models`.
+`/messages/count_tokens`, `/responses/compact` and `/models`.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -154,8 +154,6 @@ class StrictModel:
                     return answer(recorded)
         elif path.endswith("/models"):
             return web.json_response({"object": "list", "data": [{"id": "m", "object": "model", "owned_by": "strict"}]})
-        elif path.rpartition("/")[2] in self.stored:
-            return web.json_response({"id": path.rpartition("/")[2], "object": "response", "status": "completed"})
         return error(404, message="nothing is here", type="invalid_request_error", param=None, code=None)
 
     async def _speak(self, suffix: str, recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
@@ -243,9 +241,7 @@ class StrictModel:
     def _neighbours(self) -> dict[str, Callable[[Recorded], web.Response]]:
         return {
             "/messages/count_tokens": self._count_messages,
-            "/responses/input_tokens": self._count_responses,
             "/responses/compact": self._compact,
-            "/embeddings": self._embed,
         }
 
     def _count_messages(self, recorded: Recorded) -> web.Response:
@@ -253,10 +249,6 @@ class StrictModel:
         if problems:
             return self._refuse(MESSAGES, recorded, problems)
         return web.json_response({"input_tokens": len(messages.read_prompt(recorded.json)) // BYTES_PER_TOKEN})
-
-    def _count_responses(self, recorded: Recorded) -> web.Response:
-        tokens = len(responses.read_prompt(recorded.json)) // BYTES_PER_TOKEN
-        return web.json_response({"object": "response.input_tokens", "input_tokens": tokens})
 
     def _compact(self, recorded: Recorded) -> web.Response:
         """The user's messages, and everything else as one item that only the provider can read."""
@@ -266,12 +258,6 @@ class StrictModel:
         usage = responses.make_usage(Spent(len(recorded.body) // BYTES_PER_TOKEN, 0))
         told = {"id": "resp_compacted", "object": "response.compaction", "created_at": 1}
         return web.json_response({**told, "output": output, "usage": usage})
-
-    def _embed(self, recorded: Recorded) -> web.Response:
-        data = [{"object": "embedding", "index": 0, "embedding": [0.5, 0.25]}]
-        usage = {"prompt_tokens": len(recorded.body) // BYTES_PER_TOKEN}
-        told = {"object": "list", "model": recorded.json.get("model"), "data": data}
-        return web.json_response({**told, "usage": {**usage, "total_tokens": usage["prompt_tokens"]}})
 
 
 def _list_input(body: Wire) -> list[Wire]:

@@ -1,7 +1,7 @@
 """The JSON Schema of the configuration, beside the loader."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,9 @@ def _list_keys(schema: dict[str, Any] = SCHEMA, path: tuple[str | int, ...] = ()
 
 
 KEYS = dict(_list_keys())
+each_section = pytest.mark.parametrize(
+    "paths", [pytest.param([path for path in KEYS if path[0] == name], id=name) for name in SCHEMA["properties"]]
+)
 LEAVES = [path for path, schema in KEYS.items() if "properties" not in _resolve(schema) and path[-1] != "match"]
 
 
@@ -145,20 +148,20 @@ def test_every_example_of_the_pages_is_accepted() -> None:
         assert list(VALIDATOR.iter_errors(Document.parse(block).data)) == [], block
 
 
-@pytest.mark.parametrize("path", KEYS, ids=str)
-def test_every_default_and_example_of_a_key_is_accepted(path: tuple[str | int, ...]) -> None:
+@each_section
+def test_every_default_and_example_of_a_key_is_accepted(paths: Sequence[Any]) -> None:
     """The schema accepts all. The loader accepts all examples except those that name files or another key."""
-    schema = KEYS[path]
-    defaults = [schema["default"]] if "default" in schema else []
-    for value in defaults + schema.get("examples", []):
-        assert list(VALIDATOR.iter_errors(_build(path, value))) == []
-    for value in schema.get("examples", []):
-        if path[-1] not in NEEDS_FILES and value != "local":
-            names = {name: f"x-{name}" for name in re.findall(r"\$\{(\w+)\}", str(value))}
-            whole = _build(path, value)
-            if path[:2] == ("client_keys", "name") and path[2:] != ("key",):
-                whole["client_keys"]["name"]["key"] = "x"
-            assert _loads(whole, **names), (path, value)
+    for path in paths:
+        examples = KEYS[path].get("examples", [])
+        for value in examples + ([KEYS[path]["default"]] if "default" in KEYS[path] else []):
+            assert list(VALIDATOR.iter_errors(_build(path, value))) == [], path
+        for value in examples:
+            if path[-1] not in NEEDS_FILES and value != "local":
+                names = {name: f"x-{name}" for name in re.findall(r"\$\{(\w+)\}", str(value))}
+                whole = _build(path, value)
+                if path[:2] == ("client_keys", "name") and path[2:] != ("key",):
+                    whole["client_keys"]["name"]["key"] = "x"
+                assert _loads(whole, **names), (path, value)
 
 
 SCALARS = (
@@ -240,12 +243,12 @@ def test_wrong_types_and_numbers_out_of_range_are_refused(path: Any, value: Any)
     assert VALIDATOR.is_valid(data) is _loads(data)
 
 
-@pytest.mark.parametrize("path", KEYS, ids=str)
-def test_unknown_keys_and_collections_in_the_wrong_place_are_refused(path: tuple[str | int, ...]) -> None:
+@each_section
+def test_unknown_keys_and_collections_in_the_wrong_place_are_refused(paths: Sequence[Any]) -> None:
     """They are placed next to every key of the configuration, and in its place."""
-    assert not VALIDATOR.is_valid(_build((*path[:-1], "no_such_key"), 1))
-    assert not VALIDATOR.is_valid(_build(path, [[]]))
-    assert not VALIDATOR.is_valid(_build(path, {"no such key": 1}))
+    for path in paths:
+        wrong = ((*path[:-1], "no_such_key"), 1), (path, [[]]), (path, {"no such key": 1})
+        assert not any(VALIDATOR.is_valid(_build(*one)) for one in wrong), path
 
 
 @pytest.mark.parametrize(

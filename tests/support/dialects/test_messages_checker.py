@@ -1,4 +1,4 @@
-"""The checker of Messages: it accepts what is right and names what is wrong."""
+"""The checker of Messages: it names what is wrong. Each use of it shows that it accepts what is right."""
 
 from typing import Any
 
@@ -16,7 +16,6 @@ HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
 PLAN = {"type": "thinking", "thinking": "hm", "signature": seal("hm")}
 USE = {"type": "tool_use", "id": "a", "name": "run", "input": {"n": 1.50}}
 OUT = {"type": "tool_result", "tool_use_id": "a", "content": "out", "is_error": False}
-SEARCH = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
 FOUND = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
 TASK = {"role": "user", "content": "task"}
 ASKED = {"role": "assistant", "content": [PLAN, {"type": "text", "text": "I run it."}, USE]}
@@ -43,30 +42,6 @@ def user(*blocks: Wire) -> Wire:
 
 def model(*blocks: Wire) -> Wire:
     return {"role": "assistant", "content": list(blocks)}
-
-
-@pytest.mark.parametrize(
-    "right",
-    [
-        body(TALK),
-        body([TASK, model(USE), user(OUT)]),
-        body([TASK, model(USE, {**USE, "id": "b"}), user({**OUT, "tool_use_id": "b"}, OUT), SAID, LAST]),
-        body([TASK, model(USE, {**USE, "id": "b"}), user(OUT), user({**OUT, "tool_use_id": "b"})]),
-        body([TASK, SAID]),
-        body([TASK, {"role": "system", "content": "hint"}, SAID, LAST]),
-        body([TASK, model(SEARCH, FOUND, PLAN, {"type": "text", "text": "found"}), LAST]),
-        body([TASK, model({"type": "nobody_knows"}), LAST]),
-        body([TASK, model(USE), user({"type": "tool_result", "tool_use_id": "a", "content": ""})]),
-        body(
-            TALK[:3],
-            thinking={"type": "enabled", "budget_tokens": 1024},
-            system=[{"type": "text", "text": "s", **HOUR}],
-        ),
-    ],
-)
-def test_what_the_provider_accepts_is_accepted(right: Wire) -> None:
-    """Results in any order, turns in several messages, server tools, thinking, markers, and unknown blocks."""
-    assert check_body(right) == []
 
 
 @pytest.mark.parametrize(
@@ -125,22 +100,6 @@ def test_what_the_provider_refuses_is_named(wrong: Wire, problem: str) -> None:
 def test_counting_needs_no_limit() -> None:
     """`count_tokens` has no `max_tokens`."""
     assert check_body({"model": "m", "messages": [TASK]}, counts_only=True) == []
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        TALK,
-        [MEMO, SAID, LAST],
-        [MEMO, BRIDGE, LAST],
-        [{"role": "user", "content": "task\n\nsummary"}, SAID, LAST],
-        [TASK, ASKED, user({**OUT, "content": "[pruned]"}, GIVEN["content"][1]), SAID, LAST],
-        [TASK, ASKED, user(OUT, {**GIVEN["content"][1], **MARK}), SAID, LAST],
-    ],
-)
-def test_what_may_change_is_accepted(sent: list[Wire]) -> None:
-    """A summary behind the task statement, with or without a bridge, a shorter result, and a marker that moved."""
-    assert change(sent) == []
 
 
 def test_a_missing_result_may_be_added() -> None:

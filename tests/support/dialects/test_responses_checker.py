@@ -1,4 +1,4 @@
-"""The checker of Responses: it accepts what is right and names what is wrong."""
+"""The checker of Responses: it names what is wrong. Each use of it shows that it accepts what is right."""
 
 from typing import Any
 
@@ -31,26 +31,6 @@ def body(items: object, **members: object) -> Wire:
 
 def change(items: list[Wire], old: list[Wire] = ITEMS, **members: object) -> list[str]:
     return check_changes(orjson.dumps(body(old, **members)), orjson.dumps(body(items, **members)))
-
-
-@pytest.mark.parametrize(
-    "items",
-    [
-        "task",
-        ITEMS,
-        [TASK, {**CALL, "call_id": "b", "id": "fc_2"}, CALL, RESULT, {**RESULT, "call_id": "b"}],
-        [TASK, {"type": "local_shell_call", "id": "lsh", "call_id": "a", "action": {}}, RESULT],
-        [TASK, {"type": "mcp_approval_request", "id": "r", "name": "n", "arguments": "{}", "server_label": "s"},
-         {"type": "mcp_approval_response", "approval_request_id": "r", "approve": True}],
-        [TASK, THOUGHT, {"type": "web_search_call", "id": "ws"}, {**THOUGHT, "id": "rs_2"}, TOLD, LAST],
-        [PACKED, LAST, {"type": "nobody_knows", "x": 1}],
-        [{"type": "item_reference", "id": "fc_9"}, RESULT],
-        [TASK, {"type": "tool_search_call", "execution": "server"}, {"type": "tool_search_output", "tools": []}, LAST],
-    ],
-)  # fmt: skip
-def test_what_the_provider_accepts_is_accepted(items: object) -> None:
-    """A string, pairs of every kind, compactions, references, the server's own tools, and unknown items."""
-    assert check_body(body(items)) == []
 
 
 def make_pair(kind: str) -> tuple[Wire, Wire]:
@@ -102,21 +82,6 @@ def test_a_call_of_any_kind_has_exactly_one_output(kind: str) -> None:
 )
 def test_what_the_provider_refuses_is_named(wrong: Wire, problem: str) -> None:
     assert any(found.startswith(problem) for found in check_body(wrong)), check_body(wrong)
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        ITEMS,
-        [NOTE, MEMO, SAID, LAST],
-        [NOTE, MEMO, BRIDGE, LAST],
-        [NOTE, TASK, THOUGHT, TOLD, CALL, {**RESULT, "output": "[pruned]"}, SAID, LAST],
-        [NOTE, TASK, THOUGHT, TOLD, CALL, RESULT, SAID, LAST],
-    ],
-)
-def test_what_may_change_is_accepted(sent: list[Wire]) -> None:
-    """A summary behind the task statement, with or without a bridge, and a shorter result."""
-    assert change(sent) == []
 
 
 def test_a_missing_output_may_be_added_and_a_local_item_removed() -> None:
