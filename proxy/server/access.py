@@ -111,7 +111,7 @@ def admit_site(config: Config, request: web.BaseRequest, *, of_pages: bool, is_p
     if has_key:
         return  # a browser knows no password for the name that was bound to our address
     listen = config.metrics_listen if has_own_address and config.metrics_listen else config.listen
-    if not all(_is_own_host(host, listen, config.allowed_hosts) for host in hosts):
+    if not all(len(host) <= MAX_HOST_CHARS and _is_name_of(host, listen, config.allowed_hosts) for host in hosts):
         raise SiteNotAllowedError(
             "the Host of this request is not a known name of this machine; use localhost or an IP address,"
             " or list the name in allowed_hosts"
@@ -137,16 +137,9 @@ def _is_allowed_origin(origin: str, globs: Sequence[str]) -> bool:
     return scheme in APP_SCHEMES or any(fnmatchcase(origin.lower(), glob.lower()) for glob in globs)
 
 
-def _is_own_host(host: str, listen: str, globs: tuple[str, ...]) -> bool:
-    return len(host) <= MAX_HOST_CHARS and _is_name_of(host, listen, globs)
-
-
 @lru_cache(maxsize=256)
 def _is_name_of(host: str, listen: str, globs: tuple[str, ...]) -> bool:
-    """Whether a `Host` is safe from DNS rebinding: an IP address, or a known name of the listener.
-
-    If the listener is not on loopback, every name is accepted, because we do not know its names in the network.
-    """
+    """Whether a `Host` is safe from DNS rebinding. Off loopback every name is, because we do not know its names."""
     own = split_address(listen)[0].lower()
     if not is_loopback(own):
         return True

@@ -35,11 +35,6 @@ def keep_fixed(before: Config, config: Config) -> tuple[Config, list[str]]:
     return config.model_copy(update=fixed), kept
 
 
-def measure_told(config: Config) -> int:
-    """The bytes that the dashboard and the recordings may use."""
-    return measure_dashboard(config) + measure_recordings(config)
-
-
 def measure_caches(config: Config) -> int:
     """The bytes that the caches of compactors may use."""
     return bound_caches(config.limits.max_memory_bytes, CACHES_BYTES)
@@ -47,7 +42,8 @@ def measure_caches(config: Config) -> int:
 
 def measure_requests(config: Config) -> int:
     """The bytes that are left for all requests together."""
-    return bound_requests(config.limits.max_memory_bytes, measure_caches(config), measure_told(config))
+    told_bytes = measure_dashboard(config) + measure_recordings(config)
+    return bound_requests(config.limits.max_memory_bytes, measure_caches(config), told_bytes)
 
 
 def adopt(current: Current, config: Config) -> list[str]:
@@ -100,10 +96,7 @@ def warn_of_unknown_variables(log: Any) -> None:
 
 
 def tell_upstreams(config: Config, log: Any) -> None:
-    """Log of each upstream its forward proxy and what named it, without a password, and what may be wrong.
-
-    That is a CA file that cannot be read, which no connection would say, or a credential without TLS.
-    """
+    """Log of each upstream its forward proxy, an unreadable CA file, or a credential without TLS."""
     for upstream in (config.upstream, *config.upstreams.values()):
         proxy, base_url = upstream.route.proxy, upstream.base_url
         if upstream.trust_fault is not None and base_url.startswith("https:"):
@@ -117,10 +110,7 @@ def tell_upstreams(config: Config, log: Any) -> None:
 
 
 async def reload_when_told(told: asyncio.Event, current: Current, load: Callable[[], Config] | None, log: Any) -> None:
-    """Read the configuration again each time that the event is set, until cancelled. load: None if there is no file.
-
-    The log names wrong keys, and no value that may be a secret. After any other failure, the next event tries again.
-    """
+    """Read the configuration whenever told, until cancelled; the log shows no value. load: None without a file."""
     metrics = current.services.recorder.metrics
     tasks = Tasks(lambda error: tell_failed(error, log, lambda at: metrics.note_reload(at=at)))
     try:

@@ -117,8 +117,7 @@ def _row(tokens: Tokens) -> tuple[str, str, str]:
 
 
 PROMPT_TOKENS = 400  # Of a prompt apart from its text. Chosen: above the 263 tokens (o200k_base) of the longest one.
-GRADE_PROMPT_TOKENS = 500
-"""Tokens of a prompt for a grade. Chosen: 200 for its own text (o200k_base), and room for question and answers."""
+GRADE_PROMPT_TOKENS = 500  # Chosen: 200 for its own text (o200k_base), and room for question and answers.
 PART_SHARE = 0.5  # Largest part that questions are made of, of the model's window. Chosen: leaves room for them.
 KIND = "trimtab evaluate: questions"
 
@@ -143,11 +142,7 @@ class Options:
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """Everything that is known before a model is asked.
-
-    room_tokens: largest prompt that leaves room for an answer, in the model's own tokens. removed: number of
-    messages that compaction removes. questions: those in the cache; empty if they must be made.
-    """
+    """Everything known before a model is asked. room_tokens: for a prompt. questions: of the cache; else empty."""
 
     config: Config
     options: Options
@@ -189,9 +184,8 @@ class Setup(msgspec.Struct, frozen=True):
     def make_arms(self, texts: Mapping[str, Summary]) -> list[Arm]:
         """The arms in the order in which the user named them. `texts`: for cuts, by key. Raises LimitExceededError."""
         digest, compacted = self.rehearsal.apply({}).forwarded, self.rehearsal.apply(texts).forwarded
-        forwarded = {"digest": digest}
         return [
-            make_arm(name, self.rehearsal, forwarded.get(name, compacted), self.room_tokens)
+            make_arm(name, self.rehearsal, digest if name == "digest" else compacted, self.room_tokens)
             for name in self.options.arms
         ]
 

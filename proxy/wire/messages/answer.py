@@ -64,6 +64,7 @@ class _Answer(msgspec.Struct):
     content: msgspec.Raw = NULL
     message: msgspec.Raw = NULL
     usage: msgspec.Raw = NULL
+    stop_reason: Any = None
 
 
 _OTHERS = ("content_block_start", "content_block_delta", "content_block_stop", "ping", "error")
@@ -270,30 +271,17 @@ def _finish(members: dict[str, msgspec.Raw], parameters: dict[str, Any], instruc
     return {**members, **parameters, "compaction": asked}
 
 
-class _NoteEvent(msgspec.Struct):
-    """An event, or a whole answer, which has a `content`."""
-
-    type: str | None = None
-    content_block: msgspec.Raw = NULL
-    content: msgspec.Raw = NULL
-    delta: msgspec.Raw = NULL
-    message: msgspec.Raw = NULL
-    usage: msgspec.Raw = NULL
-    stop_reason: str | None = None
-
-
 class _Counted(msgspec.Struct):
     iterations: list[msgspec.Raw] | None = None
 
 
-_decode_note_event = msgspec.json.Decoder(_NoteEvent).decode
 _decode_counted = msgspec.json.Decoder(_Counted | None).decode
 
 
 def join_note(events: list[bytes]) -> Completion:
     blocks: list[bytes] = []
     usage, reason, is_answer = Usage(), None, False
-    for event in map(_decode_note_event, events):
+    for event in map(_decode, events):
         if event.type == "error":
             raise UndecodableError("an error")
         is_answer |= event.type == "message_start" or event.content != NULL
