@@ -18,9 +18,7 @@ WIDE_WORK_FACTOR = 15
 
 Measured: at most 14.1 times, for a long string in JSON.
 """
-KNOWN_WORK_FACTOR = 2
-"""As WORK_FACTOR, for the beginning of a body that equals an earlier body. Chosen: it may be copied once and joined
-once."""
+KNOWN_WORK_FACTOR = 2  # As WORK_FACTOR, for a known beginning. Chosen: it may be copied once and joined once.
 PART_BYTES = 130
 """The memory of each value of a body, in addition to WORK_FACTOR. Measured on 42,000 messages of 33 bytes."""
 MOST_PARTS = 600_000  # A body with more values than this is not decoded (wire/chat/codec.py)
@@ -35,14 +33,12 @@ Measured without connections: 180 MB, on Linux with Python 3.11.
 """
 CACHES_SHARE = 4  # Caches get at most 1/4 of the memory. Chosen: most of it is for requests.
 HISTORY_SHARE = 64  # The dashboard's data get at most 1/64 of the memory. Chosen: enough for some thousand requests.
-TEXT_SHARE = 16
-"""Texts that the dashboard keeps, if it keeps any, get at most 1/16 of the memory. Chosen: some hundred requests."""
+TEXT_SHARE = 16  # Texts for the dashboard get at most 1/16 of the memory. Chosen: some hundred requests.
 RECORDINGS_SHARE = 16  # Recordings that wait to be written get at most 1/16 of the memory. Chosen: as for texts.
 MAX_HISTORY_BYTES = 16 * 1024 * 1024  # Chosen: some four thousand requests; nobody reads more
 MAX_TEXT_BYTES = 64 * 1024 * 1024  # Chosen: the newest hundred long requests; nobody reads more
 
-MAX_RECORDINGS_BYTES = 128 * 1024 * 1024
-"""Chosen: a body of 18 MB, or some seconds of a busy proxy; a slow disk then costs recordings and no memory."""
+MAX_RECORDINGS_BYTES = 128 * 1024 * 1024  # Chosen: some seconds of a busy proxy; a slow disk then costs no memory.
 
 
 def bound_caches(max_memory_bytes: int, most_bytes: int) -> int:

@@ -141,10 +141,7 @@ def name_outcome(decisions: Iterable[Decision]) -> str:
 
 
 class Place(NamedTuple):
-    """Where a text stands: the hash of what the model had answered, and the client's last call beside ours.
-
-    The id of a call alone repeats in other sessions, with some models in each turn.
-    """
+    """Where a text stands: the hash of the model's answer, and the client's last call, whose id alone may repeat."""
 
     before: bytes
     call_id: str

@@ -14,13 +14,11 @@ from trimtab.proxy.account.outcome import HEAD_REMEDY, Outcome, read_head
 from trimtab.proxy.telemetry.savings import Samples, count
 from trimtab.proxy.wire.answering import PROMPT_TOO_LONG
 
-NEWEST = 200
-"""Requests that are looked at. Chosen: some minutes of a team, hours of a person; to read them takes milliseconds."""
+NEWEST = 200  # Requests looked at. Chosen: some minutes of a team, hours of a person; read within milliseconds.
 RECENT_SECONDS = 3600.0  # Older requests say nothing of now. Chosen: a person has mended it by then, or has gone.
 MIN_SHARE = 0.05  # Share of requests from which failures are an alarm. Chosen: a refusal a day is none.
 MOST_KINDS = 3  # Kinds of failures that are told. Chosen: the first one is often the reason of the others.
-MIN_CUT = 8
-"""Requests with a cut that are needed to speak of thrash. Chosen: a session may begin with two or three moves."""
+MIN_CUT = 8  # Requests with a cut from which thrash is spoken of. Chosen: a session may begin with two or three moves.
 THRASH_SHARE = 0.5  # Chosen: a cut that moves in every second request never pays
 SUMMARY_SHARE = 0.25
 """Share of calls for summaries without a summary. Chosen: a second try is usual, and each of them may need one."""

@@ -24,12 +24,9 @@ from trimtab.proxy.store.store import StoreError
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.metrics import Metrics
 
-FLUSH_SECONDS = 5.0
-"""Between two writes. Chosen: a killed process loses at most this much; the disk is written to rarely."""
+FLUSH_SECONDS = 5.0  # Chosen: a killed process loses at most this much; the disk is written to rarely.
 MAX_CLIENT_CHARS = 128  # A longer name is cut. Chosen: longer than any name that a person gives.
-MAX_PLACES = 4096
-"""Places of sums that wait for the store; later ones are not counted. Chosen: far above the models and clients of the
-days that an outage lasts."""
+MAX_PLACES = 4096  # Sums that wait for the store. Chosen: far above the models and clients of an outage of days.
 DAY_SECONDS = 86400  # source: 24 hours
 _FIRST_DAY = date(1970, 1, 1).toordinal()
 KEPT_DAYS = 366  # Sums of older days are deleted. Source: the promise to keep them for a year.
@@ -212,11 +209,7 @@ class MemoryStatistics:
 
 
 class Books:
-    """The sums of this process. `clock` is the time of day. Start it in a running loop, and close it at the end.
-
-    on_error: called with the store's name for each failed write. history: is told of summaries, if there is one.
-    on_booked: is told of all that is booked. after_writing: is called after each writing. is_out: the last one failed.
-    """
+    """The sums of this process, told of summaries and to `history`. Start it in a running loop, and close it."""
 
     def __init__(
         self,

@@ -32,8 +32,7 @@ from trimtab.proxy.store.sqlite import FileForm, SqliteFile, SqliteThread
 from trimtab.proxy.store.store import PREFIX, StoreError
 
 FILE_NAME = "statistics.sqlite3"
-WRITER_DAYS = 2
-"""Days for which the number of a writer's last batch is kept. Chosen: longer than a batch is ever tried again."""
+WRITER_DAYS = 2  # How long a writer's last batch is known. Chosen: longer than a batch is ever tried again.
 _COLUMNS = ", ".join(f"{name} INTEGER NOT NULL" for name in NAMES)
 FORM = FileForm(
     0x7472696E,  # the letters `trin`: the number after that of the summaries' file

@@ -20,8 +20,7 @@ from trimtab.proxy.store.store import StoreError
 
 MINUTE_SECONDS = 60  # source: the clock
 WHOLE_SECONDS = 3600
-"""After this time the whole month is read again: a process that could not write for days writes of days before
-yesterday. Chosen: it is a page of the store for each client and model."""
+"""The whole month is read again after this: a late process writes of earlier days. Chosen: a page for each sum."""
 _LIMITS = (
     ("tokens_per_minute", "tokens a minute"),
     ("tokens_per_day", "tokens a day"),

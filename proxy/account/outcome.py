@@ -21,11 +21,9 @@ from trimtab.rules.conversation import Decision
 from trimtab.rules.pipeline.changes import Change
 from trimtab.rules.tokens.sections import Sections
 
-LARGE_HEAD = 0.5
-"""Share of the limit. Chosen: then the conversation has less room than the instructions and tools before it."""
+LARGE_HEAD = 0.5  # Share of the limit. Chosen: the conversation has less room than what stands before it.
 HEAD_REMEDY = "send fewer tools (drop_tools), or raise the window: the server's, and context_window if it is set"
-NAME_CHARS = 16
-"""Length of a session's name, in hexadecimal digits. Chosen: 64 bits; the names of a million sessions differ."""
+NAME_CHARS = 16  # Of a session, in hexadecimal. Chosen: 64 bits; the names of a million sessions differ.
 ID_BYTES = 12  # chosen: random ids of 96 bits do not collide
 
 
@@ -61,8 +59,6 @@ def read_head(sections: Sequence[int], limit_tokens: int) -> float:
 class Answered(msgspec.Struct, frozen=True):
     """The figures of the answer, in the model's own tokens; None is what the upstream does not report.
 
-    completion_tokens: the upstream's figure, or ours if `is_estimated`; None if there was no answer.
-    streamed_tokens: tokens of the text that was streamed; None if not known.
     ends_turn: the answer calls no tool, so the user has the turn.
     """
 
@@ -83,10 +79,7 @@ Prompt = tuple[int, int]
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """A cut of the session, made by this request or an earlier one.
-
-    kind: summarise or digest. at: index of the first message that stays. made_at: number of messages when it was made.
-    """
+    """A cut of the session: the first message that stays, and the number of messages when it was made."""
 
     kind: str
     at: int
@@ -111,29 +104,22 @@ class Outcome(msgspec.Struct, frozen=True):
     """One request that was served or given up. It is a Struct, because a frozen dataclass costs a call for each field.
 
     at: when it ended, in seconds since 1970. seconds: from the arrival of the head to the end of the answer.
-    method, path: in the form that may be logged. status: the HTTP status that the client got; 0 if it left before.
-    model, upstream: as they may be shown. label, client: the model's label and the client's name in the metrics.
     match: the glob of `models` in the configuration that the model matches.
-    recall_rounds, recall_prompt_tokens: the further requests by which a model's calls of the tool of recall were
-        answered, and the tokens of their prompts; None without such calls.
+    recall_rounds, recall_prompt_tokens: the further requests for recall, and their prompts; else None.
     retry: what became of a second attempt; empty if there was no reason for one.
     cache_miss: why the upstream read less from its prompt cache than it could have; empty if it did not.
     error, reason, context_cost: the code and words of an error of trimtab's own, and what has filled the prompt.
-    session: hash of the tenant, the model and the transcript up to its first user message, without the leading system
-        messages; empty if the request was not decoded. messages: number of messages that the client sent.
+    session: a hash of tenant, model and first messages; empty if not decoded. messages: the client's.
     original_tokens, sent_tokens, limit_tokens: 0 if the prompt was not counted, the second also if nothing was sent.
     original_sections, sent_sections: tokens of system, summary, memory, recent and current.
     decisions: all in order, also those of plans that were not sent, or that the upstream refused.
     summary_id, summary_kind, summary_messages: the stored summary in what was sent; empty and 0 if there is none.
     summary_instead: why it is a digest although a model's summary was wanted; else empty.
-    is_client_compaction: the client asked for a summary of its own, and its request passed unchanged.
+    is_client_compaction: its own summary was asked for, and the request passed unchanged.
     prefix_kept: share of the prompt that equals the previous request's prefix.
     prompt_tokens, cached_tokens, written_tokens: as the upstream reports them. The last two are parts of the first.
-    idle_seconds: how long the session was silent before this request.
-    completion_tokens: the upstream's figure, or trimtab's if `is_estimated`.
     overhead_seconds: what trimtab added before the request was sent.
     first_token_seconds: from the arrival to the first text of a stream.
-    cost, without_cost: what it cost, and would have cost without trimtab.
     """
 
     request_id: Annotated[str, LOGGED]

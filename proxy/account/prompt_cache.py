@@ -23,20 +23,15 @@ from trimtab.proxy.catalogue.prices import Tokens
 from trimtab.proxy.lru import BytesLRU
 from trimtab.rules.conversation import Conversation, Message, Role
 
-BLOCK_TOKENS = 128
-"""Caches hold whole blocks. Source: OpenAI's and Azure's; others have smaller ones. The bench uses the same."""
-MIN_CACHED_TOKENS = 1024
-"""A shorter beginning is not cached. Source: OpenAI's; some others cache from 256 tokens, or from 4,096 only. The bench
-uses the same."""
+BLOCK_TOKENS = 128  # Caches hold whole blocks. Source: OpenAI's and Azure's; others have smaller ones.
+MIN_CACHED_TOKENS = 1024  # Source: OpenAI's; some others cache from 256 tokens, or from 4,096 only.
 MAX_SCALE = 4.0
 """The upstream's tokens are at most this many of ours, and at least one by as many. Beyond, our estimate of one of both
 prompts says nothing about the other. Chosen: far from any tokenizer, but the upstream may hold a part of the prompt."""
 GOES_ON_SHARE = 0.5
-"""If this share of a prompt was cached although its session is not known here, the session goes on from another
-process. Chosen: far above what different sessions of one client have in common."""
+"""If so much of an unknown session was cached, another process had it. Chosen: clients' sessions share far less."""
 READ_SHARE = 0.8
-"""An upstream that read this share of what it could have read has not missed. Chosen: our count of
-a part of a prompt may be wrong by a tenth, compared with the rest of it; a difference of twice that is a miss."""
+"""Of what could be read; below is a miss. Chosen: our count of a part of a prompt may be wrong by a tenth."""
 Cause = Literal["", "cut", "expired", "prefix", "cold", "unknown"]
 """Why the cache was missed; empty if it was not.
 
@@ -51,10 +46,8 @@ unknown: the beginning stayed the same, the request came in time, and the upstre
 class Prefix(msgspec.Struct, frozen=True):
     """How a prompt begins, compared with the previous one of its session; all tokens are ours.
 
-    tokens: of the whole prompt.
     previous_tokens: of the previous prompt, all of which the upstream has read.
     kept_tokens: of the beginning that both have, byte for byte.
-    pause_seconds: between the moments at which they were sent.
     continues: the client has only added messages. Otherwise the session is recognised by its first message alone.
     is_ours: if the beginnings differ, trimtab changed it: the client's transcript, tools and instructions are the same.
     """
@@ -81,7 +74,6 @@ class Cache(msgspec.Struct, frozen=True):
 class Case(msgspec.Struct, frozen=True):
     """One request as it was sent, and as the client sent it.
 
-    sent: as the upstream reports it.
     sent_tokens, original_tokens: both prompts by our estimate.
     kept_share: the share of what was sent that equals the previous request of the session; None if it is not known.
     known_share: the share of the client's prompt that equals its previous request; None if the session is not known.
@@ -135,10 +127,7 @@ def _scale_original(case: Case) -> int:
 
 
 def add_removed(sent: Tokens, tokens: int) -> Tokens:
-    """The tokens of a request with as many new ones as trimtab has removed. They are fresh or written as the rest is.
-
-    It is for a request whose earlier messages the upstream holds: they passed before, and what was removed is new.
-    """
+    """The tokens of a request that has as many new ones as trimtab has removed, fresh or written as the rest."""
     rest = sent.fresh + sent.written
     added = max(tokens, -rest)
     written = round(added * sent.written / rest) if rest else 0
@@ -172,8 +161,7 @@ MAX_NEWEST_BYTES = 1024 * 1024  # chosen: some three thousand sessions
 FINGERPRINT_BYTES = 40  # an int of 64 bits in a tuple, in CPython
 REQUEST_BYTES = 300  # What is kept of a request beside its fingerprints. Measured with CPython 3.12, rounded up.
 HASH_BYTES = 80  # A hash of 32 bytes as an object: 65 bytes in CPython, rounded up to its blocks
-MAX_NEW_MESSAGES = 1000
-"""Messages by which a session may grow between two requests and still be recognised. Chosen: far above one turn."""
+MAX_NEW_MESSAGES = 1000  # By which a known session may grow between two requests. Chosen: far above one turn.
 
 _NO_PREFIX = bytes(32)  # The hash of a prefix without a message
 Fingerprints = tuple[int, ...]
@@ -208,11 +196,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A request beside the previous one of its session.
-
-    key: under which it is kept. before: the previous one; None if it is not known, or if the client has changed tools
-    or instructions since. prefix: how what was sent begins, compared with it; None if that is not known.
-    """
+    """A request beside the previous one of its session; None if not known, or with other tools or instructions."""
 
     key: _Key
     now: Request
@@ -281,11 +265,7 @@ class PreviousRequests:
             )
 
     def _find(self, client: str, hashes: Sequence[bytes], outside: int) -> tuple[_Key, Request | None]:
-        """The longest known request that a transcript goes on with, and its key.
-
-        Sessions may differ in their tools only, side by side. So of the same transcript the one with the same tools
-        and instructions is taken; another one if there is none, because a client may change them within a session.
-        """
+        """The longest known request that a transcript goes on with, of the same tools if there is one."""
         shortest, other = max(len(hashes) - 1 - MAX_NEW_MESSAGES, 0), None
         for known in hashes[:shortest:-1]:
             key = client, known

@@ -25,10 +25,8 @@ from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.rules.pipeline.exceeded import LimitExceededError
 
 MAX_ERROR_RATIO = 20.0  # Larger ratios are recorded as this one. Chosen: one absurd report must not spoil the mean.
-MAX_TOLD_PATHS = 64
-"""Paths of which the log says that they are not compacted. Chosen: more than real clients use; bounds the memory."""
-MAX_TOLD_SESSIONS = 1024
-"""Sessions of which the log has said that their head is large. Chosen: a megabyte at most; then all are forgotten."""
+MAX_TOLD_PATHS = 64  # Uncompacted ones that are logged. Chosen: more than real clients use; bounds the memory.
+MAX_TOLD_SESSIONS = 1024  # Whose large head was logged; then all are forgotten. Chosen: a megabyte at most.
 MOST_WAITING = 64  # Requests that wait in the ring. Chosen: to tell them takes two milliseconds.
 WAIT_SECONDS = 0.05  # Chosen: a person sees no difference; a busy worker tells a dozen together
 Observer = Callable[[Iterator[Outcome]], None]

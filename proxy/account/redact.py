@@ -21,36 +21,25 @@ from trimtab.proxy.config.schema import Config, list_secrets
 
 HIDDEN = b"***"  # Stands for a credential, or for a piece of one
 MIN_SECRET_CHARS = 12
-"""A shorter credential counts as a placeholder ("ollama", "lm-studio"), which may be part of a model's name. Chosen:
-longer than the placeholders that local servers document."""
-MIN_OWN_CHARS = 4
-"""A shorter key of the configuration is not searched for. Chosen: it protects nothing, and is in every text."""
+"""A shorter credential is a placeholder. Chosen: longer than those that local servers document (`lm-studio`)."""
+MIN_OWN_CHARS = 4  # Of a configured key that is sought. Chosen: a shorter one protects nothing, and is in every text.
 PIECE_CHARS = 8
-"""Length of a piece of a credential that is recognised. Chosen: eight random characters occur nowhere else, and fewer
-help nobody to guess the rest."""
-WORDY_CHARS = 16
-"""Length of a piece that is recognised although it looks like words. Chosen: a longer run is no accident."""
+"""Of a recognised piece of a credential. Chosen: so many at random occur once; fewer help nobody to guess the rest."""
+WORDY_CHARS = 16  # Of a piece that is recognised although it looks like words. Chosen: a longer run is no accident.
 STRIDE_CHARS = 64
-"""Distance of the pieces inside a credential that are searched for. Chosen: each costs a search, and a cut leaves a
-beginning or an end; only long tokens are cut at both."""
-LONG_CHARS = 1024
-"""The inside of a longer credential is found by its grams instead. Chosen: its pieces would be dozens of searches."""
+"""Between the pieces that are sought. Chosen: each costs a search, and a cut leaves a beginning or an end."""
+LONG_CHARS = 1024  # The inside of a longer one is found by its grams. Chosen: its pieces would be dozens of searches.
 MAX_PIECED = 8
 """Credentials of the configuration that are searched for in pieces, in Base64, in hexadecimal digits and in URLs, the
-operator's first; others are only found as they are. Chosen: in a body of a megabyte that takes no longer than its
-compression."""
+operator's first; others are only found as they are. Chosen: it takes no longer than a body's compression."""
 _SCHEME = re.compile(r"(?:[A-Za-z]{1,6}\d{0,2}[-_]){0,3}")
 """What keys of one provider have in common: `sk-proj-`, `sk-ant-api03-`, `github_pat_`."""
 _RANDOM = re.compile(r"\d|[a-z][A-Z].*?[a-z][A-Z]")
 """What is seldom in words, and mostly in eight random characters: a digit, or capitals within."""
 _ESCAPED = re.compile(r"%[0-9A-F]{2}")
-NAME_BYTES = 48
-"""Bytes before a word in which the name of a key is looked for. Chosen: the longest name, and what may follow
-it in JSON within JSON."""
-STEP_BYTES = 64
-"""Bytes that are compared at once. Chosen: as the distance of the pieces of a credential that are sought."""
-LOOK_BYTES = 32
-"""Distance of the places of a text that are looked at for a long credential. Chosen: it takes 3 ns a byte."""
+NAME_BYTES = 48  # Before a word, for the name of a key. Chosen: the longest name, and JSON within JSON behind it.
+STEP_BYTES = 64  # Compared at once. Chosen: as the distance of the pieces of a credential that are sought.
+LOOK_BYTES = 32  # Distance of the places looked at for a long credential. Chosen: it takes 3 ns a byte.
 _RUN = rb"\\(?<!\\\\)\\*"
 """All backslashes of several. A search that could begin at each of them would take quadratic time; one that begins with
 what must stand before them would look at each byte."""
@@ -336,10 +325,7 @@ def _find_pieces(bare: bytes, hidden: Hidden) -> Iterator[Span]:
 
 
 def _look_for(grams: Mapping[bytes, int], bare: bytes) -> list[tuple[int, int, int, int]]:
-    """Where a text has grams of a long credential: their place in both, their length, and that of a piece that counts.
-
-    The text is only looked at every LOOK_BYTES: a piece that is longer by a gram is never missed.
-    """
+    """The places of grams of a long credential, in both, looked for every LOOK_BYTES: longer pieces are found."""
     return [
         (start, at, PIECE_CHARS, WORDY_CHARS)
         for start in range(0, len(bare), LOOK_BYTES)

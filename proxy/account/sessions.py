@@ -28,10 +28,8 @@ from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.tokens.messages import as_schema
 
 MAX_NAMES_BYTES = 8 * 1024 * 1024  # chosen: some thousand sessions of some hundred messages
-MAX_MESSAGES = 1024
-"""Messages at the beginning of a session that tell it from others. Chosen: sessions differ far earlier."""
-MAX_ALIKE = 32
-"""Sessions with the same beginning that are told apart. Chosen: those of a busy hour; the oldest is forgotten."""
+MAX_MESSAGES = 1024  # Of a beginning that tells sessions apart. Chosen: sessions differ far earlier.
+MAX_ALIKE = 32  # Sessions told apart with the same beginning. Chosen: those of a busy hour; the oldest is forgotten.
 MAX_COMPARED, MAX_SAMPLE = 4, 64
 """Of these, the newest that are searched for a transcript's newest messages, and the number of these. Chosen: it takes
 a millisecond at most."""
@@ -43,10 +41,8 @@ BETAS, _ON_DEMAND_TYPE = "anthropic-beta", "compaction.type"
 _ON_DEMAND = f"{_ON_DEMAND_TYPE}=summarize"
 """What asks Anthropic for its compaction on demand. Source: its page on that."""
 CLASSES = frozenset({"main", "subagent", "workflow", "auxiliary"})
-MAX_OUTSIDE_BYTES = 1024 * 1024
-"""Members beside a longer transcript are not searched for fields. Chosen: reading them would take milliseconds."""
-MAX_FIELD_BYTES = 16 * 1024
-"""A longer member says nothing of a session. Chosen: far above the longest id."""
+MAX_OUTSIDE_BYTES = 1024 * 1024  # Searched beside the transcript. Chosen: reading more would take milliseconds.
+MAX_FIELD_BYTES = 16 * 1024  # A longer member says nothing of a session. Chosen: far above the longest id.
 Named = Mapping[str, str]  # Headers by their names, in lower case
 
 

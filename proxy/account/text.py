@@ -22,8 +22,7 @@ from trimtab.rules.pipeline.changes import Change, Fate
 from trimtab.rules.pipeline.story import tell_story
 from trimtab.rules.summary.quoting import quote_line
 
-MAX_MESSAGE_CHARS = 64 * 1024
-"""The most that is kept of a message's text before, and after. Chosen: more than a person reads."""
+MAX_MESSAGE_CHARS = 64 * 1024  # Kept of a message before, and after. Chosen: more than a person reads.
 MAX_TEXT_CHARS = 4 * 1024 * 1024  # The most that is kept of a request. Chosen: a long session, whole.
 TITLE_CHARS = 100  # Of a title. Chosen: a line of a table.
 READ_MESSAGES, READ_TEXTS, READ_CHARS = 8, 16, 16 * 1024

@@ -150,10 +150,7 @@ class PriceSource(StrEnum):
 
 
 class PriceTier(msgspec.Struct, frozen=True):
-    """The prices of a prompt with more than `above_tokens` tokens, and of its completion.
-
-    cache_write: a prompt token that the upstream writes into its cache; as `input` if that costs nothing more.
-    """
+    """The prices of prompts above `above_tokens`. cache_write: of a written token; as `input` if it costs no more."""
 
     above_tokens: int
     input: float
@@ -198,11 +195,7 @@ DEFAULT = PriceList(
 def find_price_list(
     config: Config, settings: PolicyConfig, model: str, upstream: UpstreamConfig | None = None
 ) -> PriceList:
-    """The prices of a model with these settings; the same object for the same prices. Thread-safe.
-
-    They are configured, else the catalogue's, which may be loaded, else of a user's own server, else the defaults.
-    upstream: None for that of the settings.
-    """
+    """A model's prices, the same object for the same ones: configured, listed, of an own server, or default."""
     upstream = upstream or config.upstream_for(settings.upstream)
     prices = config.prices_for(settings, upstream)
     return find_listed(upstream.base_url, model) if prices == "auto" else read_prices(prices)

@@ -166,10 +166,7 @@ _SHORTEST_SECONDS = min(row.seconds for row in _LIFETIMES)
 
 
 def find_lifetime_seconds(base_url: str, model: str, wanted: Sequence[str] = ()) -> float | None:
-    """The seconds that a cached prompt lives without being read; None for a host without a row, as one's own servers.
-
-    wanted: what the request says about it, as `24h` (OpenAI's retention) or `1h` (Anthropic's ttl).
-    """
+    """How long a cached prompt lives unread; None for an unknown host. wanted: by the request, as `24h` or `1h`."""
     if is_local(base_url):
         return None
     host, name = f".{read_host(base_url)}", model[:MAX_NAME_CHARS].lower()

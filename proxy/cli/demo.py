@@ -389,10 +389,7 @@ class Replay(msgspec.Struct, frozen=True):
 async def run_stage(
     session: Session, window_tokens: int = WINDOW_TOKENS, *, keeps_text: bool = False
 ) -> AsyncIterator[tuple[str, SimulatedUpstream]]:
-    """Run the simulated upstream and the proxy before it in the block; yields the proxy's URL, and the upstream.
-
-    window_tokens: the upstream's real window. The proxy always assumes WINDOW_TOKENS.
-    """
+    """Run the simulated upstream, with this window, and the proxy, which assumes WINDOW_TOKENS; yields both."""
     log = get_log()
     compactors = Compactors(log)
     upstream = SimulatedUpstream(session, window_tokens, compactors.choose(PolicyConfig(), MODEL).count)

@@ -93,11 +93,7 @@ class Answer(msgspec.Struct, frozen=True):
 async def ask_upstream(
     client: UpstreamClient, upstream: UpstreamConfig, key: str | None, path: str = MAIN_UPSTREAM
 ) -> Answer:
-    """Ask an upstream for its models.
-
-    key: sent if clients bring their own keys to this upstream. path: the upstream's place in the configuration. The
-    finding names the forward proxy that was used, if there is one.
-    """
+    """Ask an upstream, at this place in the configuration, for its models, with the key if clients bring theirs."""
     headers: Headers = write_key(key, upstream) if key and upstream.shown == "client" else []
     answer = await _ask_for_models(client, upstream, headers, path)
     route = str(upstream.route)

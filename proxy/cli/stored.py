@@ -124,10 +124,7 @@ def forget(model: str, config_path: Path | None, settings: tuple[str, ...]) -> N
 
 
 async def forget_model(config: Config, model: str) -> dict[ModelName, bool]:
-    """The names under which a model's facts may be kept, and whether there were any for all; all are forgotten.
-
-    Raises StoppedError; ConfigError if the configured store can never be opened.
-    """
+    """The names of a model's facts, all forgotten; and if there were any for all. Raises StoppedError, ConfigError."""
     async with open_shared(
         config,
         in_memory="store: memory keeps nothing on disk; restart the proxy to make it forget",
@@ -233,10 +230,7 @@ def summary(
 
 
 async def find_summary(config: Config, summary_id: str, keys: Sequence[str], headers: Sequence[Pair]) -> Summary:
-    """The summary with this id, if a credential can decrypt it. keys: each is tried in all forms of clients.
-
-    Raises StoppedError, which says nothing about the store's content, and ConfigError if it can never be opened.
-    """
+    """The summary with this id, if a credential decrypts it in any form. Raises StoppedError, ConfigError."""
     async with open_shared(
         config,
         in_memory="store: memory keeps summaries in the running proxy only; see `trimtab inspect`, or set store",

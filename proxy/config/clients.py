@@ -82,10 +82,7 @@ class ClientConfig(Section):
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """What `client_keys` says of clients that have it.
-
-    names, ends: by key; the end is a day. limits: of requests in flight, by name. budgets: by name.
-    """
+    """What `client_keys` says of clients: names and ends by key (a day), limits and budgets by name."""
 
     keys: tuple[str, ...] = field(default=(), repr=False)
     names: Mapping[str, str] = field(default_factory=dict, repr=False)

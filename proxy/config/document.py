@@ -90,10 +90,7 @@ class Document(msgspec.Struct, frozen=True):
         return cls(data, reader.places, tuple(reader.problems))
 
     def describe(self, problems: list[Problem], variables: Mapping[Path, str] = NO_VARIABLES) -> list[str]:
-        """One line for each problem, in the order of the text; one that an alias repeats, once.
-
-        variables: that have set a path; empty for one that a setting has set.
-        """
+        """A line for each problem, in order; a repeated alias once. variables: by the path each has set."""
         told: dict[object, str] = {}
         for problem in sorted(problems, key=lambda problem: self.places.get(problem.path, (0, 0))):
             place = self.places.get(problem.path)

@@ -50,10 +50,7 @@ class _UnknownNameError(Exception):
 
 
 def read_variables(environment: Mapping[str, str], data: Mapping[str, Any]) -> tuple[list[Variable], list[Problem]]:
-    """The variables that set a key, outer keys first, and the problems of their names. An empty variable sets nothing.
-
-    data: that of the file. A name of the user's choice is found in it whatever its case.
-    """
+    """The variables that set a key, outer first, and problems of their names. Empty ones set nothing."""
     problems: list[Problem] = []
     found: dict[Path, Variable] = {}
     for name, text in sorted(environment.items()):

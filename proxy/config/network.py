@@ -95,10 +95,7 @@ Kind = Literal["server", "sentinel", "cluster"]
 
 @dataclass(frozen=True, slots=True)
 class StoreServers:
-    """The parts of a store's URL. url: that of one server; its credentials, database and options apply to all.
-
-    hosts: to ask first, sentinels or nodes of a cluster. sentinel_options: credentials. service: watched by sentinels.
-    """
+    """The parts of a store's URL. hosts: to ask first, sentinels or nodes; the rest applies to all of them."""
 
     kind: Kind
     url: str = field(repr=False)

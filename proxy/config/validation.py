@@ -36,10 +36,7 @@ _WRONG_KEY = "[key]"  # pydantic writes this after the name of a mapping's key i
 
 
 class Validated(msgspec.Struct, Generic[M], frozen=True):
-    """A model of the data, and the problems of the data. None if nothing valid remains.
-
-    With problems, a value at one of the paths `wrong` has its default, or a stand-in if it is in a list.
-    """
+    """A model of the data, if anything valid remains, and its problems, with defaults or stand-ins at these paths."""
 
     model: M | None
     problems: list[Problem]

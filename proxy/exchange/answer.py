@@ -112,11 +112,7 @@ _HAS_ENDED: Callable[[Tap], bool] = attrgetter("has_ended")
 
 
 async def count_answer(services: Services, tenant: Tenant, route: Route, tap: Tap, window_tokens: int) -> Answered:
-    """Count the answer's tokens: the upstream's own figures if they can be true, else our estimate.
-
-    Of a stream that was cut off, what was streamed is counted; the upstream may have reported a part of it.
-    window_tokens: the model's window, or the prompt if it is longer.
-    """
+    """The answer's tokens: the upstream's if they can be true, else our estimate; of a cut stream, of what came."""
     usage = tap.usage or Usage()
     usage = believe(usage, answer_bytes=tap.size_bytes, window_tokens=window_tokens)
     told_tokens = usage.completion_tokens
@@ -216,8 +212,7 @@ async def _compare(services: Services, attempt: Prepared, sent: Conversation, ag
 
 
 MAX_BYTES = 16 * 1024
-"""Bytes of an answer in which the name is sought. Chosen: all dialects write it before the text, or in the first event;
-an answer of usual length is in it as a whole."""
+"""In which the name is sought. Chosen: it stands before the text; an answer of usual length is in it as a whole."""
 MAX_NAME_BYTES = 200  # chosen: longer than real names
 # Within a text of the answer, each quotation mark would have a backslash before it.
 _MODEL = re.compile(rb'(?<!\\)"model"\s*:\s*("(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f]){1,%d}")' % MAX_NAME_BYTES)

@@ -28,18 +28,11 @@ from trimtab.proxy.telemetry.logs import escape
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.routing import MESSAGES, Endpoint, find_endpoint
 
-MAX_CHARS = 128
-"""Longest logged name or path, in characters. Chosen: longer than real ones."""
-MAX_READ_CHARS = 64 * 1024
-"""Part of a name that is searched for credentials. Chosen: the server accepts no header this long."""
-MAX_SECRETS = 64
-"""Credentials of one request that are searched for in logged names. Chosen: more than real clients send; each costs one
-search."""
-MAX_KEPT_BYTES = 8 * 1024
-"""A larger head is not kept between two requests of its connection. Chosen: above real heads; bounds the memory."""
-MAX_UPSTREAMS = 4
-"""Upstreams and models for which headers and route of one head are kept. Chosen: clients rarely use more on one
-connection."""
+MAX_CHARS = 128  # Longest logged name or path. Chosen: longer than real ones.
+MAX_READ_CHARS = 64 * 1024  # Of a name, searched for credentials. Chosen: the server accepts no header this long.
+MAX_SECRETS = 64  # Of one request, sought in names. Chosen: more than real clients send; each costs a search.
+MAX_KEPT_BYTES = 8 * 1024  # A larger head is not kept for the next one. Chosen: above real heads; bounds the memory.
+MAX_UPSTREAMS = 4  # Whose route is kept with one head. Chosen: clients rarely use more on one connection.
 IDS_AT_ONCE = 64  # chosen: a few bytes for each
 KEPT = "head"
 LENGTH = "content-length"
@@ -65,13 +58,8 @@ class Arrival(msgspec.Struct, frozen=True):
 
     endpoint: its name in metrics and log lines: that of the codec that claims the request, else that of a known API.
     passed: what is known of the request if no codec claims it; None if a codec does.
-    method, path: in the form that may be logged.
-    target: the request target as sent.
     headers: all headers in wire order; end_to_end: without the hop-by-hop ones.
     named: the first header of each name, in lower case. Content-Length may be that of an earlier request.
-    secrets: the credentials in the request.
-    tenant: the client that the request belongs to.
-    started_at: seconds of the monotonic clock.
     caller: set if the answer is the compacted request itself.
     budget: what the answer says of a budget that is spent; else empty.
     """
@@ -121,9 +109,7 @@ class Head(msgspec.Struct, eq=False):
     After any other difference, even of one byte, the head is parsed again. A head never outlives its connection and is
     not used for another one.
 
-    told_method, told_path: in the form that may be logged.
     length_at, further_at: index of Content-Length in `raw` and in `end_to_end`; -1 if it is absent.
-    named: the first header of each name, in lower case.
     forwarded: headers for each upstream, made once. routes: the route of each model, chosen once.
     admitted_by: the configuration by which a request with this head is not of another site's page; None before.
     codec: the one that claims its path by the configuration of the newest request; None if no codec does.

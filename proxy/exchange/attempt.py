@@ -52,11 +52,7 @@ class Call(msgspec.Struct, frozen=True):
 
     request: without what must not be sent.
     lane: the queue in which the request's work waits for a thread.
-    ledger: where the decisions about this request are written down.
-    attempt: 1 for the first request to the upstream, 2 for the second.
     cold: the cuts at a cold cache that are known, by prefix; entries of other sessions have no effect.
-    idle_seconds: how long the session was silent before this request; None if it is not known.
-    session: the name of its session, for people; empty until the request is planned.
     tells_compaction: whether the client says that it asks for a summary of its own; None if it says nothing of that.
     words: what the summary of a cut that was asked for now is to heed.
     keeps: the hashes of prefixes whose last messages the client wants kept; those of other sessions have no effect.
@@ -83,7 +79,6 @@ class Chosen(msgspec.Struct, frozen=True):
 
     text: None for the digest, or if the plan needs no summary.
     later: a summary for a later request, to be written once this request was sent; None for none.
-    summariser: who writes summaries for this request; None if it needs none.
     instead: why `text` is a digest although a model's summary was wanted; else empty.
     """
 

@@ -47,8 +47,7 @@ from trimtab.rules.window.state import ColdCut
 _COMMAND = re.compile(rf"/compact(?:\s+(.{{1,{MAX_WORDS_CHARS}}}))?", re.DOTALL)
 
 ANCHOR_MESSAGES = 8
-"""A session is recognised by this many messages after its leading ones. Chosen: by then two sessions of one client
-differ, and a shorter transcript has too few steps for a summary (`summary_min_steps`)."""
+"""Tell a session, after the leading ones. Chosen: two of a client differ by then; shorter ones get no summary."""
 _RETENTION = re.compile(
     rb'"(?:prompt_cache_retention"|(?:cache_control|prompt_cache_options)"\s*+:\s*+\{[^{}]{0,99}?"ttl")\s*+:\s*+"(\w{1,16})"'
 )
@@ -56,12 +55,10 @@ _RETENTION = re.compile(
 _find_retention = _RETENTION.findall
 
 KEEP_ANCHORS = (3, ANCHOR_MESSAGES)
-"""A session of which a message is kept is recognised by so many, by the more the longer it is. Chosen: a request with a
-tool's first result has three."""
+"""The same for a kept message, the more the longer. Chosen: a request with a tool's first result has three."""
 LAST = "last"
 _PLACE = re.compile(r"-?[0-9]{1,9}", re.ASCII)
-MAX_ANSWERS = 32
-"""Answers between two requests of a session that are looked at. Chosen: more than agents make in one turn elsewhere."""
+MAX_ANSWERS = 32  # Looked at between two requests. Chosen: more than agents make in one turn elsewhere.
 
 PlanAgain = Callable[[Call], Awaitable[tuple[Planned, int]]]
 
@@ -91,11 +88,7 @@ def find_session(services: Services, call: Call, planned: Planned, *, is_asked: 
 
 
 def may_be_marked(services: Services, call: Call, planned: Planned) -> bool:
-    """Whether another process may have marked a message of the session that is to be kept.
-
-    If this process has heeded them for the session's previous request, and answered that, it knows of all. What is not
-    shortened needs no mark, so it teaches nothing of them.
-    """
+    """Whether another process may have marked a message to be kept: it served the last request, or forgot."""
     plan, marks = planned.plan, services.cold_cuts.kept
     if not (marks.is_kept and (plan.decisions or plan.window.changes_sent)):
         return False
@@ -144,11 +137,7 @@ def find_previous(messages: Sequence[Message]) -> int:
 
 
 def recall_earlier(cold_cuts: ColdCuts, session: Session, plan: Plan) -> float | None:
-    """When this process answered the newest request of the session that it knows; None if it knows none.
-
-    For transcripts with answers that were not asked for here: another model has answered in between, or the client
-    has written them.
-    """
+    """When this process answered the newest request that it knows of the session, whoever answered in between."""
     stops = islice(_find_stops(plan.conversation.messages), MAX_ANSWERS)
     times = (cold_cuts.recall_time(session, plan.hashes[stop]) for stop in stops)
     return next((at for at in times if at is not None), None)

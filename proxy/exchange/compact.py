@@ -55,11 +55,8 @@ from trimtab.rules.prefix import place_session
 from trimtab.rules.results.pairing import describe_unpaired, find_unpaired
 from trimtab.rules.window.room import HEAD_STEPS
 
-SMALL_BODY_BYTES = 2 * 1024
-"""Up to this size, counting a whole body takes no longer than finding out which parts are known. Chosen by profiling
-the path of a small request."""
-FRAME_TOKENS = 64
-"""Upper bound on the tokens of a request that are not in its bytes. Chosen: above the largest frame in rules/tokens."""
+SMALL_BODY_BYTES = 2 * 1024  # Counting it takes no longer than finding known parts. Measured on small requests.
+FRAME_TOKENS = 64  # Most tokens that are not in a request's bytes. Chosen: above the largest frame in rules/tokens.
 _OTHER_PART = re.compile(rb'"type"\s*+:\s*+"(?!(?:text|function)")')
 """Matches a content part that is not text."""
 NOTHING_REFUSED = frozenset[Addition]()

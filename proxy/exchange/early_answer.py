@@ -24,10 +24,8 @@ from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.json import BYTE_ORDER_MARK
 from trimtab.proxy.wire.overflow import REFUSAL_STATUSES, Overflow, read_overflow
 
-MAX_REFUSAL_BYTES = 64 * 1024
-"""A longer refusal is passed on unread. Chosen: far above the refusals in the corpus of recorded errors."""
-MAX_EMPTY_ANSWER_BYTES = 4 * 1024
-"""A longer JSON answer of status 200 is passed on unread: it is more than an error. Chosen: above recorded errors."""
+MAX_REFUSAL_BYTES = 64 * 1024  # A longer one is passed on unread. Chosen: far above the recorded refusals.
+MAX_EMPTY_ANSWER_BYTES = 4 * 1024  # The same with status 200: it is more than an error. Chosen: above recorded errors.
 MAX_HELD_SECONDS = 2.0  # chosen: a refusal arrives whole; a slower answer is passed on as it arrives
 COMMENT = b": trimtab is writing a summary\n\n"
 _EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")

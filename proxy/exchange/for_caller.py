@@ -57,16 +57,13 @@ T = TypeVar("T")
 PATH = "/trimtab/api/compact"
 ENDPOINT = Endpoint("compact", is_inference=False)
 COMPRESS, RETRIEVE = "/v1/compress", "/v1/retrieve/"
-LEAST_SAVED_CHARS = 400
-"""A result that is shortened by less gets no marker. Chosen: the marker and its tool cost about a quarter of that."""
-MOST_KEPT_CHARS = 10 * 1024 * 1024
-"""Texts of one request that are kept, the oldest first. Source: as much as Compresr keeps of a call in LiteLLM."""
+LEAST_SAVED_CHARS = 400  # For a marker. Chosen: the marker and its tool cost about a quarter of that.
+MOST_KEPT_CHARS = 10 * 1024 * 1024  # Of one request, the oldest first. Source: as Compresr keeps of a call in LiteLLM.
 _MARKER = "\n[trimtab: shortened; the whole text has hash={}]"
 _HASH = re.compile(rf"[0-9a-f]{{{HASH_CHARS}}}")
 SUMMARIES = ("ask", "return", "digest")
 """Who writes a summary: the configured model; the caller, who gets the question; nobody, so that there is a digest."""
-MAX_TEXT_CHARS = 256 * 1024
-"""A longer text is no summary. Chosen: far above the largest note."""
+MAX_TEXT_CHARS = 256 * 1024  # A longer text is no summary. Chosen: far above the largest note.
 NOT_A_REQUEST = (
     "the body is no request of a known dialect: send the JSON that you would send to the model, with `messages` or"
     ' `input`, or {"body": that JSON, "summaries": {"ID": "TEXT"}}'
@@ -194,10 +191,7 @@ def _refuse_body(fault: str) -> UndecodableBodyError:
 
 
 def _split(body: bytes, wishes: Wishes) -> tuple[Request, Caller]:
-    """The request in a body, or in its member `body`. Raises UndecodableError, or one of DECODE_ERRORS.
-
-    What a model's server may read although it is no JSON is refused: it would stand in the answer as it is.
-    """
+    """The request in a body, or in its member `body`, which must be JSON. Raises UndecodableError, DECODE_ERRORS."""
     texts: Mapping[str, str] = {}
     body = body.removeprefix(BYTE_ORDER_MARK)
     if fault := describe_no_json(body):

@@ -35,16 +35,11 @@ from trimtab.proxy.wire.answers.recall import MAX_ASKED, MAX_ROUND_BYTES, NAME, 
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.json import try_decode
 
-MAX_ROUNDS = 4
-"""Answers in which calls are answered. Chosen: a model that has not found it by then asks for what is not there."""
-MAX_CALLS = 8
-"""Calls of one answer that are answered. Chosen: it bounds the work and the tokens of a round."""
-MAX_TOKENS = 2000
-"""The most that one call returns. Chosen: half of the default limit of a tool result."""
-ROOM_SHARE = 0.5
-"""What the calls of one round may use of what is left of the window. Chosen: the next round must fit, too."""
-STEP_BYTES = 16 * 1024
-"""Memory for what is kept of an answer is taken in such steps. Chosen: most answers take one."""
+MAX_ROUNDS = 4  # With answered calls. Chosen: a model that has not found it by then asks for what is not there.
+MAX_CALLS = 8  # Answered in one answer. Chosen: it bounds the work and the tokens of a round.
+MAX_TOKENS = 2000  # Returned by one call. Chosen: half of the default limit of a tool result.
+ROOM_SHARE = 0.5  # Of the window's rest, for the calls of a round. Chosen: the next round must fit, too.
+STEP_BYTES = 16 * 1024  # Kept answers grow by such steps. Chosen: most answers take one.
 TOO_MANY = "[trimtab: too many calls at once; this one was not answered]"
 _NAME = NAME.encode()
 T = TypeVar("T")

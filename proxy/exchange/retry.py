@@ -53,8 +53,7 @@ NAMES: dict[Addition, tuple[bytes, ...]] = {
     PROVIDER_NOTE: (b"compaction", b"encrypted_content", b"encrypted content"),
 }
 """What a refusal of each of them names. Source for notes: Anthropic's and OpenAI's errors."""
-REFUSED = "cache_refused"
-"""The name of the decision to send an attempt again without its additions."""
+REFUSED = "cache_refused"  # The decision to send an attempt again without its additions.
 _OWN = "the upstream refused thinking that no longer fits; sent again as the client wrote it"
 _NO_NOTE = "the upstream refused its own note; sent again with a digest"
 _NAMED = (b"signature", b"thinking")
@@ -150,10 +149,7 @@ def _read_head(arrival: Arrival) -> bytes:
 
 
 def _confirm(services: Services, call: Call, lesson: Lesson) -> None:
-    """Learn a guessed window after the second attempt succeeded, unless the upstream has named its window.
-
-    A window that the upstream names, when asked or in a refusal, is better than a guess.
-    """
+    """Learn a guessed window once a second attempt succeeded, unless the upstream has named its window itself."""
     view, facts = call.view, services.models.recall(call.view.name)
     is_told = view.settings.context_window == "auto" and facts.window_tokens is not None and not facts.from_catalogue
     if lesson.teaches and not lesson.is_certain and not is_told:
@@ -202,10 +198,7 @@ async def _allow_drops(services: Services, plain: Prepared) -> Prepared | None:
 
 
 async def _leave_note(services: Services, attempt: Prepared, opening: Opening) -> Prepared | None:
-    """The attempt with a digest in place of the provider's own note, if that was refused; None if not.
-
-    If that helps, no further one is asked for, or used, of this model. The digest is kept as the text of the cut.
-    """
+    """The attempt with a digest for the provider's own note, if that was refused; the model gets no further one."""
     call, chosen, named = attempt.call, attempt.chosen, _find_names(frozenset({PROVIDER_NOTE}), opening)
     wanted, summariser = chosen.planned.plan.request, chosen.summariser
     is_cut = any(decision.rule == "summarise" for decision in attempt.compacted.decisions)
@@ -275,10 +268,7 @@ async def change(services: Services, attempt: Prepared, opening: Opening) -> Pre
 
 
 def _learn_refused(services: Services, attempt: Prepared, opening: Opening) -> None:
-    """Remember what was refused, now that the upstream does not refuse the attempt without it.
-
-    A refusal may quote the client's text. Such a text is still named in the refusal of the attempt without additions.
-    """
+    """Remember what was refused, once the upstream takes the attempt without it, so no quoted text misleads."""
     if attempt.dropped and not _find_names(attempt.dropped, opening):
         services.refused_additions.keep(attempt.call.route.asked, attempt.dropped)
 

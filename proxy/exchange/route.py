@@ -35,14 +35,11 @@ from trimtab.proxy.wire.codec import Codec, Request
 from trimtab.proxy.wire.dialects import is_bare
 from trimtab.proxy.wire.transcript.body import Unsent
 
-EDGE_BYTES = 4096
-"""Bytes at both ends of a body in which it says what features it asks for. Chosen: the messages are between them."""
+EDGE_BYTES = 4096  # Of both ends of a body, which name its features. Chosen: the messages are between them.
 _BETAS = re.compile(rb'"(?:anthropic_beta|betas)"\s{0,8}:\s{0,8}(\[[^\]]{0,1000}\]|"[^"]{0,1000}")')
 _CLAUDE = ("claude", "sonnet", "opus")
-MAX_WORDS_CHARS = 500
-"""Of what the summary of a cut that was asked for is to heed. Chosen: some sentences."""
-MAX_KEPT_NAMES = 16
-"""Chosen: a request has no more news than that."""
+MAX_WORDS_CHARS = 500  # Of what the summary of a cut asked for is to heed. Chosen: some sentences.
+MAX_KEPT_NAMES = 16  # Chosen: a request has no more news than that.
 _NAME = re.compile(r"[^\s,]{1,200}")
 THINKING: Addition = "thinking"
 """What the provider is told of a changed transcript."""
@@ -53,7 +50,6 @@ OwnHeaders = CIMultiDict[str] | CIMultiDictProxy[str]
 class Target(msgspec.Struct, frozen=True):
     """The model and upstream that a request is for, and its mode.
 
-    model: as the client wrote it.
     shown_model, upstream: in the form that may be logged.
     is_secret: the model's name contains a credential of the client, so it must not become a label.
     match: the glob of `models` in the configuration that the model matches; None for none.
@@ -83,13 +79,9 @@ class Route:
     """Where a request goes, and the settings that apply to it.
 
     observe_share: the share of sessions that are only observed although the mode is enforce.
-    config: from which it was made. url: its address there; None for a path that must not get our key.
-    name: under which facts about the model are kept.
-    credentials: those of the client that the upstream may get.
     unsent: what is taken out of the body.
     adds: what the host takes for its prompt cache, if this upstream has not refused it.
     asked: the name under which refusals are remembered.
-    lifetime_seconds: for which the host keeps a cached prompt that is not read; None if that is not known.
     may_ask_million: whether the request's own words may ask for a window of a million tokens.
     compact_now: set if the client asks for a cut now: what the summary is to heed, may be empty.
     views: the view of the model for the last request on this route; none before. It is made again if its facts change.

@@ -42,8 +42,7 @@ from trimtab.proxy.wire.cache_help import Addition
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.transcript.body import MIN_BYTES, PrefixMatch
 
-QUIET_SECONDS = 3.0
-"""Without a request for so long, the user reads or writes. Chosen: clients ask for titles and the like at once."""
+QUIET_SECONDS = 3.0  # Then the user reads or writes. Chosen: clients ask for titles and the like at once.
 CHANGED_BYTES = 1024 * 1024
 """Chosen: some thousand sessions. One that is forgotten costs one refused request, which its client never sees."""
 
@@ -55,7 +54,6 @@ def make_changed_sessions() -> BytesLRU[tuple[str, str, bytes], bool]:
 class Lifecycle:
     """Whether the proxy takes requests, and how many it serves.
 
-    idle: set while it serves none.
     by_client: the requests in flight of each client that has a name, by that name.
     reset_clients: resets every client's connection, so that no interrupted answer looks complete.
     background: work that pages have asked for, and `meanwhile`; it ends with the proxy.
@@ -142,8 +140,6 @@ class Services(msgspec.Struct, frozen=True):
     changed_sessions: those whose upstream has refused thinking that was written behind other messages.
     found_texts: what was found for a model's calls beside the client's own.
     codecs: by the ending of their paths. past: what the dashboard shows; empty while it is off.
-    recordings: None if requests are not recorded.
-    budgets: what clients with a budget have spent.
     pages_in_flight: how many of our own pages are being made or read, by their readers.
     """
 
@@ -188,10 +184,7 @@ class Services(msgspec.Struct, frozen=True):
 async def receive(
     services: Services, reply: Reply, arrival: Arrival, lane: Lane, codec: Codec
 ) -> tuple[ReceivedBody, PrefixMatch | None]:
-    """Receive the body, and find the longest beginning that it shares with an earlier one of the tenant.
-
-    One that memory could never hold is too large and not decoded. Raises SlowRequestError and OverloadedError.
-    """
+    """Receive the body, and find what it shares with an earlier one. Raises SlowRequestError, OverloadedError."""
     received = await hold(services, reply.request, lane)
     body = received.json
     if body is None:

@@ -46,9 +46,7 @@ FEW_SLOTS = 2
 """Each of so few belongs to a session. Measured: two chats at once behind two slots took 1.9 times as long with
 summaries beside them, which push the chats' prompts out of their slots' caches, and 1.2 times without."""
 T = TypeVar("T")
-MOST_SYSTEM_SHARE = 3 / 4
-"""Longer system messages are left out of a question of its own, as a share of its room. Chosen: the rest of the room is
-needed for the transcript."""
+MOST_SYSTEM_SHARE = 3 / 4  # Of a question's room; longer ones are left out. Chosen: the transcript needs the rest.
 THRESHOLD_WAIT_SECONDS = 5.0
 """The longest wait for a summary at a threshold that somebody has set, if the request would fit without the cut.
 

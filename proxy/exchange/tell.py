@@ -42,11 +42,9 @@ NO_ATTEMPT = Passed("aborted")
 """Of a request that was not planned yet."""
 _NO_SECTIONS = Sections()
 MAX_TOLD_ENTRIES = 32
-"""Most decisions in a response header. Chosen: two attempts have at most some 25. So the header has at most 4 KiB; many
-clients refuse a head of more than 8 KiB."""
+"""In a response header. Chosen: two attempts have some 25; so it has 4 KiB, and clients refuse heads above 8 KiB."""
 NO_TOKENS: Mapping[str, int] = {}
-MAX_COLD = 256
-"""Cuts at a cold cache that are recorded of a request without a plan. Chosen: more than one session has."""
+MAX_COLD = 256  # Cuts at a cold cache recorded without a plan. Chosen: more than one session has.
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -55,7 +53,6 @@ class Finished(msgspec.Struct, frozen=True):
 
     attempt: the last one that was made. request: what the client sent; None if it was not decoded.
     sent_at: time of the first attempt on the monotonic clock; 0.0 if nothing was sent.
-    opening: the beginning of the last attempt's answer; None before it.
     is_hopeless: the client gets the refusal, because nothing shorter could be sent.
     """
 

@@ -238,10 +238,7 @@ UNCONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aio
 
 
 class Sending:
-    """The context manager of `UpstreamClient.send`. It is a class because a generator costs three times as much.
-
-    is_sent: the whole request is on its way; not known if its body still arrives, or if it goes through a proxy.
-    """
+    """The context manager of `UpstreamClient.send`. It is a class because a generator costs three times as much."""
 
     __slots__ = ("_headers", "_known", "_method", "_response", "_session", "_url", "body", "is_sent")
 

@@ -19,8 +19,6 @@ class ProxyError(Exception):
     """An error that becomes an HTTP response; its message is the exception's text.
 
     status, code: of the response; codes never change, so that programs can rely on them.
-    type, param: of the error object in the body, as in OpenAI's API.
-    headers: additional headers of the response.
     closes: whether the response closes the client's connection.
     outcome: of the request, in log lines, metrics and the answer's headers.
     is_unsent: there was no connection over which anything could have been sent.
@@ -63,10 +61,7 @@ class OverloadedError(ProxyError, status=503, code="overloaded", closes=True, re
 
 
 class ClientLimitError(ProxyError, status=429, code="client_limit_reached", outcome="limited", retry=True):
-    """One client has more requests in flight than its own limit allows.
-
-    Not 503: a balancer takes an instance out of service after that, for all clients.
-    """
+    """A client has too many requests in flight. Not 503, at which balancers drop an instance for all clients."""
 
 
 class ClientBudgetError(ProxyError, status=429, code="client_budget_spent", outcome="limited", retry=True):

@@ -26,12 +26,8 @@ HOP_BY_HOP = frozenset({
 """Source: RFC 9110 section 7.6.1. `proxy-connection` is not standard, but browsers send it."""
 NOT_FORWARDED = HOP_BY_HOP | {"host", "content-length", "expect"}
 """Request headers that end at this hop, or that are written again for the next one."""
-MAX_HEAD_BYTES = 64 * 1024
-"""Largest head in bytes: of a request with its target, and of a response. Chosen among the limits of others: Node has
-16 KiB, nginx 32 KiB, curl 300 KiB, Go 1 MiB."""
-MAX_HEADER_FIELDS = 1000
-"""Maximum number of header fields of a request or a response, with trailers. Chosen: Apache and Python's http.client
-take 100, most others have no limit."""
+MAX_HEAD_BYTES = 64 * 1024  # Of a request or response. Chosen among others: Node 16 KiB, nginx 32, curl 300, Go 1 MiB.
+MAX_HEADER_FIELDS = 1000  # With trailers. Chosen: Apache and http.client take 100, most others have no limit.
 OWN_PREFIX = "x-trimtab-"
 KEY_HEADER = f"{OWN_PREFIX}key"  # For clients with the upstream's key in `Authorization`; never forwarded
 OUTCOME_HEADER = "x-trimtab-outcome"  # What was done to a request: a value of the metrics' label `outcome`
@@ -88,11 +84,7 @@ def split_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> tuple[Headers, 
 
 
 def keep_for_session(headers: Headers) -> Headers:
-    """The client's headers that a request of our own for the same session has, too, with its credentials.
-
-    A provider may refuse a request without them, read it otherwise, or not find its prompt cache. Others may speak of
-    that one request, so they are left out.
-    """
+    """The client's headers that our own requests for its session have, too: the provider may need them."""
     return [item for item in headers if _names_session(plain(item[0]))]
 
 

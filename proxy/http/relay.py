@@ -24,8 +24,7 @@ from trimtab.proxy.http.errors import UpstreamInvalidError
 from trimtab.proxy.http.headers import CONNECTION, HOP_BY_HOP, OWN_PREFIX, Headers, drop_hop_by_hop
 
 STALLED_SECONDS = 600.0
-"""A client that takes no byte of its response for this long is considered gone, and its connection is reset
-(server/connections.py). Chosen: no working client pauses that long."""
+"""A client that takes nothing so long is reset (server/connections.py). Chosen: no working one pauses that long."""
 FREE_BYTES = 32 * 1024  # A chunk up to this size is written without waiting. Chosen: half of asyncio's buffer limit.
 
 EVENTS = "text/event-stream"
@@ -33,14 +32,11 @@ EVENTS_OR_UNNAMED = (EVENTS, "application/octet-stream", "text/plain")
 """Also what a stream without a content type has. Source: aiohttp, and Fetch, which names a text so. ChatGPT's server
 sends none (KarpelesLab/teamclaude#456)."""
 LAST_STEPS = 4  # In which a coded response is decoded after its client has left. Chosen: some milliseconds.
-MAX_ANSWER_EVENT_BYTES = 1024 * 1024
-"""Part of a non-stream response that is kept when it becomes one event. Chosen: such a response is mostly an error."""
+MAX_ANSWER_EVENT_BYTES = 1024 * 1024  # Of a response that becomes one event. Chosen: it is mostly an error.
 
 WriteEvent = Callable[[int, bytes], bytes]  # The event for a whole response, from its status and body
 
-MIN_SECONDS = 0.05
-"""A text that arrives in less time has no rate. Chosen: its rate would show how fast buffers are emptied, not how fast
-the model writes."""
+MIN_SECONDS = 0.05  # A shorter text has no rate. Chosen: it would show how fast buffers are emptied.
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -49,7 +45,6 @@ class Pace(msgspec.Struct, frozen=True):
     first_at, last_at: time of the first and the last text on the monotonic clock; 0.0 if there is none.
     first_chars: characters of the first chunk with text. It is left out of the rate, because the start of its writing
         is not known.
-    chars: all characters so far.
     """
 
     first_at: float = 0.0
@@ -86,14 +81,10 @@ class Listener(ChunkReader, Protocol):
 class Reply:
     """The response to one client: at most one head, then the body; and how sending it went.
 
-    response: the response that was begun; None before.
     event_kinds: the content types of an event stream: more of them if the request asks for one.
     is_stream: it is an event stream. An error of that content type does not count.
     status: the upstream's status, or that of the proxy's own error; 0 until it is known.
     last_byte_at: seconds of the monotonic clock; 0.0 if the client did not get the whole answer.
-    pace: when the text of a stream arrived.
-    broken: the upstream's response broke off.
-    client_left: the client did not take its response.
     missed: the piece of the body at which it left.
     adopt: makes events that end the stream out of those that were written for a stream of their own.
     """
@@ -142,10 +133,7 @@ class Reply:
         return response
 
     async def write(self, chunk: bytes) -> None:
-        """Write a chunk of the body.
-
-        Raises ConnectionError if the client has left, or takes nothing for STALLED_SECONDS.
-        """
+        """Write a chunk. Raises ConnectionError if the client has left, or takes nothing for STALLED_SECONDS."""
         response, transport = self.response, self.request.transport
         if response is None:
             raise RuntimeError("the response has not been begun")
@@ -180,10 +168,7 @@ class Reply:
 
 
 def _name_answered(raw: bytes) -> str:
-    """The name of an upstream's header as it is passed on; CONNECTION; empty if it is not passed on.
-
-    Not passed on are those of this hop, and names that only trimtab gives, or that some clients read as such.
-    """
+    """An upstream's header as it is passed on; CONNECTION; empty for those of this hop, and trimtab's own names."""
     name = raw.decode("utf-8", "surrogateescape")
     lower = name.lower()
     if lower == CONNECTION:
@@ -224,10 +209,7 @@ def make_response(answer: aiohttp.ClientResponse, added: Headers) -> PlainRespon
 async def begin_answer(
     reply: Reply, answer: aiohttp.ClientResponse, added: Headers, *, is_stream: bool, holds_head: bool = False
 ) -> PlainResponse:
-    """Pass on status and headers. Raises UpstreamInvalidError.
-
-    is_stream: it is an event stream. holds_head: the head goes with the first chunk of the body.
-    """
+    """Pass on status and headers; with `holds_head`, with the first chunk. Raises UpstreamInvalidError."""
     if answer.status < 200:
         message = f"the upstream answered with status {answer.status}, which is not final; check upstream.base_url"
         raise UpstreamInvalidError(message)
@@ -368,10 +350,7 @@ async def _pass_text(
     tap: Listener | None,
     event: bytearray | None,
 ) -> None:
-    """Pass on what a body says, because the client was promised a plain stream; collect it in `event` if there is one.
-
-    Raises aiohttp's errors if the body breaks off or cannot be decoded.
-    """
+    """Pass on what a body says, as a plain stream was promised; or collect it in `event`. Raises aiohttp's errors."""
     while chunk := held or await answer.content.readany():
         held, arrived = b"", time.monotonic()
         for text in (chunk,) if reader is None else reader.read_in_steps(chunk):

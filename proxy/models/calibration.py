@@ -15,19 +15,14 @@ import msgspec
 from trimtab.proxy.models.records import ANY_RATIO, MAX_RATIO, Bounds, clamp
 from trimtab.rules.tokens.scripts import EVEN, FOREIGN, NO_CHARS, SAMPLES, Chars, Measured, Scale, Weights, judge
 
-MIN_SAMPLE_TOKENS = 500
-"""Reports on smaller requests are ignored. Chosen: in a small request, the frame of the messages weighs too much."""
-MAX_SAMPLE_RATIO = 20.0
-"""Reports of more tokens than this for one of ours are ignored. Chosen: servers that count bytes report about 4."""
+MIN_SAMPLE_TOKENS = 500  # Smaller reports are ignored. Chosen: the frame of the messages weighs too much in them.
+MAX_SAMPLE_RATIO = 20.0  # More for one of ours is ignored. Chosen: servers that count bytes report about 4.
 MIN_SAMPLE_RATIO = 0.5
 """Reports below this share of the expected tokens are ignored. Chosen: no vocabulary makes so few tokens of a text.
 Such a server leaves out cached tokens, cuts prompts short, or always reports the same number. If trimtab believed it,
 prompts could grow to twice the window."""
-WARM_UP_SAMPLES = 8
-"""A kind of text is first measured by the median of this many reports. Chosen: three outliers hardly move it."""
-LEAST_SAMPLES = 3
-"""If reports are on several new kinds, each with this many counts once there are WARM_UP_SAMPLES. Chosen: one outlier
-does not move the median."""
+WARM_UP_SAMPLES = 8  # Whose median is the first measure of a kind. Chosen: three outliers hardly move it.
+LEAST_SAMPLES = 3  # For each kind, if there are several new ones. Chosen: one outlier does not move the median.
 URGENT_SAMPLES = 2
 URGENT_RATIO = 1.5
 URGENT_SHARE = 4
@@ -35,46 +30,28 @@ URGENT_SHARE = 4
 could overflow the window meanwhile. One report is enough; if its ratio is above MAX_RATIO, URGENT_SAMPLES are needed.
 Only prompts of at least 1 / URGENT_SHARE of the limit count: for a smaller one, the server's own preamble may explain
 the difference. All three are chosen."""
-KEPT_SAMPLES = 64
-"""The number of last reports on a kind whose median may replace what was measured. Chosen: eight times the warm-up, so
-changes are rare."""
-KEPT_SHARE = 0.10
-"""What was measured is kept until that median differs by more than this share. Chosen: each change breaks a prompt
-cache."""
-NOISE_SHARE = 0.02
-"""Warm-up keeps what is expected if its median differs by this share or less. Chosen: each change breaks a prompt
-cache."""
+KEPT_SAMPLES = 64  # The last reports, which may change a measure. Chosen: eight times the warm-up, so that is rare.
+KEPT_SHARE = 0.10  # By which their median must differ for that. Chosen: each change breaks a prompt cache.
+NOISE_SHARE = 0.02  # By which that of the warm-up must differ. Chosen: each change breaks a prompt cache.
 LEAST_ASKED_TOKENS, MOST_ASKED_TOKENS, ASKED_GROWTH = 64, 4096, 2
 """Prompts that a server counts itself: from 64 tokens on, and again those that are twice as long as the one before,
 until one had 4,096. Chosen: a shorter one shows no language, and what is sent of a longer one has no more."""
 ERROR_WEIGHT = 0.2  # Weight of the newest report in the mean error. Chosen: about the last five reports count.
-WARNED_ERROR = 0.15
-"""A larger mean error is reported in the log. Chosen: above KEPT_SHARE, because calibration accepts smaller errors."""
-CUT_ANSWERS = 4
-"""Prompts in a row that must look cut short before a window is learned. Chosen: a few odd reports must not suffice."""
-CUT_SHARE = 1.25
-"""A prompt can look cut short only if it is longer than the largest report by this factor. Chosen: such a prompt is
-clearly longer, even if our count is somewhat too large."""
-IN_FULL_SHARE = 0.75
-"""A report of at least this share of the expected tokens means that the prompt was read in full. Chosen: the
-ratio of the model's family may be too large by a third."""
-BLOCK_TOKENS = 256
-"""Context windows are multiples of 256. If an upstream keeps reporting one other number, it does not count tokens, and
-no window is learned from it."""
-FULL_SHARE = 0.875
-"""If the largest report exceeds this share of a power of two, that power of two is the window. Chosen: a server that
-drops whole messages leaves a part of the window empty."""
+WARNED_ERROR = 0.15  # A larger mean error is logged. Chosen: above KEPT_SHARE, which calibration accepts.
+CUT_ANSWERS = 4  # In a row, before a window is learned. Chosen: a few odd reports must not suffice.
+CUT_SHARE = 1.25  # By which such a prompt exceeds the largest report. Chosen: clear even if our count is too large.
+IN_FULL_SHARE = 0.75  # Of the expected tokens. Chosen: the ratio of the model's family may be too large by a third.
+BLOCK_TOKENS = 256  # Windows are multiples of it. Another repeated number does not count tokens, and teaches none.
+FULL_SHARE = 0.875  # Of a power of two, which is then the window. Chosen: who drops whole messages leaves a part empty.
 
 
 class Report(msgspec.Struct, frozen=True):
     """The usage that an upstream reported for one prompt, and what was sent.
 
     counted_tokens: our own count of the prompt, with `weights`.
-    reported_tokens: the upstream's count, with cached tokens.
     limit_tokens: the limit of the prompt, in the model's tokens.
     believed_tokens: the window that the limit was derived from (see model_policy.py); 0 if unknown.
     cached_tokens: the part of the prompt that the upstream read from its prompt cache.
-    chars: of the prompt, by kind.
     """
 
     counted_tokens: int
@@ -175,10 +152,7 @@ class Calibration:
         return KEPT_SHARE if is_first and kind in FOREIGN and kind not in self.unanswered else None
 
     def measure(self, scale: Scale, ratios: Bounds = ANY_RATIO) -> list[Measured]:
-        """What the reports show of kinds of text, within `ratios`; nothing if there is no reason to decide.
-
-        At the end of warm-up it may be what `scale`, the one in use, says: that confirms it.
-        """
+        """What the reports show, within `ratios`; nothing without a reason to decide. Warm-up may confirm `scale`."""
         newest = self._samples[self._newest]
         if self._newest in self._settled:
             return self._measure_again(newest, scale, ratios) if len(newest.last) == KEPT_SAMPLES else []

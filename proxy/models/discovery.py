@@ -23,16 +23,13 @@ from trimtab.proxy.models.tokenizer import Post, ask_reading
 from trimtab.proxy.wire.json import try_decode
 from trimtab.rules.tokens.families import SILENT, Reading
 
-TIMEOUT_SECONDS = 5.0
-"""For all questions to one upstream together. Chosen: local servers answer far sooner, and no request waits for it."""
-MAX_ANSWER_BYTES = 8 * 1024 * 1024
-"""A longer answer is ignored. Chosen: far above long lists of models such as OpenRouter's."""
+TIMEOUT_SECONDS = 5.0  # For one upstream. Chosen: local servers answer far sooner, and no request waits for it.
+MAX_ANSWER_BYTES = 8 * 1024 * 1024  # Longer ones are ignored. Chosen: far above long lists of models (OpenRouter's).
 MAX_MODELS = 4096  # Entries that are read of a list. Chosen: the largest provider in the catalogue has 923 models.
 MAX_ALIASES = 16  # Further names that are read of one model. Chosen: more than real servers list.
 MAX_WINDOW_TOKENS = 100_000_000  # Larger windows are ignored. Chosen: ten times the largest in the catalogue.
 
-ANTHROPIC_VERSION = "2023-06-01"
-"""Version of the API that Anthropic requires in a header. Source: its reference; there is no later one."""
+ANTHROPIC_VERSION = "2023-06-01"  # Required in a header. Source: Anthropic's reference; there is no later one.
 ANTHROPIC_PAGE = 1000  # Models that Anthropic is asked to list at once. Source: its reference; the most that it allows.
 _Path = tuple[str, ...]
 _Rank = tuple[_Path, ...]

@@ -33,13 +33,10 @@ from trimtab.rules.tokens.families import SILENT
 from trimtab.rules.tokens.scripts import Measured, Scale
 
 FIRST_TEST = 32
-"""The first test of a guess is this request among those that it cuts. Chosen: a wrong guess ends soon, and a right one
-costs at most one extra call in 32."""
-FIRST_TEST_OF_NUMBERS = 512
-"""The same for any other lesson. Chosen: it is rarely wrong, and each failed test costs an extra call."""
+"""Request among those it cuts. Chosen: a wrong guess ends soon, and a right one costs at most one extra call in 32."""
+FIRST_TEST_OF_NUMBERS = 512  # Of other lessons. Chosen: rarely wrong, and each failed test costs a call.
 MAX_FAILURES = 8
-"""After this many failed tests in a row, the number is no longer doubled. Chosen: it is then 256 times the first one;
-without a bound, tests would in effect stop."""
+"""In a row that double the number. Chosen: it is then 256 times the first; without a bound, tests would stop."""
 EXPECTED = Scale()
 
 
@@ -113,10 +110,7 @@ def claim(met: Claim, of_all: Record, *, now: float, expected: Scale = EXPECTED)
 
 
 def retract(by: str, of_all: Record) -> dict[str, Any]:
-    """The changes to the record of all after an answer contradicted the lesson of a client key: its claim goes.
-
-    A window that fewer than two remaining claims contain no longer counts for all.
-    """
+    """What changes in the record of all when an answer contradicts this key's lesson: its claim goes."""
     left = tuple(each for each in of_all.claims if each.by != by)
     if left == of_all.claims:
         return {}
@@ -126,11 +120,7 @@ def retract(by: str, of_all: Record) -> dict[str, Any]:
 
 
 def _agree(of_all: Record, mine: Claim, other: Claim, now: float, expected: Scale) -> dict[str, Any]:
-    """The changes on which two claims agree.
-
-    They agree on a window if both replace the same window by the same one; on a kind of text if what was measured of it
-    is nearly equal.
-    """
+    """What two claims agree on: the same window for the same one, or nearly the same measure of a kind of text."""
     found: dict[str, Any] = {}
     window = (mine.believed_tokens, mine.learned_tokens)
     if mine.learned_tokens is not None and window == (other.believed_tokens, other.learned_tokens):

@@ -40,20 +40,13 @@ from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.rules.tokens.families import SILENT, Reading
 from trimtab.rules.tokens.scripts import Scale
 
-REFRESH_SECONDS = 10.0
-"""Age after which a request has the store read again. Chosen: the delay with which a process learns from another."""
+REFRESH_SECONDS = 10.0  # Age at which a request has the store read again. Chosen: processes learn so late from others.
 MAX_MODELS_BYTES = 4 * 1024 * 1024  # Memory for vouched models. Chosen: room for a thousand.
 MODEL_BYTES = 4096  # Assumed memory of one model. Measured by tracemalloc: 2.7 kB when new, 4.9 kB with all samples.
-MAX_WRITES = 3
-"""Attempts at one change, if other processes write records of the same model meanwhile. Chosen: more are rarely needed,
-and the next report or refusal brings the change again."""
-REDISCOVER_SECONDS = 600.0
-"""Pause after an answer with windows. Chosen: windows change only when a server is restarted or gains a model."""
-FIRST_RETRY_SECONDS = 5.0
-"""Pause after the first answer without a window, doubled each time up to REDISCOVER_SECONDS. Chosen: the upstream may
-still be starting."""
-MAX_ASKING = 16
-"""Questions with clients' credentials at the same time. Chosen: bounds the load that many new credentials can cause."""
+MAX_WRITES = 3  # Attempts at one change. Chosen: more are rarely needed; the next report brings it again.
+REDISCOVER_SECONDS = 600.0  # After an answer with windows. Chosen: a server must restart or gain a model for new ones.
+FIRST_RETRY_SECONDS = 5.0  # After none, doubled up to REDISCOVER_SECONDS. Chosen: the upstream may be starting.
+MAX_ASKING = 16  # With clients' credentials at once. Chosen: bounds the load that new credentials can cause.
 MAX_TOLD_BYTES = 8 * 1024 * 1024  # Memory for the answers to single tenants. Chosen: room for some 40,000 windows.
 WINDOW_BYTES = 200  # estimated memory of one window in an answer: the name, the number, and their entry in a dictionary
 
@@ -84,8 +77,6 @@ class Model(msgspec.Struct):
     discovered: what the upstream said, as last taken into `known`.
     cut_requests: requests that were cut because of something learned, since the last test.
     most_answered: the longest answered prompt, in the model's tokens.
-    label: its name in logs and metrics.
-    warned: the warning about its counts was logged.
     read_at: when the store was last read, by the monotonic clock; None before the first time.
     reading, writing: the last task that reads the store for this model, and the last one that writes to it.
     completed: a cache: the facts, after the three values that they were computed from (the model's record, the record
@@ -149,11 +140,7 @@ class Model(msgspec.Struct):
                 self.restart(find_scale(self.name, before), find_scale(self.name, self.known))
 
     def adopts(self, generation: int, record: Record) -> bool:
-        """Whether to use a record that was read.
-
-        A newer one is used. So is one with another ratio, unless a lesson is not written yet: after an outage of the
-        store, the record at the same place may be that of another process.
-        """
+        """Whether to use a record that was read: a newer one, or with another ratio if no lesson is unwritten."""
         is_another = (record.ratio, record.weights) != (self.known.ratio, self.known.weights) and not self.is_taught
         return generation > self.generation or is_another
 
@@ -179,10 +166,7 @@ class Model(msgspec.Struct):
 
 
 class Kept:
-    """The models that one process knows. A model has one entry for each client, and one for all clients.
-
-    vouched: those that an upstream has answered for. All others are strangers.
-    """
+    """The models that a process knows, for each client and for all. vouched: an upstream has answered for them."""
 
     def __init__(
         self,
@@ -302,10 +286,7 @@ class Kept:
 
 
 class _Upstream(msgspec.Struct):
-    """The answers of an upstream to one tenant, or to questions without a client's credential.
-
-    failures: answers without a window in a row.
-    """
+    """An upstream's answers to one tenant, or to no credential. failures: answers without a window in a row."""
 
     windows: Windows = msgspec.field(default_factory=lambda: Windows({}, None))
     has_told: bool = False

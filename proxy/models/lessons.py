@@ -16,36 +16,25 @@ from trimtab.proxy.wire.overflow import Kind, Overflow
 from trimtab.rules.policy import Policy
 from trimtab.rules.tokens.scripts import EVEN, NO_CHARS, Chars, Measured, Scale, Weights, judge
 
-MIN_LIMIT_TOKENS = 256
-"""A smaller number in a refusal is not taken for a window. Chosen: below the window of any chat model."""
-SHRINK_SHARE = 0.75
-"""Size of the second attempt as a share of the refused prompt, if the refusal does not say how much too long that was.
-Chosen: clearly shorter, because there is no third attempt."""
-ENOUGH_SHARE = 0.97
-"""Factor that lowers figures that may be slightly wrong. Chosen: the same as EXACT_SHARE in rules/policy.py."""
-NOISE_SHARE = 0.02
-"""Smaller differences between two counts are ignored. Chosen: the same as NOISE_SHARE in calibration.py."""
+MIN_LIMIT_TOKENS = 256  # A smaller number is no window. Chosen: below the window of any chat model.
+SHRINK_SHARE = 0.75  # Of a refused prompt, if no excess was told. Chosen: clearly shorter, for there is no third one.
+ENOUGH_SHARE = 0.97  # For figures that may be slightly wrong. Chosen: as EXACT_SHARE in rules/policy.py.
+NOISE_SHARE = 0.02  # Smaller differences of two counts are ignored. Chosen: as NOISE_SHARE in calibration.py.
 TEACHING_SHARE = 0.25
-"""A prompt below this share of the limit teaches no ratio: the server's own preamble may explain the difference.
-Chosen: the same share as URGENT_SHARE in calibration.py."""
-MESSAGES_SHARE = 0.9
-"""A limit in bytes teaches a window only if messages are at least this share of the body. Chosen: then bytes are nearly
-proportional to tokens."""
+"""Of the limit; a smaller prompt may differ by the server's preamble. Chosen: as URGENT_SHARE in calibration.py."""
+MESSAGES_SHARE = 0.9  # Of a body, for a limit in bytes. Chosen: bytes are then nearly proportional to tokens.
 STEPS = 4
-"""Guesses are rounded down to one of four values between two powers of two. Chosen: the refused prompts of one session
-differ little, so they mostly lead to the same guess."""
+"""Between two powers of two, to which guesses are rounded down. Chosen: refused prompts of a session differ little."""
 
 
 class Sent(msgspec.Struct, frozen=True):
     """The request that was refused.
 
     prompt_tokens: by our count.
-    max_tokens: the maximum completion that it asked for; None if it named none.
     is_text: it contains only text.
     is_counted: our count covers exactly what a server reads of the request. Only then does a different count of the
         upstream say something about the vocabulary.
     messages_share: the messages' share of the body's bytes.
-    ratios: bounds of the model's ratio.
     chars, weights: the characters of the prompt by kind, and what they weigh in `prompt_tokens`.
     """
 
@@ -69,9 +58,7 @@ class Lesson:
         guess, which is learned only after the second attempt succeeded.
     added_tokens: set if the upstream counts the completion budget against the window, too. The value is the budget
         that it assumes for a request without `max_tokens`.
-    refused_tokens: size of the refused prompt.
     sent: the prompt, if it teaches a ratio.
-    source: how the lesson came about.
     teaches: it may be kept. Else it is for this one request only, because the text of the refusal also appears in the
         request, and a client could have planted it.
     """
@@ -87,10 +74,7 @@ class Lesson:
     teaches: bool = True
 
     def given(self, answered_tokens: int) -> "Lesson":
-        """The lesson, corrected by the longest answered prompt: the window cannot be smaller than that.
-
-        A guess becomes that size if the refused prompt was longer. Any other window below it is dropped.
-        """
+        """The lesson, corrected by the longest answered prompt: a guess becomes that size, other windows go."""
         if self.window_tokens is None or self.window_tokens >= answered_tokens:
             return self
         is_between = not self.is_certain and self.refused_tokens > answered_tokens
@@ -189,10 +173,7 @@ def _choose_ratio(scale: float, limit: int, policy: Policy, sent: Sent) -> float
 
 
 def _guess(overflow: Overflow, believed_tokens: float, sent: Sent) -> Lesson:
-    """Guess the window: the prompt less its excess if the refusal names it, else SHRINK_SHARE of the prompt.
-
-    The guess is a window only for a prompt of text alone; else it limits this one request.
-    """
+    """Guess the window: the prompt less its excess, else SHRINK_SHARE of it; only this request's if not all is text."""
     excess = overflow.excess_tokens or 0
     rest = believed_tokens - excess if 0 < excess < believed_tokens else SHRINK_SHARE * believed_tokens
     window_tokens = _round_down(rest)

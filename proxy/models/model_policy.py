@@ -17,8 +17,7 @@ from trimtab.rules.policy import Policy, SummaryRole
 from trimtab.rules.tokens.families import SILENT
 from trimtab.rules.tokens.scripts import USUAL
 
-MAX_POLICIES = 1024
-"""Policies kept in memory; when there are as many, all are dropped. Chosen: more than the models of one process."""
+MAX_POLICIES = 1024  # Then all are dropped. Chosen: more than the models of one process.
 
 _POLICIES: dict[tuple[int, int, Facts], tuple[PolicyConfig, PriceList, Policy, int]] = {}
 
@@ -26,11 +25,9 @@ _POLICIES: dict[tuple[int, int, Facts], tuple[PolicyConfig, PriceList, Policy, i
 class ModelView(msgspec.Struct, frozen=True):
     """One model, as its requests are planned.
 
-    settings: the configuration's entry for it, or a profile's.
     policy: the settings, corrected by what was learned.
     believed_tokens: the context window before that correction, in the model's own tokens: configured, else reported by
         the upstream, else the catalogue's, else the default. A refusal refutes this window.
-    price_list: what its tokens cost.
     has_learned_window: a learned window, or the completion budget that the upstream adds, makes the room smaller.
     is_doubtful: the policy contains a lesson to test: any except a ratio that the client's own answers confirm.
     """

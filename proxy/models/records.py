@@ -26,10 +26,8 @@ MAX_RATIO = 6.0
 count. Chosen: above servers that count bytes, which report about four for one of our tokens."""
 ANY_RATIO: Bounds = (1 / MAX_RATIO, MAX_RATIO)
 KNOWN_RATIO: Bounds = (0.5, 3.0)
-"""Bounds for a family whose vocabulary is known. Nine vocabularies were measured against o200k_base on eight kinds of
-text: the smallest ratio was 0.86, the largest 2.04."""
-MAX_REFUTED = 8
-"""Refuted windows kept in a record, the newest. Chosen: operators rarely try more for a model; bounds the record."""
+"""Of a known vocabulary. Measured: nine, against o200k_base on eight kinds of text: from 0.86 to 2.04."""
+MAX_REFUTED = 8  # The newest windows. Chosen: operators rarely try more for a model; bounds the record.
 MAX_CLAIMS = 8  # Claims kept in a record, the newest. Chosen: two are enough to agree; bounds the record.
 
 Source = Literal["", "refused prompt", "second attempt", "cut prompts", "answers"]
@@ -48,7 +46,6 @@ empty: nothing was learned.
 class ModelName:
     """The name under which facts about a model are kept.
 
-    base_url, model: the upstream, and the model's name in requests.
     vocabulary: the vocabulary that we count its tokens by.
     tenant: id of the client whose requests taught the facts; empty for the facts that count for all clients.
     key_id: id of the client key that the request came in with; empty without client keys. Not part of the identity.
@@ -84,7 +81,6 @@ class Claim(msgspec.Struct, frozen=True):
 
     If the claims of two client keys agree, what they say counts for all clients. Each key has at most one claim.
 
-    by: id of the client key.
     believed_tokens, learned_tokens: the window that requests were planned with, and the one that a refusal named.
     added_tokens: as in `Record`.
     ratio, weights, measured: as the upstream's usage reports show them.
@@ -122,10 +118,7 @@ class Record(msgspec.Struct, frozen=True):
     window_source, window_at, ratio_source, ratio_at: how and when the window and the ratio were learned.
     forgotten: how often an operator had the model forgotten. A record with a smaller number than the record of all is
         out of date and is ignored.
-    reading: how the server reads prompts, as it says itself.
     weights: of the other kinds of text, as answers show them; None for those of the tokenizer or the family.
-    measured: what the ratio and the weights were found from.
-    claims: only in the record of all.
     """
 
     ratio: Annotated[float, msgspec.Meta(ge=1 / MAX_RATIO, le=MAX_RATIO)]
@@ -159,7 +152,6 @@ class Facts:
 
     ratio: the model's own tokens for one token of our count. weights: None for those of the tokenizer or the family.
     window_tokens: the context window that the upstream or the catalogue reports; None if neither does.
-    from_catalogue: only the catalogue knows `window_tokens`.
     has_ratio: the ratio was learned; else it is the family's.
     is_calibrated: the ratio comes from usage reports of the upstream to this client.
     answered_tokens: the longest answered prompt; it may be longer than a learned window.
@@ -178,10 +170,7 @@ class Facts:
     answered_tokens: int = field(default=0, compare=False)
 
     def correct(self, window_tokens: int, *, is_configured: bool = False) -> int:
-        """The window to plan with, given the one that is configured, found or assumed.
-
-        If that window was refuted, the learned one replaces it. A configured window is never enlarged.
-        """
+        """The window to plan with: the learned one if this was refuted. A configured window is never enlarged."""
         if self.learned_tokens is None or window_tokens not in self.refuted:
             return window_tokens
         return min(self.learned_tokens, window_tokens) if is_configured else self.learned_tokens
@@ -194,10 +183,7 @@ class Facts:
         return replace(forgotten, learned_tokens=None, added_tokens=None, refuted=())
 
     def doubt(self, family_ratio: float) -> "Facts":
-        """The facts for a test: without anything learned, except a ratio that the upstream's answers confirm.
-
-        With a wrong ratio, the prompt of a test would look longer than it is, or its answer would look cut short.
-        """
+        """The facts for a test: without lessons, but with a confirmed ratio, or prompts would seem too long."""
         forgotten = self.forget(family_ratio)
         if not self.is_calibrated:
             return forgotten
@@ -295,9 +281,7 @@ def find_scale(name: ModelName, known: "Record | Facts") -> Scale:
     return Scale(known.ratio, expect_scale(name, known.reading).weights if weights is None else weights)
 
 
-STILL_SHARE = 0.005
-"""A ratio that moves by less, because something was measured of another kind of text, stays. Chosen: each change breaks
-a prompt cache."""
+STILL_SHARE = 0.005  # A ratio that moves by less stays. Chosen: each change breaks a prompt cache.
 STILL_WEIGHT = 0.01  # The same of a weight. Chosen: about a hundredth of the tokens of a text of that kind.
 
 

@@ -240,11 +240,7 @@ class Models:
             model.teach(find_changes(known))
 
     async def measure(self, name: ModelName, prompt: Prompt, upstream: UpstreamConfig, headers: Headers) -> bool:
-        """Have a server with a tokenizer count a prompt of a new kind of text. Returns whether it counts otherwise.
-
-        headers: the client's credential. A request waits for this a few times for each model and kind, and at the
-            beginning of a session in another language.
-        """
+        """Have a server count a prompt of a new kind of text, which waits. Returns whether it counts otherwise."""
         model = self._kept.find(name)
         if model is None or not model.known.reading.samples:
             return False

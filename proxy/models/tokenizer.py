@@ -32,14 +32,10 @@ TOKENIZE, TEMPLATE = "/tokenize", "/apply-template"
 (/tokenize, texts only), as TGI."""
 _MOST_TOKENS = 8  # Most tokens for one byte of a sample. Chosen: no vocabulary has more than one; more is no answer.
 _LEAST_TOKENS = 1 / 16
-"""Least tokens for one byte of a sample. Chosen: the largest vocabularies have three times as many. Fewer are no count
-of this text (a list within a list), and would make every frame look huge."""
-_MOST_ADDED = 512
-"""Most tokens that a chat template may add. Chosen: above Llama's date and Qwen's preamble; more is no template's."""
-WAIT_SECONDS = 0.5
-"""For the count of one prompt, for which its request waits. Chosen: local servers take milliseconds."""
-_MOST_PROMPT_CHARS = 16_384
-"""Of a prompt that a server counts. Chosen: enough to show its language; a server counts it in milliseconds."""
+"""For one byte of a sample. Chosen: the largest vocabularies have three times as many; fewer count something else."""
+_MOST_ADDED = 512  # By a chat template. Chosen: above Llama's date and Qwen's preamble; more is no template's.
+WAIT_SECONDS = 0.5  # For the count of a prompt, whose request waits. Chosen: local servers take milliseconds.
+_MOST_PROMPT_CHARS = 16_384  # Chosen: enough to show its language; a server counts it in milliseconds.
 _WORD = "a"
 _SHORT = [{"role": "user", "content": _WORD}]
 _LED = [{"role": "system", "content": _WORD}, *_SHORT]

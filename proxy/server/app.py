@@ -49,14 +49,11 @@ from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.dialects import CODECS, by_ending
 from trimtab.rules.text.late import compile_all
 
-KEEP_ALIVE_SECONDS = 75.0
-"""An idle connection is closed after this time, and one whose head has not arrived by then. Source: nginx's and
-aiohttp's default."""
+KEEP_ALIVE_SECONDS = 75.0  # For an idle connection, or a head. Source: nginx's and aiohttp's default.
 FIRST_SECONDS, ANSWER_SECONDS = 0.1, 1.0
 """A request that comes in the first tenth of a second is answered before the rest is loaded, unless it takes a second.
 Chosen: who waits for the start asks again and again."""
-CANCEL_SECONDS = 0.2
-"""Time for requests that are cancelled after the drain to clean up. Chosen: they only close connections."""
+CANCEL_SECONDS = 0.2  # For requests cancelled after the drain. Chosen: they only close connections.
 
 
 class Proxy(msgspec.Struct, frozen=True):

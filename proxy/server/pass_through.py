@@ -185,8 +185,7 @@ def _show(name: str, listed: Listed, expected: Mapping[str, Any]) -> dict[str, A
 
 
 PATH = "/v1/models"
-TIMEOUT_SECONDS = 10.0
-"""For the answer of each upstream. Chosen: hosted servers answer within a second, and clients wait for the slowest."""
+TIMEOUT_SECONDS = 10.0  # Of each upstream. Chosen: hosted servers take a second; clients wait for the slowest.
 _OF_A_PAGE = frozenset({"after_id", "before_id"})
 """Query parameters of a further page, which only the upstream of the first page has. Source: Anthropic's API."""
 _BROKE_OFF = "the upstream broke off its list of models"

@@ -228,10 +228,7 @@ async def _invite_body(request: web.BaseRequest) -> None:
 async def _answer_error(
     finished: Finished, error: ProxyError, codec: Codec | None, dialect: Codec | None
 ) -> web.StreamResponse:
-    """Send our own error: as the answer, or as an event if a stream has already begun.
-
-    dialect: of the request's path, also if `codec` does not claim it; None if the path belongs to none.
-    """
+    """Send our own error, or an event of a begun stream. dialect: of the path, even if no codec claims it."""
     stream = finished.reply.response
     if stream is not None and codec is not None and finished.reply.is_stream:
         with suppress(ConnectionError):  # the client has left

@@ -32,8 +32,7 @@ CONFIRM_SECONDS = 5.0
 below the ten seconds after which the records of a model are read again, so that each such read notices a loss."""
 CONFIRMED_BYTES = 1024 * 1024  # For when summaries were last confirmed. Chosen: some thousand.
 FIRST_STAND_IN_LEASE = 1 << 62  # Of memory: larger than all of durable stores, so a lease shows who granted it
-FIRST_PAUSE_SECONDS = 0.5
-"""Pause before the first probe of a store that is out. It doubles with each probe. Chosen for short restarts."""
+FIRST_PAUSE_SECONDS = 0.5  # Before a store that is out is probed, doubled each time. Chosen for short restarts.
 MAX_PAUSE_SECONDS = 30.0  # chosen: a store that is back is used again within half a minute
 PROBE_ID = "probe"
 PROBE_SECONDS = 1.0  # Lease time of the probe. Chosen: it matters only if the process dies.

@@ -82,11 +82,7 @@ class SqliteFile:
         self._identity: tuple[int, int] | None = None
 
     def use(self, work: Work[T]) -> T:
-        """Do some work on the file. If the file is damaged, do it on a new one.
-
-        A sound file is opened again, because the damage is in another one, which `prepare` attaches. Raises
-        sqlite3.Error or OSError if no file can be opened, or if that one stays damaged.
-        """
+        """Do some work on the file; on a new one if it is damaged. Raises sqlite3.Error or OSError."""
         try:
             return work(self._connect())
         except _FAULTS as error:
@@ -169,11 +165,7 @@ def _begin_schema(connection: sqlite3.Connection, form: FileForm) -> None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """In the block no other process opens, creates or renames the file. Raises sqlite3.Error if another one hangs.
-
-    The lock is on a separate empty database, because the file itself may be damaged or missing. The system releases it
-    if a process dies.
-    """
+    """In the block no other process opens, makes or renames the file; another is locked. Raises sqlite3.Error."""
     name = _beside(path, ".lock")
     with suppress(FileExistsError):
         _create(name)

@@ -45,10 +45,7 @@ class SummaryStore(Protocol):
         """The summary of an id, which counts as used now; None if there is none."""
 
     async def put(self, summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:
-        """Keep a summary unless the id has one. Returns the summary that is kept.
-
-        If the id has none, but another writer holds the lease: writes nothing and returns None.
-        """
+        """Keep a summary unless the id has one; returns what is kept, or None if another writer holds the lease."""
 
     async def claim(self, summary_id: str, seconds: float) -> int | None:
         """A lease: the right to write this summary for this many seconds. None while another lease is valid."""

@@ -31,9 +31,7 @@ from trimtab.rules.summary import handoff
 from trimtab.rules.summary.quoting import clean_note
 from trimtab.rules.summary.request import Summary
 
-RETRIAL_SECONDS = 6 * 3600.0
-"""For so long a parameter that was refused is left out. Chosen: a trial costs one refused call; servers are updated now
-and then."""
+RETRIAL_SECONDS = 6 * 3600.0  # Of a refused parameter. Chosen: it costs a refused call; servers are updated at times.
 Form = Literal["inline", "transcript", "provider"]
 Result = Literal["written", "rejected", "empty", "refused", "busy", "failed", "timed_out", "cancelled"]
 
@@ -317,10 +315,7 @@ def accept_provided(completion: Completion, weigh: Callable[[bytes], int], room_
 def accept_note(
     completion: Completion, covered_tokens: int, count: CountTokens, *, enough_tokens: int | None = None
 ) -> str:
-    """The clean note in a completion. Raises NoNoteError if there is none, or if it is not shorter.
-
-    enough_tokens: set with instructions of the operator; a note of at least this many tokens then needs no headings.
-    """
+    """The clean note in a completion; from `enough_tokens` on without headings. Raises NoNoteError."""
     answer, was_cut = handoff.read_answer(completion.text), completion.was_cut
     if not answer.text or completion.calls_tool:  # text next to a call is about the call
         reason = "empty"

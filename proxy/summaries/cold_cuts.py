@@ -166,10 +166,7 @@ class Marks:
         return self._of_clients.get((tenant, model)) or {}
 
     def follow(self, session: Session, previous: bytes, here: bytes) -> bool:
-        """Whether all marks are known: they were heeded for the previous request. Then they are for this one, too.
-
-        Not if memory has lost one of them since: other sessions of the client, and other clients, have marks as well.
-        """
+        """Whether all marks are known, as heeded for the previous request and not lost from memory since."""
         heeded = self._heeded.get((session.tenant, session.model, previous))
         if heeded is None or not heeded <= self.recall(session.tenant, session.model).keys():
             return False
@@ -250,10 +247,7 @@ class Marks:
 
 
 class ColdCuts(Marks):
-    """The cold cuts of all sessions, and beside them when requests were forwarded.
-
-    kept: the messages that clients want kept: marks by the prefixes that these messages end. wishes: for cuts.
-    """
+    """The cold cuts of all sessions, when requests were forwarded, and the wishes of clients. kept: by prefix."""
 
     def __init__(self, store: SummaryStore, clock: Callable[[], float] = time.time) -> None:
         super().__init__(store, clock, "cold cut")

@@ -35,9 +35,7 @@ from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
 
 PAUSE_SECONDS = 15.0  # After a failed summary; each further failure doubles it. Chosen: about one call.
 MAX_PAUSE_SECONDS = 600.0  # chosen: an outage costs one call in ten minutes
-MAX_REJECTED_SECONDS = 4 * 3600.0
-"""The same if what the model wrote was rejected. Chosen: it will hardly learn to write notes, but servers change models
-now and then."""
+MAX_REJECTED_SECONDS = 4 * 3600.0  # The same for rejected notes. Chosen: servers change models now and then.
 WAIT_SLACK_SECONDS = 5.0  # Added to a summary's own timeout when another process writes it. Chosen: covers its start.
 POLL_SECONDS = 0.2  # Between two looks for another process's summary. Chosen: short compared with a call.
 OPENED_BYTES = 4 * 1024 * 1024  # Of decrypted summaries, for the next requests. Chosen: some hundred.
@@ -85,10 +83,7 @@ class Summaries:
         return None if request.base is None else await self._read(summariser.name_summary(request.base), summariser)
 
     async def get(self, task: Task) -> Summary:
-        """Get the summary of a cut, waiting at most as long as a request may wait; after that, the digest.
-
-        A caller that leaves does not stop the call. A digest that was used stays: a later text for this cut is dropped.
-        """
+        """The summary of a cut, or the digest after the wait, which then stays. A caller that leaves stops no call."""
         summary_id, results = task.summariser.name_summary(task.request.key), self._metrics.summaries
         if task.may_ask and task.request.asks_model and (summary := await self._wait(summary_id, task)) is not None:
             return summary
@@ -269,11 +264,7 @@ class Summaries:
     async def _keep(
         self, summary_id: str, summariser: Summariser, summary: Summary, lease: int | None = None
     ) -> Summary:
-        """Store a text unless one is stored already; return the stored one, whoever wrote it.
-
-        If another process took over the lease, its text is used. If that process stores none in time, this text is
-        used without being stored.
-        """
+        """Store a text; return the one that is stored, whoever wrote it, or this one if none is in time."""
         written = seal(summariser.secret, summary_id, summary)
         deadline = time.monotonic() + summariser.settings.timeout_seconds
         sealed = await self._store.put(summary_id, written, lease)

@@ -55,9 +55,7 @@ FIRST_WAIT_SECONDS = 1.0  # The first wait if the upstream names none; each furt
 MOST_PARTS = 8
 """Successful calls for one summary at most. If a transcript needs more questions, the first one lists the oldest
 messages. Chosen: within the default timeout of 60 seconds, a usual model has no time for more."""
-OWN_FORM_SHARE = 1 / 20
-"""Share of the tokens reserved for a note. With the operator's own instructions, a note of at least this length needs
-no headings. Chosen: excludes refusals and one-line answers."""
+OWN_FORM_SHARE = 1 / 20  # Of a note's tokens: no headings needed with own instructions. Chosen: excludes refusals.
 REASONING_FACTOR = 4  # On `max_tokens` for models that think within their completion. Chosen: usual reasoning is less.
 REASONING_SIGN = "max_tokens"  # Models that think refuse this name of the limit. Source: OpenAI's API.
 PROVIDED = "provided"  # Kept beside the refused parameters of an upstream that writes no notes of its own
@@ -96,9 +94,7 @@ class Summariser:
     find_headers: makes those of a question: the credential, and at the request's own upstream all that belongs to the
         client's session. Most requests with a cut ask nothing.
     secret: the summary's id and encryption key are derived from it.
-    window_tokens, answer_tokens: bounds of the question and of the answer, in our tokens.
     token_ratio: the model's own tokens for one of ours.
-    is_reasoning: the model thinks within its completion.
     few_slots: the question would take a slot, and the prompt in its cache, from the clients of the server.
     provider: how the provider's own note is asked for; None if it is not.
     payer: who bears the cost, at which prices, and under which label.
@@ -274,10 +270,7 @@ class _Asking:
         return True
 
     def _leave_out(self, refused: NoSummaryError, question: Question, body: bytes) -> bool:
-        """Leave a refused parameter out of the next attempt, or change it; return whether there is one.
-
-        If none is named, they are suspected one after the other, once. What is named is remembered at once.
-        """
+        """Leave a refused parameter out, or each suspect once, or change it; return whether there is another try."""
         if not isinstance(refused, RefusedError):
             return False
         if refused.form is not None and refused.form not in question.refused:

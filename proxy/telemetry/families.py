@@ -36,11 +36,7 @@ class Storage(Protocol):
 
 
 class Family(dict[Labels, V]):
-    """The series of a metric. A family in the table of metrics only declares it; each registry has one of its own.
-
-    name: without the prefix; that of the attribute in the table if it is not given.
-    is_shared: whether several workers show the sum of what each of them has.
-    """
+    """The series of a metric, one for each registry. is_shared: whether workers show the sum of what each has."""
 
     def __init__(self, kind: str, meaning: str, labels: str = "", *, name: str = "") -> None:
         self.kind, self.name, self.meaning, self.labels = kind, name, meaning, tuple(labels.split())

@@ -12,8 +12,7 @@ import msgspec
 
 from trimtab.rules.conversation import Decision
 
-REFUSED = "refused"
-"""The name of an entry that says that a prompt was refused: by the upstream, by trimtab, or in another mode."""
+REFUSED = "refused"  # The prompt was refused: by the upstream, by trimtab, or in another mode.
 
 COLD_CACHE = "cold_cache"  # The name of the decision to cut at a cold cache
 COMPACT_NOW = "compact_now"  # The name of the decision about a cut that somebody asks for

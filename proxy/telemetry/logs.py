@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor
 
 
-WHOLE_BYTES = 4096
-"""Largest atomic write to a pipe; larger writes of several processes would mix. Source: PIPE_BUF of Linux."""
+WHOLE_BYTES = 4096  # Larger writes of several processes to a pipe mix. Source: PIPE_BUF of Linux.
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("auto", "json", "text")  # `auto`: text on a terminal, else JSON
 SHORT_ID_CHARS = 8  # chosen: enough to find a request in the log
@@ -60,10 +59,7 @@ class _Discreet(logging.Handler):
 def configure_log(
     level: str = "info", form: str = "auto", *, file: BinaryIO | None = None, clears_line: bool = False
 ) -> None:
-    """Set up the log of this process: to standard error, from this level on. form: one of FORMATS.
-
-    file: gets the log instead, as JSON. clears_line: each line of text first clears the terminal's line.
-    """
+    """Log from this level on to standard error, in one of FORMATS; or as JSON to `file`. clears_line: before text."""
     logging.root.handlers = [_Discreet(logging.WARNING)]
     _configured.clear()
     if file is None and (form == "text" or (form == "auto" and sys.stderr.isatty())):
@@ -235,8 +231,7 @@ def _gather(lines: Sequence[bytes]) -> Iterator[bytes]:
 
 
 CLEAR_LINE = "\r\x1b[K"  # Moves the cursor to the beginning of the line and clears it. Source: ECMA-48, CR and EL.
-DUMB = frozenset({"", "dumb", "unknown"})
-"""Values of TERM of terminals that know no control sequences. Source: terminfo(5)."""
+DUMB = frozenset({"", "dumb", "unknown"})  # TERM without control sequences. Source: terminfo(5).
 MIN_COLUMNS = 20  # Chosen: in a narrower terminal, the line would have no figure
 USUAL_COLUMNS = 80  # For a terminal that does not tell its size. Source: the size of the VT100.
 

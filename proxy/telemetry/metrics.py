@@ -28,8 +28,7 @@ LAST_RELOAD_SUCCESSFUL = "config_last_reload_successful"
 LAST_RELOAD_SUCCESS_TIMESTAMP = "config_last_reload_success_timestamp_seconds"
 """Source of both: the names that Prometheus and Alertmanager use for their own."""
 
-RENDER_SECONDS = 1.0
-"""Shortest time between two renderings. Chosen: one takes up to a tenth of a second; scrapers come every 15 s."""
+RENDER_SECONDS = 1.0  # Between renderings. Chosen: one takes up to a tenth; scrapers come every 15 s.
 
 _OVERHEAD_BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1, 5, 30)
 _SECONDS_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512)

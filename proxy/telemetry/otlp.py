@@ -24,12 +24,9 @@ from trimtab.proxy.telemetry.spans import NO_SPAN, Attributes, Headers, Span, Sp
 
 MAX_WAITING_SPANS = 2048  # Spans that wait to be sent. Source: the default of OTEL_BSP_MAX_QUEUE_SIZE.
 MAX_BATCH_SPANS = 512  # Spans in one request to the collector. Source: the default of OTEL_BSP_MAX_EXPORT_BATCH_SIZE.
-DELAY_MILLISECONDS = 1000
-"""Time that a span waits for others. Chosen: shorter than the default of 5 seconds, so that a trace is soon seen."""
-EXPORT_SECONDS = 5
-"""Time for one request to the collector, with the library's own further attempts. Chosen: a collector is near."""
-FLUSH_SECONDS = 2.0
-"""Time for the last spans at the end of the process. Chosen: far less than the time that a worker gets to end."""
+DELAY_MILLISECONDS = 1000  # For other spans. Chosen: below the default of 5 s, so that a trace is soon seen.
+EXPORT_SECONDS = 5  # For a request, with the library's own further attempts. Chosen: a collector is near.
+FLUSH_SECONDS = 2.0  # For the last spans of a process. Chosen: far less than a worker gets to end.
 TRACE_HEADERS = ("traceparent", "tracestate")  # Source: W3C Trace Context, level 1
 
 _PROPAGATOR = TraceContextTextMapPropagator()

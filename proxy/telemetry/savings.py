@@ -13,8 +13,7 @@ from prometheus_client import Metric
 from trimtab.proxy.telemetry.metrics import Metrics
 
 MIN_SHOWN_USD = 0.005  # Smaller amounts would be shown as 0.00. Chosen: half a cent.
-_PASSED = "passed"
-"""The outcome of requests that are not compacted, such as GET /v1/models. Source: docs/reference/metrics.md."""
+_PASSED = "passed"  # Not compacted, such as GET /v1/models. Source: docs/reference/metrics.md.
 FIRST_ERROR = 400  # Source: RFC 9110 section 15: the statuses of errors begin here
 
 

@@ -26,17 +26,14 @@ from trimtab.proxy.wire.transcript.body import UndecodableError
 PROMPT_TOO_LONG = "context_length_exceeded"
 """Error code that makes clients compact by themselves. Source: OpenAI's API; agents look for it."""
 
-MAX_REASON_BYTES = 2000
-"""Part of an error in another form than the dialect's that is quoted. Chosen: as MAX_TEXT_CHARS in overflow.py."""
+MAX_REASON_BYTES = 2000  # Quoted of another dialect's error. Chosen: as MAX_TEXT_CHARS in overflow.py.
 
 
 class Completion(msgspec.Struct, frozen=True):
     """The completion that a model wrote for a question.
 
     usage: as the upstream reports it; its fields are None if they are not reported.
-    calls_tool: the model called a tool.
     was_cut: the completion ended at its limit.
-    was_filtered: the upstream's content filter ended the completion.
     note: of a provider that compacts: the JSON of the elements that stand for the transcript, joined by commas.
     """
 

@@ -78,8 +78,7 @@ MAX_MARKERS = 4
 Anthropic's page on prompt caching (a fifth marker is refused)."""
 MIN_TOKENS = 512  # A shorter prompt gets no markers. Source: Anthropic's page on prompt caching.
 NEWEST_MESSAGES = 20
-"""The marker for the end of the transcript is put on one of its newest messages. Source: Anthropic's page on prompt
-caching: the API looks back 20 blocks for what it has cached, so an older place finds no more."""
+"""For the marker at the end. Source: Anthropic's page on prompt caching: the API looks back 20 blocks."""
 _TOOL_CONTROL = re.compile(rb'"cache_control"\s*+:\s*+\{\s*+"(?:type"\s*+:\s*+"ephemeral"|ttl")')
 """Matches a marker of the client in its tools. A property of a tool may have the same name."""
 _ADDED_KEY = re.compile(rb'[^{]*+\{"prompt_cache_key":"([0-9a-f]++)",')
@@ -221,10 +220,7 @@ def help_openly(
     marked: Mapping[int, Message],
     write: Callable[[Message], bytes],
 ) -> Helped:
-    """The body of a chat or Responses request with what its provider takes. write: the JSON of a message.
-
-    marked: by index; the last part gets the marker. A string becomes one part, because only a part can hold it.
-    """
+    """The body with what its provider takes. marked: by index; the last part gets the marker, a string as a part."""
     added: list[Addition] = []
     for at, message in marked.items():
         old, new = write(messages[at]), write(message)

@@ -78,8 +78,6 @@ from trimtab.rules.tokens.scripts import NO_CHARS, count_bytes
 class Request:
     """A request that is split into the elements of its transcript, which are not decoded yet.
 
-    raws: JSON of each element, oldest first, in the client's own bytes.
-    max_tokens: completion tokens that the request asks for; None if it sets no limit.
     fixed: JSON of the members outside the transcript that cost prompt tokens. Only the dialect knows their order.
     is_reasoning: the request says that the model's reasoning counts against `max_tokens`.
     asks_usage: the request wants its stream to end with the usage.
@@ -140,7 +138,6 @@ SHAPE = Shape()
 class Codec(Answers, Questions):
     """What all dialects share. A dialect sets these tables, and writes what it has otherwise than here.
 
-    name: of the endpoint in metrics and log lines.
     ending: the last segments of the paths whose POST requests the dialect claims, as `/chat/completions`.
     path: for summary requests that do not follow a client's request.
     is_count: the upstream only counts the tokens of a request and generates nothing.

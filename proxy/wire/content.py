@@ -38,9 +38,7 @@ from trimtab.rules.tokens.messages import as_schema
 
 TOLERATED_BYTES = 32  # An uncounted member up to this size is ignored. Chosen: it can be null, empty, or a number.
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})  # Types of parts that hold a text in their member `text`
-SEALED_CHARS_PER_TOKEN = 6
-"""Base64 characters per token of encrypted text. Chosen: four characters of text make about one token, and base64 needs
-5.3 characters for them."""
+SEALED_CHARS_PER_TOKEN = 6  # Base64 of encrypted text. Chosen: about four characters a token, 5.3 in base64.
 NO_PARTS: Mapping[str, AbstractSet[str]] = {}
 
 
@@ -50,10 +48,7 @@ def begins(value: msgspec.Raw, sign: bytes) -> bool:
 
 
 def read_content(content: msgspec.Raw | None) -> tuple[tuple[str, ...], tuple[tuple[bytes, str], ...]]:
-    """Texts and other parts of a content, in wire order; each other part with the text before it.
-
-    A string, null, or an array of parts; any other value is one part. Raises one of DECODE_ERRORS.
-    """
+    """Texts and other parts of a content, in order, each part with the text before it. Raises one of DECODE_ERRORS."""
     if content is None:
         return (), ()
     if begins(content, b"["):
@@ -200,11 +195,9 @@ def rename(message: Message, members: dict[str, msgspec.Raw], key: str) -> None:
 
 HEAD_CHARS = 64  # Base64 characters of an image that are read first for its size. Chosen: enough for PNG, GIF and WebP.
 JPEG_HEAD_CHARS = 256 * 1024
-"""Base64 characters of a JPEG that are searched for its size, which comes after its metadata. Chosen: room for three
-segments of metadata of the largest size (64 KiB)."""
+"""Base64, searched for the size, behind the metadata. Chosen: room for three segments of the largest size (64 KiB)."""
 FILE_HEAD_CHARS = 128 * 1024
-"""Base64 characters of a file's beginning, and of its end, that are read. Chosen: lists of pages and headers of movies
-are there; decoding them takes less than a millisecond."""
+"""Base64 of both ends. Chosen: lists of pages and headers of movies are there; decoding takes below a millisecond."""
 PAYLOAD_CHARS = 1024  # Such a long string like base64 is taken for a file. Chosen: longer than ids, hashes and keys.
 _SAMPLE_CHARS = 512  # chosen: no sentence is as long without a blank
 _FILES = frozenset({"file", "input_file", "document"})

@@ -88,9 +88,7 @@ RATE, CODE, BESIDE = (
 )
 
 MAX_NUMBER = 10**12  # A larger number is ignored. Chosen: above every limit in tokens or bytes, below timestamps.
-MAX_QUOTIENT = 10_000
-"""If one number is more than this many times the other, the smaller one is not taken for the limit. Chosen: beyond it
-they measure different things."""
+MAX_QUOTIENT = 10_000  # Of two numbers, for a limit. Chosen: beyond it they measure different things.
 MIN_NUMBER = 256  # Smaller numbers are not compared. Chosen: no context window is smaller.
 _COUNTED = re.compile(rf"({NUMBER})(?!\.\d| ?[km]\b) ?tokens?\b", re.IGNORECASE)
 _ANY = re.compile(rf"(?<![\w.-])({NUMBER})(?! ?[km]\b|[\w-]|\.\d)", re.IGNORECASE)
@@ -155,7 +153,6 @@ class Overflow(msgspec.Struct, frozen=True):
     limit, requested: in `unit`, which is tokens, characters or bytes. `requested` is prompt and completion together if
     the server adds them.
     prompt_tokens, completion_tokens: the parts of `requested`.
-    excess_tokens: by how much the prompt was too long.
     is_flat: the body has no `error` object, so clients would not see its message.
     is_coded: a code of the server says that this is an overflow, so the words of its text prove nothing more.
     """
@@ -308,10 +305,7 @@ def find_quotes(overflow: Overflow, body: bytes) -> Quoted:
 
 
 def _find_words(overflow: Overflow, text: str) -> Iterator[str]:
-    """The letters and digits to search for: each number that is used, with the text before it.
-
-    If the text has none of these numbers: the words by which it was recognised as a refusal, unless a code tells that.
-    """
+    """What to search for: the used numbers, each with the text before it; else the words that told, if no code did."""
     used = set(_list_numbers(overflow))
     is_told = False
     for match in _DIGITS.finditer(text):

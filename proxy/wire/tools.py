@@ -40,8 +40,7 @@ from trimtab.rules.results.work import Cache
 from trimtab.rules.tokens.messages import NO_CHOICE, ToolsAndFormat, as_schema
 
 MAX_DECODED_PARTS = 100_000
-"""Tools and other members outside the messages with more strings and commas are counted by their JSON, undecoded.
-Chosen: bounds the work; real requests have far fewer."""
+"""Strings and commas; with more, the JSON is counted. Chosen: bounds the work; real requests have far fewer."""
 _DROPPED = frozenset({"additionalProperties"})
 _NAMED = frozenset({"properties", "$defs", "definitions"})
 
@@ -189,18 +188,13 @@ def _list_declared(tools: Any, depth: int) -> Iterator[str]:
 
 
 NAMED_BYTES = 4096
-"""A part of a message up to this size is searched for names of tools. Chosen: a part that refers to a tool is far
-shorter, and images are not searched."""
+"""Larger parts are not searched for names of tools. Chosen: what refers to a tool is far shorter; images are not."""
 _REFERENCES = re.compile(rb'"(?:tool_reference|server_tool_use|mcp_tool_use)"')
 _DEFERRED = b"true"
 
 
 class ToolList(msgspec.Struct, frozen=True):
-    """A member of a body that declares tools.
-
-    key, dependents: names in quotes; upstreams refuse the dependents without tools. raw, choice: the JSON of the
-    list, and of what chooses from it; empty if the request does not have it.
-    """
+    """A member that declares tools. dependents: names refused without it. choice: what chooses from the list."""
 
     key: bytes
     raw: bytes
@@ -266,10 +260,7 @@ def drop_tools(
     globs: tuple[str, ...],
     memo: ListMemo,
 ) -> tuple[bytes, int]:
-    """The body without tools that match `globs`, and their number; itself if a list is not as it was read.
-
-    A list of which nothing would be left stays whole if the transcript has `used` tools. transcript: is not searched.
-    """
+    """The body without matching tools, and their number. A list with used tools stays whole, or it would be empty."""
     short = [_shorten(each, used, globs, memo) for each in lists]
     changed = [(each, new) for each, new in zip(lists, short, strict=True) if new.number]
     if not changed:

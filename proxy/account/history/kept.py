@@ -31,11 +31,8 @@ from trimtab.proxy.tasks import Tasks, shield_to_end
 
 KEY = f"{PREFIX}events"
 ENTRIES_AT_ONCE = 500  # Entries of one answer. Chosen: a megabyte.
-PAUSE_SECONDS = 5.0
-"""After a failure, the server is asked again after this time. Chosen: pages wait for it once, and not each."""
-MAX_NUMBER = 2**53
-"""An item with a larger number is passed over, or the table could never copy what comes after it. Source: RFC 8259
-section 6: other programs read no larger ones exactly."""
+PAUSE_SECONDS = 5.0  # Between a failure and the next attempt. Chosen: pages wait for it once, and not each.
+MAX_NUMBER = 2**53  # An item with a larger one is passed over. Source: RFC 8259 section 6: others read it inexactly.
 _ADD = """
 for at = 3, #ARGV do
   redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'item', ARGV[at])
@@ -106,9 +103,7 @@ T = TypeVar("T")
 Waiting = Outcome | Row  # A request, or what a summary cost
 
 STORE = "sqlite"  # The name of the table's store in metrics
-FLUSH_SECONDS = 0.5
-"""Between two writes. Chosen: a write costs more than a small request, and who reads here waits for none. The pages of
-other workers show a request half a second later."""
+FLUSH_SECONDS = 0.5  # Chosen: a write costs more than a small request; other workers' pages may be so late.
 MAX_WAITING = 4096  # Rows that wait; the oldest give way. Chosen: seconds of a busy proxy, while the disk hangs.
 MAX_TEXTS_WAITING = 32  # Texts that wait to be written. Chosen: a burst of a team; each holds on to its transcript.
 OPEN_TRIES = 3  # Tries to open a file before the next place is taken instead. Chosen: some seconds, if others hold it.
@@ -196,8 +191,7 @@ class History:
 
     is_on: whether anything is to be kept. keeps_text: whether it also wants the text of requests.
     titled: the sessions of which it is known what they are called, or soon.
-    bounds: what may be kept.
-    notes: what people should know about this worker's figures; other workers show it.
+    notes: what people should know about this worker's figures.
     on_error: gets a fault in making a row or a text. on_fault: gets the name of a store that failed.
     """
 

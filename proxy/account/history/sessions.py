@@ -73,11 +73,7 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class SessionQuery(msgspec.Struct, frozen=True):
-    """Which sessions are wanted; None for any. `words`: each is in the title, or in a name that is shown.
-
-    since: the time that the newest request must not be before.
-    order: a key of ORDERS. What is not known is last, in either direction.
-    """
+    """Which sessions are wanted; None for any. since: of the newest request. order: a key of ORDERS."""
 
     limit: int = 1
     offset: int = 0

@@ -23,11 +23,9 @@ MAX_EVENTS = 10_000  # Rows for each worker. Chosen: an hour of a busy team.
 ROW_BYTES = 500  # What a row takes beside its event. Chosen: its columns, and its places in the indexes, generously.
 STEP_SECONDS = 60  # Chosen: fine enough to see one request of an agent
 KEPT_STEPS = 24 * 60  # Source: the promise of a day
-MAX_NAMES = 8
-"""Models, and clients, that one minute tells apart; the rest is `other`. Chosen: bounds the table of minutes."""
+MAX_NAMES = 8  # Models, and clients, of one minute; the rest is `other`. Chosen: bounds the table of minutes.
 OTHER = "other"
-ERASED_SECONDS = 3600.0
-"""For so long, what was erased does not come back. Chosen: longer than anything waits to be written."""
+ERASED_SECONDS = 3600.0  # What was erased does not come back so long. Chosen: longer than anything waits to be written.
 FIGURES = (
     "requests",
     "original_tokens",
@@ -58,17 +56,12 @@ CREATE TABLE minutes (minute INTEGER NOT NULL, kind TEXT NOT NULL, name TEXT NOT
 CREATE TABLE position (entry TEXT NOT NULL)
 """,
 )
-MOST = 1 << 48
-"""A larger figure is cut, so that sums of all rows fit. Chosen: no prompt has so many tokens, or costs so much."""
+MOST = 1 << 48  # A larger figure is cut, so that sums fit. Chosen: no prompt has so many tokens, or costs so much.
 _decoder = msgspec.json.Decoder(Outcome)
 
 
 class Row(NamedTuple):
-    """A request, or what a summary cost: then there is no `event`.
-
-    mark: the newest cut and the prune stop. cache_price: what a token costs more if the prompt cache does not
-    have it, in nanodollars. entry: its id in the log of the replicas.
-    """
+    """A request, or what a summary cost, without an `event`. mark: the newest cut and the prune stop."""
 
     at: float
     request_id: str
@@ -167,10 +160,7 @@ def open_in_memory() -> sqlite3.Connection:
 
 
 def add(connection: sqlite3.Connection, rows: Sequence[Row], bounds: Bounds, position: str | None = None) -> None:
-    """Add rows, and drop what is beyond the bounds.
-
-    position: the rows are entries of the replicas' log up to this one. Those that another worker added are left out.
-    """
+    """Add rows, and drop what is beyond the bounds. position: of the newest in the replicas' log that they are from."""
     with _writing(connection):
         _add(connection, rows, bounds, position)
 
@@ -402,10 +392,7 @@ def sum_steps(
 
 
 def erase(connection: sqlite3.Connection, session: str, at: float, *, text_only: bool) -> tuple[bool, list[str]]:
-    """Erase what a session had at a time, or only its texts. It does not come back. Sums of minutes stay.
-
-    Returns whether it was known, and its entries in the replicas' log.
-    """
+    """Erase what a session had, or its texts only. Returns whether it was known, and its entries in the log."""
     with _writing(connection):
         return _erase(connection, Erased(session, at, text_only))
 

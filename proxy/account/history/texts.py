@@ -30,8 +30,7 @@ CREATE TABLE IF NOT EXISTS private.notes (worker INTEGER PRIMARY KEY, notes BLOB
 CREATE TABLE IF NOT EXISTS private.erased (session TEXT NOT NULL, text_only INTEGER NOT NULL, at REAL NOT NULL,
   PRIMARY KEY (session, text_only));
 """
-MAX_TITLES = 10_000
-"""Sessions with a title; the oldest give way. Chosen: as many as there may be requests; they take some megabytes."""
+MAX_TITLES = 10_000  # Of sessions, the newest. Chosen: as many as there may be requests; they take some megabytes.
 _encoder = msgspec.json.Encoder()
 _head_decoder, _change_decoder = msgspec.json.Decoder(OutcomeText), msgspec.json.Decoder(Change)
 

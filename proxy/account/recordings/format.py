@@ -35,8 +35,7 @@ SUMMARY_ENDPOINT = "summary"  # The endpoint in the event of a call for a summar
 GZIP_LEVEL = 1  # Chosen: a body of a megabyte takes some 10 ms; level 6 takes four times as long for a fifth less
 END_OF_TIME = 253_402_300_800  # Seconds since 1970 at the end of the year 9999, the last that dates have
 MAX_OPENED_BYTES = 1024 * 1024 * 1024
-"""A recording that is larger when unpacked is refused. Chosen: above two bodies of the largest size that is decoded by
-default; bounds the memory that a foreign file may take."""
+"""When unpacked. Chosen: above two of the largest bodies decoded by default; bounds what a foreign file takes."""
 
 
 class BadRecordingError(Exception):
@@ -72,7 +71,6 @@ class RecordedRequest:
     """The request of the client.
 
     dialect: the name of its codec; empty if no codec claims it. is_count: the upstream only counts its tokens.
-    path: without the query, in the form that may be logged. model: with `***` for a credential.
     headers: only those that trimtab or a replay may need, and never a credential.
     body: None if it was not decoded, passed through, or is too large. It has `***` for each credential in it.
     is_redacted: there was a credential in this body or in the one that was sent, so a replay may differ.
@@ -100,18 +98,14 @@ class Circumstances(msgspec.Struct, frozen=True):
 
     config: the settings of the model or profile that applied, by the names of their keys; only those that are set.
     policy: the rules' settings that the plan was made with. In it are the window and the token ratio.
-    believed_tokens: the context window before lessons of refusals. facts: what was known of the model.
-    prices: what the model's tokens cost.
+    believed_tokens: the context window before lessons of refusals.
     upstream_url: the upstream's address, without credentials.
     count: the configured way of counting. vocabulary: the one that counted.
-    request_max_tokens: the completion that the request asks for; None if it names none.
     local_items, strips_nonces, drop_tools: what was taken out of the client's body before it was planned.
     cleaned: the decisions about that, in trimtab's own tokens.
     cold: what was cut at a cold cache, by the hash of the prefix in hexadecimal digits: prune, cut or ask.
     put_off: cuts were taken back because their summary was not there yet. Plan.put_off is called until as many cuts are
         left as `cuts` says.
-    is_test: it was planned as if nothing had been learned.
-    attempt: 1 for the first request to the upstream, 2 for the second.
     cache_adds: what the upstream takes for its prompt cache, by the names of the decisions.
     found: what recall had found beside the client's own calls, each with the message behind which it stands.
     """

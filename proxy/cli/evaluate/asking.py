@@ -70,11 +70,7 @@ class Tokens(msgspec.Struct):
 
 
 class Calls(msgspec.Struct, frozen=True):
-    """What all askers of a run share. gate: bounds the calls in flight. spent: what they have cost so far.
-
-    count: for calls that report no usage. timeout_seconds: for one answer, including waits for a busy server.
-    pause: waits for so many seconds.
-    """
+    """What all askers of a run share. gate: bounds the calls in flight. timeout_seconds: also for waits."""
 
     client: UpstreamClient
     count: CountTokens

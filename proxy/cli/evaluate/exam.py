@@ -30,8 +30,7 @@ ANSWER_TOKENS = 200  # chosen: a few times the thirty words that the prompt allo
 GRADE_TOKENS = 40  # chosen: a few times what `{"grade": 0}` takes
 MAX_QUESTION_CHARS = 600  # A longer question is left out; a longer quotation is cut. Chosen: longer than useful ones.
 MAX_ANSWER_CHARS = 400  # chosen: longer than useful answers
-MAX_WRITTEN_CHARS = 200_000
-"""Part of a reply that is searched for questions. Chosen: far above what the prompt asks for; bounds the work."""
+MAX_WRITTEN_CHARS = 200_000  # Of a reply, searched for questions. Chosen: far above what the prompt asks for.
 LEAST_QUOTE_SIGNS = 4  # A quotation with fewer letters and digits proves nothing. Chosen: so few occur anywhere.
 BEST_GRADE = 2  # The grade of a right answer. Source: the protocol that is named at the beginning of this file.
 UNKNOWN = "NOT IN CONTEXT"

@@ -189,8 +189,7 @@ HEADER_CHARS = 23  # width at which a header is broken. Chosen: as wide as a col
 SPARE = (*STRATEGIES[:0:-1], "refused", "why", "requests", "too long", "needed", "summaries", "added")
 """Columns that a narrow terminal does without, the least important first."""
 FIGURE_CHARS, MODEL_CHARS = 30, 26
-"""Width of the names of figures, and of one model. Chosen: the longest figure has 24 characters, a cost with its share
-about 20."""
+"""Widths of names of figures, and of a model. Chosen: the longest have 24, and about 20 (a cost with its share)."""
 
 
 def print_report(report: dict[str, Any], console: Console | None = None) -> None:

@@ -62,11 +62,7 @@ class CannotRunError(Exception):
 
 
 async def run_child(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a command to its end. Returns its exit status as a shell does. Raises CannotRunError.
-
-    Signals that only this process gets are passed on. Those of the keyboard are ignored here: the terminal sends them
-    to the command as well.
-    """
+    """Run a command; returns its status as a shell does. Signals of the keyboard are its own. Raises CannotRunError."""
     pending: list[int] = []
     process: asyncio.subprocess.Process | None = None
 

@@ -46,10 +46,7 @@ class FollowedProtocol(ResponseHandler):
 
 
 class _FollowedReader(aiohttp.StreamReader):
-    """A body whose pieces go straight to the follower, and not through the buffer, as long as it takes all of them.
-
-    Where the HTTP chunks end is not kept: only `readchunk` asks for it, which nobody calls here.
-    """
+    """A body whose pieces go straight to the follower, without the buffer, as long as it takes all of them."""
 
     __slots__ = ()
 
@@ -195,10 +192,7 @@ class UpstreamProtocol(FollowedProtocol):
             super().set_exception(exc, *(() if exc_cause is None else (exc_cause,)))
 
     def read_rest(self, error: BaseException | None) -> None:
-        """Read what arrived before sending failed: an upstream may answer early, and reset the connection.
-
-        The event loop gives up a connection at the first failure, whatever the kernel still holds.
-        """
+        """Read what arrived before sending failed: an upstream may answer early, and reset the connection."""
         if not isinstance(error, OSError) or self.transport is None or self._parser is None:
             return
         found = self.transport.get_extra_info("socket")
@@ -212,11 +206,7 @@ class UpstreamProtocol(FollowedProtocol):
                 self.data_received(data)
 
     def _take_response(self) -> bool:
-        """Take the response out of what has arrived; False if it is not whole there.
-
-        aiohttp's parser gives nothing of a response if it fails at bytes that arrived together with the end of its
-        head. The connection is closed by then.
-        """
+        """Take the response out of what has arrived. aiohttp's parser gives nothing if bytes behind its head fail."""
         # Strategy: feed a new parser piece by piece, as it gives what it read before a piece that it cannot read.
         if self.arrived is None:
             return False

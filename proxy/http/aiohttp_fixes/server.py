@@ -118,10 +118,7 @@ class PlainResponse(web.StreamResponse):
         return not transport.get_write_buffer_size()
 
     def copier(self, reader: "ChunkReader | None", lose: Callable[[bytes], None]) -> Callable[[bytes], bool]:
-        """What does as `write_at_once` and lets a reader have the chunk: all in one call for each chunk of a stream.
-
-        lose: gets the chunk at which the client has left, before the error is raised.
-        """
+        """As `write_at_once`, for a reader of the chunk, in one call. lose: gets the chunk at which the client left."""
         writer: Any = self._payload_writer
         keeper = None if reader is None else reader.keeper
         is_plain = writer.chunked and writer.length is None and not writer._headers_buf  # noqa: SLF001

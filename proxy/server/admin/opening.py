@@ -18,11 +18,9 @@ from trimtab.proxy.memory import bound_history, bound_text
 from trimtab.proxy.server.workers.worker import Worker
 from trimtab.proxy.store.opening import data_directory, require_store
 
-EVENTS_SHARE = 2
-"""Half of the history's memory is for events. Chosen: indexes and minutes take less than the other half."""
+EVENTS_SHARE = 2  # Half of the history's memory is for events. Chosen: indexes and minutes take less.
 FOLDER_SHARE = 4
-"""Texts, and events, get at most 1/4 of the folder's file system each. Chosen: a container's /dev/shm has 64 MB; if it
-were full, new metrics would have no space."""
+"""A quarter of the folder's file system is for texts, and for events. Chosen: a container's /dev/shm has 64 MB."""
 FILE_NAME = "events.sqlite3"
 TEXTS_NAME = "texts.sqlite3"
 IN_MEMORY = ":memory:"

@@ -30,12 +30,10 @@ from trimtab.proxy.server.admin.shapes import Json, read_totals, shape_request
 from trimtab.proxy.store.store import StoreError
 from trimtab.proxy.telemetry.savings import Samples
 
-MAX_PAGES = 128
-"""Pages that are made or sent at once. Chosen: a page takes milliseconds; more readers than that are no people."""
+MAX_PAGES = 128  # Made or sent at once. Chosen: a page takes milliseconds; more readers than that are no people.
 MAX_SHARED_OF_ONE = 64  # As MAX_PAGES, of one address and client key, for pages that are shared. Chosen: half of all.
 MAX_PAGES_OF_ONE = 16  # As MAX_SHARED_OF_ONE, for other pages. Chosen: two browsers ask for as many at once.
-PIECE_BYTES = 64 * 1024
-"""A page is sent in pieces of this size. Chosen: as asyncio's buffer, of which each reader has one."""
+PIECE_BYTES = 64 * 1024  # Sent at once. Chosen: as asyncio's buffer, of which each reader has one.
 
 Make = Callable[[], Awaitable[web.StreamResponse]]  # Makes a page, or sends a stream of its own. Raises ProxyError.
 
@@ -146,13 +144,10 @@ def answer_file(request: web.BaseRequest, file: PageFile) -> web.Response:
 
 MAX_STREAMS = 16  # Browsers that one worker streams to. Chosen: a team; each takes at most some 500 kB.
 MAX_WAITING = 128  # Requests that wait for one reader. Chosen: a second of a busy proxy, some 400 kB.
-LOOK_SECONDS = 0.25
-"""Between two looks for new requests, of this worker or another one. Chosen: a person sees a request at once."""
+LOOK_SECONDS = 0.25  # For new requests, of any worker. Chosen: a person sees a request at once.
 TOTALS_SECONDS = 1.0  # source: the promise of totals at most once a second
-COMMENT_SECONDS = 15.0
-"""Source: the promise of a comment line; proxies close what is silent for longer, often after a minute."""
-STALL_SECONDS = 30.0
-"""A reader that takes nothing for so long is cut off. Chosen: a browser that sleeps connects again."""
+COMMENT_SECONDS = 15.0  # Source: the promise of a comment line; proxies close what is silent, often after a minute.
+STALL_SECONDS = 30.0  # A reader that takes nothing is cut off. Chosen: a browser that sleeps connects again.
 _HEADERS = {
     **SAFE,
     "Content-Type": "text/event-stream; charset=utf-8",

@@ -42,10 +42,8 @@ StepSums = tuple[int, str, str, list[int]]
 """The time of a step, `models`, `clients` or nothing for all, the name of one, and its FIGURES."""
 SPLIT_DEPTH = 2
 """Source: the changes of a request are the deepest long list: they stand in its text, and this in the answer."""
-MAX_PAIRS = 50_000
-"""Pairs of equal lines that are compared. Chosen: such a diff takes some tenths of a second in the worst case."""
-NEAR_HIGH = 0.9
-"""Sizes are estimated, so high water is reached at this share of it. Chosen: the estimate lacks what was shortened."""
+MAX_PAIRS = 50_000  # Pairs of equal lines that are compared. Chosen: some tenths of a second in the worst case.
+NEAR_HIGH = 0.9  # Of high water, which then counts as reached. Chosen: estimates lack what was shortened.
 MAX_BUCKETS = 120  # buckets of a timeline. Chosen: as many as a picture can show.
 
 

@@ -22,8 +22,7 @@ import msgspec
 from trimtab.proxy.config.schema import MIN_MEMORY_BYTES, Config
 from trimtab.proxy.server.workers.worker import LEAVING, READY, SharedResources, Worker
 
-CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-"""A container's quota and period, in microseconds. Source: Linux, Control Group v2, cpu.max."""
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # In microseconds. Source: Linux, Control Group v2.
 
 
 def count_workers(config: Config, quota_file: Path = CPU_QUOTA) -> int:
@@ -45,8 +44,7 @@ def count_cores(quota_file: Path = CPU_QUOTA) -> int:
     return max(cores, 1)
 
 
-HEALTHY_SECONDS = 10.0
-"""A worker that ran this long counts as healthy: its end is the first in a row. Chosen: several times its start."""
+HEALTHY_SECONDS = 10.0  # Then a worker's end is the first in a row. Chosen: several times its start.
 # Chosen: a pause doubles from the first to the longest, which still brings service back within a minute.
 FIRST_PAUSE_SECONDS = 0.5
 MAX_PAUSE_SECONDS = 30.0

@@ -90,10 +90,7 @@ class Listeners:
 
 
 def _listen_alone(host: str, port: int, made: list[socket.socket]) -> None:
-    """Listen at one port of all addresses of a host. Raises OSError, also if another program listens there.
-
-    Without SO_REUSEPORT, because only then the kernel reports that an address is in use.
-    """
+    """Listen without SO_REUSEPORT, so that the kernel reports a used address. Raises OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     for family, kind, protocol, _, place in dict.fromkeys(found):
         one = _make(family, kind, protocol)

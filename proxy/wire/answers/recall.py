@@ -34,8 +34,7 @@ PARAMETERS = {
     "required": ["query"],
 }
 MAX_ROUND_BYTES = 8 * 1024 * 1024
-"""A longer answer passes unread; one that continues another still passes without our calls, as its last part. Chosen:
-40,000 tokens in events of chat completions; it bounds what is kept of each answer."""
+"""A longer one passes unread, a continued one without our calls. Chosen: 40,000 tokens of chat completions."""
 MAX_ASKED = 64  # More calls in one answer get no further one. Chosen: far more than a model asks; bounds a round.
 MAX_QUERY_CHARS = 1000  # Part of a query that is read. Chosen: more than the names of one question.
 _BYTES = NAME.encode()
@@ -128,10 +127,7 @@ class Sifter:
 
     @abstractmethod
     def sift_body(self, answer: dict[str, Any]) -> Round | None:
-        """What was answered in one piece. None if the tool was not called.
-
-        Our calls are taken out of the answer, and it begins with what the rounds before have said.
-        """
+        """An answer in one piece, without our calls, after what the rounds said. None if the tool was not called."""
 
     @abstractmethod
     def write_results(self, said: Round, texts: list[str]) -> tuple[bytes, ...]:

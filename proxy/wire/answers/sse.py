@@ -13,8 +13,7 @@ MAX_EVENT_BYTES = 512 * 1024  # A longer event is skipped. Chosen: it holds an i
 MAX_FIRST_EVENT_BYTES = 64 * 1024  # With a longer one, a stream is held no longer. Chosen: errors are shorter.
 MAX_GREETINGS = 32  # After so many, a stream is held no longer. Chosen: servers send a handful.
 MAX_EMPTY_EVENT_BYTES = 4 * 1024
-"""A longer event is not one in which nothing is said yet. Chosen: Azure's results of its filters have some hundreds of
-bytes, and such an event is decoded on the event loop."""
+"""In a longer one something is said. Chosen: Azure's filters have some hundreds; it is decoded on the event loop."""
 
 
 def write_event(data: bytes, name: bytes = b"") -> bytes:
@@ -132,7 +131,6 @@ class FirstEvent:
         counts as the first one. Comments pass such events. A line that says so by itself is no answer.
     is_ping: whether the data of an event only keeps the connection open. Such an event passes like a comment; after a
         greeting it is held with it.
-    held: bytes that must not pass yet.
     data: the data of the event. None until `is_done`, if the event is too long, if a line of it `is_answer`, or after
         too many greetings.
     """

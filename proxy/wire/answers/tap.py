@@ -28,8 +28,7 @@ SAMPLE_BYTES = 1024
 """Part of each MAX_UNREAD_BYTES that is read to estimate the rest, about four events. Chosen: estimates within 10 %
 (tests/proxy/wire/answers/test_tap.py)."""
 LAST_CHUNKS = 5
-"""The last chunks are read one by one. Chosen: after its text a stream has a finish event, its usage and [DONE], or the
-ends of a text, a part, an item and the answer, mostly in one chunk each."""
+"""Are read one by one. Chosen: a stream ends with a finish event, its usage and [DONE], or some ends, a chunk each."""
 PIECE_BYTES = 128  # Memory of a piece of text, in bytes, in addition to its characters. An estimate.
 MAX_PIECE_CHARS = 16 * 1024  # A longer piece is sampled in parts of this size. Chosen: small against MAX_HELD_BYTES.
 _CALL = re.compile(rb'"tool_calls"\s*:\s*\[\s*[^\s\]]|"type"\s*:\s*"\w*_(?:call|use)"')
@@ -80,10 +79,8 @@ class Tap:
     calls_tools: a tool call was seen so far. All of what was read is searched, also what is not sampled.
     unread, room: chunks of a stream that are kept to be read with others, with the times at which they arrived; and the
         bytes that may still be added. Whoever passes chunks on may add them here; it costs no call.
-    size_bytes: length of what was read of the body so far.
     is_cut: it has ended although the answer was not complete.
     has_partial_usage: the usage may be that of a part of the answer, because a stream was cut off.
-    carries: the events of a stream carry the response; its usage is not their own.
     """
 
     def __init__(
@@ -200,10 +197,7 @@ class Tap:
                 self.first_at, self.first_chars = arrived_at, self._sample.chars
 
     def _skip(self, chunk: bytes) -> bytes:
-        """Read only the first events of each part of a chunk, as a sample. Returns what must be read in full.
-
-        Those are the first event with a usage, everything after it, and an event that has not ended.
-        """
+        """Read a sample of a chunk; returns what to read in full: from the first usage on, and an open event."""
         # Strategy: jump from part to part, and decode of each part only the events at its beginning, whose text then
         # counts for the whole part. All cuts are at blank lines, so no event is decoded in halves.
         usage = _USAGE.search(chunk)

@@ -227,9 +227,7 @@ _COUNTED_OF_PARTS = dict.fromkeys(
     frozenset({"type", "text", "refusal", "logprobs", "stdout", "stderr", "outcome", *CACHE_MARKERS}),
 )
 LOCAL_TYPES = frozenset({"ghost_snapshot"})  # Items of clients alone; no server reads them. Source: Codex.
-REFERENCED_TOKENS = 100
-"""Tokens of an item of which only the id is known. Measured: the mean of an assistant's text in recorded sessions is a
-little above this."""
+REFERENCED_TOKENS = 100  # Of an item by its id. Measured: a little below the mean of an assistant's text in sessions.
 _SERVED_TEXTS = {
     "web_search_call": ("action",),
     "file_search_call": ("queries", "results"),

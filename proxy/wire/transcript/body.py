@@ -40,12 +40,8 @@ from trimtab.rules.tokens.sections import Counted
 
 MIN_BYTES = 16 * 1024  # A shorter body is always read whole. Chosen: that takes about 20 microseconds.
 HEAD_BYTES = 4 * 1024  # Earlier bodies are looked up by these first bytes. Chosen: they tell agents apart.
-MAX_ALIKE = 64
-"""How many bodies with the same HEAD_BYTES are kept: sessions of one agent, and branches of one session. Chosen: bounds
-the search."""
-MAX_COMPARED = 4
-"""If a body continues none of them whole, this many of the newest are compared element by element. Chosen: bounds the
-work."""
+MAX_ALIKE = 64  # Bodies kept with the same HEAD_BYTES: sessions and branches. Chosen: bounds the search.
+MAX_COMPARED = 4  # Element by element, the newest, if none is continued whole. Chosen: bounds the work.
 COPIES = 4  # Times that a body's bytes are held: the body, its elements, their texts, and the forwarded body
 ELEMENT_BYTES = 250  # Memory of an element, in bytes, in addition to its characters. An estimate.
 
@@ -91,15 +87,12 @@ class CutScale(NamedTuple):
 class KeptBody(msgspec.Struct, eq=False):
     """A body that was split into its elements, and what was derived from them.
 
-    array: positions of the elements.
-    raws: bytes of each element.
     parts: upper bound for the strings and commas up to the end of the last element.
     decoded: for each way of counting, the messages of the first elements.
     written: what was last forwarded in place of the transcript.
     noted: what was looked for in the elements, by the function that has looked.
     counted: what the sections of its messages are added up from, by who has counted; also of an earlier body. And the
         same of the messages that were sent in their place.
-    cut_by: by what scale the session was cut; None if it was not.
     is_grown: the body continues an earlier one, or most of its elements were known. So later ones may continue it.
     """
 

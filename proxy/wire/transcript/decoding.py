@@ -155,8 +155,7 @@ def weigh_element(key: tuple[int, bytes], messages: tuple[Message, ...]) -> int:
 
 
 HEADER_CHARS = 64
-"""A longer header is treated as a part of the text, so it may be shortened with the text. Chosen: it holds the longest
-name of a tool that most upstreams accept, in short form, and leaves room for a placeholder behind it."""
+"""A longer one is shortened. Chosen: the longest name most upstreams accept, in short form, and a placeholder."""
 _NAME = r"\w[\w.:/-]{0,99}"
 _CALL = rf"[`'\"]?({_NAME}?)[`'\"]?(?:\([^\n]{{0,400}}?\))?"
 _HEADERS = (

@@ -34,11 +34,8 @@ class _Group(msgspec.Struct, frozen=True):
 
 
 CHANGING_ELEMENTS = 3
-"""Elements at the end of a body that the next body may change. Chosen: clients move cache markers away from their last
-two user messages, between which there is one of the assistant."""
-MAX_PIECES = 16
-"""Pieces of an earlier body that are kept apart; with more, they are joined. Chosen: so each byte is copied only a few
-times in a session."""
+"""That the next body may change. Chosen: clients move cache markers off their last two user messages."""
+MAX_PIECES = 16  # Of an earlier body; more are joined. Chosen: so each byte is copied a few times in a session.
 
 
 class Written(msgspec.Struct, frozen=True):
