@@ -285,6 +285,8 @@ async def test_certificates_are_read_again_with_the_configuration(client, author
 
 def _refuse_early(connection: socket.socket, tls: ssl.SSLContext, has_refused: threading.Event) -> None:
     """Answer behind the head of a request; what comes of its body resets the connection."""
+    # Else the kernel may hold the answer back until the client has acknowledged the session tickets, and drop it.
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with tls.wrap_socket(connection, server_side=True) as secure:
         secure.recv(65_536)
         select.select([secure], [], [], 30)
