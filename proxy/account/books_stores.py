@@ -145,7 +145,6 @@ class RedisStatistics:
         await self._server.run(_ADD, keys, arguments)
 
     async def read(self, first_day: str, today: str) -> dict[Place, Sums]:
-        """The sums of these days. Raises StoreError."""
         rows: dict[Place, Sums] = {}
         for back in range(min(_count_days(first_day, today), KEPT_DAYS), -1, -1):
             day = go_back(today, back)

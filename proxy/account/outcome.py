@@ -1,9 +1,8 @@
 """What became of one request: each figure is declared here, once, with the places that show it.
 
 Law: figures, names and decisions only, in the form that may be logged; no text of a conversation. All tokens are the
-model's own, as in the metrics; all money is in nanodollars, as in the books. What is not known is None or empty, and
-is shown nowhere. The log line, the span, the dashboard's JSON and a recording are made from the declarations, so a new
-figure needs no other place.
+model's own, as in the metrics; all money is in nanodollars, as in the books. What is not known is None or empty, and is
+shown nowhere. The log line, the span, the dashboard's JSON and a recording are made from the declarations.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,8 +2,7 @@
 
 What a request would have cost if it had passed unchanged: the upstream's cache treats both prompts alike. Of the
 beginning that equals the previous request of the session, the same share is read from the cache: of what was sent, as
-the upstream reports it; of the client's own prompt, as it would have. The bench uses the same rules
-(bench/sessions/ledger.py), with a cache that misses nothing.
+the upstream reports it; of the client's own prompt, as it would have.
 
 Law: without a change there is no difference. A prompt that is longer is never cheaper for being longer: what is added
 to it is counted by the same prices. A miss has one cause, and an upstream that reports no cached tokens gets none.
@@ -221,12 +220,7 @@ class PreviousRequests:
         hashes: Sequence[bytes],
         sent: Sent,
     ) -> Seen:
-        """Compare a request with the previous one of its session, and keep it in its place.
-
-        client: names all that has a prompt cache of its own: the tenant, the upstream, the model.
-        hashes: of the transcript's prefixes. The previous request is the longest known one, at most
-            MAX_NEW_MESSAGES shorter; if there is none, the last one with the same first message.
-        """
+        """Compare a request with the previous one of its session, the longest known, and keep it in its place."""
         original, forwarded, fixed = sent.original, sent.forwarded, sent.fixed
         age_seconds, is_changed = sent.age_seconds, sent.is_changed
         tools = hash(tuple(fixed))

@@ -203,11 +203,7 @@ def find_price_list(
 
 @lru_cache(KEPT_ANSWERS)
 def find_listed(base_url: str, model: str) -> PriceList:
-    """The prices of an upstream's model that are known without any configuration.
-
-    If the catalogue knows the upstream by its URL, they are its list prices in dollars. For any other public upstream,
-    they are the list prices of the model's maker; only their ratios count then, because others set their own prices.
-    """
+    """Prices known without any configuration: the catalogue's, by URL; else the maker's, of which ratios count."""
     name = model.rpartition("/")[2].lower()  # gateways write maker/model
     if is_local(base_url):
         return DEFAULT if CLOSED.match(name) else LOCAL

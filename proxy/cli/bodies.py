@@ -61,11 +61,7 @@ def takes_requests(verb: str) -> Callable[[Callable[..., None]], Callable[..., N
 def for_each_request(
     requests: Requests, work: Callable[[Request, str], None], stand_in: Callable[[bytes], bytes]
 ) -> NoReturn:
-    """Call `work` for each request, and exit. The status is 1 if one could not be decoded or compacted, else 0.
-
-    work: its second argument is a prefix for messages that names the line; empty without `jsonl`.
-    stand_in: makes the output of a line that cannot be decoded or compacted, so that each line in gives a line out.
-    """
+    """Call `work` with each request and a prefix for messages, and exit, with 1 if `stand_in` had to write a line."""
     file, jsonl, failed = requests.file, requests.jsonl, False
     bodies = (line.rstrip(b"\n") for line in file) if jsonl else iter([file.read()])
     for number, body in enumerate(bodies, start=1):

@@ -5,9 +5,7 @@ or from the responses that the client got. The upstream reports exactly what it 
 prompt larger than the window, and a tool call that its result does not follow at once.
 
 The session is deterministic, and in memory: a coding agent changes amounts from floats to integer cents, module by
-module, in the repository of the invented booking service of a ferry line. The results of each call follow it at once,
-and the assistant speaks last. Its tools really do what they say. Only `run_tests` runs nothing: a test passes if its
-file and the tested module use the same type for amounts.
+module, in the repository of the invented booking service of a ferry line. Its tools really do what they say.
 """
 
 import asyncio

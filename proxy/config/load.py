@@ -3,8 +3,7 @@
 Law: the whole configuration is validated at once. Each error names its path, its value and what is allowed, and what
 set it: a line of the file, or a variable. Settings have no place. No other module of the configuration reads the
 environment or the file. The name of a variable alone decides its key: TRIMTAB_DEFAULTS__HIGH_WATER sets
-defaults.high_water. A name that nobody can have meant for a key is no problem: Kubernetes sets TRIMTAB_PORT and others
-for a service that is called trimtab.
+defaults.high_water. A name that nobody can have meant for a key is no problem, as TRIMTAB_PORT of Kubernetes.
 """
 
 import os

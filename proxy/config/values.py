@@ -49,10 +49,7 @@ _BOUNDS = {"ge": "{} or more", "gt": "above {}", "le": "at most {}", "lt": "belo
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What the values of a type must be. words: to follow "must be".
-
-    pattern: for editors, a regular expression, of ECMAScript too, that every right value matches, and some wrong ones.
-    """
+    """What values must be. words: follow "must be". pattern: for editors; every right value matches it."""
 
     words: str
     pattern: str | None = None

@@ -43,11 +43,7 @@ _PLAIN_PART = re.compile(r"[a-z_]{0,24}|v\d{1,2}((alpha|beta)\d{0,2})?|\.{1,2}")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody who has a request compacted, and sends it to a model itself.
-
-    summary: who writes summaries: `ask`, the configured model; `return`, the caller itself; `digest`, nobody.
-    texts: summaries that it has got from a model, by their ids.
-    """
+    """Somebody who has a request compacted, and sends it to a model. texts: summaries that it has got, by id."""
 
     summary: str = "ask"
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -94,11 +90,7 @@ class Arrival(msgspec.Struct, frozen=True):
         return forwarded
 
     def tell_name(self, name: str, own: Collection[str] = ()) -> tuple[str, bool]:
-        """Return a client's name (of a model, for example) in the form for the log, and whether it holds a credential.
-
-        `***` replaces each credential. A name that holds one must not be shown to other clients. own: the credentials
-        of the configuration in this name.
-        """
+        """A client's name for the log, with `***` for credentials, and whether it has any: then nobody else sees it."""
         found = self.secrets.union(own) if own else self.secrets
         return tell_name(name, found), bool(own) or any(secret in name for secret in found)
 

@@ -102,11 +102,7 @@ class Passed(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A request that cannot be compacted as its policy wants, or for which no thread was free.
-
-    refusal: our own error; None if the request goes out as the client wrote it.
-    call: None if no thread was free. compacted: the figures of a request that cannot fit; else None.
-    """
+    """A request that cannot be compacted as its policy wants. refusal: None if it goes out as it is."""
 
     outcome: str
     refusal: ProxyError | None

@@ -468,7 +468,6 @@ def tell_if_changed(services: Services, call: Call, planned: Planned) -> Planned
 
 
 def note_changed(services: Services, call: Call, planned: Planned) -> None:
-    """Remember that the upstream must be told in this session."""
     services.changed_sessions[_name_changed(call, planned)] = True
 
 

@@ -145,8 +145,7 @@ def read_wishes(query: Mapping[str, str]) -> Wishes:
     dialect, summary = query.get("dialect"), query.get("summary", "ask")
     for name, value, allowed in (("dialect", dialect, DIALECTS), ("summary", summary, SUMMARIES)):
         if value is not None and value not in allowed:
-            message = f"{name} must be one of: {', '.join(allowed)}"
-            raise InvalidQueryError(message, name)
+            raise InvalidQueryError(f"{name} must be one of: {', '.join(allowed)}", name)
     flags = [query.get(name, "0") not in {"0", "false"} for name in ("results_only", "explain", "only_body")]
     return Wishes(dialect, summary, *flags)
 
@@ -186,8 +185,7 @@ async def _read(services: Services, lane: Lane, body: bytes, wishes: Wishes) -> 
 
 
 def _refuse_body(fault: str) -> UndecodableBodyError:
-    message = f"{NOT_A_REQUEST}; {fault}"
-    return UndecodableBodyError(message)
+    return UndecodableBodyError(f"{NOT_A_REQUEST}; {fault}")
 
 
 def _split(body: bytes, wishes: Wishes) -> tuple[Request, Caller]:
@@ -208,16 +206,13 @@ def _split(body: bytes, wishes: Wishes) -> tuple[Request, Caller]:
 
 
 def _read_summaries(given: msgspec.Raw) -> dict[str, str]:
-    """The texts of summaries by their ids. Raises UndecodableError."""
     try:
         return msgspec.json.decode(given, type=dict[str, str])
     except DECODE_ERRORS as error:
-        fault = "summaries must be an object that has a text for each id"
-        raise UndecodableError(fault) from error
+        raise UndecodableError("summaries must be an object that has a text for each id") from error
 
 
 async def _describe(services: Services, done: Compacted, wishes: Wishes) -> dict[str, Any]:
-    """What the caller is told, with the body."""
     attempt = done.attempt
     told: dict[str, Any] = {
         "body": orjson.Fragment(done.body),

@@ -55,8 +55,6 @@ def takes_calls(attempt: Attempt) -> bool:
 
 
 class Talk:
-    """One exchange over its rounds."""
-
     def __init__(
         self, services: Services, ready: Ready, attempt: Prepared, keep: Keep, write_headers: Callable[[], Headers]
     ) -> None:
@@ -235,7 +233,6 @@ class Talk:
         return msgspec.json.encode(decoded), said
 
     def _is_over(self, said: Round | None) -> bool:
-        """Whether the client has the whole answer."""
         return said is None or bool(said.own) or self._rounds == MAX_ROUNDS or len(said.asked) > MAX_ASKED
 
     async def _keep_found(self, said: Round | None) -> None:
@@ -294,7 +291,6 @@ class Talk:
                 self._add(await count_answer(self._services, arrival.tenant, self._ready.route, tap.tap, window_tokens))
 
     def _add(self, answered: Answered) -> None:
-        """Add one more round to the bill."""
         sent_tokens, prices = self._attempt.compacted.sent_tokens, self._attempt.call.view.price_list
         self._note(add_round(self._learned, answered, sent_tokens, prices))
 
@@ -374,5 +370,4 @@ def add_round(learned: Learned, answered: Answered, sent_tokens: int, prices: Pr
 
 
 def _add(one: P, other: P) -> P:
-    """The sum of each part."""
     return type(one)(*(mine + more for mine, more in zip(structs.astuple(one), structs.astuple(other), strict=True)))

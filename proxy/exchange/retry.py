@@ -79,7 +79,6 @@ async def recover(services: Services, attempt: Prepared, overflow: Overflow, rep
 
 
 async def learn_from_retry(services: Services, attempt: Prepared, lesson: Lesson, opening: Opening) -> None:
-    """Learn from the answer to a second attempt."""
     call, compacted = attempt.call, attempt.compacted
     with fail_open(services.recorder, call.arrival.request_id, "recover"):
         if opening.overflow is not None:
@@ -274,7 +273,6 @@ def _learn_refused(services: Services, attempt: Prepared, opening: Opening) -> N
 
 
 def _find_named(attempt: Prepared, opening: Opening) -> frozenset[Addition]:
-    """The additions of an attempt that a refusal names."""
     added = {name for name in NAMES if any(name == decision.rule for decision in attempt.compacted.decisions)}
     return _find_names(frozenset(added), opening)
 

@@ -233,6 +233,5 @@ async def _relay(
 
 
 def _describe(overflow: Overflow) -> ErrorText:
-    """The upstream's own words as an error that clients recognise."""
     told = (overflow.requested, overflow.limit) if overflow.unit == "tokens" else (None, None)
     return ErrorText(overflow.text, PROMPT_TOO_LONG, tokens=told[0], limit_tokens=told[1])

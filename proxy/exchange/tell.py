@@ -73,11 +73,7 @@ Note = Callable[[Finished], None]
 
 
 def tell(services: Services, finished: Finished, error: ProxyError | None, *, is_over: bool) -> None:
-    """Tell all who keep it of a request. What holds text or a span goes to its own queue at once: only if wanted.
-
-    error: trimtab's own, which the client got. is_over: the request got its answer, or its client left; if not, an
-        unexpected error has stopped it.
-    """
+    """Tell all who keep it of a request. error: ours, which the client got. is_over: else an unexpected error came."""
     recorder, history, recordings = services.recorder, services.history, services.recordings
     is_kept = history is not None or recordings is not None
     outcome = make_outcome(recorder, finished, error, is_over=is_over, is_kept=is_kept)

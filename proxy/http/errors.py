@@ -141,11 +141,7 @@ class MethodNotAllowedError(ProxyError, status=405, code="method_not_allowed"):
 
 
 class ContextExceededError(ProxyError, status=400, code=PROMPT_TOO_LONG, type="invalid_request_error"):
-    """No rule could make the request fit the context window. Status and code make clients compact by themselves.
-
-    tokens, limit_tokens: of the prompt after compaction, and the most that it may have.
-    context_cost: what the prompt consists of, what was decided, what would have to shrink (compaction/compactor.py).
-    """
+    """No rule could make the request fit the window. Status and code make clients compact by themselves."""
 
     def __init__(
         self,

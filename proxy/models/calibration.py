@@ -97,12 +97,7 @@ class _Samples:
 
 
 class Calibration:
-    """The usage reports on one model since its scale was found.
-
-    number: of the reports since then, or since the last change.
-    error: moving mean of the relative error of our counts.
-    most_reported: the longest prompt that was answered, in the model's tokens.
-    """
+    """The usage reports on one model since its scale was found. error: moving mean of our relative error."""
 
     def __init__(self) -> None:
         self._samples = [_Samples() for _ in SAMPLES]

@@ -49,11 +49,7 @@ def is_test_due(own: Record, of_all: Record, cut_requests: int) -> bool:
 
 
 def contradict(known: Record, of_all: Record, answered_tokens: int) -> dict[str, Any]:
-    """What the answer to a prompt of `answered_tokens` changes in the client's record `known`.
-
-    It changes something only if the prompt is longer than a learned window: the client's own, or else that of all. This
-    client then no longer uses the window of all.
-    """
+    """What an answer to a prompt beyond a learned window changes in `known`: that window, or that of all, goes."""
     if known.learned_tokens is None:
         is_news = of_all.learned_tokens is not None and answered_tokens > of_all.learned_tokens
         return {"answered_tokens": answered_tokens} if is_news and answered_tokens > known.answered_tokens else {}

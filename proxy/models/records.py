@@ -1,6 +1,4 @@
-"""What is known of models: as facts that requests are planned with, and in the store as a chain of records.
-
-Every change of what is known of a model appends a record to its chain.
+"""What is known of models: as facts that requests are planned with, and in the store as a chain, one for each change.
 
 Law: a written record never changes. If several processes write the next record at the same time, the first one wins,
 so all processes agree. The key of a record is a hash: it does not reveal the model, the upstream or the client.

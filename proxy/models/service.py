@@ -67,11 +67,7 @@ class Models:
         self._wall_clock = wall_clock
 
     async def look_up(self, name: ModelName, label: str) -> Facts:
-        """The facts to plan a client's requests with.
-
-        The first request for a model waits for the store. Later ones get what is in memory, which is refreshed in the
-        background. `label` is the model's name in logs and metrics.
-        """
+        """The facts to plan with. The first request for a model waits for the store; later ones take what is known."""
         if len(name.model) > MAX_NAME_CHARS:
             return self.recall(name)
         model, of_all = self._kept.find_both(name)

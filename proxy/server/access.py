@@ -1,7 +1,5 @@
 """Access: `client_keys` admit clients, `admin_token` admits readers of our own pages; pages of other sites are refused.
 
-A browser sends requests of web pages from this machine, whoever wrote the page.
-
 Law: the decision uses the request's headers only and is made before the body is read. If no key is required, a page of
 another site is refused, unless the configuration names its origin. On a loopback listener, a page that reaches us
 through DNS rebinding is refused too.

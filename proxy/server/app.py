@@ -77,11 +77,7 @@ async def run_proxy(
     codecs: Iterable[Codec] = CODECS,
     worker: Worker | None = None,
 ) -> AsyncIterator[Proxy]:
-    """Run a proxy that takes requests until the block is left; then requests in flight may finish.
-
-    lifecycle: lets the caller see the proxy's state. worker: which process of several this one is.
-    Raises OSError if it cannot listen, ConfigError if it cannot open its store.
-    """
+    """Run a proxy until the block is left; then requests may finish. Raises OSError, ConfigError."""
     keep_header_bytes()
     compactors = compactors or Compactors(log, caches_bytes=measure_caches(config))
     async with _open_services(config, log, compactors, lifecycle or Lifecycle(), worker) as services:

@@ -36,7 +36,6 @@ def keep_fixed(before: Config, config: Config) -> tuple[Config, list[str]]:
 
 
 def measure_caches(config: Config) -> int:
-    """The bytes that the caches of compactors may use."""
     return bound_caches(config.limits.max_memory_bytes, CACHES_BYTES)
 
 

@@ -300,8 +300,7 @@ def accept_provided(completion: Completion, weigh: Callable[[bytes], int], room_
     if not completion.note and completion.text:
         raise RefusedError(200)
     if not completion.note:
-        reason = "no note"
-        raise EmptyError(reason, was_cut=completion.was_cut)
+        raise EmptyError("no note", was_cut=completion.was_cut)
     try:
         tokens = weigh(completion.note)
     except (UndecodableError, *DECODE_ERRORS):
@@ -318,14 +317,12 @@ def accept_note(
     """The clean note in a completion; from `enough_tokens` on without headings. Raises NoNoteError."""
     answer, was_cut = handoff.read_answer(completion.text), completion.was_cut
     if not answer.text or completion.calls_tool:  # text next to a call is about the call
-        reason = "empty"
-        raise EmptyError(reason, was_cut=was_cut)
+        raise EmptyError("empty", was_cut=was_cut)
     flaw = handoff.Flaw.REFUSAL if completion.was_filtered else answer.flaw
     if flaw is handoff.Flaw.NO_HEADINGS and enough_tokens is not None and count(answer.text) >= enough_tokens:
         flaw = None
     if flaw is not None:
         raise NoNoteError(flaw, was_cut=was_cut)
     if count(answer.text) >= covered_tokens:
-        reason = "does not shrink"
-        raise NoNoteError(reason, was_cut=False)
+        raise NoNoteError("does not shrink", was_cut=False)
     return clean_note(answer.text)

@@ -66,7 +66,6 @@ class Wishes:
             await self._store.put(record_id, record)
 
     def find(self, session: str) -> Wish | None:
-        """The wish for a session; None if this process knows none."""
         return self.pending.get(sha256(_derive_secret(session)).digest())
 
     async def refresh(self) -> None:

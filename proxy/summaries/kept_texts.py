@@ -132,14 +132,11 @@ def name_original(secret: bytes, text: str) -> str:
 
 
 class Originals:
-    """The texts of all clients, in a store."""
-
     def __init__(self, store: SummaryStore) -> None:
         self._store = store
         self._kept_at: BytesLRU[str, float] = BytesLRU(KNOWN_BYTES, lambda record_id, _: len(record_id))
 
     async def keep(self, secret: bytes, texts: Mapping[str, str]) -> None:
-        """Keep a client's texts, by their hashes."""
         for name, text in texts.items():
             record_id, now = _name_record(secret, name), time.monotonic()
             kept_at = self._kept_at.get(record_id)

@@ -77,7 +77,6 @@ def unseal(secret: bytes, summary_id: str, sealed: bytes) -> Summary | None:
 
 
 def seal_text(secret: bytes, record_id: str, text: str) -> bytes:
-    """Encrypt the text of a record that is no summary."""
     return seal(secret, record_id, Summary(text, by_model=False))
 
 

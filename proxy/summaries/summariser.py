@@ -135,7 +135,6 @@ class Summariser:
 
     @property
     def patience_seconds(self) -> float:
-        """The time that a request waits for a summary."""
         timeout_seconds, wait_seconds = self.settings.timeout_seconds, self.settings.wait_seconds
         return timeout_seconds if wait_seconds is None else min(wait_seconds, timeout_seconds)
 

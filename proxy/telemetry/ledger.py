@@ -64,13 +64,7 @@ class Ledger(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class UsedSummary:
-    """The summary in a prompt.
-
-    id: the one under which the store keeps it. It is derived from the client's credential and reveals nothing of it.
-    kind: `summarise` if a model wrote it, else `digest`.
-    messages: the number of messages that it stands for.
-    instead: why it is a digest although a model's summary was wanted, in a word; else empty.
-    """
+    """The summary in a prompt; see `Outcome`. Its id is derived from the credential, and reveals nothing of it."""
 
     id: str
     kind: str

@@ -40,7 +40,6 @@ class Samples(msgspec.Struct, frozen=True):
         return sum(value for has, value in self.by_name.get(f"trimtab_{name}", ()) if labels.items() <= has.items())
 
     def count(self, name: str, **labels: str) -> int:
-        """As `sum`, for whole numbers."""
         return round(self.sum(name, **labels))
 
     def mean(self, name: str, **labels: str) -> float | None:

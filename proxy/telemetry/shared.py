@@ -72,7 +72,6 @@ class Reloads:
         self._row[:] = _READING.pack(float(at is not None), last_at)
 
     def read(self) -> tuple[bool, float]:
-        """Whether the last reading succeeded, and when one last did."""
         is_valid, at = _READING.unpack(self._row[:])
         return bool(is_valid), at
 
@@ -127,7 +126,6 @@ class Numbers:
             self._found.setdefault(name, {})[labels] = self._map(place, size)
 
     def find(self, name: str) -> "dict[Labels, memoryview[float]]":
-        """The cells of a family that an earlier process of the worker has opened."""
         return self._found.get(name, {})
 
     def open(self, name: str, labels: Labels, size: int) -> "memoryview[float]":
@@ -189,7 +187,6 @@ class AllWorkers(Collector):
         self._table = table
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric. Reads files."""
         totals = {family.name: family.begin() for family in self._table if family.is_shared}
         for number, pid, _ in self._shared.roster.read():
             for name, labels, cells in self._shared.read_numbers(number):

@@ -46,11 +46,7 @@ class Completion(msgspec.Struct, frozen=True):
 
 
 class ErrorText(msgspec.Struct, frozen=True):
-    """An error that the proxy sends to a client. `code` and `type` are for programs; `param` is the field at fault.
-
-    tokens, limit_tokens: of a prompt that is too long, and the most that it may have; None if they are not known.
-    more: further members of the error object.
-    """
+    """An error that the proxy sends to a client. code, type: for programs. param: the field at fault."""
 
     message: str
     code: str

@@ -1,7 +1,5 @@
 """What trimtab adds to a request so that its provider finds more of the prompt in its cache.
 
-Clients mark positions for the upstream's prompt cache with members of a message or a part.
-
 Law: no provider puts what is added into the prompt. What the client sets itself stays, and nothing is added beside it.
 A request has never more than four markers.
 A marker never counts as part of what a message says, because clients move them at each request.

@@ -297,11 +297,7 @@ class Codec(Answers, Questions):
         return drop_tools(request.body, find_transcript(request.kept_body), lists, used, globs, counting.tool_lists)
 
     def encode(self, request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
-        """The body with the transcript `after`, in pieces; the body itself if `after` is `before`.
-
-        `before` is the result of `decode`. What no rule touched keeps its bytes. Raises UndecodableError if the
-        elements cannot be found in the body.
-        """
+        """The body with `after`, in pieces; untouched elements keep their bytes. Raises UndecodableError."""
         if after is before:
             return (request.body,)
         pieces, place = self.encode_transcript(request, take_off_outside(before), take_off_outside(after))

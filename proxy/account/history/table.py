@@ -110,7 +110,6 @@ class Row(NamedTuple):
 
     @classmethod
     def of_summary(cls, at: float, cost: int, label: str, client: str, session: str, worker: int) -> "Row":
-        """The row of a summary that cost so many nanodollars."""
         return cls(at, "", session, "", "", label, "", client, worker, 0, 0, 0, 0, None, None, cost, None, None)
 
     def measure(self) -> list[int]:

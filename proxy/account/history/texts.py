@@ -60,7 +60,6 @@ def pack_text(text: OutcomeText) -> Packed:
 
 
 def unpack_text(pack: bytes) -> OutcomeText:
-    """The text of `pack_text`; slow."""
     head, *changes = zlib.decompress(pack).splitlines()
     return replace(_head_decoder.decode(head), changes=tuple(map(_change_decoder.decode, changes)))
 

@@ -5,9 +5,8 @@ processes may write to one folder. Everything is done while holding the folder's
 somebody finds belongs to a process that is gone.
 
 The file that is locked is also a log of the files that came and went, so that no process lists the folder because of
-another one. It begins with a random number that names the log and with its end in bytes. A line follows for each
-change: a name and a size, or only the name of a deleted file. The end is 0 while a change is under way, so a process
-that dies is noticed. The log is never synced to the disk: after a crash of the machine every process lists the folder.
+another one. It begins with a random name and its end in bytes, which is 0 while a change is under way; a line follows
+for each change. The log is never synced to the disk: after a crash of the machine every process lists the folder.
 """
 
 import errno

@@ -1,9 +1,8 @@
 """The exam: what compaction removes, prompts that make questions of it, put them and grade answers, and the replies.
 
 Law: pure. A message counts as removed if it is before the cut or was pruned, and its text is in no message that stays.
-Text from a session, or from a model that has read one, is enclosed in lines whose name contains a hash of
-that text, and is called data. What a model writes in another form than requested becomes None or is left out. Nothing
-is guessed.
+Text from a session, or from a model that has read one, is enclosed in lines whose name contains a hash of that text,
+and is called data. What a model writes in another form than requested becomes None or is left out.
 
 Source: the protocol of Hermes's evaluation of compaction (questions from what was removed, answers from what is left,
 grades 2, 1 and 0), github.com/NousResearch/hermes-agent, evals/compaction.

@@ -4,8 +4,7 @@ Law: in a file with several lines, each line is a session. A session's requests 
 request is planned before a model is asked, because no cut depends on a summary's text. A summary is asked for as the
 proxy does: after what was forwarded, or with a transcript, continuing the previous one. Each is assumed to be ready in
 time. If one fails, the digest replaces it, and the result says so. Every arm is made from the client's own last
-request. All are asked in the same form, which the strictest server accepts: each call has its result, and an assistant
-message comes before the question.
+request, in a form that the strictest server accepts.
 """
 
 import asyncio

@@ -3,8 +3,7 @@
 Law: one request at a time. What is kept of it is figures, and caches of bounded size. A difference from what was
 recorded is named in words, without any text of the conversation. Needed are whole identifiers only, by a definition
 that does not change, so that figures of different days compare. Nobody answers from the shorter prompt: the answer is
-the one that followed in the recording. A picture has at most MAX_POINTS points: if there are too many, every second one
-is left out, and from then on fewer are taken.
+the one that followed in the recording.
 """
 
 import re

@@ -263,11 +263,7 @@ def _merge(left: Any, right: Any) -> Any:
 
 
 class SessionSums(msgspec.Struct):
-    """One session. over_window: its requests that were longer than the window, as the client sent them.
-
-    refused: its requests that were refused for their length, by trimtab or by the upstream. costs: by strategy, and of
-    those `summaries` that are known to be its own.
-    """
+    """One session: its requests over the window, those refused for their length, and its costs by strategy."""
 
     name: str
     label: str

@@ -1,9 +1,8 @@
 """`trimtab wrap`: runs a command with the proxy in front of its models, and tells what was saved.
 
 Law: the proxy listens on loopback only, and ends with the command. A client's credential goes to the server that it
-would have gone to without trimtab, unless the user names another. The command runs in the terminal of this process, as
-if it had been started there: its standard streams are this process's own, and standard output is the command's alone.
-A signal reaches it once. Its exit status is handed on.
+would have gone to without trimtab, unless the user names another. The command runs in this terminal, as if it had been
+started there; standard output is its alone. A signal reaches it once. Its exit status is handed on.
 """
 
 import asyncio

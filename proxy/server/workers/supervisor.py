@@ -74,12 +74,7 @@ KILLED = 128  # The exit status after a signal is this plus the signal's number.
 
 
 class Program(msgspec.Struct, frozen=True):
-    """What the supervisor must know about the program that workers run.
-
-    reload: reads the configuration again; returns whether workers must do so too. It must not raise.
-    drain_seconds: the time that a worker may take to end.
-    tell_ready: called once, when all workers take requests.
-    """
+    """What workers run. reload: returns whether workers must reload, too; must not raise. tell_ready: called once."""
 
     reload: Callable[[], bool]
     drain_seconds: Callable[[], float]

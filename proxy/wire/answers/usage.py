@@ -116,11 +116,7 @@ _decode_timings = msgspec.json.Decoder(_Timings | None, strict=False).decode
 
 
 def read_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
-    """Read the usage of a response or an event. Fields that it lacks keep their values from `before`.
-
-    Returns `before` if `raw` is null. Raises one of DECODE_ERRORS if `raw` is no object, or if one of the main counts,
-    of the prompt or the completion, is malformed.
-    """
+    """The usage of a response or event, with the values of `before` for what it lacks. Raises one of DECODE_ERRORS."""
     try:
         wire = _decode_wire_usage(raw)
     except msgspec.ValidationError:

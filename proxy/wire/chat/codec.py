@@ -1,11 +1,8 @@
 """The dialect of chat completions: POST /v1/chat/completions, and any path with that ending.
 
-What a request has besides its messages: which members are read, counted, and copied into a question behind it. What an
-answer says: its usage, its texts, its errors; and the errors that are written in the same form.
-
 Law: of a request that continues a conversation, a question copies each member unchanged that the upstream renders into
-the prompt, or by which it finds its prompt cache. So the question reads the cache of the conversation. Members that
-only say how to respond are left out. Of an answer nothing is raised, whatever it is, except by `join`.
+the prompt, or by which it finds its prompt cache. Members that only say how to respond are left out. Of an answer
+nothing is raised, whatever it is, except by `join`.
 
 Sources: OpenAI's, Anthropic's, OpenRouter's, Fireworks', Mistral's and DashScope's references of chat completions and
 prompt caching; the request models of vLLM, SGLang and llama.cpp.

@@ -1,11 +1,8 @@
 """The dialect of Anthropic's Messages API: POST /v1/messages, and POST /v1/messages/count_tokens.
 
-What a request has besides its messages: which members are read, counted, and copied into a question behind it.
-
 Law: `system` is a message of the conversation. If a rule has shortened its texts, only these change in it. Of a request
 that continues a conversation, a question copies each member unchanged that the upstream renders into the prompt, or by
-which it finds its prompt cache. So the question reads the cache of the conversation. Members that only say how to
-respond are left out.
+which it finds its prompt cache. Members that only say how to respond are left out.
 
 Source: Anthropic's API reference, and its pages on what invalidates the prompt cache, on preserved thinking and on
 prefix checks.

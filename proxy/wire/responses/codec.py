@@ -1,14 +1,10 @@
 """The dialect of OpenAI's Responses API: POST /v1/responses.
 
-Decodes the units of a transcript to messages, encodes messages as items, and says what a request has besides its items:
-which members are read, counted, and copied into a question behind it. It also takes items out that belong to the client
-alone.
-
 Law: a message that no rule touched keeps its bytes. In an edited message, the members other than its content or output
 keep theirs. Of what the model said only the texts of its messages and long arguments of its calls change. With an item
 that is taken out goes one comma; all other bytes stay. Of a request that continues a conversation, a question copies
-each member unchanged that the upstream renders into the prompt, or by which it finds its prompt cache. So the question
-reads the cache of the conversation. Members that only say how to respond are left out.
+each member unchanged that the upstream renders into the prompt, or by which it finds its prompt cache. Members that
+only say how to respond are left out.
 
 Sources: OpenAI's references of the Responses API and of prompt caching; the request models of vLLM and llama.cpp.
 """

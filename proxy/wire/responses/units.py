@@ -1,7 +1,5 @@
 """Says which items of a transcript belong together, and which calls a server answers in another unit.
 
-What the model said in one go is one unit.
-
 Law: total and linear. Only the last unit changes if items are added after it. A reasoning item stays with the message
 or call that it precedes, and parallel calls stay together.
 

@@ -229,11 +229,7 @@ class UndecodableError(ValueError):
 
 
 class Form:
-    """How a dialect writes its transcript: as the JSON array of one member of the body.
-
-    key: the member's name, in quotes.
-    decode: decodes the members of a body; the elements of the array stay JSON. Raises one of DECODE_ERRORS.
-    """
+    """How a dialect writes its transcript: as the array of member `key`, in quotes. decode: raises DECODE_ERRORS."""
 
     def __init__(
         self,
@@ -412,11 +408,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Unsent(msgspec.Struct, frozen=True):
-    """What clients put into a request although the model must not or need not read it.
-
-    local_items: types of items that belong to the client alone. tools: globs of tools that are sent only if the
-    transcript calls them. nonces: whether what only makes each request different is removed.
-    """
+    """What the model need not read. tools: globs, sent only if called. nonces: what only tells requests apart."""
 
     local_items: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
