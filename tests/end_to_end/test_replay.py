@@ -66,9 +66,9 @@ async def _answer(recorded: Recorded, request: web.BaseRequest) -> web.StreamRes
 async def _send(
     client: aiohttp.ClientSession, url: str, dialect: Dialect, model: str, *, session: dict[str, Any], **headers: str
 ) -> list[int]:
-    """Send all requests of a session. Return the statuses."""
+    """Send every other request of a session. Return the statuses."""
     statuses = []
-    for number, messages in enumerate(requests_of(session)):
+    for number, messages in enumerate(list(requests_of(session))[::2]):
         body = dialect.write(messages, session["tools"], model=model, **({"stream": True} if number % 3 == 2 else {}))
         response, _ = await post(client, url + dialect.path, body, **headers)
         statuses.append(response.status)
@@ -232,7 +232,7 @@ async def test_two_workers_record_and_log_what_the_metrics_count(client, upstrea
 
     whole = _keep_compared(metrics, sums_completions=True)
     for report in (recorded, logged):
-        assert report["input"]["requests"] == 66
+        assert report["input"]["requests"] == 36
         told = _keep_compared(_read_report(report["sides"][0]["models"]), sums_completions=True)
         # A summary that is written after the last answer may end after the page of the metrics was read.
         assert {key: value for key, value in told.items() if key[0] != "summary_tokens"} == {

@@ -1,12 +1,13 @@
 """A real redis-server on a free local port. It writes to disk only on demand; its folder is removed at the end."""
 
+import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PROGRAM = shutil.which("redis-server")
@@ -84,8 +85,9 @@ def run_redis(*arguments: str) -> Iterator[RedisServer]:
 
 
 def find_free_port() -> int:
-    """A port that no program listens on at this moment."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """A port that no program listens on, below those that the system gives out: else another test may get it first."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
