@@ -266,7 +266,7 @@ async def _keep_whole(services: Services, call: Call, planned: Planned, phases: 
     if not planned.plan.window.caps or not call.view.facts.has_ratio or not _may_test(call):
         return None
     family = call.view.trust_family(services.config)
-    if not call.view.counts_more_than(family) or not services.models.may_test_ratio(call.view.name):
+    if call.view.count_for_each(family) <= 1 or not services.models.may_test_ratio(call.view.name):
         return None
     trial = _plan_by(services, call, family)
     whole, _ = await _plan(services, trial, phases)

@@ -162,7 +162,8 @@ async def undo_refused(services: Services, attempt: Prepared, opening: Opening) 
     call, chosen, compacted = plain.call, plain.chosen, plain.compacted
     if attempt.is_own and opening.status == 200:
         note_changed(services, call, chosen.planned)
-    if not _is_refused(attempt, opening) or attempt.is_own or not compacted.decisions:
+    is_refused = opening.status == 400 and all(name in opening.text for name in _NAMED)
+    if not is_refused or THINKING in attempt.dropped or attempt.is_own or not compacted.decisions:
         return None
     if THINKING in {decision.rule for decision in compacted.decisions}:
         return None
@@ -226,10 +227,6 @@ async def _leave_note(services: Services, attempt: Prepared, opening: Opening) -
         )
         return await help_cache(services, digested)
     return None
-
-
-def _is_refused(attempt: Prepared, opening: Opening) -> bool:
-    return opening.status == 400 and THINKING not in attempt.dropped and all(name in opening.text for name in _NAMED)
 
 
 def _drop_refused(attempt: Prepared, opening: Opening) -> Prepared | None:

@@ -47,10 +47,6 @@ CHANGED_BYTES = 1024 * 1024
 """Chosen: some thousand sessions. One that is forgotten costs one refused request, which its client never sees."""
 
 
-def make_changed_sessions() -> BytesLRU[tuple[str, str, bytes], bool]:
-    return BytesLRU(CHANGED_BYTES, lambda key, _: sum(map(len, key)))
-
-
 class Lifecycle:
     """Whether the proxy takes requests, and how many it serves.
 
@@ -163,7 +159,9 @@ class Services(msgspec.Struct, frozen=True):
     patience: Patience = msgspec.field(default_factory=Patience)
     workers: Workers = msgspec.field(default_factory=Workers)
     refused_additions: Refusals[Addition] = msgspec.field(default_factory=Refusals)
-    changed_sessions: BytesLRU[tuple[str, str, bytes], bool] = msgspec.field(default_factory=make_changed_sessions)
+    changed_sessions: BytesLRU[tuple[str, str, bytes], bool] = msgspec.field(
+        default_factory=lambda: BytesLRU(CHANGED_BYTES, lambda key, _: sum(map(len, key)))
+    )
     lifetimes: Lifetimes = msgspec.field(default_factory=Lifetimes)
     past: History = msgspec.field(default_factory=History)
     recordings: Recordings | None = None

@@ -70,21 +70,15 @@ class ModelView(msgspec.Struct, frozen=True):
         return self.has_learned_window or self.facts.has_ratio
 
     def forget(self, config: Config) -> Self:
-        facts = self.facts.forget(self._expected_ratio)
-        return self.of(config, self.settings, self.name, facts)
+        return self.of(config, self.settings, self.name, self.facts.forget(self._expected_ratio))
 
     def doubt(self, config: Config) -> Self:
         """The view for a test: without anything learned, except a ratio that the client's own answers confirm."""
-        facts = self.facts.doubt(self._expected_ratio)
-        return self.of(config, self.settings, self.name, facts)
+        return self.of(config, self.settings, self.name, self.facts.doubt(self._expected_ratio))
 
     def trust_family(self, config: Config) -> Self:
         facts = replace(self.facts, ratio=self._expected_ratio, weights=None)
         return self.of(config, self.settings, self.name, facts)
-
-    def counts_more_than(self, other: Self) -> bool:
-        """Whether this view counts any kind of text higher than another view of the model."""
-        return self.count_for_each(other) > 1
 
     def count_for_each(self, other: Self) -> float:
         """The most that this view counts for each token that another view of the model counts, of any kind of text."""

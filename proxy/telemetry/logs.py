@@ -65,7 +65,9 @@ def configure_log(
     if file is None and (form == "text" or (form == "auto" and sys.stderr.isatty())):
         import structlog  # noqa: PLC0415 - as below
 
-        processors = [*_write_text(), *([_clear_line] if clears_line else [])]
+        processors = _write_text()
+        if clears_line:
+            processors.append(lambda _logger, _method, line: f"{CLEAR_LINE}{line}")
         structlog.configure(
             processors=[structlog.processors.add_log_level, *processors],
             wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
@@ -104,10 +106,6 @@ def escape(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text
     )
-
-
-def _clear_line(_logger: Any, _method: str, line: Any) -> Any:
-    return f"{CLEAR_LINE}{line}"
 
 
 def _write_text() -> "list[Processor]":
