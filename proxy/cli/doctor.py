@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import click
@@ -40,7 +41,7 @@ from trimtab.proxy.config.policy import DEFAULT_CONTEXT_WINDOW
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.http.tenancy import Tenancy, Tenant
-from trimtab.proxy.models.discovery import Windows
+from trimtab.proxy.models.discovery import FEW_SLOTS, Windows
 from trimtab.proxy.models.hypotheses import combine
 from trimtab.proxy.models.model_policy import ModelView, name_model
 from trimtab.proxy.models.records import ModelName, Record, Records, complete, expect_scale, list_learned, recall
@@ -198,9 +199,14 @@ def _judge_configured(config: Config, models: Iterable[ModelFinding], answers: A
 
 
 def _judge_slots(config: Config, answers: Iterable[Answer]) -> Iterator[Finding]:
-    if config.defaults.summary.when == "auto" and any(answer.windows.slots == 1 for answer in answers):
-        advice = "summaries are written only while no request comes, else cuts get digests; --parallel 2 adds a slot"
-        yield Finding("slots", "warning", "a server works on one request at a time", advice)
+    when, slots = config.defaults.summary.when, min((one.windows.slots or inf for one in answers), default=inf)
+    found = f"a server works on {'one request' if slots == 1 else 'two requests'} at a time"
+    if when == "auto" and slots <= FEW_SLOTS:
+        advice = "summaries are written only while no request comes, else cuts get digests; --parallel 3 changes that"
+        yield Finding("slots", "warning", found, advice)
+    elif when in {"background", "needed"} and slots == 1:
+        advice = f"with summary.when: {when}, a turn waits for each summary; idle asks only while no request comes"
+        yield Finding("slots", "warning", found, advice)
 
 
 def _judge_templates(answers: Iterable[Answer]) -> Iterator[Finding]:

@@ -27,6 +27,7 @@ from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.http.credentials import find_query_keys, keep_credentials
 from trimtab.proxy.http.headers import Headers, keep_for_session, request_headers
 from trimtab.proxy.http.relay import Reply
+from trimtab.proxy.models.discovery import FEW_SLOTS
 from trimtab.proxy.models.model_policy import ModelView, name_model
 from trimtab.proxy.summaries.calls import Payer
 from trimtab.proxy.summaries.service import SLIDING
@@ -42,9 +43,6 @@ from trimtab.rules.summary.prompts import fit_inline
 from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
 from trimtab.rules.window.state import ColdCut
 
-FEW_SLOTS = 2
-"""Each of so few belongs to a session. Measured: two chats at once behind two slots took 1.9 times as long with
-summaries beside them, which push the chats' prompts out of their slots' caches, and 1.2 times without."""
 T = TypeVar("T")
 MOST_SYSTEM_SHARE = 3 / 4  # Of a question's room; longer ones are left out. Chosen: the transcript needs the rest.
 THRESHOLD_WAIT_SECONDS = 5.0

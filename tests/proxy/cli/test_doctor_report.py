@@ -148,13 +148,26 @@ async def test_an_upstream_is_asked_with_each_of_its_keys(upstream) -> None:
     assert [(model.window_tokens, model.window_from) for model in report.models] == [(8192, "discovered")]
 
 
-@pytest.mark.parametrize(("slots", "when", "is_told"), [(1, "auto", True), (2, "auto", False), (1, "never", False)])
-async def test_a_server_with_one_slot_is_told_of(upstream, slots: int, when: str, *, is_told: bool) -> None:
-    """There, no model writes summaries, unless somebody wants it."""
-    told = {"owned_by": "llamacpp", "id": "m", "meta": {"n_ctx": 8000}, "total_slots": slots}
-    upstream.models = orjson.dumps(told | {"data": [told]})
+@pytest.mark.parametrize(
+    ("slots", "when", "told"),
+    [
+        (1, "auto", "only while no request comes"),
+        (2, "auto", "only while no request comes"),
+        (3, "auto", None),
+        (1, "background", "waits for each summary"),
+        (1, "needed", "waits for each summary"),
+        (2, "background", None),
+        (1, "idle", None),
+        (1, "never", None),
+    ],
+)
+async def test_a_server_with_few_slots_is_told_of(upstream, slots: int, when: str, told: str | None) -> None:
+    """There, summaries are written while nobody waits, unless somebody wants it otherwise: then a turn may wait."""
+    model = {"owned_by": "llamacpp", "id": "m", "meta": {"n_ctx": 8000}, "total_slots": slots}
+    upstream.models = orjson.dumps(model | {"data": [model]})
     report = await _examine(upstream, f"defaults.summary.when={when}")
-    assert ("slots" in {finding.subject for finding in report.findings}) is is_told
+    advice = [finding.advice for finding in report.findings if finding.subject == "slots"]
+    assert [told in one for one in advice] == ([True] if told else [])
 
 
 @pytest.mark.parametrize(("window", "is_told"), [("auto", False), (8000, False), (8001, True)])
