@@ -6,7 +6,8 @@
 Each row is one fresh server with one or two slots, each with a client that talks to it. The text is of this tree's
 documentation, the answers are the model's own; a recorded session has its own answers. Computed seconds are those of a
 laptop, at READ_TOKENS and WRITTEN_TOKENS a second; real seconds are this machine's with a model of hardly any weights.
-`--model FILE.gguf` measures with another model. Prints Markdown. `--plot` needs the extra `bench`.
+`--model FILE.gguf` measures with another model, `--vllm PYTHON` behind vLLM (see vllm.py). Prints Markdown. `--plot`
+needs the extra `bench`.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ import orjson
 from bench.figures import describe_machine, print_table
 from bench.harness.servers import HOST, run_proxy
 from bench.local.server import ROOT, find_missing, find_twin, run_server
+from bench.local.vllm import make_folder, run_vllm
 from bench.material.workload import Session, encode, load_sessions
 
 READ_TOKENS, WRITTEN_TOKENS = 120, 45
@@ -37,12 +39,19 @@ PARAGRAPH_CHARS = range(380, 650)
 LEAST_TOKEN_BYTES = 2
 """Chosen: a token of text or code has more than that on average."""
 TIMEOUT_SECONDS = 600.0
+METRICS = (
+    r"(?:llamacpp:prompt_tokens_total|vllm:prompt_tokens_by_source_total\{.*local_compute.*\})",
+    r"(?:llamacpp:tokens_predicted_total|vllm:generation_tokens_total\{.*\})",
+)
+"""What the servers call the tokens that they have read (not from their caches) and written."""
 _SPARE_TOKENS = 64
 """What the sliding window leaves free beside the answer. Chosen: above what the template adds to a prompt."""
 _MESSAGE_TOKENS = 6
 
 Wire = dict[str, Any]
 Shorten = Callable[[list[Wire]], list[Wire]]
+Run = Callable[[int, int, int], AbstractContextManager[int]]
+"""Runs a server with a window for each of its slots, and --cache-reuse; yields its port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("session", nargs="?", help="a recorded session, as FILE:NUMBER; without one, the chat")
     parser.add_argument("--model", type=Path, help="a GGUF file; without one, the twin of SmolLM2")
+    parser.add_argument("--vllm", type=Path, help="measure behind vLLM, with this interpreter of its environment")
     parser.add_argument("--turns", type=int, default=40)
     parser.add_argument("--window", type=int, default=4096, help="of each slot, in tokens")
     parser.add_argument("--only", default="", help="only the ways whose name has this in it, beside the larger window")
@@ -98,10 +108,11 @@ def main() -> None:
         sys.exit("bench.local: the model SmolLM2 could not be downloaded; name another one with --model")
     session = _load(arguments.session) if arguments.session else make_chat(arguments.turns)
     rows = []
-    for slots, cache_reuse in SERVERS:
+    run = _choose_engine(model, arguments.vllm)
+    for slots, cache_reuse in [one for one in SERVERS if arguments.vllm is None or one[1] == 0]:
         for way in WAYS:
             if way is LARGER or arguments.only in way.name:
-                rows.append(measure(model, session, way, arguments.window, slots, cache_reuse))
+                rows.append(measure(run, session, way, arguments.window, slots, cache_reuse))
                 print(rows[-1], file=sys.stderr, flush=True)
     print(describe_machine())
     show(rows)
@@ -109,6 +120,13 @@ def main() -> None:
         arguments.json.write_bytes(orjson.dumps(list(map(asdict, rows)), option=orjson.OPT_INDENT_2))
     if arguments.plot:
         draw(rows, arguments.plot)
+
+
+def _choose_engine(model: Path, vllm: Path | None) -> Run:
+    if vllm is None:
+        return lambda window, slots, reuse: run_server(model, window * slots, slots=slots, cache_reuse=reuse)
+    folder = make_folder(model)
+    return lambda window, slots, _: run_vllm(vllm, folder, window, slots)
 
 
 def make_chat(turns: int) -> Session:
@@ -130,11 +148,11 @@ def _load(name: str) -> Session:
     return load_sessions([Path(file)])[int(number)]
 
 
-def measure(model: Path, session: Session, way: Way, window: int, slots: int, cache_reuse: int) -> Row:
+def measure(run: Run, session: Session, way: Way, window: int, slots: int, cache_reuse: int) -> Row:
     """Play the session to a fresh server, with a client for each slot."""
     with ExitStack() as stack:
         tokens = _find_larger(session, window) if way.holds_all else window
-        server = stack.enter_context(run_server(model, tokens * slots, slots=slots, cache_reuse=cache_reuse))
+        server = stack.enter_context(run(tokens, slots, cache_reuse))
         port = server
         if way.settings is not None:
             settings = ("store=memory", "prices=auto", *way.settings)
@@ -189,7 +207,8 @@ def _slide(server: int, counted: dict[str, int], window: int, messages: list[Wir
 def _count(server: int, counted: dict[str, int], message: Wire) -> int:
     text = (message.get("content") or "") + "".join(str(call["function"]) for call in message.get("tool_calls") or ())
     if text not in counted:
-        counted[text] = len(_post(server, "/tokenize", {"content": text})[1]["tokens"]) + _MESSAGE_TOKENS
+        body = {"content": text, "model": "twin", "prompt": text}  # llama.cpp reads `content`, vLLM the others
+        counted[text] = len(_post(server, "/tokenize", body)[1]["tokens"]) + _MESSAGE_TOKENS
     return counted[text]
 
 
@@ -214,14 +233,17 @@ def _read_metrics(server: int) -> list[float]:
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
     connection.close()
-    names = ("prompt_tokens_total", "tokens_predicted_total")
-    return [float(re.findall(rf"^llamacpp:{name} (\S+)", text, re.MULTILINE)[0]) for name in names]
+    return [float(re.findall(rf"^{name} (\S+)", text, re.MULTILINE)[0]) for name in METRICS]
+
+
+def _list_servers(rows: list[Row]) -> list[tuple[int, int]]:
+    return [*dict.fromkeys((row.slots, row.cache_reuse) for row in rows)]
 
 
 def show(rows: list[Row]) -> None:
     """Print a table for each server."""
     headings = ["", "prompt tokens read", "tokens written", "seconds, computed", "times", "seconds, real", "slowest"]
-    for slots, cache_reuse in SERVERS:
+    for slots, cache_reuse in _list_servers(rows):
         own = [row for row in rows if (row.slots, row.cache_reuse) == (slots, cache_reuse)]
         cells = [
             [
@@ -245,8 +267,9 @@ def draw(rows: list[Row], file: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
-    figure, panels = plt.subplots(1, len(SERVERS), figsize=(11, 3), layout="constrained", sharey=True)
-    for axes, (slots, cache_reuse) in zip(panels, SERVERS, strict=True):
+    servers = _list_servers(rows)
+    figure, panels = plt.subplots(1, len(servers), figsize=(11, 3), layout="constrained", sharey=True)
+    for axes, (slots, cache_reuse) in zip(panels, servers, strict=True):
         own = [row for row in rows if (row.slots, row.cache_reuse) == (slots, cache_reuse)][::-1]
         bars = axes.barh([row.way.replace("`", "") for row in own], [row.computed_seconds for row in own])
         axes.bar_label(bars, fmt="%.0f", padding=2)

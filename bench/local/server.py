@@ -90,20 +90,23 @@ def run_server(
     """
     port = find_free_port()
     arguments = [model, port, context_tokens, slots, cache_reuse, template]
-    process = subprocess.Popen(
-        [sys.executable, "-c", _SERVE, *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    with run_command([sys.executable, "-c", _SERVE, *map(str, arguments)], port, START_SECONDS):
+        yield port
+
+
+@contextmanager
+def run_command(command: list[str], port: int, start_seconds: float) -> Iterator[None]:
+    """Run a server; the block begins once it answers."""
+    nothing = subprocess.DEVNULL
+    process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing)
     try:
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + start_seconds
         while not _is_up(port):
             if process.poll() is not None or time.monotonic() > deadline:
-                message = "the llama.cpp server did not start"
+                message = f"the server did not start: {command[0]} {command[1]} {command[2][:40]}"
                 raise RuntimeError(message)
             time.sleep(0.05)
-        yield port
+        yield
     finally:
         stop(process)
 
