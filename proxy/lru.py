@@ -104,7 +104,7 @@ class BytesLRU(Generic[K, V]):
         entries = self._entries
         entry = entries.get(key)
         if entry is None:
-            if not self._unused:
+            if key not in self._unused:
                 return None
             with self._lock:
                 return self._use_first(key)
@@ -126,7 +126,10 @@ class BytesLRU(Generic[K, V]):
                 pass
             return [entry[0] for entry in found if entry is not None]
         with self._lock:
-            return [self._use_first(key) if key not in entries else self._use(key) for key in keys]
+            unused = self._unused
+            return [
+                self._use(key) if key in entries else self._use_first(key) if key in unused else None for key in keys
+            ]
 
     def _use(self, key: K) -> V:
         # The caller holds the lock.
@@ -173,27 +176,26 @@ class BytesLRU(Generic[K, V]):
         bound, entries = self._bound, self._entries
         with self._lock:
             known = entries.get(key)
-            if known is not None and size <= known[1]:  # the usual case: it takes the place of one like it
+            if known is not None and size <= bound.max_bytes:  # the usual case: it takes the place of one like it
                 entries[key] = (value, size)
                 entries.move_to_end(key)
-                self.total_bytes += size - known[1]
-                bound.total_bytes += size - known[1]
-                return
-            was_used = known is not None or not bound.tells_unused
-            if known is not None or key in self._unused:
-                self._take(key)
-            if size > bound.max_bytes or self._is_closed:
-                return
-            if was_used or (self._is_used is not None and self._is_used(value)):
-                entries[key] = (value, size)
+                self.total_bytes -= known[1]
+                bound.total_bytes -= known[1]
             else:
-                self._unused[key] = (value, size)
-                self.unused_bytes += size
-                bound.unused_bytes += size
+                if known is not None or key in self._unused:
+                    self._take(key)
+                if size > bound.max_bytes or self._is_closed:
+                    return
+                if not self.total_bytes:  # the first entry
+                    bound.filled.add(self)
+                if not bound.tells_unused or (self._is_used is not None and self._is_used(value)):
+                    entries[key] = (value, size)
+                else:
+                    self._unused[key] = (value, size)
+                    self.unused_bytes += size
+                    bound.unused_bytes += size
             self.total_bytes += size
             bound.total_bytes += size
-            if self.total_bytes == size:  # the first entry
-                bound.filled.add(self)
             if bound.total_bytes > bound.max_bytes or (
                 bound.tells_unused and bound.unused_bytes > bound.max_unused_bytes
             ):

@@ -43,7 +43,7 @@ STATES_BYTES = 144 * 1024 * 1024
 """States of the newest transcripts, so that a grown transcript costs only its new messages.
 
 A state holds the messages of its transcript. The cache of decoded messages holds most of them too, and both caches
-count their bytes. If results were compared, the state counts the messages twice.
+count their bytes.
 """
 
 

@@ -31,11 +31,12 @@ from trimtab.proxy.account.prompt_cache import (
 )
 from trimtab.proxy.account.recorder import Recorder, fail_open
 from trimtab.proxy.catalogue.prices import Bill, PriceList, Tokens, find_price_list, price
+from trimtab.proxy.compaction.compactor import Planned
 from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES
 from trimtab.proxy.config.schema import find_in_name
 from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.attempt import CHANGED, Attempt, Call, Prepared, Ready, is_counted, is_text_only
-from trimtab.proxy.exchange.cold import find_lifetime, prepare_cold, remember
+from trimtab.proxy.exchange.cold import find_lifetime, find_previous, prepare_cold, remember
 from trimtab.proxy.exchange.route import Route
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.exchange.summary import write_meanwhile
@@ -48,6 +49,7 @@ from trimtab.proxy.tasks import shield_to_end
 from trimtab.proxy.wire.answers.tap import Tap
 from trimtab.proxy.wire.answers.usage import Usage, believe
 from trimtab.proxy.wire.json import DECODE_ERRORS
+from trimtab.proxy.wire.transcript.body import CutScale, KeptBody
 from trimtab.rules.conversation import Conversation
 from trimtab.rules.tokens.scripts import count_kinds
 
@@ -146,6 +148,10 @@ class Observed(msgspec.Struct, frozen=True):
     seen: Seen | None = None
 
 
+MAX_SCALES = 8
+"""Scales of a session are kept for so many models, the newest. Chosen: clients use two or three models in turn."""
+
+
 async def observe(
     services: Services, attempt: Attempt, answered: Answered, *, age_seconds: float = 0.0, is_answered: bool = True
 ) -> Observed:
@@ -157,6 +163,8 @@ async def observe(
     sent = compacted.forwarded if is_enforced else planned.original
     if is_answered:
         _note_answer(services, attempt, answered)
+        if call.request.kept_body is not None and not (attempt.is_test or call.request.codec.is_count):
+            _note_scale(call, planned, call.request.kept_body)
     tokens = sent.tokens
     if not is_enforced and call.request.cleaned:  # the original has what was taken out
         tokens += sum(one.saved_tokens for one in call.request.cleaned)
@@ -189,6 +197,20 @@ def _note_answer(services: Services, attempt: Prepared, answered: Answered) -> N
     services.models.note_answer(name, 0 if failed else tokens, is_test=is_test and not failed, vouches=vouches)
     if failed:
         services.models.fail_test(name)
+
+
+def _note_scale(call: Call, planned: Planned, kept: KeptBody) -> None:
+    """Remember by what scale a session was cut, as the server has taken what was sent."""
+    if not planned.plan.window.changes_sent:
+        return
+    by, facts, model = kept.cut_by.pop(call.view.name.key, None), call.view.facts, call.view.name.key
+    if by is None or (by.ratio, by.weights) != (facts.ratio, facts.weights):
+        origins = planned.original.origins[: find_previous(planned.original.messages)]
+        elements = max((one.stop for one in origins if one), default=0)
+        by = CutScale(facts.ratio, facts.weights, elements)
+    kept.cut_by[model] = by
+    if len(kept.cut_by) > MAX_SCALES:
+        del kept.cut_by[next(iter(kept.cut_by))]
 
 
 def _is_counted(call: Call, sent: Conversation) -> bool:

@@ -32,7 +32,6 @@ from trimtab.proxy.exchange.cold import (
     cut_at_cold_cache,
     cut_on_wish,
     find_answered,
-    find_previous,
     keep_marked,
     may_be_marked,
     name_cache,
@@ -48,7 +47,6 @@ from trimtab.proxy.recall import add_answers, declare, find_answers, find_head, 
 from trimtab.proxy.telemetry.ledger import Ledger
 from trimtab.proxy.wire.cache_help import Addition
 from trimtab.proxy.wire.codec import Request, UndecodableError
-from trimtab.proxy.wire.transcript.body import CutScale
 from trimtab.rules.conversation import Conversation, Decision
 from trimtab.rules.policy import Policy
 from trimtab.rules.prefix import place_session
@@ -305,8 +303,8 @@ async def _plan_standing(services: Services, call: Call, phases: Phases) -> tupl
     A session that was cut is planned by the scale of its cut, or else the cut would move whenever answers teach another
     scale. It gets the newest one if what it sends may not fit by that, or if this process no longer knows the session.
     """
-    kept, newest, model, trial = call.request.kept_body, call.view.facts, call.view.name.key, call
-    by = None if kept is None or kept.cut_by is None or kept.cut_by.model != model else kept.cut_by
+    kept, newest, trial = call.request.kept_body, call.view.facts, call
+    by = None if kept is None else kept.cut_by.get(call.view.name.key)
     if by is not None and (by.ratio, by.weights) != (newest.ratio, newest.weights):
         facts = replace(newest, ratio=by.ratio, weights=by.weights)
         view = ModelView.of(services.config, call.view.settings, call.view.name, facts, call.route.upstream)
@@ -317,10 +315,6 @@ async def _plan_standing(services: Services, call: Call, phases: Phases) -> tupl
         if planned.plan.reserved_tokens * for_each <= call.view.policy.model_limit_tokens(call.request.max_tokens):
             return trial, planned, size_bytes
         planned, size_bytes = await _plan(services, call, phases)
-    if kept is not None and (by is None or trial is not call) and planned.plan.window.changes_sent:
-        origins = planned.original.origins[: find_previous(planned.original.messages)]
-        elements = max((one.stop for one in origins if one), default=0)
-        kept.cut_by = CutScale(model, newest.ratio, newest.weights, elements)
     return call, planned, size_bytes
 
 

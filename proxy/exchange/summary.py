@@ -365,7 +365,7 @@ def _make_summariser(
         find_headers=partial(_find_headers, arrival.end_to_end, upstream, codec, own=own),
         secret=arrival.tenant.secret,
         model=view.name.model,
-        window_tokens=find_question_tokens(view, max_tokens * (REASONING_FACTOR if is_reasoning else 1)),
+        find_window_tokens=partial(find_question_tokens, view, max_tokens * (REASONING_FACTOR if is_reasoning else 1)),
         answer_tokens=int(view.policy.context_window // 2 / view.facts.ratio),
         settings=settings,
         token_ratio=view.facts.ratio,

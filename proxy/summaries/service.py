@@ -375,12 +375,15 @@ class SlidingWatch:
 
     def use(self, client: str, request: SummaryRequest) -> None:
         """Note that a stored summary was found. If it is found several times in a row, the transcript grows."""
-        for noted in self._noted.get(client) or ():
-            noted.uses += noted.key == request.key
+        noted = self._noted.get(client)
+        if not noted:
+            return
+        for one in noted:
+            one.uses += one.key == request.key
         key, found = self._found.get(client) or ("", 0)
         found = found + 1 if key == request.key else 1
         self._found[client] = (request.key, found)
-        if found >= SUMMARIES and all(one.uses < SUMMARIES for one in self._noted.get(client) or ()):
+        if found >= SUMMARIES and all(one.uses < SUMMARIES for one in noted):
             self._noted.pop(client)
 
     def slides(self, client: str, plan: Plan) -> bool:

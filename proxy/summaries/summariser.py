@@ -94,6 +94,7 @@ class Summariser:
     find_headers: makes those of a question: the credential, and at the request's own upstream all that belongs to the
         client's session. Most requests with a cut ask nothing.
     secret: the summary's id and encryption key are derived from it.
+    find_window_tokens: finds the bound of a question, in our tokens. answer_tokens: that of an answer.
     token_ratio: the model's own tokens for one of ours.
     few_slots: the question would take a slot, and the prompt in its cache, from the clients of the server.
     provider: how the provider's own note is asked for; None if it is not.
@@ -107,7 +108,7 @@ class Summariser:
     find_headers: Callable[[], CIMultiDict[str]] = field(repr=False, compare=False)
     secret: bytes
     model: str
-    window_tokens: int
+    find_window_tokens: Callable[[], int] = field(repr=False, compare=False)
     answer_tokens: int
     settings: SummaryConfig
     token_ratio: float = 1.0
@@ -120,6 +121,11 @@ class Summariser:
     @property
     def client_id(self) -> str:
         return self.name_summary("")
+
+    @property
+    def window_tokens(self) -> int:
+        """The bound of a question, in our tokens."""
+        return self.find_window_tokens()
 
     @property
     def when(self) -> Literal["background", "idle", "needed", "never"]:

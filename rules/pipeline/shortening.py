@@ -348,11 +348,11 @@ class LongArguments(msgspec.Struct, eq=False):
         looks = not work.drops_calls  # else shortening them saves nothing
         for at in range(max(self._stop, leading), len(messages)):
             message = messages[at]
-            call = self._open.answer(message)
             if message.role is not Role.TOOL:
+                _ = self._open.answer(message)
                 self._opener, self._calls = at, message.tool_calls
                 self._long = frozenset(_find_long(message, policy)) if looks and message.tool_calls else frozenset()
-            elif call is not None and (self._long or self._waiting):
+            elif (self._long or self._waiting) and (call := self._open.answer(message)) is not None:
                 self._answer(at, messages, call, work)
         self._stop = max(self._stop, len(messages))
 

@@ -7,6 +7,7 @@ the room depends on them.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Protocol
@@ -127,18 +128,19 @@ class TranscriptState(msgspec.Struct, eq=False):
     _fold: Fold | None = None
     _view: View | None = None
     _recalls: Recalls | None = None
-    _weighed: tuple[int, int] = (-1, 0)  # the bytes of what was derived from so many messages
+    _weighed: tuple[int, int] = (0, 0)  # after so many messages, the bytes of the fold
 
     @property
     def size_bytes(self) -> int:
         """Memory that the state takes, in bytes, roughly. Messages held by two parts count twice."""
-        number, view_bytes = len(self.hashes), 0 if self._view is None else self._view.size_bytes
-        if self._weighed[0] != number:  # to carry a plan out adds nothing to these parts
-            parts = (self.edits, self.memory, self.users, self._fold, self._long, self._pins, self._recalls)
-            held_bytes = sum([part.size_bytes for part in parts if part is not None])
-            self._weighed = number, held_bytes + HASH_BYTES * number
-        growing_bytes = self.anchors.size_bytes + self.arguments.size_bytes + view_bytes
-        return self._weighed[1] + growing_bytes + OBJECT_BYTES * (len(self.pruned) + len(self.pinned))
+        number, fold = len(self.hashes), self._fold
+        if fold is not None and 8 * number > 9 * self._weighed[0]:  # it grows evenly, and has many parts
+            self._weighed = number, fold.size_bytes
+        parts = (self.edits, self.memory, self.users, self.arguments, self.anchors)
+        rare = (self._long, self._pins, self._recalls, self._view)
+        held_bytes = sum([part.size_bytes for part in (*parts, *rare) if part is not None])
+        made_bytes = OBJECT_BYTES * (len(self.pruned) + len(self.pinned))
+        return held_bytes + self._weighed[1] + HASH_BYTES * number + made_bytes
 
     def give_back(self, states: States | None) -> None:
         if states is not None and self.key is not None:
@@ -293,8 +295,9 @@ def take_state(states: States | None, messages: Sequence[Message], key: StateKey
     key: that of the whole transcript. The search goes back at most MAX_GROWTH messages.
     """
     counter, policy, leading, number, _ = key
-    stops = range(number, max(number - MAX_GROWTH, leading - 1), -1)
-    names = ((counter, policy, leading, stop, _digest(messages, leading, stop)) for stop in stops)
+    stops = range(number - 1, max(number - MAX_GROWTH, leading - 1), -1)
+    shorter = ((counter, policy, leading, stop, _digest(messages, leading, stop)) for stop in stops)
+    names = chain((key,), shorter)
     while states is not None and (state := states.pop_first(names)) is not None:
         if state.edits.is_beginning_of(messages):
             state.is_grown = True

@@ -159,7 +159,7 @@ class Index:
     def find_near(self, sketch: Sketch | None) -> Compared | None:
         """The result that shares most lines with a sketch; None if none shares MIN_SHARED of them."""
         lines = () if sketch is None else sketch.lines
-        found = [other for line in lines if (other := self._by_line.get(line)) is not None]
+        found = [other for other in map(self._by_line.get, lines) if other is not None]
         if not found or len(found) < len(lines) * MIN_SHARED:
             return None
         most, shared = Counter(found).most_common(1)[0]
@@ -212,7 +212,6 @@ class View:
         first = self.start + len(self._messages)
         for index, message in enumerate(messages[first:], first):
             self._messages.append(message)
-            self.size_bytes += weigh_message(message)
             call = self._calls.answer(message)
             if message.role is Role.TOOL:
                 self.size_bytes += RESULT_BYTES

@@ -287,8 +287,10 @@ class Edits:
 
 
 def weigh_message(message: Message) -> int:
-    """Memory that a message takes, in bytes, roughly."""
-    calls, texts = message.tool_calls, sum(map(getsizeof, message.texts))
-    if calls:
-        texts += sum([getsizeof(call.arguments) for call in calls])
-    return OBJECT_BYTES * (1 + len(calls)) + len(message.raw) + texts
+    """Memory that a message takes, in bytes, roughly: its own bytes, its texts and its objects."""
+    size = OBJECT_BYTES + len(message.raw) + sum(map(getsizeof, message.texts))
+    for call in message.tool_calls:
+        size += OBJECT_BYTES + getsizeof(call.arguments)
+    for part in message.media:
+        size += len(part.raw)
+    return size

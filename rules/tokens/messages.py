@@ -13,6 +13,7 @@ exact. Similar public code: openai/harmony (src/encoding.rs) and hmarr/openai-ch
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -40,6 +41,8 @@ MAX_JOINED_CHARS = 1024 * 1024
 memory."""
 MAX_COMPACTED_CHARS = 1024 * 1024
 """Longer arguments of a call are counted as written. Chosen: removing white space takes three times their memory."""
+NAME_CHARS = 64
+"""The tokens of names up to this length are remembered. Chosen: longer than real ones."""
 NO_CHOICE = "none"
 # For `tool_choice`: none, and a named function.
 NO_CHOICE_TOKENS = 1
@@ -128,7 +131,8 @@ def _count_calls(calls: Sequence[ToolCall], count: CountTokens, costs: Costs) ->
         return 0
     if len(calls) == 1:
         (call,) = calls
-        return count(f"functions.{call.name}") + costs.call_tokens + count(call.name) + count(call.arguments)
+        count_name = _count_known_name if len(call.name) <= NAME_CHARS else _count_name
+        return count_name(call.name, count) + costs.call_tokens + count(call.arguments)
     tokens = sum(count(f"functions.{call.name}") for call in calls)
     uses = (f'{{"recipient_name":"functions.{call.name}","parameters":{call.arguments}}}' for call in calls)
     if sum(len(call.arguments) for call in calls) > MAX_JOINED_CHARS:
@@ -136,6 +140,14 @@ def _count_calls(calls: Sequence[ToolCall], count: CountTokens, costs: Costs) ->
     else:
         together = count('{"tool_uses":[' + ",".join(uses) + "]}")
     return max(tokens + together + PARALLEL_TOKENS + PARALLEL_CALL_TOKENS * len(calls), 0)
+
+
+def _count_name(name: str, count: CountTokens) -> int:
+    """The tokens of a function's name in a single call: of the message to the function, and of its answer."""
+    return count(f"functions.{name}") + count(name)
+
+
+_count_known_name = lru_cache(maxsize=1024)(_count_name)  # a session calls the same few functions again and again
 
 
 def count_format(around: ToolsAndFormat, count: CountTokens, costs: Costs) -> int:

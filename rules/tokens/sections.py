@@ -59,7 +59,8 @@ class Sections(NamedTuple):
 
 def scale_parts(parts: Iterable[int], ratio: float) -> list[int]:
     """Scale numbers of tokens so that they add up to their sum, scaled and rounded."""
-    return [stop - start for start, stop in pairwise(round(ratio * total) for total in accumulate(parts, initial=0))]
+    totals = [ratio * total for total in accumulate(parts, initial=0)]
+    return [stop - start for start, stop in pairwise(map(round, totals))]
 
 
 class Counted(msgspec.Struct, frozen=True):

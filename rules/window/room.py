@@ -42,7 +42,8 @@ class _Part(msgspec.Struct, frozen=True):
 
 def least_tokens(message: Message) -> int:
     """The cost of a message if its texts are shortened as far as allowed; its attachments stay."""
-    return min(message.tokens, PLACEHOLDER_TOKENS + sum(part.tokens for part in message.media))
+    media_tokens = sum(part.tokens for part in message.media) if message.media else 0
+    return min(message.tokens, PLACEHOLDER_TOKENS + media_tokens)
 
 
 def bare_tokens(message: Message) -> int:

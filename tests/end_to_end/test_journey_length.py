@@ -45,8 +45,8 @@ LIMITS = {
     "known": Price(51, 200, 1170),
     "known, responses": Price(53, 211, 1230),
     "known, messages": Price(53, 210, 1205),
-    "cut": Price(81, 400, 1940),
-    "stream": Price(51, 250, 1712),
+    "cut": Price(81, 391, 1860),
+    "stream": Price(51, 250, 1700),
     "chunk": Price(0, 4, 31),
 }
 """small: 8 known messages that need nothing. known: 404 KB that need nothing, and were sent before. cut: two new

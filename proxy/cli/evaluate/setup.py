@@ -226,7 +226,7 @@ class Setup(msgspec.Struct, frozen=True):
             find_headers=partial(request_headers, show_key(upstream, self.options.key), upstream, identity=True),
             secret=b"",
             model=model,
-            window_tokens=find_question_tokens(self.view, self.view.policy.summary_max_tokens),
+            find_window_tokens=partial(find_question_tokens, self.view, self.view.policy.summary_max_tokens),
             answer_tokens=int(self.view.policy.context_window // 2 / self.view.facts.ratio),
             settings=settings,
             token_ratio=self.view.facts.ratio,

@@ -76,9 +76,8 @@ class Noted(msgspec.Struct, frozen=True):
 
 
 class CutScale(NamedTuple):
-    """By what scale of which model (models/records.py) a session was cut, and how many elements it had before that."""
+    """By what scale of a model (models/records.py) a session was cut, and how many elements it had before that."""
 
-    model: str
     ratio: float
     weights: Weights | None
     elements: int
@@ -93,6 +92,7 @@ class KeptBody(msgspec.Struct, eq=False):
     noted: what was looked for in the elements, by the function that has looked.
     counted: what the sections of its messages are added up from, by who has counted; also of an earlier body. And the
         same of the messages that were sent in their place.
+    cut_by: by what scale the session was cut, by model (models/records.py).
     is_grown: the body continues an earlier one, or most of its elements were known. So later ones may continue it.
     """
 
@@ -105,7 +105,7 @@ class KeptBody(msgspec.Struct, eq=False):
     is_grown: bool = False
     noted: dict[Callable[[bytes], Any], Noted] = msgspec.field(default_factory=dict)
     counted: dict[tuple[int, tuple[str, ...], bool], Counted] = msgspec.field(default_factory=dict)
-    cut_by: CutScale | None = None
+    cut_by: dict[str, CutScale] = msgspec.field(default_factory=dict)
 
     @property
     def size_bytes(self) -> int:
@@ -350,7 +350,7 @@ def _read_on(form: Form, body: bytes, match: PrefixMatch) -> Split | None:
         is_grown=True,
         noted={look: noted.first(match.number) for look, noted in earlier.noted.items()},
         counted={**earlier.counted},
-        cut_by=None if earlier.cut_by is None or match.number < earlier.cut_by.elements else earlier.cut_by,
+        cut_by={model: scale for model, scale in earlier.cut_by.items() if scale.elements <= match.number},
     )
     return Split(members, kept_body.raws, kept_body)
 

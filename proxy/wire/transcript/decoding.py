@@ -26,15 +26,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 from operator import attrgetter
-from sys import getsizeof
 from typing import NamedTuple, Protocol, TypeVar
 
 from trimtab.proxy.wire.transcript.body import Decoded, KeptBody
 from trimtab.rules.conversation import WRITTEN_ROLES, Message, Origin, Role, whole_elements
+from trimtab.rules.results.work import weigh_message
 from trimtab.rules.text.markers import KEEP, asks_to_keep
 from trimtab.rules.tokens.scripts import NO_CHARS, Chars
-
-OBJECT_BYTES = 150  # Memory of a message, text, part or call, in addition to its characters. An estimate.
 
 Decode = Callable[[bytes], tuple[Message, ...]]
 
@@ -76,7 +74,8 @@ class KnownView:
         """The bytes of the elements that are not known. `fixed`, if not known, counts `fixed_factor` times."""
         number = self.number
         unknown = sum([len(raw) for _, raw in self._elements.find_missing([(number, raw) for raw in raws])])
-        return unknown + sum(map(len, fixed)) * fixed_factor * len(self._fixed.find_missing([(number, fixed)]))
+        fixed_bytes = sum(map(len, fixed)) * fixed_factor
+        return unknown + (fixed_bytes * len(self._fixed.find_missing([(number, fixed)])) if fixed_bytes else 0)
 
     def decode(self, raws: Sequence[bytes], decode: Decode) -> list[tuple[Message, ...]]:
         """The messages of each element, the same objects for equal ones. Raises the errors of `decode`."""
@@ -145,13 +144,9 @@ Fixed = Memo[tuple[int, tuple[bytes, ...]], FixedTokens]
 
 
 def weigh_element(key: tuple[int, bytes], messages: tuple[Message, ...]) -> int:
-    """Memory that a cached element takes, in bytes, roughly: its own bytes, its texts and its objects."""
-    size = len(key[1])
-    for message in messages:
-        size += sum(map(getsizeof, message.texts)) + sum([len(part.raw) for part in message.media])
-        size += sum([getsizeof(call.arguments) for call in message.tool_calls])
-        size += OBJECT_BYTES * (4 + len(message.texts) + len(message.media) + 4 * len(message.tool_calls))
-    return size
+    """Memory that a cached element takes, in bytes, roughly. Most are one message, which holds the key's bytes."""
+    size = 0 if len(messages) == 1 and messages[0].raw is key[1] else len(key[1])
+    return size + sum(map(weigh_message, messages))
 
 
 HEADER_CHARS = 64

@@ -13,7 +13,7 @@ from support.builders import IMAGE, assistant, call, conversation, count, fill, 
 from support.results import truncate_tool_results
 
 from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding
-from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Outcome
+from trimtab.rules.conversation import Conversation, CountTokens, Decision, Media, Message, Outcome
 from trimtab.rules.pipeline.order import plan
 from trimtab.rules.policy import Budget, Policy, PreserveSystem, ToolRule, Treatment, Truncation
 from trimtab.rules.results.excerpt import LongMessages, may_shorten, shorten_message
@@ -167,12 +167,15 @@ def test_what_is_left_is_that_of_the_text_with_the_marker(truncation: Truncation
     assert left[0] == left[1]
 
 
+SHOWN = Media(IMAGE, 85)
+
+
 def test_media_of_a_result_stay() -> None:
     """Parts that are not text are kept."""
-    before = replace(result("1", LOG), media=(IMAGE,))
-    assert _truncate(before, Budget(100)).media == (IMAGE,)
+    before = replace(result("1", LOG), media=(SHOWN,))
+    assert _truncate(before, Budget(100)).media == (SHOWN,)
     # The cost of media does not change which savings in the texts are worth it.
-    many = replace(before, media=(IMAGE,) * 60, tokens=before.tokens + 90_000)
+    many = replace(before, media=(SHOWN,) * 60, tokens=before.tokens + 90_000)
     assert _truncate(many, Budget(100)).texts == _truncate(before, Budget(100)).texts
 
 

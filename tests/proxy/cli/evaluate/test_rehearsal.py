@@ -56,7 +56,7 @@ def _summariser(upstream: FakeUpstream, **settings: object) -> Summariser:
         find_headers=lambda: CIMultiDict(Authorization="Bearer key"),
         secret=b"",
         model="exam-model",
-        window_tokens=12_000,
+        find_window_tokens=lambda: 12_000,
         answer_tokens=8000,
         settings=SummaryConfig(**settings),  # type: ignore[arg-type]
     )

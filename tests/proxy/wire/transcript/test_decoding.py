@@ -13,9 +13,10 @@ from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.dialects import name_codec, read_request
-from trimtab.proxy.wire.transcript.decoding import OBJECT_BYTES, FixedTokens, discount_compacted, weigh_element
+from trimtab.proxy.wire.transcript.decoding import FixedTokens, discount_compacted, weigh_element
 from trimtab.rules.conversation import Conversation, Message, Role
 from trimtab.rules.policy import Policy
+from trimtab.rules.results.work import OBJECT_BYTES
 
 GO_ON = {"role": "user", "content": "Go on."}
 MEMO = replace(assistant("A memo for the server."), keeps_before=True)
