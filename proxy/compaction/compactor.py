@@ -32,6 +32,7 @@ from trimtab.rules.results.work import Allowance, Work
 from trimtab.rules.summary.prompts import write_inline_prompt
 from trimtab.rules.summary.request import Summary, SummaryRequest
 from trimtab.rules.tokens.families import GENERIC, Costs
+from trimtab.rules.tokens.scripts import note_kinds
 from trimtab.rules.tokens.sections import (
     FindMarks,
     Part,
@@ -298,7 +299,8 @@ def help_cache(request: Request, compacted: Compacted) -> Compacted:
 class Compactor:
     """Compacts requests with one way of counting. Thread-safe.
 
-    `number` distinguishes it from other compactors that share its `caches`. `measure`: as of `Work`.
+    `number` distinguishes it from other compactors that share its `caches`. `measure`: as of `Work`. is_early: its
+    vocabulary is not loaded yet, so a text takes milliseconds to count.
     """
 
     def __init__(
@@ -309,8 +311,10 @@ class Compactor:
         caches: Caches | None = None,
         number: int = 0,
         measure: CountTokens | None = None,
+        is_early: bool = False,
     ) -> None:
         self.count = count
+        self.is_early = is_early
         self._number = number
         self._finds: dict[tuple[str, ...], FindMarks] = {}
         self._caches = caches = caches or Caches()
@@ -390,6 +394,7 @@ class Compactor:
         if request.keeps_messages:
             planned = planned.keep_messages()
         sections = self._count_prompt(request.kept_body, planned.original, policy.memory_tags, max_chars)
+        note_kinds(planned.original.messages, drops_calls=self.counting.costs.drops_calls)
         return Planned(request, planned.original, policy, planned, sections)
 
     def apply(self, planned: Planned, summary: Summary | None, *, max_chars: int | None = None) -> Compacted:
@@ -419,6 +424,7 @@ class Compactor:
         if not is_same:
             prompt, kept_body = outcome.conversation, request.kept_body
             sent = self._count_prompt(kept_body, prompt, tags, max_chars, is_sent=True).scale(ratio)
+            note_kinds(prompt.messages, drops_calls=self.counting.costs.drops_calls)
             encoded = request.codec.encode(request, planned.original, outcome.conversation)
         adapted = Adapted(encoded)
         if _tells_upstream(planned, is_same=is_same):

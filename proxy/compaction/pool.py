@@ -42,7 +42,7 @@ CACHES_BYTES = ALL_BYTES + len(VOCABULARIES) * (MEMO_BYTES + LARGE_MEMO_BYTES)
 """The usual bound of all caches."""
 EARLY_BYTES, EARLY_REQUESTS = 512, 2
 """A first request and its answer do not wait until a vocabulary is loaded, if they are small. Chosen: a text takes 4 ms
-then, one long word of this size 34, and the vocabulary 200."""
+then, in a thread, one long word of this size 34, and the vocabulary 200."""
 MAX_COUNTINGS = 256
 """Ways of counting for which a tenant's compactors are kept. Chosen: more than the models of one client; answers show
 new weights of a model again and again."""
@@ -89,9 +89,9 @@ class _Holder:
             count = self.counts[vocabulary.name] = make_counter(vocabulary.count_piece, memos)
         return count
 
-    def make(self, measure: CountTokens, costs: Costs) -> Compactor:
+    def make(self, measure: CountTokens, costs: Costs, *, is_early: bool = False) -> Compactor:
         weighed, number = weigh(measure, costs.weights), next(self.numbers)
-        return Compactor(weighed, costs, caches=self.caches, number=number, measure=measure)
+        return Compactor(weighed, costs, caches=self.caches, number=number, measure=measure, is_early=is_early)
 
     def close(self) -> None:
         """Forget everything, and remember nothing from now on; requests in flight go on without caches."""
@@ -194,7 +194,7 @@ class Compactors:
                     self._load(vocabulary)
             if early is not None:
                 self._early_left -= 1
-                return holder.make(make_counter(early), costs)
+                return holder.make(make_counter(early), costs, is_early=True)
         found = self._load(vocabulary)
         if vocabulary in self._stand_ins:
             costs = read_costs(model, HEURISTIC if found is None else found.name, reading, weights)

@@ -135,8 +135,9 @@ async def _count_completion(services: Services, tenant: Tenant, route: Route, ta
     facts = services.models.recall(route.name)
     known, size_bytes = (tenant.id, facts.reading, facts.weights), tap.text_chars
     compactor = await services.compactors.get(settings, model, *known, size_bytes=size_bytes)
+    size_bytes = INLINE_BYTES + 1 if compactor.is_early else size_bytes
     work = partial(tap.count_completion, compactor.count)
-    tokens = await services.workers.run(services.lane(tenant), work, size_bytes=tap.text_chars)
+    tokens = await services.workers.run(services.lane(tenant), work, size_bytes=size_bytes)
     return round(facts.ratio * tokens)
 
 

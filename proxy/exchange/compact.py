@@ -16,7 +16,16 @@ from trimtab.proxy.account.recorder import Phases, fail_open
 from trimtab.proxy.account.sessions import name_session, tells_compaction
 from trimtab.proxy.compaction.compactor import Planned, RefusedError, describe_excess, describe_refused, write_cost
 from trimtab.proxy.compaction.compactor import help_cache as add_help
-from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, BusyError, Lane, weigh_known
+from trimtab.proxy.compaction.offload import (
+    INLINE_BYTES,
+    LARGE_BODY_BYTES,
+    MANY_MESSAGES,
+    SMALL_BODY_BYTES,
+    SMALL_MESSAGES,
+    BusyError,
+    Lane,
+    weigh_known,
+)
 from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.attempt import (
     Attempt,
@@ -53,7 +62,6 @@ from trimtab.rules.prefix import place_session
 from trimtab.rules.results.pairing import describe_unpaired, find_unpaired
 from trimtab.rules.window.room import HEAD_STEPS
 
-SMALL_BODY_BYTES = 2 * 1024  # Counting it takes no longer than finding known parts. Measured on small requests.
 FRAME_TOKENS = 64  # Most tokens that are not in a request's bytes. Chosen: above the largest frame in rules/tokens.
 _OTHER_PART = re.compile(rb'"type"\s*+:\s*+"(?!(?:text|function)")')
 """Matches a content part that is not text."""
@@ -173,7 +181,7 @@ async def _clean(services: Services, call: Call) -> Call:
         return call
     kept_bodies = services.compactors.find_kept_bodies(call.arrival.tenant.id)
     work = partial(call.compactor.clean, request, unsent, kept_bodies.find)
-    size_bytes = 0 if len(request.body) <= SMALL_BODY_BYTES else await _weigh(services, call)
+    size_bytes = 0 if _is_small(call) else await _weigh(services, call)
     return structs.replace(call, request=await services.workers.run(call.lane, work, size_bytes=size_bytes))
 
 
@@ -182,7 +190,7 @@ async def _declare_recall(services: Services, call: Call) -> Call:
     kept_bodies = services.compactors.find_kept_bodies(call.arrival.tenant.id)
     without_tools = call.route.settings.recall_without_tools
     work = partial(declare, call.request, call.compactor.counting, kept_bodies.find, without_tools=without_tools)
-    size_bytes = 0 if len(call.request.body) <= SMALL_BODY_BYTES else await _weigh(services, call)
+    size_bytes = 0 if _is_small(call) else await _weigh(services, call)
     return structs.replace(call, request=await services.workers.run(call.lane, work, size_bytes=size_bytes))
 
 
@@ -321,7 +329,7 @@ async def _plan_standing(services: Services, call: Call, phases: Phases) -> tupl
 async def _plan(services: Services, call: Call, phases: Phases) -> tuple[Planned, int]:
     """Return the plan of a request, and its size for scheduling, in bytes. Raises UndecodableError, BusyError."""
     begun, work, size_bytes = phases.begin("plan"), plan_call(call), 0
-    if len(call.request.body) <= SMALL_BODY_BYTES:
+    if _is_small(call):
         planned = work()
     else:
         size_bytes = await _weigh(services, call)
@@ -338,9 +346,17 @@ def plan_call(call: Call) -> Callable[..., Planned]:
     return partial(known, call.request, call.view.policy)
 
 
+def _is_small(call: Call) -> bool:
+    request = call.request
+    is_small = len(request.body) <= SMALL_BODY_BYTES and len(request.raws) <= SMALL_MESSAGES
+    return is_small and not call.compactor.is_early
+
+
 async def _weigh(services: Services, call: Call) -> int:
     """The work that a request takes, as bytes of JSON that were not counted before."""
     request, known_bytes = call.request, weigh_known(len(call.request.body))
+    if call.compactor.is_early:
+        return known_bytes
     work = partial(call.compactor.uncounted_bytes, request)
     if len(request.body) <= LARGE_BODY_BYTES and len(request.raws) <= MANY_MESSAGES:
         return work()
@@ -362,9 +378,8 @@ async def carry_out(
     else:
         begun, work = phases.begin("apply"), partial(call.compactor.apply, chosen.planned, chosen.text)
         try:
-            is_small = len(call.request.body) <= SMALL_BODY_BYTES
             run_bounded = services.workers.run_bounded
-            compacted = work() if is_small else await run_bounded(call.lane, work, size_bytes=size_bytes)
+            compacted = work() if _is_small(call) else await run_bounded(call.lane, work, size_bytes=size_bytes)
         except RefusedError as error:
             call.ledger.note(call.attempt, error.limit, error.decisions)
             raise

@@ -14,12 +14,12 @@ import aiohttp
 from aiohttp import web
 
 from trimtab.proxy.account.recorder import fail_open
-from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError, Lane
+from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, SMALL_BODY_BYTES, BusyError, Lane
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange.answer import NOTHING_LEARNED, Keep, Learned, SafeTap, learn, learn_from_left, listen
 from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.attempt import MAX_ATTEMPTS, Attempt, Passed, Prepared, Ready
-from trimtab.proxy.exchange.compact import SMALL_BODY_BYTES, compact, help_cache
+from trimtab.proxy.exchange.compact import compact, help_cache
 from trimtab.proxy.exchange.early_answer import Opening, read_opening
 from trimtab.proxy.exchange.recall import Talk, takes_calls
 from trimtab.proxy.exchange.retry import change, learn_from_retry, recover

@@ -88,21 +88,33 @@ class Prompt(NamedTuple):
         return find_kind(self.sent.tokens - self.weights.weigh(chars), chars)
 
 
-async def measure_prompt(post: Post, model: str, prompt: Prompt) -> Measured | None:
-    """What the server's count of a prompt's newest texts shows, beside ours; None if it does not say in time."""
+class _Sample(NamedTuple):
+    text: str
+    tokens: float
+    """As we count it, without weights."""
+    chars: Chars
+
+
+def _sample(prompt: Prompt) -> _Sample:
+    """A prompt's newest texts."""
     texts, left = [], _MOST_PROMPT_CHARS
     for text in (text for message in reversed(prompt.sent.messages) for text in reversed(message.texts)):
         texts.append(text[:left])
         left -= len(text)
         if left <= 0:
             break
-    joined, chars = "\n".join(texts), add_chars(map(count_chars, texts))
-    ours = sum(map(prompt.count, texts)) - prompt.weights.weigh(chars)
+    chars = add_chars(map(count_chars, texts))
+    return _Sample("\n".join(texts), sum(map(prompt.count, texts)) - prompt.weights.weigh(chars), chars)
+
+
+async def measure_prompt(post: Post, model: str, prompt: Prompt) -> Measured | None:
+    """What the server's count of a prompt's newest texts shows, beside ours; None if it does not say in time."""
+    text, ours, chars = await asyncio.to_thread(_sample, prompt)
     theirs = 0
     with suppress(TimeoutError):
         async with asyncio.timeout(WAIT_SECONDS):
-            theirs = await _count_text(post, model, joined) if ours >= 1 else 0
-    if not _LEAST_TOKENS <= theirs / max(len(joined.encode("utf-8", "surrogatepass")), 1) <= _MOST_TOKENS:
+            theirs = await _count_text(post, model, text) if ours >= 1 else 0
+    if not _LEAST_TOKENS <= theirs / max(len(text.encode("utf-8", "surrogatepass")), 1) <= _MOST_TOKENS:
         return None
     own = Chars(*(each / ours for each in chars))
     return Measured(find_kind(ours, chars), theirs / ours, own, is_settled=False)

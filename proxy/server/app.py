@@ -94,7 +94,7 @@ async def run_proxy(
 async def _load_in_advance(compactors: Compactors, config: Config, lifecycle: Lifecycle) -> None:
     """Load what the first small request needs; when it is answered, the rest, which holds the interpreter for 0.2 s."""
     await asyncio.to_thread(compactors.read)
-    await asyncio.to_thread(load_catalogue, config.list_base_urls())
+    await asyncio.wait({lifecycle.background.start(asyncio.to_thread(load_catalogue, config.list_base_urls()))})
     await asyncio.sleep(FIRST_SECONDS)
     with suppress(TimeoutError):
         await asyncio.wait_for(lifecycle.idle.wait(), ANSWER_SECONDS)

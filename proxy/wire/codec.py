@@ -131,6 +131,7 @@ class Counting(msgspec.Struct, frozen=True):
     tool_lists: ListMemo = msgspec.field(default_factory=dict[Any, Any])
 
 
+ELEMENT_BYTES = 256  # To decode and plan an element takes as long as to count this text. Measured: 0.06 to 0.09 ms.
 TOOLS_FACTOR = 16  # Tools count this many times their bytes as work. Fitted on hostile tools, which render so slowly.
 SHAPE = Shape()
 
@@ -253,7 +254,9 @@ class Codec(Answers, Questions):
         start = recall(raws, request.kept_body, known, self.find_units).elements
         new = raws[start:] if self.find_units is None else join_units(raws, self.find_units(raws, start))
         counted = request.fixed[self.counted_fixed]
-        return known.count_unknown_bytes([*self.list_outside(request), *new], counted, TOOLS_FACTOR)
+        return known.count_unknown_bytes(
+            [*self.list_outside(request), *new], counted, fixed_factor=TOOLS_FACTOR, element_bytes=ELEMENT_BYTES
+        )
 
     def count_outside(self, request: Request, counting: Counting) -> FixedTokens:
         return self._count_fixed(request, counting, counting.known.view(self.name, counting.number))

@@ -20,7 +20,7 @@ from upstreams.recording import stream as send_stream
 from trimtab.proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES
 
 PRICES = "prices={unit: usd, input: 2, cached_input: 0.2, output: 8}"
-LONG_ANSWER = "The harbour is deep. " * (2 * INLINE_BYTES // 20)
+LONG_ANSWER = "The harbour is deep. " * (8 * INLINE_BYTES // 20)
 PROMPT_TOKENS, COMPLETION_TOKENS = 20_000, 50
 REQUESTS = 3
 

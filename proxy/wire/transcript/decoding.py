@@ -70,10 +70,16 @@ class KnownView:
         self._fixed = fixed
         self.number = number
 
-    def count_unknown_bytes(self, raws: Sequence[bytes], fixed: tuple[bytes, ...] = (), fixed_factor: int = 1) -> int:
-        """The bytes of the elements that are not known. `fixed`, if not known, counts `fixed_factor` times."""
+    def count_unknown_bytes(
+        self, raws: Sequence[bytes], fixed: tuple[bytes, ...] = (), *, fixed_factor: int = 1, element_bytes: int = 0
+    ) -> int:
+        """The bytes of the elements that are not known, each with `element_bytes` more.
+
+        `fixed`, if not known, counts `fixed_factor` times.
+        """
         number = self.number
-        unknown = sum([len(raw) for _, raw in self._elements.find_missing([(number, raw) for raw in raws])])
+        missing = self._elements.find_missing([(number, raw) for raw in raws])
+        unknown = element_bytes * len(missing) + sum([len(raw) for _, raw in missing])
         fixed_bytes = sum(map(len, fixed)) * fixed_factor
         return unknown + (fixed_bytes * len(self._fixed.find_missing([(number, fixed)])) if fixed_bytes else 0)
 

@@ -1,15 +1,19 @@
 """A request is compacted, or its compaction is only computed: on values, without a socket."""
 
+import threading
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
 from msgspec import structs
 from support.client import SMALL
-from support.journeys import ARRIVAL, MakeStages, Stages, arrive, make_reply, read, read_session
+from support.journeys import ARRIVAL, MakeStages, Stages, arrive, make_reply, read, read_session, run_stages
+from support.model_learning import ListLog
 
-from trimtab.proxy.compaction.compactor import Compactor
-from trimtab.proxy.compaction.offload import MANY_MESSAGES, Workers, weigh_known
+from trimtab.proxy.compaction.compactor import Compactor, Planned
+from trimtab.proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES, Workers, weigh_known
+from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.exchange.attempt import Passed, Prepared
 from trimtab.proxy.exchange.compact import compact, refuse_or_pass, surely_stays
@@ -17,7 +21,7 @@ from trimtab.proxy.models.calibration import Report
 from trimtab.proxy.models.hypotheses import FIRST_TEST
 from trimtab.proxy.models.lessons import Lesson
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.codec import Request
+from trimtab.proxy.wire.codec import ELEMENT_BYTES, Request
 from trimtab.rules.policy import Policy
 
 PRUNES = ("defaults.overflow_strategy=prune",)
@@ -174,7 +178,56 @@ async def test_the_work_on_many_messages_is_more_than_that_on_new_ones(make_stag
 
     monkeypatch.setattr(Workers, "run_bounded", note)
     await stages.attempt(request)
-    assert sizes[0] - weigh_known(len(request.body)) == pytest.approx(len(request.body), rel=0.1)
+    new_bytes = len(request.body) + ELEMENT_BYTES * len(request.raws)
+    assert sizes[0] - weigh_known(len(request.body)) == pytest.approx(new_bytes, rel=0.1)
+
+
+LETTERS = "".join(map(chr, Random(1).choices(range(97, 123), k=INLINE_BYTES)))
+
+
+def _note_threads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each plan is made on the event loop, from now on."""
+    on_loop, plan = list[bool](), Compactor.plan
+
+    def note(compactor: Compactor, *told: Any, **more: Any) -> Planned:
+        on_loop.append(threading.current_thread() is threading.main_thread())
+        return plan(compactor, *told, **more)
+
+    monkeypatch.setattr(Compactor, "plan", note)
+    return on_loop
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_on_loop"), [(["Hello"] * 3, True), ([LETTERS], False), ([str(at) for at in range(40)], False)]
+)
+async def test_what_holds_the_event_loop_is_planned_in_a_thread(
+    make_stages: MakeStages, monkeypatch: pytest.MonkeyPatch, texts: list[str], *, is_on_loop: bool
+) -> None:
+    """One long word takes ten times as long as a text of that length, and a short message as long as 250 bytes."""
+    stages, on_loop = await make_stages(), _note_threads(monkeypatch)
+    await stages.attempt(read([{"role": "user", "content": text} for text in texts]))
+    assert set(on_loop) == {is_on_loop}
+
+
+async def test_known_messages_in_a_new_order_are_planned_in_a_thread_too(
+    make_stages: MakeStages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is nothing to count, and all messages are to be gone through."""
+    stages, messages = await make_stages(), [{"role": "user", "content": f"Part {number}."} for number in range(300)]
+    await stages.attempt(read(messages))
+    on_loop = _note_threads(monkeypatch)
+    await stages.attempt(read(messages[::-1]))
+    assert on_loop[-1] is False
+
+
+async def test_nothing_is_counted_on_the_event_loop_before_the_vocabulary_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One word of 512 letters takes 34 ms then."""
+    on_loop = _note_threads(monkeypatch)
+    async with run_stages(Compactors(ListLog())) as stages:
+        await stages.attempt(read([{"role": "user", "content": LETTERS[:400]}]))
+    assert set(on_loop) == {False}
 
 
 async def test_a_call_has_one_view_of_its_model(make_stages: MakeStages) -> None:

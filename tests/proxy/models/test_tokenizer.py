@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 from aiohttp import web
 from upstreams.recording import FakeUpstream
 
+from trimtab.proxy.compaction.offload import INLINE_BYTES
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.models.calibration import WARM_UP_SAMPLES
 from trimtab.proxy.models.discovery import Windows, discover
 from trimtab.proxy.models.tokenizer import TEMPLATE, TOKENIZE, ask_reading
+from trimtab.rules.tokens import scripts
 from trimtab.rules.tokens.families import SILENT, Reading
 from trimtab.rules.tokens.scripts import SAMPLES
 
@@ -277,6 +280,25 @@ async def test_languages_of_one_model_are_counted_each_by_its_own(
     for language in (*HARBOURS, *HARBOURS):
         counted, told = await send(client, proxy, 20 * HARBOURS[language])
         assert counted == pytest.approx(told, rel=0.03), language
+
+
+async def test_what_kind_of_text_a_long_prompt_is_in_is_not_found_out_on_the_event_loop(
+    client: aiohttp.ClientSession, upstream: FakeUpstream, start_proxy: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither for the server's own count of it, nor when the answer reports its tokens."""
+    upstream.answer, upstream.answers_questions = server, _ = Server(), True
+    proxy, looked, count = await start_proxy(), [], scripts._count_bytes
+    await send(client, proxy, "Hello")
+
+    def note(raw: bytes) -> tuple[int, ...]:
+        looked.append((threading.current_thread() is threading.main_thread(), len(raw)))
+        return count(raw)
+
+    monkeypatch.setattr(scripts, "_count_bytes", note)
+    await send(client, proxy, 1000 * HARBOURS["German"])
+    assert server.asked
+    assert max(size for _, size in looked) > INLINE_BYTES
+    assert all(size <= INLINE_BYTES for is_on_loop, size in looked if is_on_loop)
 
 
 async def test_a_server_that_does_not_count_a_prompt_delays_it_once_and_shortly(

@@ -1,6 +1,7 @@
 """Wiring: what is missing at the start, and how the proxy ends."""
 
 import asyncio
+import threading
 from contextlib import suppress
 
 import pytest
@@ -11,6 +12,7 @@ from upstreams.recording import Recorded, event
 from trimtab.proxy.account.recordings.writing import measure_recordings
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.values import split_address
+from trimtab.proxy.server import app
 from trimtab.proxy.server.app import run_proxy
 
 
@@ -43,6 +45,20 @@ async def test_an_answer_that_the_drain_cuts_ends_in_a_reset(version, upstream, 
     writer.close()
     with suppress(ConnectionError):
         await writer.wait_closed()
+
+
+async def test_the_vocabulary_is_loaded_in_advance_without_the_catalogue(
+    start_proxy, compactors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_off(_: object) -> None:
+        raise OSError
+
+    loaded = threading.Event()
+    monkeypatch.setattr(app, "load_catalogue", break_off)
+    monkeypatch.setattr(app, "FIRST_SECONDS", 0)
+    monkeypatch.setattr(compactors, "load", loaded.set)
+    await start_proxy()
+    assert await asyncio.to_thread(loaded.wait, 60)
 
 
 async def test_what_recordings_may_use_is_not_for_requests(start_proxy, tmp_path) -> None:

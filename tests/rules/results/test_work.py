@@ -26,7 +26,17 @@ from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.policy import Budget, OverflowStrategy, Policy, Tidying, ToolRule, Treatment, Truncation
 from trimtab.rules.results.excerpt import TRUNCATE
 from trimtab.rules.results.tidy import TIDY
-from trimtab.rules.results.work import Allowance, Editor, Edits, LargeWorkError, Result, Shortened, Work, weigh_message
+from trimtab.rules.results.work import (
+    MESSAGE_CHARS,
+    Allowance,
+    Editor,
+    Edits,
+    LargeWorkError,
+    Result,
+    Shortened,
+    Work,
+    weigh_message,
+)
 
 
 @pytest.mark.parametrize(
@@ -172,10 +182,10 @@ def test_more_work_than_is_allowed_is_not_begun() -> None:
     memo = {}
     messages = (result("a", GREEN), result("b", GREEN + "more\n"))
     with pytest.raises(LargeWorkError):
-        tidy(*messages, work=Work(count, memo, Allowance(len(GREEN) + 1)))
+        tidy(*messages, work=Work(count, memo, Allowance(3 * MESSAGE_CHARS + len(GREEN) + 1)))
     assert len(memo) == 1
-    done = tidy(*messages, work=Work(count, memo, Allowance(len(GREEN) + 5)))
-    assert done == tidy(*messages) == tidy(*messages, work=Work(count, memo, Allowance(0)))
+    done = tidy(*messages, work=Work(count, memo, Allowance(3 * MESSAGE_CHARS + len(GREEN) + 5)))
+    assert done == tidy(*messages) == tidy(*messages, work=Work(count, memo, Allowance(3 * MESSAGE_CHARS)))
 
 
 SMALL = Policy(result_budget=Budget(60))

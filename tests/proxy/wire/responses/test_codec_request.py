@@ -15,7 +15,7 @@ from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.codec import Counting
+from trimtab.proxy.wire.codec import ELEMENT_BYTES, Counting
 from trimtab.proxy.wire.responses.codec import RESPONSES, read_tools_and_format
 from trimtab.proxy.wire.tools import read_fixed
 from trimtab.proxy.wire.transcript.body import UndecodableError
@@ -220,10 +220,10 @@ def test_an_item_seen_before_is_not_counted_again(counting: Counting) -> None:
     """Only a unit that has grown, and what is new after it, is decoded."""
     first = RESPONSES.read(b'{"input":[%b]}' % b",".join(ITEMS[:3]))
     longer = RESPONSES.read(b'{"input":[%b]}' % b",".join(ITEMS))
-    size = len(DEVELOPER) + len(USER) + len(REASONING)
+    size = len(DEVELOPER) + len(USER) + len(REASONING) + 3 * ELEMENT_BYTES
     assert RESPONSES.uncounted_bytes(first, counting) == size
     conversation = RESPONSES.decode(first, counting)
-    grown = len(REASONING) + 1 + len(CALL) + len(RESULT)
+    grown = len(REASONING) + 1 + len(CALL) + len(RESULT) + 2 * ELEMENT_BYTES
     assert RESPONSES.uncounted_bytes(longer, counting) == grown
     again = RESPONSES.decode(longer, counting)
     assert all(map(lambda old, new: old is new, conversation.messages[:2], again.messages))

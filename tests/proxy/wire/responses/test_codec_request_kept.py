@@ -4,7 +4,7 @@ import pytest
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
-from trimtab.proxy.wire.codec import Counting
+from trimtab.proxy.wire.codec import ELEMENT_BYTES, Counting
 from trimtab.proxy.wire.responses.codec import RESPONSES
 from trimtab.proxy.wire.transcript.body import PrefixMatch
 
@@ -24,5 +24,5 @@ def test_only_the_last_unit_is_decoded_again() -> None:
     RESPONSES.decode(first, counting)
     assert first.kept_body is not None
     longer = RESPONSES.read(b'{"input":[%b,%b,%b]}' % (user, said, call), PrefixMatch(first.kept_body, 2))
-    assert RESPONSES.uncounted_bytes(longer, counting) == len(said + b"," + call)
+    assert RESPONSES.uncounted_bytes(longer, counting) == len(said + b"," + call) + ELEMENT_BYTES
     assert [len(message.tool_calls) for message in RESPONSES.decode(longer, counting).messages] == [0, 1]

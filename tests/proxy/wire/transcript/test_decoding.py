@@ -95,9 +95,9 @@ def test_dialects_and_ways_of_counting_know_nothing_of_each_other(other: tuple[s
     known.view("chat", 0).count_fixed((b"tools",), lambda _: FixedTokens(1, 2))
 
     assert known.view("chat", 0).count_unknown_bytes([b"one"]) == 0
-    assert known.view("chat", 0).count_unknown_bytes([], (b"tools",), 2) == 0
+    assert known.view("chat", 0).count_unknown_bytes([], (b"tools",), fixed_factor=2) == 0
     assert known.view(*other).count_unknown_bytes([b"one"]) == 3
-    assert known.view(*other).count_unknown_bytes([], (b"tools",), 2) == 10
+    assert known.view(*other).count_unknown_bytes([], (b"tools",), fixed_factor=2) == 10
 
 
 def test_what_stands_outside_is_counted_once() -> None:
