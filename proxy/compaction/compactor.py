@@ -394,7 +394,6 @@ class Compactor:
         if request.keeps_messages:
             planned = planned.keep_messages()
         sections = self._count_prompt(request.kept_body, planned.original, policy.memory_tags, max_chars)
-        note_kinds(planned.original.messages, drops_calls=self.counting.costs.drops_calls)
         return Planned(request, planned.original, policy, planned, sections)
 
     def apply(self, planned: Planned, summary: Summary | None, *, max_chars: int | None = None) -> Compacted:
@@ -424,7 +423,6 @@ class Compactor:
         if not is_same:
             prompt, kept_body = outcome.conversation, request.kept_body
             sent = self._count_prompt(kept_body, prompt, tags, max_chars, is_sent=True).scale(ratio)
-            note_kinds(prompt.messages, drops_calls=self.counting.costs.drops_calls)
             encoded = request.codec.encode(request, planned.original, outcome.conversation)
         adapted = Adapted(encoded)
         if _tells_upstream(planned, is_same=is_same):
@@ -459,6 +457,7 @@ class Compactor:
         is_sent: bool = False,
     ) -> Sections:
         """The sections of a client's prompt, or of what is sent. Of a long one, only the new messages are read."""
+        note_kinds(prompt.messages, drops_calls=self.counting.costs.drops_calls)
         find = self._find_marks(tags, max_chars)
         if kept_body is None:
             return count_sections(prompt, find)
