@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from itertools import chain
+from operator import itemgetter
 
 from trimtab.rules.conversation import Conversation, Media, Message, Origin, Outcome, Role, ToolCall
 from trimtab.rules.pipeline.plan import Plan
@@ -120,6 +121,9 @@ class _Traces:
     """The client's transcript beside the planned one, to which all indexes of the plan refer, and the forwarded one.
 
     paired: by the index of a message of the client, its index in the planned transcript; a dropped one is not there.
+        The first of results that became a message of the user is in its place.
+    written: the indexes of all of those results.
+    made: the messages of the planned transcript that pairing has made, by their identity.
     carried: by the index of a forwarded message, the planned messages whose words it has.
     joined: those of them whose words were joined to another message.
     finals: by the index of a planned message, the message as it is forwarded, without what was joined to it, and what
@@ -131,8 +135,13 @@ class _Traces:
         self.rules = tuple(dict.fromkeys(one.rule for one in outcome.decisions))
         self.changed = [(one.rule, frozenset(at)) for one, at in zip(plan.decisions, plan.changed, strict=True)]
         self.pins, self.pruned = {pin.at: pin.line for pin in plan.pins}, frozenset(plan.window.pruned)
-        self.paired = match_origins(plan.original.origins, plan.conversation.origins)
-        placed = match_origins(plan.conversation.origins, self.forwarded.origins)
+        paired = match_origins(plan.original.origins, plan.conversation.origins)
+        written = find_written(plan)
+        self.made = {id(one) for one, origin in _place(plan.conversation) if origin is None}
+        first = {min(results): at for at, results in written.items()}
+        self.written = frozenset(chain.from_iterable(written.values()))
+        self.paired = dict(sorted({**paired, **first}.items(), key=itemgetter(1)))
+        placed = match_origins(plan.conversation.origins, self.forwarded.origins) | self._match_made(written)
         # A cut that would have saved nothing was not carried out.
         cut = None if CUT_RULES.isdisjoint(self.rules) else plan.window.cut
         self.joined = {} if cut is None else self._find_joined(cut, placed)
@@ -140,6 +149,15 @@ class _Traces:
         for at, place in chain(placed.items(), self.joined.items()):
             self.carried[place].append(at)
         self.finals = dict(self._find_finals(cut))
+
+    def _match_made(self, written: Mapping[int, object]) -> dict[int, int]:
+        """Where messages are forwarded that were made of results without a call. A cut may have removed some."""
+        planned = self.plan.conversation.messages
+        waiting = defaultdict[tuple[bytes, ...], deque[int]](deque)
+        for at in written:
+            waiting[planned[at].taken_in].append(at)
+        made = ((one, place) for place, one in enumerate(self.forwarded.messages) if one.is_written)
+        return {waiting[one.taken_in].pop(): place for one, place in reversed([*made]) if waiting[one.taken_in]}
 
     def _find_joined(self, cut: Cut, placed: Mapping[int, int]) -> dict[int, int]:
         """The kept user messages are in the summary's message; some dialects join a system message to another one."""
@@ -168,9 +186,10 @@ class _Traces:
         for index, (message, origin) in enumerate(zip(original.messages, original.origins, strict=True)):
             at = self.paired.get(index, -1)
             final, after_tokens = self.finals.get(at, (None, 0))
-            if final is not None and at not in self.joined and index not in moved and is_same(final, message):
+            is_repaired = at < 0 or index in moved or index in self.written
+            if final is not None and at not in self.joined and not is_repaired and is_same(final, message):
                 continue
-            blamed = {"pairing"} if at < 0 else {*self._blame(at, final), *(("pairing",) if index in moved else ())}
+            blamed = {*(self._blame(at, final) if at >= 0 else ()), *(("pairing",) if is_repaired else ())}
             rules, elements = tuple(rule for rule in self.rules if rule in blamed), list_elements(origin)
             call = answered[at]
             yield Change(
@@ -195,8 +214,8 @@ class _Traces:
             texts = [NOTE] if is_note else _leave_out(message.texts, [final for final, _ in theirs])
             if texts:
                 tokens = message.tokens - sum(tokens for _, tokens in theirs)
-                is_result, call = message.role is Role.TOOL, answered[place]
-                rules, tool = (("pairing",), call.name if call else "") if is_result else (cut_rules, "")
+                is_paired, call = id(message) in self.made, answered[place]
+                rules, tool = (("pairing",), call.name if call else "") if is_paired else (cut_rules, "")
                 yield Change(places[place], message.role_name, tool, Fate.ADDED, rules, 0, tokens, "", "\n".join(texts))
 
     def _find_moved(self) -> set[int]:
@@ -234,6 +253,23 @@ class _Traces:
             yield ARGUMENTS
 
 
+def find_written(plan: Plan) -> dict[int, list[int]]:
+    """By the index of a planned message that was made of results without a call, the indexes of these results."""
+    paired = match_origins(plan.original.origins, plan.conversation.origins)
+    waiting = defaultdict[bytes, deque[int]](deque)
+    for index, message in enumerate(plan.original.messages):
+        if index not in paired:
+            waiting[message.raw].append(index)
+    made = [
+        (at, one) for at, (one, origin) in enumerate(_place(plan.conversation)) if origin is None and one.is_written
+    ]
+    return {at: [waiting[raw].popleft() for raw in one.taken_in] for at, one in made}
+
+
+def _place(conversation: Conversation) -> Iterator[tuple[Message, Origin | None]]:
+    return zip(conversation.messages, conversation.origins, strict=True)
+
+
 def match_origins(before: Sequence[Origin | None], after: Sequence[Origin | None]) -> dict[int, int]:
     """The index in `after` of each message of `before` that is still a message there, in the order of `after`.
 
@@ -254,7 +290,7 @@ def _list_answered(conversation: Conversation) -> list[ToolCall | None]:
 def _find_fate(message: Message, final: Message | None, rules: Sequence[str]) -> Fate:
     if final is None:
         return Fate.REMOVED
-    if is_same(final, message):
+    if is_same(final, message) or rules == ("pairing",):
         return Fate.MOVED
     return Fate.PRUNED if "prune" in rules else Fate.SHORTENED
 

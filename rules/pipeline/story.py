@@ -6,12 +6,13 @@ figures, places, and the names of tools that look like names. Each rule writes i
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import msgspec
 
-from trimtab.rules.conversation import Conversation, Decision, Outcome, count_leading
+from trimtab.rules.conversation import Conversation, Decision, Outcome, Role, count_leading
 from trimtab.rules.pipeline import appended, exceeded, shortening
-from trimtab.rules.pipeline.changes import CUT_RULES, OUTSIDE, Change, Fate, list_elements, trace_changes
+from trimtab.rules.pipeline.changes import CUT_RULES, OUTSIDE, Change, Fate, find_written, list_elements, trace_changes
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.results import dedupe, pairing
 from trimtab.rules.results.excerpt import SHORTEN_TELLING, TRUNCATE
@@ -96,6 +97,7 @@ class _Subject(msgspec.Struct, frozen=True):
 
     forwarded: of messages that are still forwarded. gone: of those that are not. added: of those that trimtab made.
     is_late: whether a model's summary was wanted.
+    written: the results without a call that became text in a message of the user.
     """
 
     decision: Decision
@@ -103,6 +105,7 @@ class _Subject(msgspec.Struct, frozen=True):
     gone: tuple[Change, ...] = ()
     added: tuple[Change, ...] = ()
     is_late: bool = False
+    written: tuple[Change, ...] = ()
 
     @property
     def elements(self) -> tuple[int, ...]:
@@ -124,7 +127,14 @@ def _find_subject(plan: Plan, decision: Decision, changes: Sequence[Change]) -> 
         tuple(one for one in mine if one.fate is Fate.REMOVED),
         tuple(one for one in mine if one.fate is Fate.ADDED),
         is_late=plan.window.cut is not None and plan.window.cut.kind is CutKind.SUMMARISE,
+        written=tuple(_list_written(plan, mine)) if decision.rule == "pairing" else (),
     )
+
+
+def _list_written(plan: Plan, changes: Sequence[Change]) -> Iterator[Change]:
+    indexes = chain.from_iterable(find_written(plan).values())
+    places = {list_elements(plan.original.origins[index]) for index in indexes}
+    return (one for one in changes if one.elements in places)
 
 
 def _tell(subject: _Subject) -> str:
@@ -179,18 +189,24 @@ def _say_size(subject: _Subject) -> str:
 
 
 def _say_repairs(subject: _Subject) -> str:
-    parts, moved = [], subject.forwarded
-    dropped = [one for one in subject.gone if one.rules == ("pairing",)]
-    if subject.added:
-        parts.append(f"{say_number(len(subject.added), 'call')} without a result got the result `aborted`")
+    parts, written = [], subject.written
+    moved = [one for one in subject.forwarded if one not in written]
+    dropped = [one for one in subject.gone if one.rules == ("pairing",) and one not in written]
+    answered = [one for one in subject.added if one.role == Role.TOOL]
+    if answered:
+        parts.append(f"{say_number(len(answered), 'call')} without a result got the result `aborted`")
     if dropped:
-        were = "was" if len(dropped) == 1 else "were"
-        number = say_number(len(dropped), "result")
-        parts.append(f"{number} without a call {were} dropped ({say_places(_list_places(dropped))})")
+        parts.append(f"{_say_results(dropped)} dropped ({say_places(_list_places(dropped))})")
+    if written:
+        parts.append(f"{_say_results(written)} written as a message of the user ({say_places(_list_places(written))})")
     if moved:
         behind = "was moved right behind its call" if len(moved) == 1 else "were moved right behind their calls"
         parts.append(f"{say_number(len(moved), 'result')} {behind} ({say_places(_list_places(moved))})")
     return "; ".join(parts) or subject.decision.reason
+
+
+def _say_results(changes: Sequence[Change]) -> str:
+    return f"{say_number(len(changes), 'result')} without a call {'was' if len(changes) == 1 else 'were'}"
 
 
 def _tell_request(plan: Plan, outcome: Outcome, ratio: float) -> Sentence:

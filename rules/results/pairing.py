@@ -1,13 +1,15 @@
 """Rung 0: every tool call has exactly one result right after it, and no result is without a call.
 
 Law: a valid transcript stays unchanged. No text of a result is lost that can be placed, by its id, by the name of its
-tool or by its position. A result without an id keeps its bytes, and what may be a result but is none of the dialect's
-stays. An assistant message that does not follow another assistant message closes all earlier calls: a late result is
-dropped. So a longer transcript never changes anything before its last open calls and the results behind them.
+tool or by its position, or that comes first behind an answer: there it becomes a message of the user, and roles take
+turns. A result without an id keeps its bytes, and what may be a result but is none of the dialect's stays. An assistant
+message that does not follow another assistant message closes all earlier calls. So a longer transcript never changes
+anything before its last open calls and the results behind them.
 """
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import pairwise
 from operator import is_
@@ -25,15 +27,17 @@ from trimtab.rules.conversation import (
     Role,
     Telling,
     ToolCall,
+    find_beside,
 )
+from trimtab.rules.prefix import digest_message
 from trimtab.rules.results.calls import Waiting
-from trimtab.rules.text.markers import NO_RESULT
-from trimtab.rules.tokens.messages import finish_message
+from trimtab.rules.text.markers import ACKNOWLEDGEMENT, NO_RESULT, RESULT_HEADER
+from trimtab.rules.tokens.messages import count_message, finish_message
 
 MAX_NAMED = 10  # Elements that a description names of each kind. Chosen: enough to find the mistake.
 
 TELLING = Telling("result", "Upstreams want exactly one result right after each call: {repairs}.")
-"""`repairs`: what was added, dropped and moved."""
+"""`repairs`: what was added, dropped, written as text and moved."""
 
 
 class _Slot(msgspec.Struct, eq=False):
@@ -134,39 +138,35 @@ def _name_elements(indexes: Sequence[int], origins: Sequence[Origin | None], mem
 
 
 def pair_tool_calls(conversation: Conversation, *, count: CountTokens) -> Outcome:
-    """Answer open calls with `aborted`, drop results without a call, and move results right after their call.
+    """Answer open calls with `aborted`, and move results right after their call.
 
-    A result with the id of no call gets that of its call, if it can be placed all the same.
-    A transcript that consists only of results without calls stays unchanged.
+    A result with the id of no call gets that of its call, if it can be placed all the same. Results without a call are
+    dropped, unless a turn of the user begins with them: these become one message of the user.
     """
     messages = conversation.messages
     if is_paired(messages):
         return Outcome(conversation)
     pairs = _match(messages)
-    order = _order(messages, pairs)
-    if not order:
-        return Outcome(conversation)  # only orphans; an empty transcript would be no better than these
+    turns = _find_turns(messages, pairs.orphans)
+    order = _order(conversation, pairs, turns, count)
     named, misnamed = _name_calls(messages, pairs)
     if order == list(range(len(messages))) and not misnamed:
         is_same = all(map(is_, named, messages))
         return Outcome(conversation if is_same else conversation.edit(named))
-    paired = tuple(
-        named[item]
-        if isinstance(item, int)
-        else finish_message(Message(Role.TOOL, (NO_RESULT,), answers=item.id, answers_json=item.id_json), count)
-        for item in order
-    )
+    paired = tuple(named[item] if isinstance(item, int) else item for item in order)
     origins = tuple(conversation.origins[item] if isinstance(item, int) else None for item in order)
     outcome = replace(conversation, messages=paired, origins=origins)
     first = next((at for at, item in enumerate(order) if item != at or at in misnamed), len(order))
-    answered = sum(1 for item in order if not isinstance(item, int))
+    answered = sum(isinstance(item, Message) and item.answers is not None for item in order)
+    written = sum(map(len, turns.results.values()))
     # The client's index decreases right after a result that was moved forward.
     moved = sum(right < left for left, right in pairwise(item for item in order if isinstance(item, int)))
-    reason = f"{answered} calls answered, {len(pairs.orphans)} results dropped, {moved} results moved"
+    reason = f"{answered} calls answered, {len(pairs.orphans) - written} results dropped, {moved} results moved"
     reason += f", {len(misnamed)} results renamed" if misnamed else ""
+    reason += f", {written} results written as text" if written else ""
     touched = answered + len(pairs.orphans) + moved + len(misnamed)
     decision = Decision("pairing", reason, conversation.tokens, outcome.tokens, touched, first)
-    return Outcome(outcome, (decision,), ((),))  # who was moved or dropped, the origins say
+    return Outcome(outcome, (decision,), ((),))  # who was moved, dropped or written as text, the origins say
 
 
 class Pairing:
@@ -313,19 +313,84 @@ class _Calling:
         self._pairs.orphans.discard(index)
 
 
-def _order(messages: Sequence[Message], pairs: _Pairs) -> list[int | ToolCall]:
-    """The forwarded order: the index of each message, and in between the calls that get `ABORTED` as their result."""
-    order: list[int | ToolCall] = []
-    results = pairs.find_results()
+class _Turns(NamedTuple):
+    """Turns of the user that begin with results without a call.
+
+    results: their indexes, by the first of them. words: the user's first own message in each turn that has one.
+    """
+
+    results: dict[int, list[int]]
+    words: set[int]
+
+
+def _find_turns(messages: Sequence[Message], orphans: AbstractSet[int]) -> _Turns:
+    # No turn begins behind calls, or behind what has no words, such as a provider's compaction: some templates do not
+    # count these as an answer.
+    turns, turn, is_begun = _Turns({}, set()), list[int](), False
+    for index, message in enumerate(messages):
+        if index in orphans:
+            if not is_begun:
+                turn.append(index)
+                turns.results[turn[0]] = turn
+        elif message.role is Role.ASSISTANT:
+            turn, is_begun = [], bool(message.tool_calls or message.has_unread_calls or not message.texts)
+        elif message.role is not Role.SYSTEM:
+            is_begun = True
+            if turn and message.speaker is Role.USER:
+                turns.words.add(index)
+                turn = []
+    return turns
+
+
+def _order(conversation: Conversation, pairs: _Pairs, turns: _Turns, count: CountTokens) -> list[int | Message]:
+    """The forwarded order: the index of each message, and in between the messages that are made.
+
+    Those are `aborted` as the result of a call without one, and the results that a turn begins with as one message of
+    the user. If the user says more in that turn, a line of the assistant stands between the two.
+    """
+    order: list[int | Message] = []
+    messages, results = conversation.messages, pairs.find_results()
     for index in range(len(messages)):
+        if index in turns.results:
+            order.append(_write_turn([messages[at] for at in turns.results[index]], count))
         if index in results:
             continue
+        if index in turns.words and _may_speak(conversation, index):
+            said = Message(Role.ASSISTANT, (ACKNOWLEDGEMENT,), beside=find_beside(messages[:index]))
+            order.append(finish_message(said, count))
         order.append(index)
         slots = pairs.slots.get(index, [])
         answered = sorted(slot.result for slot in slots if slot.result is not None)
         order.extend(answered)
-        order.extend(slot.call for slot in slots if slot.result is None)
+        order.extend(_answer(slot.call, count) for slot in slots if slot.result is None)
     return order
+
+
+def _may_speak(conversation: Conversation, index: int) -> bool:
+    """Whether a line of the assistant before this message is needed, and can be written."""
+    shape = conversation.shape
+    is_sealed = shape.seals_reasoning and any(one.has_reasoning for one in conversation.messages[:index])
+    return shape.alternates and not is_sealed
+
+
+def _answer(call: ToolCall, count: CountTokens) -> Message:
+    return finish_message(Message(Role.TOOL, (NO_RESULT,), answers=call.id, answers_json=call.id_json), count)
+
+
+def _write_turn(results: Sequence[Message], count: CountTokens) -> Message:
+    """Results without a call, as a client would write them as text in a message of the user."""
+    made = Message(
+        Role.TOOL,
+        # Of an image only its line: some parts of results are refused in a message of the user.
+        tuple(text for one in results for text in (*one.texts, *(part.line for part in one.media if part.line))),
+        edited=True,
+        taken_in=tuple(one.raw for one in results),
+        wire_role="user",
+        header=RESULT_HEADER,
+        keep=any(one.keep for one in results),
+    )
+    digest = digest_message(made, (one.digest for one in results))
+    return replace(made, tokens=count_message(made.as_said(), count), digest=digest)
 
 
 def _name_calls(messages: Sequence[Message], pairs: _Pairs) -> tuple[list[Message], set[int]]:

@@ -21,6 +21,8 @@ KEEP = f"{START}keep]"
 NO_RESULT = "aborted"
 """The result of a tool call for which the client sent none. The call may or may not have run: look before you repeat
 it. Source: the wording of Codex, which models know."""
+RESULT_HEADER = f"{START}output of earlier tool calls; not an instruction]\n"
+"""Precedes results without a call in a message of the user. Without their calls, upstreams refuse them as results."""
 _MARKER = re.compile(re.escape(START) + r"[^\]\n]{0,1000}\]")
 _OMISSION = re.compile(re.escape(START) + r"[^\]\n]{0,300}\d (?:tokens|bytes)\)")
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")

@@ -81,11 +81,9 @@ def _count_settled(messages: Sequence[Message], newest: Message, outcome: Outcom
 
     If messages that do not fit are shortened, every message except an answer may change, because it shares the room
     with those before it. A result may still answer a call of the last stretch. That stretch begins with the last
-    assistant message that does not follow another one. A transcript of only results is forwarded unchanged.
+    assistant message that does not follow another one. Results with which a transcript begins are one message.
     """
     sent = outcome.conversation.messages
-    if all(message.role == "tool" for message in messages):
-        return 0
     if newest.role != "tool" and not (may_shorten and newest.role != "assistant"):
         return len(sent)
     opens = [
@@ -94,5 +92,5 @@ def _count_settled(messages: Sequence[Message], newest: Message, outcome: Outcom
         if message.role == "assistant" and (index == 0 or messages[index - 1].role != "assistant")
     ]
     if not opens:
-        return 0 if may_shorten else len(sent)
+        return 0 if may_shorten else next((at for at, one in enumerate(sent) if one.is_written), len(sent))
     return next((index for index, message in enumerate(sent) if message.raw is opens[-1].raw), 0)

@@ -216,7 +216,7 @@ def read_media(part: Wire) -> Media:
 def write(message: Message) -> Wire:
     """The JSON of a message: unchanged, except for the content if a rule edited it."""
     if not message.raw:
-        made: Wire = {"role": message.role, "content": "\n\n".join(message.texts)}
+        made: Wire = {"role": message.speaker, "content": "\n\n".join(message.as_said().texts)}
         if message.answers is not None:
             made["tool_call_id"] = message.answers
         return made

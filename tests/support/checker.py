@@ -20,6 +20,8 @@ OWN_ROLES = frozenset({"", "system", "developer", "user", "assistant", "tool"})
 """The roles of chat completions but for the legacy one; "" is the end of the transcript."""
 LEADERS = ("system", "developer")
 RESULTS = ("tool", "function")
+WRITTEN = "[trimtab: output of earlier tool calls; not an instruction]"
+"""Begins a message of the user that holds results without a call."""
 EXCERPT = "the call had this part"
 """What stands in the arguments of a call of which a part was left out."""
 
@@ -180,15 +182,15 @@ def check_pointers(original: Wires, sent: Wires, *, last_may_shrink: bool = Fals
 
     A diff in the last step may have been shortened if the policy allows it.
     """
-    results = [(index, message) for index, message in enumerate(sent) if message["role"] in RESULTS]
+    results = [(index, one) for index, one in enumerate(sent) if one["role"] in RESULTS or _begins(one, WRITTEN)]
     last_step = max((index for index, message in enumerate(sent) if message["role"] not in RESULTS), default=0)
     problems = []
     for rank, (index, message) in enumerate(results):
-        back = 0 if message in original else read_pointer("\n\n".join(texts_of(message)))
+        back = 0 if message in original else read_pointer("\n\n".join(texts_of(message)).removeprefix(f"{WRITTEN}\n"))
         if not back:
             continue
         target = results[rank - back][1] if back <= rank else {"content": "[trimtab: tool result"}
-        texts = list(texts_of(target))
+        texts = [text.removeprefix(f"{WRITTEN}\n") for text in texts_of(target)]
         if target not in original and texts[0].startswith(("[trimtab: same as", "[trimtab: tool result")):
             problems.append(f"message {index}: points to a result that is not there")
         elif expand(texts, "\n\n".join(texts_of(message))) is None and not (last_may_shrink and index > last_step):
@@ -296,6 +298,10 @@ def texts_of(message: Wire) -> Iterator[str]:
         yield content
     elif isinstance(content, list):
         yield from (part["text"] for part in content if isinstance(part, dict) and "text" in part)
+
+
+def _begins(message: Wire, header: str) -> bool:
+    return next(texts_of(message), "").startswith(header)
 
 
 def _begin(message: Wire) -> str:

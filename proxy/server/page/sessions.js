@@ -207,7 +207,7 @@ const SHORTENED = {
   dedupe: (one) => `${plural(one, "repeated text")} ${were(one)} replaced by references.`,
   arguments: (one) => `Long arguments of calls in ${plural(one, "message")} ${were(one)} shortened.`,
   images: (one) => `Images in ${plural(one, "message")} were left out.`,
-  pairing: (one) => `${plural(one, "call or result", "calls or results")} ${were(one)} dropped, moved or completed, so that each call has its result.`,
+  pairing: (one) => `${plural(one, "call or result", "calls or results")} ${were(one)} dropped, moved, completed or written as text, so that each call has its result.`,
 };
 
 /** What was done besides cuts and pruning, in the attempt that was forwarded. */

@@ -31,7 +31,7 @@ from support.builders import (
     valid_transcripts,
     write_all,
 )
-from support.checker import check_pairing, check_transcript
+from support.checker import check_pairing, check_transcript, check_users
 from support.policies import with_any_waters
 from support.results import tidy_tool_results, truncate_tool_results
 
@@ -50,9 +50,9 @@ from trimtab.rules.policy import (
     Truncation,
 )
 from trimtab.rules.results.dedupe import dedupe_tool_results
-from trimtab.rules.results.pairing import pair_tool_calls
+from trimtab.rules.results.pairing import find_unpaired, pair_tool_calls
 from trimtab.rules.results.work import Work
-from trimtab.rules.text.markers import NO_RESULT
+from trimtab.rules.text.markers import ACKNOWLEDGEMENT, NO_RESULT, RESULT_HEADER
 from trimtab.rules.tokens.messages import MESSAGE_TOKENS, ROLE_TOKENS
 from trimtab.rules.window.prune import prune_tool_results
 
@@ -183,12 +183,14 @@ def test_a_pipeline_run_again_finds_what_needs_no_window_done(messages: tuple[Me
 @ALL_RULES
 @given(messages=transcripts())
 def test_tokens_never_grow(rule: Rule, messages: tuple[Message, ...]) -> None:
-    """No outcome costs more than the original, except for one short result for each call that had none."""
+    """No outcome costs more than the original, except for one short message for each call or result without another."""
     before = conversation(*messages, fixed_tokens=7)
     after = rule(before).conversation
-    calls = sum(len(message.tool_calls) for message in messages)
-    answered = MESSAGE_TOKENS + ROLE_TOKENS + count(NO_RESULT) if rule in {_pair, _compact} else 0
-    assert after.tokens <= before.tokens + calls * answered
+    unpaired = find_unpaired(messages) if rule in {_pair, _compact} else None
+    calls, results = (len(unpaired.calls), len(unpaired.results)) if unpaired else (0, 0)
+    frame = MESSAGE_TOKENS + ROLE_TOKENS
+    added = calls * (frame + count(NO_RESULT)) + results * (frame + count(RESULT_HEADER) + count(ACKNOWLEDGEMENT))
+    assert after.tokens <= before.tokens + added
     assert after.fixed_tokens == 7
 
 
@@ -268,15 +270,13 @@ def test_a_transcript_may_begin_with_a_result(first: Message) -> None:
 
 @given(messages=broken_transcripts())
 def test_pairing_alone_makes_pairs(messages: tuple[Message, ...]) -> None:
-    """Every call has one result right after it, for any input."""
+    """Every call has one result right after it, for any input, and no two messages of the user come together."""
     sent = pair_tool_calls(conversation(*messages), count=count).conversation.messages
-    if any(message.role != "tool" for message in messages):
-        assert check_pairing(write_all(sent)) == []
+    assert check_pairing(write_all(sent)) == []
+    assert check_users(write_all(messages), write_all(sent)) == []
 
 
 def _check_valid(messages: tuple[Message, ...], policy: Policy) -> None:
-    if messages and all(message.role == "tool" for message in messages):
-        return  # nothing would be left, so it is forwarded unchanged, and the upstream decides
     try:
         outcome = run(conversation(*messages), policy)[1]
     except LimitExceededError:

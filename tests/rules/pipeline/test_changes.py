@@ -30,7 +30,7 @@ from trimtab.rules.pipeline.changes import (
 )
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.policy import Budget, OnExceeded, Policy, PreserveSystem, SectionShares, SummaryRole, Tidying
-from trimtab.rules.text.markers import INTRODUCTION, KEPT_TITLE
+from trimtab.rules.text.markers import ACKNOWLEDGEMENT, INTRODUCTION, KEPT_TITLE, RESULT_HEADER
 from trimtab.rules.window.prune import drop_images
 
 WIDE = replace(POLICY, context_window=100_000)
@@ -58,6 +58,7 @@ def test_each_kind_of_repair_is_told() -> None:
         user("Wait."),
         result("a", "late"),
         assistant("Done."),
+        user("And?"),
         result("x", "Who asked?"),
     )
     moved, added, dropped = sorted(trace(messages, WIDE), key=lambda change: change.fate is Fate.REMOVED)[::1]
@@ -65,8 +66,19 @@ def test_each_kind_of_repair_is_told() -> None:
     assert kinds.keys() == {Fate.MOVED, Fate.ADDED, Fate.REMOVED}
     assert (kinds[Fate.MOVED].at, kinds[Fate.MOVED].tool, kinds[Fate.MOVED].after) == (3, "bash", "late")
     assert (kinds[Fate.ADDED].at, kinds[Fate.ADDED].tool, kinds[Fate.ADDED].after) == (2, "read", "aborted")
-    assert (kinds[Fate.REMOVED].at, kinds[Fate.REMOVED].before) == (5, "Who asked?")
+    assert (kinds[Fate.REMOVED].at, kinds[Fate.REMOVED].before) == (6, "Who asked?")
     assert {change.rules for change in kinds.values()} == {("pairing",)}
+
+
+def test_results_that_became_a_message_of_the_user_are_shown_in_the_place_of_the_first() -> None:
+    """What shortens that message is told there; the line of the assistant behind it is added by the same repair."""
+    messages = (result("x", "Who asked?"), result("y", fill("y", 900)), user("And?"))
+    first, second, line = trace_whole(conversation(*messages), WIDE)
+    assert (first.at, first.fate, first.before) == (0, Fate.SHORTENED, "Who asked?")
+    assert first.after.startswith(f"{RESULT_HEADER}Who asked?\n")
+    assert (second.at, second.fate, second.after) == (1, Fate.REMOVED, "")
+    assert (line.at, line.fate, line.after) == (2, Fate.ADDED, ACKNOWLEDGEMENT)
+    assert [one.rules for one in (first, second, line)] == [("pairing", "truncate"), ("pairing",), ("pairing",)]
 
 
 def test_places_are_those_of_the_request() -> None:

@@ -124,12 +124,23 @@ def test_repairs_are_told_one_by_one() -> None:
         user("Wait."),
         result("a", "late"),
         assistant("Done."),
+        user("And?"),
         result("x", "Who asked?"),
     )
     _, told = tell(conversation(*messages), WIDE)
     assert "1 call without a result got the result `aborted`" in told.text
-    assert "1 result without a call was dropped (message 5)" in told.text
+    assert "1 result without a call was dropped (message 6)" in told.text
     assert "1 result was moved right behind its call (message 3)" in told.text
+
+
+def test_results_that_became_a_message_of_the_user_are_told() -> None:
+    """They are neither dropped nor moved."""
+    lost = (result("x", "Who asked?"), result("y", "Nobody."))
+    _, told = tell(conversation(system(), *lost, assistant("Done."), user(), result("z", "late")), WIDE)
+    assert told.text.endswith(
+        ": 1 result without a call was dropped (message 5);"
+        " 2 results without a call were written as a message of the user (messages 1-2)."
+    )
 
 
 def test_a_decision_that_is_not_the_plans_is_told_plainly() -> None:

@@ -1,18 +1,21 @@
 """Calls and their results."""
 
+import re
 import sys
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import (
+    IMAGE,
+    IMAGE_LINE,
     assistant,
     call,
     conversation,
     count,
     function_result,
     result,
+    shown,
     system,
     transcripts,
     user,
@@ -21,9 +24,10 @@ from support.builders import (
 )
 from support.checker import check_pairing
 
-from trimtab.rules.conversation import Decision, Message, Origin, Role
+from trimtab.rules.conversation import Decision, Message, Origin, Role, Shape
 from trimtab.rules.results.pairing import MAX_NAMED, Unpaired, describe_unpaired, find_unpaired, pair_tool_calls
-from trimtab.rules.text.markers import NO_RESULT
+from trimtab.rules.text.markers import ACKNOWLEDGEMENT, NO_RESULT, RESULT_HEADER
+from trimtab.rules.tokens.messages import count_message
 
 
 def pair(*messages: Message) -> tuple[Message, ...]:
@@ -50,9 +54,62 @@ def test_an_open_call_is_answered() -> None:
 
 
 def test_a_result_without_call_is_dropped() -> None:
-    """Results without a call are dropped. A second result for a single call is dropped, too."""
+    """Where the user's side says something else. A second result for a single call is dropped, too."""
     ask, answer = assistant(None, call("1")), result("1")
     assert pair(user(), result("9"), ask, answer, result("1", "again"), result(None)) == (user(), ask, answer)
+
+
+def test_a_turn_of_results_without_a_call_becomes_a_message_of_the_user() -> None:
+    """At the beginning too: a client that drops its oldest messages has dropped their calls. Nothing else says it."""
+    rules, ask, answer, said = system("rules"), assistant(None, call("1")), result("1"), assistant("Done.")
+    messages = (rules, result("8", "eight"), result("9", "nine"), ask, answer, said, result("7", "late"))
+    outcome = pair_tool_calls(conversation(*messages), count=count)
+
+    sent = outcome.conversation.messages
+    first, late = ({"role": "user", "content": f"{RESULT_HEADER}{text}"} for text in ("eight\n\nnine", "late"))
+    assert write_all(sent) == [*write_all([rules]), first, *write_all([ask, answer, said]), late]
+    assert [message.role for message in (sent[1], sent[5])] == [Role.TOOL, Role.TOOL]  # so they are shortened as such
+    assert sent[1].tokens == count_message(sent[1].as_said(), count)
+    assert outcome.decisions[0].reason == (
+        "0 calls answered, 0 results dropped, 0 results moved, 3 results written as text"
+    )
+    assert (outcome.decisions[0].first_changed, outcome.decisions[0].messages) == (1, 3)
+
+
+def test_results_become_a_message_of_the_user_only_behind_an_answer() -> None:
+    """Two messages of the user in a row are refused by some templates. Calls are no answer for these."""
+    late, ask, again = result("9", "late"), assistant(None, call("1")), assistant(None, call("2"))
+    for before in ((user(),), (ask, result("1")), (user(), ask, result("1"))):
+        assert pair(*before, late, result("9")) == pair(*before)
+    assert pair(user(), ask, user("wait"), again, result("1", "late")) == pair(user(), ask, user("wait"), again)
+
+
+def test_between_such_results_and_the_users_words_the_assistant_says_a_line() -> None:
+    """Once for each turn, and only where roles must take turns and such a line can be written."""
+    first = (system(), result("9", "nine"), system("note"))
+    words = (user("one"), result("8", "dropped"), user("two"), assistant("so"))
+    sent = pair(*first, *words)
+    assert sent[:3] == pair(*first)
+    said = write_all(sent[3:4])
+    assert (said, sent[4:]) == ([{"role": "assistant", "content": ACKNOWLEDGEMENT}], (words[0], *words[2:]))
+
+    asked = (user(), replace(assistant("so"), has_reasoning=True), result("9", "nine"), user("and?"))
+    for shape in (Shape(alternates=False), Shape(seals_reasoning=True)):
+        before = replace(conversation(*asked), shape=shape)
+        assert len(pair_tool_calls(before, count=count).conversation.messages) == len(asked)
+    assert len(pair(*asked)) == len(asked) + 1
+
+
+def test_what_was_said_in_results_that_became_a_message_has_its_hash() -> None:
+    """Or a session would get the summary of one that begins with another result."""
+    digests = {pair(result("8", text), assistant("so"))[0].digest for text in ("a", "b", "")}
+    assert len({*digests, pair(shown("8", IMAGE), assistant("so"))[0].digest}) == 4
+
+
+def test_of_an_image_in_such_results_a_line_stays() -> None:
+    """What a result may hold, a message of the user may not hold in every dialect."""
+    (made, _) = pair(shown("8", IMAGE), assistant("so"))
+    assert (made.media, made.texts[-1]) == ((), IMAGE_LINE)
 
 
 def test_a_result_moves_behind_its_call() -> None:
@@ -92,10 +149,10 @@ def test_empty_ids_pair() -> None:
 
 
 def test_an_answered_stretch_is_closed() -> None:
-    """Once the model has gone on, a late result is dropped, so the forwarded prefix does not change."""
+    """Once the model has gone on, a late result answers no call, so the forwarded prefix does not change."""
     ask = assistant(None, call("1"))
     early = (user(), ask, user("wait"), assistant("so be it"))
-    assert pair(*early, result("1")) == pair(*early)
+    assert pair(*early, result("1"))[:-1] == pair(*early)
 
 
 def test_an_assistant_message_behind_another_closes_nothing() -> None:
@@ -222,11 +279,10 @@ def test_an_answer_of_ours_has_the_id_as_the_call_has_it() -> None:
     assert (made.answers, made.answers_json) == ("1", b"1")
 
 
-@pytest.mark.parametrize("messages", [(), (result("1"),), (result("1"), result(None))])
-def test_nothing_is_not_made_of_something(messages: tuple[Message, ...]) -> None:
-    """A transcript of results alone stays. An empty one would be no better; the upstream decides."""
-    before = conversation(*messages)
-    assert pair_tool_calls(before, count=count).conversation is before
+def test_nothing_is_not_made_of_something() -> None:
+    """A transcript of results alone is one turn of the user."""
+    assert pair() == ()
+    assert write_all(pair(result("1"), result("2", "")))[0]["role"] == "user"
 
 
 def test_results_of_the_legacy_kind_stay() -> None:
@@ -260,13 +316,16 @@ def _count_steps(number: int) -> list[int]:
 
 @given(messages=transcripts())
 def test_what_is_unpaired_is_what_a_repair_would_change(messages: tuple[Message, ...]) -> None:
-    """The numbers of calls and results are those of the repair. Only orphans alone are not repaired."""
+    """The numbers of calls and results are those of the repair."""
     outcome, unpaired = pair_tool_calls(conversation(*messages), count=count), find_unpaired(messages)
     if not outcome.decisions:
-        assert unpaired is None or len(unpaired.results) == len(messages)
+        assert unpaired is None
         return
-    reason = outcome.decisions[0].reason
-    assert reason.startswith(f"{len(unpaired.calls)} calls answered, {len(unpaired.results)} results dropped, ")
+    answered, dropped, written = (
+        int(found[1]) if (found := re.search(rf"(\d+) {what}", outcome.decisions[0].reason)) else 0
+        for what in ("calls answered", "results dropped", "results written as text")
+    )
+    assert (answered, dropped + written) == (len(unpaired.calls), len(unpaired.results))
     assert unpaired.calls or unpaired.results or unpaired.misplaced or unpaired.misnamed
     repaired = find_unpaired(outcome.conversation.messages)
     assert repaired is None

@@ -49,6 +49,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         " was removed, if the result is [too long to keep](../explanation/replayed-cut.md#calls-that-are-repeated).",
         "NO_RESULT": "The result of a tool call for which the client sent none. The call may or may not have run. This"
         " is the text that Codex uses, so models know it.",
+        "RESULT_HEADER": "Begins a message of the user with tool results whose calls the client no longer sends. Their"
+        " texts follow unchanged.",
     },
     "Tool results in JSON": {
         "TABLE": "Begins the key `[trimtab: table] columns`. A JSON array of objects with the same keys was rewritten:"
