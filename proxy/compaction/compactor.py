@@ -457,12 +457,13 @@ class Compactor:
         is_sent: bool = False,
     ) -> Sections:
         """The sections of a client's prompt, or of what is sent. Of a long one, only the new messages are read."""
-        note_kinds(prompt.messages, drops_calls=self.counting.costs.drops_calls)
-        find = self._find_marks(tags, max_chars)
-        if kept_body is None:
+        find, messages = self._find_marks(tags, max_chars), prompt.messages
+        if kept_body is None:  # so it is short
             return count_sections(prompt, find)
-        key = self._number, tags, is_sent
-        counted = kept_body.counted[key] = count_messages(prompt.messages, find, kept_body.counted.get(key))
+        known = kept_body.counted.get(key := (self._number, tags, is_sent))
+        counted = kept_body.counted[key] = count_messages(messages, find, known)
+        start = 0 if known is None or known.messages != messages[: len(known.messages)] else len(known.messages)
+        note_kinds(messages[start:], drops_calls=self.counting.costs.drops_calls)
         return counted.add_up(prompt)
 
     def _find_marks(self, tags: tuple[str, ...], max_chars: int | None = None) -> FindMarks:

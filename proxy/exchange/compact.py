@@ -379,7 +379,8 @@ async def carry_out(
         begun, work = phases.begin("apply"), partial(call.compactor.apply, chosen.planned, chosen.text)
         try:
             run_bounded = services.workers.run_bounded
-            compacted = work() if _is_small(call) else await run_bounded(call.lane, work, size_bytes=size_bytes)
+            is_small = size_bytes == 0 and len(call.request.body) <= SMALL_BODY_BYTES
+            compacted = work() if is_small else await run_bounded(call.lane, work, size_bytes=size_bytes)
         except RefusedError as error:
             call.ledger.note(call.attempt, error.limit, error.decisions)
             raise
