@@ -154,7 +154,7 @@ def declare(
     *,
     without_tools: bool = False,
 ) -> Request:
-    """The request with the tool, or itself if it must have none. without_tools: also alone. Raises UndecodableError."""
+    """The request with the tool, or itself. without_tools: also if it has no others. Raises UndecodableError."""
     if counting.costs.drops_tools:
         return request
     codec = request.codec

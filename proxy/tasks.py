@@ -46,7 +46,7 @@ class Tasks:
 
 
 async def shield_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Run work to its end although the caller is cancelled; that is raised after it. A second cancellation ends it."""
+    """Run work to its end although the caller is cancelled, and raise that then. A second cancellation ends it."""
     task = asyncio.get_running_loop().create_task(work)
     try:
         return await asyncio.shield(task)

@@ -26,7 +26,7 @@ from trimtab.proxy.telemetry.metrics import Metrics
 
 FLUSH_SECONDS = 5.0  # Chosen: a killed process loses at most this much; the disk is written to rarely.
 MAX_CLIENT_CHARS = 128  # A longer name is cut. Chosen: longer than any name that a person gives.
-MAX_PLACES = 4096  # Sums that wait for the store. Chosen: far above the models and clients of an outage of days.
+MAX_PLACES = 4096  # Sums that wait; later ones are not counted. Chosen: far above models and clients of days of outage.
 DAY_SECONDS = 86400  # source: 24 hours
 _FIRST_DAY = date(1970, 1, 1).toordinal()
 KEPT_DAYS = 366  # Sums of older days are deleted. Source: the promise to keep them for a year.
@@ -209,7 +209,11 @@ class MemoryStatistics:
 
 
 class Books:
-    """The sums of this process, told of summaries and to `history`. Start it in a running loop, and close it."""
+    """The sums of this process. Start it in a running loop, and close it at the end.
+
+    on_error: gets the store's name for each failed write. history: is told of summaries. on_booked: is told of all that
+    is booked. after_writing: is called after each writing. is_out: the last writing failed.
+    """
 
     def __init__(
         self,

@@ -114,7 +114,7 @@ class Budgets:
         self._minutes[place.client] = (minute, (tokens if known == minute else 0) + _Sum().add(sums).tokens)
 
     def check(self, client: str) -> Spent | None:
-        """The spent budget of a client, of several the one that is new last; None if something of each is left."""
+        """A client's spent budget, logged once, of several the one that is new last; None if some of each is left."""
         budget = self.budgets.get(client)
         if budget is None:
             return None

@@ -58,6 +58,7 @@ def read_head(sections: Sequence[int], limit_tokens: int) -> float:
 class Answered(msgspec.Struct, frozen=True):
     """The figures of the answer, in the model's own tokens; None is what the upstream does not report.
 
+    completion_tokens: ours if `is_estimated`; None if nothing answered. streamed_tokens: of the streamed text.
     ends_turn: the answer calls no tool, so the user has the turn.
     """
 
@@ -103,18 +104,20 @@ class Outcome(msgspec.Struct, frozen=True):
     """One request that was served or given up. It is a Struct, because a frozen dataclass costs a call for each field.
 
     at: when it ended, in seconds since 1970. seconds: from the arrival of the head to the end of the answer.
+    status: that the client got; 0 if it left before. model, upstream: as they may be shown; label, client: in metrics.
     match: the glob of `models` in the configuration that the model matches.
-    recall_rounds, recall_prompt_tokens: the further requests for recall, and their prompts; else None.
+    recall_rounds, recall_prompt_tokens: the further requests for recall, and their prompts; None without any.
     retry: what became of a second attempt; empty if there was no reason for one.
     cache_miss: why the upstream read less from its prompt cache than it could have; empty if it did not.
     error, reason, context_cost: the code and words of an error of trimtab's own, and what has filled the prompt.
-    session: a hash of tenant, model and first messages; empty if not decoded. messages: the client's.
+    session: hash of the tenant, the model and the transcript up to its first user message, without the leading system
+        messages; empty if the request was not decoded. messages: the number of the client's.
     original_tokens, sent_tokens, limit_tokens: 0 if the prompt was not counted, the second also if nothing was sent.
     original_sections, sent_sections: tokens of system, summary, memory, recent and current.
     decisions: all in order, also those of plans that were not sent, or that the upstream refused.
     summary_id, summary_kind, summary_messages: the stored summary in what was sent; empty and 0 if there is none.
     summary_instead: why it is a digest although a model's summary was wanted; else empty.
-    is_client_compaction: its own summary was asked for, and the request passed unchanged.
+    is_client_compaction: the client asked for a summary of its own, and its request passed unchanged.
     prefix_kept: share of the prompt that equals the previous request's prefix.
     prompt_tokens, cached_tokens, written_tokens: as the upstream reports them. The last two are parts of the first.
     overhead_seconds: what trimtab added before the request was sent.
@@ -282,7 +285,7 @@ FAILED = frozenset({"broken", "aborted"})
 
 
 def write_line(outcome: Outcome) -> dict[str, Any]:
-    """The fields of a request's log line, our errors' words, too: agents often hide them from their users."""
+    """The fields of a log line, with our errors' words, which hold no text of clients: agents often hide them."""
     fields = _LINE.write(outcome)
     for name, digits in _ROUNDED:
         if name in fields:
@@ -314,7 +317,7 @@ def name_error(outcome: Outcome) -> str:
 
 
 def write_attributes(outcome: Outcome) -> Attributes:
-    """The attributes of a request's last span, as the conventions for generative AI want it: nothing that is false."""
+    """The attributes of a request's last span. As the conventions for generative AI want it, no value is false."""
     told = _ATTRIBUTES.write(outcome)
     if not outcome.status:
         del told["http.response.status_code"]

@@ -30,7 +30,7 @@ prompts says nothing about the other. Chosen: far from any tokenizer, but the up
 GOES_ON_SHARE = 0.5
 """If so much of an unknown session was cached, another process had it. Chosen: clients' sessions share far less."""
 READ_SHARE = 0.8
-"""Of what could be read; below is a miss. Chosen: our count of a part of a prompt may be wrong by a tenth."""
+"""Of what could be read; less is a miss. Chosen: twice the tenth by which our count of a part may be wrong."""
 Cause = Literal["", "cut", "expired", "prefix", "cold", "unknown"]
 """Why the cache was missed; empty if it was not.
 
@@ -46,7 +46,7 @@ class Prefix(msgspec.Struct, frozen=True):
     """How a prompt begins, compared with the previous one of its session; all tokens are ours.
 
     previous_tokens: of the previous prompt, all of which the upstream has read.
-    kept_tokens: of the beginning that both have, byte for byte.
+    kept_tokens: of the beginning that both have, byte for byte. pause_seconds: between the two sendings.
     continues: the client has only added messages. Otherwise the session is recognised by its first message alone.
     is_ours: if the beginnings differ, trimtab changed it: the client's transcript, tools and instructions are the same.
     """
@@ -126,7 +126,10 @@ def _scale_original(case: Case) -> int:
 
 
 def add_removed(sent: Tokens, tokens: int) -> Tokens:
-    """The tokens of a request that has as many new ones as trimtab has removed, fresh or written as the rest."""
+    """The tokens of a request with the removed ones as new, fresh or written as the rest.
+
+    It is for a request whose earlier messages the upstream holds: they passed before, and what was removed is new.
+    """
     rest = sent.fresh + sent.written
     added = max(tokens, -rest)
     written = round(added * sent.written / rest) if rest else 0
@@ -134,7 +137,7 @@ def add_removed(sent: Tokens, tokens: int) -> Tokens:
 
 
 def find_cause(prefix: Prefix | None, answered: Answered, find_lifetime: Callable[[], float | None]) -> Cause:
-    """The cause of a miss, or empty. prefix: None for a session's first. find_lifetime: None without a limit."""
+    """The cause of a miss, or empty. prefix: None for a session's first. find_lifetime: in seconds; None: no limit."""
     prompt_tokens, cached_tokens = answered.prompt_tokens, answered.cached_tokens
     if cached_tokens is None or not prompt_tokens:
         return ""
@@ -195,7 +198,10 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A request beside the previous one of its session; None if not known, or with other tools or instructions."""
+    """A request beside the previous one of its session.
+
+    before: None if it is not known, or had other tools or instructions. prefix: how what was sent begins, beside it.
+    """
 
     key: _Key
     now: Request
@@ -204,7 +210,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class PreviousRequests:
-    """The newest request of each session. Thread-safe. clock: one that goes on while a laptop sleeps."""
+    """The newest request of each session. Thread-safe. clock: in seconds; one that goes on while a laptop sleeps."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
@@ -220,7 +226,11 @@ class PreviousRequests:
         hashes: Sequence[bytes],
         sent: Sent,
     ) -> Seen:
-        """Compare a request with the previous one of its session, the longest known, and keep it in its place."""
+        """Compare a request with the previous one of its session, and keep it in its place.
+
+        client: the tenant, the upstream and the model, which have a prompt cache of their own. The previous request is
+        the longest known one, at most MAX_NEW_MESSAGES shorter, else the last one with the same first message.
+        """
         original, forwarded, fixed = sent.original, sent.forwarded, sent.fixed
         age_seconds, is_changed = sent.age_seconds, sent.is_changed
         tools = hash(tuple(fixed))

@@ -38,7 +38,7 @@ _read_observed = attrgetter(*_OBSERVED)
 
 
 class Recorder:
-    """Tells requests that are over to `observers`, in order. later: calls in some seconds; else nothing waits."""
+    """Tells requests that are over to `observers`, in order. later: calls after some seconds; None: nothing waits."""
 
     def __init__(self, metrics: Metrics, log: Any, books: Books | None = None, later: Later | None = None) -> None:
         self.metrics = metrics

@@ -230,7 +230,7 @@ def redact_body(body: bytes, hidden: Hidden) -> bytes:
 
 
 def redact_value(value: Any, hidden: Hidden, *, with_numbers: bool = True) -> Any:
-    """A JSON value with `***` for each credential in a text or name. with_numbers: one in a number, too."""
+    """A JSON value with `***` for each credential in a text or name. with_numbers: a number with one becomes a text."""
     if isinstance(value, dict):
         return {
             redact_text(name, hidden): redact_value(part, hidden, with_numbers=with_numbers)
@@ -325,7 +325,10 @@ def _find_pieces(bare: bytes, hidden: Hidden) -> Iterator[Span]:
 
 
 def _look_for(grams: Mapping[bytes, int], bare: bytes) -> list[tuple[int, int, int, int]]:
-    """The places of grams of a long credential, in both, looked for every LOOK_BYTES: longer pieces are found."""
+    """Where a text has grams of a long credential: their place in both, their length, and that of a piece that counts.
+
+    The text is only looked at every LOOK_BYTES: a piece that is longer by a gram is never missed.
+    """
     return [
         (start, at, PIECE_CHARS, WORDY_CHARS)
         for start in range(0, len(bare), LOOK_BYTES)

@@ -195,7 +195,10 @@ DEFAULT = PriceList(
 def find_price_list(
     config: Config, settings: PolicyConfig, model: str, upstream: UpstreamConfig | None = None
 ) -> PriceList:
-    """A model's prices, the same object for the same ones: configured, listed, of an own server, or default."""
+    """A model's prices, the same object for the same ones: configured, else the catalogue's, else local, or default.
+
+    upstream: None for that of the settings. Thread-safe. Loads the catalogue if necessary.
+    """
     upstream = upstream or config.upstream_for(settings.upstream)
     prices = config.prices_for(settings, upstream)
     return find_listed(upstream.base_url, model) if prices == "auto" else read_prices(prices)
@@ -203,7 +206,7 @@ def find_price_list(
 
 @lru_cache(KEPT_ANSWERS)
 def find_listed(base_url: str, model: str) -> PriceList:
-    """Prices known without any configuration: the catalogue's, by URL; else the maker's, of which ratios count."""
+    """Prices known without configuration: the catalogue's, by URL; else the maker's, of which only the ratios count."""
     name = model.rpartition("/")[2].lower()  # gateways write maker/model
     if is_local(base_url):
         return DEFAULT if CLOSED.match(name) else LOCAL
@@ -259,7 +262,7 @@ def _find_noon() -> datetime:
 
 
 def _find_prices(model: "ModelInfo") -> "ModelPrice | None":
-    """The prices at noon (UTC) of today, for all hours, or else cuts would move. DeepSeek has two in a day."""
+    """Today's prices at noon (UTC), for all hours, or cuts would move. DeepSeek has two; most hours have noon's."""
     from genai_prices.types import ModelPrice  # noqa: PLC0415 - slow; the catalogue is loaded
 
     if isinstance(model.prices, ModelPrice):

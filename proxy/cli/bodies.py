@@ -61,7 +61,10 @@ def takes_requests(verb: str) -> Callable[[Callable[..., None]], Callable[..., N
 def for_each_request(
     requests: Requests, work: Callable[[Request, str], None], stand_in: Callable[[bytes], bytes]
 ) -> NoReturn:
-    """Call `work` with each request and a prefix for messages, and exit, with 1 if `stand_in` had to write a line."""
+    """Call `work` with each request and a prefix for messages; exit with 1 if one could not be decoded or compacted.
+
+    stand_in: makes the line of such a request, so that with `jsonl` each line in gives a line out.
+    """
     file, jsonl, failed = requests.file, requests.jsonl, False
     bodies = (line.rstrip(b"\n") for line in file) if jsonl else iter([file.read()])
     for number, body in enumerate(bodies, start=1):

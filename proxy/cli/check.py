@@ -1,7 +1,8 @@
 """`trimtab check`: whether a configuration is valid here, and what it means. `trimtab schema`: its JSON Schema.
 
 Law of the schema, which editors and the reference page read: what the loader accepts, the schema accepts. It also
-refuses unknown keys, values of a wrong type, and numbers out of range.
+refuses unknown keys, values of a wrong type, and numbers out of range. It cannot check the environment, files, or keys
+that contradict each other.
 """
 
 from collections.abc import Iterator

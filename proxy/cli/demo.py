@@ -5,7 +5,8 @@ or from the responses that the client got. The upstream reports exactly what it 
 prompt larger than the window, and a tool call that its result does not follow at once.
 
 The session is deterministic, and in memory: a coding agent changes amounts from floats to integer cents, module by
-module, in the repository of the invented booking service of a ferry line. Its tools really do what they say.
+module, in the repository of the invented booking service of a ferry line. Its tools do what they say; only
+`run_tests` runs nothing: a test passes if its file and the tested module use the same type for amounts.
 """
 
 import asyncio
@@ -387,7 +388,7 @@ class Replay(msgspec.Struct, frozen=True):
 async def run_stage(
     session: Session, window_tokens: int = WINDOW_TOKENS, *, keeps_text: bool = False
 ) -> AsyncIterator[tuple[str, SimulatedUpstream]]:
-    """Run the simulated upstream, with this window, and the proxy, which assumes WINDOW_TOKENS; yields both."""
+    """Run an upstream with this window, and the proxy, which assumes WINDOW_TOKENS; yields the proxy's URL first."""
     log = get_log()
     compactors = Compactors(log)
     upstream = SimulatedUpstream(session, window_tokens, compactors.choose(PolicyConfig(), MODEL).count)

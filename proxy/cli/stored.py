@@ -37,7 +37,11 @@ from trimtab.rules.tokens.families import SILENT
 
 @asynccontextmanager
 async def open_shared(config: Config, *, in_memory: str, at_fault: str) -> AsyncIterator[SummaryStore]:
-    """The store that running proxies share. Raises StoppedError (`in_memory`, `at_fault` if it fails), ConfigError."""
+    """The store that running proxies share.
+
+    Raises StoppedError with `in_memory` if they share none, and with `at_fault` if it has failed; ConfigError if it can
+    never be opened.
+    """
     if config.store == "memory":
         raise StoppedError(in_memory)
     configure_log("error")
@@ -124,7 +128,10 @@ def forget(model: str, config_path: Path | None, settings: tuple[str, ...]) -> N
 
 
 async def forget_model(config: Config, model: str) -> dict[ModelName, bool]:
-    """The names of a model's facts, all forgotten; and if there were any for all. Raises StoppedError, ConfigError."""
+    """Forget a model at every upstream. Raises StoppedError, ConfigError.
+
+    Returns the names under which facts may have been kept, and whether there were any for all clients.
+    """
     async with open_shared(
         config,
         in_memory="store: memory keeps nothing on disk; restart the proxy to make it forget",
@@ -230,7 +237,11 @@ def summary(
 
 
 async def find_summary(config: Config, summary_id: str, keys: Sequence[str], headers: Sequence[Pair]) -> Summary:
-    """The summary with this id, if a credential decrypts it in any form. Raises StoppedError, ConfigError."""
+    """The summary with this id, if a credential decrypts it. Raises StoppedError, ConfigError.
+
+    No error says what the store has. keys: each is tried in all forms in which clients send one. headers: that the
+    client sends in any case.
+    """
     async with open_shared(
         config,
         in_memory="store: memory keeps summaries in the running proxy only; see `trimtab inspect`, or set store",

@@ -82,7 +82,7 @@ class ClientConfig(Section):
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """What `client_keys` says of clients: names and ends by key (a day), limits and budgets by name."""
+    """What `client_keys` says: names and days of the end, by key; limits of requests in flight and budgets by name."""
 
     keys: tuple[str, ...] = field(default=(), repr=False)
     names: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -90,7 +90,10 @@ class Document(msgspec.Struct, frozen=True):
         return cls(data, reader.places, tuple(reader.problems))
 
     def describe(self, problems: list[Problem], variables: Mapping[Path, str] = NO_VARIABLES) -> list[str]:
-        """A line for each problem, in order; a repeated alias once. variables: by the path each has set."""
+        """A line for each problem, in the order of the text; one that an alias repeats, once.
+
+        variables: by the path that each has set; empty for a path that a setting has set.
+        """
         told: dict[object, str] = {}
         for problem in sorted(problems, key=lambda problem: self.places.get(problem.path, (0, 0))):
             place = self.places.get(problem.path)

@@ -3,7 +3,8 @@
 Law: the whole configuration is validated at once. Each error names its path, its value and what is allowed, and what
 set it: a line of the file, or a variable. Settings have no place. No other module of the configuration reads the
 environment or the file. The name of a variable alone decides its key: TRIMTAB_DEFAULTS__HIGH_WATER sets
-defaults.high_water. A name that nobody can have meant for a key is no problem, as TRIMTAB_PORT of Kubernetes.
+defaults.high_water. A name that nobody can have meant for a key is no problem: Kubernetes sets TRIMTAB_PORT for
+a service that is called trimtab.
 """
 
 import os
@@ -49,7 +50,10 @@ class _UnknownNameError(Exception):
 
 
 def read_variables(environment: Mapping[str, str], data: Mapping[str, Any]) -> tuple[list[Variable], list[Problem]]:
-    """The variables that set a key, outer first, and problems of their names. Empty ones set nothing."""
+    """The variables that set a key, outer keys first, and the problems of their names. An empty variable sets nothing.
+
+    data: that of the file. A name of the user's choice is found in it whatever its case.
+    """
     problems: list[Problem] = []
     found: dict[Path, Variable] = {}
     for name, text in sorted(environment.items()):

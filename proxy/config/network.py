@@ -95,7 +95,11 @@ Kind = Literal["server", "sentinel", "cluster"]
 
 @dataclass(frozen=True, slots=True)
 class StoreServers:
-    """The parts of a store's URL. hosts: to ask first, sentinels or nodes; the rest applies to all of them."""
+    """The parts of a store's URL. url: that of one server; its credentials, database and options apply to all.
+
+    hosts: those to ask first, sentinels or nodes. sentinel_options: the sentinels' own credentials. service: their name
+    for the servers that they watch.
+    """
 
     kind: Kind
     url: str = field(repr=False)

@@ -363,7 +363,7 @@ class PolicyConfig(ControlConfig):
         return next((one.tokens for one in self.context_windows if one.matches(headers, endpoint)), None)
 
     def to_policy(self, prices: Prices, *, token_ratio: float = 1.0, window_tokens: int | None = None) -> Policy:
-        """The values that the rules need. token_ratio: the model's tokens for one of ours. window_tokens: or as set."""
+        """The values for the rules. token_ratio: the model's tokens for one of ours. window_tokens: or the set one."""
         window = window_tokens or self.find_window()
         budgets = find_budgets(self.economy, window)
         high_water, low_water = self._find_waters(budgets)

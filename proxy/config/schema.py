@@ -368,7 +368,7 @@ class Config(Section):
         return self.upstream if name is None else self.upstreams[name]
 
     def discovered_upstreams(self) -> tuple[UpstreamConfig, ...]:
-        """Those to ask for windows before any request; one that needs a client's key is asked with that."""
+        """Those to ask before any request (`context_window: auto`); one that needs a client's key waits for it."""
         policies = (self.defaults, *map(self.over_defaults, (*self.models, *self.profiles.values())))
         names = {policy.upstream for policy in policies if policy.context_window == "auto"}
         upstreams = (self.upstream_for(name) for name in sorted(names, key=str))

@@ -36,7 +36,7 @@ _WRONG_KEY = "[key]"  # pydantic writes this after the name of a mapping's key i
 
 
 class Validated(msgspec.Struct, Generic[M], frozen=True):
-    """A model of the data, if anything valid remains, and its problems, with defaults or stand-ins at these paths."""
+    """A model of the data, if any is valid, and problems. At the paths `wrong` are defaults, in lists stand-ins."""
 
     model: M | None
     problems: list[Problem]

@@ -49,7 +49,7 @@ _BOUNDS = {"ge": "{} or more", "gt": "above {}", "le": "at most {}", "lt": "belo
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What values must be. words: follow "must be". pattern: for editors; every right value matches it."""
+    """What values must be. words: follow "must be". pattern: for editors (ECMAScript); every right value matches."""
 
     words: str
     pattern: str | None = None

@@ -114,7 +114,10 @@ _HAS_ENDED: Callable[[Tap], bool] = attrgetter("has_ended")
 
 
 async def count_answer(services: Services, tenant: Tenant, route: Route, tap: Tap, window_tokens: int) -> Answered:
-    """The answer's tokens: the upstream's if they can be true, else our estimate; of a cut stream, of what came."""
+    """The answer's tokens: the upstream's if they can be true, else our estimate; of a cut stream, of what came.
+
+    window_tokens: the model's window, or the prompt if it is longer.
+    """
     usage = tap.usage or Usage()
     usage = believe(usage, answer_bytes=tap.size_bytes, window_tokens=window_tokens)
     told_tokens = usage.completion_tokens
@@ -188,7 +191,7 @@ async def observe(
 
 
 def _note_answer(services: Services, attempt: Prepared, answered: Answered) -> None:
-    """An answer proves that its model exists, and that a prompt of ours fits. A shortened one fails a test."""
+    """An answer proves that its model exists, and our prompt fits. A test fails if the server dropped a part of it."""
     target, name, sent_tokens = attempt.call.route.target, attempt.call.view.name, attempt.compacted.sent_tokens
     is_enforced = target.mode == "enforce"
     is_test = attempt.is_test and is_enforced

@@ -54,6 +54,7 @@ class Arrival(msgspec.Struct, frozen=True):
 
     endpoint: its name in metrics and log lines: that of the codec that claims the request, else that of a known API.
     passed: what is known of the request if no codec claims it; None if a codec does.
+    method, path: in the form that may be logged. target: as sent. started_at: seconds of the monotonic clock.
     headers: all headers in wire order; end_to_end: without the hop-by-hop ones.
     named: the first header of each name, in lower case. Content-Length may be that of an earlier request.
     caller: set if the answer is the compacted request itself.
@@ -90,7 +91,10 @@ class Arrival(msgspec.Struct, frozen=True):
         return forwarded
 
     def tell_name(self, name: str, own: Collection[str] = ()) -> tuple[str, bool]:
-        """A client's name for the log, with `***` for credentials, and whether it has any: then nobody else sees it."""
+        """A name for the log, with `***` for credentials, and whether it has any: then no other client may see it.
+
+        own: the credentials of the configuration in this name.
+        """
         found = self.secrets.union(own) if own else self.secrets
         return tell_name(name, found), bool(own) or any(secret in name for secret in found)
 

@@ -52,6 +52,7 @@ class Call(msgspec.Struct, frozen=True):
 
     request: without what must not be sent.
     lane: the queue in which the request's work waits for a thread.
+    session: its name, for people; empty until the request is planned.
     cold: the cuts at a cold cache that are known, by prefix; entries of other sessions have no effect.
     tells_compaction: whether the client says that it asks for a summary of its own; None if it says nothing of that.
     words: what the summary of a cut that was asked for now is to heed.
@@ -90,7 +91,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 class Passed(msgspec.Struct, frozen=True):
-    """A request that goes out as the client wrote it. seconds: of each phase, in order. fault: of the body."""
+    """A request sent as the client wrote it. seconds: of each phase, in order. fault: what is wrong in its body."""
 
     outcome: str
     seconds: tuple[tuple[str, float], ...] = ()
@@ -102,7 +103,10 @@ class Passed(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A request that cannot be compacted as its policy wants. refusal: None if it goes out as it is."""
+    """A request that cannot be compacted as its policy wants, or for which no thread was free: it has no call then.
+
+    refusal: our own error; None if the request goes out as it is. compacted: of a request that cannot fit; else None.
+    """
 
     outcome: str
     refusal: ProxyError | None

@@ -88,7 +88,11 @@ def find_session(services: Services, call: Call, planned: Planned, *, is_asked: 
 
 
 def may_be_marked(services: Services, call: Call, planned: Planned) -> bool:
-    """Whether another process may have marked a message to be kept: it served the last request, or forgot."""
+    """Whether another process may have marked a message of the session that is to be kept.
+
+    If this process has heeded them for the session's previous request, and answered that, it knows of all. What is not
+    shortened needs no mark, so it teaches nothing of them.
+    """
     plan, marks = planned.plan, services.cold_cuts.kept
     if not (marks.is_kept and (plan.decisions or plan.window.changes_sent)):
         return False
@@ -107,7 +111,7 @@ def find_answered(services: Services, call: Call, planned: Planned) -> tuple[Ses
 async def cut_at_cold_cache(
     services: Services, call: Call, planned: Planned, plan_again: PlanAgain, reply: Reply
 ) -> tuple[Call, Planned]:
-    """The call and plan with the session's cold cuts, and with a new one now. Raises UndecodableError and BusyError."""
+    """The call and plan with the session's cold cuts, and a new one if due. Raises UndecodableError and BusyError."""
     session = find_session(services, call, planned)
     if session is None:
         return call, planned
@@ -336,7 +340,7 @@ def find_places(original: Conversation, names: Sequence[str]) -> list[int]:
 
 
 async def remember(services: Services, attempt: Attempt, answered: Answered) -> None:
-    """Note the time of this answer for the session's next request; in this process only if the cache is not used."""
+    """Note the time of this answer for the session's next request, for all processes if the cache is used."""
     if not isinstance(attempt, Prepared) or attempt.body is None:
         return
     call, planned = attempt.call, attempt.chosen.planned
@@ -353,7 +357,7 @@ async def remember(services: Services, attempt: Attempt, answered: Answered) -> 
 
 
 def prepare_cold(services: Services, attempt: Attempt, answered: Answered) -> None:
-    """Start to write the summary for a cut at a cold cache, if that pays, while the cache is warm; at most one."""
+    """Start to write the summary for a cut at a cold cache, if that pays, while the cache is warm; once a request."""
     if not isinstance(attempt, Prepared) or attempt.is_test or not answered.ends_turn:
         return
     call, chosen, plan = attempt.call, attempt.chosen, attempt.chosen.planned.plan

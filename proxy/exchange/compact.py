@@ -197,7 +197,7 @@ async def _declare_recall(services: Services, call: Call) -> Call:
 async def _find_unpaired(
     services: Services, call: Call, request: Request, planned: Planned
 ) -> UnpairedToolCallsError | None:
-    """The refusal of a request whose calls and results are not paired, by the elements of the client's; else None."""
+    """The refusal of unpaired calls and results, which names elements as the client sent them; None if paired."""
     if call.route.settings.pairing != "refuse":
         return None
     conversation = planned.original

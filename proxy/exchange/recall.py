@@ -340,7 +340,10 @@ async def _read_whole(
 
 
 def add_round(learned: Learned, answered: Answered, sent_tokens: int, prices: PriceList) -> Learned:
-    """What was learned, with the cost of one more round. sent_tokens: of its prompt, if the upstream does not tell."""
+    """What was learned, with the tokens and the cost of one more round. The prompt's figures stay the first round's.
+
+    sent_tokens: of the prompt, if the upstream does not tell.
+    """
     first, bill = learned.answered, learned.bill
     prompt_tokens = sent_tokens if answered.prompt_tokens is None else answered.prompt_tokens
     tokens = Tokens.of(prompt_tokens, answered.cached_tokens, answered.written_tokens, answered.completion_tokens)

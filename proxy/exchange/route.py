@@ -79,9 +79,11 @@ class Route:
     """Where a request goes, and the settings that apply to it.
 
     observe_share: the share of sessions that are only observed although the mode is enforce.
+    url: its address there; None for a path that must not get our key. credentials: the client's that it may get.
     unsent: what is taken out of the body.
     adds: what the host takes for its prompt cache, if this upstream has not refused it.
     asked: the name under which refusals are remembered.
+    lifetime_seconds: for which the host keeps a cached prompt that is not read; None if that is not known.
     may_ask_million: whether the request's own words may ask for a window of a million tokens.
     compact_now: set if the client asks for a cut now: what the summary is to heed, may be empty.
     views: the view of the model for the last request on this route; none before. It is made again if its facts change.

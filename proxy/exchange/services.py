@@ -182,7 +182,10 @@ class Services(msgspec.Struct, frozen=True):
 async def receive(
     services: Services, reply: Reply, arrival: Arrival, lane: Lane, codec: Codec
 ) -> tuple[ReceivedBody, PrefixMatch | None]:
-    """Receive the body, and find what it shares with an earlier one. Raises SlowRequestError, OverloadedError."""
+    """Receive the body, and find the longest beginning that it shares with an earlier one of the tenant.
+
+    One that memory could never hold is too large and not decoded. Raises SlowRequestError and OverloadedError.
+    """
     received = await hold(services, reply.request, lane)
     body = received.json
     if body is None:

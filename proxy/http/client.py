@@ -238,7 +238,10 @@ UNCONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aio
 
 
 class Sending:
-    """The context manager of `UpstreamClient.send`. It is a class because a generator costs three times as much."""
+    """The context manager of `UpstreamClient.send`. It is a class because a generator costs three times as much.
+
+    is_sent: the whole request is on its way; not known if its body still arrives, or if it goes through a proxy.
+    """
 
     __slots__ = ("_headers", "_known", "_method", "_response", "_session", "_url", "body", "is_sent")
 

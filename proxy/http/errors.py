@@ -141,7 +141,11 @@ class MethodNotAllowedError(ProxyError, status=405, code="method_not_allowed"):
 
 
 class ContextExceededError(ProxyError, status=400, code=PROMPT_TOO_LONG, type="invalid_request_error"):
-    """No rule could make the request fit the window. Status and code make clients compact by themselves."""
+    """No rule could make the request fit the window. Status and code make clients compact by themselves.
+
+    tokens: of the prompt after compaction. context_cost: what it consists of, what was decided, and
+    what would have to shrink.
+    """
 
     def __init__(
         self,

@@ -195,7 +195,7 @@ _PLACES: dict[int, tuple[tuple[str, ...], dict[bytes, int]]] = {}
 
 
 def _place_hashes(keys: tuple[str, ...]) -> dict[bytes, int]:
-    """The place of each key by its hash; kept by the identity of `keys`: hashing a tuple of many takes longest."""
+    """The first place of each key by its hash; kept by the identity of `keys`: to hash a long tuple takes longest."""
     known = _PLACES.get(id(keys))
     if known is not None and known[0] is keys:
         return known[1]

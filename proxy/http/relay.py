@@ -36,7 +36,7 @@ MAX_ANSWER_EVENT_BYTES = 1024 * 1024  # Of a response that becomes one event. Ch
 
 WriteEvent = Callable[[int, bytes], bytes]  # The event for a whole response, from its status and body
 
-MIN_SECONDS = 0.05  # A shorter text has no rate. Chosen: it would show how fast buffers are emptied.
+MIN_SECONDS = 0.05  # A text in less time has no rate. Chosen: it would show how fast buffers are emptied.
 
 
 class Pace(msgspec.Struct, frozen=True):

@@ -151,7 +151,7 @@ async def receive_body(
 
 
 async def receive_beginning(request: web.BaseRequest, least_bytes: int, uploads: Uploads) -> ReceivedBody:
-    """Receive the first bytes of the body; the rest is still to be read. Raises SlowRequestError, OverloadedError."""
+    """Receive so many bytes or more, if the body has them; the rest stays. Raises SlowRequestError, OverloadedError."""
     arriving = uploads.read(request)
     pieces: list[bytes] = []
     size = 0

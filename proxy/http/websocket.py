@@ -39,7 +39,11 @@ async def relay_websocket(
     upstream: UpstreamConfig,
     added: Headers = (),
 ) -> web.StreamResponse:
-    """Forward the handshake, then bytes both ways. Raises UpstreamUnreachableError and UpstreamTimeoutError."""
+    """Forward the handshake, then pass bytes both ways until one end closes. The answer has the headers `added`.
+
+    Raises UpstreamUnreachableError, or UpstreamTimeoutError if the handshake takes longer than
+    `upstream.connect_timeout_seconds`.
+    """
     headers.extend(_UPGRADE)
     async with AsyncExitStack() as stack:
         try:

@@ -49,6 +49,7 @@ class Report(msgspec.Struct, frozen=True):
     """The usage that an upstream reported for one prompt, and what was sent.
 
     counted_tokens: our own count of the prompt, with `weights`.
+    reported_tokens: the upstream's count, with cached tokens.
     limit_tokens: the limit of the prompt, in the model's tokens.
     believed_tokens: the window that the limit was derived from (see model_policy.py); 0 if unknown.
     cached_tokens: the part of the prompt that the upstream read from its prompt cache.
@@ -97,7 +98,10 @@ class _Samples:
 
 
 class Calibration:
-    """The usage reports on one model since its scale was found. error: moving mean of our relative error."""
+    """The usage reports on one model since its scale was found. number: of those since then, or since a change.
+
+    error: moving mean of our relative error. most_reported: the longest answered prompt, in the model's tokens.
+    """
 
     def __init__(self) -> None:
         self._samples = [_Samples() for _ in SAMPLES]

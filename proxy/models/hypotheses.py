@@ -33,7 +33,7 @@ from trimtab.rules.tokens.families import SILENT
 from trimtab.rules.tokens.scripts import Measured, Scale
 
 FIRST_TEST = 32
-"""Request among those it cuts. Chosen: a wrong guess ends soon, and a right one costs at most one extra call in 32."""
+"""The test's place among requests cut by a guess. Chosen: a wrong one ends soon, a right one costs one call in 32."""
 FIRST_TEST_OF_NUMBERS = 512  # Of other lessons. Chosen: rarely wrong, and each failed test costs a call.
 MAX_FAILURES = 8
 """In a row that double the number. Chosen: it is then 256 times the first; without a bound, tests would stop."""
@@ -41,7 +41,7 @@ EXPECTED = Scale()
 
 
 def is_test_due(own: Record, of_all: Record, cut_requests: int) -> bool:
-    """Whether to send this request as a test. cut_requests: by a lesson since the last test, this one included."""
+    """Whether to send this request as a test. cut_requests: by a lesson since the last test, with this one."""
     source = own.window_source if own.learned_tokens is not None else of_all.window_source
     # "cut prompts" is tested rarely, too: a server that silently drops a part of a prompt gives a worse answer.
     first = FIRST_TEST if source == "second attempt" else FIRST_TEST_OF_NUMBERS
@@ -106,7 +106,10 @@ def claim(met: Claim, of_all: Record, *, now: float, expected: Scale = EXPECTED)
 
 
 def retract(by: str, of_all: Record) -> dict[str, Any]:
-    """What changes in the record of all when an answer contradicts this key's lesson: its claim goes."""
+    """What changes in the record of all when an answer contradicts this key's lesson: its claim goes.
+
+    A window that fewer than two remaining claims contain no longer counts for all.
+    """
     left = tuple(each for each in of_all.claims if each.by != by)
     if left == of_all.claims:
         return {}

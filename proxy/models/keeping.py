@@ -140,7 +140,10 @@ class Model(msgspec.Struct):
                 self.restart(find_scale(self.name, before), find_scale(self.name, self.known))
 
     def adopts(self, generation: int, record: Record) -> bool:
-        """Whether to use a record that was read: a newer one, or with another ratio if no lesson is unwritten."""
+        """Whether to use a record that was read: a newer one, or with another ratio if no lesson is unwritten.
+
+        After an outage of the store, the record at the same place may be that of another process.
+        """
         is_another = (record.ratio, record.weights) != (self.known.ratio, self.known.weights) and not self.is_taught
         return generation > self.generation or is_another
 
@@ -228,7 +231,10 @@ class Kept:
         return (model for model in models if model.read_at is not None)
 
     async def take_window(self, model: Model) -> None:
-        """Write what discovery found, once: if the record differs later, another process has asked more recently."""
+        """Take over the window and the reading that discovery found, and write them if the model is vouched.
+
+        What is reported is taken over once. If the record differs later, another process has asked more recently.
+        """
         found, reading = told = self._find_told(model.name)
         if (found is None and reading == SILENT) or told == model.discovered:
             return

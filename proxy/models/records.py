@@ -79,6 +79,7 @@ class Claim(msgspec.Struct, frozen=True):
 
     If the claims of two client keys agree, what they say counts for all clients. Each key has at most one claim.
 
+    by: id of the client key.
     believed_tokens, learned_tokens: the window that requests were planned with, and the one that a refusal named.
     added_tokens: as in `Record`.
     ratio, weights, measured: as the upstream's usage reports show them.
@@ -330,7 +331,10 @@ class Records:
         return known is not None
 
     async def append(self, name: ModelName, generation: int, record: Record) -> tuple[int, Record]:
-        """Append a record behind `generation` others; the number and the record there now, maybe another's."""
+        """Append a record after the first `generation` ones. Returns the number and the record that is there now.
+
+        It may be the record of another process that was faster. An entry that cannot be decoded is skipped.
+        """
         encoded = msgspec.json.encode(record)
         while True:
             generation += 1

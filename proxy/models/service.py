@@ -67,7 +67,7 @@ class Models:
         self._wall_clock = wall_clock
 
     async def look_up(self, name: ModelName, label: str) -> Facts:
-        """The facts to plan with. The first request for a model waits for the store; later ones take what is known."""
+        """The facts to plan with. A model's first request waits for the store; later ones have it read meanwhile."""
         if len(name.model) > MAX_NAME_CHARS:
             return self.recall(name)
         model, of_all = self._kept.find_both(name)
@@ -272,7 +272,10 @@ class Models:
             of_all.teach(find_changes(of_all.known))
 
     def seek_windows(self, upstream: UpstreamConfig, headers: Headers = (), tenant: str = "") -> None:
-        """Ask an upstream for its windows in the background, if due. headers: of `tenant`, for whom alone it counts."""
+        """Ask an upstream for its windows in the background, if due.
+
+        headers: the credential of `tenant`, for whom alone the answer counts; without them, it counts for all.
+        """
         tenant = tenant if headers else ""
         if self._told.take_turn(upstream, tenant):
             _ = self._tasks.start(self._ask(upstream, headers, tenant))

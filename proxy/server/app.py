@@ -77,7 +77,10 @@ async def run_proxy(
     codecs: Iterable[Codec] = CODECS,
     worker: Worker | None = None,
 ) -> AsyncIterator[Proxy]:
-    """Run a proxy until the block is left; then requests may finish. Raises OSError, ConfigError."""
+    """Run a proxy that takes requests until the block is left; then requests in flight may finish.
+
+    Raises OSError if it cannot listen, ConfigError if it cannot open its store.
+    """
     keep_header_bytes()
     compactors = compactors or Compactors(log, caches_bytes=measure_caches(config))
     async with _open_services(config, log, compactors, lifecycle or Lifecycle(), worker) as services:
@@ -189,7 +192,7 @@ def _make_server(current: Current, handler: Handler) -> Server:
 async def listen_at(
     server: web.Server, address: str, sockets: Sequence[socket.socket] = ()
 ) -> AsyncIterator[tuple[web.ServerRunner, str]]:
-    """Have a server listen at HOST:PORT in the block; yields runner and URL. sockets: bound to it. Raises OSError."""
+    """Have a server listen at HOST:PORT in the block; yields runner and URL. sockets: bound already. Raises OSError."""
     runner = web.ServerRunner(server, shutdown_timeout=CANCEL_SECONDS)
     try:
         await runner.setup()
@@ -231,7 +234,10 @@ def _count_fault(metrics: Metrics, store: str) -> None:
 
 
 def _open_store(config: Config, metrics: Metrics, log: Any, spare_key: bytes) -> tuple[SummaryStore, Tenancy]:
-    """Open the summaries' store; the file beside it, else `spare_key`, keys clients without one. Raises ConfigError."""
+    """Open the summaries' store, and load the key for clients without a credential from the file beside it.
+
+    `spare_key` is used if there is no such file. Raises ConfigError.
+    """
     store = open_store(config, partial(_count_fault, metrics), log)
     key, key_file = spare_key, find_key_file(config)
     try:

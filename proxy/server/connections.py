@@ -27,7 +27,7 @@ from trimtab.proxy.http.relay import STALLED_SECONDS
 from trimtab.proxy.server.admin.pages import answer_error
 
 LINGERING_SECONDS = 2.0  # A refused client may go on sending. Chosen: enough to read the answer.
-MAX_WAITING_REQUESTS = 2  # Of a connection. Chosen: a head of a thousand fields takes half a megabyte.
+MAX_WAITING_REQUESTS = 2  # Of a connection, read ahead. Chosen: a head of a thousand fields takes half a megabyte.
 UNSENT_BYTES = 128 * 1024  # The kernel holds for a connection. Chosen: bounds slow clients, and keeps fast ones busy.
 MAX_BYTES_PER_BODY_BYTE = 8  # Chosen: the smallest chunk takes six; more, beyond the size of a head, is an attack.
 MAX_STOPS = 64  # Places at which one received piece is split. Chosen: bounds the work for a body full of empty lines.

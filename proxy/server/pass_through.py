@@ -162,7 +162,7 @@ def read_list(upstream: str, body: bytes) -> Listed | None:
 
 
 def merge_lists(lists: Sequence[Listed], find_upstream: Callable[[str], str]) -> bytes:
-    """One list, in the form of the first of at least one. A model of several upstreams is that of `find_upstream`."""
+    """One list, in the form of the first. A model of several is that of `find_upstream`, else of the first of them."""
     merged: dict[str, Listed] = {}
     for listed in lists:
         for name in listed.models:

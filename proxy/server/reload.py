@@ -95,7 +95,7 @@ def warn_of_unknown_variables(log: Any) -> None:
 
 
 def tell_upstreams(config: Config, log: Any) -> None:
-    """Log of each upstream its forward proxy, an unreadable CA file, or a credential without TLS."""
+    """Log of each upstream its forward proxy, without a password; an unreadable CA file; a credential without TLS."""
     for upstream in (config.upstream, *config.upstreams.values()):
         proxy, base_url = upstream.route.proxy, upstream.base_url
         if upstream.trust_fault is not None and base_url.startswith("https:"):
@@ -109,7 +109,10 @@ def tell_upstreams(config: Config, log: Any) -> None:
 
 
 async def reload_when_told(told: asyncio.Event, current: Current, load: Callable[[], Config] | None, log: Any) -> None:
-    """Read the configuration whenever told, until cancelled; the log shows no value. load: None without a file."""
+    """Read the configuration whenever told, until cancelled. load: raises ConfigError; None without a file.
+
+    The log names wrong keys, and no value that may be a secret. After any other failure, the next event tries again.
+    """
     metrics = current.services.recorder.metrics
     tasks = Tasks(lambda error: tell_failed(error, log, lambda at: metrics.note_reload(at=at)))
     try:

@@ -82,7 +82,10 @@ class SqliteFile:
         self._identity: tuple[int, int] | None = None
 
     def use(self, work: Work[T]) -> T:
-        """Do some work on the file; on a new one if it is damaged. Raises sqlite3.Error or OSError."""
+        """Do some work on the file; on a new one if it is damaged. Raises sqlite3.Error or OSError.
+
+        A sound file is opened again, because the damage is in another one, which `prepare` attaches.
+        """
         try:
             return work(self._connect())
         except _FAULTS as error:
@@ -165,7 +168,11 @@ def _begin_schema(connection: sqlite3.Connection, form: FileForm) -> None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """In the block no other process opens, makes or renames the file; another is locked. Raises sqlite3.Error."""
+    """In the block no other process opens, makes or renames the file. Raises sqlite3.Error if another one hangs.
+
+    The lock is on an empty database beside it, because the file itself may be damaged or missing. The system releases
+    it if a process dies.
+    """
     name = _beside(path, ".lock")
     with suppress(FileExistsError):
         _create(name)

@@ -314,7 +314,7 @@ def accept_provided(completion: Completion, weigh: Callable[[bytes], int], room_
 def accept_note(
     completion: Completion, covered_tokens: int, count: CountTokens, *, enough_tokens: int | None = None
 ) -> str:
-    """The clean note in a completion; from `enough_tokens` on without headings. Raises NoNoteError."""
+    """The clean note; from `enough_tokens` on it needs no headings. Raises NoNoteError, also if it is not shorter."""
     answer, was_cut = handoff.read_answer(completion.text), completion.was_cut
     if not answer.text or completion.calls_tool:  # text next to a call is about the call
         raise EmptyError("empty", was_cut=was_cut)

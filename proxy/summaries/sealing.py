@@ -87,7 +87,11 @@ def unseal_text(secret: bytes, record_id: str, sealed: bytes | None) -> str | No
 
 
 def load_key(path: Path) -> bytes:
-    """The key for clients without a credential, 32 bytes in a file (0600), made if absent. Raises KeyFileError."""
+    """The key for clients without a credential: 32 random bytes in a file of mode 0600, made if absent.
+
+    Processes that start together get the same key. Raises KeyFileError if the file cannot be made or read, or has other
+    content: with a key of its own, this process would silently share nothing with the others.
+    """
     try:
         if not path.exists():
             _make_key(path)

@@ -59,7 +59,7 @@ class _Discreet(logging.Handler):
 def configure_log(
     level: str = "info", form: str = "auto", *, file: BinaryIO | None = None, clears_line: bool = False
 ) -> None:
-    """Log from this level on to standard error, in one of FORMATS; or as JSON to `file`. clears_line: before text."""
+    """Log from this level on: to standard error in one of FORMATS, or as JSON to `file`. clears_line: before a line."""
     logging.root.handlers = [_Discreet(logging.WARNING)]
     _configured.clear()
     if file is None and (form == "text" or (form == "auto" and sys.stderr.isatty())):

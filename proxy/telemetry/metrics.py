@@ -251,7 +251,7 @@ class Metrics(Collector):
 
 
 class MetricsPages:
-    """The newest page, for all of its readers together. It is never older than the request for it."""
+    """The newest page, for all of its readers, never older than the request for it. render: makes one, in a thread."""
 
     def __init__(self, render: Callable[..., bytes], clock: Callable[[], float] = time.monotonic) -> None:
         self._render = render

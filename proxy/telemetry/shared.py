@@ -77,7 +77,10 @@ class Reloads:
 
 
 class SharedMetrics(msgspec.Struct, frozen=True):
-    """The folder of the workers' values. lock: held by each living process, so that no other run removes it."""
+    """The folder of the workers' values; made before the first fork. started_at: in seconds since 1970.
+
+    lock: a file lock held by every living process of this run, so that no other run removes the folder.
+    """
 
     path: Path
     roster: Roster
@@ -88,7 +91,7 @@ class SharedMetrics(msgspec.Struct, frozen=True):
 
     @classmethod
     def open(cls, workers: int, places: Sequence[Path] = (MEMORY_FOLDER,)) -> "SharedMetrics":
-        """Make a folder in the first writable place, and remove those of runs that were killed. Raises OSError."""
+        """Make a folder in the first writable place, else a temporary one; drop those of ended runs. Raises OSError."""
         place = next((place for place in places if os.access(place, os.W_OK)), Path(tempfile.gettempdir()))
         _sweep(place)
         draft = Path(tempfile.mkdtemp(prefix=DRAFT_PREFIX, dir=place))
@@ -179,7 +182,7 @@ def _sweep(place: Path) -> None:
 
 
 class AllWorkers(Collector):
-    """The metrics of all workers, and the process metrics of each. own: what is not counted. table: as declared."""
+    """The metrics of all workers, and the process metrics of each. own: for what is not counted. table: as declared."""
 
     def __init__(self, own: CollectorRegistry, shared: SharedMetrics, table: Sequence[AnyFamily]) -> None:
         self._own = own

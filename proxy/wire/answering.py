@@ -46,7 +46,10 @@ class Completion(msgspec.Struct, frozen=True):
 
 
 class ErrorText(msgspec.Struct, frozen=True):
-    """An error that the proxy sends to a client. code, type: for programs. param: the field at fault."""
+    """An error for a client. code, type: for programs. param: the field at fault. more: further members.
+
+    tokens, limit_tokens: of a prompt that is too long, and the most that it may have; None if they are not known.
+    """
 
     message: str
     code: str

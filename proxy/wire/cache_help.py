@@ -218,7 +218,10 @@ def help_openly(
     marked: Mapping[int, Message],
     write: Callable[[Message], bytes],
 ) -> Helped:
-    """The body with what its provider takes. marked: by index; the last part gets the marker, a string as a part."""
+    """The body of a chat or Responses request with what its provider takes. write: the JSON of a message.
+
+    marked: the messages, by index, whose last part gets a marker. A string becomes a part: only a part can hold it.
+    """
     added: list[Addition] = []
     for at, message in marked.items():
         old, new = write(messages[at]), write(message)

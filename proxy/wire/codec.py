@@ -78,6 +78,7 @@ from trimtab.rules.tokens.scripts import NO_CHARS, count_bytes
 class Request:
     """A request that is split into the elements of its transcript, which are not decoded yet.
 
+    raws: JSON of each element, oldest first, in the client's own bytes.
     fixed: JSON of the members outside the transcript that cost prompt tokens. Only the dialect knows their order.
     is_reasoning: the request says that the model's reasoning counts against `max_tokens`.
     asks_usage: the request wants its stream to end with the usage.
@@ -202,7 +203,10 @@ class Codec(Answers, Questions):
         return ()
 
     def clean(self, request: Request, _: Unsent, /) -> tuple[bytes, tuple[Decision, ...]]:
-        """The body without what must not be sent, and a decision for each kind. All other bytes stay."""
+        """The body without what must not be sent, itself if there is none; and a decision for each kind.
+
+        All other bytes stay.
+        """
         return request.body, ()
 
     def list_outside(self, _: Request, /) -> Sequence[bytes]:
@@ -300,7 +304,10 @@ class Codec(Answers, Questions):
         return drop_tools(request.body, find_transcript(request.kept_body), lists, used, globs, counting.tool_lists)
 
     def encode(self, request: Request, before: Conversation, after: Conversation) -> tuple[bytes, ...]:
-        """The body with `after`, in pieces; untouched elements keep their bytes. Raises UndecodableError."""
+        """The body with the transcript `after`, in pieces; itself if that is `before`, the result of `decode`.
+
+        What no rule touched keeps its bytes. Raises UndecodableError if the elements cannot be found in the body.
+        """
         if after is before:
             return (request.body,)
         pieces, place = self.encode_transcript(request, take_off_outside(before), take_off_outside(after))

@@ -48,7 +48,10 @@ def begins(value: msgspec.Raw, sign: bytes) -> bool:
 
 
 def read_content(content: msgspec.Raw | None) -> tuple[tuple[str, ...], tuple[tuple[bytes, str], ...]]:
-    """Texts and other parts of a content, in order, each part with the text before it. Raises one of DECODE_ERRORS."""
+    """Texts and other parts of a content, in wire order; each other part with the text before it.
+
+    The content is a string, null, or an array of parts; any other value is one part. Raises one of DECODE_ERRORS.
+    """
     if content is None:
         return (), ()
     if begins(content, b"["):
@@ -70,7 +73,10 @@ def read_content(content: msgspec.Raw | None) -> tuple[tuple[str, ...], tuple[tu
 def has_uncounted(
     members: Mapping[str, msgspec.Raw], counted: AbstractSet[str], parts: Mapping[str, AbstractSet[str]] = NO_PARTS
 ) -> bool:
-    """Whether a server may render members that are not counted. parts: of lists' items. Raises DECODE_ERRORS."""
+    """Whether a server may render members that are not counted. Raises one of DECODE_ERRORS.
+
+    parts: members with lists, and which members of their items are counted.
+    """
     for name in members.keys() - counted:
         if len(bytes(members[name])) > TOLERATED_BYTES:
             return True

@@ -51,7 +51,10 @@ def by_ending(codecs: Iterable[Codec]) -> dict[str, Codec]:
 
 
 def find_codec(codecs: Mapping[str, Codec], path: str, named: Mapping[str, str] = NO_PATHS) -> Codec | None:
-    """The codec that claims POST requests at a path, whatever is before its ending; `named` has other endings."""
+    """The codec that claims POST requests at a path, whatever is before its ending; a slash may follow.
+
+    codecs: by ending. named: the dialects of paths with another ending, without a slash at their end.
+    """
     path = path.removesuffix("/")
     if path in named:
         return find_dialect(codecs, named[path])

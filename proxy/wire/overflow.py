@@ -123,7 +123,7 @@ def read_numbers(text: str) -> Numbers:
 
 
 def _compare(text: str) -> tuple[int, int] | None:
-    """The smaller of exactly two numbers of tokens (or of all), the limit, and the larger one; None if unclear."""
+    """The smaller (the limit) and the larger, if exactly two numbers are of tokens, or two in all; None if unclear."""
     for pattern in (_COUNTED, _ANY):
         found = {read_number(match[1]) for match in pattern.finditer(text)}
         numbers = sorted(number for number in found if MIN_NUMBER <= number < MAX_NUMBER)
@@ -327,7 +327,7 @@ def _list_numbers(overflow: Overflow) -> list[int]:
 
 
 def _holds_number(plain: str, numbers: list[int], refusal: str) -> bool:
-    """Whether a text has one of the numbers; of one cut off at the refusal's end, its beginning counts."""
+    """Whether a text has one of the numbers; one that the refusal's end may have cut off may go on there."""
     runs = {
         int(unicodedata.normalize("NFKC", run)[:20]) for run in _RUN.findall(plain.replace(",", "").replace("_", ""))
     }

@@ -94,7 +94,7 @@ def replace_deployment(target: str, model: str) -> str:
 
 
 def find_listed(path: str) -> str:
-    """The model that a path in the list of models names, escapes undone; empty if none."""
+    """The model whose entry in the list of models a path, its escapes undone, asks for; empty if none."""
     found = _LISTED.fullmatch(path)
     return found[1] if found else ""
 

@@ -194,7 +194,10 @@ _DEFERRED = b"true"
 
 
 class ToolList(msgspec.Struct, frozen=True):
-    """A member that declares tools. dependents: names refused without it. choice: what chooses from the list."""
+    """A member that declares tools. key, dependents: names in quotes; upstreams refuse the dependents without tools.
+
+    raw, choice: the JSON of the list, and of what chooses from it; empty if the request does not have it.
+    """
 
     key: bytes
     raw: bytes
@@ -260,7 +263,10 @@ def drop_tools(
     globs: tuple[str, ...],
     memo: ListMemo,
 ) -> tuple[bytes, int]:
-    """The body without matching tools, and their number. A list with used tools stays whole, or it would be empty."""
+    """The body without tools that match `globs`, and their number; itself if a list is not as it was read.
+
+    A list of which nothing would be left stays whole if the transcript has `used` tools. transcript: is not searched.
+    """
     short = [_shorten(each, used, globs, memo) for each in lists]
     changed = [(each, new) for each, new in zip(lists, short, strict=True) if new.number]
     if not changed:

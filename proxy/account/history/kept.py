@@ -112,7 +112,7 @@ NOTES_SECONDS = 5.0  # Between two writings of a worker's notes for the others. 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text, or a session's title if it has no request_id. size_bytes: held until then. write: None if it failed."""
+    """A text to write; a session's title without request_id. size_bytes: held until then. write: None if it failed."""
 
     request_id: str
     session: str

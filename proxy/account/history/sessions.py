@@ -73,7 +73,10 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class SessionQuery(msgspec.Struct, frozen=True):
-    """Which sessions are wanted; None for any. since: of the newest request. order: a key of ORDERS."""
+    """Which sessions are wanted; None for any. words: each is in the title, or in a name that is shown.
+
+    since: of the newest request. order: a key of ORDERS; what is not known is last, in either direction.
+    """
 
     limit: int = 1
     offset: int = 0

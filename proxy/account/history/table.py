@@ -25,7 +25,7 @@ STEP_SECONDS = 60  # Chosen: fine enough to see one request of an agent
 KEPT_STEPS = 24 * 60  # Source: the promise of a day
 MAX_NAMES = 8  # Models, and clients, of one minute; the rest is `other`. Chosen: bounds the table of minutes.
 OTHER = "other"
-ERASED_SECONDS = 3600.0  # What was erased does not come back so long. Chosen: longer than anything waits to be written.
+ERASED_SECONDS = 3600.0  # For so long, erased rows cannot come back. Chosen: longer than anything waits to be written.
 FIGURES = (
     "requests",
     "original_tokens",
@@ -61,7 +61,11 @@ _decoder = msgspec.json.Decoder(Outcome)
 
 
 class Row(NamedTuple):
-    """A request, or what a summary cost, without an `event`. mark: the newest cut and the prune stop."""
+    """A request, or what a summary cost, without an `event`. mark: the newest cut and the prune stop.
+
+    cache_price: what a token costs more if the prompt cache does not have it, in nanodollars. entry: its id in the log
+    of the replicas.
+    """
 
     at: float
     request_id: str
@@ -159,7 +163,10 @@ def open_in_memory() -> sqlite3.Connection:
 
 
 def add(connection: sqlite3.Connection, rows: Sequence[Row], bounds: Bounds, position: str | None = None) -> None:
-    """Add rows, and drop what is beyond the bounds. position: of the newest in the replicas' log that they are from."""
+    """Add rows, and drop what is beyond the bounds.
+
+    position: of the newest entry, if they are of the replicas' log. Those that another worker added are left out.
+    """
     with _writing(connection):
         _add(connection, rows, bounds, position)
 
@@ -319,7 +326,7 @@ def find_request(connection: sqlite3.Connection, request_id: str) -> Turn | None
 
 
 def list_after(connection: sqlite3.Connection, seq: int, most: int) -> tuple[list[Turn], int, bool]:
-    """The requests after a row, oldest first, or none of more than `most`; the newest row; whether some are missing."""
+    """The requests after a row, oldest first, none if more than `most`; the newest row; whether these are not all."""
     (last_seq,) = connection.execute("SELECT COALESCE(MAX(seq), 0) FROM events").fetchone()
     chosen = f"{_READ} AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"  # another worker may add rows meanwhile
     rows = connection.execute(chosen, (seq, last_seq, most + 1)).fetchall()
@@ -391,7 +398,10 @@ def sum_steps(
 
 
 def erase(connection: sqlite3.Connection, session: str, at: float, *, text_only: bool) -> tuple[bool, list[str]]:
-    """Erase what a session had, or its texts only. Returns whether it was known, and its entries in the log."""
+    """Erase what a session had, or its texts only. It does not come back. Sums of minutes stay.
+
+    Returns whether it was known, and its entries in the replicas' log.
+    """
     with _writing(connection):
         return _erase(connection, Erased(session, at, text_only))
 

@@ -60,6 +60,7 @@ def pack_text(text: OutcomeText) -> Packed:
 
 
 def unpack_text(pack: bytes) -> OutcomeText:
+    """As `pack_text` got it. Slow."""
     head, *changes = zlib.decompress(pack).splitlines()
     return replace(_head_decoder.decode(head), changes=tuple(map(_change_decoder.decode, changes)))
 

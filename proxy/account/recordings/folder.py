@@ -5,8 +5,9 @@ processes may write to one folder. Everything is done while holding the folder's
 somebody finds belongs to a process that is gone.
 
 The file that is locked is also a log of the files that came and went, so that no process lists the folder because of
-another one. It begins with a random name and its end in bytes, which is 0 while a change is under way; a line follows
-for each change. The log is never synced to the disk: after a crash of the machine every process lists the folder.
+another one. It begins with a random number that names it and with its end in bytes, which is 0 while a change is under
+way, so a process that dies is noticed. A line follows for each change: a name and a size, or only the name of a deleted
+file. The log is never synced to the disk: after a crash of the machine every process lists the folder.
 """
 
 import errno
@@ -64,7 +65,11 @@ def name_fault(error: OSError | ValueError) -> str:
 
 
 class Folder:
-    """A folder's files, as this process knows them. Not thread-safe. keep: the most requests, without calls."""
+    """A folder's files, as this process knows them. Not thread-safe.
+
+    keep: the most requests; None for no limit. Calls for summaries do not count; they go with the requests of their
+    time. max_bytes: of all files together.
+    """
 
     def __init__(self, path: Path, keep: int | None, max_bytes: int) -> None:
         self.path = path
@@ -257,7 +262,10 @@ def read_all(folder: Path, on_broken: OnBroken, *, newest_first: bool = False) -
 
 
 def read_one(folder: Path, name: str, on_broken: OnBroken) -> Recording:
-    """The recording whose id begins with `name`, or `last`. Raises NoRecordingError and BadRecordingError."""
+    """The recording whose id begins with `name`; for `last` the newest one of a request.
+
+    Raises NoRecordingError if there is none, or more than one; BadRecordingError if its file is broken.
+    """
     if name == LAST:
         every = read_all(folder, on_broken, newest_first=True)
         if (last := next((one for one in every if one.call is None), None)) is None:

@@ -35,7 +35,7 @@ SUMMARY_ENDPOINT = "summary"  # The endpoint in the event of a call for a summar
 GZIP_LEVEL = 1  # Chosen: a body of a megabyte takes some 10 ms; level 6 takes four times as long for a fifth less
 END_OF_TIME = 253_402_300_800  # Seconds since 1970 at the end of the year 9999, the last that dates have
 MAX_OPENED_BYTES = 1024 * 1024 * 1024
-"""When unpacked. Chosen: above two of the largest bodies decoded by default; bounds what a foreign file takes."""
+"""More, unpacked, is refused. Chosen: above two of the largest bodies decoded by default; bounds a foreign file."""
 
 
 class BadRecordingError(Exception):

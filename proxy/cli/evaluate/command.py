@@ -62,7 +62,10 @@ from trimtab.rules.summary.request import Summary
 
 
 class Result(msgspec.Struct, frozen=True):
-    """The result, in the model's own tokens as far as its ratio is known. wanted, questions: requested and asked."""
+    """The result, in the model's own tokens as far as its ratio is known.
+
+    wanted, questions: how many were requested, and how many each arm was asked. failures: why summaries are digests.
+    """
 
     model: str
     judge: str

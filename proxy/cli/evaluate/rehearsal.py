@@ -54,7 +54,10 @@ class Session(msgspec.Struct, frozen=True):
 
 
 def read_session(data: bytes, *, line: int | None = None, model: str | None = None) -> Session:
-    """The session in a file: a request body, or one in each line. line: None for the longest. Raises NoSessionError."""
+    """The session in a file: a request body, or one in each line. Raises NoSessionError.
+
+    line: from 1; None for the longest. model: replaces the one that the session names.
+    """
     lines = [data] if _is_request(data) else [each for each in data.splitlines() if each.strip()]
     if line is None:
         line = max(range(len(lines)), key=lambda index: len(lines[index]), default=0) + 1

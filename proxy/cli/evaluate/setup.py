@@ -1,7 +1,7 @@
 """Everything that an evaluation needs before a model is asked: the model, the replayed session, parts, the price.
 
 It also keeps questions for later runs in a file that the user has named. It holds text of the session, so only its
-owner may read it (mode 0600). A file of another kind is never overwritten.
+owner may read it (mode 0600). It is written whole or not at all. A file of another kind is never overwritten.
 
 Law: the upstream is asked for the model's window (which is free) only if none is configured. The user's key goes to an
 upstream only if a client's key would. In the price, tokens are the model's own, as far as its ratio is known, and a

@@ -1,8 +1,9 @@
 """Reads the inputs of a replay that are no recordings: the lines of a log, and request bodies.
 
 Law: no I/O. A log of `trimtab serve`, in the format `json`, holds no text, so nothing is planned again: the figures are
-those that were logged. A model's name becomes a label of the metrics only after an upstream has answered for it. So
-does each worker, whose lines are followed separately. A body that continues an earlier one belongs to its session.
+those that were logged. A model's name becomes a label of the metrics only after an upstream has answered for it. Each
+worker decides that for itself, so its lines are followed separately. A body that continues an earlier one belongs to
+its session.
 """
 
 from collections.abc import Iterator, Sequence

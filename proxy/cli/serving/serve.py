@@ -350,7 +350,7 @@ def _stop_or_end(number: signal.Signals, stop: asyncio.Event, lifecycle: Lifecyc
 
 
 def _end_at_once(number: signal.Signals, lifecycle: Lifecycle, log: Any) -> None:
-    """End the process with 128 plus the signal's number; first reset connections, or answers would look complete."""
+    """End with 128 plus the signal's number, as shells do; reset connections first, or answers would look complete."""
     try:
         log.warning("ended_at_once", signal=number.name, requests=lifecycle.in_flight)
         lifecycle.reset_clients()
@@ -430,5 +430,5 @@ async def collect_when_idle(is_idle: Callable[[], bool]) -> None:
 
 
 def is_due(seconds: float, left_behind: int, *, is_idle: bool) -> bool:
-    """Whether a full collection is due. left_behind: middle ones since. is_idle: at the last two looks."""
+    """Whether a full collection is due. left_behind: middle ones since the last. is_idle: at the last two looks."""
     return left_behind > 0 and seconds >= (LEAST_SECONDS if is_idle else MOST_SECONDS)

@@ -61,7 +61,10 @@ class CannotRunError(Exception):
 
 
 async def run_child(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a command; returns its status as a shell does. Signals of the keyboard are its own. Raises CannotRunError."""
+    """Run a command to its end. Returns its exit status as a shell does. Raises CannotRunError.
+
+    Signals that only this process gets are passed on. Those of the keyboard are not: the terminal sends them to it.
+    """
     pending: list[int] = []
     process: asyncio.subprocess.Process | None = None
 

@@ -46,7 +46,10 @@ class FollowedProtocol(ResponseHandler):
 
 
 class _FollowedReader(aiohttp.StreamReader):
-    """A body whose pieces go straight to the follower, without the buffer, as long as it takes all of them."""
+    """A body whose pieces go straight to the follower, without the buffer, as long as it takes all of them.
+
+    Where the HTTP chunks end is not kept: only `readchunk` asks for it, which nobody calls here.
+    """
 
     __slots__ = ()
 
@@ -206,7 +209,7 @@ class UpstreamProtocol(FollowedProtocol):
                 self.data_received(data)
 
     def _take_response(self) -> bool:
-        """Take the response out of what has arrived. aiohttp's parser gives nothing if bytes behind its head fail."""
+        """Take the response, if whole, from what arrived. aiohttp's parser gives none if bytes behind its head fail."""
         # Strategy: feed a new parser piece by piece, as it gives what it read before a piece that it cannot read.
         if self.arrived is None:
             return False

@@ -72,7 +72,10 @@ OWN_HEADER = "x-trimtab-dashboard"
 async def answer_api(
     services: Services, request: web.BaseRequest, path: str, client: str | None = None
 ) -> web.StreamResponse | None:
-    """The answer of a path below /trimtab/api/, if there is such a page. client: whose key. Raises ProxyError."""
+    """The answer of a path below /trimtab/api/; None if there is no such page. Raises ProxyError.
+
+    client: whose key it is; None for who may see and erase everything.
+    """
     try:
         return await _answer(services, request, path, client)
     except StoreError as error:

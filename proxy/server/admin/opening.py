@@ -20,7 +20,7 @@ from trimtab.proxy.store.opening import data_directory, require_store
 
 EVENTS_SHARE = 2  # Half of the history's memory is for events. Chosen: indexes and minutes take less.
 FOLDER_SHARE = 4
-"""A quarter of the folder's file system is for texts, and for events. Chosen: a container's /dev/shm has 64 MB."""
+"""Of the folder's file system, 1/4 each for texts and events. Chosen: metrics need space in a /dev/shm of 64 MB."""
 FILE_NAME = "events.sqlite3"
 TEXTS_NAME = "texts.sqlite3"
 IN_MEMORY = ":memory:"

@@ -22,7 +22,7 @@ import msgspec
 from trimtab.proxy.config.schema import MIN_MEMORY_BYTES, Config
 from trimtab.proxy.server.workers.worker import LEAVING, READY, SharedResources, Worker
 
-CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # In microseconds. Source: Linux, Control Group v2.
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # Quota and period in microseconds. Source: Linux, Control Group v2.
 
 
 def count_workers(config: Config, quota_file: Path = CPU_QUOTA) -> int:
@@ -82,7 +82,7 @@ class Program(msgspec.Struct, frozen=True):
 
 
 class _Place(msgspec.Struct):
-    """A worker's place. pid: 0 for none. due_at: on the monotonic clock. generation: reloads before its start."""
+    """A worker's place. pid: or 0. due_at: monotonic; None for never. generation: reloads before its start."""
 
     number: int
     pid: int = 0

@@ -13,7 +13,7 @@ MAX_EVENT_BYTES = 512 * 1024  # A longer event is skipped. Chosen: it holds an i
 MAX_FIRST_EVENT_BYTES = 64 * 1024  # With a longer one, a stream is held no longer. Chosen: errors are shorter.
 MAX_GREETINGS = 32  # After so many, a stream is held no longer. Chosen: servers send a handful.
 MAX_EMPTY_EVENT_BYTES = 4 * 1024
-"""In a longer one something is said. Chosen: Azure's filters have some hundreds; it is decoded on the event loop."""
+"""In a longer one something is said. Chosen: Azure's filter results have hundreds of bytes, decoded on the loop."""
 
 
 def write_event(data: bytes, name: bytes = b"") -> bytes:

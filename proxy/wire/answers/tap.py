@@ -80,6 +80,7 @@ class Tap:
     unread, room: chunks of a stream that are kept to be read with others, with the times at which they arrived; and the
         bytes that may still be added. Whoever passes chunks on may add them here; it costs no call.
     is_cut: it has ended although the answer was not complete.
+    carries: the events of a stream carry the response; its usage is not their own.
     has_partial_usage: the usage may be that of a part of the answer, because a stream was cut off.
     """
 

@@ -116,7 +116,10 @@ _decode_timings = msgspec.json.Decoder(_Timings | None, strict=False).decode
 
 
 def read_usage(raw: msgspec.Raw, before: Usage | None = None) -> Usage | None:
-    """The usage of a response or event, with the values of `before` for what it lacks. Raises one of DECODE_ERRORS."""
+    """The usage of a response or event, with the values of `before` for what it lacks; `before` itself for null.
+
+    Raises one of DECODE_ERRORS if `raw` is no object, or if one of the main counts is malformed.
+    """
     try:
         wire = _decode_wire_usage(raw)
     except msgspec.ValidationError:

@@ -203,7 +203,10 @@ def drop_thinking(raw: bytes) -> bytes:
 
 
 def bind_question(request: Request, prefix: Conversation, members: dict[str, msgspec.Raw]) -> Sequence[bytes]:
-    """The elements to ask behind. Thinking in them that no longer fits may be dropped: changes that in `members`."""
+    """The elements to ask behind. Thinking in them that no longer fits may be dropped: `members` then say so.
+
+    Raises one of DECODE_ERRORS.
+    """
     if not request.breaks_past or not is_bound(request, prefix):
         return request.raws
     setting = bytes(members.get("thinking", b""))

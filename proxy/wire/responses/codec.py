@@ -399,7 +399,7 @@ class ResponsesCodec(Codec):
         return discount_compacted(messages, _READ_ANYWAY), SHAPE, continues
 
     def knows_members(self, members: Mapping[str, msgspec.Raw]) -> bool:
-        """Whether members are counted or cost nothing; what is null or off has no effect."""
+        """Whether all are counted or cost nothing; null or off has no effect. A server that truncates may read less."""
         used = {name for name, value in members.items() if bytes(value) not in (b"null", b'"disabled"')}
         return used <= _COUNTED | _WITHOUT_TOKENS
 

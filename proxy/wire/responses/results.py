@@ -252,7 +252,7 @@ def lacks_count(members: dict[str, msgspec.Raw]) -> bool:
 
 
 class Said:
-    """What the items of one unit say, and cost besides: uncounted `extra_texts` as reasoning, sealed reasoning."""
+    """What a unit's items say and cost. extra_texts: counted but not said, as reasoning. sealed_tokens: encrypted."""
 
     def __init__(self, count: CountTokens, costs: Costs) -> None:
         self._count = count

@@ -1,7 +1,7 @@
 """Says which items of a transcript belong together, and which calls a server answers in another unit.
 
 Law: total and linear. Only the last unit changes if items are added after it. A reasoning item stays with the message
-or call that it precedes, and parallel calls stay together.
+or call that it precedes, and parallel calls stay together: what the model said in one go is one unit.
 
 A pair of a server's call and its result within one unit connects it with no other. A call that the client answers
 connects nothing. Source: OpenAI's guides on MCP, on tool search and on programmatic tool calling. Any type counts whose

@@ -156,7 +156,7 @@ def weigh_element(key: tuple[int, bytes], messages: tuple[Message, ...]) -> int:
 
 
 HEADER_CHARS = 64
-"""A longer one is shortened. Chosen: the longest name most upstreams accept, in short form, and a placeholder."""
+"""A longer one is text, and may be shortened. Chosen: the longest name of a tool, in short form, and a placeholder."""
 _NAME = r"\w[\w.:/-]{0,99}"
 _CALL = rf"[`'\"]?({_NAME}?)[`'\"]?(?:\([^\n]{{0,400}}?\))?"
 _HEADERS = (

@@ -34,7 +34,7 @@ class _Group(msgspec.Struct, frozen=True):
 
 
 CHANGING_ELEMENTS = 3
-"""That the next body may change. Chosen: clients move cache markers off their last two user messages."""
+"""At the end, that the next body may change. Chosen: clients move cache markers off their last two user messages."""
 MAX_PIECES = 16  # Of an earlier body; more are joined. Chosen: so each byte is copied a few times in a session.
 
 
