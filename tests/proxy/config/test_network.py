@@ -20,6 +20,7 @@ from trimtab.proxy.config.network import (
     find_provider,
     find_route,
     is_exempt,
+    is_local,
     list_passwords,
     make_context,
     read_host,
@@ -395,3 +396,21 @@ def test_the_servers_are_not_shown_with_their_password() -> None:
     """If the value is printed by mistake, it shows no password."""
     servers = read_servers("redis+sentinel://:planted@h/main?sentinel_password=planted")
     assert "planted" not in repr(servers)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost", "127.0.0.1", "[::1]", "10.0.0.7", "192.168.1.2", "172.16.0.1", "100.64.0.1", "169.254.1.1",
+        "vllm", "litellm.", "gpu.local", "gpu.lan", "llm.internal", "api.localhost", "[fd00::1]",
+    ],
+)  # fmt: skip
+def test_servers_in_private_networks_are_local(host: str) -> None:
+    """They are recognised by name or address."""
+    assert is_local(f"http://{host}:8000/v1")
+
+
+@pytest.mark.parametrize("host", ["api.openai.com", "llm.example.com", "8.8.8.8", "[2606:4700::1111]", "local.example"])
+def test_servers_in_the_internet_are_not_local(host: str) -> None:
+    """The beginning of their host names does not matter."""
+    assert not is_local(f"https://{host}/v1")

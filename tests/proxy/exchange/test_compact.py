@@ -15,10 +15,11 @@ from trimtab.proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES, Worker
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.exchange.attempt import Passed, Prepared
-from trimtab.proxy.exchange.compact import compact, refuse_or_pass, surely_stays
+from trimtab.proxy.exchange.compact import add_kept_of_session, compact, refuse_or_pass, surely_stays
 from trimtab.proxy.models.calibration import Report
 from trimtab.proxy.models.hypotheses import FIRST_TEST
 from trimtab.proxy.models.lessons import Lesson
+from trimtab.proxy.recall import Place, find_head
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import ELEMENT_BYTES, Request
 from trimtab.rules.policy import Policy
@@ -441,3 +442,19 @@ async def test_only_a_request_that_surely_needs_nothing_passes(steps: int, passe
     stages = await make_stages(*SMALL)
     call = await stages.prepare(read_session(steps))
     assert (refuse_or_pass(call) is None) is passes
+
+
+async def test_what_was_found_for_a_session_stands_in_its_next_plan(make_stages: MakeStages) -> None:
+    """Behind the call that it was found for; in no other session, and not with another `recall`."""
+    request = read_session(4)
+    for recall, stands in (("tool", True), ("off", False)):
+        stages = await make_stages(f"defaults.recall={recall}")
+        call = await stages.prepare(request)
+        planned = call.compactor.plan(request, call.view.policy)
+        plan, tenant = planned.plan, call.arrival.tenant
+        assert await add_kept_of_session(stages.services, call, planned) is planned
+        at = max(at for at, message in enumerate(plan.conversation.messages) if message.answers)
+        place = Place(plan.hashes[at - 1], plan.conversation.messages[at].answers)
+        await stages.services.found_texts.keep(tenant.id, tenant.secret, find_head(plan), place, "what was found")
+        again = await add_kept_of_session(stages.services, call, planned)
+        assert [(pin.at, pin.line) for pin in again.plan.recalled] == [(at, "what was found")] * stands

@@ -353,18 +353,6 @@ async def test_nothing_is_written_to_a_client_that_has_left() -> None:
     assert (reply.client_left, reply.missed) == (True, b"x")
 
 
-@pytest.mark.parametrize(("waiting_bytes", "is_free"), [(0, True), (1, False)])
-async def test_a_piece_that_waits_for_the_client_ends_the_copying(waiting_bytes: int, *, is_free: bool) -> None:
-    reply, response, written = Reply(SimpleNamespace()), PlainResponse(), list[bytes]()
-    transport = SimpleNamespace(
-        is_closing=lambda: False, write=written.append, get_write_buffer_size=lambda: waiting_bytes
-    )
-    protocol = SimpleNamespace(transport=transport)
-    response._payload_writer = SimpleNamespace(_protocol=protocol, chunked=True, length=None, _headers_buf=None)
-    assert response.copier(None, reply.lose)(b"x") is is_free
-    assert written == [b"1\r\nx\r\n"]
-
-
 @pytest.mark.parametrize(
     ("status", "kind", "is_stream"),
     [(200, "text/event-stream", True), (200, "application/json", False), (400, "text/event-stream", False)],

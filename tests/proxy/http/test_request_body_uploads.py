@@ -78,9 +78,13 @@ async def test_an_upstream_that_takes_its_time_is_not_the_clients_fault(start_pr
         writer.close()
 
 
-async def test_bodies_that_are_held_are_bounded_together(upstream, start_proxy, client):
-    """A body that does not fit is refused with 503. When the others are done, it is accepted."""
-    proxy = await start_proxy("limits.max_held_bytes=1024")
+@pytest.mark.parametrize("most_bytes", [1024, 1024 * 1024])
+async def test_bodies_that_are_held_are_bounded_together(most_bytes, upstream, start_proxy, client):
+    """A body that does not fit is refused with 503. When the others are done, it is accepted.
+
+    A short one comes with its head, a long one in pieces.
+    """
+    proxy = await start_proxy(f"limits.max_held_bytes={most_bytes}")
     arrived, release = asyncio.Event(), asyncio.Event()
 
     async def hold(_recorded, _request):
@@ -90,7 +94,7 @@ async def test_bodies_that_are_held_are_bounded_together(upstream, start_proxy, 
 
     upstream.answer = hold
     url = proxy.url + "/v1/chat/completions"
-    body = CHAT | {"x": "a" * 500}
+    body = CHAT | {"x": "a" * (most_bytes // 2)}
     async with asyncio.TaskGroup() as tasks:
         first = tasks.create_task(post(client, url, body))
         await asyncio.wait_for(arrived.wait(), 30)
@@ -101,4 +105,4 @@ async def test_bodies_that_are_held_are_bounded_together(upstream, start_proxy, 
     assert first.result()[0].status == 200
     assert (await post(client, url, body))[0].status == 200
     await asyncio.wait_for(proxy.services.lifecycle.idle.wait(), 30)
-    assert proxy.services.uploads.left_bytes == 1024
+    assert proxy.services.uploads.left_bytes == most_bytes

@@ -128,7 +128,8 @@ def test_a_size_is_believed_once_the_second_attempt_went_through(overflow, windo
 def test_the_prompts_share_of_a_size_is_taken_without_the_completion(unit, max_tokens, ceiling_tokens):
     """What the request keeps for its completion is no part of the prompt, and tokens are no bytes."""
     overflow = Overflow(Kind.SIZE, "tokens per minute", limit=53_000, requested=100_000, unit=unit)
-    lesson = draw_lesson(overflow, POLICY, Sent(100_000, max_tokens=max_tokens))
+    prompt_tokens = 95_608  # 53 % of it, less 3 %, just reach 49,152
+    lesson = draw_lesson(overflow, POLICY, Sent(prompt_tokens, max_tokens=max_tokens))
     assert lesson.ceiling_tokens == ceiling_tokens
 
 

@@ -35,7 +35,7 @@ def find(name: str, arguments: object, said: str = BODY, *, fails: bool = False)
     ("name", "arguments"),
     [
         ("Read", {"file_path": "/r/A.md"}),
-        ("Read", {"file_path": "/r/A.md", "limit": 2000, "offset": 1}),
+        ("Read", {"file_path": "/r/A.md", "limit": 3, "offset": 1}),
         ("read", {"filePath": "/r/A.md", "offset": None}),
         ("ReadFile", {"path": "/r/A.md", "line_offset": 1, "n_lines": 1000}),
         ("read_file", {"absolute_path": "/r/A.md"}),

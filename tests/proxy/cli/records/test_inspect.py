@@ -20,7 +20,17 @@ from upstreams.recording import completion, write_note
 
 from trimtab.proxy.account.recordings.format import RecordedCall, RecordedSending, RecordedSummary
 from trimtab.proxy.cli.options import usual_recordings
-from trimtab.proxy.cli.records.inspect import Changed, describe, diff, find_changes, find_folder, safe, show, show_list
+from trimtab.proxy.cli.records.inspect import (
+    Changed,
+    describe,
+    diff,
+    find_changes,
+    find_folder,
+    read_title,
+    safe,
+    show,
+    show_list,
+)
 from trimtab.proxy.telemetry.ledger import Entry
 from trimtab.rules.pipeline.changes import Change, Fate
 from trimtab.rules.policy import OnExceeded, Policy
@@ -418,3 +428,9 @@ def test_of_a_note_that_only_its_provider_can_read_that_is_said() -> None:
 
 def test_lines_of_a_text_stay_lines():
     assert safe("a\n\tb\r", lines=True).plain == "a\n    b\\r"
+
+
+@pytest.mark.parametrize("body", ["{", "[]", '{"messages": 1}'])
+def test_a_body_that_cannot_be_read_has_no_title(body: str) -> None:
+    recording = make_recording(body=body)
+    assert read_title(recording) == read_title(structs.replace(recording, request=None)) == ""

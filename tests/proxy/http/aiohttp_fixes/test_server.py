@@ -1,5 +1,8 @@
 """Responses through aiohttp's server: no header is made up, and their framing is right."""
 
+import re
+from types import SimpleNamespace
+
 import pytest
 from aiohttp import http_writer, web
 from hypothesis import given
@@ -52,6 +55,28 @@ async def test_to_http_1_0_the_end_of_the_connection_is_the_end():
     assert body == b"body"
 
 
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", []),
+        (b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", [b"keep-alive"]),
+    ],
+)
+async def test_a_connection_ends_only_when_the_client_wants_it(first: bytes, told: list[bytes]) -> None:
+    """Each answer says whether it does."""
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        response = PlainResponse(headers={"Content-Length": "0"})
+        await response.prepare(request)
+        await response.write_eof()
+        return response
+
+    server = Server(answer, request_factory=OwnRequest.make, access_log=None)
+    async with listen_at(server, "127.0.0.1:0") as (_, url):
+        heads = (await ask_raw(url, first + GET)).split(b"\r\n\r\n")
+    assert [re.findall(rb"Connection: (\S+)", head) for head in heads] == [told, [b"close"], []]
+
+
 @pytest.mark.parametrize(("method", "status"), [(b"HEAD", 200), (b"GET", 204), (b"GET", 304)])
 async def test_an_answer_without_a_body_has_none(method: bytes, status: int):
     """The length of a GET's body may be announced; nothing is chunked."""
@@ -73,6 +98,38 @@ async def test_a_date_that_the_upstream_sent_is_kept():
     lines, _ = await _ask(response, GET)
     assert b"Server: theirs" in lines
     assert response.headers["Date"] == date
+
+
+# A chunk of a stream is written at once.
+
+
+def _stream_to(transport: object) -> PlainResponse:
+    response = PlainResponse()
+    protocol = SimpleNamespace(transport=transport)
+    response._payload_writer = SimpleNamespace(
+        _protocol=protocol, chunked=True, length=None, _headers_buf=None, buffer_size=0, output_size=0
+    )
+    return response
+
+
+def test_nothing_is_written_to_a_client_that_has_left() -> None:
+    """Who writes is told, and with which chunk."""
+    lost, closing = list[bytes](), SimpleNamespace(is_closing=lambda: True)
+    for transport in (None, closing):
+        with pytest.raises(ConnectionResetError):
+            _stream_to(transport).copier(None, lost.append)(b"x")
+    assert lost == [b"x", b"x"]
+
+
+@pytest.mark.parametrize(("waiting_bytes", "is_free"), [(0, True), (1, False)])
+def test_a_chunk_says_whether_the_client_has_taken_all(waiting_bytes: int, *, is_free: bool) -> None:
+    written = list[bytes]()
+    transport = SimpleNamespace(
+        is_closing=lambda: False, write=written.append, get_write_buffer_size=lambda: waiting_bytes
+    )
+    for write in (_stream_to(transport).copier(None, written.append), _stream_to(transport).write_at_once):
+        assert write(b"x") is is_free
+    assert written == [b"1\r\nx\r\n"] * 2
 
 
 # The bytes of a head pass unchanged.

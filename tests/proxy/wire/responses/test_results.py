@@ -135,6 +135,7 @@ def test_a_screenshot_that_is_made_is_an_image() -> None:
         ({"type": "apply_patch_call_output", "call_id": "1", "status": "completed"}, (), False),
         ({"type": "shell_call_output", "call_id": "1", "output": CHUNKS}, ("a", "b", "c"), True),
         ({"type": "shell_call_output", "call_id": "1", "output": CHUNKS[:1]}, ("a",), False),
+        ({"type": "shell_call_output", "call_id": "1", "output": [{"outcome": {"exit_code": 2}}]}, (), True),
         ({"type": "shell_call_output", "call_id": "1", "output": [{"outcome": 7}]}, (), False),
         ({"type": "mcp_approval_response", "approval_request_id": "1", "approve": True}, (), False),
         (
