@@ -198,7 +198,7 @@ async def _allow_drops(services: Services, plain: Prepared) -> Prepared | None:
 
 
 async def _leave_note(services: Services, attempt: Prepared, opening: Opening) -> Prepared | None:
-    """The attempt with a digest for the provider's own note, if that was refused; the model gets no further one."""
+    """The attempt with a digest for a refused note of the provider; if that helps, the model gets no more notes."""
     call, chosen, named = attempt.call, attempt.chosen, _find_names(frozenset({PROVIDER_NOTE}), opening)
     wanted, summariser = chosen.planned.plan.request, chosen.summariser
     is_cut = any(decision.rule == "summarise" for decision in attempt.compacted.decisions)

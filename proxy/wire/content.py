@@ -111,7 +111,10 @@ def write_canonical(part: bytes) -> bytes:
 
 
 def write_content(message: Message, content: msgspec.Raw | None, text_type: str = "text") -> bytes:
-    """The content of an edited message, in the client's form, a string or parts; with cache markers always parts."""
+    """The content of an edited message, in the client's form, a string or parts; with cache markers always parts.
+
+    text_type: the `type` of a text part that is added. Only a part can hold a cache marker.
+    """
     markers = {name: marker for raw in message.taken_in for name, marker in find_markers_within(raw).items()}
     encoded = b"null" if content is None else bytes(content)
     if encoded[:1] != b"[" and not message.media:

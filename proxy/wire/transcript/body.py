@@ -236,7 +236,10 @@ class UndecodableError(ValueError):
 
 
 class Form:
-    """How a dialect writes its transcript: as the array of member `key`, in quotes. decode: raises DECODE_ERRORS."""
+    """How a dialect writes its transcript: as the array of member `key`, in quotes.
+
+    decode: of the members of a body; the elements of the array stay JSON. Raises one of DECODE_ERRORS.
+    """
 
     def __init__(
         self,
