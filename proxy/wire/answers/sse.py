@@ -12,6 +12,9 @@ from trimtab.proxy.wire.json import BYTE_ORDER_MARK
 MAX_EVENT_BYTES = 512 * 1024  # A longer event is skipped. Chosen: it holds an image or sound; bounds each stream.
 MAX_FIRST_EVENT_BYTES = 64 * 1024  # With a longer one, a stream is held no longer. Chosen: errors are shorter.
 MAX_GREETINGS = 32  # After so many, a stream is held no longer. Chosen: servers send a handful.
+MAX_FIRST_LINES = 1000
+"""With so many at once before its first event, a stream is held no longer. Chosen: errors have far fewer, and reading
+them takes 2 ms on the event loop."""
 MAX_EMPTY_EVENT_BYTES = 4 * 1024
 """In a longer one something is said. Chosen: Azure's filter results have hundreds of bytes, decoded on the loop."""
 
@@ -40,8 +43,9 @@ def read_events(body: bytes) -> list[bytes] | None:
 
 _EVENT = re.compile(rb"data:([^\r\n]*+)\n\n")
 _PLAIN = re.compile(rb"(?:data:[^\r\n]*+\n\n)++")  # Whole events of one line each: by far the most
-_LINE_END = re.compile(rb"\r\n|\n|(?<=\r)\r|\r(?!\Z)")
-"""A last CR may be half of a CRLF, unless it ends a blank line."""
+_LINE_END = re.compile(rb"[\r\n](?:(?<=\r)\n|(?<!\r)|(?<=\r\r)|(?!\Z))")
+"""LF, CRLF or CR. A last CR may be half of a CRLF, unless it ends a blank line. It begins with a set of characters, for
+which C searches three times as fast as for alternatives."""
 
 
 class PassOver(Protocol):
@@ -124,7 +128,7 @@ class EventReader:
 class FirstEvent:
     """Holds a stream back until its first event with data is complete. Comments before that event may pass.
 
-    max_bytes: with more, a stream is held no longer.
+    max_bytes: with more, or with MAX_FIRST_LINES at once, a stream is held no longer.
     keeps_all: hold comments back, too.
     is_answer: whether a line is certainly part of a completion; then the stream is held no longer.
     is_greeting: whether the data of an event says only that an answer has begun, and nothing of it. Then the next event
@@ -177,7 +181,10 @@ class FirstEvent:
         at = max(self._read, len(self.held) - 1)
         self.held += chunk
         passed, free = self._greeted, b""
-        while not self.is_done and (end := _LINE_END.search(self.held, at)) is not None:
+        for _ in range(MAX_FIRST_LINES):
+            end = None if self.is_done else _LINE_END.search(self.held, at)
+            if end is None:
+                break
             line = bytes(self.held[self._read : end.start()]).removeprefix(BYTE_ORDER_MARK)
             self._read = end.end()
             if line.startswith(b"data:"):
@@ -189,6 +196,8 @@ class FirstEvent:
             elif not self._lines and (not line or line.startswith(b":")):
                 passed = self._read
             at = self._read
+        else:
+            self.is_done = True
         free += self._release(passed)
         if not self.is_done and len(self.held) > self._max_bytes:
             self.is_done = True

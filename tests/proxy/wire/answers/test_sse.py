@@ -5,9 +5,11 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.steps import count_steps
 
 from trimtab.proxy.wire.answers.sse import (
     MAX_FIRST_EVENT_BYTES,
+    MAX_FIRST_LINES,
     MAX_GREETINGS,
     EventReader,
     FirstEvent,
@@ -120,6 +122,22 @@ def test_a_stream_of_greetings_without_end_is_not_held() -> None:
     assert first.feed(many) == b""
     assert (first.is_done, first.data, bytes(first.held)) == (True, None, few + many)
     assert len(read) == MAX_GREETINGS
+
+
+@pytest.mark.parametrize(
+    "line", [b"\n", b"\r", b"\r\n", b":\n", b"id: 1\n\n", b"event: a\n", b"data: x\n", b'data: "ping"\n\n']
+)
+def test_of_many_lines_at_once_few_are_looked_at_and_none_is_lost(line: bytes) -> None:
+    """Whatever they are: looking at each takes time on the event loop."""
+
+    def feed(lines: int) -> FirstEvent:
+        first = FirstEvent(_is_answer, is_ping=lambda data: b"ping" in data)
+        assert first.feed(line * lines) + first.held == line * lines
+        return first
+
+    some, many = 2 * MAX_FIRST_LINES, 40 * MAX_FIRST_LINES
+    assert count_steps(lambda: feed(many)) == count_steps(lambda: feed(some))
+    assert (feed(many).is_done, feed(many).data) == (True, None)
 
 
 @pytest.mark.parametrize(
