@@ -43,6 +43,9 @@ def read_events(body: bytes) -> list[bytes] | None:
 
 _EVENT = re.compile(rb"data:([^\r\n]*+)\n\n")
 _PLAIN = re.compile(rb"(?:data:[^\r\n]*+\n\n)++")  # Whole events of one line each: by far the most
+_IDLE = re.compile(rb"\n\n(?:\n++|:[^\n]*+\n)++")
+"""An event's end, and the comments and blank lines behind it: all that cannot be data."""
+_COMMENTS = re.compile(rb"\n(?::[^\n]*+\n)++")
 _LINE_END = re.compile(rb"[\r\n](?:(?<=\r)\n|(?<!\r)|(?<=\r\r)|(?!\Z))")
 """LF, CRLF or CR. A last CR may be half of a CRLF, unless it ends a blank line. It begins with a set of characters, for
 which C searches three times as fast as for alternatives."""
@@ -81,6 +84,8 @@ class EventReader:
         if b"\r" in chunk:
             self._was_cr = chunk.endswith(b"\r")
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if b"\n\n\n" in chunk or b"\n:" in chunk:
+            chunk = _COMMENTS.sub(b"\n", _IDLE.sub(b"\n\n", chunk))
         if b"\n" not in chunk:
             self._keep(chunk)
             return events

@@ -27,6 +27,10 @@ whole."""
 SAMPLE_BYTES = 1024
 """Part of each MAX_UNREAD_BYTES that is read to estimate the rest, about four events. Chosen: estimates within 10 %
 (tests/proxy/wire/answers/test_tap.py)."""
+MAX_EVENTS = 500
+"""Of more events that are read together, those in the middle are sampled. Chosen: 80 KB of usual ones, which take 1 to
+3 ms on the event loop."""
+EDGE_EVENTS = MAX_EVENTS // 4  # At each end of so many, which are all read: usage stands at the ends of a stream
 LAST_CHUNKS = 5
 """Are read one by one. Chosen: a stream ends with a finish event, its usage and [DONE], or some ends, a chunk each."""
 PIECE_BYTES = 128  # Memory of a piece of text, in bytes, in addition to its characters. An estimate.
@@ -217,7 +221,16 @@ class Tap:
 
     def _read_events(self, chunk: bytes, stands_for: float = 1.0) -> None:
         """Read the events of a chunk. Their text counts `stands_for` times its length."""
-        for data in () if self._events is None else self._events.feed(chunk):
+        events = [] if self._events is None else self._events.feed(chunk)
+        if len(events) > MAX_EVENTS:
+            middle = events[EDGE_EVENTS:-EDGE_EVENTS]
+            sampled = middle[:: -(-len(middle) // (MAX_EVENTS - 2 * EDGE_EVENTS))]
+            for data in events[:EDGE_EVENTS]:
+                self._read_answer(data, stands_for)
+            for data in sampled:
+                self._read_answer(data, stands_for * len(middle) / len(sampled))
+            events = events[-EDGE_EVENTS:]
+        for data in events:
             self._read_answer(data, stands_for)
 
     def find_sent_tokens(self, completion_tokens: int) -> int | None:

@@ -58,6 +58,17 @@ def test_each_event_is_read_wherever_the_stream_is_cut(cuts, ends):
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_blank_lines_and_comments_cost_nothing_however_many_there_are(end: bytes) -> None:
+    def read(lines: int) -> list[bytes]:
+        idle = end * lines + (b": x" + end) * lines + (b":" + end + end) * lines
+        reader = EventReader()
+        return [*reader.feed(b"data: 1" + idle + b"data: 2" + idle), *reader.finish()]
+
+    assert read(2) == read(10_000) == [b" 1", b" 2"]
+    assert count_steps(lambda: read(10_000)) == count_steps(lambda: read(10))
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_a_first_event_is_not_held_for_what_comes_after_it(end):
     first = FirstEvent(_is_answer)
     first.feed(b"data: {}" + end + end)

@@ -12,7 +12,15 @@ from support.bounds import bounded
 
 import trimtab.proxy.wire.answers.tap as reading
 from trimtab.proxy.wire.answers.sse import MAX_EVENT_BYTES, EventReader
-from trimtab.proxy.wire.answers.tap import LAST_CHUNKS, MAX_HELD_BYTES, MAX_SKIPPED_BYTES, PIECE_BYTES, Piece, Tap
+from trimtab.proxy.wire.answers.tap import (
+    LAST_CHUNKS,
+    MAX_EVENTS,
+    MAX_HELD_BYTES,
+    MAX_SKIPPED_BYTES,
+    PIECE_BYTES,
+    Piece,
+    Tap,
+)
 from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Codec
@@ -278,6 +286,26 @@ def test_how_much_text_there_was_is_reckoned_from_what_is_read(size: int, *, is_
     assert tap.count_completion(lambda text: text.count(" ")) == pytest.approx(words, rel=0.1)
     assert tap.find_sent_tokens(9) == 9
     assert tap.usage == (Usage(None, 9, reasoning_tokens=4) if is_told else None)
+
+
+@pytest.mark.parametrize("event", [{"text": "word"}, {"text": ""}])
+def test_of_many_events_at_once_a_sample_is_read_and_both_ends(event: dict[str, object]) -> None:
+    """Reading all would hold the event loop. The usage is found at either end, and what was written is estimated."""
+    read = []
+
+    def note(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
+        read.append(data)
+        return _read_event(data, usage)
+
+    many = _write(event) * (20 * MAX_EVENTS)
+    for whole in (_write({"tokens": 7}) + many, many + _write({"tokens": 7})):
+        read.clear()
+        tap = Tap(note, is_stream=True)
+        tap.feed(whole)
+        tap.finish()
+        assert len(read) <= MAX_EVENTS
+        assert tap.usage == Usage(7)
+        assert tap.text_chars == pytest.approx(20 * MAX_EVENTS * len(str(event["text"])), rel=0.01)
 
 
 def test_hardly_anything_is_read_of_a_stream_that_tells_its_usage() -> None:
