@@ -169,4 +169,5 @@ def _weigh_result(key: ResultKey, shortened: Shortened) -> int:
 
 
 def _weigh_state(key: StateKey, state: TranscriptState) -> int:
-    return sum(map(getsizeof, (key, key[-1], *key[-1]))) + state.size_bytes
+    _, _, _, _, digests = key
+    return sum(map(getsizeof, (key, digests, *digests))) + state.size_bytes

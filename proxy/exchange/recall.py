@@ -174,7 +174,7 @@ class Talk:
                 tap.feed(chunk, time.monotonic())
             passed, is_read = self._sifter.held + chunk, False
             if not self._has_room(self._sifter.kept_bytes + len(chunk)):
-                self._sifter.most_bytes = 0
+                self._sifter.is_full = True
             with guard:
                 size = self._sifter.weigh(chunk)
                 feed = partial(self._sifter.feed, chunk)

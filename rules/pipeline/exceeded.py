@@ -7,7 +7,7 @@ client that shortens the parts of the remainder by the excess is not refused aga
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import msgspec
@@ -50,6 +50,7 @@ KEEP_TELLING = Telling(
 )
 
 
+@dataclass(eq=False, repr=False)
 class LimitExceededError(ValueError):
     """The request does not fit the window even after compaction, and the policy refuses such requests.
 
@@ -61,25 +62,16 @@ class LimitExceededError(ValueError):
     remainder: what must shrink, because no rule removes it; None if it is not known.
     """
 
+    original_tokens: int
+    tokens: int
+    limit: int
+    window: int
+    decisions: tuple[Decision, ...]
+    conversation: Conversation | None = None
     remainder: "Remainder | None" = None
 
-    def __init__(
-        self,
-        original_tokens: int,
-        tokens: int,
-        limit: int,
-        *,
-        window: int,
-        decisions: Sequence[Decision],
-        conversation: Conversation | None = None,
-    ) -> None:
-        super().__init__(f"{tokens} prompt tokens after compaction, limit {limit}")
-        self.original_tokens = original_tokens
-        self.tokens = tokens
-        self.limit = limit
-        self.window = window
-        self.decisions = tuple(decisions)
-        self.conversation = conversation
+    def __post_init__(self) -> None:
+        super().__init__(f"{self.tokens} prompt tokens after compaction, limit {self.limit}")
 
 
 def shorten_newest(

@@ -343,11 +343,8 @@ def _check(plan: Plan, current: Conversation, decisions: tuple[Decision, ...], p
     # A guess about a file, too, is for the upstream to correct.
     tokens = current.tokens - current.guessed_tokens if current.tokens > plan.hard_limit else 0
     if tokens > plan.hard_limit and refuses and current.messages:
-        sizes = plan.original.tokens, current.tokens, plan.limit
-        window = policy.context_window
-        error = LimitExceededError(*sizes, window=window, decisions=decisions, conversation=current)
-        error.remainder = find_remainder(plan, current, policy)
-        raise error
+        sizes = plan.original.tokens, current.tokens, plan.limit, policy.context_window
+        raise LimitExceededError(*sizes, decisions, current, find_remainder(plan, current, policy))
 
 
 def _pin(plan: Plan, before: Conversation, after: Conversation, state: TranscriptState | None) -> Outcome:

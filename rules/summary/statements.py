@@ -155,6 +155,7 @@ LIMIT_WEIGHT = 0.1  # Least weight of a limiting part that is kept. Chosen: only
 _LEAD = compile_late(WORDS["leads"], _VERBOSE)
 _HEDGE = compile_late(WORDS["hedges"], _VERBOSE)
 _CJK_LEAD = compile_late(WORDS["leads without spaces"], re.VERBOSE)
+_DENSE = compile_late("[\u3040-\u9fff]")
 _ARTICLE = compile_late(r"(?:(?<=\s)|\A)[Tt]he (?=\S)")
 
 
@@ -168,7 +169,7 @@ def shorten(sentence: str, census: Census) -> str:
         if len(sentence) > LONG_CHARS
         else [sentence]
     )
-    is_dense = any("\u3040" <= char <= "\u9fff" for char in sentence[:200]) and sentence.count(" ") < len(sentence) / 12
+    is_dense = _DENSE.search(sentence, 0, 200) is not None and sentence.count(" ") < len(sentence) / 12
     text = _drop_leads(("" if is_dense else " ").join(parts))
     text = _ARTICLE.sub("", text).rstrip(",;:，；： ") or sentence
     return text if text.endswith(_SENTENCE_ENDS) else text + ";"

@@ -255,8 +255,10 @@ def _bound_message(message: Message, left: int) -> tuple[Message, int]:
 
 def _leave_soft(soft_limit: int | None, head: int) -> int | None:
     """The room after the head; None if cuts to a soft limit would come at nearly every step."""
-    room = 0 if soft_limit is None else leave_room(soft_limit, head)
-    return room if soft_limit is not None and room >= soft_limit * MIN_ROOM_SHARE else None
+    if soft_limit is None:
+        return None
+    room = leave_room(soft_limit, head)
+    return room if room >= soft_limit * MIN_ROOM_SHARE else None
 
 
 class Marks(msgspec.Struct, frozen=True):

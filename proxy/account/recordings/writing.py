@@ -73,8 +73,8 @@ class Draft(NamedTuple):
 
     at: float
     request_id: str
-    size_bytes: int
     make: Make
+    size_bytes: int = 0
     is_call: bool = False
 
 
@@ -189,7 +189,7 @@ def record(recorder: Recorder, recordings: Recordings, served: Served) -> None:
     request, outcome = served.request, served.outcome
     size_bytes = 0 if request is None else KEPT_FACTOR * len(request.body)
     size_bytes += sum(map(len, served.body or ()))
-    recordings.add(Draft(outcome.at, outcome.request_id, size_bytes, partial(_make_content, recorder, served)))
+    recordings.add(Draft(outcome.at, outcome.request_id, partial(_make_content, recorder, served), size_bytes))
 
 
 def end_call(books: Books, recordings: Recordings | None, call: SummaryCall, seconds: float) -> None:
@@ -217,7 +217,7 @@ def _record_call(recordings: Recordings, call: SummaryCall, seconds: float) -> N
     )
     name, at = os.urandom(ID_BYTES).hex(), time.time()
     outcome = Outcome(name, at, SUMMARY_ENDPOINT, "POST", "", call.status or 0, call.result, seconds, label=call.model)
-    recordings.add(Draft(at, name, 0, partial(encode, Recording(outcome, call=ended)), is_call=True))
+    recordings.add(Draft(at, name, partial(encode, Recording(outcome, call=ended)), is_call=True))
 
 
 def _make_content(recorder: Recorder, served: Served) -> bytes | None:

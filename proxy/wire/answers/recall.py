@@ -162,7 +162,7 @@ class Sifter:
         end = max((found.end() for found in _END.finditer(self._rest, start)), default=0)
         ready = self._rest[:end]
         self._bytes += end
-        self.is_full = self._bytes > self.most_bytes
+        self.is_full = self.is_full or self._bytes > self.most_bytes
         if self.is_full and not self._is_reading:
             return self.go_blind()
         self._rest = self._rest[end:]

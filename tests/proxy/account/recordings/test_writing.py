@@ -23,7 +23,7 @@ class Counted:
         self.recordings = Recordings(RecordConfig(dir=str(folder), **settings), self.metrics, self.log)
 
     def add(self, number: int, make=lambda: b"content", size_bytes: int = 10) -> None:
-        self.recordings.add(Draft(1_700_000_000 + number, f"{number:024x}", size_bytes, make))
+        self.recordings.add(Draft(1_700_000_000 + number, f"{number:024x}", make, size_bytes))
 
     def results(self) -> dict[str, int]:
         samples = self.metrics.recordings.read().samples
