@@ -174,6 +174,7 @@ _NOT_OUTWEIGHED = frozenset({Kind.STRING, Kind.COMPLETION, Kind.GENERATION})
 _CHARACTERS = re.compile(r"\d characters", re.IGNORECASE)
 _QUOTED = re.compile(r"""['"]?\binput(?:_value)?['"]?\s{0,3}[:=]\s{0,3}['"{\[]""")
 """Where a validator begins to quote the request. The text after it is the client's, not the server's."""
+QUOTED_CHARS = 32  # Of a text, so many more are searched for `_QUOTED`. Chosen: above what it matches.
 
 
 def read_overflow(status: int, body: bytes) -> Overflow | None:
@@ -198,7 +199,9 @@ _WRAPPERS = ("error", "detail", "errors", "response", "base_resp")
 
 def _read_refusal(status: int, answer: dict[str, Any]) -> Overflow | None:
     members = _unwrap(answer)
-    texts = [_QUOTED.split(text, maxsplit=1)[0][:MAX_TEXT_CHARS] for text in _find_texts(answer, members)]
+    begun = [text[: MAX_TEXT_CHARS + QUOTED_CHARS] for text in _find_texts(answer, members)]
+    # Once each: the texts of an answer without an inner object are found twice.
+    texts = [*dict.fromkeys(_QUOTED.split(text, maxsplit=1)[0][:MAX_TEXT_CHARS] for text in begun)]
     named = [members.get("code"), members.get("type"), answer.get("error_type")]
     has_code = any(isinstance(name, str) and CODE.pattern.search(name) for name in named)
     found = next(filter(None, (_read_text(status, text, has_code=has_code) for text in texts or [""])), None)

@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import dump
 
+import trimtab.proxy.wire.overflow as overflow_module
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.overflow import (
     FIGURES,
     MAX_NUMBER,
+    MAX_TEXT_CHARS,
     MEANINGS,
     OVERLAP_CHARS,
     PIECE_CHARS,
@@ -327,6 +329,28 @@ def test_a_window_that_is_none_is_not_told(n_ctx: str):
     assert found.limit is None
     zero = read_overflow(400, b"This model's maximum context length is 0 tokens.")
     assert zero.limit is None
+
+
+@pytest.mark.parametrize("before", [1900, MAX_TEXT_CHARS - 21, MAX_TEXT_CHARS - 1, MAX_TEXT_CHARS, 60_000])
+def test_of_a_long_text_the_beginning_is_read_up_to_what_it_quotes(
+    before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the quote begins. No more is looked at, because searching all takes time on the event loop."""
+    searched: list[int] = []
+
+    class Noting:
+        def split(self, text: str, maxsplit: int) -> list[str]:
+            searched.append(len(text))
+            return pattern.split(text, maxsplit=maxsplit)
+
+    pattern = overflow_module._QUOTED
+    monkeypatch.setattr(overflow_module, "_QUOTED", Noting())
+    told = "maximum context length is 8192 tokens".ljust(before, ".")
+    quoting = told + "'input_value'   =   'you" + "r" * 60_000
+    found = read_overflow(400, orjson.dumps({"error": {"message": quoting}}))
+    assert found is not None
+    assert found.text == told[:MAX_TEXT_CHARS]
+    assert max(searched) < 2 * MAX_TEXT_CHARS
 
 
 def test_a_completion_beyond_the_sum_leaves_no_prompt():
