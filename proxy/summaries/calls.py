@@ -52,6 +52,12 @@ class BusyError(NoSummaryError):
         self.seconds = seconds
 
 
+class LateError(NoSummaryError):
+    """The model has taken too long."""
+
+    result: Result = "timed_out"
+
+
 class Payer(msgspec.Struct, frozen=True):
     """Who bears the cost of a summary, and the prices of the model that writes it; None if these are not known.
 

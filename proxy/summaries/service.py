@@ -25,7 +25,7 @@ from msgspec import structs
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.store.store import StoreError, SummaryStore
-from trimtab.proxy.summaries.calls import BusyError, NoSummaryError, SummaryCalls
+from trimtab.proxy.summaries.calls import BusyError, LateError, NoSummaryError, Payer, SummaryCalls
 from trimtab.proxy.summaries.sealing import seal, unseal
 from trimtab.proxy.summaries.summariser import Summariser, Task, ask_model
 from trimtab.proxy.tasks import Tasks
@@ -157,7 +157,7 @@ class Summaries:
         summariser = task.summariser
         if not done and summariser.few_slots and running.cancel():  # the request that has waited needs the slot
             pause = self._pauses.get(summariser.client_id)
-            self._pauses[summariser.client_id] = _lengthen(pause, NoSummaryError("timed out"))
+            self._pauses[summariser.client_id] = _lengthen(pause, LateError("timed out"))
         is_given_up = not done or (summariser.few_slots and running.cancelled())
         return None if is_given_up else running.result()
 
@@ -210,13 +210,20 @@ class Summaries:
                 summary = await self._ask_one(_hand_over(task, one, has_others=left > 0), base_text, seconds)
             except NoSummaryError as error:
                 if left == 0:
-                    self._metrics.summaries[payer.label, "failed"] += 1
-                    self._calls.note_failure(payer.name, str(error))
+                    self._note_failure(payer, error)
+            except asyncio.CancelledError as given_up:
+                if isinstance(given_up.__cause__, NoSummaryError):
+                    self._note_failure(payer, given_up.__cause__)
+                raise
             else:
                 self._metrics.summaries[payer.label, result] += 1
                 self._calls.note_success(payer.name)
                 return summary
         return None
+
+    def _note_failure(self, payer: Payer, error: NoSummaryError) -> None:
+        self._metrics.summaries[payer.label, "failed"] += 1
+        self._calls.note_failure(payer.name, str(error))
 
     def _is_paused_itself(self, summariser: Summariser) -> bool:
         return self.is_paused(replace(summariser, others=()))
@@ -232,15 +239,21 @@ class Summaries:
 
     async def _ask_one(self, task: Task, base_text: str | None, seconds: float) -> Summary:
         """Ask one model. If that fails, it is paused: raises NoSummaryError."""
-        client = task.summariser.client_id
         try:
             summary = await ask_model(task, base_text, self._client, self._calls, seconds)
         except NoSummaryError as error:
-            if not self._is_paused_itself(task.summariser):  # of several failures at the same time, one counts
-                self._pauses[client] = _lengthen(self._pauses.get(client), error)
+            self._pause(task.summariser, error)
             raise
-        self._pauses[client] = _Pause(0, 0.0)
+        except asyncio.CancelledError as given_up:  # the slot was needed; what failed before that has failed
+            if isinstance(given_up.__cause__, NoSummaryError):
+                self._pause(task.summariser, given_up.__cause__)
+            raise
+        self._pauses[task.summariser.client_id] = _Pause(0, 0.0)
         return summary
+
+    def _pause(self, summariser: Summariser, error: NoSummaryError) -> None:
+        if not self._is_paused_itself(summariser):  # of several failures at the same time, one counts
+            self._pauses[summariser.client_id] = _lengthen(self._pauses.get(summariser.client_id), error)
 
     async def _digest(self, task: Task) -> Summary:
         base = await self.find_base(task.request, task.summariser)

@@ -27,6 +27,7 @@ from trimtab.proxy.summaries.calls import (
     NO_PAYER,
     BusyError,
     Form,
+    LateError,
     NoNoteError,
     NoSummaryError,
     Payer,
@@ -170,12 +171,17 @@ class Task(msgspec.Struct, frozen=True):
 async def ask_model(
     task: Task, base_text: str | None, client: UpstreamClient, calls: SummaryCalls, seconds: float | None = None
 ) -> Summary:
-    """Ask for a note after `base_text`, and check its facts. seconds: None as configured. Raises NoSummaryError."""
+    """Ask for a note after `base_text`, and check its facts. seconds: None as configured.
+
+    Raises NoSummaryError. If a second attempt is cancelled, the first one's error is the cause.
+    """
     seconds = task.summariser.settings.timeout_seconds if seconds is None else seconds
     try:
         async with asyncio.timeout(seconds) as timeout:
             summary = await _Asking(task, base_text, client, calls, timeout).run()
-    except (TimeoutError, ProxyError, aiohttp.ClientError, OSError) as error:
+    except TimeoutError as error:
+        raise LateError(name_reason(error)) from error
+    except (ProxyError, aiohttp.ClientError, OSError) as error:
         raise NoSummaryError(name_reason(error)) from error
     if summary.note:
         return summary
@@ -203,6 +209,7 @@ class _Asking:
         self._is_split = False
         self._told = 0
         self._slowest_seconds = 0.0
+        self._failed: NoSummaryError | None = None
         self._client = client
         self._calls = calls
         self._timeout = timeout
@@ -235,7 +242,7 @@ class _Asking:
             except NoSummaryError as error:
                 if self._leave_provider(error) or self._leave_out(error, question, body):
                     continue
-                failures += 1
+                failures, self._failed = failures + 1, error
                 if not self._change(error) or failures == ATTEMPTS:
                     raise
             else:
@@ -387,10 +394,10 @@ class _Asking:
             try:
                 answer = await self._send(body, call)
                 return await asyncio.to_thread(self._read_note, question, answer, call)
-            except asyncio.CancelledError:
+            except asyncio.CancelledError as given_up:
                 if self._timeout.expired():
                     call.result = "timed_out"
-                raise
+                raise given_up from self._failed
             finally:
                 self._slowest_seconds = max(self._slowest_seconds, asyncio.get_running_loop().time() - started)
 

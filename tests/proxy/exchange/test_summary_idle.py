@@ -139,6 +139,37 @@ async def test_a_summary_that_is_late_gives_the_slot_back(client, upstream, star
             break
     assert response.headers["x-trimtab-decisions"].startswith("digest")
     assert upstream.cancelled.is_set()
+    page = await (await client.get(proxy.url + "/metrics")).text()
+    assert 'trimtab_sessions_without_summaries_total{model="m",reason="timed_out"} 1' in page
+
+
+async def test_a_rejected_note_counts_although_its_second_attempt_is_given_up(
+    client, upstream, start_proxy, monkeypatch
+):
+    """Else a model that writes no usable note would be asked at each cut for ever, and nobody would be told."""
+    monkeypatch.setattr(services, "QUIET_SECONDS", 0.0)
+    _ = have_one_slot(upstream)
+    plain = upstream.answer
+
+    async def answer(recorded: Any, request: Any) -> Any:
+        if recorded.asks_for_summary and len(upstream.summaries) == 1:
+            answered = orjson.loads(completion("Well").body)
+            answered["choices"][0]["finish_reason"] = "length"  # so it is asked again, with more room
+            return type(completion())(body=orjson.dumps(answered), content_type="application/json")
+        return await plain(recorded, request)
+
+    upstream.answer = answer
+    proxy = await start_proxy(*SETTINGS)
+    turns = await talk_until(client, proxy)
+    await wait_until(lambda: len(upstream.summaries) == 2)
+    await ask(client, proxy, turns + 1)
+    for later in range(turns + 2, TURNS):
+        await ask(client, proxy, later)
+        if (meanwhile := proxy.services.lifecycle.meanwhile) is not None:
+            await wait_until(lambda meanwhile=meanwhile: meanwhile.done() or len(upstream.summaries) > 2)
+    assert len(upstream.summaries) == 2
+    page = await (await client.get(proxy.url + "/metrics")).text()
+    assert 'trimtab_summaries_total{model="m",result="failed"} 1' in page
 
 
 async def test_a_call_of_a_tool_leaves_the_turn_with_the_client(client, upstream, start_proxy, monkeypatch):
