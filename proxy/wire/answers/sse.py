@@ -74,6 +74,10 @@ class EventReader:
         # ended is kept between chunks. An event is the `data:` lines up to a blank one; names, ids and comments are
         # passed over, and so is a byte order mark. LF, CRLF or CR ends a line. Source: the HTML standard, 9.2.6.
         events: list[bytes] = []
+        if self._rest or self._size:
+            stop = chunk.find(b"\n\n") + 2
+            if 1 < stop < len(chunk):  # the end of an open event, and what C may split
+                return self.feed(chunk[:stop]) + self.feed(chunk[stop:])
         plain = None if self._rest or self._size else _PLAIN.match(chunk)
         if plain is not None and plain.end() <= MAX_EVENT_BYTES:
             events = _EVENT.findall(plain[0])

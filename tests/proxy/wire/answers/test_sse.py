@@ -68,6 +68,15 @@ def test_blank_lines_and_comments_cost_nothing_however_many_there_are(end: bytes
     assert count_steps(lambda: read(10_000)) == count_steps(lambda: read(10))
 
 
+def test_behind_an_event_that_a_chunk_has_cut_c_splits_the_others() -> None:
+    def read(events: int) -> list[bytes]:
+        reader = EventReader()
+        return [*reader.feed(b"event: a\nda"), *reader.feed(b"ta:1\n\n" + b"data:2\n\n" * events)]
+
+    assert read(5000) == [b"1", *[b"2"] * 5000]
+    assert count_steps(lambda: read(5000)) == count_steps(lambda: read(5))
+
+
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_a_first_event_is_not_held_for_what_comes_after_it(end):
     first = FirstEvent(_is_answer)
