@@ -2,6 +2,7 @@
 
     python -m bench.gateways.run --quick
     python -m bench.gateways.run --targets direct,aiohttp,trimtab --rounds 3 --json rows.json
+    python -m bench.gateways.run --targets sglang,aiohttp,trimtab,trimtab_cut --publish
 
 See README.md, "How fast is it beside other gateways?". Linux, at least two cores.
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 import orjson
 
 from bench.figures import describe_machine
+from bench.gateways.published import publish, read_commit
 from bench.gateways.report import show
 from bench.gateways.running import BrokenTargetError, run_target, run_upstream
 from bench.gateways.samples import ATTEMPTS, Bench, Load, Memory, Running, Sample, measure
@@ -57,7 +59,13 @@ def main() -> None:
                     targets = [other for other in targets if other is not target]
                 if arguments.json:
                     arguments.json.write_bytes(orjson.dumps([asdict(row) for row in rows], option=orjson.OPT_INDENT_2))
-    show([row for row in rows if isinstance(row, Sample)], [row for row in rows if isinstance(row, Memory)])
+    samples, memories = (
+        [row for row in rows if isinstance(row, Sample)],
+        [row for row in rows if isinstance(row, Memory)],
+    )
+    show(samples, memories)
+    if arguments.publish:
+        publish(samples, memories, read_commit())
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -70,6 +78,7 @@ def parse_arguments() -> argparse.Namespace:
     add("--peers", type=Path, default=PEERS, help="folder in which bench.peers.install put the peers")
     add("--folder", type=Path, help="folder for logs and bodies (default: a folder that is removed at the end)")
     add("--json", type=Path, help="write the rows to this file after each target")
+    add("--publish", action="store_true", help="write the README's table, and bench/results/gateways.json")
     arguments = parser.parse_args()
     everybody = ",".join(target.name for target in TARGETS)
     arguments.targets = arguments.targets or (QUICK_TARGETS if arguments.quick else everybody)
