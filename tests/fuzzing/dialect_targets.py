@@ -34,7 +34,7 @@ def find_problems(sent: Sent) -> Sequence[str]:
 
 def _tell(conversation: Conversation) -> tuple[list[str], list[str], list[str]]:
     """All paragraphs, all calls and all answers of a transcript, in any order."""
-    messages = conversation.messages
+    messages = [one.as_said() for one in conversation.messages]
     said = [text for one in messages for text in (*one.texts, *(part.line for part in one.media if part.is_removed))]
     paragraphs = [one.strip("\n") for text in said for one in text.split("\n\n")]
     calls = [call.id for one in messages for call in one.tool_calls]
