@@ -136,7 +136,7 @@ def _keep_bodies(
     left = kept_body if attempt.call is None else attempt.call.request.kept_body
     kept = [(kept_body, match)] if left is kept_body else [(kept_body, match), (left, None)]
     for one, continued in kept:
-        if one is not None and one.decoded:
+        if one is not None and (one.decoded or attempt.outcome == "off"):  # off: nothing is decoded, but split
             with fail_open(services.recorder, arrival.request_id, "read"):
                 kept_bodies = services.compactors.find_kept_bodies(arrival.tenant.id)
                 kept_bodies.keep(request.codec.name, one, continued)

@@ -123,6 +123,20 @@ async def test_what_is_no_chat_request_is_forwarded_for_the_upstream_to_judge(bo
     assert upstream.requests[0].body == body
 
 
+async def test_a_body_is_read_on_from_an_earlier_one_though_nothing_acts(client, upstream, start_proxy):
+    """In mode off, too: there a request with a known beginning took twice the time of mode enforce."""
+    proxy = await start_proxy("mode=off")
+    messages = make_session(60)["messages"]
+    first, second = (orjson.dumps({"model": "m", "messages": messages[:count]}) for count in (100, 120))
+    await post(client, proxy.url + "/v1/chat/completions", first)
+    tenant = proxy.services.tenancy.identify([("Authorization", "Bearer sk-test")]).id
+    match = proxy.services.compactors.find_kept_bodies(tenant).find("chat", second)
+    assert match is not None
+    assert match.number == 100
+    await post(client, proxy.url + "/v1/chat/completions", second)
+    assert [one.body for one in upstream.requests] == [first, second]
+
+
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_body_over_the_bound_streams_through(chunked, client, upstream, start_proxy):
     """It is counted, but neither decoded nor compacted."""
