@@ -78,7 +78,7 @@ def make_bodies(key: str) -> Iterator[dict[str, Any] | bytes]:
     messages = session["messages"]
     for at, message in enumerate(messages):
         if message["role"] == "tool":
-            message["content"] = "word " * at + f"{key} " * 400 + f"key={quote(key)} {key}\nend"
+            message["content"] = "word " * at + f"{key} " * 100 + f"key={quote(key)} {key}\nend"
         for call in message.get("tool_calls", ()):
             call["function"]["arguments"] = orjson.dumps({"path": f"/{key}/{at}", key: {key: [key]}}).decode()
             call["function"]["name"] = f"t_{key}"[:64]

@@ -148,7 +148,7 @@ def _section(text: str, title: str) -> list[str]:
 )
 def test_hostile_paths_are_cut_to_a_bounded_length(path: str) -> None:
     """The parts and their number are bounded. Otherwise one text is one path, and is searched again from each place."""
-    messages = tuple(assistant(None, call(str(index), arguments=path + str(index))) for index in range(100))
+    messages = tuple(assistant(None, call(str(index), arguments=path + str(index))) for index in range(25))
     rows = _section(write_digest(messages, max_tokens=10**6, count=count), "Files and what was done to them")
     assert all(len(row) <= LINE_CHARS + 257 for row in rows)
     assert count(write_digest(messages, max_tokens=500, count=count)) <= 500

@@ -10,7 +10,7 @@ from support.dialects.oddities import NotConvertibleError
 from support.dialects.seals import is_seal, seal
 from support.dialects.to_messages import to_messages
 from support.dialects.to_responses import to_responses
-from support.sessions import read_rows, recorded_files
+from support.sessions import recorded_files, some_sessions
 
 Wire = dict[str, Any]
 
@@ -63,7 +63,7 @@ def test_a_change_of_a_seal_shows() -> None:
 @pytest.mark.parametrize("file", recorded_files("conversations"), ids=lambda file: file.stem)
 def test_recorded_sessions_become_valid_bodies_with_all_their_texts(file) -> None:
     """With and without reasoning. A session that begins in the middle of a turn is refused."""
-    for session in read_rows(file):
+    for session in some_sessions(file):
         messages = session["messages"][:LONGEST]
         while messages[-1]["role"] != "user" and messages[-1].get("tool_calls"):
             messages.pop()

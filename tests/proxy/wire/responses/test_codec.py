@@ -1,7 +1,6 @@
 """The dialect as a whole: recorded sessions in two dialects."""
 
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import orjson
@@ -10,7 +9,7 @@ from support.dialects.oddities import NotConvertibleError
 from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect, Wire
 from support.dialects.spoken.responses import RESPONSES
-from support.sessions import read_rows, recorded_files
+from support.sessions import recorded_files, some_sessions
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.compactor import Compacted, Compactor
@@ -21,7 +20,6 @@ from trimtab.rules.conversation import Media, Message, Role
 from trimtab.rules.policy import Policy
 
 POLICY = Policy(context_window=32_000)
-MAX_SESSIONS = 3
 """Sessions of each file that are compared. Chosen: a few seconds for all files."""
 
 
@@ -44,7 +42,7 @@ SHORT = [file for file in recorded_files("conversations") if not file.stem.start
 @pytest.mark.parametrize("file", SHORT, ids=lambda file: file.stem)
 def test_recorded_sessions_get_the_same_decisions_in_both_dialects(file: Any) -> None:
     """And cost the same: whoever counts, the dialect makes no difference."""
-    for session in islice(read_rows(file), MAX_SESSIONS):
+    for session in some_sessions(file):
         try:
             _check_session(session)
         except NotConvertibleError:
