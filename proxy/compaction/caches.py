@@ -12,8 +12,7 @@ from sys import getsizeof
 from typing import Any
 
 from trimtab.proxy.lru import BytesLRU
-from trimtab.proxy.wire.tools import ListKey
-from trimtab.proxy.wire.tools import Shortened as ShortList
+from trimtab.proxy.wire.tools import Listed, ListKey
 from trimtab.proxy.wire.transcript.body import KeptBodies, KeptBody, weigh_kept_bodies
 from trimtab.proxy.wire.transcript.decoding import FixedTokens, Known, weigh_element
 from trimtab.rules.conversation import CountTokens, Message
@@ -48,7 +47,7 @@ count their bytes.
 
 
 TOOL_LISTS_BYTES = 8 * 1024 * 1024
-"""Lists of tools, and what is left of them without the declarations that are not sent."""
+"""Lists of tools, and which of their declarations may be left out."""
 ALL_BYTES = (
     TOOL_LISTS_BYTES
     + KNOWN_BYTES
@@ -108,9 +107,7 @@ class Caches:
             is_used=lambda alike: any(each.is_grown for each in alike),
         )
         self.kept_bodies = KeptBodies(self.begun, KEPT_BODIES_BYTES // 2)
-        self.tool_lists: BytesLRU[ListKey, ShortList] = BytesLRU(
-            TOOL_LISTS_BYTES, lambda key, short: len(key[0]) + len(short.raw)
-        )
+        self.tool_lists: BytesLRU[ListKey, Listed] = BytesLRU(TOOL_LISTS_BYTES, lambda key, _: 2 * len(key[0]))
         self.scale(scale)
 
     def share(self) -> "Caches":

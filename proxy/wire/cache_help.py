@@ -104,24 +104,6 @@ class Client(NamedTuple):
     outside: Mapping[str, msgspec.Raw]
     marked: Mapping[int, bytes]
 
-    @property
-    def controls(self) -> bool:
-        needle = b'"cache_control"'
-        tools = bytes(self.outside.get("tools", b""))
-        is_outside = "cache_control" in self.outside or _TOOL_CONTROL.search(tools) is not None
-        return is_outside or any(needle in raw for raw in self.marked.values())
-
-    def count_breakpoints(self, origins: Iterable[Origin | None], own: Message) -> int:
-        """How many breakpoints are forwarded: in elements that stay, and in what the summary took in."""
-        stays = {origin.start for origin in origins if origin is not None} if self.marked else set()
-        raws = [raw for at, raw in self.marked.items() if at in stays]
-        return sum(raw.count(b'"prompt_cache_breakpoint"') for raw in (*raws, *own.taken_in))
-
-    @property
-    def marks_all(self) -> bool:
-        options = decode_member(self.outside.get("prompt_cache_options"))
-        return isinstance(options, dict) and options.get("mode") == "explicit"
-
 
 def has_markers(raw: bytes) -> bool:
     """Whether an element has a cache marker. A text cannot look like one, because its quotes are escaped."""
@@ -149,9 +131,14 @@ def add_breakpoint(
     places = [] if summary is None else [summary]
     places += [len(messages) - 1] if at_end and messages and summary != len(messages) - 1 else []
     places = [at for at in places if messages[at].speaker is not Role.ASSISTANT and _ends_in_text(messages[at])]
-    own = messages[places[0]] if places else Message(Role.USER)
-    implicit = 1
-    if client.marks_all or implicit + client.count_breakpoints(origins, own) + len(places) > MAX_MARKERS:
+    options = decode_member(client.outside.get("prompt_cache_options"))
+    marks_all = isinstance(options, dict) and options.get("mode") == "explicit"
+    # Those that are forwarded: in elements that stay, and in what the summary took in.
+    stays = {origin.start for origin in origins if origin is not None} if client.marked else set()
+    raws = [raw for at, raw in client.marked.items() if at in stays]
+    raws += [raw for at in places[:1] for raw in messages[at].taken_in]
+    implicit, forwarded = 1, sum(raw.count(b'"prompt_cache_breakpoint"') for raw in raws)
+    if marks_all or implicit + forwarded + len(places) > MAX_MARKERS:
         return {}
     return {at: _mark(messages[at], BREAKPOINT) for at in places}
 
@@ -165,18 +152,16 @@ def add_controls(messages: Sequence[Message], client: Client) -> dict[int, Messa
     Only text parts get one: OpenRouter does not answer if a message of a tool has it beside its content.
     Source: NousResearch/hermes-agent#2362.
     """
-    if client.controls or sum(message.tokens for message in messages) < MIN_TOKENS:
+    is_outside = "cache_control" in client.outside or _TOOL_CONTROL.search(bytes(client.outside.get("tools", b"")))
+    is_own = is_outside or any(b'"cache_control"' in raw for raw in client.marked.values())
+    if is_own or sum(message.tokens for message in messages) < MIN_TOKENS:
         return {}
-    systems = count_leading(messages)
-    places = {find_summary(messages), systems - 1 if systems else None, _find_newest(messages)}
+    systems, sides = count_leading(messages), {Role.USER, Role.TOOL}
+    late = range(len(messages) - 1, max(len(messages) - NEWEST_MESSAGES, 0) - 1, -1)
+    newest = next((at for at in late if messages[at].role in sides and _ends_in_text(messages[at])), None)
+    places = {find_summary(messages), systems - 1 if systems else None, newest}
     found = (at for at in places if at is not None and messages[at].speaker is not Role.ASSISTANT)
     return {at: _mark(messages[at], CONTROL) for at in sorted(found) if _ends_in_text(messages[at])}
-
-
-def _find_newest(messages: Sequence[Message]) -> int | None:
-    sides = {Role.USER, Role.TOOL}
-    newest = range(len(messages) - 1, max(len(messages) - NEWEST_MESSAGES, 0) - 1, -1)
-    return next((at for at in newest if messages[at].role in sides and _ends_in_text(messages[at])), None)
 
 
 def _ends_in_text(message: Message) -> bool:

@@ -30,7 +30,7 @@ from trimtab.proxy.wire.cache_help import (
     has_markers,
     help_openly,
 )
-from trimtab.proxy.wire.json import DECODE_ERRORS, Array, Span, decode_items, decode_member
+from trimtab.proxy.wire.json import DECODE_ERRORS, Array, Span, decode_items, decode_member, splice
 from trimtab.proxy.wire.routing import peek_model
 from trimtab.proxy.wire.tools import ListMemo, ToolList, drop_tools, find_used, forces_call, read_fixed
 from trimtab.proxy.wire.transcript.body import (
@@ -39,7 +39,6 @@ from trimtab.proxy.wire.transcript.body import (
     KeptBody,
     PrefixMatch,
     Unsent,
-    Wanted,
     find_edit,
     find_elements,
     find_flaw,
@@ -132,6 +131,16 @@ class Counting(msgspec.Struct, frozen=True):
     tool_lists: ListMemo = msgspec.field(default_factory=dict[Any, Any])
 
 
+def leave_out_thinking(request: Request, pieces: tuple[bytes, ...], drop: Callable[[bytes], bytes]) -> Adapted:
+    """A written body after `drop` from each element. Raises UndecodableError, or one of DECODE_ERRORS."""
+    body = b"".join(pieces)
+    raws = request.codec.read(body).raws
+    spans = find_elements(request.codec.form, body, raws).elements
+    left = splice(body, [(span, drop(raw)) for span, raw in zip(spans, raws, strict=True)])
+    decision = Decision("thinking", "thinking that no longer fits is left out", 0, 0, 0, 0)
+    return Adapted((left,), decisions=(decision,))
+
+
 ELEMENT_BYTES = 256  # To decode and plan an element takes as long as to count this text. Measured: 0.06 to 0.09 ms.
 TOOLS_FACTOR = 16  # Tools count this many times their bytes as work. Fitted on hostile tools, which render so slowly.
 SHAPE = Shape()
@@ -171,7 +180,8 @@ class Codec(Answers, Questions):
     markers: frozenset[Addition] = frozenset()
     peek_model = staticmethod(peek_model)  # The model that the beginning of a body names; else empty
 
-    describe: Callable[[Any], Wanted]  # What the decoded members of a body ask for
+    describe: Callable[[Any], tuple[Any, bool, bool]]
+    """What the decoded members of a body ask for: `max_tokens` as it was decoded, `is_reasoning`, `asks_usage`."""
     decode_unit: Callable[[Counting, bytes], tuple[Message, ...]]  # The messages of a unit. Raises DECODE_ERRORS.
     read_tools_and_format: Callable[..., ToolsAndFormat]
     """What the decoded members of `counted_fixed` cost; None for a missing one."""
@@ -185,17 +195,17 @@ class Codec(Answers, Questions):
         repaired if possible. That is slow: raises LargeWorkError if a body of more than `max_chars` needs it.
         """
         split = split_body(self.form, body, match, max_chars=max_chars)
-        members, asked = split.members, self.describe(split.members)
+        members, (max_tokens, is_reasoning, asks_usage) = split.members, self.describe(split.members)
         return Request(
             codec=self,
             body=body,
             raws=split.raws or self.list_text(members),
             model=members.model if isinstance(members.model, str) else "",
             stream=members.stream is True,
-            max_tokens=asked.max_tokens if type(asked.max_tokens) is int else None,
+            max_tokens=max_tokens if type(max_tokens) is int else None,
             fixed=tuple([b"" if raw in self.empty else raw for raw in map(bytes, self.fixed(members))]),
-            is_reasoning=asked.is_reasoning,
-            asks_usage=asked.asks_usage,
+            is_reasoning=is_reasoning,
+            asks_usage=asks_usage,
             kept_body=split.kept_body,
         )
 

@@ -307,8 +307,7 @@ def is_payload(text: str) -> bool:
 
 def _count_image(part: Any, costs: Costs) -> PartCost:
     """Tokens of an image by its size; a guess if its bytes are not in the request."""
-    image = part.get("image_url")
-    inner = as_schema(image) or {"url": image}
+    inner = as_schema(part.get("image_url")) or {"url": part.get("image_url")}
     detail = inner.get("detail") or part.get("detail")
     address, data = inner.get("url"), as_schema(part.get("source")).get("data")
     if isinstance(address, str) and address.startswith("data:"):

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import translate
-from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -214,23 +213,6 @@ class ToolName(NamedTuple):
         return frozenset({self.name, self.namespace + self.name})
 
 
-Names = frozenset[ToolName]
-
-
-class Shortened(NamedTuple):
-    """A list of tools without some declarations; empty if none is left. matching: the names of all that could go."""
-
-    raw: bytes
-    number: int
-    matching: Names = frozenset()
-
-
-ListKey = tuple[bytes, tuple[str, ...], Names | None]
-"""The JSON of a list, the globs, and the names of the matching tools that stay; None if these are not known yet."""
-
-ListMemo = Cache[ListKey, Shortened]  # Lists that were read or shortened before
-
-
 class _Tool(msgspec.Struct, frozen=True):
     """A declaration; `inner` are those in a namespace. is_deferred: it must be searched for, so it takes no marker."""
 
@@ -238,6 +220,17 @@ class _Tool(msgspec.Struct, frozen=True):
     span: Span
     inner: tuple["_Tool", ...] = ()
     is_deferred: bool = False
+
+
+class Listed(NamedTuple):
+    """The declarations of a list, and the names that match some globs; none if the list is not understood."""
+
+    tools: tuple[_Tool, ...] = ()
+    matching: frozenset[ToolName] = frozenset()
+
+
+ListKey = tuple[bytes, tuple[str, ...]]  # The JSON of a list, and the globs
+ListMemo = Cache[ListKey, Listed]  # Lists that were read before
 
 
 def find_used(messages: Iterable[Message]) -> frozenset[str]:
@@ -268,7 +261,7 @@ def drop_tools(
     A list of which nothing would be left stays whole if the transcript has `used` tools. transcript: is not searched.
     """
     short = [_shorten(each, used, globs, memo) for each in lists]
-    changed = [(each, new) for each, new in zip(lists, short, strict=True) if new.number]
+    changed = [(each, new) for each, (new, number) in zip(lists, short, strict=True) if number]
     if not changed:
         return body, 0
     try:
@@ -286,48 +279,36 @@ def drop_tools(
         value = members[keys.index(each.key)][2]
         if body[value.start : value.stop] != each.raw:
             return body, 0
-        if new.raw:
-            edits.append((value, new.raw))
+        if new:
+            edits.append((value, new))
         else:
             gone.update(concerned)
     removed = [at for at, key in enumerate(keys) if key in gone]
     edits += [(span, b"") for span in find_cuts(body, [span for _, span, _ in members], removed)]
-    return splice(body, edits), sum(new.number for _, new in changed)
+    return splice(body, edits), sum(number for _, number in short)
 
 
-def _shorten(each: ToolList, used: frozenset[str], globs: tuple[str, ...], memo: ListMemo) -> Shortened:
-    whole = Shortened(each.raw, 0)
+def _shorten(each: ToolList, used: frozenset[str], globs: tuple[str, ...], memo: ListMemo) -> tuple[bytes, int]:
+    """The list without some declarations, empty if none is left; and their number."""
     if each.raw[:1] != b"[":
-        return whole
-    matching = _recall(memo, (each.raw, globs, None), partial(_find_matching, each.raw, globs)).matching
-    if not matching:
-        return whole
-    wanted = used.union(_find_names(each.choice))
-    stays = frozenset(name for name in matching if name.spellings & wanted)
-    short = _recall(memo, (each.raw, globs, stays), partial(_write, each.raw, matching - stays))
-    return whole if used and not short.raw else short
+        return each.raw, 0
+    listed = memo.get((each.raw, globs))
+    if listed is None:
+        listed = memo[each.raw, globs] = _find_matching(each.raw, globs)
+    wanted = used.union(_find_names(each.choice)) if listed.matching else used
+    gone = frozenset(name for name in listed.matching if not name.spellings & wanted)
+    raw, number = _write(each.raw, listed.tools, gone) if gone else (each.raw, 0)
+    return (each.raw, 0) if used and not raw else (raw, number)
 
 
-def _recall(memo: ListMemo, key: ListKey, work_out: Callable[[], Shortened]) -> Shortened:
-    found = memo.get(key)
-    if found is None:
-        found = memo[key] = work_out()
-    return found
-
-
-def _find_matching(raw: bytes, globs: tuple[str, ...]) -> Shortened:
-    """The names of declared tools that match a glob; none if the list is not understood."""
-    matches = _compile(globs)
+def _find_matching(raw: bytes, globs: tuple[str, ...]) -> Listed:
+    matches = re.compile("|".join(map(translate, globs)))
     try:
-        names = [one.name for tool in _read(raw) for one in (tool.inner or (tool,)) if one.name.name]
+        tools = tuple(_read(raw))
     except DECODE_ERRORS:
-        names = []
-    return Shortened(raw, 0, frozenset(name for name in names if any(map(matches.fullmatch, name.spellings))))
-
-
-@lru_cache(maxsize=64)
-def _compile(globs: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(map(translate, globs)))
+        return Listed()
+    names = [one.name for tool in tools for one in (tool.inner or (tool,)) if one.name.name]
+    return Listed(tools, frozenset(name for name in names if any(map(matches.fullmatch, name.spellings))))
 
 
 def _read(raw: bytes, shift: int = 0, namespace: str = "") -> Iterator[_Tool]:
@@ -351,25 +332,24 @@ def _read_name(members: dict[str, msgspec.Raw]) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _write(raw: bytes, names: Names) -> Shortened:
-    tools = list(_read(raw))
+def _write(raw: bytes, tools: Sequence[_Tool], names: frozenset[ToolName]) -> tuple[bytes, int]:
     gone = [at for at, tool in enumerate(tools) if _is_gone(tool, names)]
     left = [tool for tool in tools if not _is_gone(tool, names)]
     number = sum(len(tools[at].inner) or 1 for at in gone)
     if not left:
-        return Shortened(b"", number)
+        return b"", number
     if all(tool.is_deferred for tool in left) and not all(tool.is_deferred for tool in tools):
-        return Shortened(raw, 0)  # upstreams refuse a list in which each tool must be searched for
+        return raw, 0  # upstreams refuse a list in which each tool must be searched for
     edits: list[Edit] = [(span, b"") for span in find_cuts(raw, [tool.span for tool in tools], gone)]
     edits += _move_markers(raw, tools, frozenset(gone))
     for tool in left:
         inside = [at for at, one in enumerate(tool.inner) if one.name in names]
         edits += [(span, b"") for span in find_cuts(raw, [one.span for one in tool.inner], inside)]
         number += len(inside)
-    return Shortened(splice(raw, edits), number)
+    return splice(raw, edits), number
 
 
-def _is_gone(tool: _Tool, names: Names) -> bool:
+def _is_gone(tool: _Tool, names: frozenset[ToolName]) -> bool:
     return all(one.name in names for one in tool.inner) if tool.inner else tool.name in names
 
 

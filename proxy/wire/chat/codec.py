@@ -8,7 +8,7 @@ Sources: OpenAI's, Anthropic's, OpenRouter's, Fireworks', Mistral's and DashScop
 prompt caching; the request models of vLLM, SGLang and llama.cpp.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from typing import Any
@@ -21,21 +21,19 @@ from trimtab.proxy.wire.answers.sse import MAX_EMPTY_EVENT_BYTES, write_event
 from trimtab.proxy.wire.answers.tap import Piece
 from trimtab.proxy.wire.answers.usage import NULL, Usage, read_timings, try_inner_usage, try_usage
 from trimtab.proxy.wire.chat import message, recall
-from trimtab.proxy.wire.codec import Codec, Request
+from trimtab.proxy.wire.codec import Codec, Request, leave_out_thinking
 from trimtab.proxy.wire.json import (
     DECODE_ERRORS,
     decode_member,
-    decode_members,
     decode_or_none,
     read_members,
-    splice,
     try_decode,
 )
 from trimtab.proxy.wire.overflow import Kind, Overflow, read_overflow
 from trimtab.proxy.wire.routing import binds_thinking
 from trimtab.proxy.wire.tools import ToolList, find_used
-from trimtab.proxy.wire.transcript.body import Adapted, Form, UndecodableError, Wanted, find_elements
-from trimtab.rules.conversation import Conversation, Decision, Message, Role
+from trimtab.proxy.wire.transcript.body import Adapted, Form, UndecodableError
+from trimtab.rules.conversation import Conversation, Message, Role
 from trimtab.rules.tokens.messages import as_schema
 
 FIXED = ("tools", "functions", "tool_choice", "function_call", "response_format")
@@ -80,12 +78,6 @@ OF_SESSION = frozenset({
     "prompt_cache_retention", "prompt_cache_isolation_key", "cache_salt", "store", "metadata", "transforms",
 })  # fmt: skip
 """Members by which an upstream knows the account and the session, whatever is asked."""
-
-
-def _find_legacy_call(message: Message) -> Iterator[str]:
-    if message.role is Role.ASSISTANT and not message.tool_calls and b'"function_call"' in message.raw:
-        called = as_schema(decode_or_none(read_members(message.raw).get("function_call"))).get("name")
-        yield from [called] if isinstance(called, str) else []
 
 
 # A Claude model behind a gateway binds its thinking to the messages before it. Gateways for chat completions have no
@@ -134,23 +126,25 @@ _EXCEEDED = EXCEEDED.encode()
 _WRITTEN = ("content", "tool_calls", "reasoning_content", "reasoning")
 
 
-class _Function(msgspec.Struct):
+class _Called(msgspec.Struct):
+    """`arguments`: of a function. `input`: of a custom tool."""
+
     name: str | None = None
     arguments: str | None = None
-
-
-class _Custom(msgspec.Struct):
-    name: str | None = None
     input: str | None = None
 
 
 class _Call(msgspec.Struct):
-    function: _Function | None = None
-    custom: _Custom | None = None
+    function: _Called | None = None
+    custom: _Called | None = None
+
+
+class _Part(msgspec.Struct):
+    text: str | None = None
 
 
 class _Delta(msgspec.Struct):
-    content: str | None = None
+    content: str | list[_Part] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     refusal: str | None = None
@@ -163,6 +157,7 @@ class _Choice(msgspec.Struct):
     index: int = 0
     delta: _Delta | None = None
     message: _Delta | None = None
+    finish_reason: Any = None
     usage: msgspec.Raw = NULL
 
 
@@ -175,6 +170,7 @@ class _Answer(msgspec.Struct):
     message: msgspec.Raw = NULL
     timings: msgspec.Raw = NULL
     x_groq: msgspec.Raw = NULL
+    error: msgspec.Raw = NULL
 
 
 class _Event(_Answer):
@@ -218,17 +214,18 @@ def _read_choices(choices: Sequence[_Choice]) -> list[Piece]:
         delta, index = choice.delta or choice.message, choice.index
         if delta is None:
             continue
-        if delta.content:
-            pieces.append(Piece((index, "content"), delta.content))
+        said: Any = delta.content
+        if said:  # a list of parts is rare, and `isinstance` a call for each event
+            text = "".join(part.text or "" for part in said) if said.__class__ is list else said
+            pieces.append(Piece((index, "content"), text))
         if delta.reasoning_content or delta.reasoning:
             text = delta.reasoning_content or delta.reasoning or ""
             pieces.append(Piece((index, "reasoning"), text, is_reasoning=True))
         if delta.refusal:
             pieces.append(Piece((index, "refusal"), delta.refusal))
         for call in delta.tool_calls or ():
-            function, custom = call.function, call.custom
-            written = [] if function is None else [("name", function.name), ("arguments", function.arguments)]
-            written += [] if custom is None else [("name", custom.name), ("arguments", custom.input)]
+            called = call.function or call.custom or _Called()
+            written = ("name", called.name), ("arguments", called.arguments or called.input)
             pieces += [Piece((index, kind), text) for kind, text in written if text]
     return pieces
 
@@ -237,34 +234,6 @@ def _is_silent(choice: Any) -> bool:
     delta = choice.get("delta") if isinstance(choice, dict) else None
     is_empty = isinstance(delta, dict) and not any(value for name, value in delta.items() if name != "role")
     return is_empty and not choice.get("finish_reason")
-
-
-class _SaidPart(msgspec.Struct):
-    text: str | None = None
-
-
-class _Said(msgspec.Struct):
-    content: str | list[_SaidPart] | None = None
-    tool_calls: list[msgspec.Raw] | None = None
-
-
-_SILENCE = _Said()
-
-
-class _Spoken(msgspec.Struct):
-    index: int = 0
-    message: _Said | None = None
-    delta: _Said | None = None
-    finish_reason: str | None = None
-
-
-class _Completion(msgspec.Struct):
-    choices: list[_Spoken] | None = None
-    usage: msgspec.Raw = NULL
-    error: msgspec.Raw = NULL
-
-
-_decode_completion = msgspec.json.Decoder(_Completion).decode
 
 
 class ChatCodec(Codec):
@@ -292,15 +261,12 @@ class ChatCodec(Codec):
     choices = frozenset({"tool_choice", "function_call"})
 
     @staticmethod
-    def describe(members: Any) -> Wanted:
+    def describe(members: Any) -> tuple[Any, bool, bool]:
         # Reasoning models want `max_completion_tokens`, and their reasoning counts against it.
         is_reasoning = members.max_completion_tokens is not None
         options = members.stream_options
-        return Wanted(
-            members.max_completion_tokens if is_reasoning else members.max_tokens,
-            is_reasoning,
-            isinstance(options, dict) and options.get("include_usage") is True,
-        )
+        asks_usage = isinstance(options, dict) and options.get("include_usage") is True
+        return members.max_completion_tokens if is_reasoning else members.max_tokens, is_reasoning, asks_usage
 
     def list_tools(self, request: Request, /) -> tuple[ToolList, ...]:
         tools, functions, tool_choice, function_call, _ = request.fixed
@@ -310,21 +276,15 @@ class ChatCodec(Codec):
         )
 
     def list_called(self, request: Request, transcript: Conversation, /) -> frozenset[str]:
-        used = find_used(transcript.messages)
-        if request.fixed[1]:
-            used |= frozenset(name for message in transcript.messages for name in _find_legacy_call(message))
-        return used
+        said = transcript.messages if request.fixed[1] else ()
+        raws = (message.raw for message in said if message.role is Role.ASSISTANT and not message.tool_calls)
+        legacy = (read_members(raw).get("function_call") for raw in raws if b'"function_call"' in raw)
+        names = (as_schema(decode_or_none(called)).get("name") for called in legacy)
+        return find_used(transcript.messages) | {name for name in names if isinstance(name, str)}
 
     def adapt(self, request: Request, before: Conversation, _: Conversation, pieces: tuple[bytes, ...], /) -> Adapted:
         """The body without thinking, if its model binds that. Raises UndecodableError, or one of DECODE_ERRORS."""
-        if not is_bound(request, before):
-            return Adapted(pieces)
-        body = b"".join(pieces)
-        raws = request.codec.read(body).raws
-        spans = find_elements(request.codec.form, body, raws).elements
-        left = splice(body, [(span, drop_thinking(raw)) for span, raw in zip(spans, raws, strict=True)])
-        decision = Decision("thinking", "thinking that no longer fits is left out", 0, 0, 0, 0)
-        return Adapted((left,), decisions=(decision,))
+        return leave_out_thinking(request, pieces, drop_thinking) if is_bound(request, before) else Adapted(pieces)
 
     @staticmethod
     def prescribes_form(members: dict[str, msgspec.Raw]) -> bool:
@@ -403,24 +363,21 @@ class ChatCodec(Codec):
 
     @staticmethod
     def write_answer(status: int, body: bytes) -> bytes | None:
-        members: dict[str, msgspec.Raw] = {}
-        with suppress(*DECODE_ERRORS):
-            members = decode_members(body)
-        return write_event(body) if "error" in members or status == 200 else None
+        answer = try_decode(body)
+        return write_event(body) if status == 200 or (isinstance(answer, dict) and "error" in answer) else None
 
     @staticmethod
     def join(events: list[bytes]) -> Completion:
         """The first choice. Raises UndecodableError for an error, or without an answer."""
-        answers = [_decode_completion(data) for data in events]
+        answers = [_decode_event(data) for data in events]
         if any(answer.error != NULL for answer in answers) or all(answer.choices is None for answer in answers):
             raise UndecodableError("no completion")
         first = [choice for answer in answers for choice in answer.choices or () if choice.index == 0]
-        said = [choice.message or choice.delta or _SILENCE for choice in first]
-        contents = [one.content or () for one in said]
+        said = [delta for choice in first if (delta := choice.message or choice.delta)]
         reason = next((choice.finish_reason for choice in reversed(first) if choice.finish_reason), None)
         usage = next((answer.usage for answer in reversed(answers) if answer.usage != NULL), NULL)
         return Completion(
-            "".join(part if isinstance(part, str) else part.text or "" for content in contents for part in content),
+            "".join(piece.text for piece in _read_choices(first) if piece.place == (0, "content")),
             try_usage(usage) or Usage(),
             calls_tool=any(one.tool_calls for one in said),
             was_cut=reason == "length",

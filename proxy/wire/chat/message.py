@@ -4,7 +4,6 @@ Law: a message that no rule touched keeps its bytes. In an edited message, the m
 Counting never raises: a value of an unexpected type is counted by its JSON.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -59,7 +58,9 @@ def count_wire_message(message: Message, members: dict[str, msgspec.Raw], count:
         if key in members:
             tokens += _count_reasoning(decode_or_none(members[key]), count)
     if "function_call" in members and (legacy := as_schema(decode_or_none(members["function_call"]))):
-        tokens += LEGACY_CALL_TOKENS + sum(count(_as_text(legacy.get(key))) for key in ("name", "arguments"))
+        called = [legacy[key] for key in ("name", "arguments") if legacy.get(key) is not None]
+        texts = (each if isinstance(each, str) else write_compact(each) for each in called)
+        tokens += LEGACY_CALL_TOKENS + sum(map(count, texts))
     return tokens
 
 
@@ -78,12 +79,6 @@ def read_tools_and_format(
         choice=read_choice(tool_choice if tool_choice is not None else function_call),
         format_texts=tuple(read_format(as_schema(as_schema(response_format).get("json_schema")))),
     )
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return "" if value is None else write_compact(value)
 
 
 def _count_reasoning(parts: Any, count: CountTokens) -> int:
@@ -138,6 +133,8 @@ def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
         raise UndecodableError("a message has no role")
     role = _ROLES.get(wire_role, Role.OTHER)
     texts, media = read_content(members.get("content"))
+    said = [(name, bytes(members[name])[:1]) for name in _BESIDE if name in members] if role is Role.ASSISTANT else []
+    beside = tuple([(name, _EMPTY[sign]) for name, sign in said if sign in _EMPTY])
     named = members.get("name", members.get("tool_name") if role is Role.TOOL else None)
     name = None if named is None else decode_member(named)
     make = partial(
@@ -153,7 +150,7 @@ def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
         has_reasoning=b'"reasoning' in raw or b'"thinking' in raw,
         has_uncounted=has_uncounted(members, _COUNTED, _COUNTED_OF_PARTS),
         has_unread_calls=role is Role.ASSISTANT and _has_unread_calls(members),
-        beside=_find_beside(members) if role is Role.ASSISTANT else (),
+        beside=beside,
         loads=find_referenced(raw),
         served=find_served(raw, (decode_members(part) for part, _ in media if part[:1] == b"{")),
     )
@@ -163,12 +160,6 @@ def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
         is_error=role is Role.TOOL and _is_error(members),
         digest=digest_message(message, [write_canonical(part) for part, _ in media]),
     )
-
-
-def _find_beside(members: dict[str, msgspec.Raw]) -> tuple[tuple[str, bytes], ...]:
-    """The members with an assistant's reasoning, each with an empty value."""
-    found = ((name, _EMPTY.get(bytes(members[name])[:1])) for name in _BESIDE if name in members)
-    return tuple([(name, empty) for name, empty in found if empty is not None])
 
 
 def _has_unread_calls(members: dict[str, msgspec.Raw]) -> bool:
@@ -204,8 +195,10 @@ def encode_message(message: Message) -> bytes:
     members = read_members(message.raw) if message.raw else _begin_members(message)
     if not message.tool_calls or message.media or read_content(members.get("content"))[0] != message.texts:
         members["content"] = msgspec.Raw(write_content(message, members.get("content")))
-    if message.tool_calls and "tool_calls" in members:
-        members["tool_calls"] = _write_calls(members["tool_calls"], message.tool_calls)
+    if message.tool_calls and "tool_calls" in members:  # one for each object in the list
+        calls, listed = iter(message.tool_calls), map(bytes, decode_items(members["tool_calls"]))
+        written = [_write_call(raw, next(calls)) if raw[:1] == b"{" else raw for raw in listed]
+        members["tool_calls"] = msgspec.Raw(b"[" + b",".join(written) + b"]")
     rename(message, members, "tool_call_id")
     return msgspec.json.encode(members)
 
@@ -244,14 +237,8 @@ def _read_call(call: dict[str, Any]) -> ToolCall:
     return ToolCall(call_id, str(function.get("name") or ""), arguments, id_json, shortens=shortens)
 
 
-def _write_calls(listed: msgspec.Raw, calls: Sequence[ToolCall]) -> msgspec.Raw:
-    """The calls with new arguments, one for each object in the list. Those that are equal keep their bytes."""
-    new = iter(calls)
-    written = [_write_call(raw, next(new)) if raw[:1] == b"{" else raw for raw in map(bytes, decode_items(listed))]
-    return msgspec.Raw(b"[" + b",".join(written) + b"]")
-
-
 def _write_call(raw: bytes, call: ToolCall) -> bytes:
+    """The call with new arguments; the same bytes if they are equal."""
     if call.shortens is Arguments.FIXED or _read_call(decode_any(raw)).arguments == call.arguments:
         return raw
     members = decode_members(raw)

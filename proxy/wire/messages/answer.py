@@ -38,20 +38,17 @@ _TYPES = {
 """Anthropic's `type` of an error, by our code."""
 
 
-class _Delta(msgspec.Struct):
-    text: str | None = None
-    thinking: str | None = None
-    partial_json: str | None = None
-    content: str | None = None
-
-
 class _Block(msgspec.Struct):
+    """A block of the content, or what an event adds to one; `stop_reason`: to the answer."""
+
     type: str | None = None
     name: str | None = None
     text: str | None = None
     thinking: str | None = None
+    partial_json: str | None = None
     content: msgspec.Raw = NULL
     input: msgspec.Raw = NULL
+    stop_reason: str | None = None
 
 
 class _Answer(msgspec.Struct):
@@ -70,9 +67,9 @@ class _Answer(msgspec.Struct):
 _OTHERS = ("content_block_start", "content_block_delta", "content_block_stop", "ping", "error")
 """The events that say nothing of the usage. Source: Anthropic's API."""
 _TEXT_TYPES = ("text", "thinking", "text_delta", "thinking_delta")
+_COMPACTIONS = frozenset({"compaction", "compaction_delta"})
 _NOTHING = frozenset({b"null", b"{}", b'""'})
 _decode = msgspec.json.Decoder(_Answer).decode
-_decode_delta = msgspec.json.Decoder(_Delta | None).decode
 _decode_block = msgspec.json.Decoder(_Block | None).decode
 _decode_blocks = msgspec.json.Decoder(list[_Block] | None).decode
 
@@ -106,13 +103,16 @@ def read_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequenc
         answer = _decode(data)
     except DECODE_ERRORS:
         return usage, None  # an error in another form, or garbage
+    pieces: list[Piece] = []
     if answer.delta != NULL and answer.usage == NULL:
-        return usage, _read_delta(answer)
+        with suppress(*DECODE_ERRORS):
+            delta = _decode_block(answer.delta)
+            pieces += _read_block(delta, _read_index(answer)) if delta else ()
+        return usage, pieces
     if answer.type == "message_start":
         usage = try_inner_usage(answer.message, usage)
     if answer.type not in _OTHERS:
         usage = try_usage(answer.usage, usage)
-    pieces: list[Piece] = []
     with suppress(*DECODE_ERRORS):
         block = _decode_block(answer.content_block)
         pieces += _read_block(block, _read_index(answer)) if block else ()
@@ -126,31 +126,17 @@ def _read_index(answer: _Answer) -> int:
     return answer.index if isinstance(answer.index, int) else 0
 
 
-def _read_delta(answer: _Answer) -> list[Piece]:
-    delta: _Delta | None = None
-    with suppress(*DECODE_ERRORS):
-        delta = _decode_delta(answer.delta)
-    if delta is None:
-        return []
-    told = {"text": delta.text, "input": delta.partial_json, "content": delta.content}
-    return list(_make_pieces(_read_index(answer), told, delta.thinking))
-
-
 def _read_block(block: _Block, index: int) -> Iterator[Piece]:
-    """The pieces of a block, whole or at its start. Results of server tools are not written by the model."""
-    told = {"text": block.text, "name": block.name}
-    if bytes(block.input) not in _NOTHING:
+    """The pieces of a block or a delta. Results of server tools are not written by the model."""
+    told = {"text": block.text, "name": block.name, "input": block.partial_json}
+    if block.input != NULL and bytes(block.input) not in _NOTHING:
         told["input"] = bytes(block.input).decode("utf-8", "replace")
-    if block.type == "compaction":
+    if block.content != NULL and block.type in _COMPACTIONS:
         summary = try_decode(bytes(block.content))
         told["content"] = summary if isinstance(summary, str) else None
-    return _make_pieces(index, told, block.thinking)
-
-
-def _make_pieces(index: int, told: dict[str, str | None], thinking: str | None) -> Iterator[Piece]:
     yield from (Piece((index, kind), text) for kind, text in told.items() if text)
-    if thinking:
-        yield Piece((index, "thinking"), thinking, is_reasoning=True)
+    if block.thinking:
+        yield Piece((index, "thinking"), block.thinking, is_reasoning=True)
 
 
 def read_empty_answer(body: bytes) -> Overflow | None:
@@ -197,45 +183,24 @@ def write_answer(status: int, body: bytes) -> bytes | None:
     return write_event(body, b"error") if isinstance(members.get("error"), dict) else None
 
 
-class _Written(msgspec.Struct):
-    type: str | None = None
-    text: str | None = None
-    stop_reason: str | None = None
-
-
-class _Event(msgspec.Struct):
-    """An event, or a whole response, which has a `content`."""
-
-    type: str | None = None
-    index: int = 0
-    content_block: _Written | None = None
-    delta: _Written | None = None
-    content: list[_Written] | None = None
-    stop_reason: str | None = None
-    message: msgspec.Raw = NULL
-    usage: msgspec.Raw = NULL
-
-
-_decode_written = msgspec.json.Decoder(_Event).decode
-
-
 def join(events: list[bytes]) -> Completion:
     """The completion. Raises UndecodableError without a beginning, or for an error."""
-    blocks: dict[int, _Written] = {}
-    reason, usage, is_begun, has_failed = None, None, False, False
-    for event in map(_decode_written, events):
-        has_failed |= event.type == "error"
-        is_begun |= event.type == "message_start" or event.content is not None
+    blocks: dict[int, _Block] = {}
+    reason, usage, is_begun = None, None, False
+    for event in map(_decode, events):
+        if event.type == "error":
+            raise UndecodableError("an error")
+        is_begun |= event.type == "message_start" or event.content != NULL
         usage = try_usage(event.usage, try_inner_usage(event.message, usage))
-        blocks |= enumerate(event.content or ())
-        if event.content_block is not None:
-            blocks[event.index] = event.content_block
-        if event.delta is not None:
-            reason = event.delta.stop_reason or reason
-            block = blocks.setdefault(event.index, _Written("text"))
-            block.text = (block.text or "") + (event.delta.text or "")
+        blocks |= enumerate(_decode_blocks(event.content) or ())
+        if (begun := _decode_block(event.content_block)) is not None:
+            blocks[_read_index(event)] = begun
+        if (delta := _decode_block(event.delta)) is not None:
+            reason = delta.stop_reason or reason
+            block = blocks.setdefault(_read_index(event), _Block("text"))
+            block.text = (block.text or "") + (delta.text or "")
         reason = event.stop_reason or reason
-    if has_failed or not is_begun:
+    if not is_begun:
         raise UndecodableError("no completion")
     return Completion(
         "".join(block.text or "" for block in blocks.values() if block.type == "text"),

@@ -64,10 +64,6 @@ class Part(NamedTuple):
     def content(self) -> bytes:
         return b"[" + b",".join([block.raw for block in self.blocks]) + b"]"
 
-    @property
-    def clean_content(self) -> msgspec.Raw:
-        return msgspec.Raw(b"[" + b",".join([block.clean for block in self.blocks]) + b"]")
-
 
 def split_blocks(raw: bytes, content: msgspec.Raw) -> list[Block]:
     """The blocks of an element's content, which may be repaired. Raises one of DECODE_ERRORS."""

@@ -18,15 +18,14 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from trimtab.proxy.wire.codec import Codec, Counting, Request
+from trimtab.proxy.wire.codec import Codec, Counting, Request, leave_out_thinking
 from trimtab.proxy.wire.json import (
-    BY_PLACE,
     DECODE_ERRORS,
     Span,
     decode_items,
     decode_member,
-    find_array,
     find_member,
+    match_array,
     read_members,
     splice,
 )
@@ -40,7 +39,6 @@ from trimtab.proxy.wire.transcript.body import (
     Edit,
     Form,
     Unsent,
-    Wanted,
     find_edit,
     find_transcript,
     replace_outside,
@@ -84,13 +82,6 @@ Claude Code only with its system prompt."""
 _MARK = b"system:"  # Begins the key of a decoded system message, so that it is not taken for an element
 
 
-def _only_clears_thinking(management: msgspec.Raw) -> bool:
-    """Whether the server edits only thinking. Messages with thinking are not used to calibrate anyway."""
-    edits = as_schema(decode_member(management)).get("edits")
-    kinds = [as_schema(edit).get("type") for edit in edits] if isinstance(edits, list) else [None]
-    return all(isinstance(kind, str) and kind.startswith("clear_thinking_") for kind in kinds)
-
-
 # Claude Code begins its system prompt with a line `x-anthropic-billing-header: cc_version=...; cch=...;`. Both values
 # change with each request, and the model does not need them. Anthropic's own servers know the line. On other servers,
 # the prompt cache finds nothing because of it, and Amazon Bedrock refuses it. So the whole line is removed, and a block
@@ -101,40 +92,30 @@ _HEADER = rb"x-anthropic-billing-header:"
 _LINE = re.compile(rb'"' + _HEADER + rb'(?: {0,9}[\w.-]{1,64}=[^"\\;\s]{0,256};){1,32}+ {0,9}(?:\\r)?(?:\\n)?')
 """The beginning of a JSON string: the header, its fields, and the end of the line if nothing else is on it."""
 _BLANK = re.compile(rb'(?: |\\[rnt]){0,2000}+"')  # The end of a JSON string that goes on with only white space
-_KEY = b'{"system":'
 
 
-def _find_lines(body: bytes, place: Span) -> list[Span]:
-    """What to remove from `system`: the line of a string, or of each block. Raises one of DECODE_ERRORS."""
-    value = body[place.start : place.stop]
+def _drop_lines(value: bytes) -> bytes:
+    """`system` without the line of its text, or of each of its first blocks. Raises one of DECODE_ERRORS."""
     if value[:1] != b"[":
-        return [] if (line := _find_line(value)) is None else [_move(line, place.start)]
+        return _LINE.sub(b'"', value, count=1) if _LINE.match(value) else value
     blocks = list(map(bytes, decode_items(value)))
-    array = find_array(_KEY + value + b"}", b'"system"', blocks)
-    spans = [] if array is None else [_move(span, place.start - len(_KEY)) for span in array.elements]
-    lines: dict[int, Span] = {}
-    for at, block in enumerate(blocks):  # a later block may quote the line
+    array = match_array(value, 0, blocks)
+    spans = [] if array is None else array.elements
+    edits, gone = list[tuple[Span, bytes]](), list[int]()
+    for at, (block, span) in enumerate(zip(blocks, spans, strict=False)):
         text = find_member(block, b'"text"') if block[:1] == b"{" else None
-        line = None if text is None else _find_line(block[text.start : text.stop])
-        if text is None or line is None:
-            break
-        lines[at] = _move(line, text.start)
-    gone = [at for at, line in lines.items() if _BLANK.match(blocks[at], line.stop) is not None] if spans else []
-    last = max((at for at in range(len(spans)) if at not in gone), default=-1)
-    found = [_move(lines[at], spans[at].start) for at in lines if spans and at not in gone]
-    found += [Span(spans[at].start, spans[at + 1].start) for at in gone if at < last]
-    if gone and gone[-1] > last:
-        found.append(Span(spans[last].stop if last >= 0 else spans[0].start, spans[-1].stop))
-    return sorted(found, key=BY_PLACE)
-
-
-def _find_line(text: bytes) -> Span | None:
-    found = _LINE.match(text)
-    return Span(len(b'"'), found.end()) if found else None
-
-
-def _move(span: Span, shift: int) -> Span:
-    return Span(span.start + shift, span.stop + shift)
+        line = None if text is None else _LINE.match(block, text.start)
+        if line is None:
+            break  # a later block may quote the line
+        if _BLANK.match(block, line.end()):
+            gone.append(at)
+        else:
+            edits.append((Span(span.start + line.start() + 1, span.start + line.end()), b""))
+    for at in gone:
+        stays_later = len(gone) - gone.index(at) < len(spans) - at
+        start = spans[at].start if stays_later or at == 0 else spans[at - 1].stop
+        edits.append((Span(start, spans[at + 1].start if stays_later else spans[at].stop), b""))
+    return splice(value, edits)
 
 
 # Newer models bind each block of thinking to everything before it. After a cut, the thinking behind the cut no longer
@@ -148,7 +129,7 @@ _THINKING = b'"thinking"'
 _BINDING = b'"block_binding":{"prefix_mismatch_behavior":"drop_block"}'
 _SETTING = b'{"type":"adaptive",' + _BINDING + b"}"
 """The setting for a request without the member: such models think even if a request does not say so."""
-_TAKES_SETTING = frozenset({"adaptive", "enabled", None})
+_TAKES_SETTING = ("adaptive", "enabled", None)
 _SILENT = b'[{"type":"text","text":"(no answer)"}]'
 """What stands for an answer that was only thinking: the API refuses a message without content."""
 
@@ -171,10 +152,7 @@ def allow_drops(value: bytes) -> bytes | None:
     if not value:
         return _SETTING
     setting = _read_setting(value)
-    kind = setting.get("type")
-    if value[:1] != b"{" or "block_binding" in setting or not (kind is None or isinstance(kind, str)):
-        return None
-    if kind not in _TAKES_SETTING:
+    if value[:1] != b"{" or "block_binding" in setting or setting.get("type") not in _TAKES_SETTING:
         return None
     rest = value[1:].lstrip()
     return b"{" + _BINDING + (b"" if rest[:1] == b"}" else b",") + rest
@@ -258,9 +236,9 @@ class MessagesCodec(Codec):
     provider_note = answer.NOTE
 
     @staticmethod
-    def describe(members: Any) -> Wanted:
+    def describe(members: Any) -> tuple[Any, bool, bool]:
         thinking = as_schema(members.thinking).get("type")
-        return Wanted(members.max_tokens, isinstance(thinking, str) and thinking in _THINKS)
+        return members.max_tokens, isinstance(thinking, str) and thinking in _THINKS, True
 
     @staticmethod
     def list_outside(request: Request) -> list[bytes]:
@@ -285,7 +263,12 @@ class MessagesCodec(Codec):
     @staticmethod
     def knows_members(members: Mapping[str, msgspec.Raw]) -> bool:
         unknown = members.keys() - COUNTED - WITHOUT_TOKENS
-        return not unknown or (unknown == {"context_management"} and _only_clears_thinking(members[unknown.pop()]))
+        if unknown != {"context_management"}:
+            return not unknown
+        # A server may edit only thinking: messages with thinking are not used to calibrate anyway.
+        edits = as_schema(decode_member(members["context_management"])).get("edits")
+        kinds = [as_schema(edit).get("type") for edit in edits] if isinstance(edits, list) else [None]
+        return all(isinstance(kind, str) and kind.startswith("clear_thinking_") for kind in kinds)
 
     @staticmethod
     def list_tools(request: Request) -> tuple[ToolList, ...]:
@@ -300,13 +283,13 @@ class MessagesCodec(Codec):
         try:
             known = find_transcript(request.kept_body)
             place = find_member(request.body, b'"system"', *([] if known is None else [known]))
-            spans = [] if place is None else _find_lines(request.body, place)
+            rest = request.body
+            if place is not None:
+                rest = splice(rest, [(place, _drop_lines(rest[place.start : place.stop]))])
         except DECODE_ERRORS:
-            spans = []
-        if not spans:
             return request.body, ()
-        rest = splice(request.body, [(span, b"") for span in spans])
-        removed = sum(span.stop - span.start for span in spans)
+        if not (removed := len(request.body) - len(rest)):
+            return request.body, ()
         return rest, (Decision("nonce", f"{removed} bytes of system that change with each request", 0, 0, 1, 0),)
 
     def adapt(
@@ -320,10 +303,7 @@ class MessagesCodec(Codec):
         place = find_member(request.body, _THINKING, within)
         value = b"" if place is None else request.body[place.start : place.stop]
         if is_off(value):
-            decision = Decision("thinking", "thinking that no longer fits is left out", 0, 0, 0, 0)
-            edits = [(span, drop_thinking(raw)) for span, raw in zip(array.elements, request.raws, strict=True)]
-            left = replace(self.read(splice(request.body, edits)), model=request.model, cache=request.cache)
-            return Adapted(self.encode(left, before, after), decisions=(decision,))
+            return leave_out_thinking(request, pieces, drop_thinking)
         if (allowed := allow_drops(value)) is None:
             return Adapted(pieces)
         if place is None:

@@ -76,16 +76,13 @@ _NO_PARAMETERS, _PARAMETERS = ("cache_control", "type"), {"input_schema": "param
 def count_said(
     message: Message, thinking: Sequence[Mapping[str, msgspec.Raw]], count: CountTokens, costs: Costs
 ) -> int:
-    calls = [*map(as_counted, message.tool_calls)]
-    return count_message(message, count, costs, calls=calls) + sum(_count_thinking(block, count) for block in thinking)
-
-
-def _count_thinking(block: Mapping[str, msgspec.Raw], count: CountTokens) -> int:
-    """The text, or what its signature hides if that is more."""
-    text, signature, data = (decode_or_none(block.get(key)) for key in ("thinking", "signature", "data"))
-    shown = count(text) if isinstance(text, str) else 0
-    sealed = max((len(value) for value in (signature, data) if isinstance(value, str)), default=0)
-    return max(shown, sealed // SEALED_CHARS_PER_TOKEN)
+    tokens = count_message(message, count, costs, calls=[*map(as_counted, message.tool_calls)])
+    for block in thinking:  # the text, or what its signature hides if that is more
+        text, signature, data = (decode_or_none(block.get(key)) for key in ("thinking", "signature", "data"))
+        shown = count(text) if isinstance(text, str) else 0
+        sealed = max((len(value) for value in (signature, data) if isinstance(value, str)), default=0)
+        tokens += max(shown, sealed // SEALED_CHARS_PER_TOKEN)
+    return tokens
 
 
 def count_block(raw: bytes, count: CountTokens, costs: Costs) -> PartCost:
@@ -202,7 +199,8 @@ def decode_system(counting: Counting, content: bytes) -> tuple[Message]:
 
 def _read_part(made: Message, part: Part, counting: Counting) -> Message:
     if not part.is_result:
-        return _read_said(replace(made, raw=part.content), part.clean_content, counting)
+        clean = msgspec.Raw(b"[" + b",".join([block.clean for block in part.blocks]) + b"]")
+        return _read_said(replace(made, raw=part.content), clean, counting)
     (block,) = part.blocks
     message = replace(
         made,
@@ -319,13 +317,12 @@ def write_element(raws: Sequence[bytes], placed: Sequence[Placed]) -> bytes:
     base = next((raws[origin.start] for _, origin in placed if origin is not None), None)
     if base is not None and first.role not in USER_SIDE and not is_written:
         return _write_own(base, first) if first.edited else base
-    if base is not None and _is_whole(base, placed):
+    is_alone = len(placed) == 1 and first.role is not Role.TOOL
+    if base is not None and is_alone and not (first.edited or first.taken_in or b'"tool_result"' in base):
         return base
-    if base is None:
-        members = {"role": msgspec.Raw(b'"user"' if first.role is Role.TOOL else orjson.dumps(first.role_name))}
-    else:
-        members = read_members(base)
-    if len(placed) == 1 and first.role is not Role.TOOL:
+    role = msgspec.Raw(b'"user"' if first.role is Role.TOOL else orjson.dumps(first.role_name))
+    members = {"role": role} if base is None else read_members(base)
+    if is_alone:
         members["content"] = msgspec.Raw(_write_said(first, _find_own(raws, placed[0][1])))
     else:
         in_order = sorted(placed, key=lambda one: one[0].role is not Role.TOOL)
@@ -342,9 +339,7 @@ def _write_own(base: bytes, message: Message) -> bytes:
         content = _write_calls(replace_texts(own, iter(message.texts), {"text"}), message)  # as they were read
     else:
         content = write_content(message, members["content"])
-    if content == own:
-        return base
-    return msgspec.json.encode({**members, "content": msgspec.Raw(content)})
+    return base if content == own else msgspec.json.encode({**members, "content": msgspec.Raw(content)})
 
 
 def _write_calls(content: bytes, message: Message) -> bytes:
@@ -363,18 +358,12 @@ def _write_calls(content: bytes, message: Message) -> bytes:
     return replace_items(content, change)
 
 
-def _is_whole(base: bytes, placed: Sequence[Placed]) -> bool:
-    message = placed[0][0]
-    is_touched = message.edited or message.taken_in
-    return len(placed) == 1 and not is_touched and message.role is Role.USER and b'"tool_result"' not in base
-
-
 def _find_own(raws: Sequence[bytes], origin: Origin | None) -> bytes:
     """A message in the client's own bytes; empty if a rule made it. Raises one of DECODE_ERRORS."""
     if origin is None:
         return b""
     raw = raws[origin.start]
-    parts = split_parts(raw, read_members(raw).get("content", msgspec.Raw(b"null")))
+    parts = split_parts(raw, read_members(raw).get("content", _NULL))
     if not parts:
         return find_content(raw)
     part = parts[origin.part]
@@ -384,16 +373,13 @@ def _find_own(raws: Sequence[bytes], origin: Origin | None) -> bytes:
 def _write_said(message: Message, own: bytes) -> bytes:
     if own and not message.edited and not message.taken_in:
         return own
-    return write_content(_mark_media(message, own), _mend(own) if own else None)
+    content = read_members(b'{"content":%b}' % own)["content"] if own else None  # mended
+    return write_content(_mark_media(message, content), content)
 
 
-def _mend(content: bytes) -> msgspec.Raw:
-    return read_members(b'{"content":%b}' % content)["content"]
-
-
-def _mark_media(message: Message, own: bytes) -> Message:
+def _mark_media(message: Message, own: msgspec.Raw | None) -> Message:
     """The message with the cache markers of its own media, which are its first ones."""
-    items = decode_items(_mend(own)) if own[:1] == b"[" and message.media else []
+    items = decode_items(own) if own is not None and begins(own, b"[") and message.media else []
     others = [item for item in map(bytes, items) if read_text(item) is None]
     media = [structs.replace(part, raw=item) for part, item in zip(message.media, others, strict=False)]
     return replace(message, media=(*media, *message.media[len(media) :]))
@@ -419,8 +405,8 @@ def _write_result(message: Message, own: bytes) -> bytes:
         block = orjson.dumps({**made, "is_error": True})  # a rule makes a result only for a call without one
     elif message.edited:
         members = read_members(own)
-        content = members.get("content", msgspec.Raw(b"null"))
-        marked = _mark_media(replace(message, taken_in=()), bytes(content))
+        content = members.get("content", _NULL)
+        marked = _mark_media(replace(message, taken_in=()), content)
         rename(message, members, "tool_use_id")
         block = msgspec.json.encode({**members, "content": msgspec.Raw(write_content(marked, content))})
     for taken in message.taken_in:

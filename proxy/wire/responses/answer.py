@@ -167,9 +167,17 @@ def find_error(answer: Any) -> dict[str, Any] | None:
     return {name: value for name, value in answer.items() if name in {"code", "message", "param"}}
 
 
-class _Whole(msgspec.Struct):
+class _Response(msgspec.Struct):
+    """A response. At the end of a stream it may lack its items: ChatGPT's own backend sends them once, as done."""
+
     output: list[msgspec.Raw] | None = None
     status: str | None = None
+    object: str = ""
+    incomplete_details: dict[str, Any] | None = None
+    usage: msgspec.Raw = NULL
+
+
+_decode_response = msgspec.json.Decoder(_Response).decode
 
 
 def write_answer(status: int, body: bytes) -> bytes | None:
@@ -180,7 +188,7 @@ def write_answer(status: int, body: bytes) -> bytes | None:
         return write_failure({"type": "upstream_error", "param": None, "message": "", **error, "code": str(code)})
     if status == 200:
         with suppress(*DECODE_ERRORS):
-            response = msgspec.json.decode(body, type=_Whole)
+            response = _decode_response(body)
             end = "response.incomplete" if response.status == "incomplete" else "response.completed"
             items = enumerate(response.output or ())
             events = [{"type": _DONE, "output_index": index, "item": item} for index, item in items]
@@ -208,25 +216,9 @@ _SUMMED = _ENDS - {"response.failed"}
 _DONE, _TEXT = "response.output_item.done", "response.output_text.delta"
 
 
-class _SaidPart(msgspec.Struct):
-    text: str | None = None
-
-
 class _SaidItem(msgspec.Struct):
     type: str | None = None
-    content: list[_SaidPart] | None = None
-
-
-class _Details(msgspec.Struct):
-    reason: str | None = None
-
-
-class _Completion(msgspec.Struct):
-    """A response. At the end of a stream it may lack its items: ChatGPT's own backend sends them once, as done."""
-
-    output: list[_SaidItem] | None = None
-    incomplete_details: _Details | None = None
-    usage: msgspec.Raw = NULL
+    content: list[_Part] | None = None
 
 
 class _Event(msgspec.Struct):
@@ -240,7 +232,7 @@ class _Event(msgspec.Struct):
 
 
 _decode_event = msgspec.json.Decoder(_Event).decode
-_decode_completion = msgspec.json.Decoder(_Completion).decode
+_decode_said = msgspec.json.Decoder(_SaidItem).decode
 
 
 def join(events: list[bytes]) -> Completion:
@@ -252,21 +244,18 @@ def join(events: list[bytes]) -> Completion:
             ends.append(msgspec.Raw(data))
     if not ends:
         raise UndecodableError("no response")
-    response = _decode_completion(ends[-1])
-    output = response.output or []
-    for event in decoded if not output else ():
-        if event.type == _DONE:
-            with suppress(*DECODE_ERRORS):
-                output.append(msgspec.json.decode(event.item, type=_SaidItem))
-    if not output:
-        text = "".join(event.delta for event in decoded if event.type == _TEXT and isinstance(event.delta, str))
-        output = [_SaidItem("message", [_SaidPart(text)])]
-    reason = response.incomplete_details.reason if response.incomplete_details else None
-    spoken = (item.content or () for item in output if item.type == "message")
+    response, items = _decode_response(ends[-1]), list[_SaidItem]()
+    for raw in response.output or [event.item for event in decoded if event.type == _DONE]:
+        with suppress(*DECODE_ERRORS):
+            items.append(_decode_said(raw))
+    texts = [part.text or "" for item in items if item.type == "message" for part in item.content or ()]
+    if not items:
+        texts = [event.delta for event in decoded if event.type == _TEXT and isinstance(event.delta, str)]
+    reason = (response.incomplete_details or {}).get("reason")
     return Completion(
-        "".join(part.text or "" for parts in spoken for part in parts),
+        "".join(texts),
         try_usage(response.usage) or Usage(),
-        calls_tool=any(item.type in RESULT_TYPES for item in output),
+        calls_tool=any(item.type in RESULT_TYPES for item in items),
         was_cut=reason == "max_output_tokens",
         was_filtered=reason == "content_filter",
     )
@@ -284,15 +273,6 @@ _SPOKEN = frozenset({"user", "assistant"})
 _SYSTEM = frozenset({"system", "developer"})
 
 
-class _Compacted(msgspec.Struct):
-    output: list[msgspec.Raw]
-    usage: msgspec.Raw = NULL
-    object: str = ""
-
-
-_decode_compacted = msgspec.json.Decoder(_Compacted).decode
-
-
 def _finish(members: dict[str, msgspec.Raw], _: dict[str, Any], __: str) -> dict[str, Any] | None:
     taken = {name: value for name, value in members.items() if name in _TAKEN}
     return None if bytes(members["input"]) == b"[]" else taken
@@ -301,7 +281,9 @@ def _finish(members: dict[str, msgspec.Raw], _: dict[str, Any], __: str) -> dict
 def join_note(events: list[bytes]) -> Completion:
     if len(events) != 1:
         raise UndecodableError("no answer")
-    answer = _decode_compacted(events[0])
+    answer = _decode_response(events[0])
+    if answer.output is None:
+        raise UndecodableError("no output")
     kept = [bytes(item) for item in answer.output if not _is_message(bytes(item), _SYSTEM)]
     packed = [item for item in kept if read_head(item)[0] in COMPACTIONS]
     is_note = (

@@ -11,6 +11,7 @@ Sources: OpenAI's references of the Responses API and of prompt caching; the req
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any
 
@@ -38,6 +39,7 @@ from trimtab.proxy.wire.json import (
     find_member,
     holds,
     mend,
+    read_id,
     read_members,
     write_compact,
 )
@@ -45,9 +47,8 @@ from trimtab.proxy.wire.responses import answer, recall, units
 from trimtab.proxy.wire.responses.results import (
     LOCAL_TYPES,
     Said,
+    find_id,
     lacks_count,
-    read_answered_id,
-    read_call_id,
     read_output,
     write_call,
     write_missing_result,
@@ -64,9 +65,9 @@ from trimtab.proxy.wire.responses.units import (
     tell_kind,
 )
 from trimtab.proxy.wire.tools import ToolList, as_list, read_choice, read_format
-from trimtab.proxy.wire.transcript.body import Form, UndecodableError, Unsent, Wanted, find_transcript
+from trimtab.proxy.wire.transcript.body import Form, UndecodableError, Unsent, find_transcript
 from trimtab.proxy.wire.transcript.decoding import discount_compacted
-from trimtab.proxy.wire.transcript.elements import Placed, WriteElement, write_outside
+from trimtab.proxy.wire.transcript.elements import WriteElement, write_outside
 from trimtab.rules.conversation import Conversation, Decision, Media, Message, Role, Shape
 from trimtab.rules.prefix import digest_message
 from trimtab.rules.tokens.messages import ToolsAndFormat, as_counted, as_schema, count_message
@@ -74,7 +75,6 @@ from trimtab.rules.tokens.messages import ToolsAndFormat, as_counted, as_schema,
 _ROLES = {"system": Role.SYSTEM, "developer": Role.SYSTEM, "user": Role.USER}
 _CONTROLS = frozenset({"additional_tools", "configuration_update"})
 """Types of items that hold for all that comes after them, as system messages do."""
-_TEXT_TYPES = {Role.ASSISTANT: "output_text"}
 
 Items = Sequence[tuple[bytes, dict[str, msgspec.Raw]]]
 
@@ -120,7 +120,7 @@ def _decode_result(raw: bytes, item_type: str, members: dict[str, msgspec.Raw], 
     message = Message(
         Role.TOOL,
         output.texts,
-        answers=read_answered_id(item_type, members),
+        answers=read_id(find_id(item_type, members)),
         name=name if isinstance(name, str) else None,
         media=output.media,
         raw=raw,
@@ -169,17 +169,15 @@ def encode_message(message: Message, call_types: Mapping[str, str]) -> bytes:
     if message.raw and message.role is Role.ASSISTANT:
         return _write_said(message)
     message = message.as_said()
-    if not message.raw and message.role is Role.TOOL:
-        return write_missing_result(message, call_types.get(message.answers or "", "function_call"))
+    members = read_members(message.raw) if message.raw else {}
     if message.role is Role.TOOL:
-        members = read_members(message.raw)
+        if not members:
+            return write_missing_result(message, call_types.get(message.answers or "", "function_call"))
         return msgspec.json.encode(write_result(message, members, str(decode_or_none(members.get("type")))))
-    text_type = _TEXT_TYPES.get(message.role, "input_text")
-    if message.raw:
-        members = read_members(message.raw)
-    else:  # a message that a rule made; its content has parts, because some servers read only those
+    if not members:  # a message that a rule made; its content has parts, because some servers read only those
         role = msgspec.Raw(orjson.dumps(message.role_name))
         members = {"type": msgspec.Raw(b'"message"'), "role": role, "content": msgspec.Raw(b"[]")}
+    text_type = "output_text" if message.role is Role.ASSISTANT else "input_text"
     members["content"] = msgspec.Raw(write_content(message, members.get("content"), text_type))
     return msgspec.json.encode(members)
 
@@ -206,7 +204,7 @@ def find_call_types(messages: Sequence[Message]) -> dict[str, str]:
         for _, members in _read_items(message.raw) if message.tool_calls and message.raw else ():
             item_type = read_type(decode_or_none(members.get("type")))
             if item_type in RESULT_TYPES:
-                found[read_call_id(item_type, members)] = item_type
+                found[read_id(find_id(item_type, members))] = item_type
     return found
 
 
@@ -313,25 +311,17 @@ def encode_text(request: Request, after: Conversation) -> tuple[tuple[bytes, ...
     span = find_member(request.body, FORM.key) if request.raws[0].startswith(_TEXT) else None
     if span is None or request.body[span.start : span.start + 1] != b'"':
         return None
-    write = Writer(after.messages)
+    write = make_writer(after.messages)
     items = [write([(message, None)]) for message in after.messages]
     content = bytes(decode_members(items[0]).get("content", b"")) if len(items) == 1 else b""
     written = content if content[:1] == b'"' else b"[" + b",".join(items) + b"]"
     return (request.body[: span.start], written, request.body[span.stop :]), span
 
 
-class Writer:
+def make_writer(messages: Sequence[Message]) -> WriteElement:
     """Writes messages as items. The types of all calls are looked up once, and only if a result must be made."""
-
-    def __init__(self, messages: Sequence[Message]) -> None:
-        self._messages = messages
-        self._call_types: dict[str, str] | None = None
-
-    def __call__(self, placed: Sequence[Placed]) -> bytes:
-        ((message, _),) = placed
-        if self._call_types is None and not message.raw:
-            self._call_types = find_call_types(self._messages)
-        return encode_message(message, self._call_types or {})
+    find_types = cache(partial(find_call_types, messages))
+    return lambda placed: encode_message(placed[0][0], {} if placed[0][0].raw else find_types())
 
 
 RULE = "local_items"  # Name of the rule in decisions
@@ -377,9 +367,9 @@ class ResponsesCodec(Codec):
     provider_note = answer.NOTE
 
     @staticmethod
-    def describe(members: Any) -> Wanted:
+    def describe(members: Any) -> tuple[Any, bool, bool]:
         # A stream always ends with the usage.
-        return Wanted(members.max_output_tokens, isinstance(members.reasoning, dict), members.stream is True)
+        return members.max_output_tokens, isinstance(members.reasoning, dict), members.stream is True
 
     def list_text(self, members: Any, /) -> tuple[bytes, ...]:
         """A text in place of items is one item."""
@@ -451,7 +441,7 @@ class ResponsesCodec(Codec):
         return encode_text(request, after) or super().encode_transcript(request, before, after)
 
     def make_writer(self, _: Request, messages: Sequence[Message]) -> WriteElement:
-        return Writer(messages)
+        return make_writer(messages)
 
     def keep_nothing(self, question: Question) -> dict[str, Any]:
         return {} if STORE in question.refused else {STORE: False}

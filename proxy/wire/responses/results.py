@@ -43,6 +43,13 @@ from trimtab.rules.tokens.messages import as_schema
 
 _APPROVAL, _COMPUTER, _PATCH = "mcp_approval_response", "computer_call_output", "apply_patch_call_output"
 _SHELL, _LOCAL_SHELL = "shell_call_output", "local_shell_call_output"
+_IDS = {
+    **dict.fromkeys(RESULT_TYPES, ("call_id", "id")),
+    "mcp_approval_request": ("id",),
+    _APPROVAL: ("approval_request_id",),
+    _LOCAL_SHELL: ("call_id", "id"),  # a local shell's result may have it as its own `id`
+}
+"""The members that may have the id of a call, where it is not `call_id` alone."""
 _SAID = {
     "function_call": ("", "arguments"),
     "custom_tool_call": ("", "input"),
@@ -85,7 +92,7 @@ def read_call(item_type: str, members: dict[str, msgspec.Raw]) -> ToolCall:
         said = decode_or_none(members.get("actions"))
     name = tool or decode_or_none(members.get("name"))
     arguments = said if isinstance(said, str) else "" if said is None else write_compact(said)
-    call_id = _find_call_id(item_type, members)
+    call_id = find_id(item_type, members)
     form, name = RESULT_TYPES[item_type], name if isinstance(name, str) else ""
     shortens = _SHORTENS.get(item_type, Arguments.FIXED) if members.keys() <= _OF_CALL else Arguments.FIXED
     return ToolCall(read_id(call_id), name, arguments, write_id(call_id), form, shortens)
@@ -102,23 +109,9 @@ def write_call(raw: bytes, members: dict[str, msgspec.Raw], call: ToolCall) -> b
     return msgspec.json.encode({**members, key: write_arguments(call, members[key])})
 
 
-def read_call_id(item_type: str, members: dict[str, msgspec.Raw]) -> str:
-    return read_id(_find_call_id(item_type, members))
-
-
-def _find_call_id(item_type: str, members: dict[str, msgspec.Raw]) -> Any:
-    return _find_id(members, ("id",) if item_type == "mcp_approval_request" else ("call_id", "id"))
-
-
-def read_answered_id(item_type: str, members: dict[str, msgspec.Raw]) -> str:
-    """The id of the call that a result answers. A local shell's result may have it as its own `id`."""
-    if item_type == _APPROVAL:
-        return read_id(_find_id(members, ("approval_request_id",)))
-    return read_id(_find_id(members, ("call_id", "id") if item_type == _LOCAL_SHELL else ("call_id",)))
-
-
-def _find_id(members: dict[str, msgspec.Raw], keys: Sequence[str]) -> Any:
-    found = (decode_or_none(members.get(key)) for key in keys)
+def find_id(item_type: str, members: dict[str, msgspec.Raw]) -> Any:
+    """The id of a call, or of the call that a result answers."""
+    found = (decode_or_none(members.get(key)) for key in _IDS.get(item_type, ("call_id",)))
     return next((one for one in found if isinstance(one, str) or read_id(one)), None)
 
 
@@ -155,10 +148,9 @@ def _as_image(screenshot: bytes) -> bytes:
 
 def _read_chunks(output: msgspec.Raw | None) -> list[dict[str, Any]] | None:
     chunks = decode_or_none(output)
-    for chunk in chunks if isinstance(chunks, list) else (None,):
-        if not isinstance(chunk, dict) or not all(isinstance(chunk.get(name, ""), str) for name in _STREAMS):
-            return None
-    return chunks if isinstance(chunks, list) else None
+    if not isinstance(chunks, list) or not all(isinstance(chunk, dict) for chunk in chunks):
+        return None
+    return chunks if all(isinstance(chunk.get(name, ""), str) for chunk in chunks for name in _STREAMS) else None
 
 
 def write_result(message: Message, members: dict[str, msgspec.Raw], item_type: str) -> dict[str, msgspec.Raw]:
@@ -196,18 +188,17 @@ def write_missing_result(message: Message, call_type: str) -> bytes:
     """The result of a call of this type for which the client sent none. It approves nothing and reports a failure."""
     call_id, text = orjson.Fragment(bytes(write_answered(message))), message.text
     item_type = RESULT_TYPES.get(call_type, "function_call_output")
+    said: dict[str, Any] = {"call_id": call_id, "output": text}
     if item_type == _APPROVAL:
         said = {"approval_request_id": call_id, "approve": False, "reason": text}
     elif item_type == _COMPUTER:
-        said = {"call_id": call_id, "output": orjson.Fragment(BLANK_SCREENSHOT)}
+        said["output"] = orjson.Fragment(BLANK_SCREENSHOT)
     elif item_type == _SHELL:
-        said = {"call_id": call_id, "output": orjson.Fragment(b"[" + _write_chunk(text, failed=True) + b"]")}
+        said["output"] = orjson.Fragment(b"[" + _write_chunk(text, failed=True) + b"]")
     elif item_type == _PATCH:
         said = {"call_id": call_id, "status": "failed", "output": text}
     elif item_type == _LOCAL_SHELL:
         said = {"id": call_id, "output": text}
-    else:
-        said = {"call_id": call_id, "output": text}
     return orjson.dumps({"type": item_type, **said})
 
 

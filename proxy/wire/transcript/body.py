@@ -409,14 +409,6 @@ def find_flaw(name: str, raws: Sequence[bytes], decode: Callable[[bytes], object
     return str(error) if isinstance(error, UndecodableError) else describe_fault(error)
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """What the members of a body ask for; `max_tokens` is as it was decoded. The others are as in `Request`."""
-
-    max_tokens: Any
-    is_reasoning: bool = False
-    asks_usage: bool = True
-
-
 class Unsent(msgspec.Struct, frozen=True):
     """What the model must not or need not read. local_items: types of items that belong to the client alone.
 

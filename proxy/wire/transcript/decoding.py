@@ -26,8 +26,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 from operator import attrgetter
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
+from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.wire.transcript.body import Decoded, KeptBody
 from trimtab.rules.conversation import WRITTEN_ROLES, Message, Origin, Role, whole_elements
 from trimtab.rules.results.work import weigh_message
@@ -35,21 +36,6 @@ from trimtab.rules.text.markers import KEEP, asks_to_keep
 from trimtab.rules.tokens.scripts import NO_CHARS, Chars
 
 Decode = Callable[[bytes], tuple[Message, ...]]
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class Memo(Protocol[K, V]):
-    """A cache, which may forget a value at any time."""
-
-    def get(self, key: K, /) -> V | None: ...
-
-    def get_many(self, keys: Iterable[K], /) -> list[V | None]: ...
-
-    def find_missing(self, keys: Iterable[K], /) -> list[K]: ...
-
-    def __setitem__(self, key: K, value: V, /) -> None: ...
 
 
 class FixedTokens(NamedTuple):
@@ -145,8 +131,8 @@ class Known:
         return view
 
 
-Elements = Memo[tuple[int, bytes], tuple[Message, ...]]
-Fixed = Memo[tuple[int, tuple[bytes, ...]], FixedTokens]
+Elements = BytesLRU[tuple[int, bytes], tuple[Message, ...]]
+Fixed = BytesLRU[tuple[int, tuple[bytes, ...]], FixedTokens]
 
 
 def weigh_element(key: tuple[int, bytes], messages: tuple[Message, ...]) -> int:

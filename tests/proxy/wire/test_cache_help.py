@@ -82,7 +82,7 @@ def test_no_control_is_added_beside_the_clients_own_or_to_a_short_prompt() -> No
     top = Client(decode_members(b'{"cache_control":{"type":"ephemeral"}}'), {})
     tool = Client(decode_members(b'{"tools":[{"cache_control":{"type":"ephemeral"}}]}'), {})
     named = Client(decode_members(b'{"tools":[{"parameters":{"cache_control":{"type":"string"}}}]}'), {})
-    assert not named.controls
+    assert _marked([SYSTEM, TASK], named) == [0, 1]
     for client in (own, top, tool):
         assert _marked([SYSTEM, TASK], client) == []
     assert _marked([Message(Role.SYSTEM, ("x",), tokens=MIN_TOKENS - 1), TASK]) == []

@@ -23,7 +23,7 @@ from trimtab.proxy.wire.codec import Codec, Counting, Request, UndecodableError
 from trimtab.proxy.wire.content import count_json, count_part, write_canonical, write_line
 from trimtab.proxy.wire.json import decode_any, decode_items, decode_member, decode_or_none, read_members, write_compact
 from trimtab.proxy.wire.tools import as_list, read_format
-from trimtab.proxy.wire.transcript.body import Form, Wanted
+from trimtab.proxy.wire.transcript.body import Form
 from trimtab.proxy.wire.transcript.elements import OUTSIDE, Placed, WriteElement
 from trimtab.rules.conversation import Conversation, Media, Message, Role, Shape, ToolCall
 from trimtab.rules.prefix import digest_message
@@ -43,9 +43,9 @@ _MARK = b"system:"
 Part = tuple[bytes, dict[str, Any]]
 
 
-def describe(members: Any) -> Wanted:
+def describe(members: Any) -> tuple[Any, bool, bool]:
     config = as_schema(decode_or_none(members.generationConfig))
-    return Wanted(config.get("maxOutputTokens"), "thinkingConfig" in config)
+    return config.get("maxOutputTokens"), "thinkingConfig" in config, True
 
 
 def shares_element(left: Message, right: Message) -> bool:

@@ -405,3 +405,10 @@ def test_an_error_beside_no_choice_ends_the_wait() -> None:
     first = CHAT.hold_first_event(keeps_all=False)
     first.feed(_write([{"choices": [], "error": {"message": "busy"}}]))
     assert first.is_done
+
+
+def test_a_content_in_parts_is_read_as_its_texts() -> None:
+    """Mistral's models that think stream such parts."""
+    parts = b'[{"type":"thinking","thinking":[]},{"type":"text","text":"Hi"},{"type":"text","text":" there"}]'
+    _, pieces = CHAT.read_answer(b'{"choices":[{"delta":{"content":%b}}]}' % parts, None)
+    assert [(piece.place, piece.text) for piece in pieces or ()] == [((0, "content"), "Hi there")]
