@@ -240,7 +240,7 @@ class Books:
         self._number = 0
         self._writer = secrets.token_hex(8)
         self._writing = asyncio.Lock()
-        self._tasks = Tasks(self._note_fault)
+        self._tasks = Tasks(lambda error: log and log.error("store_fault", error=type(error).__name__))
 
     def book(self, model: str, client: str, sums: Sums) -> None:
         place = Place(name_day(self.clock()), model, client[:MAX_CLIENT_CHARS] or NO_CLIENT)
@@ -321,7 +321,3 @@ class Books:
             await self.flush()
             if self.after_writing is not None:
                 await self.after_writing()
-
-    def _note_fault(self, error: BaseException) -> None:
-        if self._log is not None:
-            self._log.error("store_fault", error=type(error).__name__)

@@ -28,7 +28,7 @@ from trimtab.proxy.account.books import (
 )
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.store.opening import data_directory, require_store
-from trimtab.proxy.store.sqlite import FileForm, SqliteFile, SqliteThread
+from trimtab.proxy.store.sqlite import FileForm, SqliteFile, SqliteThread, writing
 from trimtab.proxy.store.store import PREFIX, StoreError
 
 FILE_NAME = "statistics.sqlite3"
@@ -79,8 +79,7 @@ def _read(connection: sqlite3.Connection, days: tuple[str, str]) -> dict[Place, 
 
 
 def _add(connection: sqlite3.Connection, batch: Batch) -> None:
-    with connection:
-        connection.execute("BEGIN IMMEDIATE")
+    with writing(connection):
         row = connection.execute("SELECT number FROM writers WHERE writer = ?", (batch.writer,)).fetchone()
         if row is not None and row[0] >= batch.number:
             return

@@ -240,14 +240,9 @@ class OutcomeText:
     summary: str = field(default="", repr=False)
 
 
-def _find_shown(kind: type[msgspec.Struct]) -> dict[str, Shown]:
-    hints = get_type_hints(kind, include_extras=True)
-    return {name: hints[name].__metadata__[0] for name in kind.__struct_fields__}
-
-
-FIGURES = _find_shown(Outcome)  # Where each figure is shown
-
-
+_HINTS = get_type_hints(Outcome, include_extras=True)
+FIGURES: dict[str, Shown] = {name: _HINTS[name].__metadata__[0] for name in Outcome.__struct_fields__}
+"""Where each figure is shown."""
 _KEPT_NAMES = tuple(name for name, shown in FIGURES.items() if shown.is_kept)
 _read_kept = attrgetter(*_KEPT_NAMES)
 

@@ -330,12 +330,11 @@ def _list_fingerprints(messages: Sequence[Message]) -> list[int]:
     """Hashes of the forwarded bytes, which remember them. Python's hash is keyed: nobody can construct a collision."""
     raws: list[Hashable] = list(map(_TELL_RAW, messages))
     if not all(raws) or any(map(_TELL_EDITED, messages)):
-        raws = [one.raw if one.raw and not one.edited else _tell_written(one) for one in messages]
+        raws = [
+            one.raw if one.raw and not one.edited else (one.raw, one.role, one.texts, one.media, one.tool_calls)
+            for one in messages
+        ]
     return list(map(hash, raws))
-
-
-def _tell_written(message: Message) -> Hashable:
-    return message.raw, message.role, message.texts, message.media, message.tool_calls
 
 
 def _count_common(before: Fingerprints, now: Fingerprints, forwarded: Conversation) -> int:

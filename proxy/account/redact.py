@@ -153,7 +153,9 @@ def find_seeds(text: str) -> Iterator[Seed]:
     starts = [(scheme, 1), *((at, 1) for at in range(scheme + STRIDE_CHARS, last, STRIDE_CHARS)), (len(text), -1)]
     for start, step in starts:
         stop = start + step * PIECE_CHARS
-        while 0 <= stop <= len(text) and abs(stop - start) < WORDY_CHARS and not _is_random(text, start, stop):
+        while 0 <= stop <= len(text) and abs(stop - start) < WORDY_CHARS:
+            if _RANDOM.search(text[min(start, stop) : max(start, stop)]):
+                break
             stop += step
         if 0 <= stop <= len(text):
             piece = text[min(start, stop) : max(start, stop)]
@@ -170,10 +172,6 @@ def find_grams(text: str) -> dict[bytes, int]:
 def _has_grams(text: str) -> bool:
     """Whether a credential is long, and its places are those of its bytes."""
     return len(text) > LONG_CHARS and text.isascii()
-
-
-def _is_random(text: str, start: int, stop: int) -> bool:
-    return _RANDOM.search(text[min(start, stop) : max(start, stop)]) is not None
 
 
 def _restrict(secret: Secret) -> Secret:

@@ -97,7 +97,8 @@ class SessionNames:
 
     def __init__(self) -> None:
         self._alike: BytesLRU[str, tuple[_Line, ...]] = BytesLRU(
-            MAX_NAMES_BYTES, lambda _, lines: sum(map(_weigh, lines))
+            MAX_NAMES_BYTES,
+            lambda _, lines: sum(LINE_BYTES + len(one.last.prefixes) + len(one.last.messages) for one in lines),
         )
 
     def follow(self, beginning: str, hashes: Sequence[bytes], messages: Sequence[Message], answered: int) -> str | None:
@@ -162,10 +163,6 @@ def _name(beginning: str, lines: Sequence[_Line], transcript: Transcript) -> str
     names = ",".join(sorted(line.name for line in lines)).encode()
     differs = transcript.prefix(common + 1) if common < len(transcript) else names
     return sha256(beginning.encode() + b"\0" + differs).hexdigest()[:NAME_CHARS]
-
-
-def _weigh(line: _Line) -> int:
-    return LINE_BYTES + len(line.last.prefixes) + len(line.last.messages)
 
 
 def name_session(

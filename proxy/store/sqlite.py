@@ -157,9 +157,16 @@ def _examine(connection: sqlite3.Connection, form: FileForm) -> bool:
     return True
 
 
-def _begin_schema(connection: sqlite3.Connection, form: FileForm) -> None:
+@contextmanager
+def writing(connection: sqlite3.Connection) -> Iterator[None]:
+    """One transaction, which nobody else's write can come between."""
     with connection:
         connection.execute("BEGIN IMMEDIATE")
+        yield
+
+
+def _begin_schema(connection: sqlite3.Connection, form: FileForm) -> None:
+    with writing(connection):
         for statement in form.tables.split(";"):
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {form.application_id}")
@@ -311,8 +318,7 @@ class SqliteStore:
 
     def _write(self, connection: sqlite3.Connection, summary_id: str, sealed: bytes, lease: int | None) -> bytes | None:
         now = self._clock()
-        with connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with writing(connection):
             kept = self._read(connection, summary_id)
             if kept is not None:
                 return kept
@@ -329,8 +335,7 @@ class SqliteStore:
 
     def _lend(self, connection: sqlite3.Connection, summary_id: str, seconds: float) -> int | None:
         now = self._clock()
-        with connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with writing(connection):
             latest = now + MAX_LEASE_SECONDS
             connection.execute("DELETE FROM leases WHERE expires_at <= ? OR expires_at > ?", (now, latest))
             row: tuple[int] | None = connection.execute(

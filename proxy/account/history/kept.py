@@ -88,15 +88,13 @@ class SharedLog:
 
 
 def _read(name: str, encoded: bytes) -> Entry:
+    item: Row | Erased | None = None
     for decoder in (_rows, _erased):
-        try:
+        with suppress(msgspec.MsgspecError):
             item = decoder.decode(encoded)
-        except msgspec.MsgspecError:
-            continue
-        if not all(abs(value) <= MAX_NUMBER for value in item if isinstance(value, int | float)):
-            break
-        return Entry(name, item._replace(entry=name) if isinstance(item, Row) else item)
-    return Entry(name, None)
+    if item is None or any(abs(value) > MAX_NUMBER for value in item if isinstance(value, int | float)):
+        return Entry(name, None)
+    return Entry(name, item._replace(entry=name) if isinstance(item, Row) else item)
 
 
 T = TypeVar("T")
@@ -182,10 +180,6 @@ class Streams:
         self.ending = asyncio.Event()
 
 
-def _ignore(_: Any) -> None:
-    """Do nothing."""
-
-
 class History:
     """What this process and those that share its place did lately.
 
@@ -202,8 +196,8 @@ class History:
         keeps_text: bool = False,
         places: Places = _NOWHERE,
         log: Any = None,
-        on_error: Callable[[BaseException], None] = _ignore,
-        on_fault: Callable[[str], None] = _ignore,
+        on_error: Callable[[BaseException], None] = lambda _: None,
+        on_fault: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.is_on, self.keeps_text = is_on, keeps_text
         self.places = places
@@ -261,13 +255,13 @@ class History:
 
     async def erase(self, session: str, *, text_only: bool = False) -> bool:
         """Erase a session, or only its texts. Returns whether it was known. Raises StoreError."""
-        at = time.time()
-        is_known, entries = await self.read(partial(table.find_session, session=session, at=at))
+        order = Erased(session, time.time(), text_only)
+        is_known, entries = await self.read(partial(table.find_session, session=session, at=order.at))
         if self.places.log is not None:
             # If it does not answer, the rows stay, so that all can be tried again. Texts are only here.
-            await self._use(partial(table.erase, session=session, at=at, text_only=True))
-            await self.places.log.erase(Erased(session, at, text_only), entries)
-        await self._use(partial(table.erase, session=session, at=at, text_only=text_only))
+            await self._use(partial(table.erase, order=order._replace(text_only=True)))
+            await self.places.log.erase(order, entries)
+        await self._use(partial(table.erase, order=order))
         self.titled.discard(session)
         return is_known
 
@@ -317,7 +311,9 @@ class History:
                     title = packed if self.keeps_text else packed._replace(text="")
                     await self._try(partial(texts.keep_title, session=text.session, at=text.at, title=title))
                 elif packed is not None and self.keeps_text:
-                    await self._keep(text, packed)
+                    most_bytes = self.bounds.text_bytes // 2
+                    keep = partial(texts.keep_text, request_id=text.request_id, session=text.session, at=text.at)
+                    await self._try(partial(keep, packed=packed, max_bytes=most_bytes))
                 del text, packed  # else this frame would hold the transcript until the next text
 
     async def close(self) -> None:
@@ -370,12 +366,8 @@ class History:
             self._on_fault(log.name)
         if rows:
             await self._use(partial(table.add, rows=rows, bounds=self.bounds))
-        if self.is_on:
-            await self._copy(log)
-
-    async def _copy(self, log: SharedLog) -> None:
         try:
-            while entries := await log.read(await self._use(table.read_position)):
+            while self.is_on and (entries := await log.read(await self._use(table.read_position))):
                 await self._use(partial(table.copy, entries=entries, bounds=self.bounds))
         except StoreError:
             self._on_fault(log.name)
@@ -398,12 +390,6 @@ class History:
         self._texts.clear()
         self.titled.clear()
         self._text_bytes = 0
-
-    async def _keep(self, text: Text, packed: Packed) -> None:
-        most_bytes = self.bounds.text_bytes // 2
-        await self._try(
-            lambda connection: texts.keep_text(connection, text.request_id, text.session, text.at, packed, most_bytes)
-        )
 
     async def _try(self, work: Work[None]) -> None:
         try:

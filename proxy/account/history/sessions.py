@@ -5,7 +5,7 @@ Law: bounded by the table. The names of columns are ours, and never those of a r
 
 import math
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -109,7 +109,11 @@ def list_sessions(connection: sqlite3.Connection, query: SessionQuery) -> tuple[
     order, way = ORDERS[query.order], "ASC" if query.ascends else "DESC"
     ordered = f" ORDER BY {order} {way} NULLS LAST, last_at DESC, session LIMIT ? OFFSET ?"
     rows = connection.execute(f"{start}{_FOUND}{_FROM}{wheres}{ordered}", (*values, query.limit, query.offset))
-    found = list(_read(connection, rows.fetchall()))
+    found: list[Session] = []
+    for name, *rest in rows.fetchall():
+        with suppress(msgspec.MsgspecError):
+            if (last := find_previous(connection, name, math.inf, "")) is not None:
+                found.append(Session(name, last, *rest))
     if len(found) < query.limit and not query.offset:
         return found, len(found)
     (total,) = connection.execute(f"{start}SELECT COUNT(*){_FROM}{wheres}", values).fetchone()
@@ -131,11 +135,3 @@ def _choose(query: SessionQuery) -> tuple[str, list[Any]]:
     if query.name is None:
         return _WITH.format(chosen="!= ''"), []
     return _WITH.format(chosen="= ?"), [query.name, query.name]
-
-
-def _read(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> Iterator[Session]:
-    for name, *rest in rows:
-        with suppress(msgspec.MsgspecError):
-            last = find_previous(connection, name, math.inf, "")
-            if last is not None:
-                yield Session(name, last, *rest)

@@ -9,15 +9,15 @@ What belongs to the user's machine and never to the store (texts, and what was e
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from operator import add as add_up
 from typing import Any, NamedTuple
 
 import msgspec
 
 from trimtab.proxy.account.outcome import Outcome, pick_kept
-from trimtab.proxy.store.sqlite import FileForm
+from trimtab.proxy.store.sqlite import FileForm, writing
 
 MAX_EVENTS = 10_000  # Rows for each worker. Chosen: an hour of a busy team.
 ROW_BYTES = 500  # What a row takes beside its event. Chosen: its columns, and its places in the indexes, generously.
@@ -167,15 +167,8 @@ def add(connection: sqlite3.Connection, rows: Sequence[Row], bounds: Bounds, pos
 
     position: of the newest entry, if they are of the replicas' log. Those that another worker added are left out.
     """
-    with _writing(connection):
+    with writing(connection):
         _add(connection, rows, bounds, position)
-
-
-@contextmanager
-def _writing(connection: sqlite3.Connection) -> Iterator[None]:
-    with connection:
-        connection.execute("BEGIN IMMEDIATE")
-        yield
 
 
 def _add(connection: sqlite3.Connection, rows: Sequence[Row], bounds: Bounds, position: str | None) -> None:
@@ -208,7 +201,7 @@ def _insert(connection: sqlite3.Connection, row: Row, end_bytes: int) -> bool:
 
 def copy(connection: sqlite3.Connection, entries: Sequence[Entry], bounds: Bounds) -> None:
     rows = [entry.item for entry in entries if isinstance(entry.item, Row)]
-    with _writing(connection):  # else an order could be passed over
+    with writing(connection):  # else an order could be passed over
         _add(connection, rows, bounds, entries[-1].name)
         for entry in entries:
             if isinstance(entry.item, Erased):
@@ -397,13 +390,10 @@ def sum_steps(
     return [(at, kind, name, list(figures)) for at, kind, name, *figures in rows]
 
 
-def erase(connection: sqlite3.Connection, session: str, at: float, *, text_only: bool) -> tuple[bool, list[str]]:
-    """Erase what a session had, or its texts only. It does not come back. Sums of minutes stay.
-
-    Returns whether it was known, and its entries in the replicas' log.
-    """
-    with _writing(connection):
-        return _erase(connection, Erased(session, at, text_only))
+def erase(connection: sqlite3.Connection, order: Erased) -> None:
+    """Erase what a session had, or its texts only. It does not come back. Sums of minutes stay."""
+    with writing(connection):
+        _erase(connection, order)
 
 
 def find_session(connection: sqlite3.Connection, session: str, at: float) -> tuple[bool, list[str]]:
@@ -413,16 +403,14 @@ def find_session(connection: sqlite3.Connection, session: str, at: float) -> tup
     return bool(known or text), [entry for (entry,) in known if entry]
 
 
-def _erase(connection: sqlite3.Connection, order: Erased) -> tuple[bool, list[str]]:
+def _erase(connection: sqlite3.Connection, order: Erased) -> None:
     session, at, text_only = order
-    known = connection.execute("SELECT entry FROM events WHERE session = ? AND at <= ?", (session, at)).fetchall()
-    had_text = connection.execute("DELETE FROM private.texts WHERE session = ?", (session,)).rowcount
+    connection.execute("DELETE FROM private.texts WHERE session = ?", (session,))
     connection.execute("DELETE FROM private.titles WHERE session = ?", (session,))
     connection.execute("DELETE FROM private.erased WHERE at < ?", (at - ERASED_SECONDS,))
     connection.execute("INSERT OR REPLACE INTO private.erased VALUES (?, ?, ?)", (session, text_only, at))
     if not text_only:
         connection.execute("DELETE FROM events WHERE session = ? AND at <= ?", (session, at))
-    return bool(known or had_text), [entry for (entry,) in known if entry]
 
 
 def clear(connection: sqlite3.Connection) -> None:

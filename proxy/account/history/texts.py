@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from trimtab.proxy.account.outcome import OutcomeText
-from trimtab.proxy.store.sqlite import DamagedError, is_broken
+from trimtab.proxy.store.sqlite import DamagedError, is_broken, writing
 from trimtab.rules.pipeline.changes import Change
 
 ENTRY_BYTES = 1000  # What an entry takes beside its packed text. Chosen: the row and the sentences, generously.
@@ -97,8 +97,7 @@ def keep_text(
 ) -> None:
     """Keep the text of a request that ended at a time, unless its session was erased since; drop the oldest ones."""
     sentences = _encoder.encode(packed.sentences)
-    with connection:
-        connection.execute("BEGIN IMMEDIATE")
+    with writing(connection):
         connection.execute(
             "INSERT OR REPLACE INTO private.texts SELECT ?, ?, ?, ?, ?"
             " WHERE NOT EXISTS (SELECT 1 FROM private.erased WHERE session = ? AND at >= ?)",

@@ -4,10 +4,9 @@ Law: reading changes nothing; a file that cannot be read is told, and the others
 processes may write to one folder. Everything is done while holding the folder's lock, so a half-written file that
 somebody finds belongs to a process that is gone.
 
-The file that is locked is also a log of the files that came and went, so that no process lists the folder because of
-another one. It begins with a random number that names it and with its end in bytes, which is 0 while a change is under
-way, so a process that dies is noticed. A line follows for each change: a name and a size, or only the name of a deleted
-file. The log is never synced to the disk: after a crash of the machine every process lists the folder.
+The file that is locked begins with a random number, which each change replaces before it is made. A process that finds
+another number than its own last one lists the folder, so it also notices a process that died. Only names are compared,
+because a file never changes.
 """
 
 import errno
@@ -15,7 +14,6 @@ import fcntl
 import os
 import re
 import stat
-from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,13 +29,9 @@ from trimtab.proxy.account.recordings.format import (
     decode,
 )
 
-LOCK = ".lock"  # The name of the file that is locked, and that contains the log of changes
+LOCK = ".lock"  # The name of the file that is locked
 DRAFT = ".draft"  # The ending of a file that is being written
-LOG_BYTES = 1024 * 1024
-"""A longer log is emptied, and the others list the folder. Chosen: some 9,000 recordings, read as fast as listed."""
-_LOG_BYTES_PER_FILE = 128  # The log of a large folder may be longer. Chosen: about two lines, so listing stays rare.
 _NUMBER_BYTES = 8  # chosen: no random number of this size comes twice
-_HEAD_BYTES = 2 * _NUMBER_BYTES
 LAST = "last"  # Names the newest recording of a request
 _NAME = re.compile(rf"(\d{{13}})-([0-9a-f]{{8,64}})(?:{re.escape(ENDING)}|{re.escape(CALL_ENDING)})")
 _ID = re.compile(r"[0-9a-f]{1,64}")
@@ -75,10 +69,8 @@ class Folder:
         self.path = path
         self.max_bytes = max_bytes
         self._keep = keep
-        self._log_id = b""
-        self._end = 0
+        self._change = b""  # the number of the last change, if it was ours; else empty
         self._sizes: dict[str, int] = {}
-        self._names: list[str] = []
         self._bytes = 0
         self._requests = 0
 
@@ -87,12 +79,14 @@ class Folder:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         name = f"{milliseconds:013}-{request_id}{CALL_ENDING if is_call else ENDING}"
         with self._locked() as lock:
-            self._catch_up(lock)
-            os.pwrite(lock, self._log_id + bytes(_NUMBER_BYTES), 0)  # an error below leaves open what is in the folder
+            if not self._change or os.pread(lock, _NUMBER_BYTES, 0) != self._change:
+                self._list()
+            change, self._change = os.urandom(_NUMBER_BYTES), b""  # an error below leaves open what is in the folder
+            os.pwrite(lock, change, 0)
             self._write(name, content)
             self._note(name, len(content))
-            deleted = self._delete_oldest(lock)
-            self._append(lock, "".join((f"{name} {len(content)}\n", *(f"{one}\n" for one in deleted))).encode())
+            self._delete_oldest()
+            self._change = change
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -104,63 +98,17 @@ class Folder:
         finally:
             os.close(lock)
 
-    def _catch_up(self, lock: int) -> None:
-        """Learn what other processes have changed: from their log, or else by listing the folder."""
-        head = os.pread(lock, _HEAD_BYTES, 0)
-        log_id, end = head[:_NUMBER_BYTES], int.from_bytes(head[_NUMBER_BYTES:])
-        if not _HEAD_BYTES <= end <= os.fstat(lock).st_size:
-            self._list()
-            self._start_log(lock)
-        elif log_id != self._log_id:
-            self._list()
-            self._log_id, self._end = log_id, end
-        elif end != self._end:
-            if not self._read_log(lock, end):
-                self._list()
-                self._start_log(lock)
-            else:
-                self._end = end
-
-    def _read_log(self, lock: int, end: int) -> bool:
-        if end < self._end:
-            return False
-        for line in os.pread(lock, end - self._end, self._end).decode(errors="replace").splitlines():
-            name, _, size_bytes = line.partition(" ")
-            if not _is_ours(name) or (size_bytes and not (size_bytes.isascii() and size_bytes.isdigit())):
-                return False
-            if size_bytes:
-                self._note(name, int(size_bytes))
-            elif name in self._sizes:
-                self._forget(name)
-                del self._names[bisect_left(self._names, name)]
-        return True
-
-    def _start_log(self, lock: int) -> None:
-        os.ftruncate(lock, 0)
-        self._log_id, self._end = os.urandom(_NUMBER_BYTES), _HEAD_BYTES
-
-    def _append(self, lock: int, lines: bytes) -> None:
-        if self._end + len(lines) > max(LOG_BYTES, _LOG_BYTES_PER_FILE * len(self._names)):
-            self._start_log(lock)
-        elif os.pwrite(lock, lines, self._end) == len(lines):
-            self._end += len(lines)
-        else:
-            return  # the disk is full; as no end is written, the next one lists the folder
-        os.pwrite(lock, self._log_id + self._end.to_bytes(_NUMBER_BYTES), 0)
-
     def _list(self) -> None:
-        """Read again what is in the folder, and remove what a process that is gone has left half-written."""
-        self._log_id = b""  # an error below leaves open what is in the folder
-        self._sizes, self._bytes = {}, 0
-        with os.scandir(self.path) as entries:
-            for entry in entries:
-                with suppress(FileNotFoundError):  # its owner may delete files
-                    if entry.name.endswith(DRAFT) and _is_ours(entry.name.removesuffix(DRAFT)):
-                        Path(entry.path).unlink()
-                    elif _is_ours(entry.name):
-                        self._sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
-        self._names, self._bytes = sorted(self._sizes), sum(self._sizes.values())
-        self._requests = sum(map(_is_request, self._names))
+        """Learn what came and went, and remove what a process that is gone has left half-written."""
+        found = set(os.listdir(self.path))  # noqa: PTH208 - a Path for each of 10,000 names takes much longer
+        for name in self._sizes.keys() - found:
+            self._forget(name)
+        for name in found - self._sizes.keys():
+            with suppress(FileNotFoundError):  # its owner may delete files
+                if name.endswith(DRAFT) and _is_ours(name.removesuffix(DRAFT)):
+                    (self.path / name).unlink()
+                elif _is_ours(name):
+                    self._note(name, (self.path / name).lstat().st_size)
 
     def _write(self, name: str, content: bytes) -> None:
         """Write the file under another name, and rename it: a reader never sees a part of it."""
@@ -176,34 +124,24 @@ class Folder:
             raise
 
     def _note(self, name: str, size_bytes: int) -> None:
-        if name in self._sizes:
-            self._bytes -= self._sizes[name]
-        else:
-            insort(self._names, name)
-            self._requests += _is_request(name)
+        self._requests += _is_request(name) and name not in self._sizes
+        self._bytes += size_bytes - self._sizes.get(name, 0)
         self._sizes[name] = size_bytes
-        self._bytes += size_bytes
 
     def _forget(self, name: str) -> None:
         self._bytes -= self._sizes.pop(name)
         self._requests -= _is_request(name)
 
-    def _delete_oldest(self, lock: int) -> list[str]:
-        number, deleted = 0, []
-        while self._bytes > self.max_bytes or (self._keep is not None and self._requests > self._keep):
-            name = self._names[number]
+    def _delete_oldest(self) -> None:
+        for name in sorted(self._sizes):
+            if self._bytes <= self.max_bytes and (self._keep is None or self._requests <= self._keep):
+                return
             try:
                 (self.path / name).unlink()
             except FileNotFoundError:  # its owner may delete files, and perhaps deleted more of them
                 self._list()
-                self._start_log(lock)
-                number = 0
-                continue
-            self._forget(name)
-            deleted.append(name)
-            number += 1
-        del self._names[:number]
-        return deleted
+            else:
+                self._forget(name)
 
 
 def _is_request(name: str) -> bool:

@@ -25,7 +25,6 @@ from trimtab.proxy.account.recorder import Recorder, fail_open
 from trimtab.proxy.account.recordings.folder import Folder, name_fault
 from trimtab.proxy.account.recordings.format import (
     SUMMARY_ENDPOINT,
-    CarriedOut,
     Counted,
     RecordedCall,
     RecordedRequest,
@@ -42,8 +41,10 @@ from trimtab.proxy.config.schema import Config, RecordConfig
 from trimtab.proxy.http.credentials import is_credential, plain
 from trimtab.proxy.memory import KEPT_FACTOR, MAX_RECORDINGS_BYTES, bound_recordings
 from trimtab.proxy.summaries.calls import SummaryCall
+from trimtab.proxy.telemetry.ledger import UsedSummary
 from trimtab.proxy.telemetry.metrics import Metrics
-from trimtab.rules.pipeline.story import tell_story
+from trimtab.rules.pipeline.story import Story, tell_story
+from trimtab.rules.summary.request import Summary
 
 MAX_WAITING = 1024  # Recordings that wait to be written. Chosen: some seconds of a busy proxy.
 MAX_WAITING_BYTES = MAX_RECORDINGS_BYTES
@@ -166,19 +167,16 @@ class Recordings:
         try:
             self._folder.add(round(draft.at * 1000), draft.request_id, content, is_call=draft.is_call)
         except (OSError, ValueError) as error:  # ValueError: no path has a NUL character
-            self._tell_failure(error)
+            if not self._is_failing:
+                meaning = "requests are served, but not recorded; further failures are only counted"
+                place, reason = str(self._folder.path), name_fault(error)
+                self._log.warning("recordings_fail", dir=place, reason=reason, meaning=meaning)
+            self._is_failing = True
             return "failed"
         if self._is_failing:
             self._is_failing = False
             self._log.info("recordings_work_again", dir=str(self._folder.path))
         return "written"
-
-    def _tell_failure(self, error: OSError | ValueError) -> None:
-        if self._is_failing:
-            return
-        self._is_failing = True
-        meaning = "requests are served, but not recorded; further failures are only counted"
-        self._log.warning("recordings_fail", dir=str(self._folder.path), reason=name_fault(error), meaning=meaning)
 
     def _count(self, result: Result) -> None:
         with self._lock:  # requests and the thread count
@@ -228,39 +226,34 @@ def _make_content(recorder: Recorder, served: Served) -> bytes | None:
 
 def _make_recording(served: Served) -> Recording:
     outcome, done = served.outcome, served.carried_out
+    story = Story() if done is None else tell_story(done.plan, done.applied, ratio=done.ratio)
     recording = Recording(
         event=outcome,
         request=_make_request(served),
         sent=RecordedSending(headers=dict(served.added_headers)) if served.was_sent else None,
         circumstances=None if served.describe is None else served.describe(),
-        summary=None if done is None else _make_summary(done),
-        story=() if done is None else _make_story(done),
+        summary=None if done is None or done.text is None else _make_summary(done.text, done.used),
+        story=tuple(sentence.text for sentence in story.sentences),
         counted=Counted(outcome.has_prompt, bool(outcome.sent_tokens and outcome.counted), outcome.counted_decisions),
         bill=outcome.bill,
     )
     hidden = find_hidden(served.config, served.find_shown())
-    return _add_bodies(_redact(recording, hidden), served, hidden)
-
-
-def _redact(recording: Recording, hidden: Hidden) -> Recording:
-    """The recording without credentials, in whatever member they are, and without figures that are not kept."""
+    # Without credentials, in whatever member they are, and without figures that are not kept.
     values = {**msgspec.to_builtins(recording, str_keys=True), "event": keep(recording.event)}
     told = {name: redact_value(value, hidden, with_numbers=False) for name, value in values.items()}
-    return msgspec.convert(told, Recording, str_keys=True)
+    return _add_bodies(msgspec.convert(told, Recording, str_keys=True), served, hidden)
 
 
 def _add_bodies(recording: Recording, served: Served, hidden: Hidden) -> Recording:
     arrived, request, sent = served.request, recording.request, recording.sent
     if arrived is None or request is None:
         return recording
+    forwarded = arrived.body if sent is None or served.body is None else b"".join(served.body)
     body = redact_body(arrived.body, hidden)
-    is_redacted = body != arrived.body
-    if sent is not None and served.body is not None:
-        forwarded = b"".join(served.body)
-        if forwarded != arrived.body:
-            told = redact_body(forwarded, hidden)
-            is_redacted = is_redacted or told != forwarded
-            sent = replace(sent, body=write_body(told))
+    told = body if forwarded == arrived.body else redact_body(forwarded, hidden)
+    is_redacted = (body, told) != (arrived.body, forwarded)
+    if sent is not None and forwarded != arrived.body:
+        sent = replace(sent, body=write_body(told))
     return structs.replace(
         recording, request=replace(request, body=write_body(body), is_redacted=is_redacted), sent=sent
     )
@@ -275,16 +268,6 @@ def _make_request(served: Served) -> RecordedRequest:
     return RecordedRequest(served.dialect, outcome.path, outcome.model, kept, is_count=is_count)
 
 
-def _make_summary(done: CarriedOut) -> RecordedSummary | None:
-    text, used = done.text, done.used
-    if text is None:
-        return None
-    kind = "summarise" if text.by_model else "digest"
-    return RecordedSummary(
-        "" if used is None else used.id, kind, text.by_model, text.text, text.note.decode("utf-8", "replace")
-    )
-
-
-def _make_story(done: CarriedOut) -> tuple[str, ...]:
-    story = tell_story(done.plan, done.applied, ratio=done.ratio)
-    return tuple(sentence.text for sentence in story.sentences)
+def _make_summary(text: Summary, used: UsedSummary | None) -> RecordedSummary:
+    kind, note = "summarise" if text.by_model else "digest", text.note.decode("utf-8", "replace")
+    return RecordedSummary("" if used is None else used.id, kind, text.by_model, text.text, note)

@@ -7,7 +7,7 @@ from support.events import count_instructions, make_event, make_window
 
 from trimtab.proxy.account.history import sessions, table
 from trimtab.proxy.account.history.sessions import ORDERS, SessionQuery, find_named, list_choices, list_sessions
-from trimtab.proxy.account.history.table import Bounds, Row, add, erase
+from trimtab.proxy.account.history.table import Bounds, Erased, Row, add, erase
 from trimtab.proxy.account.history.texts import Title, erase_texts, keep_title
 
 
@@ -116,7 +116,7 @@ def test_a_title_is_erased_with_its_session_and_its_texts(three):
     """It does not come back with a request that ended before."""
     assert [find_named(three, name).title for name in ("aa", "cc")] == ["Ärger mit dem Parser", ""]
     assert find_named(three, "bb").header == "0199-session"
-    erase(three, "aa", time.time(), text_only=True)
+    erase(three, Erased("aa", time.time(), text_only=True))
     keep_title(three, "aa", 1.0, Title("Ärger", ""))
     assert find_named(three, "aa").title == ""
     erase_texts(three)

@@ -25,6 +25,7 @@ from trimtab.proxy.account.history.table import (
     copy,
     erase,
     find_request,
+    find_session,
     find_uncut_size,
     list_after,
     list_requests,
@@ -233,18 +234,20 @@ def test_erasing_a_session_leaves_the_others_and_the_minutes(connection):
     for number, session in enumerate("abab"):
         keep(connection, make_event(str(number), session=session))
         keep_text(connection, str(number), session, 1000.0, pack_text(OutcomeText(("told",))), 10**6)
-    assert erase(connection, "b", time.time(), text_only=True) == (True, [])
+    assert find_session(connection, "b", time.time()) == (True, [])
+    erase(connection, Erased("b", time.time(), text_only=True))
     assert [one.sentences for one in list_requests(connection, Query(5))[0]] == [None, ["told"], None, ["told"]]
-    assert erase(connection, "a", time.time(), text_only=False)[0]
+    assert find_session(connection, "a", time.time())[0]
+    erase(connection, Erased("a", time.time(), text_only=False))
     assert names(connection) == ["3", "1"]
     assert [(one.name, one.has_text) for one in list_sessions(connection, SessionQuery(5))[0]] == [("b", 0)]
     assert figures(connection)[16, "", ""]["requests"] == 4
-    assert not erase(connection, "a", time.time(), text_only=False)[0]
+    assert not find_session(connection, "a", time.time())[0]
 
 
 def test_what_was_erased_while_it_waited_does_not_come_back(connection):
     """What came later does."""
-    erase(connection, "s", 1000.0, text_only=False)
+    erase(connection, Erased("s", 1000.0, text_only=False))
     keep(connection, make_event("a", session="s", at=1000.0), make_event("b", session="s", at=1000.5))
     assert names(connection) == ["b"]
 
@@ -260,7 +263,7 @@ def test_entries_of_the_log_are_copied_once(connection):
     assert names(connection) == ["c", "b"]
     assert read_position(connection) == "2-0"
     assert figures(connection)[16, "", ""]["requests"] == 3
-    assert erase(connection, "c", 2000.0, text_only=False) == (True, ["1-11"])
+    assert find_session(connection, "c", 2000.0) == (True, ["1-11"])
 
 
 def test_an_order_of_the_log_that_fails_is_read_again(connection, monkeypatch):
