@@ -153,12 +153,11 @@ class Calibration:
     def measure(self, scale: Scale, ratios: Bounds = ANY_RATIO) -> list[Measured]:
         """What the reports show, within `ratios`; nothing without a reason to decide. Warm-up may confirm `scale`."""
         newest = self._samples[self._newest]
-        if self._newest in self._settled:
-            return self._measure_again(newest, scale, ratios) if len(newest.last) == KEPT_SAMPLES else []
-        return list(self._measure_new(scale, ratios, is_warm=self._new >= WARM_UP_SAMPLES))
-
-    def _measure_again(self, samples: _Samples, scale: Scale, ratios: Bounds) -> list[Measured]:
-        row = samples.measure(median(samples.last), self._newest, scale, ratios)
+        if self._newest not in self._settled:
+            return list(self._measure_new(scale, ratios, is_warm=self._new >= WARM_UP_SAMPLES))
+        if len(newest.last) < KEPT_SAMPLES:
+            return []
+        row = newest.measure(median(newest.last), self._newest, scale, ratios)
         return [row] if abs(row.tokens / scale.predict(1.0, row.chars) - 1) > KEPT_SHARE else []
 
     def _measure_new(self, scale: Scale, ratios: Bounds, *, is_warm: bool) -> Iterator[Measured]:

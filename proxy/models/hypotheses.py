@@ -30,7 +30,7 @@ from trimtab.proxy.models.records import (
     take_measured,
 )
 from trimtab.rules.tokens.families import SILENT
-from trimtab.rules.tokens.scripts import Measured, Scale
+from trimtab.rules.tokens.scripts import Scale
 
 FIRST_TEST = 32
 """The test's place among requests cut by a guess. Chosen: a wrong one ends soon, a right one costs one call in 32."""
@@ -130,13 +130,9 @@ def _agree(of_all: Record, mine: Claim, other: Claim, now: float, expected: Scal
             found["added_tokens"] = mine.added_tokens
     scale = Scale(other.ratio or 1.0, expected.weights if other.weights is None else other.weights)
     told = {each.kind: each for each in other.shown}
-    agreed = [told[one.kind] for one in mine.shown if one.kind in told and _is_near(one, scale)]
-    if agreed:
+    near = [one for one in mine.shown if abs(one.tokens / scale.predict(1.0, one.chars) - 1) <= KEPT_SHARE]
+    if agreed := [told[one.kind] for one in near if one.kind in told]:
         weights = expected.weights if of_all.weights is None else of_all.weights
         found |= take_measured(Scale(of_all.ratio, weights), of_all, agreed, ANY_RATIO)
         found |= {"calibrated": True, "ratio_source": "answers", "ratio_at": now}
     return found
-
-
-def _is_near(one: Measured, scale: Scale) -> bool:
-    return abs(one.tokens / scale.predict(1.0, one.chars) - 1) <= KEPT_SHARE

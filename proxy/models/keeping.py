@@ -8,7 +8,7 @@ model out of memory.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +20,6 @@ from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.models.calibration import Calibration
 from trimtab.proxy.models.discovery import Windows, bind, discover
-from trimtab.proxy.models.hypotheses import is_test_due
-from trimtab.proxy.models.lessons import Lesson, find_changes
 from trimtab.proxy.models.records import (
     UNMEASURED,
     Bounds,
@@ -58,13 +56,6 @@ FindChanges = Callable[[Record], dict[str, Any]]
 
 Scales = tuple[Scale, Scale, Bounds]
 Change = tuple[str, Any, Any]  # The cause (a label of the metric), the value before, and the value now
-
-
-def _show_scales(before: Scale, after: Scale) -> tuple[object, object]:
-    """Two scales as values to compare and to log: their ratios, or all figures if the weights differ."""
-    if before.weights == after.weights:
-        return before.ratio, after.ratio
-    return [before.ratio, *before.weights], [after.ratio, *after.weights]
 
 
 class Model(msgspec.Struct):
@@ -104,18 +95,8 @@ class Model(msgspec.Struct):
     @property
     def facts(self) -> Facts:
         facts = recall(self.known)
-        return (
-            facts if self.most_answered <= facts.answered_tokens else replace(facts, answered_tokens=self.most_answered)
-        )
-
-    def find_changes(self, believed_tokens: int, lesson: Lesson, now: float) -> dict[str, Any]:
-        return find_changes(believed_tokens, lesson, self.known, now=now)
-
-    def take_test(self, of_all: Record) -> bool:
-        self.cut_requests += 1
-        is_due = is_test_due(self.known, of_all, self.cut_requests)
-        self.cut_requests = 0 if is_due else self.cut_requests
-        return is_due
+        is_news = self.most_answered > facts.answered_tokens
+        return replace(facts, answered_tokens=self.most_answered) if is_news else facts
 
     def forget(self, record: Record) -> None:
         self.known, self.is_taught, self.cut_requests = record, False, 0
@@ -155,15 +136,16 @@ class Model(msgspec.Struct):
         if record.reading == SILENT != before.reading:
             told: dict[str, Any] = {"reading": before.reading, "ratio": expect_scale(self.name, before.reading).ratio}
             known = msgspec.structs.replace(known, **told, calibrated=False, **UNMEASURED)
-        scales = find_scale(self.name, before), find_scale(self.name, known)
-        self.known = known
-        self.generation = generation
-        self.restart(*scales)
-        self.is_taught = False
+        old, new = find_scale(self.name, before), find_scale(self.name, known)
+        self.known, self.generation, self.is_taught = known, generation, False
+        self.restart(old, new)
+        is_ratio = old.weights == new.weights
         changes: list[Change] = [
-            ("calibration", *_show_scales(*scales)),
-            ("window", before.window_tokens, self.known.window_tokens),
-            ("window", before.learned_tokens, self.known.learned_tokens),
+            ("calibration", old.ratio, new.ratio)
+            if is_ratio
+            else ("calibration", [old.ratio, *old.weights], [new.ratio, *new.weights]),
+            ("window", before.window_tokens, known.window_tokens),
+            ("window", before.learned_tokens, known.learned_tokens),
         ]
         return [change for change in changes if change[1] != change[2]]
 
@@ -226,9 +208,12 @@ class Kept:
             model.reading = self._tasks.start(self._read(model))
         return model.reading if model.read_at is None else None
 
-    def list_read(self) -> Iterator[Model]:
-        models = (model for _, model in (*self.vouched.items(), *self._strangers.items()))
-        return (model for model in models if model.read_at is not None)
+    async def take_windows(self, base_url: str, tenant: str) -> None:
+        """Take over what an upstream has told a tenant, or anybody. The models not read yet take it at their read."""
+        for _, model in (*self.vouched.items(), *self._strangers.items()):
+            name = model.name
+            if model.read_at is not None and name.base_url == base_url and tenant in {"", name.tenant}:
+                await self.take_window(model)
 
     async def take_window(self, model: Model) -> None:
         """Take over the window and the reading that discovery found, and write them if the model is vouched.
@@ -312,24 +297,25 @@ class Told:
         self._client = client
         self._clock = clock
         self._upstreams: dict[str, _Upstream] = {}
-        self._of_tenants: BytesLRU[tuple[str, str], _Upstream] = BytesLRU(MAX_TOLD_BYTES, _weigh)
+        self._of_tenants: BytesLRU[tuple[str, str], _Upstream] = BytesLRU(
+            MAX_TOLD_BYTES, lambda _, known: WINDOW_BYTES * (1 + len(known.windows.by_model))
+        )
         self._asking: set[tuple[str, str]] = set()
 
-    def find(self, base_url: str, model: str, tenant: str) -> tuple[int | None, Reading]:
-        windows = self._find(base_url, tenant)
-        if windows is None:
-            return None, SILENT
-        window_tokens = windows.find(model)
-        return window_tokens, SILENT if window_tokens is None else windows.reading
+    def find(self, name: ModelName) -> tuple[int | None, Reading]:
+        windows = self._find(name)
+        window_tokens = windows.find(name.model) if windows else None
+        return window_tokens, SILENT if windows is None or window_tokens is None else windows.reading
 
-    def find_slots(self, base_url: str, tenant: str) -> int | None:
-        windows = self._find(base_url, tenant)
+    def find_slots(self, name: ModelName) -> int | None:
+        """How many requests the model's upstream works on at once; None if it does not say."""
+        windows = self._find(name)
         return windows.slots if windows else None
 
-    def _find(self, base_url: str, tenant: str) -> Windows | None:
-        known = self._upstreams.get(base_url)
+    def _find(self, name: ModelName) -> Windows | None:
+        known = self._upstreams.get(name.base_url)
         if known is None or not known.has_told:
-            known = self._of_tenants.get((base_url, tenant))
+            known = self._of_tenants.get((name.base_url, name.tenant))
         return known.windows if known else None
 
     def list_models(self) -> list[tuple[str, str]]:
@@ -380,7 +366,3 @@ class Told:
             known.windows, known.has_told = found, True
         if known is not anybody:
             self._of_tenants[upstream.base_url, tenant] = known  # set again, because its size has changed
-
-
-def _weigh(_key: tuple[str, str], known: _Upstream) -> int:
-    return WINDOW_BYTES * (1 + len(known.windows.by_model))

@@ -19,7 +19,7 @@ from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.models.calibration import MIN_SAMPLE_TOKENS, NOISE_SHARE, Report
-from trimtab.proxy.models.hypotheses import MAX_FAILURES, claim, combine, contradict, doubt_ratio, retract
+from trimtab.proxy.models.hypotheses import MAX_FAILURES, claim, combine, contradict, doubt_ratio, is_test_due, retract
 from trimtab.proxy.models.keeping import REFRESH_SECONDS, FindChanges, Kept, Model, Scales, Told
 from trimtab.proxy.models.lessons import Lesson, find_changes
 from trimtab.proxy.models.records import (
@@ -39,7 +39,7 @@ from trimtab.proxy.models.tokenizer import Prompt, measure_prompt
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.metrics import Metrics
-from trimtab.rules.tokens.families import SILENT, Reading
+from trimtab.rules.tokens.families import SILENT
 
 READ_SECONDS = 2.0  # How long a request waits for the store, at most. Chosen: the time limit of the SQLite store.
 MAX_NAME_CHARS = 256  # Nothing is kept of a model with a longer name. Chosen: far above real names; bounds the memory.
@@ -60,7 +60,9 @@ class Models:
         self.read_seconds = READ_SECONDS
         self._told = Told(client, clock)
         self._tasks = Tasks(lambda error: log.error("models_fault", error=type(error).__name__))
-        self._kept = Kept(Records(store), self._find_told, self._tasks, metrics, log, clock)
+        self.find_slots = self._told.find_slots
+        self.list_told = self._told.list_models
+        self._kept = Kept(Records(store), self._told.find, self._tasks, metrics, log, clock)
         self._metrics = metrics
         self._log = log
         self._clock = clock
@@ -95,27 +97,24 @@ class Models:
             for one in (of_all, model):
                 one.read_at = one.read_at or self._clock()  # requests wait only once for a store that hangs
 
-    def _find_told(self, name: ModelName) -> tuple[int | None, Reading]:
-        return self._told.find(name.base_url, name.model, name.tenant)
-
-    def find_slots(self, name: ModelName) -> int | None:
-        """How many requests the model's upstream works on at once; None if it does not say."""
-        return self._told.find_slots(name.base_url, name.tenant)
-
     def recall(self, name: ModelName) -> Facts:
         """The facts in this process's memory, without reading the store; with the catalogue's window if needed."""
-        own, of_all = (self._recall(each) for each in (name, name.of_all))
+        models = zip((name, name.of_all), map(self._kept.find, (name, name.of_all)), strict=True)
+        own, of_all = (recall(self._kept.begin(one)) if model is None else model.facts for one, model in models)
         return complete(name, combine(own, of_all))
 
-    def _recall(self, name: ModelName) -> Facts:
-        model = self._kept.find(name)
-        return recall(self._kept.begin(name)) if model is None else model.facts
-
     def list_known(self) -> list[Known]:
-        return [_show(model, self.recall(model.name)) for _, model in self._kept.vouched.items()]
-
-    def list_told(self) -> list[tuple[str, str]]:
-        return self._told.list_models()
+        return [
+            Known(
+                model.name,
+                self.recall(model.name),
+                model.known.calibrated,
+                model.calibration.number,
+                model.calibration.error,
+                list_learned(model.known, for_all=not model.name.tenant),
+            )
+            for _, model in self._kept.vouched.items()
+        ]
 
     def observe(self, name: ModelName, report: Report) -> None:
         model = self._kept.vouched.get(name.key)
@@ -183,7 +182,12 @@ class Models:
     def take_test(self, name: ModelName) -> bool:
         """Count a request that was cut because of something learned. Returns True if it is to be sent as a test."""
         model, of_all = self._kept.find_both(name)
-        return model is not None and of_all is not None and model.take_test(of_all.known)
+        if model is None or of_all is None:
+            return False
+        model.cut_requests += 1
+        is_due = is_test_due(model.known, of_all.known, model.cut_requests)
+        model.cut_requests = 0 if is_due else model.cut_requests
+        return is_due
 
     def fail_test(self, name: ModelName) -> None:
         model = self._kept.find(name)
@@ -288,12 +292,4 @@ class Models:
 
     async def _ask(self, upstream: UpstreamConfig, headers: Headers, tenant: str) -> None:
         await self._told.ask(upstream, headers, tenant)
-        for model in self._kept.list_read():  # the others take it at their first read
-            if model.name.base_url == upstream.base_url and tenant in {"", model.name.tenant}:
-                await self._kept.take_window(model)
-
-
-def _show(model: Model, facts: Facts) -> Known:
-    samples, error = model.calibration.number, model.calibration.error
-    learned = list_learned(model.known, for_all=not model.name.tenant)
-    return Known(model.name, facts, model.known.calibrated, samples, error, learned)
+        await self._kept.take_windows(upstream.base_url, tenant)

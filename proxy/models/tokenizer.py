@@ -88,15 +88,8 @@ class Prompt(NamedTuple):
         return find_kind(self.sent.tokens - self.weights.weigh(chars), chars)
 
 
-class _Sample(NamedTuple):
-    text: str
-    tokens: float
-    """As we count it, without weights."""
-    chars: Chars
-
-
-def _sample(prompt: Prompt) -> _Sample:
-    """A prompt's newest texts."""
+def _sample(prompt: Prompt) -> tuple[str, float, Chars]:
+    """A prompt's newest texts, their tokens as we count them without weights, and their characters."""
     texts, left = [], _MOST_PROMPT_CHARS
     for text in (text for message in reversed(prompt.sent.messages) for text in reversed(message.texts)):
         texts.append(text[:left])
@@ -104,7 +97,7 @@ def _sample(prompt: Prompt) -> _Sample:
         if left <= 0:
             break
     chars = add_chars(map(count_chars, texts))
-    return _Sample("\n".join(texts), sum(map(prompt.count, texts)) - prompt.weights.weigh(chars), chars)
+    return "\n".join(texts), sum(map(prompt.count, texts)) - prompt.weights.weigh(chars), chars
 
 
 async def measure_prompt(post: Post, model: str, prompt: Prompt) -> Measured | None:

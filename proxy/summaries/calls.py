@@ -190,18 +190,6 @@ class SummaryCall:
         told |= {"trimtab.summary.form": self.form}
         return self._calls.spans.start_within(find_current(), f"chat {self.name}", told)
 
-    def _end_span(self) -> None:
-        told: dict[str, str | int | None] = {
-            "gen_ai.usage.input_tokens": self.usage.prompt_tokens,
-            "gen_ai.usage.output_tokens": self.usage.completion_tokens,
-            "gen_ai.usage.cache_read.input_tokens": self.usage.cached_tokens,
-            "gen_ai.usage.cache_write.input_tokens": self.usage.written_tokens,
-            "http.response.status_code": self.status,
-            "trimtab.summary.result": self.result,
-        }
-        self.span.note({name: value for name, value in told.items() if value is not None})
-        self.span.end(error="" if self.result == "written" else self.result)
-
     def charge(self, cached_tokens: int | None, written_tokens: int | None, payer: Payer) -> None:
         """Note what the upstream charges for. The cached and written tokens are parts of the prompt's."""
         tokens = Tokens.of(self.prompt_tokens, cached_tokens, written_tokens, self.completion_tokens)
@@ -218,8 +206,18 @@ class SummaryCall:
         elif kind is not None and self.result == "written":
             self.result = "cancelled"
         self._calls.end(self)
-        if self.span is not NO_SPAN:
-            self._end_span()
+        if self.span is NO_SPAN:
+            return
+        told = {
+            "gen_ai.usage.input_tokens": self.usage.prompt_tokens,
+            "gen_ai.usage.output_tokens": self.usage.completion_tokens,
+            "gen_ai.usage.cache_read.input_tokens": self.usage.cached_tokens,
+            "gen_ai.usage.cache_write.input_tokens": self.usage.written_tokens,
+            "http.response.status_code": self.status,
+            "trimtab.summary.result": self.result,
+        }
+        self.span.note({name: value for name, value in told.items() if value is not None})
+        self.span.end(error="" if self.result == "written" else self.result)
 
 
 REFUSED = frozenset({400, 413, 422, 500})  # Statuses for a prompt that is too long, or an unknown parameter

@@ -12,7 +12,7 @@ summary is ever found again. A client whose transcripts only grow is never mista
 import asyncio
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from itertools import islice
@@ -29,7 +29,7 @@ from trimtab.proxy.summaries.calls import BusyError, LateError, NoSummaryError, 
 from trimtab.proxy.summaries.sealing import seal, unseal
 from trimtab.proxy.summaries.summariser import Summariser, Task, ask_model
 from trimtab.proxy.tasks import Tasks
-from trimtab.rules.conversation import Message, Role
+from trimtab.rules.conversation import Role
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
 
@@ -88,7 +88,9 @@ class Summaries:
         if task.may_ask and task.request.asks_model and (summary := await self._wait(summary_id, task)) is not None:
             return summary
         results[task.summariser.payer.label, "digest"] += 1
-        return await self._keep(summary_id, task.summariser, await self._digest(task))
+        base = await self.find_base(task.request, task.summariser)
+        text = await asyncio.to_thread(make_digest, task.request, base=base, count=task.count)
+        return await self._keep(summary_id, task.summariser, Summary(text, by_model=False))
 
     async def write(self, task: Task, most_seconds: float = inf) -> Summary | None:
         """Have a model write the summary of a cut, waiting as `get` does, but at most so long; None if it is not there.
@@ -179,22 +181,15 @@ class Summaries:
         while summary is None and time.monotonic() < deadline:
             async with hold(self._store, summary_id) as lease:
                 if lease is not None:
-                    return await self._write_claimed(summary_id, task, result, lease)
+                    return await self._read(summary_id, task.summariser) or await self._ask(task, result, lease)
             await asyncio.sleep(POLL_SECONDS)
             summary = await self._read(summary_id, task.summariser)
             if summary is not None:
                 self._metrics.summaries[task.summariser.payer.label, "joined"] += 1
         return summary
 
-    async def _write_claimed(self, summary_id: str, task: Task, result: str, lease: int) -> Summary | None:
-        summary = await self._read(summary_id, task.summariser)
-        if summary is None:
-            summary = await self._ask(task, result)
-            summary = summary and await self._keep(summary_id, task.summariser, summary, lease)
-        return summary
-
-    async def _ask(self, task: Task, result: str) -> Summary | None:
-        """Ask the models in their order; None if each of them fails or is paused."""
+    async def _ask(self, task: Task, result: str, lease: int) -> Summary | None:
+        """Ask the models in their order, and store what one writes; None if each of them fails or is paused."""
         settings, payer = task.summariser.settings, task.summariser.payer
         deadline = time.monotonic() + settings.timeout_seconds
         asked = [one for one in (task.summariser, *task.summariser.others) if not self._is_paused_itself(one)]
@@ -207,23 +202,30 @@ class Summaries:
             # Each but the last has half of the time, so that the next one has some, too.
             seconds = (deadline - time.monotonic()) / (1 if left == 0 else 2)
             try:
-                summary = await self._ask_one(_hand_over(task, one, has_others=left > 0), base_text, seconds)
+                handed = _hand_over(task, one, has_others=left > 0)
+                summary = await ask_model(handed, base_text, self._client, self._calls, seconds)
             except NoSummaryError as error:
-                if left == 0:
-                    self._note_failure(payer, error)
-            except asyncio.CancelledError as given_up:
-                if isinstance(given_up.__cause__, NoSummaryError):
-                    self._note_failure(payer, given_up.__cause__)
+                self._note_failure(one, error, payer if left == 0 else None)
+            except asyncio.CancelledError as given_up:  # the slot was needed; what failed before that has failed
+                self._note_failure(one, given_up.__cause__, payer)
                 raise
             else:
+                self._pauses[one.client_id] = _Pause(0, 0.0)
                 self._metrics.summaries[payer.label, result] += 1
                 self._calls.note_success(payer.name)
-                return summary
+                summary_id = task.summariser.name_summary(task.request.key)
+                return await self._keep(summary_id, task.summariser, summary, lease)
         return None
 
-    def _note_failure(self, payer: Payer, error: NoSummaryError) -> None:
-        self._metrics.summaries[payer.label, "failed"] += 1
-        self._calls.note_failure(payer.name, str(error))
+    def _note_failure(self, summariser: Summariser, error: BaseException | None, payer: Payer | None) -> None:
+        """Pause a model that wrote nothing. payer: of a summary that is not tried any more."""
+        if not isinstance(error, NoSummaryError):
+            return
+        if not self._is_paused_itself(summariser):  # of several failures at the same time, one counts
+            self._pauses[summariser.client_id] = _lengthen(self._pauses.get(summariser.client_id), error)
+        if payer is not None:
+            self._metrics.summaries[payer.label, "failed"] += 1
+            self._calls.note_failure(payer.name, str(error))
 
     def _is_paused_itself(self, summariser: Summariser) -> bool:
         return self.is_paused(replace(summariser, others=()))
@@ -237,39 +239,15 @@ class Summaries:
                 return [one]
         return []
 
-    async def _ask_one(self, task: Task, base_text: str | None, seconds: float) -> Summary:
-        """Ask one model. If that fails, it is paused: raises NoSummaryError."""
-        try:
-            summary = await ask_model(task, base_text, self._client, self._calls, seconds)
-        except NoSummaryError as error:
-            self._pause(task.summariser, error)
-            raise
-        except asyncio.CancelledError as given_up:  # the slot was needed; what failed before that has failed
-            if isinstance(given_up.__cause__, NoSummaryError):
-                self._pause(task.summariser, given_up.__cause__)
-            raise
-        self._pauses[task.summariser.client_id] = _Pause(0, 0.0)
-        return summary
-
-    def _pause(self, summariser: Summariser, error: NoSummaryError) -> None:
-        if not self._is_paused_itself(summariser):  # of several failures at the same time, one counts
-            self._pauses[summariser.client_id] = _lengthen(self._pauses.get(summariser.client_id), error)
-
-    async def _digest(self, task: Task) -> Summary:
-        base = await self.find_base(task.request, task.summariser)
-        text = await asyncio.to_thread(make_digest, task.request, base=base, count=task.count)
-        return Summary(text, by_model=False)
-
     async def _read(self, summary_id: str, summariser: Summariser) -> Summary | None:
         opened = self._opened.get(summary_id)
         if opened is not None and time.monotonic() < opened[1]:
             return opened[0]
-        sealed = await self._store.get(summary_id)
-        return None if sealed is None else self._open(summary_id, summariser.secret, sealed)
+        return self._open(summary_id, summariser.secret, await self._store.get(summary_id))
 
-    def _open(self, summary_id: str, secret: bytes, sealed: bytes) -> Summary | None:
+    def _open(self, summary_id: str, secret: bytes, sealed: bytes | None) -> Summary | None:
         """Decrypt a stored summary and remember it for a while; a stored summary never changes."""
-        summary = unseal(secret, summary_id, sealed)
+        summary = None if sealed is None else unseal(secret, summary_id, sealed)
         if summary is not None:
             self._opened[summary_id] = summary, time.monotonic() + OPENED_SECONDS
         return summary
@@ -284,8 +262,7 @@ class Summaries:
         while sealed is None and time.monotonic() < deadline:
             await asyncio.sleep(POLL_SECONDS)
             sealed = await self._store.put(summary_id, written, lease)
-        kept = None if sealed is None else self._open(summary_id, summariser.secret, sealed)
-        return kept or summary
+        return self._open(summary_id, summariser.secret, sealed) or summary
 
 
 def _hand_over(task: Task, summariser: Summariser, *, has_others: bool) -> Task:
@@ -376,14 +353,15 @@ class _Noted(msgspec.Struct):
 class SlidingWatch:
     def __init__(self) -> None:
         self._noted: BytesLRU[str, deque[_Noted]] = BytesLRU(MAX_NOTED_BYTES, lambda *_: SUMMARIES * NOTED_BYTES)
-        self._found: BytesLRU[str, tuple[str, int]] = BytesLRU(
-            MAX_NOTED_BYTES, lambda *_: NOTED_BYTES
-        )  # key, times in a row
+        # The key that was found, and how many times in a row.
+        self._found: BytesLRU[str, tuple[str, int]] = BytesLRU(MAX_NOTED_BYTES, lambda *_: NOTED_BYTES)
 
     def note(self, client: str, request: SummaryRequest) -> None:
         noted = self._noted.get(client) or deque(maxlen=SUMMARIES)
         if all(one.key != request.key for one in noted):
-            noted.append(_Noted(request.key, _last_digests(request.span)))
+            # Tool results are left out, because clients that mask old results change them.
+            said = (message.digest for message in reversed(request.span) if message.role is not Role.TOOL)
+            noted.append(_Noted(request.key, frozenset(islice(said, LAST_MESSAGES))))
             self._noted[client] = noted
 
     def use(self, client: str, request: SummaryRequest) -> None:
@@ -407,9 +385,3 @@ class SlidingWatch:
         hashes = {chain.hex() for chain in plan.hashes}
         digests = {message.digest for message in plan.conversation.messages}
         return all(one.key not in hashes and one.last_digests <= digests for one in noted)
-
-
-def _last_digests(span: Sequence[Message]) -> frozenset[bytes]:
-    """Digests of the last messages. Tool results are left out, because clients that mask old results change them."""
-    said = (message.digest for message in reversed(span) if message.role is not Role.TOOL)
-    return frozenset(islice(said, LAST_MESSAGES))

@@ -270,15 +270,20 @@ class _Asking:
         await asyncio.sleep(seconds)
 
     def _change(self, error: NoSummaryError) -> bool:
+        """Change the next attempt; return whether there is anything to change."""
         if isinstance(error, NoNoteError):
             self._keep()
-            return self._ask_otherwise(error)
+            if error.was_cut and self._completion_factor < REASONING_FACTOR:
+                self._completion_factor = REASONING_FACTOR
+                return True
+            return self._change_form() or self._join()
         if not isinstance(error, RefusedError) or error.is_final:
             return False
         if not self._change_form():
             if self._is_inline_only:
                 return False
-            self._halve()
+            self._forms, self._is_split = [None], False
+            self._input_tokens //= 2  # the prompt may be too long
         return True
 
     def _leave_out(self, refused: NoSummaryError, question: Question, body: bytes) -> bool:
@@ -325,19 +330,6 @@ class _Asking:
         is_other = len(self._parts) > 1
         self._parts = [join_parts(self._parts)]
         return is_other
-
-    def _ask_otherwise(self, answered: NoNoteError) -> bool:
-        """Change the next attempt after an answer that is no note; return whether there is anything to change."""
-        if answered.was_cut and self._completion_factor < REASONING_FACTOR:
-            self._completion_factor = REASONING_FACTOR
-            return True
-        return self._change_form() or self._join()
-
-    def _halve(self) -> None:
-        """Ask for half as much, since the prompt may be too long."""
-        self._forms = [None]
-        self._input_tokens //= 2
-        self._is_split = False
 
     def _change_form(self) -> bool:
         """Change to the form that was not tried yet; return whether there is one."""

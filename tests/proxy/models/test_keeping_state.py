@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from trimtab.proxy.models.calibration import Calibration
 from trimtab.proxy.models.keeping import Model
-from trimtab.proxy.models.lessons import Lesson
+from trimtab.proxy.models.lessons import Lesson, find_changes
 from trimtab.proxy.models.records import ModelName, Record
 
 LESSON = Lesson(window_tokens=8192, ratio=1.5)
@@ -15,7 +15,7 @@ NAME = ModelName("http://upstream", "m", "auto")
 
 
 def _teach(model: Model, lesson: Lesson = LESSON) -> None:
-    model.teach(model.find_changes(BELIEVED_TOKENS, lesson, 1.0))
+    model.teach(find_changes(BELIEVED_TOKENS, lesson, model.known, now=1.0))
 
 
 @given(st.lists(st.booleans()))
@@ -45,7 +45,7 @@ def test_what_is_forgotten_leaves_no_trace() -> None:
     """Neither a lesson that waits to be written, nor samples, nor requests that count towards a test."""
     model = Model(NAME, Record(1.0))
     _teach(model)
-    model.take_test(Record(1.0))
+    model.cut_requests = 1
     model.calibration = None
     model.forget(Record(1.2))
 

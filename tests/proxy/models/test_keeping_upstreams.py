@@ -70,7 +70,7 @@ async def test_what_was_told_stays_if_nothing_is_told_later(told: Told, clock: C
         await told.ask(UPSTREAM, [], "")
         clock.seconds += REDISCOVER_SECONDS + 1
 
-    assert told.find(NAME.base_url, NAME.model, "") == (8192, SILENT)
+    assert told.find(NAME) == (8192, SILENT)
     assert told.list_models() == [(NAME.base_url, NAME.model)]
 
 
@@ -100,7 +100,7 @@ async def test_what_one_client_is_told_counts_for_that_client(told: Told, answer
         assert told.take_turn(UPSTREAM, tenant)
         await told.ask(UPSTREAM, CREDENTIAL, tenant)
 
-    found = [told.find(name.base_url, name.model, name.tenant) for name in (mine, other, NAME)]
+    found = [told.find(name) for name in (mine, other, NAME)]
     assert found == [(4096, SILENT), (2048, SILENT), (None, SILENT)]
     assert told.list_models() == []
 
