@@ -290,8 +290,10 @@ class Sending:
         self._response = response
         try:
             _check_head(response, url, asks_upgrade=asks_upgrade)
-            if proxy is not None and not is_tunnelled:
-                _check_proxy(response, url, proxy)
+            # Without a tunnel, a 407 of the forward proxy arrives as the response to the request itself.
+            is_of_proxy = not is_tunnelled and url.scheme != "https"
+            if proxy is not None and is_of_proxy and response.status == PROXY_AUTHENTICATION_REQUIRED:
+                raise UpstreamUnreachableError(describe_refusal(proxy, response.status, url))
         except ProxyError:
             await self.__aexit__()
             raise
@@ -318,12 +320,6 @@ def _choose_arguments(
     elif url.scheme == "http":
         how["headers"] = CIMultiDict([*headers.items(), *shown.items()])
     return how
-
-
-def _check_proxy(response: aiohttp.ClientResponse, url: URL, proxy: ForwardProxy) -> None:
-    # Without a tunnel, a 407 of the forward proxy arrives as the response to the request itself.
-    if response.status == PROXY_AUTHENTICATION_REQUIRED and url.scheme != "https":
-        raise UpstreamUnreachableError(describe_refusal(proxy, response.status, url))
 
 
 def _check_head(response: aiohttp.ClientResponse, url: URL, *, asks_upgrade: bool) -> None:

@@ -6,8 +6,7 @@ Law: the output never exceeds the given bound, whatever was sent. A damaged body
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import brotli
 from multidict import CIMultiDictProxy
@@ -34,50 +33,31 @@ class Decoded(NamedTuple):
     too_large: bool = False
 
 
-class _Decoder(Protocol):
+class _Decoder:
     """Decompressor of one member. eof: it has ended. is_full: it holds something back, and takes no more input then."""
 
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    @property
-    def is_full(self) -> bool: ...
-    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+    eof = is_full = False
+    unused_data = b""
 
-
-class _Wrapped:
-    _inner: Any
-
-    @property
-    def eof(self) -> bool:
-        return bool(self._inner.eof)
-
-    @property
-    def unused_data(self) -> bytes:
-        unused: bytes = self._inner.unused_data
-        return unused
-
-
-class _Zlib(_Wrapped):
-    def __init__(self, wbits: int) -> None:
-        self._inner = zlib.decompressobj(wbits)
-
-    @property
-    def is_full(self) -> bool:
-        return bool(self._inner.unconsumed_tail)
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        piece: bytes = self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
+        raise NotImplementedError
+
+
+class _Zlib(_Decoder):
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        inner = self._inner
+        piece: bytes = inner.decompress(inner.unconsumed_tail + data, max_length)
+        self.eof, self.is_full, self.unused_data = inner.eof, bool(inner.unconsumed_tail), inner.unused_data
         return piece
 
 
 class _Deflate(_Zlib):
     """Most servers send the form of zlib, some a bare stream. Source: RFC 9110, section 8.4.1.2."""
 
-    def __init__(self) -> None:
-        super().__init__(zlib.MAX_WBITS)
-        self._start: bytes | None = b""
+    _start: bytes | None = b""
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         if self._start is not None:
@@ -90,26 +70,15 @@ class _Deflate(_Zlib):
         return super().decompress(data, max_length)
 
 
-class _Zstd(_Wrapped):
-    def __init__(self) -> None:
-        self._inner = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: WINDOW_LOG_MAX})
-
-    @property
-    def is_full(self) -> bool:
-        return not (self._inner.needs_input or self._inner.eof)
-
+class _Zstd(_Decoder):
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        piece: bytes = self._inner.decompress(data, max_length)
+        inner = self._inner
+        piece: bytes = inner.decompress(data, max_length)
+        self.eof, self.is_full, self.unused_data = inner.eof, not (inner.needs_input or inner.eof), inner.unused_data
         return piece
 
 
-class _Brotli:
-    unused_data = b""
-
-    def __init__(self) -> None:
-        self._inner = brotli.Decompressor()
-        self.eof = self.is_full = False
-
+class _Brotli(_Decoder):
     def decompress(self, data: bytes, max_length: int) -> bytes:
         """Up to about twice `max_length`: brotli grows its buffer in blocks."""
         piece: bytes = self._inner.process(data, output_buffer_limit=max_length)
@@ -117,12 +86,13 @@ class _Brotli:
         return piece
 
 
+_ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: WINDOW_LOG_MAX}
 _DECODERS: dict[str, Callable[[], _Decoder]] = {
-    "gzip": partial(_Zlib, zlib.MAX_WBITS | 16),
-    "x-gzip": partial(_Zlib, zlib.MAX_WBITS | 16),
-    "deflate": _Deflate,
-    "zstd": _Zstd,
-    "br": _Brotli,
+    "gzip": lambda: _Zlib(zlib.decompressobj(zlib.MAX_WBITS | 16)),
+    "x-gzip": lambda: _Zlib(zlib.decompressobj(zlib.MAX_WBITS | 16)),
+    "deflate": lambda: _Deflate(zlib.decompressobj()),
+    "zstd": lambda: _Zstd(zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)),
+    "br": lambda: _Brotli(brotli.Decompressor()),
 }
 _FAULTS = (zlib.error, zstd.ZstdError, brotli.error)
 
@@ -147,19 +117,14 @@ def decode_body(body: bytes, codings: Sequence[str], max_bytes: int) -> Decoded:
     """Undo the codings, up to `max_bytes` of output. A body with an unknown coding is `damaged` and empty."""
     if not can_decode(codings):
         return Decoded(b"", damaged=True)
-    decoded = Decoded(body)
+    damaged = too_large = False
     for coding in reversed(codings):
-        inner = _decode(decoded.body, _DECODERS[coding], max_bytes)
-        too_large = decoded.too_large or inner.too_large
-        decoded = Decoded(inner.body, (decoded.damaged or inner.damaged) and not too_large, too_large)
-    return decoded
-
-
-def _decode(body: bytes, make_decoder: Callable[[], _Decoder], max_bytes: int) -> Decoded:
-    stage = _Stage(make_decoder)
-    text = stage.feed(body, max_bytes + 1)
-    too_large = len(text) > max_bytes
-    return Decoded(text[:max_bytes], not (stage.has_ended or too_large), too_large)
+        stage = _Stage(_DECODERS[coding])
+        body = stage.feed(body, max_bytes + 1)
+        too_large = too_large or len(body) > max_bytes
+        damaged = not too_large and (damaged or not stage.has_ended)
+        body = body[:max_bytes]
+    return Decoded(body, damaged, too_large)
 
 
 class _Stage:

@@ -188,7 +188,8 @@ def find_shown(headers: Headers, target: str = "") -> Shown:
         known = name.lower().replace("_", "-")
         if known in _KNOWN_NAMES or (known.endswith(KEY_ENDINGS) and not known.endswith(OTHER_ENDINGS)):
             if known == COOKIE:
-                value = _drop_balancers(value)  # noqa: PLW2901 - only the other cookies count
+                crumbs = ((crumb.partition("=")[0].strip(), crumb.strip()) for crumb in value.split(";"))
+                value = ";".join([crumb for one, crumb in crumbs if crumb and not _BALANCERS.fullmatch(one)])  # noqa: PLW2901
             if value.strip().lower() not in {"", *SCHEMES}:
                 shown.append((known, value))
     path, mark, query = target.partition("?")
@@ -225,8 +226,3 @@ def drop_subprotocol_keys(protocols: str) -> str:
 def _name(piece: str) -> str:
     """The name of a query parameter as servers read it: `k%65y[]=` is `key`."""
     return plain(unquote_plus(piece.partition("=")[0]).partition("[")[0].strip())
-
-
-def _drop_balancers(cookies: str) -> str:
-    crumbs = (crumb.strip() for crumb in cookies.split(";"))
-    return ";".join(crumb for crumb in crumbs if crumb and not _BALANCERS.fullmatch(crumb.partition("=")[0].strip()))

@@ -5,16 +5,18 @@ forwarded; everything else passes unchanged. A client's key is compared by its h
 None is ever written anywhere. A waiting time that cannot be read counts as absent.
 """
 
-import binascii
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from hashlib import sha256
 from itertools import islice
 from math import isfinite
 
 from multidict import CIMultiDict
 
+from trimtab.proxy.config.policy import Same
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.config.values import HASHED
 from trimtab.proxy.http.credentials import IDENTITY_NAMES, drop_credentials, is_credential, plain
@@ -85,13 +87,14 @@ def split_headers(raw_headers: Iterable[tuple[bytes, bytes]]) -> tuple[Headers, 
 
 def keep_for_session(headers: Headers) -> Headers:
     """The client's headers that our own requests for its session have, too: the provider may need them."""
-    return [item for item in headers if _names_session(plain(item[0]))]
-
-
-def _names_session(name: str) -> bool:
-    if is_credential(name) or name in SESSION_HEADERS or name in IDENTITY_NAMES:
-        return True
-    return name.startswith(SESSION_BEGINNINGS) and not name.startswith(OF_ONE_REQUEST)
+    return [
+        item
+        for item in headers
+        if is_credential(name := plain(item[0]))
+        or name in SESSION_HEADERS
+        or name in IDENTITY_NAMES
+        or (name.startswith(SESSION_BEGINNINGS) and not name.startswith(OF_ONE_REQUEST))
+    ]
 
 
 def write_key(key: str, upstream: UpstreamConfig, *, is_messages: bool = False) -> Headers:
@@ -163,7 +166,7 @@ def find_key(keys: tuple[str, ...], headers: Headers, *, takes_basic: bool = Fal
     compared, so the time taken says nothing of how much of a wrong key is right.
     """
     shown = [_hash(value) for value in islice(_find_shown(headers, takes_basic=takes_basic), MAX_SHOWN)]
-    places = _place_hashes(keys)
+    places = _place_hashes(Same(keys))
     found = [places[value] for value in shown if value in places]
     return keys[min(found)] if found else None
 
@@ -175,40 +178,18 @@ def _find_shown(headers: Headers, *, takes_basic: bool) -> Iterable[str]:
             if value[: len(_BEARER)].lower() == _BEARER:
                 yield value[len(_BEARER) :].strip(" \t")
             elif takes_basic and value[: len(_BASIC)].lower() == _BASIC:
-                yield from _read_password(value[len(_BASIC) :].strip(" \t"))
+                with suppress(ValueError):  # source of the form: RFC 7617
+                    decoded = b64decode(value[len(_BASIC) :].strip(" \t"), validate=True).decode()
+                    yield from decoded.split(":", 1)[1:]
         elif lower in ADMITTING_HEADERS:
             yield value
 
 
-def _read_password(encoded: str) -> Iterable[str]:
-    """The password of basic authentication, in UTF-8 (RFC 7617); nothing if there is none."""
-    try:
-        _, colon, password = b64decode(encoded, validate=True).decode().partition(":")
-    except (binascii.Error, ValueError):
-        return
-    if colon:
-        yield password
-
-
-_MAX_PLACES = 4  # chosen: a process has one set of keys, and for a moment the one before it
-_PLACES: dict[int, tuple[tuple[str, ...], dict[bytes, int]]] = {}
-
-
-def _place_hashes(keys: tuple[str, ...]) -> dict[bytes, int]:
+@lru_cache(64)
+def _place_hashes(keys: Same[tuple[str, ...]]) -> dict[bytes, int]:
     """The first place of each key by its hash; kept by the identity of `keys`: to hash a long tuple takes longest."""
-    known = _PLACES.get(id(keys))
-    if known is not None and known[0] is keys:
-        return known[1]
-    places = {_read_hash(keys[at]): at for at in range(len(keys) - 1, -1, -1)}
-    if len(keys) > 1:  # the token of the pages is one key, in a new tuple each time
-        if len(_PLACES) >= _MAX_PLACES:
-            _PLACES.clear()
-        _PLACES[id(keys)] = keys, places
-    return places
-
-
-def _read_hash(key: str) -> bytes:
-    return bytes.fromhex(key.removeprefix(HASHED)) if key.startswith(HASHED) else _hash(key)
+    hashed = [bytes.fromhex(key.removeprefix(HASHED)) if key.startswith(HASHED) else _hash(key) for key in keys.value]
+    return {one: at for at, one in reversed([*enumerate(hashed)])}
 
 
 def _hash(key: str) -> bytes:

@@ -60,7 +60,9 @@ def explain(error: Exception, url: URL, upstream: UpstreamConfig) -> ProxyError:
         return UpstreamUnreachableError(describe_refusal(proxy, error.status, url))
     if proxy is not None and isinstance(error, TunnelError):
         return UpstreamUnreachableError(_describe(error.__cause__, str(proxy), f"check {proxy.told_by}"))
-    if any(_is_of_head_size(cause) for cause in _find_causes(error)):
+    # aiohttp's parser has no class for too many header fields; only the text of its message shows it.
+    heads = [cause for cause in _find_causes(error) if isinstance(cause, BadHttpMessage)]
+    if any(isinstance(cause, LineTooLong) or "Too many headers" in cause.message for cause in heads):
         return UpstreamInvalidError(describe_large_head(url))
     # aiohttp's own errors inherit from those of `ssl`, but only their causes carry the details.
     causes = (cause for cause in _find_causes(error) if not isinstance(cause, aiohttp.ClientError))
@@ -94,12 +96,6 @@ def describe_refusal(proxy: ForwardProxy, status: int, url: URL) -> str:
 def describe_large_head(url: URL) -> str:
     limits = f"more than {MAX_HEADER_FIELDS} header fields, or more than {MAX_HEAD_BYTES} bytes of them"
     return f"{name_host(url)} answered with {limits}; have it send fewer or shorter ones"
-
-
-def _is_of_head_size(error: BaseException) -> bool:
-    # aiohttp's parser has no class for too many header fields; only the text of its message shows it.
-    is_many = isinstance(error, BadHttpMessage) and "Too many headers" in error.message
-    return is_many or isinstance(error, LineTooLong)
 
 
 def _describe_timeout(error: TimeoutError, url: URL, upstream: UpstreamConfig) -> str:
