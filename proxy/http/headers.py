@@ -178,7 +178,7 @@ def _find_shown(headers: Headers, *, takes_basic: bool) -> Iterable[str]:
             if value[: len(_BEARER)].lower() == _BEARER:
                 yield value[len(_BEARER) :].strip(" \t")
             elif takes_basic and value[: len(_BASIC)].lower() == _BASIC:
-                with suppress(ValueError):  # source of the form: RFC 7617
+                with suppress(ValueError):  # it is no name and password in Base64 and UTF-8 (RFC 7617)
                     decoded = b64decode(value[len(_BASIC) :].strip(" \t"), validate=True).decode()
                     yield from decoded.split(":", 1)[1:]
         elif lower in ADMITTING_HEADERS:

@@ -139,11 +139,11 @@ class Model(msgspec.Struct):
         old, new = find_scale(self.name, before), find_scale(self.name, known)
         self.known, self.generation, self.is_taught = known, generation, False
         self.restart(old, new)
-        is_ratio = old.weights == new.weights
+        scales: Change = ("calibration", old.ratio, new.ratio)
+        if old.weights != new.weights:
+            scales = ("calibration", [old.ratio, *old.weights], [new.ratio, *new.weights])
         changes: list[Change] = [
-            ("calibration", old.ratio, new.ratio)
-            if is_ratio
-            else ("calibration", [old.ratio, *old.weights], [new.ratio, *new.weights]),
+            scales,
             ("window", before.window_tokens, known.window_tokens),
             ("window", before.learned_tokens, known.learned_tokens),
         ]

@@ -111,10 +111,10 @@ def _drop_lines(value: bytes) -> bytes:
             gone.append(at)
         else:
             edits.append((Span(span.start + line.start() + 1, span.start + line.end()), b""))
-    for at in gone:
-        stays_later = len(gone) - gone.index(at) < len(spans) - at
-        start = spans[at].start if stays_later or at == 0 else spans[at - 1].stop
-        edits.append((Span(start, spans[at + 1].start if stays_later else spans[at].stop), b""))
+    last = max((at for at in range(len(spans)) if at not in gone), default=-1)
+    for at in gone:  # with the comma behind it; with that before it if no block stays behind it
+        start = spans[at].start if at < last or at == 0 else spans[at - 1].stop
+        edits.append((Span(start, spans[at + 1].start if at < last else spans[at].stop), b""))
     return splice(value, edits)
 
 
