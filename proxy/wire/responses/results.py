@@ -49,7 +49,7 @@ _IDS = {
     _APPROVAL: ("approval_request_id",),
     _LOCAL_SHELL: ("call_id", "id"),  # a local shell's result may have it as its own `id`
 }
-"""The members that may have the id of a call, where it is not `call_id` alone."""
+"""The members that may have the id of a call, if it is not `call_id` alone."""
 _SAID = {
     "function_call": ("", "arguments"),
     "custom_tool_call": ("", "input"),
