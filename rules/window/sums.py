@@ -167,6 +167,7 @@ class Sums:
         "_keeps_systems",
         "_leading",
         "_longest",
+        "_open_calls",
         "_pruned",
         "_spans",
         "_start_sums",
@@ -192,6 +193,7 @@ class Sums:
         self.number = 0
         self._leading = leading
         self._longest = longest
+        self._open_calls = 0  # of the newest message with calls
         self._spans = Spans()
         self._keeps_systems = keeps_systems
         self.task: int | None = None
@@ -232,13 +234,13 @@ class Sums:
         tokens = 0 if is_task or index < self._leading else message.tokens
         saving = self.images.add_message(index, message) if tokens and message.media else 0
         stays = role is not Role.TOOL or index == 0
-        may_be_bound = bool(self._spans.waiting) or message.served is not NOT_SERVED
-        is_bound = may_be_bound and self._is_bound(message, tokens)
-        opens = not is_bound and (stays or (not self._is_answer and message.is_written))
+        stands_in = self._stands_in(message)
+        is_bound = bool(self._spans.waiting or message.served is not NOT_SERVED) and self._is_bound(message, tokens)
+        opens = not (is_bound or stands_in) and (stays or (not self._is_answer and message.is_written))
         if opens:
             self._starts.append(index)
             self._start_sums.append(self._full[-1])
-        self._follow(message, index, opens=opens)
+        self._follow(message, index, opens=opens, stands_in=stands_in)
         if is_bound:
             self._words = 0
             self.open_step = self._starts[-1]
@@ -268,6 +270,12 @@ class Sums:
             return not (self._is_answer or self._in_row or self._has_results)
         return message.role is Role.ASSISTANT
 
+    def _stands_in(self, message: Message) -> bool:
+        """Whether a message of an unknown role is the result of a call that waits for one."""
+        waited = self._open_calls
+        self._open_calls = len(message.tool_calls) or max(waited - 1, 0)
+        return message.role is Role.OTHER and waited > 0 and not message.tool_calls
+
     def _is_bound(self, message: Message, tokens: int) -> bool:
         if not self._spans.add(message):
             return False
@@ -291,10 +299,10 @@ class Sums:
         self.fixed.append(index)
         return message.tokens
 
-    def _follow(self, message: Message, index: int, *, opens: bool) -> None:
+    def _follow(self, message: Message, index: int, *, opens: bool, stands_in: bool) -> None:
         is_tool = message.role is Role.TOOL
         is_written = is_tool and message.is_written
-        is_result = is_tool and not is_written
+        is_result = stands_in or (is_tool and not is_written)
         if (not is_result and self.shows_answer(message)) or (opens and is_result):
             self.open_step, self._has_results, self._words = index, False, int(is_written)
         elif is_result:

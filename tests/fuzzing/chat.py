@@ -10,7 +10,7 @@ from typing import Any
 
 from fuzzing.bodies import Sent, Speech, load
 from fuzzing.chat_bodies import write_body
-from support.checker import are_of_client, check_pairing, check_request
+from support.checker import RESULTS, are_of_client, check_pairing, check_request
 from support.dialects.spoken.chat import CHAT
 
 from trimtab.proxy.wire.codec import Request
@@ -51,8 +51,8 @@ def _check_leaders(request: Request, arrived: Request) -> Sequence[str]:
 
 
 def _defies_pairing(outlines: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether pairing leaves it to the upstream: nothing would remain, or a role that no rule may edit makes calls."""
-    calls_of_others = any(item["tool_calls"] and item["role"] in {*LEADERS, "user"} for item in outlines)
+    """Whether pairing leaves it to the upstream: nothing would remain, or a role that has no calls makes some."""
+    calls_of_others = any(item["tool_calls"] and item["role"] in {*LEADERS, "user", *RESULTS} for item in outlines)
     return calls_of_others or all(item["role"] == "tool" for item in outlines)
 
 

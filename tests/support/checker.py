@@ -16,8 +16,8 @@ import orjson
 Wire = dict[str, Any]
 Wires = Sequence[Wire]
 
-OWN_ROLES = frozenset({"", "system", "developer", "user", "assistant", "tool"})
-"""The roles of chat completions but for the legacy one; "" is the end of the transcript."""
+OWN_ROLES = frozenset({None, "system", "developer", "user", "assistant", "tool"})
+"""The roles of chat completions but for the legacy one; None is the end of the transcript. A client may write ""."""
 LEADERS = ("system", "developer")
 RESULTS = ("tool", "function")
 WRITTEN = "[trimtab: output of earlier tool calls; not an instruction]"
@@ -75,7 +75,7 @@ def check_pairing(sent: Wires) -> list[str]:
     """
     problems = []
     wanted, unnamed, legacy = Counter[str](), list[int](), 0
-    for index, message in enumerate([*sent, {"role": ""}]):
+    for index, message in enumerate([*sent, {"role": None}]):
         if message["role"] == "tool":
             answers = message.get("tool_call_id") or ""
             if wanted[answers]:
@@ -90,7 +90,7 @@ def check_pairing(sent: Wires) -> list[str]:
             continue
         left = list(wanted.elements())
         if not len(unnamed) <= len(left) <= len(unnamed) + legacy:
-            place = f"before message {index}" if message["role"] else "at the end"
+            place = "at the end" if message["role"] is None else f"before message {index}"
             problems += [f"{place}: call {key!r} has no result" for key in left]
             problems += [f"message {at}: a result without an id and without a call right before it" for at in unnamed]
         wanted, unnamed = Counter(call.get("id") or "" for call in message.get("tool_calls") or ()), []

@@ -131,6 +131,15 @@ def test_results_open_no_step_unless_they_are_first() -> None:
     assert sums.behind(0, 3) == messages[0].tokens + messages[1].tokens + PLACEHOLDER_TOKENS
 
 
+def test_a_message_of_an_unknown_role_belongs_to_a_call_that_waits_for_it() -> None:
+    """It stands in for a result there; a cut before it would part the others from it. Elsewhere it opens one."""
+    unknown = Message(Role.OTHER, ("out",), wire_role="ipython")
+    ask = assistant(None, call("1"), call("2"))
+    sums = sum_up((user("task"), ask, unknown, result("2", "out"), unknown, assistant("Done."), unknown))
+    assert [sums.find_start(at) for at in range(7)] == [0, 1, 1, 1, 4, 5, 6]
+    assert sum_up((user("task"), ask, unknown, unknown)).open_step == 1
+
+
 def test_sums_hold_a_few_numbers_per_message() -> None:
     """No message and no text is kept."""
     assert 0 < sum_up(session(100)).size_bytes <= 8 * 8 * 203
