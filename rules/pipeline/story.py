@@ -20,7 +20,7 @@ from trimtab.rules.results.tidy import TIDY
 from trimtab.rules.summary import splice
 from trimtab.rules.text.late import compile_late
 from trimtab.rules.window import prune
-from trimtab.rules.window.state import CutKind
+from trimtab.rules.window.state import Cut, CutKind
 
 TELLINGS = {
     "pairing": pairing.TELLING,
@@ -82,6 +82,8 @@ def tell_story(plan: Plan, outcome: Outcome, *, ratio: float = 1.0) -> Story:
     for decision in outcome.decisions:
         subject = _find_subject(plan, decision, changes)
         sentences.append(Sentence(_tell(subject), decision.rule, subject.elements, decision.saved_tokens))
+        if decision.rule in CUT_RULES and plan.window.cut is not None:
+            sentences += _tell_cut(plan, plan.window.cut, decision.rule, changes)
     return Story(tuple(sentences), changes)
 
 
@@ -239,6 +241,71 @@ def _say_cause(plan: Plan, ratio: float) -> str:
     if window.shortens:
         return "The conversation is below high water, but something in it has a limit of its own."
     return "There is room left; what was done does not wait for a full window."
+
+
+def _tell_cut(plan: Plan, cut: Cut, rule: str, changes: Sequence[Change]) -> Iterator[Sentence]:
+    """What stays word for word, and since when the cut is due."""
+    leading, stop = plan.leading, len(plan.conversation.messages)
+    removed = {element for one in changes if one.fate is Fate.REMOVED for element in one.elements}
+    kept = list(_list_kept(plan, cut, removed))
+    if not any(one.is_note for one in changes):  # only the provider knows what its note has of these
+        kept = [*_list_said(plan, cut), *kept]
+    head, behind = _list_elements(plan, range(leading)), _list_elements(plan, range(cut.at, stop))
+    newest = "the newest message" if len(behind) == 1 else f"the newest {say_number(len(behind), 'message')}"
+    parts = [*(["the system prompt"] if leading else []), *(f"{what} ({say_places(at)})" for what, at in kept), newest]
+    elements = {element for _, each in kept for element in each}
+    stays, changed = head | behind | elements, {Fate.SHORTENED, Fate.PRUNED}
+    is_changed = any(one.fate in changed and not stays.isdisjoint(one.elements) for one in changes)
+    said, unless = say_list(parts), ", except for what the other sentences tell" if is_changed else ""
+    verb = "stay" if len(parts) > 1 or len(behind) > 1 else "stays"
+    yield Sentence(f"{said[:1].upper()}{said[1:]} {verb} word for word{unless}.", rule, tuple(sorted(elements)))
+    yield Sentence(_tell_when(plan, cut), rule)
+
+
+def _list_said(plan: Plan, cut: Cut) -> Iterator[tuple[str, set[int]]]:
+    """What stands in the summary's message word for word, and where it stood."""
+    task = plan.window.task
+    if task is not None and task < cut.at:
+        yield "the task statement", _list_elements(plan, [task])
+    if cut.opening >= 0:
+        yield "the client's own summary of an earlier session", _list_elements(plan, [cut.opening])
+    if cut.kept:
+        yield f"{say_number(len(cut.kept), 'user message')} from before the cut", _list_elements(plan, cut.kept)
+
+
+def _list_kept(plan: Plan, cut: Cut, removed: set[int]) -> Iterator[tuple[str, set[int]]]:
+    """What stays of the part before the cut, and where it stands. A dialect may leave out a message all the same."""
+    systems = [at for at in cut.kept_systems if removed.isdisjoint(_list_elements(plan, [at]))]
+    if systems:
+        yield f"{say_number(len(systems), 'system message')} from there", _list_elements(plan, systems)
+    if cut.kept_steps:
+        messages, steps = plan.conversation.messages, [at for step in cut.kept_steps for at in range(*step)]
+        if wanted := [at for at in steps if messages[at].keep]:
+            yield f"{say_number(len(wanted), 'message')} that the client wants kept", _list_elements(plan, wanted)
+        calls = [step for step in cut.kept_steps if not any(messages[at].keep for at in range(*step))]
+        if calls:
+            places = [at for step in calls for at in range(*step)]
+            yield f"{say_number(len(calls), 'repeated call')} with their results", _list_elements(plan, places)
+
+
+def _tell_when(plan: Plan, cut: Cut) -> str:
+    """Since when the cut is due. Whether an earlier request had it is not known here: it may have been put off."""
+    # What was added in a repair has no place: it is no message of the client.
+    if not _list_elements(plan, range(cut.made_at, len(plan.conversation.messages))):
+        return "The cut takes effect with this request."
+    origins = plan.conversation.origins[: cut.made_at]
+    places = (element for origin in reversed(origins) for element in list_elements(origin)[-1:])
+    since = next((place for place in places if place != OUTSIDE), None)
+    when = "an earlier message" if since is None else f"message {since}"
+    return (
+        f"The cut is due since {when}, and stays where it is until the next one, so that the upstream's prompt cache"
+        " stays valid."
+    )
+
+
+def _list_elements(plan: Plan, indexes: Iterable[int]) -> set[int]:
+    origins = plan.conversation.origins
+    return {element for index in indexes for element in list_elements(origins[index])}
 
 
 def _list_places(changes: Iterable[Change]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Finds files that are written out in a text: `data:` URLs, Base64 and hex.
+"""Finds files that are written out in a text: `data:` URLs, Base64, hex, and hex dumps.
 
 Law: a marker replaces each of them whole, so no reader takes a part of one for the file. Linear in the text, and no
 call into C code takes long. What is no payload stays: words, paths, names, code, hashes, lists of hashes, keys.
@@ -23,7 +23,9 @@ PREFIX_CHARS = 400  # chosen: longer than types and parameters of real URLs
 MIN_LINES = 3  # chosen: two lines may be names
 DIGEST_CHARS = frozenset({32, 40, 48, 56, 64, 96, 128})
 """Lines of hex of these lengths are taken for hashes, not for a payload."""
+MIN_DUMP_LINES = 8
 MIN_DIGITS = 6  # different ones; chosen: fewer are a pattern
+MIN_PAIRS = 64  # Bytes in hex that are written one by one
 SAMPLE_CHARS, SAMPLES = 64, 12  # Where Base64 is told from words: in this many places
 MIN_CHANGES = 0.4
 """Share of neighbouring characters of different kinds: capital, small letter, digit. Random Base64 has 0.64, encoded
@@ -70,6 +72,19 @@ _MAGIC = (
     (b"\x7fELF", "a program"),
     (b"SQLite format 3", "a database"),
 )
+_OFFSET = (
+    r"[0-9a-fA-F]{6,16}:?[ \t]{1,4}(?P<hex>(?:[0-9a-fA-F]{2,8}[ \t]{1,4}){2,}[0-9a-fA-F]{2,8}(?![0-9a-zA-Z]))"
+    r"(?P<gap>[ \t]{0,48})(?P<said>(?:[^\n\\]|\\(?!n)){0,200})"
+)
+_PAIR = r"(?:0[xX])?[0-9a-fA-F]{2}"
+_PAIRS = rf"(?:{_PAIR}[:, ][ \t]{{0,2}}|\\{{1,2}}x[0-9a-fA-F]{{2}}){{7,}}+(?:{_PAIR})?[:,]?"
+_DUMP_LINE = compile_late(
+    rf"[ \t]{{0,32}}(?:(?P<at>{_OFFSET})|(?P<pairs>{_PAIRS})|\*)[ \t\r]{{0,8}}(?P<end>\n|\\n|\Z|(?=[\"'`)\]}}]))"
+)
+_STARTS_DUMP = compile_late(
+    r"(?m)(?:^|[\"'({\[=]|\\n)(?P<dump>(?:0[xX])?[0-9a-fA-F]{2}[:, ]|\\{1,2}x[0-9a-fA-F]{2}\\)"
+    r"|(?:^|[\"'`(]|\\n)(?P<line>[ \t]{0,32}(?:0[xX])?[0-9a-fA-F]{2}(?:[:, ]|[0-9a-fA-F]{4,14}:?[ \t]))"
+)
 
 
 class Hidden(NamedTuple):
@@ -107,7 +122,7 @@ def find_payload(text: str) -> int:
 
 
 def _find(text: str) -> list[_Payload]:
-    return sorted([*_find_urls(text), *_find_runs(text)]) if len(text) >= MIN_URL_CHARS else []
+    return sorted([*_find_urls(text), *_find_runs(text), *_find_dumps(text)]) if len(text) >= MIN_URL_CHARS else []
 
 
 def _find_urls(text: str) -> Iterator[_Payload]:
@@ -294,3 +309,69 @@ def _tell_kind(head: str) -> str:
     except ValueError:
         return "data"
     return next((name for magic, name in _MAGIC if data.startswith(magic)), "data")
+
+
+def _find_dumps(text: str) -> Iterator[_Payload]:
+    at = 0
+    while at < len(text):
+        found = _STARTS_DUMP.search(text, at, min(at + PIECE_CHARS, len(text)))
+        if found is None:
+            at += PIECE_CHARS - 64 if at + PIECE_CHARS < len(text) else PIECE_CHARS
+            continue
+        payload, stop = _read_dump(text, max(found.start("dump"), found.start("line")))
+        if payload is not None:
+            yield payload
+        at = max(stop, found.end())
+
+
+def _read_dump(text: str, start: int) -> tuple[_Payload | None, int]:
+    """The dump that begins here, and where to go on."""
+    places: list[str] = []
+    at, stop, lines, pairs = start, start, 0, 0
+    while (line := _DUMP_LINE.match(text, at)) is not None:
+        lines += 1
+        if line["at"]:
+            places.append(line["at"].split(":")[0].split()[0])
+        elif line["pairs"]:
+            pairs += line["pairs"].lower().count("x") or (len(line["pairs"]) + 1) // 3
+        over = _count_over(line)
+        at, stop = line.end(), line.start("end") - over
+        if over or not line["end"]:
+            break
+    if places:
+        is_dump = lines >= MIN_DUMP_LINES and _count_up(places[:MIN_DUMP_LINES])
+        size = lines * 16
+    else:
+        is_dump, size = pairs >= MIN_PAIRS and _has_letters(text[start : start + 1000]), pairs
+    return _Payload(start, stop, "data", size, "in hex") if is_dump else None, stop
+
+
+def _count_over(line: re.Match[str]) -> int:
+    """The characters of a line that are behind its dump: each byte may be said by one character, or by an escape."""
+    said = line["said"] or ""
+    column = said.rstrip(" \t\r\\")
+    if not column:
+        return 0
+    most = sum(map(len, line["hex"].split())) // 2 + said.count("\\")
+    if said[0] in "|>":
+        most = said.rfind({"|": "|", ">": "<"}[said[0]], 1, most + 2) + 1
+    elif len(line["gap"]) < len("  "):
+        most = 0
+    return len(said) - most if len(column) > most else 0
+
+
+def _has_letters(dump: str) -> bool:
+    """Whether bytes are in hex, and no decimal numbers. A fifth of hex digits would be enough."""
+    return sum(map(str.isalpha, dump)) >= len(dump) // 20
+
+
+def _count_up(places: list[str]) -> bool:
+    """Whether the places of lines go up by the same number of bytes, in hex or in octal."""
+    for base, width in ((16, (8, 16, 24, 32)), (8, (8, 16, 32)), (10, (16,))):
+        try:
+            numbers = [int(place, base) for place in places]
+        except ValueError:
+            continue
+        if {later - earlier for earlier, later in pairwise(numbers)} & {*width} and numbers == sorted(numbers):
+            return True
+    return False

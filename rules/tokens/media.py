@@ -138,6 +138,8 @@ PAGE_TOKENS = 1000
 text and the page's image besides."""
 AUDIO_TOKENS_PER_SECOND = 10
 """Source: OpenAI's. Gemini counts 32."""
+VIDEO_TOKENS_PER_SECOND = 66
+"""Low: Gemini's at a low resolution. It counts 258 at the default one."""
 PACKED_BYTES_PER_SECOND = 16_000
 """Audio whose duration is not read. Chosen: 128 kbit/s, a usual rate of MP3; speech has lower ones."""
 UNSEEN_FILE_TOKENS = 2000
@@ -161,6 +163,7 @@ _LISTS = 64
 _LIST_BYTES = 16_384
 """Bytes around the type of a list of pages that are searched for its count. Chosen: room for 2000 references."""
 _AUDIO = (b"ID3", b"OggS", b"fLaC", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2", b"\xff\xf1", b"\xff\xf9", b"#!AMR")
+_SOUND_BRANDS = (b"M4A ", b"M4B ")
 
 
 class Piece(NamedTuple):
@@ -192,8 +195,10 @@ def _guess(piece: Piece, hint: str) -> int:
     if b"%PDF-" in head:
         pages = read_pages(piece)
         return min(most, UNSEEN_FILE_TOKENS if pages is None else pages * PAGE_TOKENS)
-    if (seconds := _read_seconds(piece)) is not None:
-        return int(seconds * AUDIO_TOKENS_PER_SECOND)
+    seconds = read_seconds(piece)
+    if seconds is not None:
+        is_sound = head.startswith(b"RIFF") or head[8:12] in _SOUND_BRANDS or "audio" in hint
+        return int(seconds * (AUDIO_TOKENS_PER_SECOND if is_sound else VIDEO_TOKENS_PER_SECOND))
     if head.startswith(_AUDIO) or "audio" in hint:
         return piece.size * AUDIO_TOKENS_PER_SECOND // PACKED_BYTES_PER_SECOND
     if hint.startswith(("text/", "application/json")):
@@ -218,10 +223,32 @@ def read_pages(piece: Piece) -> int | None:
     return pages or None
 
 
-def _read_seconds(piece: Piece) -> float | None:
-    """The duration of a wave; None if its first bytes do not show it."""
-    if not (piece.head.startswith(b"RIFF") and piece.head[8:12] == b"WAVE"):
+def read_seconds(piece: Piece) -> float | None:
+    """The duration of a wave or of an MP4 or QuickTime file; None if its first and last bytes do not show it."""
+    head = piece.head
+    if head.startswith(b"RIFF") and head[8:12] == b"WAVE":
+        return _read_wave(piece)
+    if head[4:8] not in (b"ftyp", b"moov", b"mdat", b"free", b"wide", b"skip"):
         return None
+    for part in (head, piece.tail):
+        at = part.find(b"mvhd")
+        if at >= 0 and (seconds := _read_movie(part[at + 4 : at + 36])) is not None:
+            return seconds
+    return None
+
+
+def _read_wave(piece: Piece) -> float | None:
     at = piece.head.find(b"fmt ", 12, 4096)
     rate = int.from_bytes(piece.head[at + 16 : at + 20], "little") if at >= 0 else 0
     return piece.size / rate if rate > 0 else None
+
+
+def _read_movie(header: bytes) -> float | None:
+    """The duration that a movie's header names. Source: ISO/IEC 14496-12, `mvhd`."""
+    if len(header) < 32:
+        return None
+    if header[0] == 1:
+        scale, units = int.from_bytes(header[20:24], "big"), int.from_bytes(header[24:32], "big")
+    else:
+        scale, units = int.from_bytes(header[12:16], "big"), int.from_bytes(header[16:20], "big")
+    return units / scale if scale > 0 and units > 0 else None

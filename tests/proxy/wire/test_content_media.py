@@ -82,7 +82,13 @@ PDF = "data:application/pdf;base64," + b64encode(b"%PDF-1.4 << /Type /Pages /Cou
 PAGES = FRAME_TOKENS + 3 * PAGE_TOKENS
 SOUND = b64encode(b"ID3\x04" + bytes(1_199_996)).decode()
 HEARD = FRAME_TOKENS + 750
-FILM = "data:video/mp4;base64," + b64encode(b"\x00\x00\x00\x20ftypisom" + bytes(900_000)).decode()
+FILM = (
+    "data:video/mp4;base64,"
+    + b64encode(
+        b"\x00\x00\x00\x20ftypisom" + bytes(900_000) + b"mvhd" + struct.pack(">BxxxIIII", 0, 0, 0, 1, 10) + bytes(80)
+    ).decode()
+)
+SEEN = FRAME_TOKENS + 660
 UNKNOWN = FRAME_TOKENS + UNSEEN_FILE_TOKENS
 
 
@@ -100,8 +106,8 @@ UNKNOWN = FRAME_TOKENS + UNSEEN_FILE_TOKENS
         ({"type": "input_audio", "data": SOUND}, HEARD),
         ({"type": "audio_url", "audio_url": {"url": "data:audio/mpeg;base64," + SOUND}}, HEARD),
         ({"type": "audio_url", "audio_url": "data:audio/mpeg;base64," + SOUND}, HEARD),
-        ({"type": "video_url", "video_url": {"url": FILM}}, UNKNOWN),
-        ({"type": "input_video", "video_url": FILM}, UNKNOWN),
+        ({"type": "video_url", "video_url": {"url": FILM}}, SEEN),
+        ({"type": "input_video", "video_url": FILM}, SEEN),
         ({"type": "video_url", "video_url": {"url": "https://x/y.mp4"}}, UNKNOWN),
         ({"type": "file", "file": {"file_id": "file-1"}}, UNKNOWN),
         ({"type": "file", "file": "file-1"}, UNKNOWN),

@@ -230,7 +230,7 @@ def test_a_decision_alone_has_the_same_sentence() -> None:
 
 
 def test_each_decision_of_a_cut_has_one_sentence_if_only_its_figures_are_known() -> None:
-    """Without the size of the summary, which only the outcome shows."""
+    """What stays word for word, and since when, only the plan knows."""
     decision = Decision("summarise", "cut before message 40", 9_000, 3_000, 38, 2)
     assert tell_decision(decision) == (
         "A summary that a model wrote stands for 38 messages (from message 2 on), which saved 6,000 tokens."

@@ -1,9 +1,10 @@
-"""The sentence about a cut."""
+"""The sentences about a cut."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
-from support.builders import conversation, count, session, user
+from support.builders import conversation, count, session, system, user
 from support.policies import POLICY
 
 from trimtab.rules.conversation import Message, Role
@@ -18,37 +19,108 @@ SESSION = (*session(20), SAID, *session(25)[2:])
 
 
 def tell(messages: tuple[Message, ...], policy: Policy = POLICY, summary: Summary | None = None) -> list[Sentence]:
-    """The sentence about the cut, if there is one."""
+    """The sentences about the cut."""
     planned = plan(conversation(*messages), policy, count=count)
     story = tell_story(planned, apply(planned, policy, count=count, summary=summary))
     return [one for one in story.sentences if one.rule in {"summarise", "digest"}]
 
 
 @pytest.mark.parametrize("summary", [None, Summary("The build was mended.", by_model=True)])
-def test_it_tells_what_stands_for_what(summary: Summary | None) -> None:
+def test_they_tell_what_stands_for_what_and_what_stays(summary: Summary | None) -> None:
     """And whether a model wrote it."""
-    (what,) = tell(SESSION, summary=summary)
+    what, rest, when = tell(SESSION, summary=summary)
     assert what.text.startswith("A digest of " if summary is None else "A summary of ")
     assert ("No summary of a model" in what.text) is (summary is None)
     at, last = SESSION.index(SAID), what.messages[-1]
     assert at not in what.messages
     assert f"(messages 2-{at - 1} and {at + 1}-{last})" in what.text
+    assert "the task statement (message 1), 1 user message from before the cut (message 42)" in rest.text
+    assert rest.text.startswith("The system prompt, ")
+    assert rest.text.endswith(f"and the newest {len(SESSION) - last - 1} messages stay word for word.")
+    assert rest.messages == (1, at)
+    assert when.text.startswith("The cut is due since message ")
     assert what.saved_tokens > 0
+    assert (rest.saved_tokens, when.saved_tokens) == (0, 0)
 
 
-def test_of_a_providers_own_note_it_tells_who_wrote_it() -> None:
-    """Its text may be unreadable."""
+def test_of_a_providers_own_note_they_claim_no_word_that_it_may_not_have() -> None:
+    """Task statement and kept messages are in it as far as the provider keeps them. Its text may be unreadable."""
     note = Message(Role.ASSISTANT, raw=b"{}", keeps_before=True, tokens=30)
     said, standing = replace(SESSION[1], raw=b"said"), Summary("", by_model=True, note=b"{}", standing=(note,))
     for more in ((), (said,)):
         summary = replace(standing, standing=(*more, note))
         planned = plan(conversation(*SESSION), POLICY, count=count)
         story = tell_story(planned, apply(planned, POLICY, count=count, summary=summary))
-        (what,) = [one for one in story.sentences if one.rule == "summarise"]
+        what, rest, when = [one for one in story.sentences if one.rule == "summarise"]
         assert what.text.startswith("A note of 30 tokens that the provider's own compaction wrote stands for ")
+        assert rest.text.startswith("The system prompt and the newest ")
+        assert rest.text.endswith(" messages stay word for word.")
+        assert rest.messages == ()
+        assert when.text.startswith("The cut ")
         added = [one for one in story.changes if one.fate is Fate.ADDED]
         assert [(one.tokens_after, one.after) for one in added] == [
             *((one.tokens, one.text) for one in more),
             (30, NOTE),
         ]
         assert [one.is_summary for one in added] == [*[False] * len(more), True]
+
+
+def test_they_tell_since_when_the_cut_is_due() -> None:
+    """It takes effect with the request that makes it due. Later ones do not claim that an earlier one had it."""
+    told = [tell(SESSION[:stop]) for stop in range(4, len(SESSION))]
+    assert any(told)
+    due_at = 0
+    for stop, (before, after) in enumerate(pairwise(told), start=5):
+        if not after:
+            continue
+        if not before or before[0].messages[-1] != after[0].messages[-1]:
+            due_at = stop - 1
+            assert after[2].text == "The cut takes effect with this request."
+        else:
+            assert after[2].text == (
+                f"The cut is due since message {due_at}, and stays where it is until the next one, so that the"
+                " upstream's prompt cache stays valid."
+            )
+
+
+def test_a_cut_that_was_put_off_is_not_said_to_have_been_made_earlier() -> None:
+    """Its summary came later: this request is the first to have it, and the story cannot know."""
+    due = next(stop for stop in range(4, len(SESSION)) if tell(SESSION[:stop]))
+    assert plan(conversation(*SESSION[:due]), POLICY, count=count).put_off() is not None
+    when = tell(SESSION[: due + 1])[2].text
+    assert when.startswith(f"The cut is due since message {due - 1}, ")
+    assert not {"earlier", "new"} & set(when.replace(",", "").split())
+
+
+def test_a_repair_before_the_cut_has_no_place_of_its_own() -> None:
+    """The message of the client before it is named."""
+    whole = conversation(*SESSION)
+    planned = plan(whole, POLICY, count=count)
+    cut = planned.window.cut
+    origins = planned.conversation.origins
+    origins = (*origins[: cut.made_at - 1], None, *origins[cut.made_at :])
+    planned = replace(planned, conversation=replace(planned.conversation, origins=origins))
+    told = [one.text for one in tell_story(planned, apply(planned, POLICY, count=count)).sentences]
+    assert any(f"due since message {cut.made_at - 2}," in text for text in told)
+
+
+def test_they_tell_which_system_messages_stay() -> None:
+    """They are the newest of their kind."""
+    reminder = system("Speak plainly.")
+    messages = (*session(20), reminder, *session(25)[2:])
+    assert "1 system message from there (message 42)" in tell(messages)[1].text
+    assert "system message" not in tell(SESSION)[1].text
+
+
+def test_what_was_shortened_is_not_said_to_stay_word_for_word() -> None:
+    """A result behind the cut may be truncated."""
+    messages = (*session(40), *session(1, result_tokens=900)[2:])
+    assert tell(messages)[1].text.endswith("stay word for word, except for what the other sentences tell.")
+
+
+def test_they_tell_of_a_clients_own_summary_that_stays() -> None:
+    told = user("This session is being continued from a previous conversation that ran out of context. All went well.")
+    head, task, *others = session(45)
+    _, rest, _ = tell((head, task, told, *others))
+    assert "the client's own summary of an earlier session (message 2)" in rest.text
+    assert rest.messages == (1, 2)

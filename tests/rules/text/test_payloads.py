@@ -29,6 +29,23 @@ def _encode(data: bytes) -> str:
     return b64encode(data).decode()
 
 
+def _xxd(data: bytes) -> str:
+    rows = (data[at : at + 16] for at in range(0, len(data), 16))
+    pairs = (" ".join(row[at : at + 2].hex() for at in range(0, 16, 2)) for row in rows)
+    return "\n".join(f"{16 * number:08x}: {row}  ................" for number, row in enumerate(pairs))
+
+
+def _colons(data: bytes) -> str:
+    return "\n".join("    " + data[at : at + 15].hex(":") + ":" for at in range(0, len(data), 15))
+
+
+def _literals(data: bytes, before: str, behind: str) -> str:
+    rows = (data[at : at + 12] for at in range(0, len(data), 12))
+    return ("\n" if behind else "").join(
+        "".join(f"{before}{byte:02x}{behind}" for byte in row).rstrip() for row in rows
+    )
+
+
 def _number(text: str, form: str) -> str:
     return "\n".join(form.format(number) + line for number, line in enumerate(text.split("\n"), 1))
 
@@ -55,7 +72,16 @@ def _number(text: str, form: str) -> str:
         (f"sparse {_encode(bytes(900) + DATA)} end", f"sparse {MARK_DATA} end"),
         (f"hex {DATA[:500].hex()} end", "hex [trimtab: data, 500 bytes in hex, omitted] end"),
         (f"hex:\n{_break(DATA[:500].hex(), 60)}\nend", "hex:\n[trimtab: data, 500 bytes in hex, omitted]\nend"),
+        (f"dump:\n{_xxd(DATA[:480])}\nend", "dump:\n[trimtab: data, 480 bytes in hex, omitted]\nend"),
+        (f"see({_xxd(DATA[:480])}), and more", "see([trimtab: data, 480 bytes in hex, omitted]), and more"),
+        (f'x = "{_xxd(DATA[:480])}";', 'x = "[trimtab: data, 480 bytes in hex, omitted]";'),
+        (orjson.dumps({"out": f"Output:\n{_xxd(DATA[:480])}\n"}).decode(),
+         '{"out":"Output:\\n[trimtab: data, 480 bytes in hex, omitted]\\n"}'),
+        (f"Modulus:\n{_colons(DATA[:300])}\nend", "Modulus:\n[trimtab: data, 300 bytes in hex, omitted]\nend"),
         (f'"code": "0x{DATA[:500].hex()}"', '"code": "[trimtab: data, 500 bytes in hex, omitted]"'),
+        ("x = {\n" + _literals(DATA[:300], "0x", ", ") + "\n};",
+         "x = {\n[trimtab: data, 300 bytes in hex, omitted]\n};"),
+        (f'x = b"{_literals(DATA[:300], chr(92) + "x", "")}"', 'x = b"[trimtab: data, 300 bytes in hex, omitted]"'),
         (orjson.dumps({"in": orjson.dumps({"pem": _break(_encode(DATA), 64)}).decode()}).decode(),
          f'{{"in":"{{\\"pem\\":\\"{MARK_DATA}\\"}}"}}'),
         (orjson.dumps({"image": BASE64}).decode().replace("+", "\\u002B").replace("=", "\\u003D"),
@@ -130,7 +156,8 @@ def test_what_is_left_holds_no_part_of_a_file(pieces: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    ["A" * 41 + "\n", "aB3" * 13 + "xx ", "data:a/b;base64,AAAA",
+    ["A" * 41 + "\n", "aB3" * 13 + "xx ", "000000: ab cd ef gh\n", "data:a/b;base64,AAAA",
+     "ab:cd:ef:12:34:56:78:9a:\nxx\n", '"0x12, ', "\\x12", '\\n"ab ',
       "a.b:1:" + "A" * 41 + "\n", "\\u002b", '"data:a/b,xx ', "a/" * 30 + "\\/", "\\/", "data:"],
 )  # fmt: skip
 def test_hostile_texts_take_linear_time(unit: str) -> None:

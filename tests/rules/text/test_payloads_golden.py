@@ -82,6 +82,32 @@ def _make_urls() -> Iterator[tuple[str, str]]:
     yield "two urls", f"data:image/gif;base64,{BASE64[:80]} data:image/gif;base64,{BASE64[:90]}"
 
 
+def _make_dumps() -> Iterator[tuple[str, str]]:
+    for lines in (3, 7, 8, 9, 20):
+        rows = [BYTES[at * 16 : at * 16 + 16] for at in range(lines)]
+        pairs = [row.hex(" ") for row in rows]
+        yield (
+            f"xxd {lines}",
+            "\n".join(f"{at * 16:08x}: {row.hex(' ', 2)}  ................" for at, row in enumerate(rows)),
+        )
+        yield f"hexdump {lines}", "\n".join(f"{at * 16:08x}  {row}  |....|" for at, row in enumerate(pairs))
+        yield f"od {lines}", "\n".join(f"{at * 16:07o} {row}" for at, row in enumerate(pairs))
+        yield f"decimal {lines}", "\n".join(f"{at * 16:06d} {row}" for at, row in enumerate(pairs))
+        yield f"no places {lines}", "\n".join(pairs)
+        yield f"with commas {lines}", "\n".join(row.hex(",") + "," for row in rows)
+        yield (
+            f"starred {lines}",
+            "\n".join([f"00000000  {pairs[0]}", "*", *(f"{at * 16:08x}  {pairs[0]}" for at in range(9, 9 + lines))]),
+        )
+        yield f"addresses {lines}", "\n".join(f"{at * 7 + 4096:08x}: {row.hex(' ', 2)}" for at, row in enumerate(rows))
+        yield (
+            f"numbers {lines}",
+            "\n".join(" ".join(f"{number * 7 % 90 + 10}" for number in range(at, at + 16)) for at in range(lines)),
+        )
+    for pairs_number in (62, 63, 64, 65):
+        yield f"{pairs_number} pairs", BYTES[:pairs_number].hex(" ")
+
+
 def _show(text: str) -> str:
     """What became of a text, with its long words cut: `stays`, or what is left."""
     hidden = hide_payloads(text)
@@ -104,6 +130,6 @@ def _tell(made: Iterator[tuple[str, str]]) -> dict[str, str]:
 
 
 def test_what_is_taken_for_a_file_is_as_it_was() -> None:
-    """In plain Base64 and hex, in lines and in URLs; alone, in sentences, in code and in JSON."""
-    for name, made in {"plain": _make_plain, "lines": _make_lines, "urls": _make_urls}.items():
+    """In plain Base64 and hex, in lines, in URLs and in dumps; alone, in sentences, in code and in JSON."""
+    for name, made in {"plain": _make_plain, "lines": _make_lines, "urls": _make_urls, "dumps": _make_dumps}.items():
         check_golden(f"payloads/{name}", _tell(made()))

@@ -22,6 +22,7 @@ from trimtab.rules.tokens.media import (
     TileCost,
     guess_file,
     read_pages,
+    read_seconds,
     read_size,
 )
 
@@ -33,7 +34,14 @@ def _pdf(pages: int, *, kids: bool = False) -> bytes:
     return b"%%PDF-1.4\n1 0 obj\n<< /Type /Pages%b /Count %d >>\nendobj\n" % (listed, pages)
 
 
+def _mvhd(scale: int, units: int, version: int = 0) -> bytes:
+    if version:
+        return b"mvhd" + struct.pack(">BxxxQQIQ", 1, 0, 0, scale, units) + bytes(80)
+    return b"mvhd" + struct.pack(">BxxxIIII", 0, 0, 0, scale, units) + bytes(80)
+
+
 WAVE = b"RIFF\x00\x00\x00\x00WAVEfmt \x10\x00\x00\x00" + struct.pack("<HHIIHH", 1, 1, 24_000, 48_000, 2, 16)
+MP4 = b"\x00\x00\x00\x20ftypisom" + bytes(20)
 
 
 def _piece(head: bytes, tail: bytes = b"", chars: int = MEGABYTES) -> Piece:
@@ -58,11 +66,29 @@ def test_the_pages_of_a_pdf_are_read(head: bytes, tail: bytes, pages: int | None
     assert read_pages(_piece(head, tail)) == pages
 
 
+@pytest.mark.parametrize(
+    ("head", "tail", "seconds"),
+    [
+        (WAVE, b"", MEGABYTES * 3 // 4 / 48_000),
+        (MP4 + _mvhd(600, 36_000), b"", 60.0),
+        (MP4, b"moov" + _mvhd(1000, 90_000, version=1), 90.0),
+        (MP4, b"", None),
+        (MP4 + _mvhd(0, 5), b"", None),
+        (MP4 + b"mvhd\x00", b"", None),
+        (b"\x1aE\xdf\xa3webm", b"", None),
+        (b"RIFF....WAVE", b"", None),
+    ],
+)
+def test_durations_are_read(head: bytes, tail: bytes, seconds: float | None) -> None:
+    """Of waves and of movies, whose header may come first or last."""
+    assert read_seconds(_piece(head, tail)) == seconds
+
+
 def test_a_file_costs_by_what_is_in_it() -> None:
-    """Pages and the seconds of a wave count; a large scan costs one page. A hint counts if the bytes say nothing."""
+    """Pages and seconds count; a large scan of one page costs one page. A hint counts if the bytes say nothing."""
     assert guess_file(_piece(_pdf(1))) == FRAME_TOKENS + PAGE_TOKENS
-    assert guess_file(_piece(WAVE, chars=640_000)) == FRAME_TOKENS + 100
-    assert guess_file(_piece(WAVE[:12], chars=6000)) == FRAME_TOKENS + 6000 // CHARS_PER_TOKEN
+    assert guess_file(_piece(MP4 + _mvhd(1, 10))) == FRAME_TOKENS + 660
+    assert guess_file(_piece(b"\x00\x00\x00\x20ftypM4A " + bytes(20) + _mvhd(1, 10))) == FRAME_TOKENS + 100
     assert guess_file(_piece(b"ID3\x04", chars=1_600_000)) == FRAME_TOKENS + 750
     assert guess_file(_piece(b"\x00", chars=1_600_000), "audio/webm") == FRAME_TOKENS + 750
     assert guess_file(_piece(b"a,b", chars=6000), "text/csv;base64,") == FRAME_TOKENS + 1000
@@ -70,8 +96,9 @@ def test_a_file_costs_by_what_is_in_it() -> None:
 
 
 @given(
-    head=st.binary(max_size=200) | st.sampled_from([_pdf(999_999), WAVE[:-8] + b"\x01\x00\x00\x00"]),
-    tail=st.binary(max_size=200),
+    head=st.binary(max_size=200)
+    | st.sampled_from([_pdf(999_999), WAVE[:-8] + b"\x01\x00\x00\x00", MP4 + _mvhd(1, 2**32 - 1)]),
+    tail=st.binary(max_size=200) | st.just(_mvhd(1, 2**64 - 1, version=1)),
     chars=st.integers(0, 10**9),
     hint=st.sampled_from(["", "audio", "application/pdf", "text/plain", "video/mp4"]),
 )
