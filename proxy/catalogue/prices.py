@@ -268,7 +268,7 @@ def _find_prices(model: "ModelInfo") -> "ModelPrice | None":
     if isinstance(model.prices, ModelPrice):
         return model.prices
     active = [one for one in model.prices if one.constraint is None or one.constraint.active(_find_noon())]
-    return next((one.prices for one in (*active[::-1], *model.prices)), None)
+    return next((one.prices for one in (*reversed(active), *model.prices)), None)
 
 
 def _read_tiers(prices: "ModelPrice | None") -> tuple[PriceTier, ...]:

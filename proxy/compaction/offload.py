@@ -19,6 +19,8 @@ from trimtab.rules.results.work import LargeWorkError
 INLINE_BYTES = 8 * 1024
 """More uncounted JSON than this is counted in a thread. Measured: counting takes 50 to 100 ms a megabyte of usual text,
 and 300 of one long word or 440 of rare characters; 32 KB of those held the loop for 13 ms."""
+THREAD_BYTES = INLINE_BYTES + 1
+"""The least size of what is done in a thread."""
 LARGE_BODY_BYTES = 1024 * 1024
 """A larger body is not even split on the loop. Chosen: splitting takes some milliseconds a megabyte."""
 SMALL_BODY_BYTES, SMALL_MESSAGES = 2 * 1024, 16
@@ -43,7 +45,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 def weigh_known(size_bytes: int) -> int:
     """The size, for scheduling, of work on JSON that was counted before; never small enough to run on the loop."""
-    return max(size_bytes // KNOWN_FACTOR, INLINE_BYTES + 1)
+    return max(size_bytes // KNOWN_FACTOR, THREAD_BYTES)
 
 
 class BusyError(Exception):
@@ -171,7 +173,7 @@ class Workers:
             try:
                 return work(max_chars=INLINE_BYTES)
             except LargeWorkError:
-                size_bytes = INLINE_BYTES + 1  # at least
+                size_bytes = THREAD_BYTES  # at least
         *smaller, (_, largest) = self._find(size_bytes)
         for most_bytes, pool in smaller:
             with suppress(LargeWorkError):

@@ -32,7 +32,7 @@ from trimtab.proxy.account.prompt_cache import (
 from trimtab.proxy.account.recorder import Recorder, fail_open
 from trimtab.proxy.catalogue.prices import Bill, PriceList, Tokens, find_price_list, price
 from trimtab.proxy.compaction.compactor import Planned
-from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES
+from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, THREAD_BYTES
 from trimtab.proxy.config.schema import find_in_name
 from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.attempt import CHANGED, Attempt, Call, Prepared, Ready, is_counted, is_text_only
@@ -138,7 +138,7 @@ async def _count_completion(services: Services, tenant: Tenant, route: Route, ta
     facts = services.models.recall(route.name)
     known, size_bytes = (tenant.id, facts.reading, facts.weights), tap.text_chars
     compactor = await services.compactors.get(settings, model, *known, size_bytes=size_bytes)
-    size_bytes = INLINE_BYTES + 1 if compactor.is_early else size_bytes
+    size_bytes = THREAD_BYTES if compactor.is_early else size_bytes
     work = partial(tap.count_completion, compactor.count)
     tokens = await services.workers.run(services.lane(tenant), work, size_bytes=size_bytes)
     return round(facts.ratio * tokens)
@@ -234,7 +234,7 @@ async def _compare(services: Services, attempt: Prepared, sent: Conversation, ag
     )
     if len(hashes) <= MANY_MESSAGES:
         return work()
-    return await services.workers.run(services.lane(call.arrival.tenant), work, size_bytes=INLINE_BYTES + 1)
+    return await services.workers.run(services.lane(call.arrival.tenant), work, size_bytes=THREAD_BYTES)
 
 
 MAX_BYTES = 16 * 1024

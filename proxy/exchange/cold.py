@@ -24,7 +24,7 @@ from msgspec import structs
 
 from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.compaction.compactor import Planned
-from trimtab.proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES
+from trimtab.proxy.compaction.offload import MANY_MESSAGES, THREAD_BYTES
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.exchange.attempt import Attempt, Call, Prepared
 from trimtab.proxy.exchange.route import MAX_WORDS_CHARS
@@ -319,7 +319,7 @@ def _list_sessions(call: Call, planned: Planned) -> list[Session]:
 
 
 async def _hash(services: Services, call: Call, original: Conversation) -> list[bytes]:
-    size_bytes = INLINE_BYTES + 1 if len(original.messages) > MANY_MESSAGES else 0
+    size_bytes = THREAD_BYTES if len(original.messages) > MANY_MESSAGES else 0
     return await services.workers.run(call.lane, partial(hash_prefixes, original.messages), size_bytes=size_bytes)
 
 

@@ -17,11 +17,11 @@ from trimtab.proxy.account.sessions import name_session, tells_compaction
 from trimtab.proxy.compaction.compactor import Planned, RefusedError, describe_excess, describe_refused, write_cost
 from trimtab.proxy.compaction.compactor import help_cache as add_help
 from trimtab.proxy.compaction.offload import (
-    INLINE_BYTES,
     LARGE_BODY_BYTES,
     MANY_MESSAGES,
     SMALL_BODY_BYTES,
     SMALL_MESSAGES,
+    THREAD_BYTES,
     BusyError,
     Lane,
     weigh_known,
@@ -360,7 +360,7 @@ async def _weigh(services: Services, call: Call) -> int:
     work = partial(call.compactor.uncounted_bytes, request)
     if len(request.body) <= LARGE_BODY_BYTES and len(request.raws) <= MANY_MESSAGES:
         return work()
-    return known_bytes + await services.workers.run(call.lane, work, size_bytes=INLINE_BYTES + 1)
+    return known_bytes + await services.workers.run(call.lane, work, size_bytes=THREAD_BYTES)
 
 
 async def carry_out(

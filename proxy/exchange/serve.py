@@ -14,7 +14,7 @@ import aiohttp
 from aiohttp import web
 
 from trimtab.proxy.account.recorder import fail_open
-from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, SMALL_BODY_BYTES, BusyError, Lane
+from trimtab.proxy.compaction.offload import LARGE_BODY_BYTES, SMALL_BODY_BYTES, THREAD_BYTES, BusyError, Lane
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange.answer import NOTHING_LEARNED, Keep, Learned, SafeTap, learn, learn_from_left, listen
 from trimtab.proxy.exchange.arrival import Arrival
@@ -146,7 +146,7 @@ async def _read(services: Services, lane: Lane, codec: Codec, body: bytes, match
     """Split a request; None if it is not of this dialect: then the upstream decides. Raises OverloadedError."""
     body_bytes = len(body)
     new_bytes = body_bytes if match is None else body_bytes - match.stop
-    size_bytes = INLINE_BYTES + 1 if new_bytes > LARGE_BODY_BYTES else 0
+    size_bytes = THREAD_BYTES if new_bytes > LARGE_BODY_BYTES else 0
     try:
         if body_bytes <= SMALL_BODY_BYTES:
             return codec.read(body, match)

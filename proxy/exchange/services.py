@@ -20,7 +20,7 @@ from trimtab.proxy.account.recorder import Recorder, fail_open
 from trimtab.proxy.account.recordings.writing import Recordings
 from trimtab.proxy.account.sessions import SessionNames
 from trimtab.proxy.catalogue.prompt_caches import Lifetimes, Refusals
-from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError, Lane, Workers
+from trimtab.proxy.compaction.offload import LARGE_BODY_BYTES, THREAD_BYTES, BusyError, Lane, Workers
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange.arrival import Arrival
@@ -209,7 +209,7 @@ async def hold(services: Services, request: web.BaseRequest, lane: Lane) -> Rece
     """Receive the body, or the beginning of one too large, in its account. Raises SlowRequestError, OverloadedError."""
     most_bytes = min(services.config.limits.max_body_bytes, services.memory.most_body_bytes)
     services.uploads.open(request, services.memory.open(lane.name))
-    run = partial(services.workers.run, lane, size_bytes=INLINE_BYTES + 1)
+    run = partial(services.workers.run, lane, size_bytes=THREAD_BYTES)
     try:
         return await receive_body(request, most_bytes, services.uploads, run)
     except (BusyError, MemoryError) as error:

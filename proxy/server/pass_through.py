@@ -22,7 +22,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
-from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError
+from trimtab.proxy.compaction.offload import LARGE_BODY_BYTES, THREAD_BYTES, BusyError
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.exchange.arrival import Arrival, tell_upstream
 from trimtab.proxy.exchange.attempt import Passed
@@ -88,7 +88,7 @@ def go_to(config: Config, arrival: Arrival, model: str = "", received: ReceivedB
 async def _read_model(services: Services, arrival: Arrival, received: ReceivedBody) -> str:
     body = received.json
     if body is not None:
-        size_bytes = INLINE_BYTES + 1 if len(body) > LARGE_BODY_BYTES else 0
+        size_bytes = THREAD_BYTES if len(body) > LARGE_BODY_BYTES else 0
         with suppress(BusyError):
             work = partial(read_model, body)
             return await services.workers.run(services.lane(arrival.tenant), work, size_bytes=size_bytes)

@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 import orjson
-from mutation.judge import LIVE, judge
+from mutation.judge import STAGES, judge
 from mutation.mutants import Mutant, find_mutants, list_modules
 
 EQUIVALENTS = Path(__file__).parent / "equivalents.toml"
 NAME = ("module", "function", "operator", "before", "ordinal")
-STATES = ("killed", "live", "equivalent")
+STATES = (*STAGES, "live", "equivalent")
 
 
 def read_equivalents(file: Path) -> dict[tuple[Any, ...], str]:
@@ -58,11 +58,12 @@ def main(paths: tuple[str, ...], number: int, seed: int, changed: str | None, fi
     equivalents = read_equivalents(EQUIVALENTS)
     stale = set(equivalents) - {mutant.name for mutant in find_mutants(root, _known(root, equivalents))}
     sample = sorted(find_mutants(root, modules), key=lambda mutant: mutant.rank(seed))[: number or None]
-    states = dict.fromkeys(sample, ("equivalent", ""))
-    warn = partial(click.echo, err=True)
-    for mutant, killer in judge(root, [each for each in sample if each.name not in equivalents], warn):
-        states[mutant] = ("live" if killer == LIVE else "killed", killer)
-        if killer == LIVE:
+    todo = [each for each in sample if each.name not in equivalents]
+    states = dict.fromkeys(sample, ("equivalent", "")) | dict.fromkeys(todo, ("live", ""))
+    for mutant, stage, killer in judge(root, todo, partial(click.echo, err=True)):
+        states[mutant] = (stage, killer)
+    for mutant in todo:
+        if states[mutant] == ("live", ""):
             click.echo(f"live: {mutant}")
     if file is not None:
         Path(file).write_bytes(orjson.dumps([_describe(mutant, *state) for mutant, state in states.items()]))

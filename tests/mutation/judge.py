@@ -2,14 +2,16 @@
 
 Quickly: pytest collects the mirrored tests of all mutants once, and each mutant is a fork in which the live function
 has the mutated code. That does not reach what a function has done while modules were imported, nor a program that a
-test starts. So a mutant that lives is written to a copy of the packages, and meets all tests of its folder, too.
+test starts. So a mutant that lives is written to a copy of the packages, and meets all tests of its folder, too. Those
+that still live are written to one copy, all at once, for all other tests that are not slow: few of them fail, and each
+mutant then meets these alone.
 """
 
 import ast
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from types import CodeType, FunctionType
@@ -17,25 +19,31 @@ from types import CodeType, FunctionType
 import pytest
 from hypothesis import Phase, settings
 from mutation.forks import be_quiet, run_forked
-from mutation.mutants import IMPORTED_FROM, Mutant, find_tests, mutate
+from mutation.mutants import IMPORTED_FROM, Mutant, find_elsewhere, find_tests, mutate
 
+STAGES = MIRROR, FOLDER, ELSEWHERE = "mirror", "folder", "elsewhere"
 LIVE = ""
 BROKEN = -1
 """In place of a mutant's number: the test fails without a mutation."""
 REWRITTEN = "ignore::pytest.PytestAssertRewriteWarning"  # hypothesis is imported already
 OPTIONS = ("-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", "-W", REWRITTEN)
+QUICK = ("-m", "not slow and not measured", "--hypothesis-profile=quick")
+PARTS = 4
+"""Of the tests elsewhere, each a process."""
+MOST_FAILURES = 5
+"""In a part, before the mutants that are seen are left out. Chosen: one mutant may fail hundreds of tests."""
 Key = tuple[str, str, int]
 
 
 class _Watch:
-    """Notes the first test that fails.
+    """Notes the tests that fail.
 
     Examples are not made smaller: nobody reads them. Tests that need recorded data are left out, so that the verdict is
     the same without.
     """
 
     def __init__(self, begin_test: Callable[[], None] = lambda: None) -> None:
-        self.failed, self.begin_test = LIVE, begin_test
+        self.failed, self.begin_test = list[str](), begin_test
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         reasons = ((item, [mark.kwargs.get("reason", "") for mark in item.iter_markers("skipif")]) for item in items)
@@ -50,11 +58,11 @@ class _Watch:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self.failed = self.failed or report.nodeid
+            self.failed.append(report.nodeid)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self.failed = self.failed or report.nodeid or "collection"
+            self.failed.append(report.nodeid or "collection")
 
 
 class _Quick(_Watch):
@@ -102,7 +110,7 @@ class _Quick(_Watch):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self.failed:
                 break
-        return self.failed
+        return self.failed[0] if self.failed else LIVE
 
 
 def _find_functions() -> dict[Key, list[FunctionType]]:
@@ -120,7 +128,7 @@ def _identify(code: CodeType) -> Key:
 
 def _replace(mutant: Mutant, path: Path, functions: dict[Key, list[FunctionType]]) -> bool:
     """Give the live functions their mutated code; whether there is one."""
-    old, new = (compile(each, path, "exec", dont_inherit=True) for each in (path.read_bytes(), mutate(mutant, path)))
+    old, new = (compile(each, path, "exec", dont_inherit=True) for each in (path.read_bytes(), mutate([mutant], path)))
     codes = set(_list_codes(old))
     changed = [code for code in _list_codes(new) if code not in codes]
     live = [(function, code) for code in changed for function in functions.get(_identify(code), [])]
@@ -137,47 +145,113 @@ def _list_codes(code: CodeType) -> Iterator[CodeType]:
             yield from _list_codes(each)
 
 
-def _lay_out(root: Path, mutant: Mutant, folder: Path) -> None:
-    """Make a folder with the package `trimtab`, in which one module is mutated. All else are links into the tree."""
-    source, module = root / IMPORTED_FROM, IMPORTED_FROM.name / Path(mutant.module)
-    for inner in reversed(module.parents[:-1]):
-        (folder / inner).mkdir()
-        for path in (source.parent / inner).iterdir():
-            name = path.relative_to(source.parent)
-            if name not in {module, *module.parents} and path.name != "__pycache__":
-                (folder / name).symlink_to(path)
-    (folder / module).write_text(ast.unparse(mutate(mutant, root / mutant.module)), "utf-8")
+class _Copies:
+    """Judges mutants that are written to copies of the packages."""
+
+    def __init__(self, root: Path, folder: Path, broken: Sequence[str], warn: Callable[[str], None]) -> None:
+        self._root, self._folder, self._warn = root, folder, warn
+        self._broken = list(broken)
+
+    def judge_in_folder(self, mutant: Mutant, begin_test: Callable[[], None]) -> str:
+        """The test that fails, of those of the mutant's folder."""
+        mirrored, others = find_tests(self._root, mutant.module)
+        return self._run([mutant], [*mirrored, *others], begin_test, "-x").partition("\n")[0]
+
+    def judge_elsewhere(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]:
+        """Each mutant that is seen, with the test that fails: of all that are not slow and not of its folder.
+
+        Of each function one mutant at a time: else one could hide another.
+        """
+        living = list({mutant.name[:2]: mutant for mutant in mutants}.values())
+        later = [mutant for mutant in mutants if mutant not in living]
+        files = find_elsewhere(self._root, [mutant.module for mutant in living])
+        while living and (failing := self._find_failing(living, files)):
+            jobs = [(), *((mutant,) for mutant in living)]
+            told = dict(run_forked(jobs, lambda job, begin_test: self._run(job, failing, begin_test, *QUICK)))
+            broken = set(told.pop(()).splitlines())
+            if not all("::" in name for name in broken):
+                message = f"without a mutation, the tests cannot be run: try pytest {' '.join(failing)}"
+                raise RuntimeError(message)
+            verdicts = {
+                mutant: next((name for name in names.splitlines() if name not in broken), LIVE)
+                for (mutant,), names in told.items()
+            }
+            living = [mutant for mutant in living if verdicts[mutant] == LIVE]
+            yield from ((mutant, killer) for mutant, killer in verdicts.items() if killer != LIVE)
+            self._leave_out(broken or (failing if len(living) == len(verdicts) else ()))
+        if later:
+            yield from self.judge_elsewhere(later)
+
+    def _find_failing(self, mutants: Sequence[Mutant], files: Sequence[str]) -> list[str]:
+        """The tests that fail with all these mutants at once; a part of the files as a whole if it does not end."""
+        parts = [files[start::PARTS] for start in range(PARTS)]
+        options = (*QUICK, f"--maxfail={MOST_FAILURES}")
+        found = list[str]()
+        for part, told in run_forked(parts, lambda part, begin_test: self._run(mutants, part, begin_test, *options)):
+            found += told.splitlines() if not told or "::" in told else part
+        return found
+
+    def _leave_out(self, broken: Iterable[str]) -> None:
+        for name in broken:
+            self._warn(f"fails without a mutation, too: {name}")
+            self._broken.append(name)
+
+    def _run(
+        self, mutants: Sequence[Mutant], tests: Sequence[str], begin_test: Callable[[], None], *options: str
+    ) -> str:
+        """The functions that fail with these mutants, a line each."""
+        if not tests:
+            return LIVE
+        place = Path(mkdtemp(dir=self._folder))
+        _lay_out(self._root, mutants, place)
+        sys.path.insert(0, str(place))
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(place), os.environ.get("PYTHONPATH", "")])
+        os.environ["PYTHONSAFEPATH"] = "1"
+        watch = _Watch(begin_test)
+        left_out = [f"--deselect={name}" for name in self._broken]
+        status = pytest.main([*OPTIONS, *options, *left_out, *tests], plugins=[watch])
+        if status not in {0, 5} and not watch.failed:
+            return "pytest"
+        return "\n".join(dict.fromkeys(name.partition("[")[0] for name in watch.failed))
 
 
-def judge(root: Path, mutants: Sequence[Mutant], warn: Callable[[str], None]) -> Iterator[tuple[Mutant, str]]:
-    """Each mutant with the test that fails, `time` if one would not end, or nothing if it lives.
+def _lay_out(root: Path, mutants: Sequence[Mutant], folder: Path) -> None:
+    """Make a folder with the package `trimtab`, in which these are mutated. All else are links into the tree."""
+    source, written = root / IMPORTED_FROM, dict[Path, list[Mutant]]()
+    for mutant in mutants:
+        written.setdefault(Path(mutant.module), []).append(mutant)
+    inner = {parent for module in written for parent in module.parents}
+    for each in sorted(inner):
+        (folder / IMPORTED_FROM.name / each).mkdir()
+        for path in (source / each).iterdir():
+            name = path.relative_to(source)
+            if name not in inner and name not in written and path.name != "__pycache__":
+                (folder / IMPORTED_FROM.name / name).symlink_to(path)
+    for module, there in written.items():
+        (folder / IMPORTED_FROM.name / module).write_text(ast.unparse(mutate(there, root / module)), "utf-8")
+
+
+def judge(root: Path, mutants: Sequence[Mutant], warn: Callable[[str], None]) -> Iterator[tuple[Mutant, str, str]]:
+    """Each mutant that is seen, with the stage and the test that fails; that is `time` if one would not end.
 
     `warn` is told what is no verdict: tests that fail without a mutation. They are left out.
     """
-    living, options = list[Mutant](), list(OPTIONS)
+    living, broken = list[Mutant](), list[str]()
     for number, killer in _judge_quickly(root, mutants):
         if number == BROKEN:
-            options += "--deselect", killer
+            broken.append(killer)
             warn(f"fails without a mutation, too: {killer}")
         elif killer == LIVE:
             living.append(mutants[number])
         else:
-            yield mutants[number], killer
-
-    def work(mutant: Mutant, begin_test: Callable[[], None]) -> str:
-        place = Path(mkdtemp(dir=folder))
-        _lay_out(root, mutant, place)
-        sys.path.insert(0, str(place))
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(place), os.environ.get("PYTHONPATH", "")])
-        os.environ["PYTHONSAFEPATH"] = "1"
-        for files in find_tests(root, mutant.module):
-            watch = _Watch(begin_test)
-            if files and (pytest.main([*options, "-x", *files], plugins=[watch]) not in {0, 5} or watch.failed):
-                return watch.failed or "pytest"
-        return LIVE
-
+            yield mutants[number], MIRROR, killer
     with TemporaryDirectory() as folder:
-        yield from run_forked(living, work)
+        copies = _Copies(root, Path(folder), broken, warn)
+        for mutant, killer in list(run_forked(living, copies.judge_in_folder)):
+            if killer != LIVE:
+                living.remove(mutant)
+                yield mutant, FOLDER, killer
+        yield from ((mutant, ELSEWHERE, killer) for mutant, killer in copies.judge_elsewhere(living))
 
 
 def _judge_quickly(root: Path, mutants: Sequence[Mutant]) -> Iterator[tuple[int, str]]:

@@ -6,10 +6,11 @@ a mutant's name nor its rank in a sample.
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 
 PACKAGES = ("proxy", "rules")
@@ -21,6 +22,10 @@ NEGATED: dict[type, type] = {
 }  # fmt: skip
 BOUNDARY: dict[type, type] = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 SWAPPED: dict[type, type] = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.And: ast.Or, ast.Or: ast.And}
+ROOMS = tuple(f"tests/{package}/" for package in PACKAGES)
+OURS = "tests/mutation/"
+LAWS = "tests/rules/laws/"
+"""They belong to no room: they see all rules."""
 KEYED = {"get", "pop", "setdefault"}
 """Methods whose first argument is a key."""
 Change = tuple[str, ast.AST, ast.AST]
@@ -88,20 +93,21 @@ def _find_in(module: str, source: str) -> Iterator[Mutant]:
         seen[key] += 1
 
 
-def mutate(mutant: Mutant, path: Path) -> ast.Module:
-    """The mutated module."""
+def mutate(mutants: Iterable[Mutant], path: Path) -> ast.Module:
+    """The module with these mutants of it."""
     tree = ast.parse(path.read_bytes())
-    _, (_, node, new) = _list_changes(tree)[mutant.number]
-    return ast.fix_missing_locations(_Swap(node, ast.copy_location(new, node)).visit(tree))
+    changes = _list_changes(tree)
+    news = {node: ast.copy_location(new, node) for _, (_, node, new) in (changes[each.number] for each in mutants)}
+    return ast.fix_missing_locations(_Swap(news).visit(tree))
 
 
 class _Swap(ast.NodeTransformer):
-    def __init__(self, old: ast.AST, new: ast.AST) -> None:
-        self._old, self._new = old, new
+    def __init__(self, news: dict[ast.AST, ast.AST]) -> None:
+        self._news = news
 
     def visit(self, node: ast.AST) -> ast.AST:
-        """Replace the one node."""
-        return self._new if node is self._old else self.generic_visit(node)
+        """Replace these nodes."""
+        return self._news.get(node) or self.generic_visit(node)
 
 
 def _list_changes(tree: ast.Module) -> list[tuple[str, Change]]:
@@ -235,3 +241,18 @@ def find_tests(root: Path, module: str) -> tuple[list[str], list[str]]:
     others.sort(key=lambda path: (dotted not in path.read_text("utf-8"), len(path.parts)))
     found = [[str(path.relative_to(root)) for path in paths] for paths in (mirrored, others)]
     return found[0], found[1]
+
+
+def find_elsewhere(root: Path, modules: Sequence[str]) -> list[str]:
+    """The test files that may see these modules from outside their folders: of the room, of no room, or by the name."""
+    dotted = {module: module.removesuffix(".py").replace("/", ".") for module in modules}
+    own = {module: {*chain(*find_tests(root, module))} for module in modules}
+    found = []
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        name, text = str(path.relative_to(root)), path.read_text("utf-8")
+        room = "/".join(Path(name).parts[1:3]) + "/" if name.startswith(ROOMS) else ""
+        near = [each for each in modules if name not in own[each]]
+        sees = name.startswith(LAWS) or any(each.startswith(room) or dotted[each] in text for each in near)
+        if sees and not name.startswith(OURS):
+            found.append(name)
+    return found

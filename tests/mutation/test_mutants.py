@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from mutation.mutants import PACKAGES, Mutant, find_mutants, find_tests, mutate
+from mutation.mutants import PACKAGES, Mutant, find_elsewhere, find_mutants, find_tests, mutate
 
 TESTS = Path(__file__).parents[1]
 SOURCE = '''
@@ -71,7 +71,7 @@ def test_a_mutant_is_compiled_as_it_is_described(tmp_path: Path) -> None:
     """Every other function keeps its code."""
     (mutant,) = [each for each in _find(tmp_path, SOURCE) if each.operator == "boundary"]
     space: dict[str, type] = {}
-    exec(compile(mutate(mutant, tmp_path / mutant.module), "shop", "exec"), space)  # noqa: S102
+    exec(compile(mutate([mutant], tmp_path / mutant.module), "shop", "exec"), space)  # noqa: S102
     shop = space["Shop"]()
     shop.closed = False
     assert [shop.sells(number) for number in (2, 3, 4)] == [True, True, False]
@@ -102,6 +102,16 @@ def test_the_tests_of_a_module_are_its_mirror_and_then_its_folder(tmp_path: Path
     mirrored, others = find_tests(tmp_path, "proxy/r/a.py")
     assert mirrored == ["tests/proxy/r/test_a.py", "tests/proxy/r/test_a_c.py"]
     assert others == ["tests/proxy/r/test_d.py", "tests/proxy/r/test_a_b.py", "tests/proxy/r/in/test_a.py"]
+
+
+def test_elsewhere_is_the_rest_of_the_room_what_no_room_has_and_what_names_the_module(tmp_path: Path) -> None:
+    """The laws of all rules belong to no room."""
+    found = ["tests/docs/test_e.py", "tests/proxy/r/test_b.py", "tests/proxy/s/test_b.py", "tests/rules/laws/test_d.py"]
+    for path in ("proxy/r/in/a.py", "tests/proxy/r/in/test_a.py", "tests/proxy/s/test_c.py", "tests/mutation/test_f.py",
+                 *found):  # fmt: skip
+        (tmp_path / path).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / path).write_text("from trimtab.proxy.r.in.a import x" if path.endswith("s/test_b.py") else "")
+    assert find_elsewhere(tmp_path, ["proxy/r/in/a.py"]) == found
 
 
 RUN = '''
@@ -209,11 +219,11 @@ def test_a_change_that_no_test_sees_is_printed_and_fails(project: Path) -> None:
     status, told, states = _run(project, "--number", "0")
     assert told.count("fails without a mutation, too: tests/proxy/test_sums.py::test_broken") == 1
     assert status == 1
-    assert states.keys() == {"killed", "live"}
+    assert states.keys() == {"folder", "live"}  # the broken test stands first in the mirror
     assert states["live"] == ["boundary a < LIMIT"]
     assert "live: proxy/sums.py:12 is_small: boundary: a < LIMIT  ->  a <= LIMIT" in told
     assert {"string key 'a'", "deleted statement at += 1", "constant 1", "deleted statement print(add(2, 2))"} <= {
-        *states["killed"]
+        *states["folder"]
     }
 
     (project / "proxy/sums.py").write_text(RUN[: RUN.index("def count")])  # all mutants of less
@@ -227,3 +237,31 @@ def test_a_change_that_no_test_sees_is_printed_and_fails(project: Path) -> None:
     status, told, _ = _run(project, "--number", "1")
     assert status == 1
     assert "there is no such mutant any more: ('proxy/sums.py', 'is_smaller', 'boundary', 'a < LIMIT', 0)" in told
+
+
+ELSEWHERE = """
+from trimtab.proxy.sums import add, is_small
+
+
+def test_broken():
+    assert 0
+
+
+def test_sums():
+    assert add(2, 1) == 3
+    assert is_small(1)
+"""
+
+
+def test_what_no_test_of_the_folder_sees_meets_all_others(project: Path) -> None:
+    """All at once, then each alone the tests that failed: one that fails without a mutation sees nothing."""
+    (project / "proxy/sums.py").write_text(RUN[: RUN.index("def count")])
+    (project / "tests/proxy/test_sums.py").write_text("def test_nothing():\n    pass\n")
+    (project / "tests/test_sums_elsewhere.py").write_text(ELSEWHERE)
+    (project / "tests/conftest.py").write_text(
+        "from hypothesis import settings\nsettings.register_profile('quick')\n"
+        "def pytest_configure(config):\n    config.addinivalue_line('markers', 'slow')\n"
+    )
+    status, told, states = _run(project, "--number", "0", "proxy/sums.py")
+    assert told.count("fails without a mutation, too: tests/test_sums_elsewhere.py::test_broken") == 1
+    assert (status, states.keys(), states["live"]) == (1, {"elsewhere", "live"}, ["boundary a < LIMIT"])

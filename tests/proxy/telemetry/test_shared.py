@@ -164,6 +164,19 @@ def test_the_space_for_numbers_is_taken_before_they_are_written() -> None:
     assert found.st_blocks * 512 >= found.st_size > 0
 
 
+def test_numbers_beyond_a_block_are_told_and_found_again(shared: SharedMetrics) -> None:
+    """Each has its own cells, of which none is in two blocks."""
+    numbers = shared.open_numbers(1)
+    written = {}
+    for number in range(1, 6):
+        cells = numbers.open("kind", (str(number),), 3000)
+        cells[0] = cells[-1] = number
+        written[str(number),] = (number, number, 3000)
+    told = {labels: (cells[0], cells[-1], len(cells)) for _, labels, cells in shared.read_numbers(1)}
+    again = shared.open_numbers(1).find("kind")
+    assert told == {labels: (cells[0], cells[-1], len(cells)) for labels, cells in again.items()} == written
+
+
 def test_all_workers_tell_the_same_of_the_last_reload(shared: SharedMetrics) -> None:
     """A worker that starts after a failure does not hide it."""
     first = make_worker(shared, 1)

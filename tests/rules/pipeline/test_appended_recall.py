@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import structs
 from support.append_law import check_append_law, run
@@ -149,9 +149,12 @@ def test_names_come_first_and_markers_and_memory_ask_for_nothing() -> None:
     assert len(list_terms(user(" ".join(f"name_{number}" for number in range(99))), INJECT)) == MAX_TERMS
 
 
-@given(st.text(st.sampled_from("ab \n"), max_size=5000))
-def test_passages_hold_all_words(text: str) -> None:
+@given(st.lists(st.tuples(st.sampled_from("ab \n"), st.integers(1, 3 * PASSAGE_CHARS)), max_size=9))
+@example([("a", 2 * PASSAGE_CHARS)])
+@example([("a", 2 * PASSAGE_CHARS + 1)])
+def test_passages_hold_all_words(runs: list[tuple[str, int]]) -> None:
     """Whole lines as long as they are short; no passage is much longer than the others."""
+    text = "".join(char * count for char, count in runs)
     passages = list(split_passages(text))
     assert "".join("".join(passages).split()) == "".join(text.split())
     assert all(0 < len(passage) <= 2 * PASSAGE_CHARS for passage in passages)

@@ -12,7 +12,7 @@ from trimtab.rules.conversation import Conversation, Message, Outcome
 from trimtab.rules.pipeline.exceeded import shorten_newest
 from trimtab.rules.policy import Budget, Policy, Tidying, ToolRule, Treatment, Truncation
 from trimtab.rules.results.work import Allowance, LargeWorkError, Work
-from trimtab.rules.window.room import Cap, least_tokens
+from trimtab.rules.window.room import Cap, bare_tokens, least_tokens
 
 POLICY = Policy(tidying=None)
 
@@ -103,6 +103,20 @@ def test_attachments_and_other_messages_stay() -> None:
     outcome = shorten(before, Cap(3, 300))
     assert outcome.conversation.messages[3].media == last.media
     assert outcome.conversation.messages[:3] == before.messages[:3]
+
+
+@pytest.mark.parametrize("images", [1, 3])
+@pytest.mark.parametrize("tokens", [20, 900])
+def test_images_for_which_a_cap_leaves_no_room_go_the_oldest_first(tokens: int, images: int) -> None:
+    """Else they stay. What they leave counts, so the message is within its cap."""
+    last = user(fill("words", tokens), *[IMAGE] * images)
+    before = conversation(system(), user("go"), assistant("yes"), last)
+    for cap in range(bare_tokens(last), last.tokens):
+        short = shorten(before, Cap(3, cap)).conversation.messages[3]
+        assert short.tokens <= cap
+        left = [media.saving_tokens > 0 for media in short.media]
+        assert left == sorted(left)
+        assert all(left) is (cap >= least_tokens(last))
 
 
 def test_nothing_to_do_is_the_same_object() -> None:

@@ -256,6 +256,8 @@ def test_only_answers_lose_members():
         ({"reasoning": {"effort": "high"}}, None),
         ({"thinking_budget": 700, "enable_thinking": True}, 700),
         ({"thinking_budget": -1}, None),
+        ({"thinking_budget": 0}, None),
+        ({"thinking_budget": 1}, 1),
         ({"thinking": {"type": "enabled", "budget_tokens": True}}, 0),
         ({"thinking": {"type": "enabled", "budget_tokens": 1e300}}, 0),
     ],
