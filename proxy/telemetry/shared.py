@@ -151,7 +151,8 @@ class Numbers:
         block, first = divmod(place, _BLOCK_CELLS)
         with self._values.open("ab+") as file:
             while block >= len(self._blocks):
-                start, length = len(self._blocks) * _BLOCK_CELLS * 8, _BLOCK_CELLS * 8
+                length = _BLOCK_CELLS * 8
+                start = len(self._blocks) * length
                 missing = start + length - file.seek(0, os.SEEK_END)
                 if missing > 0:  # real zeros: a hole, if the memory is full, ends the process that writes to it
                     file.write(bytes(missing))
