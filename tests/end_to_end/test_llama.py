@@ -105,14 +105,14 @@ def without_tools(body: Wire) -> Wire:
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-async def test_a_session_of_ten_windows_finishes_though_nothing_is_configured(name, model, client, start_proxy):
+async def test_a_session_of_four_windows_finishes_though_nothing_is_configured(name, model, client, start_proxy):
     """The server reports its window, and counts for us: its tokens are bytes. trimtab learns the rest from the usage.
 
     Every request is answered, fits the window, and is counted as the server counts. Without trimtab, the server refuses
-    the session. In the other two dialects, half of the session is enough.
+    the session.
     """
-    spoken, windows = DIALECTS[name], 8 if name == "chat" else 4
-    session = make_session(60 * windows // 8, result_words=320)
+    spoken, windows = DIALECTS[name], 4
+    session = make_session(30, result_words=320)
     async with run_llama(model, context_tokens=WINDOW_TOKENS) as llama:
         proxy = await start_proxy(f"upstream.base_url={llama}", "defaults.summary.max_tokens=100")
         counts = []
@@ -145,7 +145,7 @@ async def test_a_server_that_tells_no_window_teaches_it_by_refusing(share, model
         return Windows({}, None)
 
     monkeypatch.setattr("trimtab.proxy.models.keeping.discover", tell_nothing)
-    windows = 10 if share > 0.5 else 5  # many small steps of half as many windows are more requests still
+    windows = 5 if share > 0.5 else 3  # many small steps of few windows are more requests still
     session = make_session(round(1.2 * windows / share), result_words=round(share * WINDOW_TOKENS / 11) * 4)
     async with run_llama(model, context_tokens=WINDOW_TOKENS) as llama:
         proxy = await start_proxy(f"upstream.base_url={llama}", "defaults.summary.max_tokens=100")
