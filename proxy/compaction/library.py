@@ -22,7 +22,7 @@ from trimtab.proxy.catalogue.prices import read_prices
 from trimtab.proxy.compaction import engine
 from trimtab.proxy.compaction.pool import load_compactor
 from trimtab.proxy.config.policy import PolicyConfig, PricesConfig
-from trimtab.proxy.config.validation import find_policy_conflicts, validate
+from trimtab.proxy.config.validation import Overlaid, check_policy, validate
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.proxy.wire.dialects import name_codec
@@ -247,7 +247,7 @@ def make_policy(**keys: Any) -> Policy:
     """
     validated = validate(keys, PolicyConfig)
     config = validated.model or PolicyConfig()
-    found = [*validated.problems, *find_policy_conflicts(config, validated.wrong)]
+    found = [*validated.problems, *check_policy(Overlaid((), config, config), validated.wrong)]
     problems = [f"{'.'.join(map(str, one.path)) or 'policy'}: {one.words}" for one in found]
     if problems := problems or [f"{name}: {words}" for name, words in UNHEEDED.items() if not _heeds(config, name)]:
         raise ValueError("\n".join(problems))

@@ -11,7 +11,6 @@ from datetime import date
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -22,7 +21,7 @@ from trimtab.proxy.config.document import SECRET_KEYS, SHOWN_CHARS, Path, Proble
 from trimtab.proxy.config.network import is_loopback
 from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.config.schema import MIN_MEMORY_BYTES, Config, UpstreamConfig
-from trimtab.proxy.config.values import HASHED, LACKING, Slot, is_hash, list_keys, split_address, split_glob
+from trimtab.proxy.config.values import HASHED, LACKING, Slot, is_hash, list_keys, split_address
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -51,10 +50,10 @@ def validate(data: Any, model: type[M]) -> Validated[M]:
             return Validated(model.model_validate(data), list(problems), wrong)
         except ValidationError as error:
             data, before = copy.deepcopy(data), frozenset(wrong)
-            found = [_read(item, model, before) for item in error.errors(include_url=False)]
-            inner = [path for path, _, _ in found]
-            for path, slot, words in found:
-                if any(len(path) < len(other) and other[: len(path)] == path for other in inner):
+            told = (_read(item, model, before) for item in reversed(error.errors(include_url=False)))
+            found = {path: (slot, words) for path, slot, words in told}  # the types of a union have an error each
+            for path, (slot, words) in reversed(found.items()):
+                if any(len(path) < len(other) and other[: len(path)] == path for other in found):
                     continue  # for example, a list is too short only because its wrong items are gone
                 if not is_within(path, before):  # else the problem is one of a stand-in
                     problems.update(dict.fromkeys(words))
@@ -142,7 +141,9 @@ def _take_out(data: Any, path: Path, slot: Slot | None) -> None:
 WHOLE = 1.0  # the share that is the whole room
 
 
-class _Policy(msgspec.Struct, frozen=True):
+class Overlaid(msgspec.Struct, frozen=True):
+    """A policy at a path: its own keys, and with those of the defaults."""
+
     path: Path
     own: PolicyConfig
     full: PolicyConfig
@@ -156,30 +157,23 @@ def find_conflicts(config: Config, wrong: set[Path]) -> list[Problem]:
     known = list(config.upstreams) + [str(path[1]) for path in wrong if path[:1] == ("upstreams",) and len(path) == 2]
     found = [*_check_addresses(config, wrong), *_check_clients(config), *_check_workers(config, wrong)]
     found += [*_check_credentials(config, wrong), *_check_text(config, wrong)]
-    for policy in _list_policies(config):
-        found += _check_policy(policy, wrong)
+    patches: list[tuple[Path, PolicyConfig]] = [
+        (("defaults",), config.defaults),
+        *((("models", index), model) for index, model in enumerate(config.models)),
+        *((("profiles", name), profile) for name, profile in config.profiles.items()),
+    ]
+    for path, patch in patches:
+        policy = Overlaid(path, patch, config.over_defaults(patch))
+        found += check_policy(policy, wrong)
         if not is_within(("upstreams",), wrong):
             found += _check_upstreams(policy, known, wrong)
     matches = [((index, "match"), entry.match) for index, entry in enumerate(config.models)]
     return [*found, *_check_order(("models",), matches, wrong)]
 
 
-def find_policy_conflicts(policy: PolicyConfig, wrong: set[Path]) -> list[Problem]:
-    return [*_check_policy(_Policy((), policy, policy), wrong)]
-
-
-def _check_policy(policy: _Policy, wrong: set[Path]) -> Iterator[Problem]:
+def check_policy(policy: Overlaid, wrong: set[Path]) -> Iterator[Problem]:
     yield from _check_waters(policy, wrong)
     yield from _check_order((*policy.path, "tools"), [((glob,), glob) for glob in policy.own.tools], wrong)
-
-
-def _list_policies(config: Config) -> list[_Policy]:
-    patches: list[tuple[Path, PolicyConfig]] = [
-        (("defaults",), config.defaults),
-        *((("models", index), model) for index, model in enumerate(config.models)),
-        *((("profiles", name), profile) for name, profile in config.profiles.items()),
-    ]
-    return [_Policy(path, patch, config.over_defaults(patch)) for path, patch in patches]
 
 
 def _check_addresses(config: Config, wrong: set[Path]) -> Iterator[Problem]:
@@ -243,7 +237,7 @@ def _check_text(config: Config, wrong: set[Path]) -> Iterator[Problem]:
         yield Problem(at, "needs admin_token: else other machines could read the text of conversations")
 
 
-def _check_waters(policy: _Policy, wrong: set[Path]) -> Iterator[Problem]:
+def _check_waters(policy: Overlaid, wrong: set[Path]) -> Iterator[Problem]:
     low, high = policy.owner("low_water"), policy.owner("high_water")
     # An error of the defaults is reported there only, not again for each policy that inherits it.
     is_own = policy.path in {low[:-1], high[:-1]}
@@ -263,7 +257,7 @@ def _check_waters(policy: _Policy, wrong: set[Path]) -> Iterator[Problem]:
         yield Problem((*policy.path, "high_water"), f"{high_share} must be above low_water, {low_share}")
 
 
-def _check_upstreams(policy: _Policy, known: Sequence[str], wrong: set[Path]) -> Iterator[Problem]:
+def _check_upstreams(policy: Overlaid, known: Sequence[str], wrong: set[Path]) -> Iterator[Problem]:
     own = {(*policy.path, "upstream"): policy.own.upstream}
     own[*policy.path, "summary", "upstream"] = policy.own.summary.upstream
     for path, name in own.items():
@@ -289,25 +283,12 @@ _WILD = re.compile(r"\[!?.[^]]*\]|[*?\[]")
 
 def covers(earlier: str, later: str) -> bool:
     """Whether the earlier glob surely matches, as `fnmatch` does, all that the later one matches; may miss some."""
-    if not all(text in later for text in _WILD.split(earlier)):
-        return False  # a cheap filter for most pairs of a long list
-    units = split_glob(earlier)
-    reached = _skip_stars({0}, units)
-    for unit in split_glob(later):
-        stays = {at for at in reached if at < len(units) and units[at] == "*"}
-        moves = {at + 1 for at in reached if at < len(units) and _takes(units[at], unit)}
-        reached = _skip_stars(stays | moves, units)
-    return len(units) in reached
+    if not _WILD.search(later):
+        return fnmatchcase(later, earlier)
+    # A class or `?` becomes a character that no glob has, and that only the same class and a star match.
+    marks: dict[str, str] = {"*": "*"}
 
+    def mark(glob: str) -> str:
+        return _WILD.sub(lambda unit: marks.setdefault(unit[0], chr(0xE000 + len(marks))), glob)
 
-def _skip_stars(reached: set[int], units: tuple[str, ...]) -> set[int]:
-    return reached.union(
-        *({at + 1 + skipped for skipped, _ in enumerate(takewhile("*".__eq__, units[at:]))} for at in reached)
-    )
-
-
-def _takes(earlier: str, later: str) -> bool:
-    if earlier == "*" or later == "*":
-        return False
-    is_character = len(later) == 3 and later != "[!]"
-    return earlier in {"?", later} or (is_character and fnmatchcase(later[1], earlier))
+    return fnmatchcase(mark(later).replace("*", "\0"), mark(earlier))

@@ -5,7 +5,7 @@ Law: a message says what the value must be. It never repeats a value that may co
 
 import re
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import date
 from enum import Enum
 from fnmatch import translate
@@ -322,26 +322,6 @@ def _is_number(digits: str) -> bool:
     return len(digits) <= MAX_DIGITS and digits.isascii() and digits.isdecimal()
 
 
-def _auto_or(kind: type[int] | type[float], is_right: Callable[[float], bool], words: str = "") -> BeforeValidator:
-    """Takes `auto`, or a number, which may be a text. `words`: the message for one that is not right."""
-
-    def check(value: object) -> object:
-        if value == "auto":
-            return value
-        types = (int, str) if kind is int else (int, float, str)
-        if isinstance(value, bool) or not isinstance(value, types) or (kind is int and not _is_number(str(value))):
-            raise refused()
-        try:
-            number = kind(value)
-        except ValueError:
-            raise refused() from None
-        if not is_right(number):
-            raise ValueError(words) if words else refused()
-        return number
-
-    return BeforeValidator(check)
-
-
 def _check_glob(glob: str) -> str:
     require(glob and glob.isprintable(), f"must be {GLOB.words}")
     require(UNCLOSED not in split_glob(glob), "has a [ without its ]; write a literal [ as [[]")
@@ -427,27 +407,22 @@ Address = Annotated[
 ]
 ContextWindow = Annotated[
     Literal["auto"] | Annotated[int, Field(ge=MIN_CONTEXT_WINDOW)],
-    _auto_or(int, MIN_CONTEXT_WINDOW.__le__, f"must be auto, or at least {MIN_CONTEXT_WINDOW} tokens"),
-    Wanted("auto, or a whole number of tokens"),
+    Wanted(f"auto, or a whole number of tokens, at least {MIN_CONTEXT_WINDOW}"),
 ]
 WorkerCount = Annotated[
     Literal["auto"] | Annotated[int, Field(ge=1, le=MAX_WORKERS)],
-    _auto_or(int, lambda workers: 1 <= workers <= MAX_WORKERS),
     Wanted(f"auto, or a whole number from 1 to {MAX_WORKERS}"),
 ]
 AutoShare = Annotated[
     Literal["auto"] | Annotated[float, Field(ge=0, le=1)],
-    _auto_or(float, lambda share: 0 <= share <= 1),
     Wanted("auto, or a number from 0 to 1"),
 ]
 AutoWater = Annotated[
     Literal["auto"] | Annotated[float, Field(gt=0, le=1)],
-    _auto_or(float, lambda water: 0 < water <= 1),
     Wanted("auto, or a number above 0 and at most 1"),
 ]
 AutoTokens = Annotated[
     Literal["auto"] | Annotated[int, Field(ge=MIN_SUMMARY_TOKENS)],
-    _auto_or(int, MIN_SUMMARY_TOKENS.__le__),
     Wanted(f"auto, or a whole number of tokens, at least {MIN_SUMMARY_TOKENS}"),
 ]
 NameGlob = Annotated[str, AfterValidator(_check_name_glob), GLOB]
