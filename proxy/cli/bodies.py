@@ -27,8 +27,9 @@ from trimtab.proxy.cli.options import (
     table_option,
     wrong_use,
 )
+from trimtab.proxy.cli.tables import add_figures
 from trimtab.proxy.compaction import engine
-from trimtab.proxy.compaction.compactor import Compacted, RefusedError, describe_excess
+from trimtab.proxy.compaction.compactor import RefusedError, describe_excess
 from trimtab.proxy.compaction.engine import Compaction, Variant
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
@@ -40,7 +41,6 @@ from trimtab.proxy.wire.dialects import DEFAULT, read_request
 from trimtab.proxy.wire.transcript.body import Unsent
 from trimtab.rules.pipeline.changes import OUTSIDE, Change, Fate
 from trimtab.rules.pipeline.exceeded import LimitExceededError
-from trimtab.rules.pipeline.story import Sentence, Story
 from trimtab.rules.tokens.families import find_family
 
 
@@ -74,21 +74,17 @@ def for_each_request(
         try:
             work(read_request(body, requests.dialect), place)
         except (UndecodableError, LimitExceededError) as error:
-            is_unreadable = isinstance(error, UndecodableError)
-            reason = _describe_request(requests, body) if is_unreadable else str(error)
-            reason = describe_excess(error) if isinstance(error, RefusedError) else reason
+            reason = describe_excess(error) if isinstance(error, RefusedError) else str(error)
+            if isinstance(error, UndecodableError):
+                dialect = requests.dialect or DEFAULT.name
+                member, each = "input" if dialect == "responses" else "messages", "each line" if jsonl else "it"
+                reason = f"not a {dialect} request, because {_find_fault(body, member)}"
+                reason += f"; {each} must be a JSON object with `{member}`"
             click.echo(f"trimtab: {where}{place}{reason}", err=True)
             if jsonl:
                 click.echo(stand_in(body))
             failed = True
     sys.exit(1 if failed else 0)
-
-
-def _describe_request(requests: Requests, body: bytes) -> str:
-    dialect = requests.dialect or DEFAULT.name
-    member, place = "input" if dialect == "responses" else "messages", "each line" if requests.jsonl else "it"
-    fault = _find_fault(body, member)
-    return f"not a {dialect} request, because {fault}; {place} must be a JSON object with `{member}`"
 
 
 def _find_fault(body: bytes, member: str) -> str:
@@ -103,8 +99,8 @@ def _find_fault(body: bytes, member: str) -> str:
     items = told[member]
     if not isinstance(items, list):
         return f"`{member}` is {_name_kind(items)}, not a list"
-    wrong = next((at for at, item in enumerate(items) if not isinstance(item, dict)), None)
-    return f"a member of `{member}` is wrong" if wrong is None else f"`{member}[{wrong}]` is {_name_kind(items[wrong])}"
+    wrong = (f"`{member}[{at}]` is {_name_kind(item)}" for at, item in enumerate(items) if not isinstance(item, dict))
+    return next(wrong, f"a member of `{member}` is wrong")
 
 
 def _name_kind(value: object) -> str:
@@ -116,17 +112,16 @@ def tally(request: Request, model: str, config: Config, compactors: Compactors) 
     """The tokens of a request, as its model should count them. `vocabulary` is its name, or `heuristic`."""
     settings = config.policy_for(model)
     counted = compactors.choose(settings, model).count_sections(request, settings.memory.tags)
-    vocabulary = compactors.name_vocabulary(settings, model)
+    vocabulary = compactors.name_vocabulary(settings, model)  # what `choose` has found
     ratio = find_family(model).find_scale(vocabulary).ratio
-    sections, parts = counted[0].scale(ratio), counted[1].scale(ratio)
+    sections, parts = (each.scale(ratio) for each in counted)
     told = {"model": model, "vocabulary": vocabulary, "tokens": sections.tokens}
     return {**told, "sections": sections._asdict(), "parts": parts._asdict()}
 
 
 def print_tally(told: dict[str, Any]) -> None:
-    title = f"{told['model'] or 'no model'}, counted by {told['vocabulary']}"
-    table = Table("section", "tokens", "share", title=title)
-    table.columns[1].justify = table.columns[2].justify = "right"
+    table = Table("section", title=f"{told['model'] or 'no model'}, counted by {told['vocabulary']}")
+    add_figures(table, ("tokens", "share"))
     for shown in (told["sections"], told["parts"]):
         for name, tokens in shown.items():
             share = f"{tokens / told['tokens']:.1%}" if told["tokens"] else ""
@@ -187,45 +182,32 @@ _STYLES = {"---": "bold", "+++": "bold", "===": "bold", "@@": "cyan", "-": "red"
 
 def show(compaction: Compaction, shown: Collection[str], place: str, view: ModelView) -> None:
     """Print the story of a request. shown: `sentences`, `json` or `diff`. `place` begins each line of text."""
-    story = compaction.tell()
+    story, compacted = compaction.tell(), compaction.compacted
     if "sentences" in shown:
-        _print_sentences(story, place)
+        for number, one in enumerate(story.sentences):
+            said = one.text if one.text.startswith(f"{one.rule}:") or not one.rule else f"{one.rule}: {one.text}"
+            text = Text(place + said, style="" if number else "bold")
+            text.stylize("cyan", len(place), len(place) + len(one.rule))
+            _print(text)
         policy, asked = compaction.planned.policy, compaction.request.max_tokens
         cut = view.settings.describe_cut(policy.model_limit_tokens(asked))
         click.echo(f"{place}{cut}; {policy.describe_limit(asked)}", err=True)
     if "json" in shown:
-        click.echo(_write_json(story, compaction.compacted), err=True)
-    if "diff" in shown:
-        for change in story.changes:
-            _print_lines(_diff(change), place)
+        told = {name: getattr(compacted, name) for name in ("original_tokens", "sent_tokens", "limit_tokens")}
+        told |= {"sentences": list(map(structs.asdict, story.sentences))}
+        click.echo(orjson.dumps(told | {"changes": [change.describe() for change in story.changes]}), err=True)
+    for line in (line for change in story.changes for line in _diff(change)) if "diff" in shown else ():
+        safe = _UNSAFE.sub(lambda found: found[0].encode("unicode_escape", "backslashreplace").decode(), line)
+        style = next((style for start, style in _STYLES.items() if safe.startswith(start)), "")
+        _print(Text(place + safe, style=style), wraps=False)
 
 
-def _print_sentences(story: Story, place: str) -> None:
-    lines = [place + _begin(one) for one in story.sentences]
+def _print(text: Text, *, wraps: bool = True) -> None:
     console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
-        click.echo("\n".join(lines), err=True)
-        return
-    for number, (line, one) in enumerate(zip(lines, story.sentences, strict=True)):
-        text = Text(line, style="bold" if number == 0 else "")
-        if one.rule:
-            text.stylize("cyan", len(place), len(place) + len(one.rule))
-        console.print(text)
-
-
-def _begin(one: Sentence) -> str:
-    return f"{one.rule}: {one.text}" if one.rule and not one.text.startswith(f"{one.rule}:") else one.text
-
-
-def _write_json(story: Story, compacted: Compacted) -> bytes:
-    told = {
-        "original_tokens": compacted.original_tokens,
-        "sent_tokens": compacted.sent_tokens,
-        "limit_tokens": compacted.limit_tokens,
-        "sentences": list(map(structs.asdict, story.sentences)),
-        "changes": [change.describe() for change in story.changes],
-    }
-    return orjson.dumps(told)
+    if console.is_terminal:
+        console.print(text, soft_wrap=not wraps)
+    else:
+        click.echo(text.plain, err=True)
 
 
 def _diff(change: Change) -> Iterator[str]:
@@ -239,17 +221,6 @@ def _diff(change: Change) -> Iterator[str]:
         return
     before, after = f"{what}, {change.tokens_before} tokens", f"{done}, {change.tokens_after} tokens"
     yield from unified_diff(change.before.splitlines(), change.after.splitlines(), before, after, lineterm="")
-
-
-def _print_lines(lines: Iterator[str], place: str) -> None:
-    console = Console(stderr=True, highlight=False)
-    for line in lines:
-        safe = _UNSAFE.sub(lambda found: found[0].encode("unicode_escape", "backslashreplace").decode(), line)
-        if console.is_terminal:
-            style = next((style for start, style in _STYLES.items() if safe.startswith(start)), "")
-            console.print(Text(place + safe, style=style), soft_wrap=True)
-        else:
-            click.echo(place + safe, err=True)
 
 
 @click.command()

@@ -39,7 +39,14 @@ def check(file: Path, settings: tuple[str, ...]) -> None:
     """
     with wrong_use():
         config = load_file(file, settings, is_online=False)
-        _require_packages(config)
+        faults = []
+        for require in (require_store, require_exporter):
+            try:
+                require(config)
+            except ConfigError as error:
+                faults.append(str(error))
+        if faults:
+            raise ConfigError("\n".join(faults))
     if (fault := find_route_fault(config)) is not None:  # concerns the machine that checks, not the file
         click.echo(f"trimtab: warning: {fault}", err=True)
     for name, similar in find_unknown_variables().items():
@@ -52,26 +59,22 @@ def check(file: Path, settings: tuple[str, ...]) -> None:
         click.echo(line)
 
 
-BY_PROVIDER = (
-    "summary: by provider: its own note in the Messages and Responses APIs; in chat completions, and wherever it writes"
-    " none, a model's summary"
-)
-BY_OTHER = "summary: by provider has no effect, because summary.model or summary.upstream names who writes"
-
-
 def _describe_cuts(config: Config) -> Iterator[str]:
     general = _describe_cut(config, config.defaults)
     yield general
-    settled = [config.defaults, *(config.over_defaults(own) for own in (*config.models, *config.profiles.values()))]
-    asking = [settings.summary for settings in settled if settings.summary.by == "provider"]
-    is_own = [not summary.models and summary.upstream is None for summary in asking]
-    if asking:
-        yield BY_PROVIDER if any(is_own) else BY_OTHER
     named: list[tuple[str, PolicyConfig]] = [(f"models: {model.match}", model) for model in config.models]
     named += [(f"profiles: {name}", profile) for name, profile in config.profiles.items()]
-    for name, settings in named:
-        told = _describe_cut(config, config.over_defaults(settings))
-        if told != general:
+    settled = [(name, config.over_defaults(own)) for name, own in named]
+    asking = [one.summary for one in (config.defaults, *(full for _, full in settled)) if one.summary.by == "provider"]
+    if any(not summary.models and summary.upstream is None for summary in asking):
+        yield (
+            "summary: by provider: its own note in the Messages and Responses APIs; in chat completions, and wherever"
+            " it writes none, a model's summary"
+        )
+    elif asking:
+        yield "summary: by provider has no effect, because summary.model or summary.upstream names who writes"
+    for name, full in settled:
+        if (told := _describe_cut(config, full)) != general:
             yield f"{name}: {told}"
 
 
@@ -81,17 +84,6 @@ def _describe_cut(config: Config, settings: PolicyConfig) -> str:
     window = settings.context_window
     limit = None if window == "auto" else settings.to_policy(Prices()).model_limit_tokens()
     return settings.describe_cut(limit) + ("; it is only reported (mode: observe)" if mode == "observe" else "")
-
-
-def _require_packages(config: Config) -> None:
-    faults = []
-    for require in (require_store, require_exporter):
-        try:
-            require(config)
-        except ConfigError as error:
-            faults.append(str(error))
-    if faults:
-        raise ConfigError("\n".join(faults))
 
 
 Schema = dict[str, Any]
@@ -167,17 +159,15 @@ def _list_variants(schema: Schema) -> list[Schema]:
     if "patternProperties" in schema:  # editors complete the keys below a name only by additionalProperties
         [(pattern, inner)] = schema.pop("patternProperties").items()
         schema |= {"additionalProperties": inner, "propertyNames": {"pattern": pattern}}
-    schema = {key: _descend(key, value) for key, value in schema.items()}
+    for key, value in schema.items():
+        if key == "properties":
+            schema[key] = {name: _rewrite(inner) for name, inner in value.items()}
+        elif key in {"items", "additionalProperties"} and isinstance(value, dict):
+            schema[key] = _rewrite(value)
     if schema.get("type") in _TEXT_OF_TYPE:
         return [schema, _refer(_TEXT_OF_TYPE[schema["type"]])]
     is_constrained = schema.get("type") == "string" and len(schema) > 1
     return [schema, _refer("variable")] if is_constrained else [schema]
-
-
-def _descend(key: str, value: Any) -> Any:
-    if key == "properties":
-        return {name: _rewrite(inner) for name, inner in value.items()}
-    return _rewrite(value) if key in {"items", "additionalProperties"} and isinstance(value, dict) else value
 
 
 def _refer(name: str) -> Schema:

@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from support.command_line import run_trimtab
 
-from trimtab.proxy.cli.check import BY_OTHER, BY_PROVIDER
-
 EXAMPLE = Path(__file__).parents[3] / "config.example.yaml"
 
 PAYS = "cut: when_it_pays: once what a cut saves is worth its price (balanced)"
@@ -83,6 +81,13 @@ def test_check_says_what_else_makes_a_cut_or_none(tmp_path: Path, settings: str,
     file = tmp_path / "right.yaml"
     file.write_text(f"defaults: {{{settings}}}")
     assert run_trimtab("check", file).stdout.splitlines()[1].endswith(told)
+
+
+BY_PROVIDER = (
+    "summary: by provider: its own note in the Messages and Responses APIs; in chat completions, and wherever it writes"
+    " none, a model's summary"
+)
+BY_OTHER = "summary: by provider has no effect, because summary.model or summary.upstream names who writes"
 
 
 @pytest.mark.parametrize(
