@@ -430,8 +430,15 @@ async def run_demo(*, keep: bool) -> None:
         turns = track(session.turns, "replaying", console=console, disable=not console.is_terminal)
         replay = await replay_session(url, upstream, session, turns)
         show_replay(console, replay)
-        if keep:
-            await _serve_on(console, url)
+        if not keep:
+            return
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        exports = f"\nexport OPENAI_BASE_URL={url}/v1\nexport OPENAI_API_KEY=demo\n"
+        more = f"The model is {MODEL}; the proxy's metrics are at {url}/metrics. Ctrl-C stops both servers."
+        console.print(f"\nSee the session on the dashboard: {url}/trimtab/", exports, more, sep="\n", soft_wrap=True)
+        await stop.wait()
 
 
 def show_replay(console: Console, replay: Replay) -> None:
@@ -483,13 +490,3 @@ def price(cost: Cost) -> float:
     uncached_tokens = cost.prompt_tokens - cost.cached_tokens
     input_price = uncached_tokens * INPUT_PRICE + cost.cached_tokens * CACHED_INPUT_PRICE
     return input_price + cost.completion_tokens * OUTPUT_PRICE
-
-
-async def _serve_on(console: Console, url: str) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    exports = f"\nexport OPENAI_BASE_URL={url}/v1\nexport OPENAI_API_KEY=demo\n"
-    more = f"The model is {MODEL}; the proxy's metrics are at {url}/metrics. Ctrl-C stops both servers."
-    console.print(f"\nSee the session on the dashboard: {url}/trimtab/", exports, more, sep="\n", soft_wrap=True)
-    await stop.wait()

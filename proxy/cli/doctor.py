@@ -44,7 +44,7 @@ from trimtab.proxy.http.tenancy import Tenancy, Tenant
 from trimtab.proxy.models.discovery import FEW_SLOTS, Windows
 from trimtab.proxy.models.hypotheses import combine
 from trimtab.proxy.models.model_policy import ModelView, name_model
-from trimtab.proxy.models.records import ModelName, Record, Records, complete, expect_scale, list_learned, recall
+from trimtab.proxy.models.records import Record, Records, complete, expect_scale, list_learned, recall
 from trimtab.proxy.store.opening import find_key_file, open_store
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.rules.tokens.families import HEURISTIC, SILENT, Family, Reading, find_family
@@ -109,7 +109,9 @@ class Report(msgspec.Struct, frozen=True):
         for one in self.models:
             window = (f"{one.window_tokens:,}", one.window_from)
             counted = (one.vocabulary, f"{one.token_ratio:g}", one.ratio_from)
-            learned = "; ".join(map(_tell, one.learned))
+            learned = "; ".join(
+                ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in known.items()) for known in one.learned
+            )
             table.add_row(*map(_show, (one.model, one.mode, *window, *counted, one.upstream, learned)))
         prices = make_table()
         for cells in (cells for one in self.models if one.prices for cells in list_rows(one.model, one.prices)):
@@ -121,19 +123,14 @@ class Report(msgspec.Struct, frozen=True):
             console.print(f"and {self.unlisted} more that upstreams list; report one with --model")
 
 
-def _tell(learned: dict[str, object]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in learned.items())
-
-
 def _show(text: str) -> Text:
     return Text(mask(text), overflow="fold")
 
 
-_UpstreamIdentity = tuple[str | None, ...]
-Answers = dict[_UpstreamIdentity, Answer]
+Answers = dict[tuple[str | None, ...], Answer]
 
 
-def _identify_upstream(upstream: UpstreamConfig) -> _UpstreamIdentity:
+def _identify_upstream(upstream: UpstreamConfig) -> tuple[str | None, ...]:
     """Upstreams that look alike are asked once: another key may see other models, another route may be broken."""
     files = (upstream.ca_file, upstream.client_cert_file, upstream.client_key_file)
     return (upstream.base_url, upstream.shown, upstream.api_key, upstream.proxy, *files)
@@ -211,10 +208,11 @@ def _judge_slots(config: Config, answers: Iterable[Answer]) -> Iterator[Finding]
 
 def _judge_templates(answers: Iterable[Answer]) -> Iterator[Finding]:
     readings = [answer.windows.reading for answer in answers]
-    left_out = ["tools"] if any(reading.drops_tools for reading in readings) else []
-    left_out += ["calls of tools"] if any(reading.drops_calls for reading in readings) else []
-    if left_out:
-        what = " and ".join(left_out)
+    left_out = {
+        "tools": any(one.drops_tools for one in readings),
+        "calls of tools": any(one.drops_calls for one in readings),
+    }
+    if what := " and ".join(filter(left_out.get, left_out)):
         found = f"a server's chat template leaves out {what}: the model never sees them, and they are not counted"
         yield Finding("template", "warning", found, "start llama.cpp with a template or a model that supports tools")
 
@@ -251,17 +249,7 @@ def _identify(config: Config, key: str | None) -> Tenant:
     """The client with this key, or without one. What was learned from its requests is in the store under its name."""
     key_file = find_key_file(config)
     own_key = key_file.read_bytes() if key_file is not None and key_file.is_file() else b""
-    headers = [("Authorization", f"Bearer {key}")] if key else []
-    return Tenancy(config.tenant, own_key).identify(headers)
-
-
-async def _read_records(store: SummaryStore, name: ModelName, ratio: float) -> tuple[Record, Record]:
-    """What the store knows about a model: for one client, and for all. `ratio` is used for a missing record."""
-    records = Records(store)
-    (_, own), (_, of_all) = await records.read(name), await records.read(name.of_all)
-    of_all = of_all or Record(ratio)
-    # A client's record from before the last `trimtab forget` is forgotten, too.
-    return own if own is not None and own.forgotten >= of_all.forgotten else Record(ratio), of_all
+    return Tenancy(config.tenant, own_key).identify([("Authorization", f"Bearer {key}")] if key else [])
 
 
 async def _describe(
@@ -276,7 +264,11 @@ async def _describe(
     windows = _find_windows(config, model, answers)
     told = windows.find(model)
     reading = SILENT if told is None else windows.reading
-    own, of_all = await _read_records(store, name, expect_scale(name, reading).ratio)
+    records, ratio = Records(store), expect_scale(name, reading).ratio
+    (_, own), (_, for_all) = await records.read(name), await records.read(name.of_all)
+    of_all = for_all or Record(ratio)
+    if own is None or own.forgotten < of_all.forgotten:  # from before the last `trimtab forget`
+        own = Record(ratio)
     known = combine(recall(own), recall(of_all))
     facts = replace(known, window_tokens=told or known.window_tokens, reading=reading if told else known.reading)
     facts = await asyncio.to_thread(complete, name, facts)
@@ -324,11 +316,10 @@ def list_rows(model: str, prices: ModelPrices) -> list[tuple[str, ...]]:
 
 
 def check_prices(models: Iterable[tuple[str, ModelPrices | None]]) -> Finding:
-    found = f"from {describe_catalogue()}"
     unknown = [model for model, prices in models if prices is not None and prices.source == PriceSource.DEFAULT]
     if not unknown:
-        return Finding("prices", "ok", found)
-    found += f"; unknown for {_list_names(unknown)}"
+        return Finding("prices", "ok", f"from {describe_catalogue()}")
+    found = f"from {describe_catalogue()}; unknown for {_list_names(unknown)}"
     return Finding("prices", "warning", found, "the usual ratios are assumed; set prices for these models")
 
 

@@ -96,12 +96,12 @@ async def ask_upstream(
     """Ask an upstream, at this place in the configuration, for its models, with the key if clients bring theirs."""
     headers: Headers = write_key(key, upstream) if key and upstream.shown == "client" else []
     answer = await _ask_for_models(client, upstream, headers, path)
-    route = str(upstream.route)
-    if route and route not in answer.finding.found:
-        answer = replace(answer, finding=replace(answer.finding, found=f"{answer.finding.found}; {route}"))
-    said, ours = f"({SETTING})", f"({path}.proxy)"
-    found, advice = answer.finding.found.replace(said, ours), answer.finding.advice
-    return replace(answer, finding=replace(answer.finding, found=found, advice=advice and advice.replace(said, ours)))
+    found, advice, route = answer.finding.found, answer.finding.advice or "", str(upstream.route)
+    found += f"; {route}" if route not in found else ""
+    told = (text.replace(f"({SETTING})", f"({path}.proxy)") for text in (found, advice))
+    return replace(
+        answer, finding=Finding(answer.finding.subject, answer.finding.level, next(told), next(told) or None)
+    )
 
 
 async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, headers: Headers, path: str) -> Answer:
@@ -128,44 +128,35 @@ async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, head
     names = await asyncio.to_thread(read_list, body) if answer.status == 200 else ()
     finding = _judge(upstream, answer.status, len(names), path, shows_key=bool(headers) or upstream.shown == "key")
     windows = await discover(client, upstream, headers)
-    told = _tell_engine(windows)
-    return Answer(replace(finding, found="; ".join(filter(None, (finding.found, told)))), names, windows)
-
-
-def _tell_engine(windows: Windows) -> str:
     sizes = {*windows.by_model.values()} or {windows.every or 0}
     slots = count(windows.slots, "slot") if windows.slots else ""
     if slots and len(sizes) == 1:  # else some models are not loaded
         slots += f" of {sizes.pop():,} tokens"
     tokenizer = "counts with its own tokenizer" if windows.reading.samples else ""
-    return ", ".join(filter(None, (windows.engine, slots, tokenizer)))
+    told = ", ".join(filter(None, (windows.engine, slots, tokenizer)))
+    return Answer(replace(finding, found="; ".join(filter(None, (finding.found, told)))), names, windows)
 
 
 def _judge(upstream: UpstreamConfig, status: int, listed: int, path: str, *, shows_key: bool) -> Finding:
     """The finding for an upstream that answers so. Over plain HTTP, a forward proxy may have given the status."""
     subject = f"{path} {upstream.base_url}"
-    if status in {401, 403} and not listed:
-        finding = _judge_key(subject, status, path, shows_key=shows_key)
-        if upstream.shown == "none":
-            advice = f"set {path}.api_key, or {path}.credential: client if the clients' own keys are meant for it"
-            finding = Finding(subject, "error", f"requires a key ({status}), but trimtab sends none", advice)
-    else:
+    is_main = path == MAIN_UPSTREAM  # --key-from-env is only for this one
+    if status not in {401, 403} or listed:
         finding = _judge_list(subject, status, listed)
+    elif upstream.shown == "none":
+        advice = f"set {path}.api_key, or {path}.credential: client if the clients' own keys are meant for it"
+        finding = Finding(subject, "error", f"requires a key ({status}), but trimtab sends none", advice)
+    elif shows_key:
+        advice = f"check {path}.api_key" + (", or the variable that --key-from-env names" if is_main else "")
+        finding = Finding(subject, "error", f"refuses the key ({status})", advice)
+    else:
+        look = "trimtab doctor --key-from-env OPENAI_API_KEY" if is_main else f"set {path}.api_key"
+        advice = f"nothing if clients bring their own key; to see its models: {look}"
+        finding = Finding(subject, "warning", f"answers; requires a key ({status})", advice)
     proxy = upstream.route.proxy
     if proxy is None or not upstream.base_url.startswith("http:") or not (status == 403 or status >= 500):
         return finding
     return replace(finding, advice="; or ".join(filter(None, (finding.advice, f"{proxy} refused the request"))))
-
-
-def _judge_key(subject: str, status: int, path: str, *, shows_key: bool) -> Finding:
-    """The finding for an upstream that requires a key or refuses ours. --key-from-env is only for the main upstream."""
-    is_main = path == MAIN_UPSTREAM
-    if shows_key:
-        advice = f"check {path}.api_key" + (", or the variable that --key-from-env names" if is_main else "")
-        return Finding(subject, "error", f"refuses the key ({status})", advice)
-    look = "trimtab doctor --key-from-env OPENAI_API_KEY" if is_main else f"set {path}.api_key"
-    advice = f"nothing if clients bring their own key; to see its models: {look}"
-    return Finding(subject, "warning", f"answers; requires a key ({status})", advice)
 
 
 def _judge_list(subject: str, status: int, listed: int) -> Finding:
@@ -193,7 +184,7 @@ async def check_address(config: Config) -> Finding:
     subject, (host, port) = f"listen {config.listen}", split_address(config.listen)
     fault = await asyncio.to_thread(_try_to_listen, host, port)
     is_taken = fault is not None and fault.errno == errno.EADDRINUSE
-    if is_taken and await asyncio.to_thread(_is_trimtab, config.listen):
+    if is_taken and await asyncio.to_thread(_read, config.listen, "/trimtab/health") == b'{"status":"ok"}':
         return Finding(subject, "ok", "in use by a running trimtab")
     if fault is not None:
         found = f"not available: {(fault.strerror or 'no reason given').lower()}"
@@ -214,13 +205,6 @@ def _try_to_listen(host: str, port: int) -> OSError | None:
     except OSError as error:
         return error
     return None
-
-
-def _is_trimtab(listen: str) -> bool:
-    try:
-        return read_page(listen, "/trimtab/health") == b'{"status":"ok"}'
-    except (OSError, HTTPException):
-        return False
 
 
 async def check_store(config: Config, store: SummaryStore, log: CheckLog) -> Finding:
@@ -286,16 +270,14 @@ def find_readable_keys(config: Config) -> Iterator[Finding]:
     """A finding for all key files that every user of this machine can read. It shows names of clients, and no key."""
     clients = config.client_keys if isinstance(config.client_keys, dict) else {}
     files = {name: each.key_file for name, each in clients.items() if isinstance(each, ClientConfig) and each.key_file}
-    named = [name for name, key_file in files.items() if _is_readable_by_all(key_file)]
+    named = []
+    for name, key_file in files.items():
+        with suppress(OSError):
+            if Path(os.path.expanduser(key_file)).stat().st_mode & stat.S_IROTH:  # noqa: PTH111 - as it was read
+                named.append(name)
     if named:
         found = f"every user of this machine can read the key files of {', '.join(named)}"
         yield Finding("client_keys", "warning", found, "chmod 600; ignore this in a container without other users")
-
-
-def _is_readable_by_all(key_file: str) -> bool:
-    with suppress(OSError):
-        return bool(Path(os.path.expanduser(key_file)).stat().st_mode & stat.S_IROTH)  # noqa: PTH111 - as it was read
-    return False
 
 
 def find_unknown_names() -> Iterator[Finding]:
@@ -308,10 +290,13 @@ def find_unknown_names() -> Iterator[Finding]:
 
 async def check_sessions(config: Config) -> list[Finding]:
     """How many sessions of a running trimtab have fallen to digests; nothing if none runs or its page is not shown."""
-    page = await asyncio.to_thread(_read_metrics, config)
+    listen, path = config.metrics_listen or config.listen, config.metrics_path
+    headers = {"Authorization": f"Bearer {config.admin_token}"} if config.admin_token else {}
+    page = (await asyncio.to_thread(_read, listen, path, headers, MAX_PAGE_BYTES)).decode("utf-8", "replace")
     reasons = Counter[str]()
     with suppress(ValueError):
-        for sample in (one for family in text_string_to_metric_families(page) for one in family.samples):
+        families = text_string_to_metric_families(page) if page.startswith("# HELP") else ()
+        for sample in (one for family in families for one in family.samples):
             if sample.name == _METRIC and sample.value:
                 reasons[sample.labels.get("reason", "")] += int(sample.value)
     if not reasons:
@@ -322,11 +307,9 @@ async def check_sessions(config: Config) -> list[Finding]:
     return [Finding("sessions of the running trimtab", "warning", found, advice)]
 
 
-def _read_metrics(config: Config) -> str:
-    listen = config.metrics_listen or config.listen
-    headers = {"Authorization": f"Bearer {config.admin_token}"} if config.admin_token else {}
+def _read(listen: str, path: str, headers: dict[str, str] | None = None, most_bytes: int = 64) -> bytes:
+    """A page of a server at this address; empty if it does not answer."""
     try:
-        page = read_page(listen, config.metrics_path, headers, most_bytes=MAX_PAGE_BYTES)
+        return read_page(listen, path, headers, most_bytes=most_bytes)
     except (OSError, HTTPException):
-        return ""
-    return page.decode("utf-8", "replace") if page.startswith(b"# HELP") else ""
+        return b""

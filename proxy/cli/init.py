@@ -169,14 +169,25 @@ def init(**given: Any) -> None:
     name = _choose_variable(config, options)
     if options.own_key and not name:
         give_up("--own-key needs the name of a variable: --key-from-env NAME")
-    found = _look(config, read_key(name))
+    with wrong_use():
+        upstream = load_config(settings=(f"upstream.base_url={config.upstream.base_url}",)).upstream
+    click.echo(f"Asking {upstream.base_url} for its models ...", err=True)
+    found = uvloop.run(probe(upstream, read_key(name)))
     for line in found.describe():
         click.echo(line, err=True)
     if not (found.is_reachable or options.yes or options.confirm("Write the file anyway?", default=False)):
         give_up("no file was written; start the server, or use --yes")
     asked = "Shall trimtab send this key for all clients?"
     own_key = name if options.own_key or (name and options.confirm(asked, default=False)) else ""
-    _save(_write(config, found, own_key, options), options)
+    text = _write(config, found, own_key, options)
+    if str(options.output) == "-":
+        click.echo(text, nl=False)
+        return
+    try:
+        with options.output.open("w" if options.force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        give_up(f"{options.output}: {error.strerror}")
     _tell_next(config, options.output, name, own_key)
 
 
@@ -196,13 +207,6 @@ def _choose_variable(config: Config, options: Options) -> str:
     return name if name.isidentifier() else ""
 
 
-def _look(config: Config, key: str | None) -> Probe:
-    with wrong_use():
-        upstream = load_config(settings=(f"upstream.base_url={config.upstream.base_url}",)).upstream
-    click.echo(f"Asking {upstream.base_url} for its models ...", err=True)
-    return uvloop.run(probe(upstream, key))
-
-
 def _write(config: Config, found: Probe, own_key: str, options: Options) -> str:
     """The text of the file; checked, because names of models come from the server."""
     economy, mode = options.economy, options.mode
@@ -216,32 +220,11 @@ def _write(config: Config, found: Probe, own_key: str, options: Options) -> str:
     return text
 
 
-def _save(text: str, options: Options) -> None:
-    if str(options.output) == "-":
-        click.echo(text, nl=False)
-        return
-    try:
-        with options.output.open("w" if options.force else "x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        give_up(f"{options.output}: {error.strerror}")
-
-
 def _tell_next(config: Config, output: Path, name: str, own_key: str) -> None:
-    if str(output) == "-":
-        return
-    url = f"http://{config.listen}"
-    if own_key:
-        key = f"; trimtab sends the key in {own_key}, so any key will do there"
-    else:
-        key = f"; clients keep their key, for example {name}" if name else ""
-    lines = [
-        f"Wrote {output}. Next:",
-        f"  trimtab serve --config {output}",
-        f"and in the client's terminal{key}:",
-        *(f"  {line}" for line in list_exports(config, url)),
-    ]
-    click.echo("\n".join(lines), err=True)
+    key = f"; clients keep their key, for example {name}" if name else ""
+    key = f"; trimtab sends the key in {own_key}, so any key will do there" if own_key else key
+    told = f"Wrote {output}. Next:\n  trimtab serve --config {output}\nand in the client's terminal{key}:"
+    click.echo("\n  ".join((told, *list_exports(config, f"http://{config.listen}"))), err=True)
 
 
 _DOCUMENT = """\
@@ -283,27 +266,20 @@ def write_document(
     if own_key:
         key = f"api_key: ${{{own_key}}}   # sent instead of the clients' keys"
     mark, inner = ("# ", "#   ") if economy == DEFAULT_ECONOMY else ("", "  # ")
+    models = "# Settings for some models. The first match wins. A window that is not set is asked of the upstream."
+    if unknown:
+        models = "# The windows of these models are not known; 128000 tokens are assumed. Write the true ones:"
+    entries = [f"#   - match: {_quote(one.name)}" for one in unknown[:MAX_UNKNOWN]] or ['#   - match: "NAME*"']
     return _DOCUMENT.format(
         url=_quote(base_url),
         key=key,
-        models="\n".join(_write_models([model.name for model in unknown[:MAX_UNKNOWN]])),
+        models="\n".join((models, "# models:", *(f"{entry}\n#     context_window: 128000" for entry in entries))),
         mode_mark="# " if mode == "enforce" else "",
         mode=mode,
         mark=mark,
         economy=economy,
         inner=inner,
     )
-
-
-def _write_models(unknown: Sequence[str]) -> Iterator[str]:
-    if unknown:
-        yield "# The windows of these models are not known; 128000 tokens are assumed. Write the true ones:"
-    else:
-        yield "# Settings for some models. The first match wins. A window that is not set is asked of the upstream."
-    yield "# models:"
-    for name in unknown or ("NAME*",):
-        yield f"#   - match: {_quote(name)}"
-        yield "#     context_window: 128000"
 
 
 def _quote(text: str) -> str:

@@ -108,7 +108,10 @@ def stats(
         config = load_file(config_path, settings)
         try:
             if by == "session":
-                _show_sessions(config, since, read_query(limit, asked), as_json=as_json)
+                query = read_query(limit, asked)
+                first = date.fromisoformat(find_first_day(since, name_day(time.time())))
+                query = replace(query, since=datetime(first.year, first.month, first.day, tzinfo=UTC).timestamp())
+                show_sessions(*asyncio.run(_read_sessions(config, query)), as_json=as_json)
                 return
             reading = read_statistics(config, since, by, model=asked["model"], client=asked["client"])
             statistics = asyncio.run(reading)
@@ -118,13 +121,6 @@ def stats(
         click.echo(orjson.dumps(describe(statistics), option=orjson.OPT_INDENT_2))
         return
     print_table(statistics)
-
-
-def _show_sessions(config: Config, since: str, query: SessionQuery, *, as_json: bool) -> None:
-    """Raises ValueError for a wrong `since`, StoppedError, ConfigError."""
-    first = date.fromisoformat(find_first_day(since, name_day(time.time())))
-    query = replace(query, since=datetime(first.year, first.month, first.day, tzinfo=UTC).timestamp())
-    show_sessions(*asyncio.run(_read_sessions(config, query)), as_json=as_json)
 
 
 async def _read_sessions(config: Config, query: SessionQuery) -> tuple[list[Session], int]:
@@ -183,12 +179,10 @@ def gather(rows: Rows, first_day: str, last_day: str, by: str) -> Statistics:
     for place, sums in rows.items():
         name = getattr(place, by)
         groups[name] = groups.get(name, Sums()) + sums
-    order: Callable[[tuple[str, Sums]], Any] = (lambda each: each[0]) if by == "day" else _rank
-    return Statistics(first_day, last_day, by, tuple(sorted(groups.items(), key=order)), sum(rows.values(), Sums()))
-
-
-def _rank(group: tuple[str, Sums]) -> tuple[int, int, str]:
-    return -group[1].cost_nanodollars, -group[1].requests, group[0]
+    ordered = sorted(groups.items())
+    if by != "day":
+        ordered.sort(key=lambda group: (-group[1].cost_nanodollars, -group[1].requests))
+    return Statistics(first_day, last_day, by, tuple(ordered), sum(rows.values(), Sums()))
 
 
 def describe(statistics: Statistics) -> dict[str, Any]:
@@ -220,21 +214,16 @@ def _describe_sums(sums: Sums) -> dict[str, int | float | None]:
 def find_first_day(since: str, today: str) -> str:
     """The first day of a period that ends today, rounded up to whole days in UTC. Raises ValueError: what is wrong."""
     period = _PERIOD.fullmatch(since.strip().lower())
-    if period is None:
-        return max(_read_day(since.strip(), today), go_back(today, KEPT_DAYS))
-    hours = int(period[1]) * _HOURS[period[2]]
-    days = -(-hours // HOURS_PER_DAY)
-    return go_back(today, min(days - 1, KEPT_DAYS))
-
-
-def _read_day(since: str, today: str) -> str:
+    if period is not None:
+        days = -(-int(period[1]) * _HOURS[period[2]] // HOURS_PER_DAY)
+        return go_back(today, min(days - 1, KEPT_DAYS))
     try:
-        day = date.fromisoformat(since).isoformat()
+        day = date.fromisoformat(since.strip()).isoformat()
     except ValueError:
         raise ValueError(ALLOWED) from None
     if day > today:
         raise ValueError(f"{day} is in the future: today is {today} in UTC")
-    return day
+    return max(day, go_back(today, KEPT_DAYS))
 
 
 def print_table(statistics: Statistics, console: Console | None = None) -> None:

@@ -80,26 +80,20 @@ async def wish(config: Config, session: str, words: str) -> None:
         in_memory="store: memory is in the running proxy only; use its dashboard, or the header x-trimtab-compact",
         at_fault=fault,
     ) as store:
-        if not await _is_known(config, session):
-            raise StoppedError(
-                f"no session is named {session}: the dashboard and trimtab inspect show the names, of {NAME_CHARS}"
-                " digits. Its requests must share this store; give the same --config and --set as to serve"
-            )
+        if config.dashboard.enabled:  # else nobody knows which sessions there are
+            faults: list[str] = []
+            history = open_history(config, log=get_log(), on_fault=faults.append)
+            try:
+                is_known = await history.read(partial(find_named, name=session)) is not None or bool(faults)
+            finally:
+                await history.close()
+            if not is_known:
+                raise StoppedError(
+                    f"no session is named {session}: the dashboard and trimtab inspect show the names, of {NAME_CHARS}"
+                    " digits. Its requests must share this store; give the same --config and --set as to serve"
+                )
         if not await Wishes(store).make(session, words):
             raise StoppedError(fault)
-
-
-async def _is_known(config: Config, session: str) -> bool:
-    """Whether there may be such a session: it had a request, or nobody knows, as the dashboard is off or out."""
-    if not config.dashboard.enabled:
-        return True
-    faults: list[str] = []
-    history = open_history(config, log=get_log(), on_fault=faults.append)
-    try:
-        found = await history.read(partial(find_named, name=session))
-    finally:
-        await history.close()
-    return found is not None or bool(faults)
 
 
 FORGOT = "forgot what was learned"
@@ -257,21 +251,16 @@ async def find_summary(config: Config, summary_id: str, keys: Sequence[str], hea
 
 
 def _list_secrets(config: Config, keys: Sequence[str], headers: Sequence[Pair]) -> Iterator[bytes]:
-    tenancy = Tenancy(config.tenant, _read_own_key(config), config.clients.keys, config.clients.names)
+    own_key, path = secrets.token_bytes(KEY_BYTES), find_key_file(config)  # a random key decrypts nothing
+    if path is not None and path.exists():  # it is not made here: only the proxy needs it
+        try:
+            own_key = load_key(path)
+        except KeyFileError as error:
+            click.echo(f"trimtab: warning: {error}", err=True)
+    tenancy = Tenancy(config.tenant, own_key, config.clients.keys, config.clients.names)
     for key in keys:
         for name, form in KEY_FORMS:
             yield tenancy.find_secret([(name, form.format(key)), *headers])
         yield tenancy.find_secret(headers, f"/?key={key}")
         yield tenancy.find_secret([("authorization", f"Bearer {key}"), ("x-api-key", key), *headers])
     yield tenancy.find_secret(headers)
-
-
-def _read_own_key(config: Config) -> bytes:
-    """The key for clients without a credential; a random one, which decrypts nothing, if there is none."""
-    path = find_key_file(config)
-    if path is not None and path.exists():  # it is not made here: only the proxy needs it
-        try:
-            return load_key(path)
-        except KeyFileError as error:
-            click.echo(f"trimtab: warning: {error}", err=True)
-    return secrets.token_bytes(KEY_BYTES)

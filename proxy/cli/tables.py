@@ -6,7 +6,7 @@ Law: `serve` imports none of it, because it needs rich. Text of others cannot co
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from trimtab.proxy.catalogue.prices import NANODOLLARS
@@ -43,7 +43,8 @@ def print_fitting(console: Console, table: Table, spare: Iterable[str] = ()) -> 
         kept = [column for column in table.columns if str(column.header) != name]
         if len(kept) < len(table.columns):
             left.append(name)
-            table = _with_columns(table, kept)
+            whole, table = table, Table(*kept, title=table.title, title_justify=table.title_justify, box=table.box)
+            table.pad_edge, table.show_lines, table.rows = whole.pad_edge, whole.show_lines, whole.rows
     for number, column in enumerate(table.columns):
         if number == 0 or not column.no_wrap:
             column.overflow = "fold"
@@ -63,12 +64,6 @@ def _find_width(console: Console, table: Table) -> int:
         folds = number == 0 or not column.no_wrap
         needed_chars += min(chars, max(FOLDED_CHARS, column.min_width or 0)) if folds else chars
     return needed_chars
-
-
-def _with_columns(table: Table, columns: Iterable[Column]) -> Table:
-    other = Table(*columns, title=table.title, title_justify=table.title_justify, box=table.box)
-    other.pad_edge, other.show_lines, other.rows = table.pad_edge, table.show_lines, table.rows
-    return other
 
 
 def safe(text: str, style: str = "", *, lines: bool = False) -> Text:

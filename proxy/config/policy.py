@@ -15,7 +15,6 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, Self, TypeVar, 
 import yaml
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
@@ -257,18 +256,7 @@ class PricesConfig(Section):
         return self
 
 
-def _check_prices(prices: object) -> object:
-    # Checked here, and not by pydantic's union: that would report an error for each of the two types.
-    if prices == "auto" or isinstance(prices, PricesConfig):
-        return prices
-    if not isinstance(prices, dict):
-        raise refused()
-    return PricesConfig.model_validate(prices)  # its errors contain the key of each wrong price
-
-
-AutoPrices = Annotated[
-    Literal["auto"] | PricesConfig, BeforeValidator(_check_prices), Wanted("auto, or a mapping of prices")
-]
+AutoPrices = Annotated[Literal["auto"] | PricesConfig, Wanted("auto, or a mapping of prices")]
 """The type of `prices`."""
 
 MODES = ("off", "observe", "enforce")  # Ordered from the mode that does least to the mode that does most

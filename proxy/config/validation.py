@@ -50,9 +50,12 @@ def validate(data: Any, model: type[M]) -> Validated[M]:
             return Validated(model.model_validate(data), list(problems), wrong)
         except ValidationError as error:
             data, before = copy.deepcopy(data), frozenset(wrong)
-            told = (_read(item, model, before) for item in reversed(error.errors(include_url=False)))
-            found = {path: (slot, words) for path, slot, words in told}  # the types of a union have an error each
-            for path, (slot, words) in reversed(found.items()):
+            found: dict[Path, tuple[Slot | None, list[Problem]]] = {}
+            for item in error.errors(include_url=False):
+                path, slot, words = _read(item, model, before)
+                if path not in found or item["type"] == "value_error":  # each type of a union has an error
+                    found[path] = slot, words
+            for path, (slot, words) in found.items():
                 if any(len(path) < len(other) and other[: len(path)] == path for other in found):
                     continue  # for example, a list is too short only because its wrong items are gone
                 if not is_within(path, before):  # else the problem is one of a stand-in
@@ -107,6 +110,9 @@ def _find(location: tuple[str | int, ...], kind: str, model: type[BaseModel]) ->
         if outer is not None and outer.is_mapping and step == _WRONG_KEY and is_last and kind != "extra_forbidden":
             return path, outer.names
         inner = slot.enter(step)
+        is_type = inner is None and len(slot.variants) > 1 and location[index - 1] == path[-1]
+        if is_type and not (is_last and kind == "extra_forbidden"):
+            continue
         if inner is None:
             return (path, slot) if slot.section is None else ((*path, step), None)
         path, slot, outer = (*path, step), inner, slot

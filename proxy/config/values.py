@@ -344,16 +344,6 @@ def read_switch(value: object) -> object:
         return value
 
 
-def _check_exclude(exclude: object) -> object:
-    # Checked here, and not by pydantic's union: that would report an error for each of the two types.
-    exclude = read_switch(exclude)
-    if isinstance(exclude, bool):
-        return exclude
-    if not isinstance(exclude, list | tuple) or not exclude:
-        raise refused()
-    return _GLOBS.validate_python(exclude)  # its errors contain the index of each wrong glob
-
-
 _DATABASE = re.compile(r"(/[0-9]*)?", re.ASCII)
 _NOT_A_DATABASE = "must end with the number of a database, redis://host:port/DB, or with the port"
 
@@ -427,11 +417,10 @@ AutoTokens = Annotated[
 ]
 NameGlob = Annotated[str, AfterValidator(_check_name_glob), GLOB]
 _Glob = Annotated[str, AfterValidator(_check_glob), GLOB]
-_GLOBS = TypeAdapter(tuple[_Glob, ...], config=LATE)
 _SWITCH = TypeAdapter(bool, config=LATE)
 Exclude = Annotated[
     bool | Annotated[tuple[_Glob, ...], Field(min_length=1)],
-    BeforeValidator(_check_exclude),
+    BeforeValidator(read_switch),
     Wanted("true, false, or a list of globs"),
 ]
 Tenant = Annotated[str, StringConstraints(pattern=_TENANT), Wanted("authorization, or header:NAME")]

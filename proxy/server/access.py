@@ -118,7 +118,12 @@ def admit_site(config: Config, request: web.BaseRequest, *, of_pages: bool, is_p
 
 def _check_origin(config: Config, origins: Sequence[str], sites: Sequence[str], hosts: Sequence[str]) -> None:
     """Raises SiteNotAllowedError if an origin is neither ours nor allowed, or `Sec-Fetch-Site` says cross-site."""
-    strange = [origin for origin in origins if not _is_allowed_origin(origin, config.allowed_origins)]
+    strange = [
+        origin
+        for origin in origins
+        if origin.partition("://")[0].lower() not in APP_SCHEMES
+        and not any(fnmatchcase(origin.lower(), glob.lower()) for glob in config.allowed_origins)
+    ]
     if origins and not strange:
         return
     own = {f"{scheme}://{host}".lower() for scheme in ("http", "https") for host in hosts}
@@ -128,11 +133,6 @@ def _check_origin(config: Config, origins: Sequence[str], sites: Sequence[str], 
         example = "" if origin is None else f' (["{origin}"])'
         message = f"a page of another site sent this request; to allow it, list its Origin in allowed_origins{example}"
         raise SiteNotAllowedError(message)
-
-
-def _is_allowed_origin(origin: str, globs: Sequence[str]) -> bool:
-    scheme = origin.partition("://")[0].lower()
-    return scheme in APP_SCHEMES or any(fnmatchcase(origin.lower(), glob.lower()) for glob in globs)
 
 
 @lru_cache(maxsize=256)

@@ -125,7 +125,8 @@ async def _open_services(
     summaries = Summaries(store, client, SummaryCalls(metrics, log, spans, partial(end_call, books, recordings)))
     models = Models(store, client, metrics, log)
     recorder = Recorder(metrics, log, books, asyncio.get_running_loop().call_later)
-    uploads, memory = _bound_bodies(config)
+    held_bytes = inf if config.limits.max_held_bytes is None else config.limits.max_held_bytes
+    uploads, memory = Uploads(held_bytes, config.limits.client_silence_seconds), Memory(measure_requests(config))
     kept = (ColdCuts(store), Originals(store), FoundTexts(store))
     shared = (summaries, recorder, tenancy, compactors, models, uploads, memory, *kept)
     on_error, on_fault = partial(_record_fault, recorder), partial(_count_fault, metrics)
@@ -144,12 +145,6 @@ async def _open_services(
         for one in (lifecycle.background, summaries, recordings, models, past, books, store, client, spans):
             if one is not None:
                 await one.close()
-
-
-def _bound_bodies(config: Config) -> tuple[Uploads, Memory]:
-    limits = config.limits
-    uploads = Uploads(inf if limits.max_held_bytes is None else limits.max_held_bytes, limits.client_silence_seconds)
-    return uploads, Memory(measure_requests(config))
 
 
 @asynccontextmanager

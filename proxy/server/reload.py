@@ -138,7 +138,8 @@ def tell_failed(error: BaseException, log: Any, note: Callable[[None], None]) ->
 
 
 async def _reload(current: Current, load: Callable[[], Config], log: Any) -> None:
-    config = await asyncio.to_thread(_read, load)
+    config = await asyncio.to_thread(load)
+    await asyncio.to_thread(load_catalogue, config.list_base_urls())
     metrics = current.services.recorder.metrics
     for key in adopt(current, config):
         meaning = "it changes only with a restart; the old value stays in force"
@@ -147,9 +148,3 @@ async def _reload(current: Current, load: Callable[[], Config], log: Any) -> Non
     warn_of_readers(current.services.config, log)
     log.info("reloaded", upstream=config.upstream.base_url, mode=config.tell_modes(), models=len(config.models))
     tell_upstreams(config, log)
-
-
-def _read(load: Callable[[], Config]) -> Config:
-    config = load()
-    load_catalogue(config.list_base_urls())
-    return config

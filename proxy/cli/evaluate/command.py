@@ -138,7 +138,13 @@ def _describe(arm: ArmResult, *, details: bool) -> dict[str, object]:
 
 
 INTERRUPTED = 128 + signal.SIGINT  # exit status after Ctrl-C, as in shells
-KEY_VARIABLE = "OPENAI_API_KEY"
+
+
+def _read_arms(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...]:
+    arms = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not arms or not set(arms) <= set(NAMES):
+        raise click.BadParameter(f"it must be one or more of {','.join(NAMES)}, separated by commas")
+    return arms
 
 
 @click.command()
@@ -148,6 +154,7 @@ KEY_VARIABLE = "OPENAI_API_KEY"
     "--arms",
     default="none,trimtab,digest,truncate",
     show_default=True,
+    callback=_read_arms,
     help="Prompts to compare, separated by commas: none (the whole session, if it fits the window), trimtab (with a"
     " model's summaries), digest (without a model), truncate (the task and the newest messages, in as many tokens).",
 )
@@ -190,7 +197,6 @@ def evaluate(
     config_path: Path | None,
     settings: tuple[str, ...],
     upstream: str | None,
-    arms: str,
     api_key_env: str | None,
     **given: Any,
 ) -> None:
@@ -206,7 +212,7 @@ def evaluate(
     configure_log("warning")
     spent = Tokens()
     try:
-        options = Options(arms=_read_arms(arms), key=_find_key(config, api_key_env), **given)
+        options = Options(key=_find_key(config, api_key_env), **given)
         result = _evaluate(config, options, file.read(), spent)
     except NoSessionError as error:
         give_up(f"{file.name}: {error}", WRONG_USE)
@@ -223,18 +229,10 @@ def evaluate(
     sys.exit(0 if any(arm.recall is not None for arm in result.arms) else 1)
 
 
-def _read_arms(text: str) -> tuple[str, ...]:
-    arms = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    if not arms or not set(arms) <= set(NAMES):
-        message = f"it must be one or more of {','.join(NAMES)}, separated by commas"
-        raise click.BadParameter(message, param_hint="--arms")
-    return arms
-
-
 def _find_key(config: Config, variable: str | None) -> str | None:
     if variable is not None:
         return read_key(variable, "--api-key-env")
-    return read_key(KEY_VARIABLE) if config.upstream.api_key is None else None
+    return read_key("OPENAI_API_KEY") if config.upstream.api_key is None else None
 
 
 def _evaluate(config: Config, options: Options, data: bytes, spent: Tokens) -> Result:
@@ -247,32 +245,20 @@ def _evaluate(config: Config, options: Options, data: bytes, spent: Tokens) -> R
         view = runner.run(find_view(config, model, options.window, options.key))
         setup = prepare(config, options, view, session, choose_variant(config, view, Compactors(get_log())))
         items = setup.estimate(setup.make_arms({}))
-        _check(setup)
+        if not setup.parts:
+            raise StoppedError(
+                f"compaction removes nothing from this session: it has {setup.original_tokens:,} tokens, and the window"
+                f" is {view.policy.context_window:,} ({view.window_from}); use a longer session, or a smaller --window"
+            )
         print_price(console, items, view.price_list)
-        _ask_to_go_on(is_agreed=options.yes)
+        if not options.yes and not sys.stdin.isatty():
+            message = "no model was asked, because there is no terminal to confirm on; to go on without, use --yes"
+            raise StoppedError(message)
+        if not options.yes and not click.confirm("Go on?", default=False, err=True):
+            raise StoppedError("stopped at your request; no model was asked")
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             bar = progress.add_task("asking", total=add_up(items).calls)
             return runner.run(_until_interrupted(_run(setup, spent, lambda: progress.advance(bar))))
-
-
-def _check(setup: Setup) -> None:
-    if setup.parts:
-        return
-    policy = setup.view.policy
-    raise StoppedError(
-        f"compaction removes nothing from this session: it has {setup.original_tokens:,} tokens, and the window is"
-        f" {policy.context_window:,} ({setup.view.window_from}); use a longer session, or a smaller --window"
-    )
-
-
-def _ask_to_go_on(*, is_agreed: bool) -> None:
-    if is_agreed:
-        return
-    if not sys.stdin.isatty():
-        message = "no model was asked, because there is no terminal to confirm on; to go on without, use --yes"
-        raise StoppedError(message)
-    if not click.confirm("Go on?", default=False, err=True):
-        raise StoppedError("stopped at your request; no model was asked")
 
 
 class _Calls(SummaryCalls):

@@ -9,6 +9,7 @@ request, in a form that the strictest server accepts.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -58,7 +59,10 @@ def read_session(data: bytes, *, line: int | None = None, model: str | None = No
 
     line: from 1; None for the longest. model: replaces the one that the session names.
     """
-    lines = [data] if _is_request(data) else [each for each in data.splitlines() if each.strip()]
+    lines = [each for each in data.splitlines() if each.strip()]
+    with suppress(UndecodableError):
+        DEFAULT.read(data)
+        lines = [data]
     if line is None:
         line = max(range(len(lines)), key=lambda index: len(lines[index]), default=0) + 1
     if not 0 < line <= len(lines):
@@ -73,14 +77,6 @@ def read_session(data: bytes, *, line: int | None = None, model: str | None = No
     if not request.model:
         raise NoSessionError("the session names no model; choose one with --model")
     return Session(request, sha256(body).hexdigest(), line, len(lines))
-
-
-def _is_request(data: bytes) -> bool:
-    try:
-        DEFAULT.read(data)
-    except UndecodableError:
-        return False
-    return True
 
 
 def _read_request(body: bytes, model: str | None) -> Request:

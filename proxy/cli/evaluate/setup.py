@@ -65,17 +65,13 @@ def weigh(tokens: Tokens, prices: PriceList) -> int:
 
 
 def find_dollars(items: Iterable[Item]) -> float | None:
-    dollars = [_find_price(item) for item in items if item.tokens.calls]
-    known = [price for price in dollars if price is not None]
-    return sum(known) if len(known) == len(dollars) else None
-
-
-def _find_price(item: Item) -> float | None:
-    if not item.prices.is_in_dollars:
-        return None
-    tokens = item.tokens
-    tier = item.prices.at(tokens.prompt // tokens.calls)
-    return (tokens.prompt * tier.input + tokens.completion * tier.output) / MILLION
+    dollars = 0.0
+    for prices, tokens in ((item.prices, item.tokens) for item in items if item.tokens.calls):
+        if not prices.is_in_dollars:
+            return None
+        tier = prices.at(tokens.prompt // tokens.calls)
+        dollars += (tokens.prompt * tier.input + tokens.completion * tier.output) / MILLION
+    return dollars
 
 
 def print_price(console: Console, items: Sequence[Item], prices: PriceList) -> None:

@@ -214,7 +214,7 @@ def split_turns(body: bytes, dialect: str | None = None) -> Iterator[bytes]:
     try:
         members = decode_members(body)
         elements = _decode_elements(members.get(codec.transcript, msgspec.Raw(b"[]")))
-        is_answer = [_is_answer(_decode_element(element)) for element in elements]
+        is_answer = [one.role == "assistant" or one.type in _BY_MODEL for one in map(_decode_element, elements)]
     except DECODE_ERRORS as error:
         raise UndecodableError from error
     for stop in range(1, len(elements)):
@@ -222,7 +222,3 @@ def split_turns(body: bytes, dialect: str | None = None) -> Iterator[bytes]:
             beginning = msgspec.Raw(b"[" + b",".join(map(bytes, elements[:stop])) + b"]")
             yield msgspec.json.encode({**members, codec.transcript: beginning})
     yield body
-
-
-def _is_answer(element: _Element) -> bool:
-    return element.role == "assistant" or element.type in _BY_MODEL

@@ -44,7 +44,6 @@ from trimtab.proxy.server.admin.shapes import shape_event
 from trimtab.proxy.telemetry.logs import configure_log, escape, get_log
 from trimtab.proxy.wire.codec import Counting, UndecodableError
 from trimtab.proxy.wire.dialects import name_codec
-from trimtab.rules.conversation import Decision
 from trimtab.rules.pipeline.changes import Change, Fate
 from trimtab.rules.summary.request import OPAQUE
 from trimtab.rules.tokens.sections import Sections
@@ -79,15 +78,14 @@ def find_changes(recording: Recording) -> Changed:
 
 def _find_doubt(recording: Recording, compaction: Compaction) -> str:
     """Why the plan may not be that of the recording. Behind a replaced credential, only the rules are compared."""
-    difference = find_difference(recording, compaction)
+    difference, decisions = find_difference(recording, compaction), recording.counted.decisions
     if recording.is_redacted:
-        was, now = _place(recording.counted.decisions), _place(compaction.compacted.decisions)
+        was, now = (
+            [(one.rule, one.messages, one.first_changed) for one in each]
+            for each in (decisions, compaction.compacted.decisions)
+        )
         return "" if not was or was == now else OTHERWISE + difference
     return OTHERWISE + difference if difference else ""
-
-
-def _place(decisions: Sequence[Decision]) -> list[tuple[str, int, int]]:
-    return [(one.rule, one.messages, one.first_changed) for one in decisions]
 
 
 def diff(change: Change) -> Iterator[str]:
@@ -217,7 +215,8 @@ def _show_changes(changed: Changed, console: Console, *, with_diff: bool) -> Non
         return
     console.print(Text("\nChanged messages", "bold"))
     if not with_diff:
-        for _, group in groupby(changed.changes, key=_name_group):
+        # Messages that the same rules have removed share a line; any other change has its own.
+        for _, group in groupby(changed.changes, lambda one: one.rules if one.fate is Fate.REMOVED else id(one)):
             console.print(safe(f"  {_tell_group(list(group))}"))
         return
     for change in changed.changes:
@@ -225,11 +224,6 @@ def _show_changes(changed: Changed, console: Console, *, with_diff: bool) -> Non
         for line in diff(change):
             shown = Text(f"      {escape(line.expandtabs(4))}", STYLES.get(line[:1], ""))
             console.print(shown, soft_wrap=True)
-
-
-def _name_group(change: Change) -> tuple[object, ...]:
-    """What the changes of a line have in common: messages that are removed share one, any other has its own."""
-    return (change.fate, change.rules) if change.fate is Fate.REMOVED else (id(change),)
 
 
 def _tell_group(changes: Sequence[Change]) -> str:
@@ -329,8 +323,13 @@ def inspect(  # noqa: PLR0913 - the options of a command
         give_up(escape(str(error)))
     if sent or received:
         _print_body(recording, is_sent=sent)
+        return
+    configure_log("error")
+    changed = find_changes(recording)
+    if as_json:
+        click.echo(orjson.dumps(describe(recording, changed, with_texts=with_diff), option=orjson.OPT_INDENT_2))
     else:
-        _print(recording, with_diff=with_diff, as_json=as_json)
+        show(recording, changed, with_diff=with_diff)
 
 
 def find_folder(folder: Path | None, config_path: Path | None, settings: tuple[str, ...]) -> Path:
@@ -414,15 +413,6 @@ def _is_wanted(event: Outcome, wanted: Mapping[str, str | None]) -> bool:
     return (session is None or event.session.startswith(session)) and all(
         wanted[name] is None or wanted[name] in values for name, values in has.items()
     )
-
-
-def _print(recording: Recording, *, with_diff: bool, as_json: bool) -> None:
-    configure_log("error")
-    changed = find_changes(recording)
-    if as_json:
-        click.echo(orjson.dumps(describe(recording, changed, with_texts=with_diff), option=orjson.OPT_INDENT_2))
-    else:
-        show(recording, changed, with_diff=with_diff)
 
 
 def _print_body(recording: Recording, *, is_sent: bool) -> None:

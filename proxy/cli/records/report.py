@@ -6,7 +6,6 @@ person's own configuration with a few keys replaced. Each figure of a table is o
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from trimtab.proxy.cli.records.sums import (
     SUMMARIES,
     TRIMTAB,
     USD,
-    VariantSums,
 )
 from trimtab.proxy.cli.tables import make_console, print_fitting, safe, write_dollars
 from trimtab.proxy.config.schema import Config
@@ -76,19 +74,19 @@ def describe(replay: Replay, kind: str, path: Path) -> dict[str, Any]:
 
 
 def compare(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
+    """The figures of each model that both variants have, side by side."""
     others = {model["name"]: model for model in after["models"]}
-    return [_compare_models(model, others[model["name"]]) for model in before["models"] if model["name"] in others]
-
-
-def _compare_models(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    units = [unit for unit in before["costs"] if unit in after["costs"]]
-    return {
-        "name": before["name"],
-        **{name: {"before": before[name], "after": after[name]} for name in COMPARED},
-        "costs": {
-            unit: {"before": sum_cost(before["costs"][unit]), "after": sum_cost(after["costs"][unit])} for unit in units
-        },
-    }
+    changes = []
+    for model in before["models"]:
+        if (other := others.get(model["name"])) is not None:
+            figures = {name: {"before": model[name], "after": other[name]} for name in COMPARED}
+            costs = {
+                unit: {"before": sum_cost(amounts), "after": sum_cost(other["costs"][unit])}
+                for unit, amounts in model["costs"].items()
+                if unit in other["costs"]
+            }
+            changes.append({"name": model["name"], **figures, "costs": costs})
+    return changes
 
 
 def sum_cost(costs: dict[str, float]) -> float | None:
@@ -105,38 +103,25 @@ def has_unassigned(variant: dict[str, Any]) -> bool:
 def list_notes(replay: Replay, kind: str, variants: list[dict[str, Any]]) -> list[str]:
     if kind == "log":
         return list(LOG_NOTES)
-    notes = [
-        (
-            "costs assume that the upstream's cache holds the beginning of the session's previous prompt, and misses"
-            " nothing else"
-        ),
-        (
-            "nothing: the requests unchanged, as if the window were large enough; sliding: the oldest messages dropped"
-            " so that the rest fits"
-        ),
-    ]
-    if any(variant["total"].get("stand_ins") for variant in variants):
-        notes.append(
-            "no model was asked: a digest stands in for each summary that was not recorded for the same cut; the call"
-            " for it is priced as if the summary had the size that is reserved for it"
-        )
-    if kind == "recordings" and replay.configured:
-        notes.append(
-            "cuts at cold caches are as recorded: those of another configuration, and the summaries that are written"
-            " ahead for them, are not expected"
-        )
-    if any(has_unassigned(variant) for variant in variants):
-        notes.append(
-            "a recorded call for a summary names no session, so the costs of recorded sessions are without summaries,"
-            " cost (part): a session may cost more than nothing without being named"
-        )
-    if any(INPUT_TOKENS in model["costs"] for variant in variants for model in variant["models"]):
-        notes.append("costs without a price in dollars are in the price of one prompt token that is not cached")
-    if kind == "bodies":
-        notes.append("completions are not known, so they are in no cost")
-    if replay.redacted:
-        notes.append(f"{replay.redacted} {REPLACED}")
-    return notes
+    stands_in = any(variant["total"].get("stand_ins") for variant in variants)
+    units = {unit for variant in variants for model in variant["models"] for unit in model["costs"]}
+    notes = {
+        "costs assume that the upstream's cache holds the beginning of the session's previous prompt, and misses"
+        " nothing else": True,
+        "nothing: the requests unchanged, as if the window were large enough; sliding: the oldest messages dropped"
+        " so that the rest fits": True,
+        "no model was asked: a digest stands in for each summary that was not recorded for the same cut; the call"
+        " for it is priced as if the summary had the size that is reserved for it": stands_in,
+        "cuts at cold caches are as recorded: those of another configuration, and the summaries that are written"
+        " ahead for them, are not expected": kind == "recordings" and replay.configured,
+        "a recorded call for a summary names no session, so the costs of recorded sessions are without summaries,"
+        " cost (part): a session may cost more than nothing without being named": any(map(has_unassigned, variants)),
+        "costs without a price in dollars are in the price of one prompt token that is not cached": INPUT_TOKENS
+        in units,
+        "completions are not known, so they are in no cost": kind == "bodies",
+        f"{replay.redacted} {REPLACED}": replay.redacted,
+    }
+    return [note for note, is_so in notes.items() if is_so]
 
 
 def list_settings(config: Config) -> dict[str, Config]:
@@ -155,32 +140,27 @@ def list_settings(config: Config) -> dict[str, Config]:
 def list_points(replay: Replay, kind: str, path: Path) -> dict[str, Any]:
     """The result of a replay with each economy and threshold, as JSON: costs are shares of doing nothing."""
     variants = [sums.describe() for sums in replay.variants]
-    costs = replay.variants[-1].sum_costs()
-    others = (_make_point(replay, name, costs[name], costs[NOTHING]) for name in (SLIDING, NOTHING))
+    costs, points = dict[str, float](), list[dict[str, Any]]()
+    for sums, described in zip(replay.variants, variants, strict=True):
+        costs = sums.sum_costs()
+        point = _make_point(replay, sums.name, costs[TRIMTAB] + costs[SUMMARIES], costs[NOTHING])
+        counts = {name: described["total"].get(name) or 0 for name in ("moved_cuts", "summaries", "refused")}
+        points.append(point | counts)
+    points += [_make_point(replay, name, costs[name], costs[NOTHING]) for name in (SLIDING, NOTHING)]
     return {
         "input": {"kind": kind, "path": str(path), "requests": replay.requests},
-        "curve": [*map(partial(_describe_point, replay), replay.variants, variants), *others],
+        "curve": points,
         "unreadable": structs.asdict(replay.unreadable),
         "differing": structs.asdict(replay.differing),
         "notes": [*CURVE_NOTES, *list_notes(replay, kind, variants)],
     }
 
 
-def _describe_point(replay: Replay, sums: VariantSums, described: dict[str, Any]) -> dict[str, Any]:
-    costs = sums.sum_costs()
-    point = _make_point(replay, sums.name, costs[TRIMTAB] + costs[SUMMARIES], costs[NOTHING])
-    return point | {name: described["total"].get(name) or 0 for name in ("moved_cuts", "summaries", "refused")}
-
-
 def _make_point(replay: Replay, name: str, cost: float, nothing: float) -> dict[str, Any]:
     tally = replay.needed.tallies.get(name) if replay.needed is not None else None
     kept = 1.0 if name == NOTHING else None if tally is None else tally.share_kept()
-    return {
-        "name": name,
-        "cost": cost / nothing if nothing else None,
-        "needed_kept": kept,
-        "needed": 0 if tally is None else tally.needed,
-    }
+    needed = 0 if tally is None else tally.needed
+    return {"name": name, "cost": cost / nothing if nothing else None, "needed_kept": kept, "needed": needed}
 
 
 # The same figures as tables.
@@ -194,37 +174,30 @@ FIGURE_CHARS, MODEL_CHARS = 30, 26
 
 def print_report(report: dict[str, Any], console: Console | None = None) -> None:
     console = console or make_console(WIDE_CHARS)
-    _print_input(report, console)
-    kind = report["input"]["kind"]
+    kind, tables = report["input"]["kind"], list[Table]()
     for variant in report["sides"]:
-        tables = [*_make_models(variant, kind, console.width), _make_rules(variant)]
-        if variant["sessions"]["number"]:
-            tables.append(_make_sessions(variant))
-        for table in tables:
-            print_fitting(console, table, SPARE)
-    if report["changes"]:
-        print_fitting(console, _make_changes(report))
-    for line in _list_lines(report):
-        console.print(safe(line))
+        tables += [*_make_models(variant, kind, console.width), _make_rules(variant)]
+        tables += [_make_sessions(variant)] if variant["sessions"]["number"] else []
+    _print(report, tables + ([_make_changes(report)] if report["changes"] else []), console)
 
 
-def print_curve(report: dict[str, Any], console: Console | None = None) -> None:
+def print_curve(report: dict[str, Any]) -> None:
     """Print what each economy and threshold costs and keeps. The table has less than 80 columns."""
-    console = console or make_console(0)
-    _print_input(report, console)
     table = _make_table("cost and memory", ("setting", "cost", "kept", "needed", "cuts", "summaries", "refused"))
     for one in report["curve"]:
         cost = "-" if one["cost"] is None else f"{one['cost']:.3f}"
-        counts = (f"{one[name]:,}" if name in one else "-" for name in ("moved_cuts", "summaries", "refused"))
-        table.add_row(safe(one["name"]), cost, _percent(one["needed_kept"]), f"{one['needed']:,}", *counts)
-    print_fitting(console, table, SPARE)
-    for line in _list_lines(report):
-        console.print(safe(line))
+        counts = (_figure(one.get(name)) for name in ("moved_cuts", "summaries", "refused"))
+        table.add_row(safe(one["name"]), cost, _figure(one["needed_kept"]), f"{one['needed']:,}", *counts)
+    _print(report, [table], make_console(0))
 
 
-def _print_input(report: dict[str, Any], console: Console) -> None:
+def _print(report: dict[str, Any], tables: Iterable[Table], console: Console) -> None:
     read = report["input"]
     console.print(safe(f"{read['requests']:,} requests of {read['path']} ({read['kind']})"))
+    for table in tables:
+        print_fitting(console, table, SPARE)
+    for line in _list_lines(report):
+        console.print(safe(line))
 
 
 def _make_models(variant: dict[str, Any], kind: str, width_chars: int) -> Iterable[Table]:
@@ -242,19 +215,19 @@ def _make_models(variant: dict[str, Any], kind: str, width_chars: int) -> Iterab
 
 def _list_counts(model: dict[str, Any], kind: str) -> Iterable[tuple[str, str]]:
     original, sent = model.get("original_tokens", 0), model.get("sent_tokens", 0)
-    yield "requests", _count(model.get("requests"))
-    yield "original tokens", _count(original)
-    yield "sent tokens", _count(sent)
+    yield "requests", _figure(model.get("requests"))
+    yield "original tokens", _figure(original)
+    yield "sent tokens", _figure(sent)
     yield "saved", f"{(original - sent) / original:.1%}" if original else "-"
-    yield "requests with a cut", _count(sum(model.get("cuts", {}).values()))
+    yield "requests with a cut", _figure(sum(model.get("cuts", {}).values()))
     if kind != "log":
-        yield "cuts made", _count(model.get("moved_cuts"))
-    yield "summaries", _count(model.get("summaries"))
-    yield "prefix kept", _percent(model.get("prefix_kept"))
+        yield "cuts made", _figure(model.get("moved_cuts"))
+    yield "summaries", _figure(model.get("summaries"))
+    yield "prefix kept", _figure(model.get("prefix_kept"))
     if kind == "log":
-        yield "requests over the limit", _count(model.get("over_limit"))
+        yield "requests over the limit", _figure(model.get("over_limit"))
     else:
-        yield "sessions over the window", _count(model.get("sessions_over_window"))
+        yield "sessions over the window", _figure(model.get("sessions_over_window"))
 
 
 def _list_costs(model: dict[str, Any], kind: str) -> Iterable[tuple[str, str]]:
@@ -263,7 +236,8 @@ def _list_costs(model: dict[str, Any], kind: str) -> Iterable[tuple[str, str]]:
     own = sum_cost(amounts)
     yield "cost", _money(own, unit)
     for strategy in STRATEGIES[1:]:
-        yield f"cost, {strategy}", _money(amounts.get(strategy), unit) + _ratio(own, amounts.get(strategy))
+        other = amounts.get(strategy)
+        yield f"cost, {strategy}", _money(other, unit) + (f" ({own / other:.2f})" if own is not None and other else "")
     if kind == "recordings":
         requests, summaries = model.get("booked_usd"), model.get("booked_summaries_usd")
         is_booked = requests is not None or summaries is not None
@@ -302,10 +276,9 @@ def _make_changes(report: dict[str, Any]) -> Table:
         for name, pair in change.items():
             if name not in {"name", "costs"}:
                 before, after = pair["before"], pair["after"]
-                is_count = isinstance(before, int) and isinstance(after, int)
-                told = (f"{before:,}", f"{after:,}") if is_count else (_percent(before), _percent(after))
-                is_changed = _change(before, after) if is_count else ""
-                table.add_row(safe(change["name"]), safe(name.replace("_", " ")), *told, is_changed)
+                changed = _change(before, after) if isinstance(before, int) and isinstance(after, int) else ""
+                figure = safe(name.replace("_", " "))
+                table.add_row(safe(change["name"]), figure, _figure(before), _figure(after), changed)
         for unit, pair in change["costs"].items():
             told = _money(pair["before"], unit), _money(pair["after"], unit)
             table.add_row(safe(change["name"]), "cost", *told, _change(pair["before"], pair["after"]))
@@ -333,22 +306,15 @@ def _make_table(title: str, columns: Sequence[str]) -> Table:
     return table
 
 
-def _count(number: int | None) -> str:
-    return "-" if number is None else f"{number:,}"
+def _figure(value: float | None) -> str:
+    """A count, or a share in percent; `-` if it is not known."""
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.1%}"
 
 
 def _money(amount: float | None, unit: str) -> str:
     if amount is None:
         return "-"
     return write_dollars(amount) if unit == USD else f"{amount:,.0f}"
-
-
-def _ratio(own: float | None, other: float | None) -> str:
-    return f" ({own / other:.2f})" if own is not None and other else ""
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"
 
 
 def _change(before: float | None, after: float | None) -> str:

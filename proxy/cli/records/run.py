@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -113,17 +112,12 @@ class Needed(msgspec.Struct):
         """The identifiers in some messages. Each message is read once."""
         found: set[str] = set()
         for message in messages:
-            key = tuple(_list_texts(message))
+            key = (*message.texts, *(f"{call.name} {call.arguments}" for call in message.tool_calls))
             names = self._read.get(key)
             if names is None:
                 names = self._read[key] = find_identifiers("\n".join(key))
             found |= names
         return frozenset(found)
-
-
-def _list_texts(message: Message) -> Iterator[str]:
-    yield from message.texts
-    yield from (f"{call.name} {call.arguments}" for call in message.tool_calls)
 
 
 def _find_answer(before: Sequence[Message], after: Sequence[Message]) -> Message | None:
@@ -176,8 +170,18 @@ def draw(series: Series, file: Path) -> None:
         raise StoppedError("--plot needs matplotlib; install it with: pip install 'trimtab[plot]'") from error
     figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
-    _draw_tokens(above, series)
-    _draw_costs(below, series)
+    points, numbers = series.points, [point.number for point in series.points]
+    above.plot(numbers, [point.original_tokens for point in points], label="as the client sent it")
+    for name in points[-1].sent_tokens if points else ():
+        above.plot(numbers, [point.sent_tokens.get(name) for point in points], label=f"sent, {name}")
+    last = points[-1].costs if points else {}
+    for name, strategy in ((name, strategy) for name, costs in last.items() for strategy in costs):
+        course = [point.costs[name].get(strategy, 0.0) for point in points]
+        if any(course):
+            below.plot(numbers, course, label=f"{_NAMES[strategy]}, {name}")
+    above.set_ylabel("prompt tokens")
+    below.set_xlabel("requests")
+    below.set_ylabel("cost so far")
     for axes in (above, below):
         axes.set_ylim(bottom=0)
         if axes.lines:
@@ -186,25 +190,6 @@ def draw(series: Series, file: Path) -> None:
         figure.savefig(file)
     except OSError as error:
         raise StoppedError(f"{file}: {error.strerror}") from error
-
-
-def _draw_tokens(axes: Any, series: Series) -> None:
-    numbers = [point.number for point in series.points]
-    axes.plot(numbers, [point.original_tokens for point in series.points], label="as the client sent it")
-    for name in series.points[-1].sent_tokens if series.points else ():
-        axes.plot(numbers, [point.sent_tokens.get(name) for point in series.points], label=f"sent, {name}")
-    axes.set_ylabel("prompt tokens")
-
-
-def _draw_costs(axes: Any, series: Series) -> None:
-    numbers = [point.number for point in series.points]
-    for name, costs in (series.points[-1].costs if series.points else {}).items():
-        for strategy in costs:
-            course = [point.costs[name].get(strategy, 0.0) for point in series.points]
-            if any(course):
-                axes.plot(numbers, course, label=f"{_NAMES[strategy]}, {name}")
-    axes.set_xlabel("requests")
-    axes.set_ylabel("cost so far")
 
 
 REPLACED = "; a credential was replaced in the recorded body"
@@ -278,7 +263,12 @@ class Replay:
                 sums.add_summary(figures)
             elif figures is not None:
                 self.requests += 1
-                _book_line(sums, figures, *reader.sent_to[figures.event.label])
+                upstream, model = reader.sent_to[figures.event.label]
+                prices = find_listed(f"https://{upstream}", model) if upstream else None
+                pricing = None if prices is None or not prices.is_in_dollars else Pricing(prices)
+                sums.add(figures, None, pricing, session="", at=0.0)
+                if pricing is not None and (tokens := estimate_tokens(figures)) is not None:
+                    sums.book(figures.event.label, pricing, tokens)
 
     def read_bodies(self, file: Path, advance: Advance, *, dialect: str | None, model: str | None, turns: bool) -> None:
         """Replay a file of request bodies. turns: each line is a whole session, of which all requests are replayed."""
@@ -380,15 +370,6 @@ class Replay:
         sums.figures.note(chosen.label, stand_ins=int(is_new))
 
 
-def _book_line(sums: VariantSums, figures: RequestFigures, upstream: str, model: str) -> None:
-    prices = find_listed(f"https://{upstream}", model) if upstream else None
-    pricing = None if prices is None or not prices.is_in_dollars else Pricing(prices)
-    tokens = estimate_tokens(figures)
-    sums.add(figures, None, pricing, session="", at=0.0)
-    if pricing is not None and tokens is not None:
-        sums.book(figures.event.label, pricing, tokens)
-
-
 def _measure(chosen: PricedVariant, compaction: Compaction, recorded: RequestFigures | None) -> RequestFigures:
     """The figures that a request would have had in a configured variant. recorded: None for a body of a file."""
     is_refused = compaction.is_refused
@@ -435,11 +416,9 @@ def _compare(recording: Recording, compaction: Compaction) -> str:
     was, now = _list(counted.decisions), _list(compacted.decisions)
     if counted.decisions and now != was:
         return f"the decisions are {now} now, and were {was}"
-    sent = recording.sent_body
-    if sent is None or recording.sent is None:
-        return ""
     body = recording.received_body if compaction.body is None else compaction.body
-    return "the body differs" if body != sent else ""
+    is_kept = recording.sent is not None and recording.sent_body is not None
+    return "the body differs" if is_kept and body != recording.sent_body else ""
 
 
 def _list(decisions: Sequence[Decision]) -> str:

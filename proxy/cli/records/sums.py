@@ -11,13 +11,14 @@ its lifetime. It misses nothing else, and nobody pushes anybody out.
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import msgspec
 from msgspec import structs
 
 from trimtab.proxy.account.outcome import Outcome
-from trimtab.proxy.account.prompt_cache import MIN_CACHED_TOKENS, Prefix, PreviousRequests, Sent, count_cached
+from trimtab.proxy.account.prompt_cache import MIN_CACHED_TOKENS, PreviousRequests, Sent, count_cached
 from trimtab.proxy.account.recordings.format import Counted, RecordedCall, Recording
 from trimtab.proxy.catalogue.prices import PriceList, Tokens, to_dollars
 from trimtab.proxy.compaction.engine import Compaction
@@ -81,17 +82,13 @@ class PromptCaches:
         for strategy, prompt in prompts.items():
             previous, client = self._previous[strategy], f"{session} {request.model}"
             prefix = previous.observe(client, plan.hashes, Sent(original.messages, prompt, request.fixed)).prefix
-            kept_tokens = _find_kept(prefix, pricing.lifetime_seconds) * ratio
+            lifetime_seconds = inf if pricing.lifetime_seconds is None else pricing.lifetime_seconds
+            is_cold = prefix is None or prefix.pause_seconds > lifetime_seconds
+            kept_tokens = 0.0 if prefix is None or is_cold else prefix.kept_tokens * ratio
             tokens = pricing.imagine(round(prompt.tokens * ratio), kept_tokens, completion_tokens)
             kept_share = prefix.kept_share if prefix is not None and prefix.continues else None
             spent[strategy] = RequestCost(tokens, pricing.weigh(tokens), kept_share)
         return spent
-
-
-def _find_kept(prefix: Prefix | None, lifetime_seconds: float | None) -> float:
-    if prefix is None or (lifetime_seconds is not None and prefix.pause_seconds > lifetime_seconds):
-        return 0.0
-    return prefix.kept_tokens
 
 
 def slide_window(conversation: Conversation, limit_tokens: int) -> Conversation:
@@ -364,24 +361,22 @@ class VariantSums(msgspec.Struct):
                 for (name, unit), costs in self._costs.items()
                 if name == label
             }
-        return {"name": self.name, "models": models, "total": add_up(models), "sessions": self._describe_sessions()}
+        sessions = self.sessions.values()
+        longest = sorted(sessions, key=lambda sums: (-sums.longest_tokens, sums.name))[:WORST_SESSIONS]
+        worst = sorted((sums for sums in sessions if sums.loss > 0), key=lambda sums: (-sums.loss, sums.name))
+        told = {
+            "number": len(sessions),
+            "over_window": _count_over(sessions),
+            "longest": [sums.describe() for sums in longest],
+            "dearest": [sums.describe() for sums in worst[:WORST_SESSIONS]],
+        }
+        return {"name": self.name, "models": models, "total": add_up(models), "sessions": told}
 
     def sum_costs(self) -> dict[str, float]:
         units = [unit for _, unit in self._costs]
         unit = max(units, key=units.count, default="")
         found = [costs for (_, each), costs in self._costs.items() if each == unit]
         return {name: sum(costs.get(name, 0.0) for costs in found) for name in (*STRATEGIES, SUMMARIES)}
-
-    def _describe_sessions(self) -> dict[str, Any]:
-        sessions = self.sessions.values()
-        longest = sorted(sessions, key=lambda sums: (-sums.longest_tokens, sums.name))[:WORST_SESSIONS]
-        worst = sorted((sums for sums in sessions if sums.loss > 0), key=lambda sums: (-sums.loss, sums.name))
-        return {
-            "number": len(sessions),
-            "over_window": _count_over(sessions),
-            "longest": [sums.describe() for sums in longest],
-            "dearest": [sums.describe() for sums in worst[:WORST_SESSIONS]],
-        }
 
     def _book(self, label: str, unit: str, name: str, cost: float) -> None:
         costs = self._costs.setdefault((label, unit), {})

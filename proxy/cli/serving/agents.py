@@ -154,15 +154,11 @@ def _read_codex(start: AgentCommand) -> dict[str, Any]:
         for place in places:
             inner = within.get(place)
             within[place] = within = dict(inner) if isinstance(inner, dict) else {}
-        within[last] = _read_toml(value)
+        try:
+            within[last] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            within[last] = value
     return settings
-
-
-def _read_toml(value: str) -> object:
-    try:
-        return tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return value
 
 
 def _quote(text: str) -> str:

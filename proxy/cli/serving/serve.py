@@ -102,14 +102,20 @@ class Screen(msgspec.Struct, frozen=True):
         if self.line is None:
             yield
             return
-        tasks = Tasks(lambda error: log.error("live_line_failed", error=type(error).__name__))
-        _ = tasks.start(_show_again_and_again(metrics, self.line))
+        line, tasks = self.line, Tasks(lambda error: log.error("live_line_failed", error=type(error).__name__))
+
+        async def show_again_and_again() -> None:
+            while True:
+                await asyncio.sleep(PAUSE_SECONDS)
+                await _show(metrics, line)
+
+        _ = tasks.start(show_again_and_again())
         try:
             yield
         finally:
             await tasks.close()
-            await _show(metrics, self.line)
-            self.line.end()
+            await _show(metrics, line)
+            line.end()
 
 
 def tell_systemd() -> None:
@@ -127,12 +133,6 @@ def warn_of_risks(config: Config, log: Any, workers: int = 1) -> None:
     if workers > 1 and config.store == "memory":
         meaning = "workers do not share their summaries, nor what they learn about models; see store"
         log.warning("store_not_shared", store=config.store, meaning=meaning)
-
-
-async def _show_again_and_again(metrics: Metrics, line: LiveLine) -> None:
-    while True:
-        await asyncio.sleep(PAUSE_SECONDS)
-        await _show(metrics, line)
 
 
 async def _show(metrics: Metrics, line: LiveLine) -> None:
@@ -248,7 +248,9 @@ def serve(
     form = log_format or config.log.format
     configure_log(log_level or config.log.level, form, clears_line=can_rewrite(form))
     screen = Screen(shows_text(form), LiveLine() if can_rewrite(form) else None)
-    _raise_file_limit()
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # each request needs two; macOS reports an unlimited maximum that it refuses
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     load, count = load_again if config_path else None, count_workers(config)
     try:
         with wrong_use():
@@ -284,18 +286,17 @@ def _find_owners(ports: set[int]) -> tuple[str, ...]:
     return tuple(sorted(owners))
 
 
-def _raise_file_limit() -> None:
-    """Raise the limit of open files to the most that the system allows: each request needs two connections."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # macOS reports an unlimited maximum that it then refuses
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 async def _serve(config: Config, load: Callable[[], Config] | None, log: Any, screen: Screen) -> None:
     stop, reload = asyncio.Event(), asyncio.Event()
     loop, lifecycle = asyncio.get_running_loop(), Lifecycle()
+
+    def stop_or_end(number: signal.Signals) -> None:
+        if stop.is_set():  # the second signal
+            _end_at_once(number, lifecycle, log)
+        stop.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _stop_or_end, number, stop, lifecycle, log)
+        loop.add_signal_handler(number, stop_or_end, number)
     loop.add_signal_handler(signal.SIGHUP, reload.set)
     warn_of_risks(config, log)
     async with run_proxy(config, log, lifecycle=lifecycle) as proxy:
@@ -342,13 +343,6 @@ async def _serve_until(
     log.info("draining", seconds=limits.drain_seconds, delay_seconds=limits.shutdown_delay_seconds)
 
 
-def _stop_or_end(number: signal.Signals, stop: asyncio.Event, lifecycle: Lifecycle, log: Any) -> None:
-    """At the first signal, make the proxy drain; at the second, end the process."""
-    if stop.is_set():
-        _end_at_once(number, lifecycle, log)
-    stop.set()
-
-
 def _end_at_once(number: signal.Signals, lifecycle: Lifecycle, log: Any) -> None:
     """End with 128 plus the signal's number, as shells do; reset connections first, or answers would look complete."""
     try:
@@ -365,20 +359,16 @@ def _record(folder: Path | None, keep: int | None, max_bytes: int | None, **give
     at them with `trimtab inspect`, or play them again with `trimtab replay`. All other options are those of
     `trimtab serve`.
     """
-    if folder is None and not _names_folder(given["config_path"], given["settings"]):
-        folder = usual_recordings()
+    if folder is None:
+        try:
+            config = load_file(given["config_path"], given["settings"], is_online=False)
+            folder = usual_recordings() if config.record is None else None
+        except ConfigError:  # it may be that of the missing folder; `serve` reports any other
+            folder = usual_recordings()
     wanted = {"dir": folder and str(folder), "keep": keep, "max_bytes": max_bytes}
     # As JSON, which is YAML, too: a path may look like another value.
     added = tuple(f"record.{key}={orjson.dumps(value).decode()}" for key, value in wanted.items() if value is not None)
     click.get_current_context().invoke(serve, **given | {"settings": (*given["settings"], *added)})
-
-
-def _names_folder(config_path: Path | None, settings: tuple[str, ...]) -> bool:
-    """Whether the configuration has `record.dir`. If it has an error, it has not: that may be the missing folder."""
-    try:
-        return load_file(config_path, settings, is_online=False).record is not None
-    except ConfigError:
-        return False
 
 
 _OPTIONS = [

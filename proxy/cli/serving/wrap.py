@@ -29,7 +29,7 @@ from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.network import OPENAI_HOST, PROXY_VARIABLES, read_host
 from trimtab.proxy.config.schema import Config
-from trimtab.proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.server.app import run_proxy
 from trimtab.proxy.server.reload import measure_caches
 from trimtab.proxy.telemetry.logs import configure_log, get_log
 from trimtab.proxy.telemetry.savings import Samples, Savings, count
@@ -45,11 +45,6 @@ KILLED = 128
 """Exit statuses; the last one plus the signal's number. Source: POSIX, Shell & Utilities, 2.8.2."""
 OF_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)  # A terminal sends them to the command, too
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-
-_KNOWN = "Agents that trimtab wrap knows, and how it leads them to the proxy:"
-_OTHERS = (
-    "Other commands get the variables that clients of OpenAI, Anthropic and Azure read. Usage: trimtab wrap COMMAND"
-)
 
 
 class CannotRunError(Exception):
@@ -162,34 +157,26 @@ class Destination(msgspec.Struct, frozen=True):
 def choose_destinations(config: Config, environment: Mapping[str, str]) -> tuple[Destination, ...]:
     """The upstream of each family: the configuration's if it names one, else the variable's, else the usual one."""
     meant = _find_meant(config)
+    # Azure's client for Node would prefer OPENAI_BASE_URL to AZURE_OPENAI_ENDPOINT, so that must stay unset.
+    is_azure = bool(Family.AZURE.find_before(environment)) and not environment.get(Family.OPENAI.key)
     chosen: dict[tuple[str, bool], list[Family]] = {}
     for family in Family:
         before = family.find_before(environment)
         is_configured = family in meant or (family is Family.OPENAI and before is None and not meant)
         url = config.upstream.base_url if is_configured else before or family.usual
-        if url is not None and (family in meant or before or not _is_left_out(family, environment)):
+        if url is not None and (family in meant or before or not (is_azure and family is Family.OPENAI)):
             chosen.setdefault((url, is_configured), []).append(family)
     return tuple(Destination(url, tuple(families), is_configured) for (url, is_configured), families in chosen.items())
-
-
-def _is_left_out(family: Family, environment: Mapping[str, str]) -> bool:
-    """Whether OPENAI_BASE_URL must stay unset: Azure's client for Node would prefer it to AZURE_OPENAI_ENDPOINT."""
-    is_azure = Family.AZURE.find_before(environment) is not None
-    return family is Family.OPENAI and is_azure and not environment.get(family.key)
 
 
 def _find_meant(config: Config) -> frozenset[Family]:
     """The families whose upstream the configuration names; all that it may serve if its host is not known."""
     if "upstream" not in config.model_fields_set or "base_url" not in config.upstream.model_fields_set:
         return frozenset()
-    provider = config.upstream.provider
-    if provider == "anthropic":
-        return frozenset({Family.ANTHROPIC})
-    if provider == "azure":
-        return frozenset({Family.OPENAI, Family.AZURE})
-    if read_host(config.upstream.base_url) == OPENAI_HOST:
+    if config.upstream.provider is None and read_host(config.upstream.base_url) == OPENAI_HOST:
         return frozenset({Family.OPENAI})
-    return frozenset({Family.OPENAI, Family.ANTHROPIC})
+    by_provider = {"anthropic": {Family.ANTHROPIC}, "azure": {Family.OPENAI, Family.AZURE}}
+    return frozenset(by_provider.get(config.upstream.provider or "", {Family.OPENAI, Family.ANTHROPIC}))
 
 
 def write_environment(environment: Mapping[str, str], urls: Iterable[tuple[Destination, str]]) -> dict[str, str]:
@@ -259,10 +246,11 @@ def wrap(
 def _wire(command: tuple[str, ...]) -> tuple[Wiring, Write]:
     if not command:
         formatter = click.HelpFormatter(width=shutil.get_terminal_size().columns)
-        formatter.write_text(_KNOWN)
+        formatter.write_text("Agents that trimtab wrap knows, and how it leads them to the proxy:")
         with formatter.indentation():
             formatter.write_dl(list_agents())
-        formatter.write_text(_OTHERS)
+        others = "Other commands get the variables that clients of OpenAI, Anthropic and Azure read."
+        formatter.write_text(f"{others} Usage: trimtab wrap COMMAND")
         click.echo(formatter.getvalue().rstrip())
         sys.exit(WRONG_USE)  # as click ends a group without a command
     found = find_agent(command, os.environ)
@@ -296,7 +284,10 @@ class _Recent(deque[Outcome]):
 
 async def _wrap(complete: Write, proxied: Sequence[tuple[Destination, Config]], tell: Callable[[str], None]) -> int:
     log = get_log()
-    configs = [_without_long_drain(config) for _, config in proxied]
+    configs = []
+    for _, config in proxied:
+        soon = {"drain_seconds": min(config.limits.drain_seconds, DRAIN_SECONDS), "shutdown_delay_seconds": 0.0}
+        configs.append(config.model_copy(update={"limits": config.limits.model_copy(update=soon)}))
     compactors, recent = Compactors(log, caches_bytes=measure_caches(configs[0])), _Recent(maxlen=NEWEST)
     try:
         async with AsyncExitStack() as stack:
@@ -305,7 +296,9 @@ async def _wrap(complete: Write, proxied: Sequence[tuple[Destination, Config]], 
                 proxy.services.recorder.observers.append(recent.observe)
             destinations = [destination for destination, _ in proxied]
             for destination, proxy in zip(destinations, proxies, strict=True):
-                tell(_describe_destination(destination, proxy))
+                names = ", ".join(family.names[0] for family in destination.families)
+                page = f"; dashboard {proxy.url}/trimtab/" if proxy.services.config.dashboard.enabled else ""
+                tell(f"{names} → {proxy.services.config.upstream.base_url}{page}")
             environment = write_environment(
                 os.environ, zip(destinations, (proxy.url for proxy in proxies), strict=True)
             )
@@ -322,19 +315,6 @@ async def _wrap(complete: Write, proxied: Sequence[tuple[Destination, Config]], 
     for alarm in find_alarms(recent, Samples.of(family for one in metrics for family in one.collect_all())):
         tell(f"warning: {alarm.describe()}")
     return status
-
-
-def _without_long_drain(config: Config) -> Config:
-    limits = config.limits
-    drain_seconds = min(limits.drain_seconds, DRAIN_SECONDS)
-    shorter = limits.model_copy(update={"drain_seconds": drain_seconds, "shutdown_delay_seconds": 0.0})
-    return config.model_copy(update={"limits": shorter})
-
-
-def _describe_destination(destination: Destination, proxy: Proxy) -> str:
-    names = ", ".join(family.names[0] for family in destination.families)
-    page = f"; dashboard {proxy.url}/trimtab/" if proxy.services.config.dashboard.enabled else ""
-    return f"{names} → {proxy.services.config.upstream.base_url}{page}"
 
 
 def _describe_end(savings: Savings, fitted: int) -> list[str]:

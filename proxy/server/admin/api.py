@@ -53,7 +53,6 @@ from trimtab.proxy.server.admin.shapes import (
 )
 from trimtab.proxy.store.store import StoreError
 from trimtab.proxy.telemetry.metrics import read_version
-from trimtab.proxy.telemetry.savings import Samples
 
 MAX_LISTED = 500  # requests, or sessions, of one answer. Chosen: half a megabyte of JSON.
 WEEK_DAYS = 7  # source: a week has seven days
@@ -142,12 +141,10 @@ async def _show_overview(services: Services, _: Mapping[str, str]) -> Json:
             *{note["text"]: note for note in notes}.values(),
         ],
         "week": await _read_week(services),
-        **await asyncio.to_thread(_read_all, samples),
+        "totals": await asyncio.to_thread(read_totals, samples),
+        "by_model": await asyncio.to_thread(read_models, samples),
+        "by_client": await asyncio.to_thread(read_clients, samples),
     }
-
-
-def _read_all(samples: Samples) -> Json:
-    return {"totals": read_totals(samples), "by_model": read_models(samples), "by_client": read_clients(samples)}
 
 
 async def _read_week(services: Services) -> Json | None:
@@ -211,29 +208,24 @@ def write_notes(services: Services) -> bytes:
 
 
 async def _show_timeline(services: Services, query: Mapping[str, str]) -> Json:
-    if "days" in query:
-        return await _show_days(services, _read_number(query, "days", 30, KEPT_DAYS))
+    if "days" in query:  # in UTC, from the books; no buckets if no process knows them all
+        books, days = services.recorder.books, _read_number(query, "days", 30, KEPT_DAYS)
+        today = name_day(books.clock())
+        first_day = go_back(today, days - 1)
+        if services.past.places.workers > 1 and services.config.store == "memory":
+            return shape_days([], today, first_day)
+        try:
+            async with asyncio.timeout(WEEK_SECONDS):
+                rows = await books.read_rows(first_day)
+        except TimeoutError:
+            raise StoreError(books.store.name, "it does not answer") from None
+        return await asyncio.to_thread(shape_days, rows, first_day, today)
     minutes = _read_number(query, "minutes", 60, KEPT_STEPS)
     step_seconds = choose_step(minutes)
     stop = (int(time.time()) // step_seconds + 1) * step_seconds
     start = stop - -(-minutes * 60 // step_seconds) * step_seconds
     sums = await services.past.read(partial(sum_steps, start=start, stop=stop, step_seconds=step_seconds))
     return await asyncio.to_thread(shape_timeline, sums, start, stop, step_seconds)
-
-
-async def _show_days(services: Services, days: int) -> Json:
-    """The sums of the last days in UTC, from the books; no buckets if no process knows them all."""
-    books = services.recorder.books
-    today = name_day(books.clock())
-    first_day = go_back(today, days - 1)
-    if services.past.places.workers > 1 and services.config.store == "memory":
-        return shape_days([], today, first_day)
-    try:
-        async with asyncio.timeout(WEEK_SECONDS):
-            rows = await books.read_rows(first_day)
-    except TimeoutError:
-        raise StoreError(books.store.name, "it does not answer") from None
-    return await asyncio.to_thread(shape_days, rows, first_day, today)
 
 
 async def _list_requests(services: Services, query: Mapping[str, str]) -> Json:
@@ -350,7 +342,10 @@ def write_models(services: Services, max_shown: int = MAX_SHOWN) -> bytes:
     for one in reversed(services.models.list_known()):
         met[one.name.base_url, one.name.model].append(one)
     told = [place for place in services.models.list_told() if place not in met]
-    every = [_agree(known) for known in met.values()] + [_recall(services, *place) for place in told[:max_shown]]
+    every = [_agree(known) for known in met.values()]
+    for base_url, model in told[:max_shown]:
+        name = ModelName(base_url, model, services.config.policy_for(model).count)
+        every.append(Known(name, services.models.recall(name)))
     shown = [_show(services, one) for one in every[:max_shown]]
     return orjson.dumps({"models": shown, "unlisted": len(met) + len(told) - len(shown)})
 
@@ -362,11 +357,6 @@ def _agree(known: Sequence[Known]) -> Known:
     learned = tuple(dict.fromkeys(item for one in known for item in one.learned))
     is_one = all(one.facts == of_clients[0].facts for one in of_clients)
     return replace(of_clients[0] if is_one else of_all, learned=learned)
-
-
-def _recall(services: Services, base_url: str, model: str) -> Known:
-    name = ModelName(base_url, model, services.config.policy_for(model).count)
-    return Known(name, services.models.recall(name))
 
 
 def _show(services: Services, known: Known) -> dict[str, object]:

@@ -54,7 +54,11 @@ async def answer_page(
             answer = await _answer_dashboard(services, request, client)
             if answer is not None:
                 return answer
-        return await _find_page(config, path)(services)
+        if path not in PAGES:
+            place = "metrics_listen" if config.metrics_listen else "the same address"
+            known = f"{', '.join(PAGES)}; {config.metrics_path} is at {place}"
+            raise NoSuchPageError(f"trimtab has no such page here; known: {known}")
+        return await PAGES[path](services)
     except ProxyError as error:
         return answer_page_error(error)
 
@@ -71,14 +75,6 @@ async def _answer_dashboard(
         return await answer_api(services, request, name.removeprefix("api/"), client)
     file = find_file(name) if request.method in {"GET", "HEAD"} else None
     return None if file is None else answer_file(request, file)
-
-
-def _find_page(config: Config, path: str) -> Page:
-    """The function that answers a path. Raises NoSuchPageError."""
-    if path in PAGES:
-        return PAGES[path]
-    message = f"trimtab has no such page here; known: {', '.join(PAGES)}; {config.metrics_path} is at "
-    raise NoSuchPageError(message + ("metrics_listen" if config.metrics_listen else "the same address"))
 
 
 def answer_error(error: ProxyError, codec: Codec = DEFAULT) -> web.Response:
@@ -104,9 +100,8 @@ async def show_health(_services: Services) -> web.Response:
 
 
 async def show_ready(services: Services) -> web.Response:
-    ready = services.lifecycle.ready
-    body = b'{"status":"ready"}' if ready else b'{"status":"draining"}'
-    return web.Response(body=body, status=200 if ready else 503, content_type="application/json")
+    status, word = (200, b"ready") if services.lifecycle.ready else (503, b"draining")
+    return web.Response(body=b'{"status":"%b"}' % word, status=status, content_type="application/json")
 
 
 async def show_metrics(services: Services, headers: Headers) -> web.Response:
@@ -119,15 +114,11 @@ async def show_metrics(services: Services, headers: Headers) -> web.Response:
 def asks_open_metrics(headers: Headers) -> bool:
     """Whether `Accept` names OpenMetrics, and does not prefer another form that it names."""
     accepted = ",".join(value for name, value in headers if name.lower() == "accept").lower().split(",")
-    wishes = {part.partition(";")[0].strip(): _read_quality(part) for part in reversed(accepted)}
+    found = ((part.partition(";")[0].strip(), _QUALITY.search(part)) for part in reversed(accepted))
+    # The weight is 1 if there is none that can be read. Source: RFC 9110 section 12.4.2.
+    wishes = {name: 1.0 if quality is None else float(quality[1]) for name, quality in found}
     wished = wishes.pop("application/openmetrics-text", 0.0)
     return wished > 0 and wished >= max((wishes.get(name, 0.0) for name in ("text/plain", "text/*")), default=0.0)
-
-
-def _read_quality(part: str) -> float:
-    """The weight of one entry of `Accept`; 1 if it has none that can be read. Source: RFC 9110 section 12.4.2."""
-    found = _QUALITY.search(part)
-    return 1.0 if found is None else float(found[1])
 
 
 async def show_models(services: Services) -> web.Response:

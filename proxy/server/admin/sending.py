@@ -120,12 +120,8 @@ class PageFile(msgspec.Struct, frozen=True):
 
 def load_files(folder: Path) -> Mapping[str, PageFile]:
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
-    return {path.name: _load(path) for path in paths if path.suffix in TYPES and path.is_file()}
-
-
-def _load(path: Path) -> PageFile:
-    body = path.read_bytes()
-    return PageFile(body, TYPES[path.suffix], f'"{sha256(body).hexdigest()[:32]}"')
+    read = [(path, path.read_bytes()) for path in paths if path.suffix in TYPES and path.is_file()]
+    return {path.name: PageFile(body, TYPES[path.suffix], f'"{sha256(body).hexdigest()[:32]}"') for path, body in read}
 
 
 FILES = load_files(FOLDER)  # the page. It takes some 80 kB.
@@ -189,13 +185,13 @@ async def _write_all(
         if client is None:
             before, totals = totals, await read_recent_totals(services)
             if totals != before:
-                pieces.append(_write_event("totals", orjson.dumps(totals)))
+                pieces.append(_write_event("totals", totals))
         with suppress(StoreError):
             listed, seq, is_lost = await services.past.read(partial(list_after, seq=seq, most=MAX_WAITING))
             listed = [one for one in listed if client in {None, one.event.client}]
             pieces += await asyncio.to_thread(_write_requests, listed) if listed else []
             if is_lost:
-                pieces.append(_write_event("lost", b"{}"))
+                pieces.append(_write_event("lost", {}))
         if not pieces and now - written_at >= COMMENT_SECONDS:
             pieces.append(b": still here\n\n")
         if pieces:
@@ -210,7 +206,7 @@ async def _write_all(
 
 
 def _write_requests(listed: list[Turn]) -> list[bytes]:
-    return [_write_event("request", orjson.dumps(shape_request(one))) for one in listed]
+    return [_write_event("request", shape_request(one)) for one in listed]
 
 
 async def read_recent_totals(services: Services) -> Json:
@@ -228,8 +224,8 @@ async def read_samples(services: Services) -> Samples:
     return await asyncio.to_thread(lambda: Samples.of(metrics.collect_all()))
 
 
-def _write_event(name: str, data: bytes) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
+def _write_event(name: str, data: Json) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), orjson.dumps(data))
 
 
 async def _write(request: web.BaseRequest, response: web.StreamResponse, piece: bytes) -> bool:

@@ -28,7 +28,6 @@ from trimtab.proxy.account.history.table import FIGURES, STEP_SECONDS, Turn
 from trimtab.proxy.account.history.texts import unpack_text
 from trimtab.proxy.account.outcome import Outcome, keep
 from trimtab.proxy.catalogue.prices import to_dollars
-from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.ledger import COLD_CACHE, COMPACT_NOW, TOO_SHORT
@@ -116,6 +115,9 @@ def tell_briefly(event: Outcome) -> list[str]:
     return [f"{again if one.attempt > 1 else ''}{tell_decision(one)}" for one in event.decisions]
 
 
+_OF_LAST = ("model", "client", "messages", "original_tokens", "sent_tokens", "limit_tokens")  # of the newest request
+
+
 def shape_session(session: Session) -> Json:
     """A session. `cost_usd` includes its summaries, if the price of a request is known."""
     last, cost = session.last, session.cost
@@ -127,12 +129,7 @@ def shape_session(session: Session) -> Json:
         "first_at": session.first_at,
         "last_at": last.at,
         "requests": session.requests,
-        "model": last.model,
-        "client": last.client,
-        "messages": last.messages,
-        "original_tokens": last.original_tokens,
-        "sent_tokens": last.sent_tokens,
-        "limit_tokens": last.limit_tokens,
+        **{name: getattr(last, name) for name in _OF_LAST},
         "saved_tokens": session.saved_tokens,
         "cost_usd": None if cost is None else to_dollars(cost + session.summary_cost),
         "without_usd": to_dollars(session.without_cost),
@@ -173,19 +170,17 @@ def shape_days(rows: Iterable[tuple[Place, Sums]], first_day: str, last_day: str
             if name != NO_CLIENT:
                 place = _find_start(day), kind, name
                 kept[place] = kept.get(place, Sums()) + sums
-    steps = [(*place, _pick_figures(sums)) for place, sums in kept.items()]
+    steps = []
+    for place, sums in kept.items():
+        priced = sums.requests - sums.unpriced_requests + sums.summaries - sums.unpriced_summaries
+        figures = [sums.requests, sums.original_tokens, sums.sent_tokens, sums.cached_tokens, 0, 0, priced]
+        steps.append((*place, [*figures, sums.cost_nanodollars, sums.without_nanodollars]))
     return shape_timeline(steps, _find_start(first_day), _find_start(last_day) + DAY_SECONDS, DAY_SECONDS)
 
 
 def _find_start(day: str) -> int:
     """When a day begins, in seconds since 1970."""
     return (date.fromisoformat(day) - date(1970, 1, 1)).days * DAY_SECONDS
-
-
-def _pick_figures(sums: Sums) -> list[int]:
-    priced = sums.requests - sums.unpriced_requests + sums.summaries - sums.unpriced_summaries
-    tokens = sums.original_tokens, sums.sent_tokens, sums.cached_tokens
-    return [sums.requests, *tokens, 0, 0, priced, sums.cost_nanodollars, sums.without_nanodollars]
 
 
 def _show_money(figures: Json) -> Json:
@@ -354,7 +349,11 @@ async def _replay(config: Config, folder: str) -> dict[str, Any]:
     arguments = ("replay", folder, "--curve", "--json", "--newest", str(NEWEST), "--config", "/dev/stdin")
     # A file, because an event loop may connect a process by sockets, which cannot be opened by a path.
     with TemporaryFile() as policies:
-        policies.write(orjson.dumps(_write_policies(config)))
+        defaults, *models = (
+            one.model_dump(mode="json", exclude_unset=True, exclude=_HIDDEN)  # type: ignore[arg-type]
+            for one in (config.defaults, *config.models)
+        )
+        policies.write(orjson.dumps({"defaults": defaults, "models": models}))
         policies.seek(0)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -373,10 +372,3 @@ async def _replay(config: Config, folder: str) -> dict[str, Any]:
             process.kill()
     found: dict[str, Any] = orjson.loads(written) if process.returncode == 0 else {}
     return found
-
-
-def _write_policies(config: Config) -> dict[str, Any]:
-    def write(policy: PolicyConfig) -> dict[str, Any]:
-        return policy.model_dump(mode="json", exclude_unset=True, exclude=_HIDDEN)  # type: ignore[arg-type]
-
-    return {"defaults": write(config.defaults), "models": [write(model) for model in config.models]}
