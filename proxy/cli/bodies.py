@@ -19,14 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trimtab.proxy.cli.options import (
-    config_option,
-    dialect_option,
-    file_argument,
-    set_option,
-    table_option,
-    wrong_use,
-)
+from trimtab.proxy.cli.options import dialect_option, file_argument, table_option, takes_config, wrong_use
 from trimtab.proxy.cli.tables import add_figures
 from trimtab.proxy.compaction import engine
 from trimtab.proxy.compaction.compactor import RefusedError, describe_excess
@@ -135,15 +128,9 @@ def print_tally(told: dict[str, Any]) -> None:
 @takes_requests("one line of JSON for each")
 @click.option("--model", help="Count as for this model instead of the one in the request.")
 @table_option
-@config_option
-@set_option
+@takes_config
 def count(
-    *,
-    model: str | None,
-    as_table: bool | None,
-    config_path: Path | None,
-    settings: tuple[str, ...],
-    **given: Any,
+    *, model: str | None, as_table: bool | None, config_path: Path | None, settings: tuple[str, ...], **given: Any
 ) -> None:
     """Count the tokens of a request body, by section. No network is used.
 
@@ -230,16 +217,9 @@ def _diff(change: Change) -> Iterator[str]:
     "--explain-json", is_flag=True, help="The same as one line of JSON per request, with each changed message."
 )
 @click.option("--diff", is_flag=True, help="Print on standard error what was changed in each message, as a diff.")
-@config_option
-@set_option
+@takes_config
 def compact(
-    *,
-    explain: bool,
-    explain_json: bool,
-    diff: bool,
-    config_path: Path | None,
-    settings: tuple[str, ...],
-    **given: Any,
+    *, explain: bool, explain_json: bool, diff: bool, config_path: Path | None, settings: tuple[str, ...], **given: Any
 ) -> None:
     """Compact the request body in FILE (or standard input). No network is used.
 

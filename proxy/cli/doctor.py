@@ -33,7 +33,7 @@ from trimtab.proxy.cli.doctor_checks import (
     find_unknown_names,
     find_unwritable_recordings,
 )
-from trimtab.proxy.cli.options import config_option, prints_table, read_key, set_option, table_option, wrong_use
+from trimtab.proxy.cli.options import prints_table, read_key, table_option, takes_config, wrong_use
 from trimtab.proxy.cli.tables import mask, print_fitting
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
@@ -253,11 +253,7 @@ def _identify(config: Config, key: str | None) -> Tenant:
 
 
 async def _describe(
-    config: Config,
-    model: str,
-    answers: Answers,
-    kept: tuple[SummaryStore, Tenant],
-    compactors: Compactors,
+    config: Config, model: str, answers: Answers, kept: tuple[SummaryStore, Tenant], compactors: Compactors
 ) -> ModelFinding:
     settings, family, (store, tenant) = config.policy_for(model), find_family(model), kept
     name = name_model(config, settings, model, tenant)
@@ -340,8 +336,7 @@ def check_budgets(config: Config, models: Iterable[tuple[str, ModelPrices | None
     help="Environment variable with a key for the main upstream, if clients bring their own keys.",
 )
 @table_option
-@config_option
-@set_option
+@takes_config
 def doctor(
     *,
     models: tuple[str, ...],

@@ -109,10 +109,7 @@ async def _ask_for_models(client: UpstreamClient, upstream: UpstreamConfig, head
     url, asked = ask_for_models(upstream, headers)
     where = "check base_url, and that the server runs and can be reached from here"
     try:
-        async with (
-            asyncio.timeout(TIMEOUT_SECONDS),
-            client.send("GET", url, asked, None, upstream) as answer,
-        ):
+        async with asyncio.timeout(TIMEOUT_SECONDS), client.send("GET", url, asked, None, upstream) as answer:
             body = await read_bounded(answer, MAX_ANSWER_BYTES) or b""
     except TimeoutError:
         proxy = upstream.route.proxy

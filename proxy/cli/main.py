@@ -99,9 +99,7 @@ class _Group(click.Group):
 
 
 @click.group(
-    cls=_Group,
-    commands=_Commands(),
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    cls=_Group, commands=_Commands(), context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(package_name="trimtab", prog_name="trimtab")
 def main() -> None:

@@ -3,11 +3,11 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import NoReturn, get_args
+from typing import Any, NoReturn, get_args
 
 import click
 
@@ -34,6 +34,13 @@ set_option = click.option(
     metavar="DOTTED.KEY=VALUE",
     help="Set one key of the configuration. It overrides the file and the environment. Repeatable.",
 )
+
+
+def takes_config(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: the command has the options --config and --set."""
+    return config_option(set_option(command))
+
+
 dialect_option = click.option(
     "--dialect",
     type=click.Choice(get_args(Dialect)),

@@ -24,7 +24,7 @@ from trimtab.proxy.account.books import KEPT_DAYS, Rows, Sums, go_back, name_day
 from trimtab.proxy.account.books_stores import open_statistics
 from trimtab.proxy.account.history.sessions import ORDERS, Session, SessionQuery, list_sessions
 from trimtab.proxy.catalogue.prices import NANODOLLARS
-from trimtab.proxy.cli.options import StoppedError, config_option, set_option, wrong_use
+from trimtab.proxy.cli.options import StoppedError, takes_config, wrong_use
 from trimtab.proxy.cli.tables import add_figures, make_console, print_fitting, safe, write_cost, write_short
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
@@ -84,8 +84,7 @@ def read_query(limit: int, asked: Mapping[str, str | None]) -> SessionQuery:
 @filter_options
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Sessions in the table.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON. Money is in US dollars.")
-@config_option
-@set_option
+@takes_config
 def stats(
     *,
     since: str,

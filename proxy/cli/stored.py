@@ -18,7 +18,7 @@ import click
 
 from trimtab.proxy.account.history.sessions import find_named
 from trimtab.proxy.account.outcome import NAME_CHARS
-from trimtab.proxy.cli.options import StoppedError, config_option, read_key, set_option, wrong_use
+from trimtab.proxy.cli.options import StoppedError, read_key, takes_config, wrong_use
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange.route import MAX_WORDS_CHARS
@@ -58,8 +58,7 @@ async def open_shared(config: Config, *, in_memory: str, at_fault: str) -> Async
 @click.command()
 @click.argument("session")
 @click.option("--words", default="", metavar="TEXT", help="What the summary is to heed, up to 500 characters.")
-@config_option
-@set_option
+@takes_config
 def compact_session(session: str, *, words: str, config_path: Path | None, settings: tuple[str, ...]) -> None:
     """Have a session cut at its next request.
 
@@ -104,8 +103,7 @@ NOTHING_KNOWN = (
 
 @click.command()
 @click.argument("model")
-@config_option
-@set_option
+@takes_config
 def forget(model: str, config_path: Path | None, settings: tuple[str, ...]) -> None:
     """Forget what trimtab learned about MODEL.
 
@@ -200,8 +198,7 @@ def _read_id(_: click.Context, __: click.Parameter, given: str) -> str:
     callback=_read_pairs,
     help="The same with a secret value, which an environment variable holds. Repeatable.",
 )
-@config_option
-@set_option
+@takes_config
 def summary(
     *,
     summary_id: str,

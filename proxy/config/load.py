@@ -172,12 +172,6 @@ class Draft(msgspec.Struct):
     def fill_variables(self, environment: Mapping[str, str]) -> None:
         self.data = self._fill(self.data, (), environment)
 
-    def apply_variables(self, environment: Mapping[str, str]) -> None:
-        variables, problems = read_variables(environment, self.data)
-        self.problems += problems
-        for variable in variables:
-            self.apply_variable(variable, environment)
-
     def apply_variable(self, variable: Variable, environment: Mapping[str, str]) -> None:
         """Write a variable into the data. The value is YAML; for a key that is a text, the text as it stands."""
         text, path = variable.text, variable.path
@@ -204,16 +198,14 @@ class Draft(msgspec.Struct):
     def finish(self) -> Config:
         validated = validate(self.data, Config)
         config = validated.model
-        # An unset variable leaves an empty text. Report the variable, not the empty text as well.
-        self.problems += [self._name_empty(problem) for problem in validated.problems if problem.path not in self.unset]
+        for problem in validated.problems:
+            words = f"; ${{{self.empty[problem.path]}}} is empty" if problem.path in self.empty else ""
+            # An unset variable leaves an empty text. Report the variable, not the empty text as well.
+            self.problems += [] if problem.path in self.unset else [replace(problem, words=problem.words + words)]
         self.problems += [] if config is None else find_conflicts(config, validated.wrong | self.unset)
         if self.problems or config is None:
             raise ConfigError("\n".join(Document(None, self.places).describe(self.problems, self.variables)))
         return config
-
-    def _name_empty(self, problem: Problem) -> Problem:
-        name = self.empty.get(problem.path)
-        return problem if name is None else replace(problem, words=f"{problem.words}; ${{{name}}} is empty")
 
     def _fill(self, value: Any, path: Path, environment: Mapping[str, str]) -> Any:
         if isinstance(value, dict):
@@ -330,7 +322,10 @@ def load_config(
         raise ConfigError("the configuration must be a mapping of keys to values")
     draft = Draft(data, dict(document.places), list(document.problems))
     draft.fill_variables(environment)
-    draft.apply_variables(environment)
+    variables, problems = read_variables(environment, draft.data)
+    draft.problems += problems
+    for variable in variables:
+        draft.apply_variable(variable, environment)
     for setting in settings:
         draft.apply_setting(setting)
     high_water = _read_percentage(environment.get("TRIMTAB_AUTOCOMPACT_PCT"), draft.problems)

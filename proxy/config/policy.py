@@ -147,8 +147,7 @@ class TidyConfig(Section):
     def _read_switch(cls, value: Any) -> Any:
         value = read_switch(value)
         if not isinstance(value, bool | dict | cls):
-            message = "must be true, false, or a mapping of switches"
-            raise ValueError(message)  # noqa: TRY004 - pydantic does not handle a TypeError
+            raise ValueError("must be true, false, or a mapping of switches")  # noqa: TRY004 - as pydantic wants it
         if isinstance(value, bool):
             return {field.alias or name: value for name, field in cls.model_fields.items()}
         return value

@@ -110,7 +110,9 @@ class Slot(msgspec.Struct, frozen=True):
         if _is_union(self.kind):
             return next((inner for slot in self.variants if (inner := slot.enter(step))), None)
         if self.section is not None:
-            return _enter_section(self.section, step)
+            fields = {field.alias or name: (name, field.metadata) for name, field in self.section.model_fields.items()}
+            name, metadata = fields.get(str(step), ("", []))
+            return Slot.of(get_type_hints(self.section, include_extras=True)[name], metadata) if name else None
         if get_origin(self.kind) is dict:
             return Slot.of(get_args(self.kind)[1])
         if get_origin(self.kind) in {tuple, list} and isinstance(step, int):
@@ -175,13 +177,6 @@ def _describe_section(section: type[BaseModel]) -> str:
         return f"a mapping with the keys {', '.join(keys)}"
     shown = [*required, *(key for key in keys if key not in required)][:MAX_LISTED_KEYS]
     return f"a mapping with keys such as {', '.join(shown)}"
-
-
-def _enter_section(section: type[BaseModel], step: Step) -> Slot | None:
-    for name, field in section.model_fields.items():
-        if step == (field.alias or name):
-            return Slot.of(get_type_hints(section, include_extras=True)[name], field.metadata)
-    return None
 
 
 def _list_options(kind: Any) -> list[str]:
@@ -403,13 +398,9 @@ WorkerCount = Annotated[
     Literal["auto"] | Annotated[int, Field(ge=1, le=MAX_WORKERS)],
     Wanted(f"auto, or a whole number from 1 to {MAX_WORKERS}"),
 ]
-AutoShare = Annotated[
-    Literal["auto"] | Annotated[float, Field(ge=0, le=1)],
-    Wanted("auto, or a number from 0 to 1"),
-]
+AutoShare = Annotated[Literal["auto"] | Annotated[float, Field(ge=0, le=1)], Wanted("auto, or a number from 0 to 1")]
 AutoWater = Annotated[
-    Literal["auto"] | Annotated[float, Field(gt=0, le=1)],
-    Wanted("auto, or a number above 0 and at most 1"),
+    Literal["auto"] | Annotated[float, Field(gt=0, le=1)], Wanted("auto, or a number above 0 and at most 1")
 ]
 AutoTokens = Annotated[
     Literal["auto"] | Annotated[int, Field(ge=MIN_SUMMARY_TOKENS)],

@@ -18,12 +18,7 @@ from trimtab.proxy.account.books import name_day
 from trimtab.proxy.config.network import is_loopback
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.config.values import split_address
-from trimtab.proxy.http.errors import (
-    PagesClosedError,
-    PageUnauthorizedError,
-    SiteNotAllowedError,
-    UnauthorizedError,
-)
+from trimtab.proxy.http.errors import PagesClosedError, PageUnauthorizedError, SiteNotAllowedError, UnauthorizedError
 from trimtab.proxy.http.headers import KEY_HEADER, Headers, find_key
 
 

@@ -107,11 +107,7 @@ async def _load_in_advance(compactors: Compactors, config: Config, lifecycle: Li
 
 @asynccontextmanager
 async def _open_services(
-    config: Config,
-    log: Any,
-    compactors: Compactors,
-    lifecycle: Lifecycle,
-    worker: Worker | None,
+    config: Config, log: Any, compactors: Compactors, lifecycle: Lifecycle, worker: Worker | None
 ) -> AsyncIterator[Services]:
     """Open the services of requests; close them at the end. Raises ConfigError if the store cannot be opened."""
     metrics = Metrics() if worker is None else Metrics(worker.metrics, worker.number)

@@ -246,11 +246,7 @@ async def list_models(services: Services, arrival: Arrival, reply: Reply, added:
 
 
 async def _ask(
-    client: UpstreamClient,
-    upstream: UpstreamConfig,
-    name: str,
-    question: tuple[URL, CIMultiDict[str]],
-    added: Headers,
+    client: UpstreamClient, upstream: UpstreamConfig, name: str, question: tuple[URL, CIMultiDict[str]], added: Headers
 ) -> _Asked:
     """Ask one upstream. Raises nothing."""
     url, headers = question

@@ -31,8 +31,7 @@ STAYS = "the previous configuration stays in force"
 
 def keep_fixed(before: Config, config: Config) -> tuple[Config, list[str]]:
     fixed = {key: getattr(before, key) for key in FIXED_KEYS}
-    kept = [key for key, value in fixed.items() if getattr(config, key) != value]
-    return config.model_copy(update=fixed), kept
+    return config.model_copy(update=fixed), [key for key, value in fixed.items() if getattr(config, key) != value]
 
 
 def measure_caches(config: Config) -> int:

@@ -178,8 +178,7 @@ async def _answer_page(services: Services, request: web.BaseRequest, *, of_pages
             answer = await send_page(services, request, reader, make, is_shared=not path.startswith(API))
     except ProxyError as error:
         answer = answer_page_error(error)
-    found = find_secrets(shown)
-    services.recorder.log.debug("page", path=tell_path(request.raw_path, found), status=answer.status)
+    services.recorder.log.debug("page", path=tell_path(request.raw_path, find_secrets(shown)), status=answer.status)
     return answer
 
 

@@ -75,20 +75,13 @@ def configure_log(
             cache_logger_on_first_use=True,
         )
         return
-    _configured.append(_from_level(level)(JsonLines(file or sys.stderr.buffer)))
+    left_out = dict.fromkeys(LEVELS[: LEVELS.index(level)], lambda _log, _event, **_fields: None)
+    own = type("_JsonLog", (_JsonLog,), {**left_out, "is_detailed": not left_out})
+    _configured.append(own(JsonLines(file or sys.stderr.buffer)))
 
 
 def reset_log() -> None:
     _configured.clear()
-
-
-def _from_level(level: str) -> type[_JsonLog]:
-
-    def leave_out(_log: _JsonLog, _event: str, **_fields: Any) -> None:
-        """Ignore an event below the level."""
-
-    left_out = dict.fromkeys(LEVELS[: LEVELS.index(level)], leave_out)
-    return type("_JsonLog", (_JsonLog,), {**left_out, "is_detailed": not left_out})
 
 
 def get_log() -> Any:
@@ -131,7 +124,7 @@ def _simplify(_logger: Any, _method: str, event: "EventDict") -> "EventDict":
 
 def describe_request(fields: Mapping[str, Any]) -> str:
     """A request in one line: model, status, outcome, tokens, rules, time, client, path, upstream, start of the id."""
-    match = fields.get("match")
+    match, seconds = fields.get("match"), fields["seconds"]
     rules = ",".join(item["rule"] for item in fields.get("decisions", ()))
     parts = (
         fields.get("model"),
@@ -142,7 +135,7 @@ def describe_request(fields: Mapping[str, Any]) -> str:
         _describe_tokens(fields),
         rules,
         f"{fields['completion_tokens']} out" if fields.get("completion_tokens") is not None else None,
-        _describe_seconds(fields["seconds"]),
+        f"{seconds:.1f}s" if seconds >= 1 else f"{seconds * 1000:.0f}ms",
         fields.get("client"),
         f"{fields['method']} {fields['path']}",
         f"→ {fields['upstream']}" if fields.get("upstream") else None,
@@ -159,10 +152,6 @@ def _describe_tokens(fields: Mapping[str, Any]) -> str | None:
         return None
     went_on = f"→{sent}" if sent not in {0, original} else ""
     return f"{original}{went_on} tokens (limit {fields['limit_tokens']})"
-
-
-def _describe_seconds(seconds: float) -> str:
-    return f"{seconds:.1f}s" if seconds >= 1 else f"{seconds * 1000:.0f}ms"
 
 
 class JsonLines:

@@ -70,17 +70,13 @@ class Metrics(Collector):
     )
     prompt_tokens = Counter("Prompt tokens: as the client sent them (original) and as forwarded (sent).", "model stage")
     section_tokens = Counter(
-        "Prompt tokens by section: as the client sent them (original) and as forwarded (sent).",
-        "model section stage",
+        "Prompt tokens by section: as the client sent them (original) and as forwarded (sent).", "model section stage"
     )
     tokens_saved = Counter("Prompt tokens saved by each rule. The cost of summaries is not subtracted.", "model rule")
     tokens_added = Counter("Prompt tokens added by each rule.", "model rule")
     completion_tokens = Counter("Completion tokens, as reported by the upstream or estimated.", "model source")
     context_used = Histogram(
-        "Ratio of the forwarded prompt tokens to the limit.",
-        "model",
-        name="context_used_ratio",
-        buckets=_RATIO_BUCKETS,
+        "Ratio of the forwarded prompt tokens to the limit.", "model", name="context_used_ratio", buckets=_RATIO_BUCKETS
     )
     estimate_error = Histogram(
         "Ratio of the prompt tokens reported by the upstream to trimtab's estimate.",
@@ -95,8 +91,7 @@ class Metrics(Collector):
         "Prompts that the upstream refused as too long, by the result of the second attempt.", "model result"
     )
     silent_truncations = Counter(
-        "Answers that report far fewer prompt tokens than were sent: the upstream truncates prompts silently.",
-        "model",
+        "Answers that report far fewer prompt tokens than were sent: the upstream truncates prompts silently.", "model"
     )
     fail_open = Counter("Faults inside trimtab. The request went on without the part that failed.", "phase")
     summaries = Counter("Summaries that cuts needed, by how each was obtained.", "model result")
@@ -107,16 +102,13 @@ class Metrics(Collector):
         "Tokens of calls for summaries, as reported by the upstream, else as counted.", "model kind"
     )
     cost_usd = Counter(
-        "What answered requests have cost in US dollars, by part of the bill, where prices are known.",
-        "model part",
+        "What answered requests have cost in US dollars, by part of the bill, where prices are known.", "model part"
     )
     cost_without_usd = Counter(
         "What the same requests would have cost in US dollars if they had passed unchanged.", "model"
     )
     summary_seconds = Histogram(
-        "Duration of calls for summaries in seconds, by their result.",
-        "model result",
-        buckets=_SECONDS_BUCKETS,
+        "Duration of calls for summaries in seconds, by their result.", "model result", buckets=_SECONDS_BUCKETS
     )
     store_errors = Counter("Operations of the store that failed.", "store")
     prefix_kept = Histogram(
@@ -154,9 +146,7 @@ class Metrics(Collector):
         buckets=_SECONDS_BUCKETS,
     )
     upstream_seconds = Histogram(
-        "Seconds from forwarding a request to the last byte of the answer.",
-        "model",
-        buckets=_SECONDS_BUCKETS,
+        "Seconds from forwarding a request to the last byte of the answer.", "model", buckets=_SECONDS_BUCKETS
     )
     output_rate = Histogram(
         "Completion tokens per second of a stream, measured after its first chunk.",
@@ -181,18 +171,15 @@ class Metrics(Collector):
         vars(self).update(self._families)
         self.show_in_flight = partial(self.in_flight.__setitem__, ())
         self.registry = CollectorRegistry()
-        self._register()
-        self._page: Collector = self.registry
-        if shared is not None:
-            self._page = AllWorkers(self.registry, shared, tuple(rows.values()))
-
-    def _register(self) -> None:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
         build = Info("trimtab_build", "The versions of trimtab and Python that run.", registry=self.registry)
         build.info({"version": read_version(), "python": platform.python_version()})
         self.registry.register(self)
+        self._page: Collector = self.registry
+        if shared is not None:
+            self._page = AllWorkers(self.registry, shared, tuple(rows.values()))
 
     def note_reload(self, *, at: float | None) -> None:
         """Note a reading of the configuration, in seconds since 1970; None if it failed. Workers share it."""

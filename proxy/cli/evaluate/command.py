@@ -39,13 +39,12 @@ from trimtab.proxy.cli.evaluate.setup import (
 from trimtab.proxy.cli.options import (
     WRONG_USE,
     StoppedError,
-    config_option,
     file_argument,
     give_up,
     prints_table,
     read_key,
-    set_option,
     table_option,
+    takes_config,
     wrong_use,
 )
 from trimtab.proxy.cli.tables import print_fitting, safe
@@ -189,8 +188,7 @@ def _read_arms(_: click.Context, __: click.Parameter, text: str) -> tuple[str, .
 @click.option("--yes", is_flag=True, help="Go on without asking whether the price is acceptable.")
 @click.option("--details", is_flag=True, help="Also print each question with its answers. They quote the session.")
 @table_option
-@config_option
-@set_option
+@takes_config
 def evaluate(
     file: IO[bytes],
     *,

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
+from itertools import accumulate
 from math import ceil
 
 import msgspec
@@ -146,22 +147,13 @@ def split_removed(
     parts: list[Part] = []
     start = 0
     for place, stretch in enumerate(stretches):
-        tokens = sum(sizes[index] for index in stretch)
-        text = "\n\n".join(items[index] for index in _take(stretch, sizes, part_tokens))
+        *totals, tokens = accumulate((sizes[index] for index in stretch[1:]), initial=sizes[stretch[0]])
+        fitting = sum(total <= part_tokens for total in (*totals, tokens))
+        text = "\n\n".join(items[index] for index in stretch[: max(fitting, 1)])
         wanted = questions // len(stretches) + (place < questions % len(stretches))
         parts.append(Part(text, wanted, (start + tokens / 2) / total))
         start += tokens
     return parts
-
-
-def _take(stretch: Sequence[int], sizes: Sequence[int], max_tokens: int) -> list[int]:
-    taken: list[int] = []
-    for index in stretch:
-        max_tokens -= sizes[index]
-        if taken and max_tokens < 0:
-            break
-        taken.append(index)
-    return taken
 
 
 def _texts(message: Message) -> list[str]:

@@ -31,7 +31,7 @@ from trimtab.proxy.account.recordings.folder import LAST, NoRecordingError, list
 from trimtab.proxy.account.recordings.format import BadRecordingError, Recording
 from trimtab.proxy.account.redact import HIDDEN, Hidden
 from trimtab.proxy.account.text import find_title
-from trimtab.proxy.cli.options import config_option, give_up, set_option, usual_recordings, wrong_use
+from trimtab.proxy.cli.options import give_up, takes_config, usual_recordings, wrong_use
 from trimtab.proxy.cli.records.run import find_difference
 from trimtab.proxy.cli.records.variants import RecordedVariants
 from trimtab.proxy.cli.stats import filter_options, read_query, show_sessions
@@ -167,8 +167,7 @@ def show(recording: Recording, changed: Changed, console: Console | None = None,
 
 
 def _tell_request(event: Outcome) -> list[str]:
-    where = f"{event.method} {event.path}"
-    lines = [f"request {event.request_id} at {_write_time(event.at)} UTC, {where}"]
+    lines = [f"request {event.request_id} at {_write_time(event.at)} UTC, {event.method} {event.path}"]
     if event.model:
         lines.append(f"model {event.model} at {event.upstream}")
     client = f", client {event.client}" if event.client else ""
@@ -222,8 +221,7 @@ def _show_changes(changed: Changed, console: Console, *, with_diff: bool) -> Non
     for change in changed.changes:
         console.print(safe(f"  {_tell_change(change)}"))
         for line in diff(change):
-            shown = Text(f"      {escape(line.expandtabs(4))}", STYLES.get(line[:1], ""))
-            console.print(shown, soft_wrap=True)
+            console.print(Text(f"      {escape(line.expandtabs(4))}", STYLES.get(line[:1], "")), soft_wrap=True)
 
 
 def _tell_group(changes: Sequence[Change]) -> str:
@@ -288,8 +286,7 @@ NOT_RECORDED = (
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder of the recordings. Default: record.dir of the configuration, else the one of `trimtab record`.",
 )
-@config_option
-@set_option
+@takes_config
 def inspect(  # noqa: PLR0913 - the options of a command
     *,
     request_id: str | None,

@@ -1,22 +1,18 @@
 """`trimtab replay`: what trimtab has saved or would save, from recordings, a log, or request bodies."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 import orjson
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from trimtab.proxy.account.recordings.folder import list_files
 from trimtab.proxy.cli.options import WRONG_USE, dialect_option, give_up, prints_table, table_option, wrong_use
 from trimtab.proxy.cli.records.inputs import is_log
 from trimtab.proxy.cli.records.report import describe, list_points, list_settings, print_curve, print_report
-from trimtab.proxy.cli.records.run import Advance, Needed, Replay, draw
+from trimtab.proxy.cli.records.run import Needed, Replay, draw
 from trimtab.proxy.cli.records.sums import VariantSums
 from trimtab.proxy.cli.records.variants import ConfiguredVariants
 from trimtab.proxy.compaction.pool import Compactors
@@ -31,7 +27,6 @@ _EXPECTED = {
     LOG: "expected lines of the event request, as `trimtab serve` logs them in the format json",
     BODIES: "expected a folder of recordings, a log in the format json, or a file with a request body in each line",
 }
-_REFRESHES = 4  # of the progress bar in a second. Chosen: as often as one can read.
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -164,38 +159,14 @@ def _load_configs(kind: str, options: Options) -> dict[str, Config]:
 
 
 def _read(replaying: Replay, kind: str, path: Path, options: Options) -> None:
-    if kind == RECORDINGS:
-        files = list_files(path)[-options.newest if options.newest else 0 :]
-        with _show_progress("recordings", len(files)) as advance:
-            replaying.read_recordings(files, advance)
-        return
-    with _show_progress("bytes", path.stat().st_size) as advance:
-        if kind == LOG:
-            replaying.read_log(path, advance)
+    files = list_files(path)[-options.newest if options.newest else 0 :] if kind == RECORDINGS else []
+    total = len(files) if kind == RECORDINGS else path.stat().st_size
+    hidden = not sys.stderr.isatty()
+    with click.progressbar(length=total, label="replaying", file=sys.stderr, hidden=hidden) as bar:
+        if kind == RECORDINGS:
+            replaying.read_recordings(files, bar.update)
+        elif kind == LOG:
+            replaying.read_log(path, bar.update)
         else:
             model, turns = options.model, options.turns
-            replaying.read_bodies(path, advance, dialect=options.dialect, model=model, turns=turns)
-
-
-@contextmanager
-def _show_progress(unit: str, total: int) -> Iterator[Advance]:
-    """Context manager: a progress bar on standard error if that is a terminal, with the rate and the time left."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-
-    columns = (
-        TextColumn("replaying"),
-        BarColumn(),
-        TaskProgressColumn(show_speed=True),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), refresh_per_second=_REFRESHES, transient=True) as progress:
-        task = progress.add_task("", total=total, rate="")
-
-        def advance(number: int) -> None:
-            speed = progress.tasks[0].speed
-            progress.update(task, advance=number, rate="" if speed is None else f"{speed:,.0f} {unit}/s")
-
-        yield advance
+            replaying.read_bodies(path, bar.update, dialect=options.dialect, model=model, turns=turns)

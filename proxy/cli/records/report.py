@@ -15,15 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trimtab.proxy.cli.records.run import Replay
-from trimtab.proxy.cli.records.sums import (
-    INPUT_TOKENS,
-    NOTHING,
-    SLIDING,
-    STRATEGIES,
-    SUMMARIES,
-    TRIMTAB,
-    USD,
-)
+from trimtab.proxy.cli.records.sums import INPUT_TOKENS, NOTHING, SLIDING, STRATEGIES, SUMMARIES, TRIMTAB, USD
 from trimtab.proxy.cli.tables import make_console, print_fitting, safe, write_dollars
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.telemetry.logs import escape

@@ -270,14 +270,7 @@ class SessionSums(msgspec.Struct):
     over_window: int = 0
     refused: int = 0
     costs: dict[str, float] = msgspec.field(default_factory=lambda: dict.fromkeys(STRATEGIES, 0.0))
-    _cuts: set[tuple[int, int]] = msgspec.field(default_factory=set)
-
-    def note_cut(self, compaction: Compaction) -> bool:
-        window = compaction.planned.plan.window
-        cut = (window.cut.at if window.cut is not None else 0, window.prune_stop)
-        is_new = any(cut) and cut not in self._cuts
-        self._cuts.add(cut)
-        return is_new
+    cuts: set[tuple[int, int]] = msgspec.field(default_factory=set)
 
     def describe(self) -> dict[str, Any]:
         figures = {name: getattr(self, name) for name in ("requests", "longest_tokens", "over_window", "refused")}
@@ -323,7 +316,11 @@ class VariantSums(msgspec.Struct):
         self.figures.note(label, over_window=int(is_over))
         sums.refused += event.error == TOO_LONG or event.retry in UPSTREAM_REFUSES
         if figures.counted.sent:
-            self.figures.note(label, moved_cuts=int(compaction.is_enforced and sums.note_cut(compaction)))
+            window = compaction.planned.plan.window
+            cut = (window.cut.at if window.cut is not None else 0, window.prune_stop)
+            moved = compaction.is_enforced and any(cut) and cut not in sums.cuts
+            sums.cuts |= {cut} if compaction.is_enforced else set()
+            self.figures.note(label, moved_cuts=int(moved))
             completion_tokens = event.completion_tokens or 0
             spent = self._caches.send(session, compaction, pricing, at=at, completion_tokens=completion_tokens)
             for strategy, one in spent.items():

@@ -30,12 +30,11 @@ import uvloop
 from msgspec.structs import replace
 
 from trimtab.proxy.cli.options import (
-    config_option,
     give_up,
     list_exports,
     log_format_option,
     log_level_option,
-    set_option,
+    takes_config,
     usual_recordings,
     wrong_use,
 )
@@ -94,7 +93,10 @@ class Screen(msgspec.Struct, frozen=True):
         tell_upstreams(config, log)
         warn_of_recording(config, log)
         self.greet(config, url, pages_url)
-        tell_systemd()
+        if address := os.environ.get("NOTIFY_SOCKET"):  # systemd started us as `Type=notify`. Source: sd_notify(3).
+            with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+                told.connect(f"\0{address[1:]}" if address.startswith("@") else address)
+                told.send(b"READY=1")
 
     @asynccontextmanager
     async def showing(self, metrics: Metrics, log: Any) -> AsyncIterator[None]:
@@ -116,15 +118,6 @@ class Screen(msgspec.Struct, frozen=True):
             await tasks.close()
             await _show(metrics, line)
             line.end()
-
-
-def tell_systemd() -> None:
-    """Tell systemd that requests are accepted, if it started us as `Type=notify`. Source: sd_notify(3)."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if address:
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
-            told.connect(f"\0{address[1:]}" if address.startswith("@") else address)
-            told.send(b"READY=1")
 
 
 def warn_of_risks(config: Config, log: Any, workers: int = 1) -> None:
@@ -222,8 +215,7 @@ def start_workers(config: Config, load: Load | None, count: int, log: Any, scree
     metavar="HOST:PORT",
     help="Address to listen on; short for --set listen=HOST:PORT. Default: 127.0.0.1:8790.",
 )
-@config_option
-@set_option
+@takes_config
 @log_level_option
 @log_format_option
 def serve(

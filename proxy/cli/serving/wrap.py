@@ -23,7 +23,7 @@ import uvloop
 
 from trimtab.proxy.account.alarms import NEWEST, find_alarms
 from trimtab.proxy.account.outcome import Outcome
-from trimtab.proxy.cli.options import WRONG_USE, config_option, give_up, set_option, wrong_use
+from trimtab.proxy.cli.options import WRONG_USE, give_up, takes_config, wrong_use
 from trimtab.proxy.cli.serving.agents import Wiring, Write, find_agent, list_agents
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
@@ -207,8 +207,7 @@ def write_environment(environment: Mapping[str, str], urls: Iterable[tuple[Desti
     type=click.Path(path_type=Path, dir_okay=False),
     help="File that the log is appended to, as JSON. Default: there is no log.",
 )
-@config_option
-@set_option
+@takes_config
 def wrap(
     command: tuple[str, ...],
     *,

@@ -95,7 +95,7 @@ def answer_page_error(error: ProxyError) -> web.Response:
     return answer
 
 
-async def show_health(_services: Services) -> web.Response:
+async def show_health(_: Services) -> web.Response:
     return web.Response(body=b'{"status":"ok"}', content_type="application/json")
 
 

@@ -213,15 +213,13 @@ async def read_recent_totals(services: Services) -> Json:
     streams = services.past.streams
     async with streams.reading:
         if streams.totals is None or time.monotonic() - streams.totals[0] >= TOTALS_SECONDS:
-            samples = await read_samples(services)
-            streams.totals = time.monotonic(), await asyncio.to_thread(read_totals, samples)
+            streams.totals = time.monotonic(), await asyncio.to_thread(read_totals, await read_samples(services))
         return streams.totals[1]
 
 
 async def read_samples(services: Services) -> Samples:
     """The metrics of all workers, in a thread: those of several processes are read from files."""
-    metrics = services.recorder.metrics
-    return await asyncio.to_thread(lambda: Samples.of(metrics.collect_all()))
+    return await asyncio.to_thread(lambda: Samples.of(services.recorder.metrics.collect_all()))
 
 
 def _write_event(name: str, data: Json) -> bytes:

@@ -235,10 +235,7 @@ CUTS = {"cuts_pruned": "prune", "cuts_summarised": "summarise", "cuts_digested":
 
 def read_totals(samples: Samples) -> Json:
     whole = _read(samples)
-    return whole | {
-        "fail_opens": samples.count("fail_open_total"),
-        "in_flight": samples.count("requests_in_flight"),
-    }
+    return whole | {"fail_opens": samples.count("fail_open_total"), "in_flight": samples.count("requests_in_flight")}
 
 
 def read_models(samples: Samples) -> list[Json]:
