@@ -236,17 +236,16 @@ def serve(
     everything = (*settings, *(f"{key}={value}" for key, value in short.items() if value))
     with wrong_use():
         config = load_file(config_path, everything)
-    load_again = partial(load_file, config_path, everything, may_be_empty=False)
+    load = partial(load_file, config_path, everything, may_be_empty=False) if config_path else None
     form = log_format or config.log.format
     configure_log(log_level or config.log.level, form, clears_line=can_rewrite(form))
     screen = Screen(shows_text(form), LiveLine() if can_rewrite(form) else None)
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):  # each request needs two; macOS reports an unlimited maximum that it refuses
         resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
-    load, count = load_again if config_path else None, count_workers(config)
     try:
         with wrong_use():
-            if count == 1:
+            if (count := count_workers(config)) == 1:
                 uvloop.run(_serve(config, load, get_log(), screen))
                 return
             start = start_workers(config, load, count, get_log(), screen)
@@ -257,8 +256,8 @@ def serve(
         reason = os.strerror(error.errno) if error.errno else str(error)
         addresses = tuple(filter(None, (config.listen, config.metrics_listen)))
         owners = _find_owners({split_address(each)[1] for each in addresses}) if error.errno == EADDRINUSE else ()
-        who = f" by {' and '.join(owners)}" if owners else ""
-        give_up(f"cannot listen on {' or '.join(addresses)}: {reason}{who}")
+        reason += f" by {' and '.join(owners)}" if owners else ""
+        give_up(f"cannot listen on {' or '.join(addresses)}: {reason}")
 
 
 def _find_owners(ports: set[int]) -> tuple[str, ...]:
