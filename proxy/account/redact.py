@@ -120,8 +120,14 @@ def find_hidden(config: Config, shown: Iterable[str]) -> Hidden:
 @lru_cache(4)
 def read_own(config: Same[Config]) -> tuple[Secret, ...]:
     found = [secret for secret in list_secrets(config.value) if len(secret) >= MIN_OWN_CHARS]
-    read = [read_secret(secret, is_thorough=at < MAX_PIECED) for at, secret in enumerate(found)]
-    return tuple(map(_restrict, read))
+    own: list[Secret] = []
+    for at, written in enumerate(found):
+        secret = read_secret(written, is_thorough=at < MAX_PIECED)
+        if len(secret.text) < MIN_SECRET_CHARS:  # a short one counts only in its place
+            is_word = secret.text.isdecimal() or not _RANDOM.search(secret.text)
+            secret = Secret(secret.text, secret.forms, is_bounded=True, is_word=is_word)
+        own.append(secret)
+    return tuple(own)
 
 
 def read_secret(written: str, *, is_thorough: bool = True) -> Secret:
@@ -172,14 +178,6 @@ def find_grams(text: str) -> dict[bytes, int]:
 def _has_grams(text: str) -> bool:
     """Whether a credential is long, and its places are those of its bytes."""
     return len(text) > LONG_CHARS and text.isascii()
-
-
-def _restrict(secret: Secret) -> Secret:
-    """A short key of the configuration counts only in its place."""
-    if len(secret.text) >= MIN_SECRET_CHARS:
-        return secret
-    is_word = secret.text.isdecimal() or not _RANDOM.search(secret.text)
-    return Secret(secret.text, secret.forms, is_bounded=True, is_word=is_word)
 
 
 def _write_base64(data: bytes) -> Iterator[bytes]:

@@ -170,8 +170,8 @@ def drop_credentials(headers: Headers) -> list[tuple[str, str]]:
     for name, value in headers:
         lower = plain(name)
         if lower == "sec-websocket-protocol":
-            left = drop_subprotocol_keys(value)
-            kept += [(name, left)] if left else []
+            items = [item for item in value.split(",") if not item.strip().lower().startswith(_SUBPROTOCOL_KEYS)]
+            kept += [(name, left)] if (left := ",".join(items).strip()) else []
         elif not is_credential(lower):
             kept.append((name, value))
     return kept
@@ -215,12 +215,6 @@ def drop_query_keys(target: str) -> str:
         return target
     left = "".join(pieces[index - 1] * (place > 0) + pieces[index] for place, index in enumerate(kept))
     return f"{path}?{left}" if left else path
-
-
-def drop_subprotocol_keys(protocols: str) -> str:
-    """The value of Sec-WebSocket-Protocol without the credentials in it; empty if none is left."""
-    kept = (item for item in protocols.split(",") if not item.strip().lower().startswith(_SUBPROTOCOL_KEYS))
-    return ",".join(kept).strip()
 
 
 def _name(piece: str) -> str:

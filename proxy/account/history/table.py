@@ -185,18 +185,15 @@ def _add(connection: sqlite3.Connection, rows: Sequence[Row], bounds: Bounds, po
     for row in rows:
         if row.at > erased.get(row.session, -1.0):
             end_bytes += ROW_BYTES + len(row.event or "")
-            if not _insert(connection, row, end_bytes):
+            # Who got no answer in time writes again.
+            summary = None if row.event is not None else (row.session, row.at, row.summary_cost)
+            if summary and connection.execute(_FIND_SUMMARY, summary).fetchone():
+                continue
+            if not connection.execute(_INSERT, (*row, end_bytes)).rowcount:
                 continue
         counted.append(row)
     connection.executemany(_ADD_MINUTE, _sum_minutes(connection, counted))
     _trim(connection, bounds, end_bytes)
-
-
-def _insert(connection: sqlite3.Connection, row: Row, end_bytes: int) -> bool:
-    """Insert a row unless it is there: who got no answer in time writes again. Returns whether it was inserted."""
-    if row.event is None and connection.execute(_FIND_SUMMARY, (row.session, row.at, row.summary_cost)).fetchone():
-        return False
-    return connection.execute(_INSERT, (*row, end_bytes)).rowcount > 0
 
 
 def copy(connection: sqlite3.Connection, entries: Sequence[Entry], bounds: Bounds) -> None:

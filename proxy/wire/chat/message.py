@@ -192,7 +192,11 @@ def encode_message(message: Message) -> bytes:
     if not message.edited:
         return message.raw
     message = message.as_said()
-    members = read_members(message.raw) if message.raw else _begin_members(message)
+    members = read_members(message.raw) if message.raw else {"role": msgspec.Raw(orjson.dumps(message.role_name))}
+    if not message.raw:  # made by a rule
+        members["content"] = msgspec.Raw(b"null")
+        members |= {} if message.answers is None else {"tool_call_id": write_answered(message)}
+        members |= {name: msgspec.Raw(empty) for name, empty in message.beside}
     if not message.tool_calls or message.media or read_content(members.get("content"))[0] != message.texts:
         members["content"] = msgspec.Raw(write_content(message, members.get("content")))
     if message.tool_calls and "tool_calls" in members:  # one for each object in the list
@@ -201,13 +205,6 @@ def encode_message(message: Message) -> bytes:
         members["tool_calls"] = msgspec.Raw(b"[" + b",".join(written) + b"]")
     rename(message, members, "tool_call_id")
     return msgspec.json.encode(members)
-
-
-def _begin_members(message: Message) -> dict[str, msgspec.Raw]:
-    members = {"role": msgspec.Raw(orjson.dumps(message.role_name)), "content": msgspec.Raw(b"null")}
-    if message.answers is not None:
-        members["tool_call_id"] = write_answered(message)
-    return {**members, **{name: msgspec.Raw(empty) for name, empty in message.beside}}
 
 
 def _read_calls(members: dict[str, msgspec.Raw]) -> tuple[ToolCall, ...]:

@@ -371,10 +371,6 @@ class Edit(NamedTuple):
     place: Span
     value: bytes
 
-    @property
-    def growth_bytes(self) -> int:
-        return len(self.value) - (self.place.stop - self.place.start)
-
 
 def read_outside(body: bytes, kept_body: KeptBody | None) -> dict[str, msgspec.Raw]:
     """The members of a body; its transcript is empty if that saves reading it. Raises one of DECODE_ERRORS."""
@@ -388,7 +384,9 @@ def replace_outside(
 ) -> tuple[bytes, ...]:
     """The pieces with a new value of one member. `array_start`: of the client's transcript. `done`: replaced before."""
     start, stop, value = edit.place.start, edit.place.stop, edit.value
-    grown = 0 if done is None or (done.place.start < array_start) != (start < array_start) else done.growth_bytes
+    grown = 0
+    if done is not None and (done.place.start < array_start) == (start < array_start):
+        grown = len(done.value) - (done.place.stop - done.place.start)
     if start < array_start:
         first, shift = pieces[0], grown if done is not None and done.place.start < start else 0
         return (first[: start + shift] + value + first[stop + shift :], *pieces[1:])
