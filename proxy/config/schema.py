@@ -326,7 +326,7 @@ class Config(Section):
     def policy_of(self, entry: PolicyConfig | None, profile: PolicyConfig | None) -> PolicyConfig:
         """The policy of a request: that of its profile, if it names one, for the model that the entry describes."""
         if profile is None or entry is None:
-            return self.over_defaults(entry if profile is None else profile)
+            return self.over_defaults(profile or entry)
         return describe_model(Same(self.over_defaults(profile)), Same(profile), Same(entry))
 
     def change_policies(self, find_keys: Callable[[PolicyConfig], dict[str, Any]]) -> Self:

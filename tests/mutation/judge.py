@@ -166,19 +166,12 @@ class _Copies:
         later = [mutant for mutant in mutants if mutant not in living]
         files = find_elsewhere(self._root, [mutant.module for mutant in living])
         while living and (failing := self._find_failing(living, files)):
-            jobs = [(), *((mutant,) for mutant in living)]
-            told = dict(run_forked(jobs, lambda job, begin_test: self._run(job, failing, begin_test, *QUICK)))
-            broken = set(told.pop(()).splitlines())
-            if not all("::" in name for name in broken):
-                message = f"without a mutation, the tests cannot be run: try pytest {' '.join(failing)}"
-                raise RuntimeError(message)
-            verdicts = {
-                mutant: next((name for name in names.splitlines() if name not in broken), LIVE)
-                for (mutant,), names in told.items()
-            }
+            broken = self._find_broken(failing)
+            verdicts = self._judge_alone(living, [name for name in failing if name not in broken])
             living = [mutant for mutant in living if verdicts[mutant] == LIVE]
             yield from ((mutant, killer) for mutant, killer in verdicts.items() if killer != LIVE)
-            self._leave_out(broken or (failing if len(living) == len(verdicts) else ()))
+            if not broken and len(living) == len(verdicts):
+                self._leave_out(failing, "only with all mutants at once")
         if later:
             yield from self.judge_elsewhere(later)
 
@@ -191,9 +184,22 @@ class _Copies:
             found += told.splitlines() if not told or "::" in told else part
         return found
 
-    def _leave_out(self, broken: Iterable[str]) -> None:
+    def _find_broken(self, failing: Sequence[str]) -> list[str]:
+        """Those that fail without a mutation, too."""
+        ((_, told),) = run_forked([()], lambda mutants, begin_test: self._run(mutants, failing, begin_test, *QUICK))
+        broken = told.splitlines()
+        if not all("::" in name for name in broken):
+            message = f"without a mutation, the tests cannot be run: try pytest {' '.join(failing)}"
+            raise RuntimeError(message)
+        self._leave_out(broken, "without a mutation, too")
+        return broken
+
+    def _judge_alone(self, mutants: Sequence[Mutant], tests: Sequence[str]) -> dict[Mutant, str]:
+        return dict(run_forked(mutants, lambda mutant, begin: self._run([mutant], tests, begin, *QUICK, "-x")))
+
+    def _leave_out(self, broken: Iterable[str], when: str) -> None:
         for name in broken:
-            self._warn(f"fails without a mutation, too: {name}")
+            self._warn(f"fails {when}: {name}")
             self._broken.append(name)
 
     def _run(

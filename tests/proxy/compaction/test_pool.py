@@ -139,7 +139,7 @@ async def test_a_small_request_does_not_wait_for_the_vocabulary(monkeypatch: pyt
     load_encoding, compactors = module.load_encoding, Compactors(ListLog())
     monkeypatch.setattr(module, "load_encoding", pytest.fail)
     body = orjson.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": "How are the naïve 我喜欢猫?"}]})
-    early = [await compactors.get(AUTO, "gpt-4o", size_bytes=len(body)) for _ in range(module.EARLY_REQUESTS)]
+    early = [await compactors.get(AUTO, "gpt-4o", size_bytes=size) for size in (len(body), module.EARLY_BYTES)]
     before = [one.plan(DEFAULT.read(body, None), Policy()) for one in early]
     loaded: list[str] = []
     monkeypatch.setattr(module, "load_encoding", lambda name, _: loaded.append(name) or load_encoding(name))

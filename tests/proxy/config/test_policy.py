@@ -155,6 +155,17 @@ def test_a_profile_sets_its_waters_over_the_defaults(
     assert _waters(config.over_defaults(config.profiles["p"])) == expected
 
 
+def test_a_request_has_the_policy_of_its_profile_or_else_of_its_model() -> None:
+    """Each over the defaults, which hold without any. What the entry says of the model holds with a profile, too."""
+    models, profiles = "[{match: m, protect_turns: 2, context_window: 9000}]", "{p: {protect_turns: 3}}"
+    config = _load(f"{{defaults: {{protect_turns: 1}}, models: {models}, profiles: {profiles}}}")
+    entry, profile = config.models[0], config.profiles["p"]
+    none = config.defaults.context_window
+    found = [config.policy_of(*pair) for pair in ((None, None), (entry, None), (None, profile), (entry, profile))]
+    told = [(one.protect_turns, one.context_window) for one in found]
+    assert told == [(1, none), (2, 9000), (3, none), (3, 9000)]
+
+
 @pytest.mark.parametrize("text", ["{}", "{low_water: 0.2}", "{high_water: 0.9}", "{economy: careful}"])
 def test_a_percentage_of_the_environment_replaces_a_high_water_that_is_auto(text: str) -> None:
     """Low water is the economy's, but at most half of it, in profiles too. The first request that reaches it is cut."""

@@ -17,10 +17,12 @@ from trimtab.proxy.exchange.cold import (
     find_lifetime,
     find_previous,
     find_session,
+    name_cache,
     read_command,
     recall_earlier,
     uses_cache,
 )
+from trimtab.proxy.models.records import ModelName
 from trimtab.proxy.store.store import MemoryStore
 from trimtab.proxy.summaries.cold_cuts import ColdCuts
 from trimtab.proxy.wire.chat.codec import CHAT
@@ -180,3 +182,10 @@ async def test_a_model_is_asked_at_a_cold_cache_only_if_the_request_may_wait(
     assert (COLD_CACHE in rules) is is_cut
     assert (len(stages.client.asked) > 0) is is_cut
     assert not stages.services.summaries._under_way  # a call that nobody waits for would be paid, too
+
+
+def test_each_model_of_each_upstream_has_its_own_cache() -> None:
+    """However a client's requests for it are counted."""
+    names = [ModelName(url, model, vocabulary) for url in "ab" for model in "mn" for vocabulary in "vw"]
+    assert len({name_cache(name) for name in names}) == 4
+    assert all(name_cache(one) == name_cache(other) for one, other in zip(names[::2], names[1::2], strict=True))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import count
 
-from trimtab.rules.results.json_document import excerpt_json
+from trimtab.rules.results.json_document import MAX_DEPTH, MAX_LARGE_DEPTH, excerpt_json
 
 LIMITS = (100, 101, 150, 300, 1000)
 DEEP = 20_000
@@ -61,6 +61,17 @@ VALUES = st.recursive(
     ),
     max_leaves=60,
 )
+
+
+@pytest.mark.parametrize(("chars", "levels"), [(90_000, MAX_DEPTH), (120_000, MAX_LARGE_DEPTH)])
+def test_a_document_is_read_to_a_depth_that_is_less_if_it_is_large(chars: int, levels: int) -> None:
+    """What is below is left out as a whole."""
+    value: object = ["w" * 8] * (chars // 12)
+    for level in range(MAX_DEPTH + 4):
+        value = {f"level {level}": value}
+    short = excerpt_json(json.dumps(value), 1000, count)
+    assert short.count("level") == levels
+    assert short.count("omitted") == 1
 
 
 @pytest.mark.parametrize("limit", LIMITS)

@@ -347,6 +347,13 @@ def test_an_answer_that_is_not_a_note_has_a_flaw(answer: str, flaw: Flaw) -> Non
     assert read_answer(answer).flaw is flaw
 
 
+@pytest.mark.parametrize(("parts", "flaw"), [(2, Flaw.IN_ROLE), (3, None), (4, None)])
+def test_three_headings_that_were_asked_for_make_a_note_however_it_begins(parts: int, flaw: Flaw | None) -> None:
+    """With fewer, a model that says what it does next goes on with the task."""
+    note = AS_ASKED.partition(f"## {parts + 1}.")[0]
+    assert read_answer(f"Sure! I'll do this next:\n\n{note}").flaw is flaw
+
+
 def under_headings(*bodies: str) -> str:
     """The headings that were asked for, with a text below each."""
     headings = [line for line in NOTE_PARTS.splitlines() if line.startswith("#")]

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import aiohttp
@@ -182,8 +183,18 @@ def _fail_to_send(protocol: UpstreamProtocol) -> None:
     protocol.connection_lost(BrokenPipeError())
 
 
-@pytest.mark.parametrize("fail", [_fail_to_send, lambda protocol: protocol.connection_lost(BrokenPipeError())])
-@pytest.mark.parametrize("arrived", [HEAD + b"body", HEAD + b"bo"])
+def _only_fail_to_send(protocol: UpstreamProtocol) -> None:
+    protocol.set_exception(aiohttp.ClientOSError())
+
+
+def _reset(protocol: UpstreamProtocol) -> None:
+    protocol.connection_lost(BrokenPipeError())
+
+
+@pytest.mark.parametrize(
+    ("fail", "arrived"),
+    [*product((_fail_to_send, _reset), (HEAD + b"body", HEAD + b"bo")), (_only_fail_to_send, HEAD + b"body")],
+)
 async def test_an_answer_that_has_arrived_is_read_although_sending_failed(
     fail: Callable[[UpstreamProtocol], None], arrived: bytes
 ):
