@@ -187,8 +187,7 @@ class _Agent(msgspec.Struct):
     def migrate(self, package: str, module: str) -> None:
         source, tests = f"ferry/{package}/{module}.py", f"tests/{package}/test_{module}.py"
         self.act(f"Next is {module}. Who uses it?", ("search", {"pattern": rf"\b{module}\b|: float", "path": "ferry"}))
-        reads = [("read_file", {"path": path}) for path in (source, tests)]
-        self.act("Source and tests side by side.", *reads)
+        self.act("Source and tests side by side.", *(("read_file", {"path": path}) for path in (source, tests)))
         migrated = re.sub(r"\bfloat\b", "Cents", self.project.files[source])
         self.act(f"{source} gets Cents.", ("write_file", {"path": source, "text": migrated}))
         self.act("The tests still pass floats, so they must fail now.", ("run_tests", {"path": tests}))
@@ -428,8 +427,7 @@ async def run_demo(*, keep: bool) -> None:
     async with run_stage(session, keeps_text=keep) as (url, upstream):
         # Without a terminal, a progress bar would only clutter the output.
         turns = track(session.turns, "replaying", console=console, disable=not console.is_terminal)
-        replay = await replay_session(url, upstream, session, turns)
-        show_replay(console, replay)
+        show_replay(console, await replay_session(url, upstream, session, turns))
         if not keep:
             return
         stop = asyncio.Event()
@@ -487,6 +485,5 @@ def share_cached(cost: Cost) -> float:
 
 
 def price(cost: Cost) -> float:
-    uncached_tokens = cost.prompt_tokens - cost.cached_tokens
-    input_price = uncached_tokens * INPUT_PRICE + cost.cached_tokens * CACHED_INPUT_PRICE
-    return input_price + cost.completion_tokens * OUTPUT_PRICE
+    cached, uncached = cost.cached_tokens, cost.prompt_tokens - cost.cached_tokens
+    return uncached * INPUT_PRICE + cached * CACHED_INPUT_PRICE + cost.completion_tokens * OUTPUT_PRICE

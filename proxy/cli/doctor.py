@@ -34,7 +34,7 @@ from trimtab.proxy.cli.doctor_checks import (
     find_unwritable_recordings,
 )
 from trimtab.proxy.cli.options import prints_table, read_key, table_option, takes_config, wrong_use
-from trimtab.proxy.cli.tables import mask, print_fitting
+from trimtab.proxy.cli.tables import print_fitting, safe
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.policy import DEFAULT_CONTEXT_WINDOW
@@ -99,11 +99,11 @@ class Report(msgspec.Struct, frozen=True):
         return orjson.dumps(msgspec.to_builtins(self))
 
     def print_tables(self, console: Console) -> None:
-        """Print the findings and the models. Control characters in what upstreams say are shown as `?`."""
+        """Print the findings and the models. What upstreams say cannot control the terminal."""
         table = Table("", "what", "found", "what to do", show_lines=True)
         for each in self.findings:
             row = (each.subject, each.found, each.advice or "")
-            table.add_row(Text(each.level, style=STYLES[each.level]), *map(_show, row))
+            table.add_row(Text(each.level, style=STYLES[each.level]), *map(safe, row))
         print_fitting(console, table)
         table = Table("model", "mode", "window", "from", "counted by", "ratio", "from", "upstream", "learned")
         for one in self.models:
@@ -112,19 +112,15 @@ class Report(msgspec.Struct, frozen=True):
             learned = "; ".join(
                 ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in known.items()) for known in one.learned
             )
-            table.add_row(*map(_show, (one.model, one.mode, *window, *counted, one.upstream, learned)))
+            table.add_row(*map(safe, (one.model, one.mode, *window, *counted, one.upstream, learned)))
         prices = make_table()
         for cells in (cells for one in self.models if one.prices for cells in list_rows(one.model, one.prices)):
-            prices.add_row(*map(_show, cells))
+            prices.add_row(*map(safe, cells))
         for filled in (table, prices):
             if filled.row_count:
                 print_fitting(console, filled, SPARE)
         if self.unlisted:
             console.print(f"and {self.unlisted} more that upstreams list; report one with --model")
-
-
-def _show(text: str) -> Text:
-    return Text(mask(text), overflow="fold")
 
 
 Answers = dict[tuple[str | None, ...], Answer]

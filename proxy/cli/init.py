@@ -18,11 +18,11 @@ import uvloop
 from trimtab.proxy.catalogue.prices import PriceList, PriceSource, find_host, find_listed, find_window, load_catalogue
 from trimtab.proxy.cli.doctor_checks import Finding, ask_upstream
 from trimtab.proxy.cli.options import give_up, list_exports, read_key, wrong_use
-from trimtab.proxy.cli.tables import mask
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.network import OPENAI_HOST, is_local
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.telemetry.logs import escape
 
 DEFAULT_URL = f"https://{OPENAI_HOST}/v1"
 DEFAULT_FILE = Path("trimtab.yaml")
@@ -96,7 +96,7 @@ class Probe(msgspec.Struct, frozen=True):
         if advice and self.finding.level != "ok":
             yield f"  what to do: {advice}"
         for model in self.models[:MAX_SHOWN]:
-            yield f"  {mask(model.name)}: {model.describe()}"
+            yield f"  {escape(model.name)}: {model.describe()}"
         if self.models[MAX_SHOWN:]:
             yield f"  and {len(self.models) - MAX_SHOWN} more"
 

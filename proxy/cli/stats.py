@@ -214,8 +214,8 @@ def find_first_day(since: str, today: str) -> str:
     """The first day of a period that ends today, rounded up to whole days in UTC. Raises ValueError: what is wrong."""
     period = _PERIOD.fullmatch(since.strip().lower())
     if period is not None:
-        days = -(-int(period[1]) * _HOURS[period[2]] // HOURS_PER_DAY)
-        return go_back(today, min(days - 1, KEPT_DAYS))
+        hours = int(period[1]) * _HOURS[period[2]]
+        return go_back(today, min((hours - 1) // HOURS_PER_DAY, KEPT_DAYS))
     try:
         day = date.fromisoformat(since.strip()).isoformat()
     except ValueError:

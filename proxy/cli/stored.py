@@ -111,8 +111,7 @@ def forget(model: str, config_path: Path | None, settings: tuple[str, ...]) -> N
     --config and --set as to `serve`. The proxy still uses a window that the upstream reports when trimtab asks it.
     """
     with wrong_use():
-        config = load_file(config_path, settings)
-        names = asyncio.run(forget_model(config, model))
+        names = asyncio.run(forget_model(load_file(config_path, settings), model))
     known = {urlsplit(name.base_url).netloc for name, is_known in names.items() if is_known}
     for host in sorted({urlsplit(name.base_url).netloc for name in names}):
         click.echo(f"{model} at {host}: {FORGOT if host in known else NOTHING_KNOWN}")

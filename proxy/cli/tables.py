@@ -73,11 +73,6 @@ def safe(text: str, style: str = "", *, lines: bool = False) -> Text:
     return Text("\n".join(escape(line.expandtabs(4)) for line in text.split("\n")), style)
 
 
-def mask(text: str) -> str:
-    """A text of a server, without characters that could control a terminal."""
-    return "".join(char if char.isprintable() else "?" for char in text)
-
-
 def write_short(number: int) -> str:
     """A figure for people: 9,876, 12.3k, 4.56M."""
     for sign, unit in (("G", 10**9), ("M", 10**6), ("k", 10**3)):

@@ -85,8 +85,8 @@ class Document(msgspec.Struct, frozen=True):
             node = reader.loader.get_single_node()
             data = None if node is None else reader.read(node, ())
         except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-            message = f"not valid YAML: {_describe(error, text)}"
-            raise ConfigError(message) from None  # the parser's own error quotes the file, and so may contain secrets
+            # The parser's own error quotes the file, and so may contain secrets.
+            raise ConfigError(f"not valid YAML: {_describe(error, text)}") from None
         return cls(data, reader.places, tuple(reader.problems))
 
     def describe(self, problems: list[Problem], variables: Mapping[Path, str] = NO_VARIABLES) -> list[str]:

@@ -200,10 +200,6 @@ class AllWorkers(Collector):
             if not metric.name.startswith(_OF_ONE_PROCESS):
                 total = totals.get(metric.name)
                 yield metric if total is None else total.read(is_sorted=True)
-        yield from self._collect_roster()
-        yield from self._collect_processes()
-
-    def _collect_roster(self) -> Iterable[Metric]:
         up = GaugeMetricFamily("trimtab_worker_up", "Whether this worker runs: 1 or 0.", labels=["worker"])
         restarts = CounterMetricFamily(
             "trimtab_worker_restarts", "How often this worker was started again.", labels=["worker"]
@@ -211,7 +207,7 @@ class AllWorkers(Collector):
         for number, pid, count in self._shared.roster.read():
             up.add_metric([str(number)], float(pid != 0))
             restarts.add_metric([str(number)], count)
-        return up, restarts
+        yield from (up, restarts, *self._collect_processes())
 
     def _collect_processes(self) -> Iterable[Metric]:
         pids = {str(number): pid for number, pid, _ in self._shared.roster.read() if pid}

@@ -65,7 +65,7 @@ def _list(file: Path) -> None:
     made = {line.split()[1]: line.split()[-1] for line in lines if line.startswith("# ") and " made " in line}
     for line in lines:
         if line and not line.startswith("#"):
-            name = _name(line)
+            name = name_key(line.split()[0])
             click.echo("  ".join((name, f"made {made[name]}" if name in made else "", _tell_end(line, today))))
 
 
@@ -82,15 +82,11 @@ def _tell_end(line: str, today: str) -> str:
 
 def _revoke(file: Path, key_id: str) -> None:
     lines = _read(file)
-    kept = [line for line in lines if line.startswith("#") or not line or _name(line) != key_id]
+    kept = [line for line in lines if line.startswith("#") or not line or name_key(line.split()[0]) != key_id]
     if len(kept) == len(lines):
         raise StoppedError(f"{file}: there is no key {key_id}; trimtab keys list shows those that there are")
     _write(file, [*kept, f"# {key_id} revoked {_today()}"])
     click.echo(f"key {key_id} is revoked; a running proxy refuses it after a reload")
-
-
-def _name(line: str) -> str:
-    return name_key(line.split(maxsplit=1)[0])
 
 
 def _today() -> str:

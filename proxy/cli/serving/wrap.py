@@ -97,16 +97,9 @@ async def _start(command: Sequence[str], environment: Mapping[str, str]) -> asyn
 
 def _is_in_foreground() -> bool:
     """Whether this process has a terminal, and is in the group that gets its keyboard's signals."""
-    try:
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
-    except OSError:
-        return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)
+    with suppress(OSError), Path("/dev/tty").open("rb", 0) as terminal:
+        return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    return False
 
 
 class Family(Enum):

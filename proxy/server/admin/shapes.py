@@ -248,11 +248,9 @@ def read_models(samples: Samples) -> list[Json]:
 def read_clients(samples: Samples) -> list[Json]:
     clients = []
     for name in samples.list_values("client_requests_total", "client"):
-        stages = {
-            f"{stage}_tokens": samples.count("client_tokens_total", client=name, stage=stage)
-            for stage in ("original", "sent", "completion")
-        }
-        clients.append({"name": name, "requests": samples.count("client_requests_total", client=name)} | stages)
+        clients.append({"name": name, "requests": samples.count("client_requests_total", client=name)})
+        for stage in ("original", "sent", "completion"):
+            clients[-1][f"{stage}_tokens"] = samples.count("client_tokens_total", client=name, stage=stage)
     return sorted(clients, key=lambda one: -one["requests"])
 
 

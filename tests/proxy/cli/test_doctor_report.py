@@ -207,7 +207,7 @@ async def test_what_an_upstream_says_moves_no_cursor(upstream) -> None:
     screen = io.StringIO()
     report.print_tables(Console(file=screen, width=200, force_terminal=False))
 
-    assert "a?]0;b?[red]c" in screen.getvalue()
+    assert "a\\x1b]0;b\\x07[red]c" in screen.getvalue()
     assert "8,192" in screen.getvalue()
 
 
