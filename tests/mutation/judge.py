@@ -11,7 +11,7 @@ import ast
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from types import CodeType, FunctionType
@@ -33,6 +33,8 @@ PARTS = 4
 MOST_FAILURES = 5
 """In a part, before the mutants that are seen are left out. Chosen: one mutant may fail hundreds of tests."""
 Key = tuple[str, str, int]
+Copies = Mapping[str, Sequence[Mutant]]
+"""The mutants in the copy of each module, of which there may be none."""
 
 
 class _Watch:
@@ -155,7 +157,7 @@ class _Copies:
     def judge_in_folder(self, mutant: Mutant, begin_test: Callable[[], None]) -> str:
         """The test that fails, of those of the mutant's folder."""
         mirrored, others = find_tests(self._root, mutant.module)
-        return self._run([mutant], [*mirrored, *others], begin_test, "-x").partition("\n")[0]
+        return self._run(_group([mutant]), [*mirrored, *others], begin_test, "-x").partition("\n")[0]
 
     def judge_elsewhere(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]:
         """Each mutant that is seen, with the test that fails: of all that are not slow and not of its folder.
@@ -166,7 +168,7 @@ class _Copies:
         later = [mutant for mutant in mutants if mutant not in living]
         files = find_elsewhere(self._root, [mutant.module for mutant in living])
         while living and (failing := self._find_failing(living, files)):
-            broken = self._find_broken(failing)
+            broken = self._find_broken(failing, [mutant.module for mutant in living])
             verdicts = self._judge_alone(living, [name for name in failing if name not in broken])
             living = [mutant for mutant in living if verdicts[mutant] == LIVE]
             yield from ((mutant, killer) for mutant, killer in verdicts.items() if killer != LIVE)
@@ -180,13 +182,16 @@ class _Copies:
         parts = [files[start::PARTS] for start in range(PARTS)]
         options = (*QUICK, f"--maxfail={MOST_FAILURES}")
         found = list[str]()
-        for part, told in run_forked(parts, lambda part, begin_test: self._run(mutants, part, begin_test, *options)):
+        for part, told in run_forked(
+            parts, lambda part, begin_test: self._run(_group(mutants), part, begin_test, *options)
+        ):
             found += told.splitlines() if not told or "::" in told else part
         return found
 
-    def _find_broken(self, failing: Sequence[str]) -> list[str]:
-        """Those that fail without a mutation, too."""
-        ((_, told),) = run_forked([()], lambda mutants, begin_test: self._run(mutants, failing, begin_test, *QUICK))
+    def _find_broken(self, failing: Sequence[str], modules: Sequence[str]) -> list[str]:
+        """Those that fail without a mutation, too: with mere copies of these modules."""
+        copies = dict[str, list[Mutant]]((module, []) for module in modules)
+        ((_, told),) = run_forked([copies], lambda each, begin: self._run(each, failing, begin, *QUICK))
         broken = told.splitlines()
         if not all("::" in name for name in broken):
             message = f"without a mutation, the tests cannot be run: try pytest {' '.join(failing)}"
@@ -195,21 +200,19 @@ class _Copies:
         return broken
 
     def _judge_alone(self, mutants: Sequence[Mutant], tests: Sequence[str]) -> dict[Mutant, str]:
-        return dict(run_forked(mutants, lambda mutant, begin: self._run([mutant], tests, begin, *QUICK, "-x")))
+        return dict(run_forked(mutants, lambda mutant, begin: self._run(_group([mutant]), tests, begin, *QUICK, "-x")))
 
     def _leave_out(self, broken: Iterable[str], when: str) -> None:
         for name in broken:
             self._warn(f"fails {when}: {name}")
             self._broken.append(name)
 
-    def _run(
-        self, mutants: Sequence[Mutant], tests: Sequence[str], begin_test: Callable[[], None], *options: str
-    ) -> str:
-        """The functions that fail with these mutants, a line each."""
+    def _run(self, copies: Copies, tests: Sequence[str], begin_test: Callable[[], None], *options: str) -> str:
+        """The functions that fail with these copies, a line each."""
         if not tests:
             return LIVE
         place = Path(mkdtemp(dir=self._folder))
-        _lay_out(self._root, mutants, place)
+        _lay_out(self._root, copies, place)
         sys.path.insert(0, str(place))
         os.environ["PYTHONPATH"] = os.pathsep.join([str(place), os.environ.get("PYTHONPATH", "")])
         os.environ["PYTHONSAFEPATH"] = "1"
@@ -221,20 +224,26 @@ class _Copies:
         return "\n".join(dict.fromkeys(name.partition("[")[0] for name in watch.failed))
 
 
-def _lay_out(root: Path, mutants: Sequence[Mutant], folder: Path) -> None:
-    """Make a folder with the package `trimtab`, in which these are mutated. All else are links into the tree."""
-    source, written = root / IMPORTED_FROM, dict[Path, list[Mutant]]()
+def _group(mutants: Iterable[Mutant]) -> Copies:
+    copies: dict[str, list[Mutant]] = {}
     for mutant in mutants:
-        written.setdefault(Path(mutant.module), []).append(mutant)
-    inner = {parent for module in written for parent in module.parents}
+        copies.setdefault(mutant.module, []).append(mutant)
+    return copies
+
+
+def _lay_out(root: Path, copies: Copies, folder: Path) -> None:
+    """Make a folder with the package `trimtab`, in which these are mutated. All else are links into the tree."""
+    source, target = root / IMPORTED_FROM, folder / IMPORTED_FROM.name
+    modules = {Path(module) for module in copies}
+    inner = {parent for module in modules for parent in module.parents}
     for each in sorted(inner):
-        (folder / IMPORTED_FROM.name / each).mkdir()
+        (target / each).mkdir()
         for path in (source / each).iterdir():
             name = path.relative_to(source)
-            if name not in inner and name not in written and path.name != "__pycache__":
-                (folder / IMPORTED_FROM.name / name).symlink_to(path)
-    for module, there in written.items():
-        (folder / IMPORTED_FROM.name / module).write_text(ast.unparse(mutate(there, root / module)), "utf-8")
+            if name not in inner | modules and path.name != "__pycache__":
+                (target / name).symlink_to(path)
+    for module, mutants in copies.items():
+        (target / module).write_text(ast.unparse(mutate(mutants, root / module)), "utf-8")
 
 
 def judge(root: Path, mutants: Sequence[Mutant], warn: Callable[[str], None]) -> Iterator[tuple[Mutant, str, str]]:

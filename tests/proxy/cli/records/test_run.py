@@ -16,6 +16,7 @@ from upstreams.recording import FakeUpstream, Recorded, completion, write_note
 
 from trimtab.proxy.account.recordings.folder import list_files
 from trimtab.proxy.cli.options import StoppedError
+from trimtab.proxy.cli.records import run
 from trimtab.proxy.cli.records.run import (
     MAX_PLACES,
     MAX_POINTS,
@@ -61,9 +62,9 @@ async def _record(client: aiohttp.ClientSession, upstream: FakeUpstream, start_p
 
 
 async def test_a_request_with_a_replaced_key_is_counted_and_not_compared(
-    client, upstream, start_proxy, compactors, tmp_path
+    client, upstream, start_proxy, compactors, tmp_path, monkeypatch
 ):
-    """Its tokens are others than those that were counted."""
+    """Its tokens are others than those that were counted. Any other that differs is named."""
     proxy = await start_proxy(*SMALL, f"record.dir={tmp_path}")
     for text in ("hi", "my key is sk-planted-0123456789"):
         body = {"model": "m", "messages": [{"role": "user", "content": text}]}
@@ -72,6 +73,8 @@ async def test_a_request_with_a_replaced_key_is_counted_and_not_compared(
     await proxy.services.recordings.settle()
     replay, _ = _replay(compactors, tmp_path)
     assert (replay.requests, replay.redacted, replay.differing.number) == (2, 1, 0)
+    monkeypatch.setattr(run, "find_difference", lambda *_: "the body differs")
+    assert _replay(compactors, tmp_path)[0].differing.number == 1
 
 
 async def test_the_same_configuration_changes_nothing(client, upstream, start_proxy, compactors, tmp_path):
