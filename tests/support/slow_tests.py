@@ -4,7 +4,6 @@ The list names functions, with all their parameters, or whole files. A test's ti
 that of its process and of the processes that it has waited for, without the fixtures that it shares with other tests.
 """
 
-import re
 import resource
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ MODULES = ("tests/rules/", "tests/proxy/")
 LAWS = "tests/rules/laws/"
 LIMITS = {"slow": 1.0, "moderate": 0.25}
 """The sections of the list, which are the markers, and the seconds from which on a test belongs there."""
+UNCOVERED = {*LIMITS, "measured"}
 
 FAILING = 5.0
 """An unlisted test fails the check from here on: five times the limit, for machines that are slow or busy."""
@@ -53,7 +53,7 @@ def find_section(listed: Mapping[str, str], nodeid: str) -> str | None:
 
 def strip_parameters(nodeid: str) -> str:
     """Name the function of a test."""
-    return re.sub(r"\[.*", "", nodeid, flags=re.DOTALL)
+    return nodeid.partition("[")[0]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -74,7 +74,7 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         if section := find_section(listed, item.nodeid):
             item.add_marker(section)
         is_of_module = item.nodeid.startswith(MODULES) and not item.nodeid.startswith(LAWS)
-        if is_of_module and not any(map(item.get_closest_marker, ("slow", "moderate", "measured"))):
+        if is_of_module and UNCOVERED.isdisjoint(mark.name for mark in item.iter_markers()):
             item.add_marker("covered")
 
 
