@@ -41,12 +41,13 @@ class Cuts:
     """
 
     __slots__ = (
-        "_anchor_tokens", "_proposed", "_reserves", "_room", "_sums", "_user_budget", "is_roomy", "marks", "policy",
+        "_anchor_tokens", "_asks_a_model", "_proposed", "_reserves", "_room", "_sums", "_user_budget", "is_roomy",
+        "marks", "policy",
     )  # fmt: skip
 
     def __init__(self, room: Room, policy: Policy, sums: Sums) -> None:
         self._room = room
-        self.policy = policy
+        self.policy, self._asks_a_model = policy, policy.overflow_strategy.asks_a_model
         self._sums = sums
         self._proposed: tuple[Window, int, Choice] | None = None  # the last answer of `propose`, and what it is about
         if sums.task is None:
@@ -271,9 +272,11 @@ class Cuts:
         if at is None:
             return None
         candidate = self.cut_at(window, at)
-        too_few = candidate.cuts[-1].kind is CutKind.DIGEST and self.policy.overflow_strategy.asks_a_model
+        too_few = candidate.cuts[-1].kind is CutKind.DIGEST and self._asks_a_model
+        if not over:
+            return candidate
         most = max(self.marks.high, self.share(1 - PREFETCH_GAP) if window.prefetch_tokens else 0)
-        if over and (too_few or self.size(candidate) > most) and (at := self.find_cut(window, 0)) is not None:
+        if (too_few or self.size(candidate) > most) and (at := self.find_cut(window, 0)) is not None:
             candidate = self.cut_at(window, at)
         return candidate
 
@@ -289,24 +292,27 @@ class Cuts:
         if spares:
             number = self.policy.keep_recent_steps
             at = min(at, self._sums.newest_answers(SPARED_STEPS if number is None else number))
-        at = self._sums.find_start(min(at, self._find_reminded_turns()))
+        if self._sums.reminders.places:
+            at = self._sums.find_start(min(at, self._find_reminded_turns()))
         return at if self._sums.between(self.floor(window), at) > 0 else None
 
     def cut_at(self, window: Window, at: int) -> Window:
         """The window cut before message `at`: with a summary if enough steps are cut, else with a digest."""
         steps = self._sums.steps(self.floor(window), at)
-        asks = self.policy.overflow_strategy.asks_a_model and steps >= self.policy.summary_min_steps
+        asks = self._asks_a_model and steps >= self.policy.summary_min_steps
         kind = CutKind.SUMMARISE if asks else CutKind.DIGEST
         return self._with_cut(window, self.make(kind, at, self._find_reserve(at), self._anchor_tokens, before=window))
 
     def _find_reserve(self, at: int) -> int:
-        least, most = self._reserves  # as `find_reserve` shares between the two
-        return least + int((most - least) * self._sums.find_chat_share(at))
+        least, most = self._reserves  # as `find_reserve` shares between the two; least with no words but the task's
+        return least + int((most - least) * self._sums.find_chat_share(at)) if self._sums.users[1:2] else least
 
     def _with_cut(self, window: Window, cut: Cut) -> Window:
         """The window after this cut. No memory before it is forwarded."""
-        stop = cut.at if self._sums.memory.places and self._sums.memory.saved(0, cut.at) else 0
-        return replace(window, cuts=(*window.cuts, cut), memory_stop=max(window.memory_stop, stop))
+        stop = window.memory_stop
+        if self._sums.memory.places and self._sums.memory.saved(0, cut.at):
+            stop = max(stop, cut.at)
+        return replace(window, cuts=(*window.cuts, cut), memory_stop=stop)
 
     def shrink(self, window: Window) -> Window | None:
         """The window cut before the open step, with a digest as short as needed for the open step to fit."""
@@ -344,8 +350,6 @@ class Cuts:
         These are the newest REMINDED_TURNS turns, as far as they fit half of low water.
         """
         sums, most = self._sums, self.marks.low // 2
-        if not sums.reminders.places:
-            return sums.open_step
         turns = (user for user in sums.users[-REMINDED_TURNS:] if sums.between(user, sums.number) <= most)
         start = next(turns, sums.open_step)
         return start if sums.reminders.places[-1] > start else sums.open_step
@@ -372,10 +376,10 @@ class Cuts:
         tokens = SUMMARY_FRAME_TOKENS + reserved + anchor_tokens + words
         if sums.fixed:
             tokens += sums.systems(min(self._room.leading, at), at)
-        tokens += (LOOP_TOKENS if unfit else 0) + sum([sums.between(*step) for step in loops])
+        tokens += (LOOP_TOKENS if unfit else 0) + (sum([sums.between(*step) for step in loops]) if loops else 0)
         if sums.reminders.places and not keeps_least:
             tokens += self._fit_reminders(at)[1]
-        if loads:
+        if loads and (sums.loaded.steps or sums.loaded.marked):
             tokens += sum(sums.between(*step) - sums.pruned(*step) for step in self._find_loaded(at, loops))
         return Cut(
             kind,
@@ -429,8 +433,6 @@ class Cuts:
         refused. Only what is kept, or the searches stay, and the other results are pruned.
         """
         sums, steps, spent = self._sums, list[tuple[int, int]](), 0
-        if not (sums.loaded.steps or sums.loaded.marked):
-            return steps
         for start, is_wanted in sums.loaded.list(at):
             stop = sums.find_stop(start)
             tokens = sums.between(start, stop) - sums.pruned(start, stop)
@@ -443,7 +445,7 @@ class Cuts:
 
     def _divide(self, at: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """As `divide_loops`, and the answer to the task statement stays, too, if the summary stands elsewhere."""
-        loops, unfit = self.divide_loops(at)
+        loops, unfit = self.divide_loops(at) if self._sums.repeats.loops else ([], [])
         if self.policy.summary_role is SummaryRole.LAST:
             loops = sorted({*loops, *self._sums.find_first_answer(at, self.marks.low)})
         return loops, unfit
@@ -454,8 +456,6 @@ class Cuts:
         They get half of the gap between the waters, the newest first: so a cut still leaves less than high water. Steps
         with images do not stay. The oldest of each come first.
         """
-        if not self._sums.repeats.loops:
-            return [], []
         sums, steps, unfit = self._sums, list[tuple[int, int]](), list[tuple[int, int]]()
         left = (self.marks.high - self.marks.low) // 2
         for start in sums.repeats.list():
@@ -482,19 +482,18 @@ class Cuts:
         """The user message that keeps its images, -1 for none, and what the client's own words cost that stay."""
         sums, budget = self._sums, self._find_user_budget(at, keeps_least=keeps_least)
         kept = sums.newest_users(at, budget)
-        words = sums.user_tokens(kept)
+        words = sums.user_tokens(kept) if kept else 0
         spared = sums.last_words if kept and sums.last_words < at else -1
         saved = sums.images.saved(spared, spared + 1) if sums.images.places else 0
         if words + saved > budget:
             spared, saved = -1, 0
-        return spared, words + saved + (0 if keeps_least else self._count_opening(at, kept))
+        opening = 0 if keeps_least or sums.opening < 0 else self._count_opening(at, kept)
+        return spared, words + saved + opening
 
     def _count_opening(self, at: int, ranks: range) -> int:
         """What the client's own summary costs if it stays before `at` and is not among the kept user messages."""
         opening, users = self.opening, self._sums.users
-        if opening < 0:
-            return 0
         rank = bisect_left(users, opening)
-        if opening >= at or (rank in ranks and users[rank] == opening):
+        if not 0 <= opening < at or (rank in ranks and users[rank] == opening):
             return 0
         return self._sums.between(opening, opening + 1)

@@ -91,9 +91,10 @@ class Fold:
         if cold:
             self._cut_if_cold(cold)
         for index in range(self._sums.number, len(messages)):
-            message, more = messages[index], added_tokens.get(index, 0)
+            message, more = messages[index], added_tokens.get(index, 0) if added_tokens else 0
             message = replace_fields(message, tokens=message.tokens + more) if more else message
-            self.add(message, memory_tokens.get(index, 0), stale_tokens.get(index, 0))
+            memory = memory_tokens.get(index, 0) if memory_tokens else 0
+            self.add(message, memory, stale_tokens.get(index, 0) if stale_tokens else 0)
             if index in short_tokens:
                 self._long[index] = short_tokens[index]
             if cold:
@@ -102,6 +103,8 @@ class Fold:
 
     def fits(self, cold: Mapping[int, ColdCut]) -> bool:
         """Whether the fold has heeded exactly these cold cuts; the one after its last message may still come."""
+        if not (cold or self._cold):
+            return True
         known = {at: kind for at, kind in cold.items() if at <= len(self)}
         return {**known, **self._cold} == known and known.keys() - self._cold <= {len(self)}
 
@@ -129,7 +132,7 @@ class Fold:
         self._looked = None
         self._forwarded += self._sums.add(message, memory_tokens, stale_tokens)
         if message.tool_calls:
-            self._sums.repeats.add(self._sums.find_start(self._sums.number - 1), message, self.window.was_just_removed)
+            self._sums.repeats.add(self._sums.newest_start, message, self.window.was_just_removed)
         is_task = self.window.task != self._sums.task
         self._open.add(message, is_task=is_task, shows_answer=shows_answer)
         if is_task:
@@ -156,7 +159,7 @@ class Fold:
     def _cut_at_marks(self, *, is_request: bool) -> None:
         """Cut, or fix the next cut, if what is forwarded has reached a mark."""
         marks = self._cuts.marks
-        if self._forwarded < min(marks.high, int(marks.due * (1 - PREFETCH_GAP))):
+        if self._forwarded < marks.high and self._forwarded < int(marks.due * (1 - PREFETCH_GAP)):
             return
         if not (self._cuts.is_roomy or self._policy.cuts_at_threshold or self._is_worth_it):
             return
@@ -169,8 +172,10 @@ class Fold:
     @property
     def _nears_due(self) -> bool:
         """Whether one more step of the same size would make a cut due."""
-        due, growth = self._cuts.marks.due, max(self._cuts.open_tokens, self._economics.growth_tokens)
-        return self._forwarded >= due * (1 - PREFETCH_GAP) and self._forwarded + growth >= due
+        due = self._cuts.marks.due
+        if self._forwarded < due * (1 - PREFETCH_GAP):
+            return False
+        return due - self._forwarded <= max(self._cuts.open_tokens, self._economics.growth_tokens)
 
     def finish(self) -> Window:
         """The window for a request that ends here: its newest messages are shortened if they do not fit."""
@@ -361,10 +366,12 @@ class Fold:
             return change if change.tokens_after <= marks.due else None
         if is_request:
             self._economics.wait(gain)
-        if self._policy.overflow_strategy is OverflowStrategy.AUTO_COMPACT:
-            change = self._economics.lighten(change)
-        self._is_near = self._economics.pays(change, gain)
-        return change if self._is_near and self._economics.pays(change) else None
+        economics, price = self._economics, self._economics.price(change)
+        if self._policy.overflow_strategy is OverflowStrategy.AUTO_COMPACT and economics.is_heavy(change, price):
+            change = change.with_digest()
+            price = economics.price(change)
+        self._is_near = economics.pays(price, gain)
+        return change if self._is_near and economics.pays(price) else None
 
     def _change(self, change: Change, *, keeps_least: bool = False) -> None:
         self._economics.cut(change)

@@ -90,18 +90,16 @@ class Economics:
     def wait(self, gain_tokens: int) -> None:
         self._waited += gain_tokens * self._prices.cached_input
 
-    def pays(self, change: Change, more_tokens: int = 0) -> bool:
-        """Whether to make a change, once further requests have carried `more_tokens` of its gain.
+    def pays(self, price: float, more_tokens: int = 0) -> bool:
+        """Whether to make a change of this price, once further requests have carried `more_tokens` of its gain.
 
         Waiting must have cost enough, and the session must bear the cut.
         """
-        price = self._price(change)
         return self._waited + more_tokens * self._prices.cached_input >= price * PATIENCE and self._bears(price)
 
-    def lighten(self, change: Change) -> Change:
-        """The change, with a digest in place of a summary that the session cannot bear and that is not there yet."""
-        is_heavy = change.asks and not change.before.prefetch_tokens and not self._bears(self._price(change))
-        return change.with_digest() if is_heavy else change
+    def is_heavy(self, change: Change, price: float) -> bool:
+        """Whether the change, of this price, has a summary that is not there yet and that the session cannot bear."""
+        return not self._bears(price) and not change.before.prefetch_tokens and change.asks
 
     def _bears(self, price: float) -> bool:
         """Whether the session, with such a cut, costs at most `risk_share` more than it would have cost without any.
@@ -111,7 +109,7 @@ class Economics:
         return self._spent + price <= (1 + self._risk_share) * self._plain
 
     def cut(self, change: Change) -> None:
-        self._spent += self._price(change)
+        self._spent += self.price(change)
         self._waited = 0.0
 
     def bears_cold(self, change: Change) -> bool:
@@ -168,10 +166,10 @@ class Economics:
         without = choose_cold(cuts, window, size, ColdCut.PRUNE, self)
         more_tokens = (size if without is None else without.tokens_after) - left
         share = min(more_tokens / max(cuts.marks.high - cuts.marks.low, 1), 1.0)
-        saving = more_tokens * self._prices.cache_write + max(share, 0.0) * self._price(change)
+        saving = more_tokens * self._prices.cache_write + max(share, 0.0) * self.price(change)
         return ColdSummary(cut.at, cut.reserved_tokens, freed_tokens, price, saving)
 
-    def _price(self, change: Change) -> float:
+    def price(self, change: Change) -> float:
         """The cost of a change: the upstream writes what stays into its cache, and a summary is written.
 
         The open step is left out if the change takes effect at once, since the upstream reads it for the first time

@@ -176,8 +176,7 @@ class Window(msgspec.Struct, frozen=True, eq=False):
 
         A message that did not fit when it was the newest has been shortened from the start, unlike the task statement.
         """
-        is_late = any(cap.at == self.task for cap in self.caps)
-        return bool(self.cuts) or is_late or self._changes_old
+        return bool(self.cuts) or self._changes_old or any(cap.at == self.task for cap in self.caps)
 
     @property
     def _changes_old(self) -> bool:
@@ -237,7 +236,7 @@ class Change(msgspec.Struct, frozen=True):
     @property
     def asks(self) -> bool:
         cuts, before = self.after.cuts, self.before.cuts
-        return cuts is not before and len(cuts) > len(before) and cuts[-1].kind is CutKind.SUMMARISE
+        return cuts is not before and bool(new := cuts[len(before) :]) and new[-1].kind is CutKind.SUMMARISE
 
     def with_digest(self) -> "Change":
         """The same with a digest at its cut."""

@@ -149,6 +149,7 @@ class Sums:
 
     number: of the messages added so far.
     memory: the retrieved memory of all messages, the task statement's too. No other sum counts memory.
+    newest_start: index at which the newest message's step begins.
     open_step: index at which the step begins that the model has not answered yet. That is the newest tool results and
         the messages after them; without results, the newest user and system messages since the last answer. If the
         transcript ends with an answer, it is that answer.
@@ -179,6 +180,7 @@ class Sums:
         "images",
         "loaded",
         "memory",
+        "newest_start",
         "number",
         "open_step",
         "opening",
@@ -198,7 +200,7 @@ class Sums:
         self._keeps_systems = keeps_systems
         self.task: int | None = None
         self.task_images = 0
-        self.open_step = 0
+        self.open_step = self.newest_start = 0
         self.images = ImageSums()
         self.memory = Savings()
         self._has_results = False  # whether tool results came after the last answer
@@ -240,10 +242,10 @@ class Sums:
         if opens:
             self._starts.append(index)
             self._start_sums.append(self._full[-1])
+            self.newest_start = index
         self._follow(message, index, opens=opens, stands_in=stands_in)
         if is_bound:
-            self._words = 0
-            self.open_step = self._starts[-1]
+            self._words, self.open_step = 0, self._starts[-1]
         if is_task:
             self.task, self.task_images = index, count_images(message)
         elif self.opening < 0 and not self._has_calls and index >= self._leading:
@@ -255,7 +257,7 @@ class Sums:
         bare = tokens - saving if stays or message.keep or message.loads else min(tokens, PLACEHOLDER_TOKENS)
         self._pruned.append(self._pruned[-1] + bare - stale_tokens)
         if message.keep or message.loads or message.tool_calls:
-            self.loaded.add(self.find_start(index), message)
+            self.loaded.add(self.newest_start, message)
         kept_tokens = self._keep_system(message, index) if role is Role.SYSTEM and index >= self._leading else 0
         self._systems.append(self._systems[-1] + kept_tokens)
         return tokens + memory_tokens
@@ -328,7 +330,7 @@ class Sums:
 
         Images before `images.at` are replaced by markers; `images.at` is never less than `prune_stop`.
         """
-        middle = max(start, prune_stop)
+        middle = max(prune_stop, start)
         tokens = self._pruned[middle] - self._pruned[start] + self._full[-1] - self._full[middle]
         if start <= images.spared < middle and self.images.places:
             tokens += self.images.saved(images.spared, images.spared + 1)
@@ -427,6 +429,8 @@ class Sums:
         The task statement is never among them. The newest user message of the transcript always is if it lies before
         `at`, whatever it costs.
         """
+        if not self.users[1:2]:
+            return range(1, 1)
         stop = bisect_left(self.users, at)
         first = bisect_left(self._user_sums, self._user_sums[stop] - budget)
         if stop == len(self.users) and first == stop:

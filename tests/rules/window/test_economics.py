@@ -25,7 +25,7 @@ from trimtab.rules.window.economics import (
     pays_cold,
 )
 from trimtab.rules.window.room import Room
-from trimtab.rules.window.state import ColdCut, ColdSummary, Window
+from trimtab.rules.window.state import Change, ColdCut, ColdSummary, Window
 from trimtab.rules.window.sums import Sums
 
 LIMIT = 10_000
@@ -65,10 +65,14 @@ def begin(policy: Policy, *, spent_tokens: int = LONG_TOKENS) -> Economics:
     return economics
 
 
+def pays(economics: Economics, change: Change, more_tokens: int = 0) -> bool:
+    return economics.pays(economics.price(change), more_tokens)
+
+
 def count_waits(economics: Economics, cuts: Cuts, window: Window, chosen: Window) -> int:
     """Requests until the cut pays."""
     gain, waits = cuts.size(window) - cuts.size(chosen), 0
-    while not economics.pays(cuts.compare(window, chosen)):
+    while not pays(economics, cuts.compare(window, chosen)):
         waits += 1
         economics.wait(gain)
         assert waits < 1000
@@ -83,8 +87,8 @@ def price_note(cuts: Cuts, window: Window, prices: Prices) -> float:
 def test_what_costs_nothing_pays_at_once() -> None:
     """Anything else pays only after a wait."""
     cuts, window, chosen = cut_in_two(POLICY)
-    assert Economics(Prices(0.0, 0.0, 0.0, 0.0), 0.1).pays(cuts.compare(window, chosen))
-    assert not begin(POLICY).pays(cuts.compare(window, chosen))
+    assert pays(Economics(Prices(0.0, 0.0, 0.0, 0.0), 0.1), cuts.compare(window, chosen))
+    assert not pays(begin(POLICY), cuts.compare(window, chosen))
 
 
 def test_a_cut_pays_once_waiting_has_cost_a_share_of_its_price() -> None:
@@ -126,7 +130,7 @@ def test_a_cut_waits_until_the_session_can_bear_it(prices: Prices) -> None:
     for spent_tokens in (int(enough * 0.99), int(enough * 1.01)):
         economics = begin(replace(POLICY, prices=prices), spent_tokens=spent_tokens)
         economics.wait(10**9)
-        verdicts.append(economics.pays(cuts.compare(window, chosen)))
+        verdicts.append(pays(economics, cuts.compare(window, chosen)))
     assert verdicts == [False, True]
 
 
@@ -138,13 +142,15 @@ def test_a_session_that_cannot_bear_a_summary_gets_a_digest() -> None:
     least = int(fresh / POLICY.risk_share / POLICY.prices.cache_write)
     rich, poor = begin(POLICY), begin(POLICY, spent_tokens=least + 2)
     there = structs.replace(change, before=structs.replace(window, prefetch_tokens=200))
-    assert rich.lighten(change) == change
-    assert poor.lighten(there) == there
-    lighter = poor.lighten(change)
+    assert not rich.is_heavy(change, rich.price(change))
+    assert not poor.is_heavy(there, poor.price(there))
+    assert poor.is_heavy(change, poor.price(change))
+    lighter = change.with_digest()
+    assert not poor.is_heavy(lighter, poor.price(change))
     assert (change.asks, lighter.asks) == (True, False)
     for economics, bears in ((poor, True), (begin(POLICY, spent_tokens=least - 2), False)):
         economics.wait(10**9)
-        assert (economics.pays(change), economics.pays(lighter)) == (False, bears)
+        assert (pays(economics, change), pays(economics, lighter)) == (False, bears)
 
 
 def test_what_earlier_cuts_saved_bears_the_next_one() -> None:
@@ -152,15 +158,15 @@ def test_what_earlier_cuts_saved_bears_the_next_one() -> None:
     cuts, window, chosen = cut_in_two(POLICY)
     economics = begin(POLICY)
     economics.wait(10**9)
-    assert economics.pays(cuts.compare(window, chosen))
+    assert pays(economics, cuts.compare(window, chosen))
     for _ in range(200):
         economics.cut(cuts.compare(window, chosen))
-    assert not economics.pays(cuts.compare(window, chosen))
+    assert not pays(economics, cuts.compare(window, chosen))
     economics.wait(10**9)
-    assert not economics.pays(cuts.compare(window, chosen))
+    assert not pays(economics, cuts.compare(window, chosen))
     economics.send(1000, 20 * LONG_TOKENS)
-    assert economics.pays(cuts.compare(window, chosen))
-    assert begin(POLICY).pays(cuts.compare(window, chosen), 10**9)
+    assert pays(economics, cuts.compare(window, chosen))
+    assert pays(begin(POLICY), cuts.compare(window, chosen), 10**9)
 
 
 def test_a_request_reads_what_the_one_before_it_had() -> None:
@@ -173,7 +179,7 @@ def test_a_request_reads_what_the_one_before_it_had() -> None:
     for _ in range(3):
         tokens = int(0.85 * price / POLICY.risk_share)
         economics.send(tokens, tokens)
-        verdicts.append(economics.pays(cuts.compare(window, chosen)))
+        verdicts.append(pays(economics, cuts.compare(window, chosen)))
     assert verdicts == [False, False, True]
 
 
