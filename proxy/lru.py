@@ -101,19 +101,19 @@ class BytesLRU(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """The value, which counts as used now; None if there is none."""
-        entries = self._entries
-        entry = entries.get(key)
-        if entry is None:
+        entries, entry = self._entries, None
+        if key not in entries:
             if key not in self._unused:
                 return None
             with self._lock:
                 return self._use_first(key)
-        # Without the lock: both calls are whole, and only between them may another thread drop the entry.
-        try:  # noqa: SIM105 - it costs three calls more
+        # Without the lock: each operation is whole, and only between them may another thread drop the entry.
+        try:
+            entry = entries[key]
             entries.move_to_end(key)
         except KeyError:
             pass
-        return entry[0]
+        return None if entry is None else entry[0]
 
     def get_many(self, keys: Iterable[K]) -> list[V | None]:
         """The value of each key, as from `get`. The lock is taken once at most."""
@@ -165,8 +165,7 @@ class BytesLRU(Generic[K, V]):
 
     def find_missing(self, keys: Iterable[K]) -> list[K]:
         entries, unused = self._entries, self._unused
-        with self._lock:
-            return [key for key in keys if key not in entries and key not in unused]
+        return [key for key in keys if key not in entries and key not in unused]
 
     def __contains__(self, key: K) -> bool:
         return key in self._entries or key in self._unused
@@ -175,14 +174,14 @@ class BytesLRU(Generic[K, V]):
         size = self._size(key, value) + ENTRY_BYTES
         bound, entries = self._bound, self._entries
         with self._lock:
-            known = entries.get(key)
-            if known is not None and size <= bound.max_bytes:  # the usual case: it takes the place of one like it
+            if key in entries and size <= bound.max_bytes:  # the usual case: it takes the place of one like it
+                known = entries[key]
                 entries[key] = (value, size)
                 entries.move_to_end(key)
                 self.total_bytes -= known[1]
                 bound.total_bytes -= known[1]
             else:
-                if known is not None or key in self._unused:
+                if key in entries or key in self._unused:
                     self._take(key)
                 if size > bound.max_bytes or self._is_closed:
                     return

@@ -26,7 +26,7 @@ def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
 
     `media` has the canonical bytes of each media part; the codec chooses the form.
     """
-    calls, digest = message.tool_calls, sha256()
+    calls = message.tool_calls
     fields = [message.role_name, message.answers or "", message.name or "", str(len(calls))]
     for call in calls:
         fields += (call.id, call.name, call.arguments)
@@ -34,8 +34,9 @@ def digest_message(message: Message, media: Iterable[bytes] = ()) -> bytes:
     # The length before each field keeps neighbouring fields apart: "ab" + "c" is not "a" + "bc".
     if sum(map(len, fields)) <= ENCODED_AT_ONCE:
         encoded = list(map(_encode, fields))
-        digest.update(b"".join(map(b"%d:%b".__mod__, zip(map(len, encoded), encoded, strict=True))))
+        digest = sha256(b"".join(map(b"%d:%b".__mod__, zip(map(len, encoded), encoded, strict=True))))
     else:
+        digest = sha256()
         for field in fields:
             digest.update(b"%d:" % sum(map(len, _encode_pieces(field))))
             for piece in _encode_pieces(field):

@@ -102,15 +102,17 @@ def watch_cache(case: Case) -> Cache:
     return Cache(hit_share, written_share)
 
 
-def imagine(case: Case) -> Tokens:
-    prompt, cache = _scale_original(case), watch_cache(case)
+def imagine(case: Case, cache: Cache | None = None) -> Tokens:
+    """What the client's own prompt would have been. `cache`: as of `watch_cache`, if that is known."""
+    sent_prompt, cache = case.sent.prompt, cache or watch_cache(case)
+    prompt = _scale_original(case, sent_prompt)
     # What trimtab has sent in addition to the cached beginning would have been new in the client's own prompt, too.
-    old = prompt - (case.sent.prompt - case.sent.cached)
+    old = prompt - (sent_prompt - case.sent.cached)
     if case.known_share is None:
-        goes_on = case.sent.cached >= GOES_ON_SHARE * case.sent.prompt
+        goes_on = case.sent.cached >= GOES_ON_SHARE * sent_prompt
         cached = old if goes_on and case.sent.cached else min(case.sent.cached, prompt)
     else:
-        could_tell = count_cached((case.kept_share or 0.0) * case.sent.prompt) > 0
+        could_tell = count_cached((case.kept_share or 0.0) * sent_prompt) > 0
         hit_share = cache.hit_share if could_tell or case.is_fresh else 0.0
         cached = count_cached(hit_share * case.known_share * prompt)
         cached = max(cached, old) if case.sent.cached else cached
@@ -118,11 +120,11 @@ def imagine(case: Case) -> Tokens:
     return Tokens.of(prompt, cached, round(cache.written_share * (prompt - cached)), case.sent.completion)
 
 
-def _scale_original(case: Case) -> int:
-    scale = case.sent.prompt / max(case.sent_tokens, 1)
+def _scale_original(case: Case, sent_prompt: int) -> int:
+    scale = sent_prompt / max(case.sent_tokens, 1)
     if 1 / MAX_SCALE <= scale <= MAX_SCALE:
         return round(scale * case.original_tokens)
-    return max(case.sent.prompt + case.original_tokens - case.sent_tokens, 0)
+    return max(sent_prompt + case.original_tokens - case.sent_tokens, 0)
 
 
 def add_removed(sent: Tokens, tokens: int) -> Tokens:

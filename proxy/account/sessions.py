@@ -111,11 +111,11 @@ class SessionNames:
         if not 0 < known <= new or hashes[known][:PRINT_BYTES] != last.prefixes[-PRINT_BYTES:]:
             return None
         if known < new and known < MAX_MESSAGES:
-            added = Transcript.of(
-                hashes[known:], [one.digest for one in messages[known:MAX_MESSAGES]], last.opening, answered
+            prefixes = [one[:PRINT_BYTES] for one in hashes[known + 1 : MAX_MESSAGES + 1]]
+            prints = [one.digest[:PRINT_BYTES] for one in messages[known:MAX_MESSAGES]]
+            longer = Transcript(
+                b"".join((last.prefixes, *prefixes)), b"".join((last.messages, *prints)), last.opening, answered
             )
-            prefixes = (last.prefixes + added.prefixes)[: MAX_MESSAGES * PRINT_BYTES]
-            longer = Transcript(prefixes, last.messages + added.messages, last.opening, answered)
             self._alike[beginning] = (_Line(lines[0].name, longer),)
         return lines[0].name
 

@@ -243,7 +243,7 @@ def _tells_upstream(planned: Planned, *, is_same: bool) -> bool:
     plan, is_count = planned.plan, planned.request.codec.is_count
     if is_same and not is_count:
         return plan.was_otherwise
-    return plan.breaks_past or (is_count and plan.window.is_long)
+    return plan.was_otherwise or plan.window.changes_sent or (is_count and plan.window.is_long)
 
 
 def _mark_kept(conversation: Conversation, keeps: Collection[bytes]) -> Conversation:
@@ -262,8 +262,8 @@ def _describe(
     sent: Sections,
 ) -> Compacted:
     """The result of carrying out a plan. What was taken out before belongs to the client's prompt."""
-    cleaned = planned.cleaned
-    if cleaned:
+    if planned.request.cleaned:
+        cleaned = planned.cleaned
         decisions, original = (*cleaned, *decisions), add_to_system(original, cleaned)
     limit_tokens = planned.plan.model_limit
     return Compacted(pieces, forwarded, decisions, sum(original), sum(sent), limit_tokens, original, sent)

@@ -209,12 +209,16 @@ class Compactors:
 
     def _hold(self, tenant_id: str) -> _Holder:
         """The caches of a tenant; above MAX_TENANTS, the least recently seen tenant is forgotten."""
-        with self._holders_lock:
-            holder = self._holders.get(tenant_id)
-            if holder is not None:
+        holder = self._holders.get(tenant_id)
+        if holder is not None:
+            try:  # noqa: SIM105 - it costs three calls more
                 self._holders.move_to_end(tenant_id)
-                return holder
-            holder = self._holders[tenant_id] = _Holder(self._caches.share())
+            except KeyError:  # another thread has forgotten it in between
+                pass
+            return holder
+        with self._holders_lock:
+            holder = self._holders.get(tenant_id) or _Holder(self._caches.share())
+            self._holders[tenant_id] = holder
             oldest = self._holders.popitem(last=False)[1] if len(self._holders) > MAX_TENANTS else None
         if oldest is not None:
             oldest.close()

@@ -35,7 +35,7 @@ from trimtab.proxy.compaction.compactor import Planned
 from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, THREAD_BYTES
 from trimtab.proxy.config.schema import find_in_name
 from trimtab.proxy.exchange.arrival import Arrival
-from trimtab.proxy.exchange.attempt import CHANGED, Attempt, Call, Prepared, Ready, is_counted, is_text_only
+from trimtab.proxy.exchange.attempt import CHANGED, Attempt, Call, Prepared, Ready
 from trimtab.proxy.exchange.cold import find_lifetime, find_previous, prepare_cold, remember
 from trimtab.proxy.exchange.route import Route
 from trimtab.proxy.exchange.services import Services
@@ -48,6 +48,7 @@ from trimtab.proxy.models.calibration import Report as Sample
 from trimtab.proxy.tasks import shield_to_end
 from trimtab.proxy.wire.answers.tap import Tap
 from trimtab.proxy.wire.answers.usage import Usage, believe
+from trimtab.proxy.wire.codec import Request as WireRequest
 from trimtab.proxy.wire.json import DECODE_ERRORS
 from trimtab.proxy.wire.transcript.body import CutScale, KeptBody
 from trimtab.rules.conversation import Conversation
@@ -173,7 +174,7 @@ async def observe(
     if not is_enforced and call.request.cleaned:  # the original has what was taken out
         tokens += sum(one.saved_tokens for one in call.request.cleaned)
     is_long = tokens >= MIN_SAMPLE_TOKENS
-    if answered.prompt_tokens and is_long and is_text_only(sent) and _is_counted(call, sent):
+    if answered.prompt_tokens and is_long and is_text_only(sent) and is_counted(call.request, sent):
         believed_tokens, cached_tokens = call.view.believed_tokens, answered.cached_tokens or 0
         costs = call.compactor.counting.costs
         chars = count_kinds(sent, drops_calls=costs.drops_calls)
@@ -217,9 +218,26 @@ def _note_scale(call: Call, planned: Planned, kept: KeptBody) -> None:
         del kept.cut_by[next(iter(kept.cut_by))]
 
 
-def _is_counted(call: Call, sent: Conversation) -> bool:
-    """Whether a request can be used to calibrate; very large requests are not examined."""
-    return len(call.request.body) <= LARGE_BODY_BYTES and is_counted(call.request, sent)
+_HAS_UNCOUNTED, _HAS_REASONING = attrgetter("has_uncounted"), attrgetter("has_reasoning")
+_MEDIA = attrgetter("media")
+
+
+def is_text_only(conversation: Conversation) -> bool:
+    """Whether there is no media, whose tokens are an estimate."""
+    found = list(filter(None, map(_MEDIA, conversation.messages)))
+    return not found or all(part.is_removed for media in found for part in media)
+
+
+def is_counted(request: WireRequest, conversation: Conversation) -> bool:
+    """Whether we count exactly what a server reads of a request: it may read other members, or drop reasoning.
+
+    Very large requests are not examined.
+    """
+    if len(request.body) > LARGE_BODY_BYTES:
+        return False
+    messages = conversation.messages
+    is_certain = not any(map(_HAS_UNCOUNTED, messages)) and not any(map(_HAS_REASONING, messages))
+    return is_certain and request.codec.counts_all(request)
 
 
 async def _compare(services: Services, attempt: Prepared, sent: Conversation, age_seconds: float) -> Seen:
@@ -417,9 +435,10 @@ def draw_bill(
     if attempt.chosen.planned.original.continues:  # the upstream holds messages that are not known here
         without = add_removed(case.sent, case.original_tokens - case.sent_tokens) if is_changed else None
     else:
-        without = imagine(case) if is_changed or (seen is not None and seen.now.is_changed) else None
+        cache = watch_cache(case)
+        without = imagine(case, cache) if is_changed or (seen is not None and seen.now.is_changed) else None
         if seen is not None and case.is_fresh:
-            services.previous.learn(seen, watch_cache(case))
+            services.previous.learn(seen, cache)
     is_estimated = answered.is_estimated or answered.prompt_tokens is None
     return _draw(case.sent, without, attempt.call.view.price_list, is_estimated=is_estimated)
 

@@ -9,7 +9,6 @@ import hmac
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from hashlib import sha256
-from operator import attrgetter
 from typing import ClassVar
 
 import msgspec
@@ -30,7 +29,6 @@ from trimtab.proxy.summaries.summariser import Summariser
 from trimtab.proxy.telemetry.ledger import Ledger, UsedSummary
 from trimtab.proxy.wire.cache_help import Addition
 from trimtab.proxy.wire.codec import Codec, Request
-from trimtab.rules.conversation import Conversation
 from trimtab.rules.pipeline.appended import RECALL
 from trimtab.rules.prefix import hash_head
 from trimtab.rules.summary.request import Summary, SummaryRequest
@@ -42,9 +40,6 @@ MAX_ATTEMPTS = 2  # chosen: a second refusal goes to the client, so that no requ
 KEY_CHARS = 32
 """Source: OpenAI and OpenRouter refuse more than 64 and 256. Chosen: 128 bits, so sessions never share a key."""
 _PURPOSE = b"trimtab prompt_cache_key\0"
-_HAS_UNCOUNTED = attrgetter("has_uncounted")
-_HAS_REASONING = attrgetter("has_reasoning")
-_MEDIA = attrgetter("media")
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -165,19 +160,6 @@ class Ready(msgspec.Struct, frozen=True):
     trace: Trace
     attempt: Attempt
     sent_at: float
-
-
-def is_text_only(conversation: Conversation) -> bool:
-    """Whether there is no media, whose tokens are an estimate."""
-    found = filter(None, map(_MEDIA, conversation.messages))
-    return not any(not part.is_removed for media in found for part in media)
-
-
-def is_counted(request: Request, conversation: Conversation) -> bool:
-    """Whether we count exactly what a server reads of a request: it may read other members, or drop reasoning."""
-    messages = conversation.messages
-    is_certain = not any(map(_HAS_UNCOUNTED, messages)) and not any(map(_HAS_REASONING, messages))
-    return is_certain and request.codec.counts_all(request)
 
 
 def add_key(call: Call, planned: Planned) -> Request:

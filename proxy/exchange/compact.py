@@ -354,13 +354,13 @@ def _is_small(call: Call) -> bool:
 
 async def _weigh(services: Services, call: Call) -> int:
     """The work that a request takes, as bytes of JSON that were not counted before."""
-    request, known_bytes = call.request, weigh_known(len(call.request.body))
+    request = call.request
     if call.compactor.is_early:
-        return known_bytes
+        return weigh_known(len(request.body))
     work = partial(call.compactor.uncounted_bytes, request)
     if len(request.body) <= LARGE_BODY_BYTES and len(request.raws) <= MANY_MESSAGES:
         return work()
-    return known_bytes + await services.workers.run(call.lane, work, size_bytes=THREAD_BYTES)
+    return weigh_known(len(request.body)) + await services.workers.run(call.lane, work, size_bytes=THREAD_BYTES)
 
 
 async def carry_out(

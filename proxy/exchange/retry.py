@@ -20,8 +20,9 @@ from msgspec import structs
 from trimtab.proxy.account.recorder import Phases, fail_open
 from trimtab.proxy.compaction.compactor import Compacted, RefusedError
 from trimtab.proxy.compaction.offload import BusyError, weigh_known
+from trimtab.proxy.exchange.answer import is_counted, is_text_only
 from trimtab.proxy.exchange.arrival import Arrival
-from trimtab.proxy.exchange.attempt import Call, Prepared, is_counted, is_text_only
+from trimtab.proxy.exchange.attempt import Call, Prepared
 from trimtab.proxy.exchange.compact import (
     add_kept_of_session,
     carry_out,

@@ -156,7 +156,7 @@ class _Choice(msgspec.Struct, frozen=True):
         if text is None and caller is not None and wanted.asks_model and caller.summary == "return":
             return Chosen(planned, await self._take_given(wanted, caller), wanted, self.summariser)
         if text is not None:
-            self.services.recorder.metrics.summaries[self.summariser.payer.label, "hit"] += 1
+            self.services.recorder.metrics.summaries[self.summariser.payer.tell_label(), "hit"] += 1
             sliding.use(client_id, wanted)
             return Chosen(planned, text, planned.plan.prefetch, self.summariser)
         slides = sliding.slides(client_id, planned.plan)
@@ -332,7 +332,10 @@ def _write_apart(call: Call, summariser: Summariser, planned: Planned) -> Apart 
 
 def choose_summariser(services: Services, call: Call) -> Summariser:
     """Choose upstream, models and credential for summaries: the client's own credential unless configured otherwise."""
-    first, *others = call.route.settings.summary.models or (None,)
+    asked = call.route.settings.summary.model
+    if asked is None or isinstance(asked, str):
+        return _make_summariser(services, call, asked)
+    first, *others = asked
     return _make_summariser(services, call, first, tuple(_make_summariser(services, call, model) for model in others))
 
 

@@ -172,8 +172,7 @@ class Calibration:
                 yield urgent
 
     def find_window(self) -> int | None:
-        always_the_same = len(set(self._cut)) == 1 and self.most_reported % BLOCK_TOKENS
-        if len(self._cut) < CUT_ANSWERS or always_the_same:
+        if len(self._cut) < CUT_ANSWERS or (len(set(self._cut)) == 1 and self.most_reported % BLOCK_TOKENS):
             return None
         whole = 1 << (self.most_reported - 1).bit_length()
         return whole if self.most_reported > FULL_SHARE * whole else self.most_reported

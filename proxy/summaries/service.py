@@ -371,9 +371,10 @@ class SlidingWatch:
             return
         for one in noted:
             one.uses += one.key == request.key
-        key, found = self._found.get(client) or ("", 0)
-        found = found + 1 if key == request.key else 1
-        self._found[client] = (request.key, found)
+        key, found = known = self._found.get(client) or ("", 0)
+        found = min(found + 1, SUMMARIES) if key == request.key else 1
+        if known != (request.key, found):
+            self._found[client] = request.key, found
         if found >= SUMMARIES and all(one.uses < SUMMARIES for one in noted):
             self._noted.pop(client)
 

@@ -320,6 +320,8 @@ class Codec(Answers, Questions):
         """
         if after is before:
             return (request.body,)
+        if not self.outside:
+            return self.encode_transcript(request, before, after)[0]
         pieces, place = self.encode_transcript(request, take_off_outside(before), take_off_outside(after))
         value = self.write_outside(after)
         if value is None:

@@ -54,7 +54,8 @@ def read_content(content: msgspec.Raw | None) -> tuple[tuple[str, ...], tuple[tu
     """
     if content is None:
         return (), ()
-    if begins(content, b"["):
+    sign = bytes(memoryview(content)[:1])  # so that a long text is not copied
+    if sign == b"[":
         texts: list[str] = []
         media: list[tuple[bytes, str]] = []
         for part in map(bytes, decode_items(content)):
@@ -64,7 +65,7 @@ def read_content(content: msgspec.Raw | None) -> tuple[tuple[str, ...], tuple[tu
             else:
                 texts.append(text)
         return tuple(texts), tuple(media)
-    if begins(content, b'"'):
+    if sign == b'"':
         return (msgspec.json.decode(content),), ()
     encoded = bytes(content)
     return (), () if encoded == b"null" else ((encoded, ""),)
@@ -81,7 +82,7 @@ def has_uncounted(
         if len(bytes(members[name])) > TOLERATED_BYTES:
             return True
     for name, counted_of_part in parts.items():
-        if name not in members or not begins(members[name], b"["):  # a long text is not copied
+        if name not in members or bytes(memoryview(members[name])[:1]) != b"[":  # a long text is not copied
             continue
         for item in map(bytes, decode_items(members[name])):
             if item[:1] == b"{" and has_uncounted(decode_members(item), counted_of_part):

@@ -168,6 +168,8 @@ def _spell(key: bytes) -> re.Pattern[bytes]:
 
 def count_parts(text: bytes) -> int:
     """An upper bound for the strings and the commas between values in a piece of JSON."""
+    if len(text) <= STRIDE_BYTES:
+        return text.count(b",") + text.count(b'"') // 2
     return count_bytes(text, b",") + count_bytes(text, b'"') // 2
 
 
@@ -193,16 +195,16 @@ def match_array(body: bytes, start: int, elements: Sequence[bytes]) -> Array | N
             at = _skip(body, at - 1 if number else at, _SEPARATOR)
             if not body.startswith(element, at):
                 return None
-        spans.append(Span(at, at + len(element)))
-        at += len(element)
+        start_of_element, at = at, at + len(element)
+        spans.append(Span(start_of_element, at))
     at = _skip(body, at)
     return Array(start, at + 1, spans) if body[at : at + 1] == b"]" else None
 
 
 def _skip(body: bytes, at: int, what: re.Pattern[bytes] = _SPACE) -> int:
-    while (run := what.match(body, at)) is not None and run.end() > at:
-        at = run.end()
-        if at - run.start() < STRIDE_BYTES:
+    while (run := what.match(body, at)) is not None:
+        start, at = at, run.end()
+        if at - start < STRIDE_BYTES:
             break
     return at
 
@@ -332,7 +334,12 @@ def try_decode(text: bytes) -> Any:
 
 
 def decode_member(raw: msgspec.Raw | None) -> Any:
-    return None if raw is None else decode_any(bytes(raw))
+    if raw is None:
+        return None
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return decode_any(bytes(raw))
 
 
 def decode_any(text: bytes) -> Any:

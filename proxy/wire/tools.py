@@ -148,13 +148,13 @@ def find_callers(members: dict[str, msgspec.Raw]) -> list[str]:
 
 
 _REFERENCE = "tool_reference"
-_REFERENCE_MARK = b'"tool_reference"'
+REFERENCE_MARK = b'"tool_reference"'
 _CLIENT_CALL = "tool_use"
 MAX_DEPTH = 8  # Nothing is looked for in deeper values. Chosen: a reference is four deep.
 
 
 def find_referenced(raw: bytes) -> tuple[str, ...]:
-    if _REFERENCE_MARK not in raw:
+    if REFERENCE_MARK not in raw:
         return ()
     return tuple(dict.fromkeys(_find_references(decode_or_none(msgspec.Raw(raw)), MAX_DEPTH)))
 

@@ -29,7 +29,7 @@ from trimtab.rules.results.excerpt import may_shorten
 from trimtab.rules.results.pairing import pair_tool_calls
 from trimtab.rules.results.work import Work
 from trimtab.rules.summary.anchors import Anchors, Carried
-from trimtab.rules.summary.request import Summary, make_digest, request_again, request_prefetch
+from trimtab.rules.summary.request import Summary, make_digest, request_prefetch
 from trimtab.rules.summary.splice import splice_summary
 from trimtab.rules.text.client_summaries import TRIGGER, asks_for_summary, instructs_to_summarise
 from trimtab.rules.window.prune import Loops, prune_tool_results, remove_images
@@ -157,7 +157,6 @@ def _decide(
         fitted = shorten_newest(limited.conversation, whole, caps, policy=policy, work=work)
     fitted = note_lost(fitted, window) if window.caps or (window.cuts and window.cuts[-1].lost) else fitted
     messages, head = fitted.conversation.messages, replayed.head
-    state.asked = request_again(messages, state.hashes, window, state.asked)
     return Plan(
         original=original,
         conversation=fitted.conversation,
@@ -165,8 +164,8 @@ def _decide(
         leading=state.leading,
         hashes=state.hashes,
         window=window,
-        request=None if state.asked is None else state.asked.request,
-        prefetch=request_prefetch(messages, state.hashes, window),
+        request=state.ask(messages, window),
+        prefetch=request_prefetch(messages, state.hashes, window) if window.prefetch_tokens else None,
         decisions=head.decisions
         + (paired.decisions + short.decisions + light.decisions + limited.decisions + fitted.decisions),
         changed=head.changed + (paired.changed + short.changed + light.changed + limited.changed + fitted.changed),
@@ -327,10 +326,10 @@ def _shorten_old(plan: Plan, policy: Policy, work: Work, state: TranscriptState 
         else:
             deduped = state.dedupe(current, start, policy, work)
         current, decisions = deduped.conversation, decisions + deduped.decisions
-    if window.images.at or (cut is not None and cut.kept):
+    if (window.images.at or (cut is not None and cut.kept)) and (state is None or state.edits.has_media):
         without = remove_images(current, (index for index in window.without_images if index >= plan.leading))
         current, decisions = without.conversation, decisions + without.decisions
-    if stale := plan.stale_arguments:
+    if plan.stale and (stale := plan.stale_arguments):
         brief = shorten_arguments(current, stale, None if state is None else state.arguments.made)
         current, decisions = brief.conversation, decisions + brief.decisions
     return Outcome(current, decisions)

@@ -26,12 +26,12 @@ from trimtab.rules.results.pairing import Pairing
 from trimtab.rules.results.tidy import TIDY
 from trimtab.rules.results.work import OBJECT_BYTES, Edits, Work
 from trimtab.rules.summary.anchors import Anchors
-from trimtab.rules.summary.request import Asked, Summary
+from trimtab.rules.summary.request import Summary, SummaryRequest, request_summary
 from trimtab.rules.summary.splice import Spliced
 from trimtab.rules.window.cut_decision import NO_TOKENS, Fold
 from trimtab.rules.window.prune import Pruned
 from trimtab.rules.window.room import Room
-from trimtab.rules.window.state import NOT_COLD, ColdCut, Window
+from trimtab.rules.window.state import NOT_COLD, ColdCut, Cut, Window
 
 MAX_GROWTH = 64
 """A transcript that grew by more messages since its last request is worked through from the start. Chosen: far more
@@ -85,6 +85,14 @@ class Replayed(msgspec.Struct, frozen=True):
     recalled: Mapping[int, Pin]
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """A request for the summary of a cut, and what it was made of: everything before the cut was made."""
+
+    request: SummaryRequest
+    window: tuple[tuple[Cut, ...], int | None, tuple[tuple[int, int], ...]]
+    messages: Sequence[Message]
+
+
 class TranscriptState(msgspec.Struct, eq=False):
     """The results of the rules for a transcript so far. Each part is extended message by message.
 
@@ -128,6 +136,7 @@ class TranscriptState(msgspec.Struct, eq=False):
     _fold: Fold | None = None
     _view: View | None = None
     _recalls: Recalls | None = None
+    _head: tuple[tuple[Message, ...], tuple[int, Limits, bool], Room] | None = None  # that fits, by what, and its room
     _weighed: tuple[int, int] = (0, 0)  # after so many messages, the bytes of the fold
 
     @property
@@ -136,9 +145,10 @@ class TranscriptState(msgspec.Struct, eq=False):
         number, fold = len(self.hashes), self._fold
         if fold is not None and 8 * number > 9 * self._weighed[0]:  # it grows evenly, and has many parts
             self._weighed = number, fold.size_bytes
-        parts = (self.edits, self.memory, self.users, self.arguments, self.anchors)
-        rare = (self._long, self._pins, self._recalls, self._view)
-        held_bytes = sum([part.size_bytes for part in (*parts, *rare) if part is not None])
+        held_bytes = self.edits.size_bytes + self.memory.size_bytes + self.users.size_bytes
+        held_bytes += self.arguments.size_bytes + self.anchors.size_bytes
+        for part in (self._long, self._pins, self._recalls, self._view):
+            held_bytes += 0 if part is None else part.size_bytes
         made_bytes = OBJECT_BYTES * (len(self.pruned) + len(self.pinned))
         return held_bytes + self._weighed[1] + HASH_BYTES * number + made_bytes
 
@@ -196,9 +206,7 @@ class TranscriptState(msgspec.Struct, eq=False):
         edited = self.edit(conversation, policy, work)
         messages = edited.conversation.messages
         self.memory.extend(messages, self.leading, policy, work)
-        head = Outcome(edited.conversation)
-        if self.leading and not conversation.continues:
-            head = fit_head(edited.conversation, self._measure_task(messages), policy, limits.limit, work)
+        head, room = self._fit_head(edited.conversation, policy, limits, work)
         messages = head.conversation.messages
         pins = self.find_pins(messages, policy, work)
         bare = self.memory.strip(messages)
@@ -206,11 +214,6 @@ class TranscriptState(msgspec.Struct, eq=False):
             self.users.extend(bare, self.leading, policy, work)
         if not conversation.continues and policy.overflow_strategy in PRUNING:
             self.arguments.extend(messages, self.leading, policy, work)
-        shortens = policy.on_exceeded is OnExceeded.TRUNCATE
-        soft_limit = policy.soft_limit_tokens(limits.limit)
-        room = Room.measure(
-            bare, conversation.fixed_tokens, limits.limit, spare=limits.spare, shortens=shortens, soft_limit=soft_limit
-        )
         # What the upstream holds is not known: neither what is left of the window, nor what a cut could remove.
         at = find_cold(self.hashes, cold) if cold and not conversation.continues else NOT_COLD
         if policy.recalls and not conversation.continues:
@@ -220,15 +223,36 @@ class TranscriptState(msgspec.Struct, eq=False):
         told = bare[:-1] if is_begun else bare
         window = Window() if conversation.continues else self.find_window(told, room, policy, pins, at)
         edited = Outcome(head.conversation, edited.decisions, edited.changed)
-        if room.soft is not None and soft_limit is not None and soft_limit < limits.fitting:
+        soft_limit = None if room.soft is None else policy.soft_limit_tokens(limits.limit)
+        if soft_limit is not None and soft_limit < limits.fitting:
             limits = limits._replace(fitting=soft_limit)
         recalled = NO_PINS if self._recalls is None else self._recalls.pins
         return Replayed(head, edited, pins, window, limits, at, recalled)
 
-    def _measure_task(self, messages: Sequence[Message]) -> int:
-        """What the task statement costs without its memory; 0 if it has not come yet."""
+    def _fit_head(self, conversation: Conversation, policy: Policy, limits: Limits, work: Work) -> tuple[Outcome, Room]:
+        """The conversation with its head fitted, and the room that it leaves. Both are known if the head is the same.
+
+        The head is all up to the task statement. Raises LargeWorkError.
+        """
+        messages, by = conversation.messages, (conversation.fixed_tokens, limits, conversation.continues)
+        known, head = self._head, Outcome(conversation)
+        if known is not None and known[1] == by and messages[: len(known[0])] == known[0]:
+            return head, known[2]
         at = next((at for at in range(self.leading, len(messages)) if messages[at].role is Role.USER), None)
-        return 0 if at is None else self.memory.bare.get(at, messages[at]).tokens
+        if self.leading and not conversation.continues:
+            task_tokens = 0 if at is None else self.memory.bare.get(at, messages[at]).tokens
+            head = fit_head(conversation, task_tokens, policy, limits.limit, work)
+        room = Room.measure(
+            self.memory.strip(head.conversation.messages),
+            conversation.fixed_tokens,
+            limits.limit,
+            spare=limits.spare,
+            shortens=policy.on_exceeded is OnExceeded.TRUNCATE,
+            soft_limit=policy.soft_limit_tokens(limits.limit),
+        )
+        if at is not None and not head.decisions:
+            self._head = messages[: at + 1], by, room
+        return head, room
 
     def find_window(
         self,
@@ -271,6 +295,18 @@ class TranscriptState(msgspec.Struct, eq=False):
                 if self._fold is not None:
                     window, room = self._fold.window, self._fold.room.tokens
                     recalls.find(at, messages, window, room, policy, work, stale=self.arguments.stale)
+
+    def ask(self, messages: Sequence[Message], window: Window) -> SummaryRequest | None:
+        """The request for the summary of the window's last cut: the known one, if it is about the same."""
+        known, self.asked = self.asked, None
+        if not window.cuts:
+            return None
+        of, made = (window.cuts[-2:], window.task, window.spared), messages[: window.cuts[-1].made_at]
+        if known is None or known.window != of or known.messages != made:
+            request = request_summary(messages, self.hashes, window)
+            known = None if request is None else Asked(request, of, made)
+        self.asked = known
+        return None if known is None else known.request
 
     def dedupe(self, conversation: Conversation, start: int, policy: Policy, work: Work) -> Outcome:
         """Replace repeated results from `start` on; starts again if messages from there on have changed.

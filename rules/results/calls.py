@@ -217,15 +217,12 @@ class FoundResult(msgspec.Struct, frozen=True):
     treatment_name: str  # text that is equal for equal treatments; as a part of cache keys it is cheaper to hash
 
 
-class Waiting:
+class Waiting(msgspec.Struct, eq=False):
     """The calls of one message that have no result yet."""
 
-    __slots__ = ("_queues", "_taken", "calls")
-
-    def __init__(self, calls: Sequence[ToolCall]) -> None:
-        self.calls = calls
-        self._taken: set[int] = set()
-        self._queues: dict[tuple[str, str | None], deque[int]] = {}  # by id, and by id and name; see `take`
+    calls: Sequence[ToolCall]
+    _taken: set[int] = msgspec.field(default_factory=set)
+    _queues: dict[tuple[str, str | None], deque[int]] = msgspec.field(default_factory=dict)  # by id, and by id and name
 
     def take(self, call_id: str, name: str | None) -> int | None:
         """The place of the oldest waiting call with this id, of several such the oldest with this name; else None."""
@@ -251,21 +248,17 @@ class Waiting:
         return (at for at in range(len(self.calls)) if at not in self._taken)
 
 
-_NO_CALLS = Waiting(())
-
-
-class OpenCalls:
+class OpenCalls(msgspec.Struct, eq=False):
     """The open calls of the newest message that is no result, in a paired transcript. A result may name its tool."""
 
-    __slots__ = ("_waiting",)
-
-    def __init__(self) -> None:
-        self._waiting = _NO_CALLS
+    _waiting: Waiting | None = None
 
     def answer(self, message: Message) -> ToolCall | None:
         """Add the next message; return the call that it answers, if any."""
         if message.role is not Role.TOOL:
-            self._waiting = Waiting(message.tool_calls) if message.tool_calls else _NO_CALLS
+            self._waiting = Waiting(message.tool_calls) if message.tool_calls else None
+            return None
+        if self._waiting is None:
             return None
         calls = self._waiting.calls
         if message.answers is None:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from trimtab.rules.conversation import Conversation, CountTokens, Decision, Message, Outcome, Role, Telling, ToolCall
-from trimtab.rules.policy import Budget, Policy, PreserveSystem, Treatment, Truncation
+from trimtab.rules.policy import Budget, Policy, PreserveSystem, Truncation
 from trimtab.rules.results.json_document import ShortenString, excerpt_json
 from trimtab.rules.results.kinds import (
     SOURCE,
@@ -37,6 +37,7 @@ from trimtab.rules.results.work import (
     Result,
     Shortened,
     Work,
+    may_exceed,
     shorten_once,
     weigh_message,
 )
@@ -198,13 +199,6 @@ def share_budget(texts: tuple[str, ...], budget: Budget, count: CountTokens, sho
     return tuple(short)
 
 
-def _may_exceed(message: Message, treatment: Treatment) -> bool:
-    budget = treatment.budget
-    if message.tokens > budget.max_tokens:
-        return True
-    return budget.max_bytes is not None and sum(map(measure_bytes, message.texts)) > budget.max_bytes
-
-
 _TELLING = Telling(
     "tool result",
     "{what} {was} longer than its tool may fill, and {was} shortened, {saved}: the lines that matter most stay, and a"
@@ -213,7 +207,7 @@ _TELLING = Telling(
 # The reason does not name the limits: those of errors are larger, and the model's tokens differ from the counted ones.
 TRUNCATE = Editor(
     "truncate",
-    _may_exceed,
+    may_exceed,
     lambda result, count: truncate_result(result, result.budget, count),
     "{} tool results over their limits",
     _TELLING,

@@ -256,10 +256,10 @@ def tidy_text(text: str, tidying: Tidying, *, is_file: Callable[[], bool], fits:
 
     If only white space would be left, the text stays unchanged, because some upstreams refuse an empty text.
     """
-    tidied = text
-    if tidying.ansi:
+    tidied, is_short = text, len(text) <= PIECE_CHARS  # a short text is searched at once
+    if tidying.ansi and not (is_short and "\x1b" not in text):
         tidied = strip_escapes(tidied, repaint=tidying.progress)
-    if tidying.progress:
+    if tidying.progress and not (is_short and "\r" not in tidied):
         tidied = settle_progress(tidied)
     if may_be_json(tidied) and not is_file():
         short = shorten_json(tidied, spaces=tidying.json, tables=tidying.tables)

@@ -64,11 +64,10 @@ class LargeWorkError(Exception):
     """There is more text to process than the caller allowed."""
 
 
-class Allowance:
-    """How many characters may still be processed; `max_chars` is None for no bound."""
+class Allowance(msgspec.Struct, eq=False):
+    """How many characters may still be processed; None for no bound."""
 
-    def __init__(self, max_chars: int | None = None) -> None:
-        self._left = max_chars
+    _left: int | None = None
 
     def spend(self, chars: int) -> None:
         """Call this before processing `chars` characters. Raises LargeWorkError if fewer are left."""
@@ -151,6 +150,14 @@ class Result(msgspec.Struct, frozen=True):
         """The most that the result may cost. An error has ERROR_FACTOR times the budget of another result."""
         budget = self.treatment.budget
         return budget.for_error() if self.is_error else budget
+
+
+def may_exceed(message: Message, treatment: Treatment) -> bool:
+    """Whether a message may be longer than its tool may fill."""
+    budget = treatment.budget
+    if message.tokens > budget.max_tokens:
+        return True
+    return budget.max_bytes is not None and sum(map(measure_bytes, message.texts)) > budget.max_bytes
 
 
 class Editor(msgspec.Struct, frozen=True):
@@ -242,10 +249,12 @@ class Edits:
 
     leading: number of messages at the start that are skipped.
     size_bytes: memory that this takes, roughly.
+    has_media: whether a message behind the leading ones has an attachment.
     """
 
     def __init__(self, leading: int, editors: Iterable[Editor]) -> None:
         self.size_bytes = 0
+        self.has_media = False
         self._leading = leading
         self._seen: list[Message] = []  # without the leading ones
         self._edited: list[Message] = []  # the whole transcript
@@ -264,7 +273,9 @@ class Edits:
         self._seen += new
         self._edited[: self._leading] = messages[: self._leading]
         self._edited += new
-        self.size_bytes += sum(map(weigh_message, new))
+        for message in new:
+            self.size_bytes += weigh_message(message)
+            self.has_media = self.has_media or bool(message.media)
         found = find_results(messages, policy, start, self._treatments)
         places = [place for place in found if not (place.treatment.is_exempt or messages[place.at].keep)]
         for changes in self._changes:

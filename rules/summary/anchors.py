@@ -289,7 +289,7 @@ class Carried(msgspec.Struct, frozen=True):
 class Anchors:
     """A cache for one transcript: the names in its messages, as far as cuts needed them, and the texts made of them."""
 
-    __slots__ = ("_mentions", "_messages", "_size_bytes", "_texts")
+    __slots__ = ("_mentions", "_messages", "_texts", "size_bytes")
 
     def __init__(self) -> None:
         self._forget()
@@ -298,11 +298,7 @@ class Anchors:
         self._messages: list[Message] = []
         self._mentions: list[Mentions] = []
         self._texts: dict[Carried, str] = {}
-        self._size_bytes = 0
-
-    @property
-    def size_bytes(self) -> int:
-        return self._size_bytes + sum(map(len, self._texts.values()))
+        self.size_bytes = 0
 
     def find(self, messages: Sequence[Message], place: Carried, *, count: CountTokens, spend: Spend) -> str:
         """Return the text that is carried over a cut; empty if there is nothing to carry.
@@ -316,8 +312,9 @@ class Anchors:
             self._read(messages[: place.cut.made_at], spend)
             spend(2 * min(sum(one.chars for one in messages[: place.cut.at]), READ_CHARS))
             text = self._texts[place] = self._write(place, count)
+            self.size_bytes += len(text)
             while len(self._texts) > MAX_TEXTS:
-                del self._texts[next(iter(self._texts))]
+                self.size_bytes -= len(self._texts.pop(next(iter(self._texts))))
         return text
 
     def _read(self, messages: Sequence[Message], spend: Spend) -> None:
@@ -327,7 +324,7 @@ class Anchors:
             mentions = read_mentions(message)
             self._messages.append(message)
             self._mentions.append(mentions)
-            self._size_bytes += mentions.size_bytes
+            self.size_bytes += mentions.size_bytes
 
     def _write(self, place: Carried, count: CountTokens) -> str:
         cut, room = place.cut, place.cut.anchor_tokens

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-import msgspec
 from msgspec import structs
 
 from trimtab.rules.conversation import CountTokens, Message, Role, count_leading
@@ -94,27 +93,6 @@ class Summary:
     @property
     def shown(self) -> str:
         return self.text or (OPAQUE if self.note else "")
-
-
-class Asked(msgspec.Struct, frozen=True):
-    """A request for the summary of a cut, and what it was made of: everything before the cut was made."""
-
-    request: SummaryRequest
-    window: tuple[tuple[Cut, ...], int | None, tuple[tuple[int, int], ...]]
-    messages: Sequence[Message]
-
-
-def request_again(
-    messages: Sequence[Message], hashes: Sequence[bytes], window: Window, known: Asked | None
-) -> Asked | None:
-    """The request for the summary of the window's last cut: the known one, if it is about the same."""
-    if not window.cuts:
-        return None
-    of, made = (window.cuts[-2:], window.task, window.spared), messages[: window.cuts[-1].made_at]
-    if known is not None and known.window == of and known.messages == made:
-        return known
-    request = request_summary(messages, hashes, window)
-    return None if request is None else Asked(request, of, made)
 
 
 def request_summary(messages: Sequence[Message], hashes: Sequence[bytes], window: Window) -> SummaryRequest | None:

@@ -366,13 +366,13 @@ def _bridge(
     The line is right before the tail's first user or assistant message, so a tail that grows changes nothing before it.
     goes_on: a user's line may be inserted, too. Set if the summary is an assistant message (role `pair`).
     """
-    silent = {Role.SYSTEM, Role.TOOL}
-    at = next((index for index, (message, _) in enumerate(tail) if message.speaker not in silent), None)
-    if at is None:
-        return list(tail)
-    first = tail[at][0].speaker
-    if first is Role.USER and speaker is not Role.ASSISTANT:
-        return [*tail[:at], (acknowledgement, None), *tail[at:]]
-    if first is Role.ASSISTANT and speaker is Role.ASSISTANT and goes_on:
-        return [*tail[:at], (finish_message(Message(Role.USER, (GO_ON,)), count), None), *tail[at:]]
+    for at, (message, _) in enumerate(tail):
+        first = message.speaker
+        if first in {Role.SYSTEM, Role.TOOL}:
+            continue
+        if first is Role.USER and speaker is not Role.ASSISTANT:
+            return [*tail[:at], (acknowledgement, None), *tail[at:]]
+        if first is Role.ASSISTANT and speaker is Role.ASSISTANT and goes_on:
+            return [*tail[:at], (finish_message(Message(Role.USER, (GO_ON,)), count), None), *tail[at:]]
+        break
     return list(tail)

@@ -211,8 +211,10 @@ def _note_chars(message: Message, *, drops_calls: bool) -> tuple[float, ...]:
     texts = message.texts
     if message.tool_calls and not drops_calls:
         texts = (*texts, *[text for call in message.tool_calls for text in (call.name, call.arguments)])
-    found = [_count_bytes(text.encode("utf-8", "surrogatepass")) for text in texts]
-    chars = found[0] if len(found) == 1 else add_chars(found)
+    raws = [text.encode("utf-8", "surrogatepass") for text in texts]
+    if len(raws) > 1 and len(joined := b"".join(raws)) < LEAST_PROSE_BYTES:  # together they are no prose, either
+        raws = [joined]
+    chars = _count_bytes(raws[0]) if len(raws) == 1 else add_chars(map(_count_bytes, raws))
     object.__setattr__(message, "kinds", chars)
     return chars
 

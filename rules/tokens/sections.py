@@ -5,7 +5,8 @@ Laws: the five sections add up to the prompt, also after they were scaled by a m
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, repeat
+from operator import mul, sub
 from typing import NamedTuple
 
 import msgspec
@@ -59,8 +60,8 @@ class Sections(NamedTuple):
 
 def scale_parts(parts: Iterable[int], ratio: float) -> list[int]:
     """Scale numbers of tokens so that they add up to their sum, scaled and rounded."""
-    totals = [ratio * total for total in accumulate(parts, initial=0)]
-    return [stop - start for start, stop in pairwise(map(round, totals))]
+    totals = tuple(map(round, map(mul, repeat(ratio), accumulate(parts, initial=0))))
+    return list(map(sub, totals[1:], totals))
 
 
 class Counted(msgspec.Struct, frozen=True):

@@ -39,13 +39,13 @@ class Price(NamedTuple):
 
 
 LIMITS = {
-    "small": Price(44, 148, 850),
-    "small, responses": Price(47, 156, 975),
-    "small, messages": Price(47, 156, 890),
-    "known": Price(51, 200, 1170),
-    "known, responses": Price(53, 211, 1230),
-    "known, messages": Price(53, 210, 1205),
-    "cut": Price(81, 391, 1860),
+    "small": Price(44, 148, 845),
+    "small, responses": Price(47, 156, 970),
+    "small, messages": Price(47, 156, 885),
+    "known": Price(50, 191, 1135),
+    "known, responses": Price(52, 202, 1200),
+    "known, messages": Price(52, 202, 1175),
+    "cut": Price(72, 352, 1650),
     "stream": Price(51, 250, 1700),
     "chunk": Price(0, 4, 31),
 }

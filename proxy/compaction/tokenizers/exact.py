@@ -234,12 +234,14 @@ def make_counter(count_piece: Callable[[str], int], memos: CountMemos | None = N
     usual, large = memos.usual, memos.large
 
     def count(text: str) -> int:
-        if len(text) < MEMO_MIN_CHARS:
+        chars = len(text)
+        if chars < MEMO_MIN_CHARS:
             return count_piece(text)
-        known = usual if len(text) < LARGE_CHARS else large
+        known = usual if chars < LARGE_CHARS else large
         tokens = known.get(text)
         if tokens is None:
-            tokens = known[text] = sum(map(count_piece, split_text(text)))
+            tokens = count_piece(text) if chars <= PIECE_CHARS else sum(map(count_piece, split_text(text)))
+            known[text] = tokens
         return tokens
 
     return count

@@ -85,10 +85,13 @@ OF_SESSION = frozenset({
 # comes after it. So it is left out, only if it is sealed, and only in a session in which something before an answer was
 # changed. Source: Anthropic's page on preserved thinking; LiteLLM's and OpenRouter's on thinking.
 _SEALED = ("thinking_blocks", "reasoning_details")
+_HAS_REASONING = attrgetter("has_reasoning")
 
 
 def is_bound(request: Request, transcript: Conversation) -> bool:
     """Whether a request's model binds its thinking to what is before it, and there is any."""
+    if not any(map(_HAS_REASONING, transcript.messages)):  # the usual case
+        return False
     return binds_thinking(request.model) and any(
         name.encode() in message.raw for message in transcript.messages if message.has_reasoning for name in _SEALED
     )

@@ -36,9 +36,9 @@ from trimtab.proxy.wire.json import (
     write_compact,
     write_id,
 )
-from trimtab.proxy.wire.tools import as_list, find_referenced, find_served, read_choice, read_format
+from trimtab.proxy.wire.tools import REFERENCE_MARK, as_list, find_referenced, find_served, read_choice, read_format
 from trimtab.proxy.wire.transcript.body import UndecodableError
-from trimtab.rules.conversation import Arguments, CountTokens, Message, Role, ToolCall
+from trimtab.rules.conversation import NOT_SERVED, Arguments, CountTokens, Message, Role, ToolCall
 from trimtab.rules.prefix import digest_message
 from trimtab.rules.tokens.families import Costs
 from trimtab.rules.tokens.messages import LEGACY_CALL_TOKENS, ToolsAndFormat, as_counted, as_schema, count_message
@@ -52,7 +52,7 @@ REASONING_KEYS = ("reasoning_details", "thinking_blocks")
 def count_wire_message(message: Message, members: dict[str, msgspec.Raw], count: CountTokens, costs: Costs) -> int:
     """Prompt tokens of a message. `members` may hold more that is counted, such as reasoning."""
     said = [decode_or_none(members[key]) for key in EXTRA_TEXT_KEYS if key in members]
-    extra = [text for text in said if isinstance(text, str)]
+    extra = [text for text in said if isinstance(text, str)] if said else said
     tokens = count_message(message, count, costs, extra, calls=[*map(as_counted, message.tool_calls)])
     for key in () if extra else REASONING_KEYS:
         if key in members:
@@ -144,21 +144,23 @@ def decode_message(raw: bytes, count: CountTokens, costs: Costs) -> Message:
         tool_calls=_read_calls(members),
         answers=_read_answered_id(wire_role, members),
         name=name if isinstance(name, str) else None,
-        media=tuple(read_media(part, before, count, costs) for part, before in media),
+        media=tuple([read_media(part, before, count, costs) for part, before in media]) if media else (),
         raw=raw,
         wire_role="" if wire_role == role else wire_role,
         has_reasoning=b'"reasoning' in raw or b'"thinking' in raw,
         has_uncounted=has_uncounted(members, _COUNTED, _COUNTED_OF_PARTS),
         has_unread_calls=role is Role.ASSISTANT and _has_unread_calls(members),
         beside=beside,
-        loads=find_referenced(raw),
-        served=find_served(raw, (decode_members(part) for part, _ in media if part[:1] == b"{")),
+        loads=find_referenced(raw) if REFERENCE_MARK in raw else (),
+        served=find_served(raw, (decode_members(part) for part, _ in media if part[:1] == b"{"))
+        if media
+        else NOT_SERVED,
     )
     message = make()
     return make(  # not `replace`, which costs a call for each field
         tokens=count_wire_message(message, members, count, costs),
         is_error=role is Role.TOOL and _is_error(members),
-        digest=digest_message(message, [write_canonical(part) for part, _ in media]),
+        digest=digest_message(message, [write_canonical(part) for part, _ in media] if media else ()),
     )
 
 
@@ -219,14 +221,15 @@ def _read_calls(members: dict[str, msgspec.Raw]) -> tuple[ToolCall, ...]:
 
 
 def _read_call(call: dict[str, Any]) -> ToolCall:
-    call_id, id_json = read_id(call.get("id")), write_id(call.get("id"))
-    function = call.get("function") or call.get("custom")
+    given, called = call.get("id"), call.get("function")
+    call_id, id_json = read_id(given), write_id(given)
+    function = called or call.get("custom")
     if not isinstance(function, dict):
         said = {name: value for name, value in call.items() if name not in CACHE_MARKERS}
         whole = msgspec.json.encode(said).decode()
         return ToolCall(call_id, str(call.get("type") or ""), whole, id_json, shortens=Arguments.FIXED)
     arguments = function.get("arguments", function.get("input", ""))
-    shortens = Arguments.JSON if call.get("function") else Arguments.TEXT
+    shortens = Arguments.JSON if called else Arguments.TEXT
     if not isinstance(arguments, str):
         arguments = msgspec.json.encode(arguments).decode()
     if not call.keys() <= _OF_CALL or not function.keys() <= _OF_FUNCTION:

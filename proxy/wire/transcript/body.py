@@ -111,13 +111,9 @@ class KeptBody(msgspec.Struct, eq=False):
     def size_bytes(self) -> int:
         return COPIES * len(self.body) + ELEMENT_BYTES * len(self.raws)
 
-    def stop_of(self, number: int) -> int:
-        """The offset at which the first `number` elements end; `number` is at least 1."""
-        return self.array.elements[number - 1].stop
-
     def holds(self, body: bytes, number: int) -> bool:
-        """Whether another body begins with the same bytes, up to the end of the first `number` elements."""
-        return body.startswith(memoryview(self.body)[: self.stop_of(number)])
+        """Whether another body begins with the same bytes, up to the end of the first `number` elements, at least 1."""
+        return body.startswith(memoryview(self.body)[: self.array.elements[number - 1].stop])
 
     def count_common(self, body: bytes) -> int:
         """How many of these elements another body begins with. Found by bisection."""
@@ -144,7 +140,7 @@ class PrefixMatch(msgspec.Struct, frozen=True):
 
     @property
     def stop(self) -> int:
-        return self.kept_body.stop_of(self.number)
+        return self.kept_body.array.elements[self.number - 1].stop
 
     @property
     def is_whole(self) -> bool:
@@ -195,7 +191,10 @@ class KeptBodies:
 
 def weigh_kept_bodies(key: tuple[str, bytes], kept: Iterable[KeptBody]) -> int:
     """Memory that the bodies of one key take, in bytes, roughly."""
-    return sum(chain((len(key[1]),), (each.size_bytes for each in kept)))
+    size = len(key[1])
+    for each in kept:
+        size += each.size_bytes
+    return size
 
 
 def look_through(
@@ -335,8 +334,7 @@ def _read_on(form: Form, body: bytes, match: PrefixMatch) -> Split | None:
     """
     earlier, start, stop = match.kept_body, match.kept_body.array.start, match.stop
     rest = body[stop:]
-    parts = earlier.parts + count_parts(rest)
-    if parts > MAX_PARTS:
+    if earlier.parts + len(rest) > MAX_PARTS and earlier.parts + count_parts(rest) > MAX_PARTS:
         return None
     text = b"".join((body[:start], b"[", _STAND_IN, rest))
     try:
@@ -349,7 +347,7 @@ def _read_on(form: Form, body: bytes, match: PrefixMatch) -> Split | None:
         return None
     shift = stop - array.elements[0].stop
     spans = [Span(span.start + shift, span.stop + shift) for span in array.elements[1:]]
-    parts -= count_parts(text[array.elements[-1].stop :])
+    parts = earlier.parts + count_parts(text[array.elements[0].stop : array.elements[-1].stop])
     kept_body = KeptBody(
         body,
         Array(start, array.stop + shift, [*earlier.array.elements[: match.number], *spans]),
@@ -358,7 +356,7 @@ def _read_on(form: Form, body: bytes, match: PrefixMatch) -> Split | None:
         {number: decoded.first(match.number) for number, decoded in earlier.decoded.items()},
         earlier.written and earlier.written.within(match.number),
         is_grown=True,
-        noted={look: noted.first(match.number) for look, noted in earlier.noted.items()},
+        noted={look: noted.first(match.number) for look, noted in earlier.noted.items()} if earlier.noted else {},
         counted={**earlier.counted},
         cut_by={model: scale for model, scale in earlier.cut_by.items() if scale.elements <= match.number},
     )

@@ -64,8 +64,9 @@ class KnownView:
         `fixed`, if not known, counts `fixed_factor` times.
         """
         number = self.number
-        missing = self._elements.find_missing([(number, raw) for raw in raws])
-        unknown = element_bytes * len(missing) + sum([len(raw) for _, raw in missing])
+        unknown = 0
+        for _, raw in self._elements.find_missing([(number, raw) for raw in raws]):
+            unknown += element_bytes + len(raw)
         fixed_bytes = sum(map(len, fixed)) * fixed_factor
         return unknown + (fixed_bytes * len(self._fixed.find_missing([(number, fixed)])) if fixed_bytes else 0)
 
@@ -138,7 +139,9 @@ Fixed = BytesLRU[tuple[int, tuple[bytes, ...]], FixedTokens]
 def weigh_element(key: tuple[int, bytes], messages: tuple[Message, ...]) -> int:
     """Memory that a cached element takes, in bytes, roughly. Most are one message, which holds the key's bytes."""
     size = 0 if len(messages) == 1 and messages[0].raw is key[1] else len(key[1])
-    return size + sum(map(weigh_message, messages))
+    for message in messages:
+        size += weigh_message(message)
+    return size
 
 
 HEADER_CHARS = 64
@@ -245,9 +248,10 @@ def recall(
 ) -> Decoded:
     """What was decoded of the first elements for an earlier body, without a last unit that may have grown."""
     recalled = _NOTHING if kept_body is None else kept_body.decoded.get(known.number, _NOTHING)
-    if recalled.elements > len(raws):
-        recalled = recalled.first(len(raws))
     origins = recalled.origins
+    if origins and origins[-1].stop > len(raws):
+        recalled = recalled.first(len(raws))
+        origins = recalled.origins
     if find_units is None or not origins or origins[-1].stop == len(raws):
         return recalled
     kept = len(origins)

@@ -132,11 +132,11 @@ def _group(before: Conversation, after: Conversation, first: int) -> Iterator[_G
             yield _Group(first, last, -1, -1, is_kept=False)
         else:
             start, stop, _ = origin
+            last, is_kept = first, True
             while last < number and (other := origins[last]) is not None and other.start == start:
+                is_kept = is_kept and other.part == last - first and not messages[last].edited
                 last += 1
-            parts = [origin.part for origin in origins[first:last] if origin is not None]
-            is_whole = parts == list(range(last_parts.get(start, 0) + 1))  # all of them are there, in their order
-            is_kept = is_whole and not any(message.edited for message in messages[first:last])
+            is_kept = is_kept and last - first == last_parts.get(start, 0) + 1  # all are there, in their order
             yield _Group(first, last, start, stop, is_kept)
         first = last
 

@@ -14,8 +14,8 @@ from support.journeys import MakeStages, arrive, read_session
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.policy import MODES
 from trimtab.proxy.config.schema import Config
+from trimtab.proxy.exchange.answer import is_counted, is_text_only
 from trimtab.proxy.exchange.arrival import MAX_UPSTREAMS
-from trimtab.proxy.exchange.attempt import is_counted, is_text_only
 from trimtab.proxy.exchange.compact import settle
 from trimtab.proxy.exchange.route import EDGE_BYTES, Route, choose_route, find_credentials_for
 from trimtab.proxy.http.errors import ProxyError, UnknownModeError, UnknownProfileError

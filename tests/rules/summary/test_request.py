@@ -16,8 +16,8 @@ from trimtab.rules.summary.request import (
     Summary,
     SummaryRequest,
     make_digest,
-    request_again,
     request_prefetch,
+    request_summary,
 )
 from trimtab.rules.text.markers import KEPT_TITLE, QUOTE_END, QUOTE_START
 from trimtab.rules.window.state import Cut, CutKind, Window
@@ -33,8 +33,7 @@ def window(*places: int, kind: CutKind = CutKind.SUMMARISE, next_cut: int | None
 
 def request(messages: tuple[Message, ...], cut: Window) -> SummaryRequest | None:
     """The request for the window's last cut."""
-    asked = request_again(messages, hash_prefixes(messages), cut, None)
-    return None if asked is None else asked.request
+    return request_summary(messages, hash_prefixes(messages), cut)
 
 
 def prefetch(messages: tuple[Message, ...], cut: Window) -> SummaryRequest | None:
