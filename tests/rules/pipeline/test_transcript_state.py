@@ -30,6 +30,7 @@ from support.builders import (
 )
 
 from trimtab.rules.conversation import Message, Outcome, Role
+from trimtab.rules.pipeline import transcript_state
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan, StateKey
 from trimtab.rules.pipeline.transcript_state import MAX_GROWTH, TranscriptState, find_cold, name_state, take_state
@@ -39,7 +40,7 @@ from trimtab.rules.results import pairing
 from trimtab.rules.results import work as results_work
 from trimtab.rules.results.dedupe import View
 from trimtab.rules.results.work import Allowance, Edits, LargeWorkError, ResultKey, Shortened, Work
-from trimtab.rules.summary import request, splice
+from trimtab.rules.summary import splice
 from trimtab.rules.window.state import ColdCut
 
 POLICY = Policy(
@@ -385,7 +386,7 @@ def test_what_stands_before_a_standing_cut_is_made_once(monkeypatch: pytest.Monk
         call: Callable[..., Any] = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *args: made.append(name) or call(*args))
 
-    count_calls(request, "request_summary")
+    count_calls(transcript_state, "request_summary")
     count_calls(splice, "_stand_for")
     messages, policy, kept = session(120), replace(POLICY, context_window=2400), Kept()
     cuts = [len(run(messages[:stop], policy, kept)[0].window.cuts) for stop in range(8, len(messages) + 1, 2)]
