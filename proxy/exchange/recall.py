@@ -81,12 +81,12 @@ class Talk:
         """Pass the answer on; as long as the model asks, send what was found, and go on with its next answer."""
         response, said = await self._pass_on(answer, held)
         while said is not None:
-            sending, following = send(await self._write_next(said)), None
+            sending = send(await self._write_next(said))
             try:
                 async with sending as following:
                     response, said = await self._pass_on(following, b"")
             except (asyncio.CancelledError, ConnectionError):  # the client has left
-                if following is None and sending.is_unanswered:
+                if sending.is_unanswered:
                     self._add(Answered(completion_tokens=0, is_estimated=True))
                 raise
             except ProxyError as error:

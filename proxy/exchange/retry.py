@@ -134,7 +134,7 @@ def _judge(call: Call, refused: Compacted, overflow: Overflow) -> tuple[Sent, Qu
         request.max_tokens,
         is_text=is_text_only(forwarded),
         is_counted=is_counted(request, forwarded),
-        messages_share=1 - around_bytes / max(sum(map(len, refused.pieces)), 1),
+        messages_share=1 - around_bytes / sum(map(len, refused.pieces)),
         ratios=find_ratios(call.view.name.model),
         chars=count_kinds(forwarded, drops_calls=costs.drops_calls),
         weights=costs.weights,

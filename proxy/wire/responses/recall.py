@@ -124,8 +124,9 @@ class ResponsesSifter(Sifter):
         return events
 
     def _end(self, event: dict[str, Any]) -> list[dict[str, Any]]:
-        response = event.get("response")
-        output = response.get("output") if isinstance(response, dict) else None
+        told = event.get("response")
+        response: dict[str, Any] = told if isinstance(told, dict) else {}
+        output = response.get("output")
         if isinstance(output, list) and output:
             self._items = dict(enumerate(output))
         items = self._items.values()
@@ -133,7 +134,7 @@ class ResponsesSifter(Sifter):
             self._held.clear()
             return []
         released = self._release()
-        if isinstance(response, dict) and isinstance(output, list):
+        if isinstance(output, list):
             response["output"] = [*self._shown]
         return self._number_all([*released, event])
 

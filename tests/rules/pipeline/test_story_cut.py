@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from support.builders import conversation, count, session, system, user
+from support.builders import assistant, call, conversation, count, fill, result, session, system, user
 from support.policies import POLICY
 
 from trimtab.rules.conversation import Message, Role
@@ -121,6 +121,24 @@ def test_what_was_shortened_is_not_said_to_stay_word_for_word() -> None:
 def test_they_tell_of_a_clients_own_summary_that_stays() -> None:
     told = user("This session is being continued from a previous conversation that ran out of context. All went well.")
     head, task, *others = session(45)
-    _, rest, _ = tell((head, task, told, *others))
-    assert "the client's own summary of an earlier session (message 2)" in rest.text
-    assert rest.messages == (1, 2)
+    for leading in ((), (head,)):
+        _, rest, _ = tell((*leading, task, told, *others))
+        at = len(leading)
+        assert f"the client's own summary of an earlier session (message {at + 1})" in rest.text
+        assert rest.messages == (at, at + 1)
+
+
+def test_it_tells_what_stays_word_for_word() -> None:
+    """Each kind with its places: also a call that was made again and again, and its result."""
+    parts = [system(), user("Mend the build.")]
+    for number in range(60):
+        path = f"other {number}" if number % 10 else "needed"
+        asked = assistant(f"I read {path}.", call(f"c{number}", "read", f'{{"path":"{path}"}}'))
+        parts += [replace(asked, keep=number == 7), result(f"c{number}", fill(f"{path} is", 100))]
+        parts += {7: [system("note")], 10: [SAID]}.get(number, [])
+    stays = tell(tuple(parts))[1].text
+    assert stays == (
+        "The system prompt, the task statement (message 1), 1 user message from before the cut (message 25), 1 system "
+        "message from there (message 18), 1 message that the client wants kept (message 16), 1 repeated call with "
+        "their results (messages 84-85) and the newest 14 messages stay word for word."
+    )
