@@ -292,7 +292,7 @@ class Cuts:
         if spares:
             number = self.policy.keep_recent_steps
             at = min(at, self._sums.newest_answers(SPARED_STEPS if number is None else number))
-        if self._sums.reminders.places:
+        if self._sums.reminders.last >= 0:
             at = self._sums.find_start(min(at, self._find_reminded_turns()))
         return at if self._sums.between(self.floor(window), at) > 0 else None
 
@@ -352,7 +352,7 @@ class Cuts:
         sums, most = self._sums, self.marks.low // 2
         turns = (user for user in sums.users[-REMINDED_TURNS:] if sums.between(user, sums.number) <= most)
         start = next(turns, sums.open_step)
-        return start if sums.reminders.places[-1] > start else sums.open_step
+        return start if sums.reminders.last > start else sums.open_step
 
     def make(  # noqa: PLR0913 - what a cut is made of
         self,
@@ -377,7 +377,7 @@ class Cuts:
         if sums.fixed:
             tokens += sums.systems(min(self._room.leading, at), at)
         tokens += (LOOP_TOKENS if unfit else 0) + (sum([sums.between(*step) for step in loops]) if loops else 0)
-        if sums.reminders.places and not keeps_least:
+        if sums.reminders.last >= 0 and not keeps_least:
             tokens += self._fit_reminders(at)[1]
         if loads and (sums.loaded.steps or sums.loaded.marked):
             tokens += sum(sums.between(*step) - sums.pruned(*step) for step in self._find_loaded(at, loops))
@@ -423,7 +423,7 @@ class Cuts:
     def _fit_reminders(self, at: int) -> tuple[int, int]:
         """Where the reminders begin that stay of those before `at`, and their tokens: at most low water / 4."""
         reminders = self._sums.reminders
-        return reminders.fit(at, self.marks.low // 4) if reminders.places else (at, 0)
+        return reminders.fit(at, self.marks.low // 4) if reminders.last >= 0 else (at, 0)
 
     def _find_loaded(self, at: int, loops: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """The steps before `at` that the client wants kept or that loaded tools, without those in `loops`.

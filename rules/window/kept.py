@@ -81,40 +81,22 @@ class Reminders:
 
     Equal reminders have the same digest (`Message.digest`: role, name and texts), so white space in the JSON or a cache
     marker does not make two of them differ.
-
-    The tokens of the newest ones are in a Fenwick tree: position p (from 1) holds the sum of the positions
-    (p - (p & -p), p]. So a reminder that comes again, and any sum, costs O(log n).
     """
 
-    __slots__ = ("_is_newest", "_newest", "_tree", "places")
+    __slots__ = ("_newest", "last")
 
     def __init__(self) -> None:
-        self.places = array("q")  # indexes of the messages
-        self._is_newest = bytearray()  # 1 for a reminder that did not come again
-        self._newest: dict[bytes, tuple[int, int]] = {}  # by digest: position, and tokens
-        self._tree = array("q", (0,))
+        self.last = -1  # index of the newest one
+        self._newest: dict[bytes, tuple[int, int]] = {}  # by digest: index and tokens, the newest last
 
     @property
     def size_bytes(self) -> int:
-        return 17 * len(self.places) + DIGEST_BYTES * len(self._newest)
+        return DIGEST_BYTES * len(self._newest)
 
     def add(self, index: int, message: Message) -> None:
-        self.places.append(index)
-        self._is_newest.append(1)
-        position = len(self.places)
-        below, tokens = position - 1, message.tokens
-        while below > position - (position & -position):
-            tokens += self._tree[below]
-            below -= below & -below
-        self._tree.append(tokens)
-        equal = self._newest.get(message.digest)
-        self._newest[message.digest] = position, message.tokens
-        if equal is not None:
-            before, before_tokens = equal
-            self._is_newest[before - 1] = 0
-            while before < len(self._tree):
-                self._tree[before] -= before_tokens
-                before += before & -before
+        self.last = index
+        self._newest.pop(message.digest, None)
+        self._newest[message.digest] = index, message.tokens
 
     def fit(self, at: int, budget: int) -> tuple[int, int]:
         """Which reminders before message `at` are kept: the index of the oldest one, and the tokens of all of them.
@@ -122,33 +104,17 @@ class Reminders:
         They are the newest of their kind, counted from the newest on, until the next one does not fit `budget`. A
         reminder that came again behind `at` is not kept before it.
         """
-        stop = bisect_left(self.places, at)
-        whole = self._sum(stop)
-        # Find the most positions whose sum leaves more than the budget behind them: those are not kept.
-        position, left = 0, whole - budget
-        stride = 1 << len(self.places).bit_length()
-        while stride and left > 0:
-            if position + stride <= stop and self._tree[position + stride] < left:
-                position += stride
-                left -= self._tree[position]
-            stride >>= 1
-        # The message at this position does not fit. There may be none, if the budget is less than nothing.
-        first = min(position + (left > 0), stop)
-        tokens = whole - self._sum(first)
-        return (self.places[first] if first < stop else at), tokens
+        oldest, kept_tokens = at, 0
+        for index, tokens in reversed(self._newest.values()):
+            if index < at:
+                if kept_tokens + tokens > budget:
+                    break
+                oldest, kept_tokens = index, kept_tokens + tokens
+        return oldest, kept_tokens
 
-    def list(self, start: int, at: int) -> Iterator[int]:
+    def list(self, start: int, at: int) -> list[int]:
         """The indexes of the reminders in messages [start, at) that are the newest of their kind, oldest first."""
-        for position in range(bisect_left(self.places, start), bisect_left(self.places, at)):
-            if self._is_newest[position]:
-                yield self.places[position]
-
-    def _sum(self, position: int) -> int:
-        tokens = 0
-        while position:
-            tokens += self._tree[position]
-            position -= position & -position
-        return tokens
+        return [index for index, _ in self._newest.values() if start <= index < at]
 
 
 class Repeats:
