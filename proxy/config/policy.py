@@ -105,10 +105,13 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _keep_numbers_apart_from_switches(cls, value: Any, info: ValidationInfo) -> Any:
-        field = cls.model_fields[str(info.field_name)]
-        if isinstance(value, bool) and not _takes_switches(field.annotation):
-            raise refused()
-        if isinstance(value, int | float) and not isinstance(value, bool) and _is_switch(field.annotation):
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        kinds = annotation, *get_args(annotation)
+        if isinstance(value, bool):
+            is_right = any(kind in {bool, TidyConfig} for kind in kinds)
+        else:  # a number is wrong for what is true, false or null, and nothing else
+            is_right = not isinstance(value, int | float) or {*kinds} - {type(None), bool | None} != {bool}
+        if not is_right:
             raise refused()
         return value
 
@@ -116,15 +119,6 @@ class Section(BaseModel):
 def inner(**details: Any) -> Any:
     """A field for a section in which every key has a default. It is validated as part of the whole, from no keys."""
     return Field(default_factory=dict, **details)
-
-
-def _takes_switches(annotation: Any) -> bool:
-    return any(kind in {bool, TidyConfig} for kind in (annotation, *get_args(annotation)))
-
-
-def _is_switch(annotation: Any) -> bool:
-    # A field that is true, false or null, and nothing else.
-    return {annotation, *get_args(annotation)} - {type(None), bool | None} == {bool}
 
 
 def allow_a_switch(schema: dict[str, Any]) -> None:

@@ -161,7 +161,7 @@ class Overlaid(msgspec.Struct, frozen=True):
 
 def find_conflicts(config: Config, wrong: set[Path]) -> list[Problem]:
     known = list(config.upstreams) + [str(path[1]) for path in wrong if path[:1] == ("upstreams",) and len(path) == 2]
-    found = [*_check_addresses(config, wrong), *_check_clients(config), *_check_workers(config, wrong)]
+    found = [*_check_server(config, wrong), *_check_clients(config)]
     found += [*_check_credentials(config, wrong), *_check_text(config, wrong)]
     patches: list[tuple[Path, PolicyConfig]] = [
         (("defaults",), config.defaults),
@@ -182,11 +182,16 @@ def check_policy(policy: Overlaid, wrong: set[Path]) -> Iterator[Problem]:
     yield from _check_order((*policy.path, "tools"), [((glob,), glob) for glob in policy.own.tools], wrong)
 
 
-def _check_addresses(config: Config, wrong: set[Path]) -> Iterator[Problem]:
+def _check_server(config: Config, wrong: set[Path]) -> Iterator[Problem]:
     # Port 0 is a different port each time, so two of them do not conflict.
     is_same = config.metrics_listen == config.listen and not config.listen.endswith(":0")
     if is_same and not is_within(("listen",), wrong) and not is_within(("metrics_listen",), wrong):
         yield Problem(("metrics_listen",), "must differ from listen; with null, listen serves both")
+    workers, memory = ("workers",), ("limits", "max_memory_bytes")
+    # `auto` starts only as many workers as fit the memory.
+    needed_bytes = 0 if config.workers == "auto" else config.workers * MIN_MEMORY_BYTES
+    if needed_bytes > config.limits.max_memory_bytes and not is_within(workers, wrong) and not is_within(memory, wrong):
+        yield Problem(workers, f"{config.workers} workers need limits.max_memory_bytes of at least {needed_bytes}")
 
 
 def _check_clients(config: Config) -> Iterator[Problem]:
@@ -203,16 +208,6 @@ def _check_clients(config: Config) -> Iterator[Problem]:
         if not seen.isdisjoint(hashes):
             yield Problem(("client_keys", name), "has the same key as another client; each needs a key of its own")
         seen.update(hashes)
-
-
-def _check_workers(config: Config, wrong: set[Path]) -> Iterator[Problem]:
-    workers, memory = ("workers",), ("limits", "max_memory_bytes")
-    # `auto` starts only as many workers as fit the memory.
-    if config.workers == "auto" or is_within(workers, wrong) or is_within(memory, wrong):
-        return
-    needed_bytes = config.workers * MIN_MEMORY_BYTES
-    if needed_bytes > config.limits.max_memory_bytes:
-        yield Problem(workers, f"{config.workers} workers need limits.max_memory_bytes of at least {needed_bytes}")
 
 
 def _check_credentials(config: Config, wrong: set[Path]) -> Iterator[Problem]:

@@ -134,7 +134,11 @@ class Slot(msgspec.Struct, frozen=True):
     def words(self) -> str:
         """What a value must be, to follow "must be"."""
         words = next((item.words for item in self.constraints if isinstance(item, Wanted)), None)
-        options = ["true", "false"] if self.kind is bool else _list_options(self.kind)
+        options = ["true", "false"] if self.kind is bool else []
+        if get_origin(self.kind) is Literal:
+            options = list(map(str, get_args(self.kind)))
+        elif isinstance(self.kind, type) and issubclass(self.kind, Enum):
+            options = [str(option.value) for option in self.kind]
         if words is None and options:
             *others, last = [*options, "null"] if self.is_optional else options
             return f"{', '.join(others)} or {last}" if others else last
@@ -177,12 +181,6 @@ def _describe_section(section: type[BaseModel]) -> str:
         return f"a mapping with the keys {', '.join(keys)}"
     shown = [*required, *(key for key in keys if key not in required)][:MAX_LISTED_KEYS]
     return f"a mapping with keys such as {', '.join(shown)}"
-
-
-def _list_options(kind: Any) -> list[str]:
-    if get_origin(kind) is Literal:
-        return [str(option) for option in get_args(kind)]
-    return [str(option.value) for option in kind] if isinstance(kind, type) and issubclass(kind, Enum) else []
 
 
 LATE = ConfigDict(defer_build=True)
