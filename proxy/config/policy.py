@@ -109,8 +109,8 @@ class Section(BaseModel):
         kinds = annotation, *get_args(annotation)
         if isinstance(value, bool):
             is_right = any(kind in {bool, TidyConfig} for kind in kinds)
-        else:  # a number is wrong for what is true, false or null, and nothing else
-            is_right = not isinstance(value, int | float) or {*kinds} - {type(None), bool | None} != {bool}
+        else:  # a number is wrong for a switch
+            is_right = not isinstance(value, int | float) or bool not in kinds
         if not is_right:
             raise refused()
         return value

@@ -173,8 +173,9 @@ async def observe(
     tokens = sent.tokens
     if not is_enforced and call.request.cleaned:  # the original has what was taken out
         tokens += sum(one.saved_tokens for one in call.request.cleaned)
-    is_long = tokens >= MIN_SAMPLE_TOKENS
-    if answered.prompt_tokens and is_long and is_text_only(sent) and is_counted(call.request, sent):
+    # A very large request is not examined here, on the loop.
+    is_fit = tokens >= MIN_SAMPLE_TOKENS and len(call.request.body) <= LARGE_BODY_BYTES
+    if answered.prompt_tokens and is_fit and is_text_only(sent) and is_counted(call.request, sent):
         believed_tokens, cached_tokens = call.view.believed_tokens, answered.cached_tokens or 0
         costs = call.compactor.counting.costs
         chars = count_kinds(sent, drops_calls=costs.drops_calls)
@@ -229,12 +230,7 @@ def is_text_only(conversation: Conversation) -> bool:
 
 
 def is_counted(request: WireRequest, conversation: Conversation) -> bool:
-    """Whether we count exactly what a server reads of a request: it may read other members, or drop reasoning.
-
-    Very large requests are not examined.
-    """
-    if len(request.body) > LARGE_BODY_BYTES:
-        return False
+    """Whether we count exactly what a server reads of a request: it may read other members, or drop reasoning."""
     messages = conversation.messages
     is_certain = not any(map(_HAS_UNCOUNTED, messages)) and not any(map(_HAS_REASONING, messages))
     return is_certain and request.codec.counts_all(request)

@@ -11,6 +11,7 @@ from trimtab.proxy.compaction.caches import Caches
 from trimtab.proxy.compaction.compactor import Compacted, Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.tools import ToolList, drop_tools
 from trimtab.rules.policy import Budget, Policy
 
 BOUND = 256 * 1024
@@ -98,3 +99,13 @@ def test_caches_may_have_a_part_of_the_usual_bounds() -> None:
     compact(caches, [session(f"session {number}", 8) for number in range(20)])
     assert caches.elements.total_bytes <= sizes.KNOWN_BYTES // 1000
     assert caches.states.total_bytes <= sizes.STATES_BYTES // 1000
+
+
+def test_lists_of_small_tools_stay_within_their_bound() -> None:
+    """The declarations that were read take more memory than their JSON."""
+    kept = Caches(0.01).tool_lists
+    tools = orjson.dumps([{"name": f"t{number}"} for number in range(10)])
+    for number in range(100):
+        drop_tools(b"{}", None, [ToolList(b'"tools"', tools + b" " * number, b"", ())], frozenset(), ("x",), kept)
+    declared = sum(len(listed.tools) for _, listed in kept.items())
+    assert 100 < 300 * declared <= sizes.TOOL_LISTS_BYTES // 100

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.policy import (
     DEFAULT_CONTEXT_WINDOW,
@@ -420,6 +421,14 @@ def test_a_models_tools_replace_the_defaults() -> None:
     assert [list(config.policy_for(model).tools) for model in "xyz"] == [["b"], ["a"], ["a"]]
     treatments = [config.policy_for(model).to_policy(Prices()).find_treatment("a") for model in "xy"]
     assert [treatment.dedupe for treatment in treatments] == [True, False]
+
+
+@pytest.mark.parametrize("key", ["dedupe", "tools.a.dedupe", "tools.a.exclude"])
+def test_a_number_is_no_switch(key: str) -> None:
+    """Also not for a switch that may be a list."""
+    for number in (0, 1, 1.0):
+        with pytest.raises(ConfigError, match=rf"{key}.*: {number} must be true"):
+            load_config(settings=[f"defaults.{key}={number}"], environment={})
 
 
 @pytest.mark.parametrize(("text", "value"), [("false", False), ("true", True), ("no", False), ("${X:-off}", False)])

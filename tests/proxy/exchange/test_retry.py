@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from io import BytesIO
 from typing import Any
 
 import orjson
@@ -17,6 +18,7 @@ from support.sessions import make_session, requests_of
 from upstreams.recording import FakeUpstream, Recorded, completion, error, stream, write_note
 from upstreams.speech.messages import refuse
 
+from trimtab.proxy.compaction.offload import LARGE_BODY_BYTES
 from trimtab.proxy.compaction.tokenizers.exact import load_encoding
 from trimtab.proxy.exchange.early_answer import Opening
 from trimtab.proxy.exchange.retry import learn_from_retry, recover
@@ -132,6 +134,30 @@ async def test_a_whole_session_meets_one_refusal(client, upstream, start_proxy, 
     assert strict.refused == 1, strict.seen
     changes = [line for line in log.lines if line["event"] == "policy_changed"]
     assert [line["after"] for line in changes if line["cause"] == "window"] == [WINDOW]
+
+
+async def test_a_refusal_of_a_large_body_teaches_how_its_server_counts(client, upstream, start_proxy):
+    """Although the answers to such bodies are not examined."""
+
+    def refuse(tokens: int) -> tuple[int, bytes]:
+        message = WORDS.format(limit=200_000, tokens=tokens)
+        return 400, orjson.dumps({"error": {"message": message, "code": "context_length_exceeded"}})
+
+    upstream.answer = strict = Strict(refuse, window=200_000, ratio=1.5)
+    proxy = await start_proxy("defaults.context_window=1000000")
+    spoken = [{"role": "assistant", "content": f"{at} " + "and then the word was there " * 3600} for at in range(12)]
+    asked = [{"role": "user", "content": f"Go on after {at}."} for at in range(13)]
+    messages = [one for pair in zip(asked, spoken, strict=False) for one in pair]
+    body = orjson.dumps({"model": "strict-model", "messages": [*messages, asked[-1]]})
+    assert len(body) > LARGE_BODY_BYTES
+    headers = {"Authorization": "Bearer sk-test"}
+    async with client.post(proxy.url + "/v1/chat/completions", data=BytesIO(body), headers=headers) as response:
+        assert response.status == 200
+    await settle(proxy)
+    assert strict.refused == 1, strict.seen
+    known = next(one for one in proxy.services.models.list_known() if one.name.tenant)
+    (ratio,) = [one.ratio for one in known.learned if one.ratio is not None]
+    assert ratio == pytest.approx(1.5, rel=0.02)
 
 
 FLAT = {
