@@ -26,6 +26,7 @@ from pydantic_core import CoreSchema
 
 from trimtab.proxy.config.network import require
 from trimtab.proxy.config.values import (
+    MAX_DIGITS,
     MIN_CONTEXT_WINDOW,
     AutoShare,
     AutoTokens,
@@ -104,13 +105,14 @@ class Section(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _keep_numbers_apart_from_switches(cls, value: Any, info: ValidationInfo) -> Any:
+    def _check_numbers_and_switches(cls, value: Any, info: ValidationInfo) -> Any:
         annotation = cls.model_fields[str(info.field_name)].annotation
         kinds = annotation, *get_args(annotation)
         if isinstance(value, bool):
             is_right = any(kind in {bool, TidyConfig} for kind in kinds)
-        else:  # a number is wrong for a switch
-            is_right = not isinstance(value, int | float) or bool not in kinds
+        else:  # a number is wrong for a switch; no log can write one that does not fit 64 bits
+            is_long = isinstance(value, int) and abs(value) >= 10**MAX_DIGITS
+            is_right = not isinstance(value, int | float) or not (bool in kinds or is_long)
         if not is_right:
             raise refused()
         return value

@@ -423,6 +423,14 @@ def test_a_models_tools_replace_the_defaults() -> None:
     assert [treatment.dedupe for treatment in treatments] == [True, False]
 
 
+@pytest.mark.parametrize("key", ["context_window", "compact_at_tokens", "summary.max_tokens", "max_tool_result_bytes"])
+def test_a_number_fits_64_bits(key: str) -> None:
+    """Else no request could be logged."""
+    load_config(settings=[f"defaults.{key}={'9' * 18}"], environment={})
+    with pytest.raises(ConfigError, match=rf"{key}: {'9' * 20} must be"):
+        load_config(settings=[f"defaults.{key}={'9' * 20}"], environment={})
+
+
 @pytest.mark.parametrize("key", ["dedupe", "tools.a.dedupe", "tools.a.exclude"])
 def test_a_number_is_no_switch(key: str) -> None:
     """Also not for a switch that may be a list."""
