@@ -3,7 +3,7 @@
 And what the client wants kept.
 
 Law: append-only; a function of the messages added so far. Each question costs at most O(log n) for each message that is
-kept.
+kept; one about reminders, a step for each of the newest MAX_REMINDERS different ones.
 """
 
 from array import array
@@ -18,6 +18,9 @@ MAX_NAMES = 64
 newest. Chosen: bounds the work of each decision."""
 NAME_BYTES = 150
 """Memory of one name: an entry of a dictionary, and its text. An estimate for CPython, rounded up."""
+MAX_REMINDERS = 1024
+"""Number of newest different reminders that may be kept. Chosen: bounds the work of each decision; far more than agents
+write. Measured: 50,000 took 15 s of processor time, with this bound 4."""
 DIGEST_BYTES = 150
 """Memory of one digest: an entry of a dictionary, and an object of 32 bytes. An estimate for CPython, rounded up."""
 REMOVALS = 3
@@ -97,6 +100,8 @@ class Reminders:
         self.last = index
         self._newest.pop(message.digest, None)
         self._newest[message.digest] = index, message.tokens
+        if len(self._newest) > MAX_REMINDERS:
+            del self._newest[next(iter(self._newest))]
 
     def fit(self, at: int, budget: int) -> tuple[int, int]:
         """Which reminders before message `at` are kept: the index of the oldest one, and the tokens of all of them.

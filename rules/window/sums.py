@@ -1,7 +1,7 @@
 """A transcript's running token sums, extended message by message.
 
 Law: append-only, except for messages that are shortened. Every figure is a function of the messages
-added so far and costs at most O(log n), those of reminders O(n) of the different ones.
+added so far and costs at most O(log n), those of reminders a step for each of a bounded number.
 """
 
 from array import array

@@ -10,7 +10,7 @@ from support.builders import FREE, assistant, call, fill, fold, result, system, 
 
 from trimtab.rules.conversation import Message, Role, ToolCall
 from trimtab.rules.policy import Policy
-from trimtab.rules.window.kept import MAX_LOOPS, REMOVALS, Loaded, Reminders, Repeats
+from trimtab.rules.window.kept import MAX_LOOPS, MAX_REMINDERS, REMOVALS, Loaded, Reminders, Repeats
 
 POLICY = Policy(context_window=4000, completion_reserve=0, prices=FREE)
 
@@ -194,6 +194,15 @@ def test_one_that_comes_again_behind_a_cut_is_not_kept_before_it() -> None:
     oldest, tokens = reminders.fit(4, 1000)
     assert list(reminders.list(oldest, 4)) == [2]
     assert tokens == _make(2).tokens
+
+
+def test_only_the_newest_of_many_different_ones_are_kept() -> None:
+    """Else each decision about a transcript of small system messages would look at all of them."""
+    reminders, number = Reminders(), MAX_REMINDERS + 100
+    for index in range(number):
+        reminders.add(index, system(f"reminder {index}"))
+    oldest, _ = reminders.fit(number, number * 1000)
+    assert list(reminders.list(oldest, number)) == [*range(100, number)]
 
 
 def test_equal_reminders_weigh_little() -> None:
