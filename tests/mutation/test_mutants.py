@@ -201,7 +201,9 @@ def project(tmp_path: Path) -> Path:
 def _run(project: Path, *options: str) -> tuple[int, str, dict[str, list[str]]]:
     """The exit status, what is printed, and the changes by what became of them."""
     command = [sys.executable, "-m", "mutation", "--json", "told.json", *options]
-    environment = {**os.environ, "PYTHONPATH": f"tests{os.pathsep}src", "PYTHONDONTWRITEBYTECODE": ""}
+    # A stranger's run hands options to pytest (.ci/run), which a project without our conftest does not know.
+    own = {"PYTHONPATH": f"tests{os.pathsep}src", "PYTHONDONTWRITEBYTECODE": "", "PYTEST_ADDOPTS": ""}
+    environment = {**os.environ, **own}
     done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
     states: dict[str, list[str]] = {}
     for each in orjson.loads((project / "told.json").read_bytes()):
