@@ -160,7 +160,6 @@ class _Choice(msgspec.Struct):
     index: int = 0
     delta: _Delta | None = None
     message: _Delta | None = None
-    finish_reason: Any = None
     usage: msgspec.Raw = NULL
 
 
@@ -173,7 +172,6 @@ class _Answer(msgspec.Struct):
     message: msgspec.Raw = NULL
     timings: msgspec.Raw = NULL
     x_groq: msgspec.Raw = NULL
-    error: msgspec.Raw = NULL
 
 
 class _Event(_Answer):
@@ -185,6 +183,29 @@ class _Event(_Answer):
 _decode = msgspec.json.Decoder(_Answer).decode
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_choices = msgspec.json.Decoder(list[_Choice] | None).decode
+
+
+class _Said(msgspec.Struct):
+    """Of a completion only what a summary is read from, so that whatever else a server writes loses none."""
+
+    content: str | list[_Part] | None = None
+    tool_calls: list[Any] | None = None
+
+
+class _SaidChoice(msgspec.Struct):
+    index: int = 0
+    delta: _Said | None = None
+    message: _Said | None = None
+    finish_reason: Any = None
+
+
+class _Completion(msgspec.Struct):
+    choices: list[_SaidChoice] | None = None
+    usage: msgspec.Raw = NULL
+    error: msgspec.Raw = NULL
+
+
+_decode_completion = msgspec.json.Decoder(_Completion).decode
 
 
 def _read_odd_answer(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece] | None]:
@@ -372,15 +393,16 @@ class ChatCodec(Codec):
     @staticmethod
     def join(events: list[bytes]) -> Completion:
         """The first choice. Raises UndecodableError for an error, or without an answer."""
-        answers = [_decode_event(data) for data in events]
+        answers = [_decode_completion(data) for data in events]
         if any(answer.error != NULL for answer in answers) or all(answer.choices is None for answer in answers):
             raise UndecodableError("no completion")
         first = [choice for answer in answers for choice in answer.choices or () if choice.index == 0]
-        said = [delta for choice in first if (delta := choice.message or choice.delta)]
+        said = [one for choice in first if (one := choice.message or choice.delta)]
+        contents = [one.content or () for one in said]
         reason = next((choice.finish_reason for choice in reversed(first) if choice.finish_reason), None)
         usage = next((answer.usage for answer in reversed(answers) if answer.usage != NULL), NULL)
         return Completion(
-            "".join(piece.text for piece in _read_choices(first) if piece.place == (0, "content")),
+            "".join(part if isinstance(part, str) else part.text or "" for content in contents for part in content),
             try_usage(usage) or Usage(),
             calls_tool=any(one.tool_calls for one in said),
             was_cut=reason == "length",

@@ -39,7 +39,7 @@ _TYPES = {
 
 
 class _Block(msgspec.Struct):
-    """A block of the content, or what an event adds to one; `stop_reason`: to the answer."""
+    """A block of the content, or what an event adds to one."""
 
     type: str | None = None
     name: str | None = None
@@ -48,7 +48,6 @@ class _Block(msgspec.Struct):
     partial_json: str | None = None
     content: msgspec.Raw = NULL
     input: msgspec.Raw = NULL
-    stop_reason: str | None = None
 
 
 class _Answer(msgspec.Struct):
@@ -183,21 +182,33 @@ def write_answer(status: int, body: bytes) -> bytes | None:
     return write_event(body, b"error") if isinstance(members.get("error"), dict) else None
 
 
+class _Said(msgspec.Struct):
+    """Of a block or a delta only what a summary is read from, so that whatever else a server writes loses none."""
+
+    type: str | None = None
+    text: str | None = None
+    stop_reason: str | None = None
+
+
+_decode_said = msgspec.json.Decoder(_Said | None).decode
+_decode_all_said = msgspec.json.Decoder(list[_Said] | None).decode
+
+
 def join(events: list[bytes]) -> Completion:
     """The completion. Raises UndecodableError without a beginning, or for an error."""
-    blocks: dict[int, _Block] = {}
+    blocks: dict[int, _Said] = {}
     reason, usage, is_begun = None, None, False
     for event in map(_decode, events):
         if event.type == "error":
             raise UndecodableError("an error")
         is_begun |= event.type == "message_start" or event.content != NULL
         usage = try_usage(event.usage, try_inner_usage(event.message, usage))
-        blocks |= enumerate(_decode_blocks(event.content) or ())
-        if (begun := _decode_block(event.content_block)) is not None:
+        blocks |= enumerate(_decode_all_said(event.content) or ())
+        if (begun := _decode_said(event.content_block)) is not None:
             blocks[_read_index(event)] = begun
-        if (delta := _decode_block(event.delta)) is not None:
+        if (delta := _decode_said(event.delta)) is not None:
             reason = delta.stop_reason or reason
-            block = blocks.setdefault(_read_index(event), _Block("text"))
+            block = blocks.setdefault(_read_index(event), _Said("text"))
             block.text = (block.text or "") + (delta.text or "")
         reason = event.stop_reason or reason
     if not is_begun:

@@ -172,7 +172,7 @@ class _Response(msgspec.Struct):
 
     output: list[msgspec.Raw] | None = None
     status: str | None = None
-    object: str = ""
+    object: Any = ""
     incomplete_details: dict[str, Any] | None = None
     usage: msgspec.Raw = NULL
 

@@ -74,6 +74,23 @@ def test_a_completion_says_what_was_written_and_why_it_ended(told: tuple[Answers
     assert codec.read_completion(orjson.dumps(answer)) == expected
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        (CHAT, {"choices": [{"message": {"content": "ab", "reasoning": {"text": "hm"}, "refusal": {}}}]}),
+        (CHAT, {"choices": [{"message": {"content": "ab", "tool_calls": [{"function": {"arguments": {}}}]}}]}),
+        (MESSAGES, {"content": [{"type": "text", "text": "ab", "thinking": {}, "name": 5}]}),
+        (
+            RESPONSES,
+            {"object": None, "output": [{"type": "message", "content": [{"text": "ab"}], "id": 5}, {"type": 5}]},
+        ),
+    ],
+)
+def test_what_a_server_writes_otherwise_beside_the_text_loses_no_summary(told: tuple[Answers, Any]) -> None:
+    codec, answer = told
+    assert codec.read_completion(orjson.dumps(answer)).text == "ab"
+
+
 def _stream(events: Iterable[Any], name: bytes = b"") -> bytes:
     return b"".join(name + b"data: %b\n\n" % orjson.dumps(event) for event in events)
 
