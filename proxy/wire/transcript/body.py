@@ -163,9 +163,8 @@ class KeptBodies:
     def find(self, dialect: str, body: bytes) -> PrefixMatch | None:
         """The earlier body that shares the longest beginning with this one; None if none shares an element."""
         alike = self._kept.get((dialect, body[:HEAD_BYTES])) or ()
-        for each in sorted(
-            alike, key=attrgetter("array.stop"), reverse=True
-        ):  # the longest that the body continues is best
+        # The longest that the body continues is best.
+        for each in sorted(alike, key=attrgetter("array.stop"), reverse=True):
             if each.holds(body, len(each.raws)):
                 return PrefixMatch(each, len(each.raws))
         common = [PrefixMatch(each, each.count_common(body)) for each in alike[:MAX_COMPARED]]
