@@ -19,6 +19,7 @@ from trimtab.proxy.account.prompt_cache import (
     MIN_CACHED_TOKENS,
     Cache,
     Case,
+    Cause,
     Request,
     Seen,
     Sent,
@@ -34,16 +35,7 @@ from trimtab.proxy.compaction.compactor import Planned
 from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, MANY_MESSAGES, THREAD_BYTES
 from trimtab.proxy.config.schema import find_in_name
 from trimtab.proxy.exchange.arrival import Arrival
-from trimtab.proxy.exchange.attempt import (
-    CHANGED,
-    NOTHING_OBSERVED,
-    Attempt,
-    Call,
-    Learned,
-    Observed,
-    Prepared,
-    Ready,
-)
+from trimtab.proxy.exchange.attempt import CHANGED, Attempt, Call, Prepared, Ready
 from trimtab.proxy.exchange.cold import find_lifetime, find_previous, prepare_cold, remember
 from trimtab.proxy.exchange.route import Route
 from trimtab.proxy.exchange.services import Services
@@ -151,6 +143,14 @@ async def _count_completion(services: Services, tenant: Tenant, route: Route, ta
     work = partial(tap.count_completion, compactor.count)
     tokens = await services.workers.run(services.lane(tenant), work, size_bytes=size_bytes)
     return round(facts.ratio * tokens)
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """What an answer shows about the prompt cache (see `Outcome`). seen: None if the transcript is not known."""
+
+    prefix_kept: float | None = None
+    cache_miss: Cause = ""
+    seen: Seen | None = None
 
 
 MAX_SCALES = 8
@@ -290,55 +290,72 @@ def find_model(answer: bytes) -> str:
         return ""
 
 
+NOTHING_OBSERVED = Observed()
+
+
+class Learned(msgspec.Struct, frozen=True):
+    """What an answer has taught. response_model: in the form for the log; only known if the request is traced."""
+
+    answered: Answered = NOTHING_ANSWERED
+    observed: Observed = NOTHING_OBSERVED
+    bill: Bill | None = None
+    response_model: str = ""
+    recall_rounds: int | None = None
+    recall_prompt_tokens: int | None = None
+
+
+NOTHING_LEARNED = Learned()
 LLAMA = "llama.cpp"
+Keep = Callable[[Learned], None]
 
 
 def listen(services: Services, ready: Ready, answer: aiohttp.ClientResponse) -> SafeTap | None:
     """What reads the answer along; None if it has nothing to tell."""
-    exchange, codec = ready.exchange, ready.codec
-    request = exchange.request
+    request, codec = ready.request, ready.codec
     if answer.status != 200 or (codec.is_count and request is not None):
         return None
-    is_stream = answer.content_type in exchange.reply.event_kinds
+    is_stream = answer.content_type in ready.reply.event_kinds
     tap = Tap.of(codec, is_stream=is_stream, asks_usage=request is not None and request.asks_usage)
-    made = (SafeTap if exchange.trace is None else ModelTap)(tap, services.recorder, exchange.arrival.request_id)
+    made = (ModelTap if ready.trace.is_on else SafeTap)(tap, services.recorder, ready.arrival.request_id)
     if ready.route.settings.context_window != "auto":
         made.is_llama = LLAMA in answer.headers.get("Server", "")
     return made
 
 
-async def learn(services: Services, ready: Ready, tap: SafeTap) -> None:
-    """Learn from an answer, or from the part of it that was read."""
-    learning = _learn(services, ready, tap)
+async def learn(services: Services, ready: Ready, attempt: Attempt, tap: SafeTap, keep: Keep) -> None:
+    """Learn from an answer, or from the part of it that was read. `keep` gets what was learned."""
+    learning = _learn(services, ready, attempt, tap, keep)
     # A client may close its connection as soon as it has the answer, which cancels whatever waits.
-    is_instant = _learns_at_once(services, ready.route, ready.exchange.attempt, tap)
-    await (learning if is_instant else shield_to_end(learning))
+    await (learning if _learns_at_once(services, ready.route, attempt, tap) else shield_to_end(learning))
 
 
 async def learn_from_left(
-    services: Services, ready: Ready, sending: Sending, answer: aiohttp.ClientResponse | None
+    services: Services,
+    ready: Ready,
+    attempt: Attempt,
+    sending: Sending,
+    answer: aiohttp.ClientResponse | None,
+    keep: Keep,
 ) -> None:
     """Learn from a request whose client left before the beginning of its answer was read."""
     if answer is not None:
         tap = listen(services, ready, answer)
         if tap is not None:
             tap.finish(is_cut=True)
-            await learn(services, ready, tap)
-    elif sending.is_unanswered and not (ready.codec.is_count and ready.exchange.request is not None):
-        await _book_unanswered(services, ready)
+            await learn(services, ready, attempt, tap, keep)
+    elif sending.is_unanswered and not (ready.codec.is_count and ready.request is not None):
+        await _book_unanswered(services, ready, attempt, keep)
 
 
-async def _book_unanswered(services: Services, ready: Ready) -> None:
+async def _book_unanswered(services: Services, ready: Ready, attempt: Attempt, keep: Keep) -> None:
     """Book a prompt that the upstream got and has not begun to answer: it may be charged. It teaches nothing."""
-    exchange, observed, bill = ready.exchange, NOTHING_OBSERVED, None
+    observed, bill = NOTHING_OBSERVED, None
     answered = Answered(completion_tokens=0, is_estimated=True)
-    guarded = fail_open(services.recorder, exchange.arrival.request_id, "observe")
-    with guarded:
-        observed = await observe(services, exchange.attempt, answered, is_answered=False)
-    guarded.phase = "bill"
-    with guarded:
-        bill = draw_bill(services, ready.route, exchange.attempt, answered, observed)
-    exchange.learned = Learned(answered, observed, bill)
+    with fail_open(services.recorder, ready.arrival.request_id, "observe"):
+        observed = await observe(services, attempt, answered, is_answered=False)
+    with fail_open(services.recorder, ready.arrival.request_id, "bill"):
+        bill = draw_bill(services, ready.route, attempt, answered, observed)
+    keep(Learned(answered, observed, bill))
 
 
 def _learns_at_once(services: Services, route: Route, attempt: Attempt, tap: SafeTap) -> bool:
@@ -352,10 +369,9 @@ def _learns_at_once(services: Services, route: Route, attempt: Attempt, tap: Saf
     return not messages or (messages <= MANY_MESSAGES and not services.cold_cuts.is_kept)
 
 
-async def _learn(services: Services, ready: Ready, tap: SafeTap) -> None:
+async def _learn(services: Services, ready: Ready, attempt: Attempt, tap: SafeTap, keep: Keep) -> None:
     """Count what the model wrote, and note what the answer has cost and shows."""
-    exchange, route, model = ready.exchange, ready.route, ""
-    arrival, attempt = exchange.arrival, exchange.attempt
+    arrival, route, model = ready.arrival, ready.route, ""
     answered, observed, bill = NOTHING_ANSWERED, NOTHING_OBSERVED, None
     if isinstance(tap, ModelTap):
         model, _ = arrival.tell_name(tap.model, find_in_name(services.config, tap.model))
@@ -365,12 +381,12 @@ async def _learn(services: Services, ready: Ready, tap: SafeTap) -> None:
             answered = await count_answer(services, arrival.tenant, route, tap.tap, _find_window(route, attempt))
     guarded.phase = "observe"
     with guarded:
-        age_seconds = time.monotonic() - exchange.sent_at
+        age_seconds = time.monotonic() - ready.sent_at
         observed = await observe(services, attempt, answered, age_seconds=age_seconds)
     guarded.phase = "bill"
     with guarded:
         bill = draw_bill(services, route, attempt, answered, observed)
-    exchange.learned = Learned(answered, observed, bill, model)
+    keep(Learned(answered, observed, bill, model))
     guarded.phase = "observe"
     if route.settings.context_window != "auto":
         with guarded:

@@ -15,14 +15,10 @@ import msgspec
 from msgspec import structs
 from yarl import URL
 
-from trimtab.proxy.account.outcome import NOTHING_ANSWERED, Answered
-from trimtab.proxy.account.prompt_cache import Cause, Seen
-from trimtab.proxy.catalogue.prices import Bill
 from trimtab.proxy.compaction.compactor import Compacted, Compactor, Planned
 from trimtab.proxy.compaction.offload import Lane
 from trimtab.proxy.exchange.arrival import Arrival
-from trimtab.proxy.exchange.early_answer import Opening
-from trimtab.proxy.exchange.route import NO_TARGET, Route, Target
+from trimtab.proxy.exchange.route import Route, Target
 from trimtab.proxy.exchange.trace import Trace
 from trimtab.proxy.http.errors import ProxyError
 from trimtab.proxy.http.relay import Reply
@@ -145,64 +141,25 @@ class Prepared(msgspec.Struct, frozen=True):
 Attempt = Passed | Refused | Prepared
 
 
-NO_ATTEMPT = Passed("aborted")
-"""Of a request that was not planned yet."""
+class Ready(msgspec.Struct, frozen=True):
+    """A request that is about to be sent.
 
-
-class Observed(msgspec.Struct, frozen=True):
-    """What an answer shows about the prompt cache (see `Outcome`). seen: None if the transcript is not known."""
-
-    prefix_kept: float | None = None
-    cache_miss: Cause = ""
-    seen: Seen | None = None
-
-
-NOTHING_OBSERVED = Observed()
-
-
-class Learned(msgspec.Struct, frozen=True):
-    """What an answer has taught. response_model: in the form for the log; only known if the request is traced."""
-
-    answered: Answered = NOTHING_ANSWERED
-    observed: Observed = NOTHING_OBSERVED
-    bill: Bill | None = None
-    response_model: str = ""
-    recall_rounds: int | None = None
-    recall_prompt_tokens: int | None = None
-
-
-NOTHING_LEARNED = Learned()
-
-
-class Exchange(msgspec.Struct):
-    """One request and its answer, as far as they have come: its stages write to it, and its end is told from it.
-
+    received: its body. request: that body, split; None if it was not decoded.
     target: of the route, or of its session if that is only observed.
-    attempt: the last one that was made. request: the body, split; None if it was not decoded.
-    trace: None if it is not traced. sent_at: of the first attempt, on the monotonic clock; 0.0 if nothing was sent.
-    is_hopeless: the client gets the refusal, because nothing shorter could be sent.
+    attempt: the first one. sent_at: the time of the first attempt on the monotonic clock.
     """
 
     arrival: Arrival
     reply: Reply
-    target: Target = NO_TARGET
-    attempt: Attempt = NO_ATTEMPT
-    request: Request | None = None
-    trace: Trace | None = None
-    sent_at: float = 0.0
-    opening: Opening | None = None
-    learned: Learned = NOTHING_LEARNED
-    is_hopeless: bool = False
-
-
-class Ready(msgspec.Struct, frozen=True):
-    """An exchange whose request is about to be sent. received: its body."""
-
-    exchange: Exchange
     codec: Codec
     received: ReceivedBody
+    request: Request | None
     route: Route
     url: URL
+    target: Target
+    trace: Trace
+    attempt: Attempt
+    sent_at: float
 
 
 def add_key(call: Call, planned: Planned) -> Request:

@@ -23,13 +23,13 @@ import orjson
 from msgspec import structs
 
 from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError, Lane, weigh_known
-from trimtab.proxy.exchange.arrival import Caller
-from trimtab.proxy.exchange.attempt import Attempt, Exchange, Passed, Prepared
+from trimtab.proxy.exchange.arrival import Arrival, Caller
+from trimtab.proxy.exchange.attempt import Attempt, Passed, Prepared
 from trimtab.proxy.exchange.compact import compact
 from trimtab.proxy.exchange.route import choose_route
 from trimtab.proxy.exchange.services import Services, hold, translate, working
 from trimtab.proxy.exchange.summary import write_ahead
-from trimtab.proxy.exchange.tell import write_headers
+from trimtab.proxy.exchange.tell import Finished, Note, write_headers
 from trimtab.proxy.http.errors import BodyTooLargeError, InvalidQueryError, NoSuchPageError, UndecodableBodyError
 from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.http.relay import Reply
@@ -99,38 +99,45 @@ class Compacted(NamedTuple):
         return self.request.body if self.attempt.body is None else b"".join(self.attempt.body)
 
 
-async def compact_for_caller(services: Services, exchange: Exchange) -> tuple[bytes, Headers]:
+async def compact_for_caller(services: Services, arrival: Arrival, reply: Reply, note: Note) -> tuple[bytes, Headers]:
     """The answer to a request: JSON, and headers beside it. Raises ProxyError."""
-    arrival, wishes = exchange.arrival, read_wishes(exchange.reply.request.query)
-    done = await prepare_for_caller(services, exchange, wishes)
+    wishes = read_wishes(reply.request.query)
+    done = await prepare_for_caller(services, arrival, reply, note, wishes)
     if wishes.only_body:
         return done.body, write_headers(arrival, done.attempt, time.monotonic())
     told = await _describe(services, done, wishes)
     return await asyncio.to_thread(orjson.dumps, told), write_headers(arrival, Passed(done.attempt.outcome), 0.0)
 
 
-async def prepare_for_caller(services: Services, exchange: Exchange, wishes: Wishes) -> Compacted:
+async def prepare_for_caller(
+    services: Services, arrival: Arrival, reply: Reply, note: Note, wishes: Wishes
+) -> Compacted:
     """Receive and compact a request. Raises ProxyError."""
-    arrival, reply = exchange.arrival, exchange.reply
-    lane = services.lane(arrival.tenant)
-    received = await _receive(services, reply, lane)
-    async with working(services, reply.request, received):
-        request, caller = await _read(services, lane, received.json or b"", wishes)
-        codec = request.codec
-        head = structs.replace(arrival.head, forwarded=[], routes={})  # what is kept is of another path
-        there = structs.replace(arrival, endpoint=codec.name, passed=None, target=codec.path, head=head, caller=caller)
-        route = choose_route(services.config, there, reply.request.headers, request.model, codec, request)
-        attempt = await compact(services, there, replace(route, adds=frozenset()), request, reply, lane)
+    attempt: Attempt = Passed("aborted")
+    try:
+        lane = services.lane(arrival.tenant)
+        received = await _receive(services, reply, lane)
+        async with working(services, reply.request, received):
+            request, caller = await _read(services, lane, received.json or b"", wishes)
+            codec = request.codec
+            head = structs.replace(arrival.head, forwarded=[], routes={})  # what is kept is of another path
+            arrival_there = structs.replace(
+                arrival, endpoint=codec.name, passed=None, target=codec.path, head=head, caller=caller
+            )
+            headers = reply.request.headers
+            route = choose_route(services.config, arrival_there, headers, request.model, codec, request)
+            attempt = await compact(services, arrival_there, replace(route, adds=frozenset()), request, reply, lane)
+            if isinstance(attempt, Prepared) and attempt.body is not None and wishes.summary == "ask":
+                write_ahead(services, attempt.call, attempt.chosen, attempt.compacted)
+        if attempt.refusal is not None:
+            raise attempt.refusal
+        if isinstance(attempt, Passed) and attempt.fault:
+            raise _refuse_body(attempt.fault)
+        reply.status = 200
+        return Compacted(lane, request, attempt)
+    finally:
         # Without figures: nobody knows what is sent.
-        exchange.attempt = Passed(attempt.outcome, attempt.seconds)
-        if isinstance(attempt, Prepared) and attempt.body is not None and wishes.summary == "ask":
-            write_ahead(services, attempt.call, attempt.chosen, attempt.compacted)
-    if attempt.refusal is not None:
-        raise attempt.refusal
-    if isinstance(attempt, Passed) and attempt.fault:
-        raise _refuse_body(attempt.fault)
-    reply.status = 200
-    return Compacted(lane, request, attempt)
+        note(Finished(arrival, reply, attempt=Passed(attempt.outcome, attempt.seconds)))
 
 
 def read_wishes(query: Mapping[str, str]) -> Wishes:
@@ -265,9 +272,9 @@ class Marked(NamedTuple):
     texts: dict[str, str]
 
 
-async def compress_messages(services: Services, exchange: Exchange) -> tuple[bytes, Headers]:
+async def compress_messages(services: Services, arrival: Arrival, reply: Reply, note: Note) -> tuple[bytes, Headers]:
     """Shorten the messages of a chat. Raises ProxyError."""
-    arrival, done = exchange.arrival, await prepare_for_caller(services, exchange, Wishes("chat", keeps_messages=True))
+    done = await prepare_for_caller(services, arrival, reply, note, Wishes("chat", keeps_messages=True))
     work = partial(mark, done, arrival.tenant.secret)
     marked = await _run(services, done.lane, work, weigh_known(len(done.request.body)))
     await services.originals.keep(arrival.tenant.secret, marked.texts)
@@ -284,16 +291,15 @@ async def compress_messages(services: Services, exchange: Exchange) -> tuple[byt
     return await asyncio.to_thread(orjson.dumps, told), write_headers(arrival, Passed(done.attempt.outcome), 0.0)
 
 
-async def retrieve_text(services: Services, exchange: Exchange) -> tuple[bytes, Headers]:
+async def retrieve_text(services: Services, arrival: Arrival, reply: Reply, note: Note) -> tuple[bytes, Headers]:
     """The whole text that a marker names. Raises NoSuchPageError."""
-    arrival, reply = exchange.arrival, exchange.reply
     name = reply.request.path.removeprefix(RETRIEVE).lower()
     text = await services.originals.find(arrival.tenant.secret, name) if _HASH.fullmatch(name) else None
     if text is None:
         raise NoSuchPageError("no text of this client has that hash, or none any more (store_ttl_seconds)")
     reply.status = 200
-    exchange.attempt = Passed("passed")
-    return await asyncio.to_thread(_write_original, name, text), write_headers(arrival, exchange.attempt, 0.0)
+    note(Finished(arrival, reply, attempt=Passed("passed")))
+    return await asyncio.to_thread(_write_original, name, text), write_headers(arrival, Passed("passed"), 0.0)
 
 
 def _write_original(name: str, text: str) -> bytes:

@@ -21,8 +21,8 @@ from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.account.recorder import fail_open
 from trimtab.proxy.catalogue.prices import Cost, PriceList, Tokens, price
 from trimtab.proxy.compaction.offload import INLINE_BYTES
-from trimtab.proxy.exchange.answer import SafeTap, count_answer, learn, listen
-from trimtab.proxy.exchange.attempt import Attempt, Learned, Prepared, Ready
+from trimtab.proxy.exchange.answer import NOTHING_LEARNED, Keep, Learned, SafeTap, count_answer, learn, listen
+from trimtab.proxy.exchange.attempt import Attempt, Prepared, Ready
 from trimtab.proxy.exchange.services import Services
 from trimtab.proxy.http.client import Sending
 from trimtab.proxy.http.content_coding import can_decode, decode_body, read_along, read_codings
@@ -56,22 +56,23 @@ def takes_calls(attempt: Attempt) -> bool:
 
 class Talk:
     def __init__(
-        self, services: Services, ready: Ready, attempt: Prepared, write_headers: Callable[[], Headers]
+        self, services: Services, ready: Ready, attempt: Prepared, keep: Keep, write_headers: Callable[[], Headers]
     ) -> None:
         self._write_headers = write_headers
         self._services = services
         self._ready = ready
-        self._exchange = ready.exchange
         self._attempt = attempt
+        self._keep = keep
         self._sifter = ready.codec.sifter()
         self._pieces = attempt.body or ()
         planned, self._compactor = attempt.chosen.planned, attempt.call.compactor
         self._lookup = Lookup(planned.original, attempt.compacted.forwarded, self._compactor.count)
         ratio = planned.policy.token_ratio
         self._left = max(int((attempt.compacted.limit_tokens - attempt.compacted.sent_tokens) / ratio), 0)
+        self._learned = NOTHING_LEARNED
         self._rounds = 0
         self._is_kept = False  # what was found beside the client's calls
-        self._account = services.uploads.find_account(ready.exchange.reply.request)
+        self._account = services.uploads.find_account(ready.reply.request)
         self._taken_bytes = 0
 
     async def converse(
@@ -95,11 +96,11 @@ class Talk:
 
     async def _pass_on(self, answer: aiohttp.ClientResponse, held: bytes) -> tuple[web.StreamResponse, Round | None]:
         """Pass an answer on without our calls; they are returned if another round must answer them."""
-        is_sifted = answer.status == 200 and can_decode(_find_codings(answer))
-        tap = listen(self._services, self._ready, answer)
+        ready, is_sifted = self._ready, answer.status == 200 and can_decode(_find_codings(answer))
+        tap = listen(self._services, ready, answer)
         self._sifter.is_last = self._rounds == MAX_ROUNDS
         try:
-            if is_sifted and answer.content_type in self._exchange.reply.event_kinds:
+            if is_sifted and answer.content_type in ready.reply.event_kinds:
                 return await self._pass_stream(answer, held, tap)
             if is_sifted and answer.content_type == "application/json":
                 return await self._pass_whole(answer, held, tap)
@@ -123,17 +124,17 @@ class Talk:
         return is_there
 
     async def _relay(self, answer: aiohttp.ClientResponse, held: bytes, tap: SafeTap | None) -> web.StreamResponse:
-        reply, write_event = self._exchange.reply, self._ready.codec.write_event
-        added = () if reply.response is not None else self._write_headers()
-        return await relay_answer(reply, answer, added, held=held, tap=tap, write_event=write_event)
+        ready = self._ready
+        added = () if ready.reply.response is not None else self._write_headers()
+        return await relay_answer(ready.reply, answer, added, held=held, tap=tap, write_event=ready.codec.write_event)
 
     def _adopt(self, events: bytes) -> bytes:
-        with fail_open(self._services.recorder, self._exchange.arrival.request_id, "recall"):
+        with fail_open(self._services.recorder, self._ready.arrival.request_id, "recall"):
             return self._sifter.adopt(events)
         return events
 
     async def _begin(self, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-        reply = self._exchange.reply
+        reply = self._ready.reply
         reply.status, reply.adopt = answer.status, self._adopt
         if reply.response is None:
             response = make_response(answer, self._write_headers())
@@ -145,7 +146,7 @@ class Talk:
     async def _pass_stream(
         self, answer: aiohttp.ClientResponse, held: bytes, tap: SafeTap | None
     ) -> tuple[web.StreamResponse, Round | None]:
-        reply, is_whole = self._exchange.reply, False
+        reply, is_whole = self._ready.reply, False
         response = await self._begin(answer)
         try:
             said = await self._sift(answer, held, tap)
@@ -167,7 +168,7 @@ class Talk:
 
     async def _sift(self, answer: aiohttp.ClientResponse, held: bytes, tap: SafeTap | None) -> Round | None:
         """Pass a stream on without our calls. After a fault of ours, the rest of it passes as it is."""
-        guard = fail_open(self._services.recorder, self._exchange.arrival.request_id, "recall")
+        guard = fail_open(self._services.recorder, self._ready.arrival.request_id, "recall")
         async for chunk in _read_text(answer, held):
             if tap is not None:
                 tap.feed(chunk, time.monotonic())
@@ -184,13 +185,13 @@ class Talk:
             if not is_read:
                 _ = self._sifter.go_blind()
             if passed:
-                await self._exchange.reply.write(passed)
+                await self._ready.reply.write(passed)
         left, said = self._sifter.held, None
         with guard:
             left, said = await self._run(self._sifter.end, self._sifter.said_bytes)
             await self._keep_found(said)
         if left:
-            await self._exchange.reply.write(left)
+            await self._ready.reply.write(left)
         return said
 
     async def _pass_whole(
@@ -204,13 +205,13 @@ class Talk:
             raise
         sifted, said, codings = None, None, _find_codings(answer)
         if is_whole and (codings or _NAME in body or self._rounds):
-            with fail_open(self._services.recorder, self._exchange.arrival.request_id, "recall"):
+            with fail_open(self._services.recorder, self._ready.arrival.request_id, "recall"):
                 sifted, said = await self._run(partial(self._sift_whole, body, codings), len(body))
                 await self._keep_found(said)
         if sifted is None:
             return await self._relay(answer, body, tap), None
         is_over = self._is_over(said)
-        if is_over and self._exchange.reply.response is not None:
+        if is_over and self._ready.reply.response is not None:
             return await self._relay(answer, sifted, tap), None
         if tap is not None:
             tap.feed(sifted, time.monotonic())
@@ -218,7 +219,7 @@ class Talk:
         if not is_over:
             return web.StreamResponse(), said
         added = self._write_headers()
-        return await replace_answer(self._exchange.reply, answer, added, sifted), None
+        return await replace_answer(self._ready.reply, answer, added, sifted), None
 
     def _sift_whole(self, body: bytes, codings: Sequence[str]) -> tuple[bytes | None, Round | None]:
         """The answer without our calls, and what the model said; no answer if it stays as it is."""
@@ -241,7 +242,7 @@ class Talk:
         self._is_kept = True
         texts = zip(said.asked[:MAX_CALLS], await self._find(said), strict=False)
         found = "\n".join(f"[trimtab: {NAME}({asked.query!r:.200}) found:]\n{text}" for asked, text in texts)
-        tenant, plan = self._exchange.arrival.tenant, self._attempt.chosen.planned.plan
+        tenant, plan = self._ready.arrival.tenant, self._attempt.chosen.planned.plan
         place = Place(plan.here, said.own[-1])
         await self._services.found_texts.keep(tenant.id, tenant.secret, find_head(plan), place, found)
 
@@ -256,7 +257,7 @@ class Talk:
     async def _find(self, said: Round) -> list[str]:
         most = min(MAX_TOKENS, int(ROOM_SHARE * self._left) // max(min(len(said.asked), MAX_CALLS), 1))
         texts, tokens = [TOO_MANY] * len(said.asked), 0
-        with fail_open(self._services.recorder, self._exchange.arrival.request_id, "recall"):  # also of a busy lane
+        with fail_open(self._services.recorder, self._ready.arrival.request_id, "recall"):  # also of a busy lane
             texts, tokens = await self._run(partial(self._find_all, said.asked, most), self._size)
         self._left -= tokens + sum(map(len, said.elements)) // 4
         return texts
@@ -278,20 +279,24 @@ class Talk:
     async def _learn(self, tap: SafeTap) -> None:
         """The first round teaches what any answer teaches; the others are added to the bill."""
         if not self._rounds:
-            await learn(self._services, self._ready, tap)
+            await learn(self._services, self._ready, self._attempt, tap, self._note)
             return
         # A client may close its connection as soon as it has the answer, which cancels whatever waits.
         await shield_to_end(self._learn_more(tap))
 
     async def _learn_more(self, tap: SafeTap) -> None:
-        arrival, window_tokens = self._exchange.arrival, self._attempt.call.view.believed_tokens
+        arrival, window_tokens = self._ready.arrival, self._attempt.call.view.believed_tokens
         with fail_open(self._services.recorder, arrival.request_id, "bill"):
             if tap.tap is not None:
                 self._add(await count_answer(self._services, arrival.tenant, self._ready.route, tap.tap, window_tokens))
 
     def _add(self, answered: Answered) -> None:
         sent_tokens, prices = self._attempt.compacted.sent_tokens, self._attempt.call.view.price_list
-        self._exchange.learned = add_round(self._exchange.learned, answered, sent_tokens, prices)
+        self._note(add_round(self._learned, answered, sent_tokens, prices))
+
+    def _note(self, learned: Learned) -> None:
+        self._learned = learned
+        self._keep(learned)
 
 
 def _append(codec: Codec, pieces: Iterable[bytes], elements: Sequence[bytes]) -> bytes:

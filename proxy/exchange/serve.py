@@ -16,22 +16,22 @@ from aiohttp import web
 from trimtab.proxy.account.recorder import fail_open
 from trimtab.proxy.compaction.offload import LARGE_BODY_BYTES, SMALL_BODY_BYTES, THREAD_BYTES, BusyError, Lane
 from trimtab.proxy.config.schema import Config
-from trimtab.proxy.exchange.answer import SafeTap, learn, learn_from_left, listen
+from trimtab.proxy.exchange.answer import NOTHING_LEARNED, Keep, Learned, SafeTap, learn, learn_from_left, listen
 from trimtab.proxy.exchange.arrival import Arrival
-from trimtab.proxy.exchange.attempt import MAX_ATTEMPTS, Attempt, Exchange, Passed, Prepared, Ready
+from trimtab.proxy.exchange.attempt import MAX_ATTEMPTS, Attempt, Passed, Prepared, Ready
 from trimtab.proxy.exchange.compact import compact, help_cache
 from trimtab.proxy.exchange.early_answer import Opening, read_opening
 from trimtab.proxy.exchange.recall import Talk, takes_calls
 from trimtab.proxy.exchange.retry import change, learn_from_retry, recover
-from trimtab.proxy.exchange.route import Route, choose_route, describe_target, place
+from trimtab.proxy.exchange.route import NO_TARGET, Route, Target, choose_route, describe_target, place
 from trimtab.proxy.exchange.services import Services, receive, translate, working
 from trimtab.proxy.exchange.summary import write_ahead
-from trimtab.proxy.exchange.tell import write_headers
-from trimtab.proxy.exchange.trace import begin_trace
+from trimtab.proxy.exchange.tell import NO_ATTEMPT, Finished, Note, write_headers
+from trimtab.proxy.exchange.trace import NO_TRACE, begin_trace
 from trimtab.proxy.http.client import Sending
 from trimtab.proxy.http.errors import OverloadedError, ProxyError
 from trimtab.proxy.http.headers import add_to_lists
-from trimtab.proxy.http.relay import EVENTS_OR_UNNAMED, relay_answer, replace_answer
+from trimtab.proxy.http.relay import EVENTS_OR_UNNAMED, Reply, relay_answer, replace_answer
 from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText
 from trimtab.proxy.wire.codec import Codec, Request, UndecodableError
 from trimtab.proxy.wire.overflow import Kind, Overflow
@@ -42,74 +42,90 @@ REWRITTEN_KINDS = frozenset({Kind.PROMPT, Kind.SIZE, Kind.GENERATION})
 """For the other kinds, `context_length_exceeded` would make the client compact for nothing."""
 
 
-async def serve(services: Services, exchange: Exchange, codec: Codec) -> web.StreamResponse:
+async def serve(services: Services, arrival: Arrival, reply: Reply, codec: Codec, note: Note) -> web.StreamResponse:
     """Serve the request; compact it if its mode and size ask for that. Raises ProxyError."""
-    return await _exchange(services, await _prepare(services, exchange, codec))
+    ready = await _prepare(services, arrival, reply, codec, note)
+    return await _exchange(services, ready, note)
 
 
-async def _prepare(services: Services, exchange: Exchange, codec: Codec) -> Ready:
+async def _prepare(services: Services, arrival: Arrival, reply: Reply, codec: Codec, note: Note) -> Ready:
     """Receive, read and plan the request. Raises ProxyError."""
-    arrival, reply = exchange.arrival, exchange.reply
-    lane = services.lane(arrival.tenant)
-    received, match = await receive(services, reply, arrival, lane, codec)
-    async with working(services, reply.request, received):
-        request = None if received.json is None else await _read(services, lane, codec, received.json, match)
-        # The model decides the upstream, and so which credential is sent, even if the body is not decoded.
-        model = codec.peek_model(received.beginning) if request is None else request.model
-        model = model or find_deployment(arrival.target)
-        exchange.request = request
-        route = _choose_route(services.config, exchange, model, codec)
-        url = route.url or place(route.upstream, codec, arrival.target)  # raises if the path must not get our key
-        if services.spans.is_on:
-            exchange.trace = begin_trace(services.spans, arrival, route.target.shown_model, url, codec)
-        if request is None:
-            attempt: Attempt = Passed("too_large" if received.is_too_large else "undecodable")
-        else:
-            exchange.request = request = request if request.model == model else replace(request, model=model)
-            reply.event_kinds = EVENTS_OR_UNNAMED if request.stream else reply.event_kinds
-            attempt = await compact(services, arrival, route, request, reply, lane)
-            if attempt.call is not None:
-                exchange.target = attempt.call.route.target  # some are only observed
-            _keep_bodies(services, arrival, request, attempt, match)
-        exchange.attempt = attempt
-    if attempt.refusal is not None:
-        raise attempt.refusal
-    exchange.sent_at = time.monotonic()
-    return Ready(exchange, codec, received, route, url)
-
-
-async def _exchange(services: Services, ready: Ready) -> web.StreamResponse:
-    """Send the request and pass the answer on; once more if it was refused. Raises ProxyError."""
-    exchange, first = ready.exchange, ready.exchange.attempt
-    while True:
-        attempt, answer, exchange.opening = exchange.attempt, None, None
-        sending = _send(services, ready, attempt)
-        try:
-            async with sending as answer:
-                exchange.opening = opening = await _open(ready, answer)
-                again = await _ask_again(services, ready, opening)
-                if again is None:
-                    return await _finish(services, ready, opening, answer)
-        except (asyncio.CancelledError, ConnectionError):  # the client has left
-            if exchange.opening is None:
-                await learn_from_left(services, ready, sending, answer)
-            raise
-        except ProxyError as error:
-            error.is_unsent = error.is_unsent and attempt is first
-            raise
-        exchange.attempt = again
-
-
-def _choose_route(config: Config, exchange: Exchange, model: str, codec: Codec) -> Route:
-    """Upstream and settings; also notes the target. Raises ProxyError."""
-    arrival = exchange.arrival
+    target, request, trace = NO_TARGET, None, NO_TRACE
+    attempt: Attempt = NO_ATTEMPT
+    ready: Ready | None = None
     try:
-        route = choose_route(config, arrival, exchange.reply.request.headers, model, codec, exchange.request)
-    except ProxyError:
-        exchange.target = describe_target(config, arrival, model, config.match_for(model))
-        raise
-    exchange.target = route.target
-    return route
+        lane = services.lane(arrival.tenant)
+        received, match = await receive(services, reply, arrival, lane, codec)
+        async with working(services, reply.request, received):
+            request = None if received.json is None else await _read(services, lane, codec, received.json, match)
+            # The model decides the upstream, and so which credential is sent, even if the body is not decoded.
+            model = codec.peek_model(received.beginning) if request is None else request.model
+            model = model or find_deployment(arrival.target)
+            route, target = _choose_route(services.config, arrival, reply, model, codec, request)
+            if isinstance(route, ProxyError):
+                raise route
+            url = route.url or place(route.upstream, codec, arrival.target)  # raises if the path must not get our key
+            if services.spans.is_on:
+                trace = begin_trace(services.spans, arrival, route.target.shown_model, url, codec)
+            if request is None:
+                attempt = Passed("too_large" if received.is_too_large else "undecodable")
+            else:
+                request = request if request.model == model else replace(request, model=model)
+                reply.event_kinds = EVENTS_OR_UNNAMED if request.stream else reply.event_kinds
+                attempt = await compact(services, arrival, route, request, reply, lane)
+                target = route.target if attempt.call is None else attempt.call.route.target  # some are only observed
+                _keep_bodies(services, arrival, request, attempt, match)
+        if attempt.refusal is not None:
+            raise attempt.refusal
+        sent_at = time.monotonic()
+        ready = Ready(arrival, reply, codec, received, request, route, url, target, trace, attempt, sent_at)
+        return ready
+    finally:
+        if ready is None:
+            note(Finished(arrival, reply, target, attempt, request, trace))
+
+
+async def _exchange(services: Services, ready: Ready, note: Note) -> web.StreamResponse:
+    """Send the request and pass the answer on; once more if it was refused. Raises ProxyError."""
+    attempt, opening, learned, is_hopeless = ready.attempt, None, NOTHING_LEARNED, False
+
+    def keep(found: Learned) -> None:
+        nonlocal learned
+        learned = found
+
+    try:
+        while True:
+            answer, opening = None, None
+            sending = _send(services, ready, attempt)
+            try:
+                async with sending as answer:
+                    opening = await _open(ready, attempt, answer)
+                    again, is_hopeless = await _ask_again(services, ready, attempt, opening)
+                    if again is None:
+                        return await _finish(services, ready, attempt, opening, answer, keep)
+            except (asyncio.CancelledError, ConnectionError):  # the client has left
+                if opening is None:
+                    await learn_from_left(services, ready, attempt, sending, answer, keep)
+                raise
+            except ProxyError as error:
+                error.is_unsent = error.is_unsent and attempt is ready.attempt
+                raise
+            attempt = again
+    finally:
+        arrival, reply, request, trace = ready.arrival, ready.reply, ready.request, ready.trace
+        sent_at = ready.sent_at
+        note(Finished(arrival, reply, ready.target, attempt, request, trace, sent_at, opening, learned, is_hopeless))
+
+
+def _choose_route(
+    config: Config, arrival: Arrival, reply: Reply, model: str, codec: Codec, request: Request | None
+) -> tuple[Route | ProxyError, Target]:
+    """Upstream and settings, or why there are none; and the model of the request."""
+    try:
+        route = choose_route(config, arrival, reply.request.headers, model, codec, request)
+    except ProxyError as error:
+        return error, describe_target(config, arrival, model, config.match_for(model))
+    return route, route.target
 
 
 def _keep_bodies(
@@ -144,76 +160,71 @@ async def _read(services: Services, lane: Lane, codec: Codec, body: bytes, match
 def _send(services: Services, ready: Ready, attempt: Attempt) -> Sending:
     """Send the request; the answer's body is not read yet. Raises UpstreamUnreachableError, UpstreamTimeoutError."""
     upstream = ready.route.upstream
-    headers, trace = ready.exchange.arrival.forward(upstream), ready.exchange.trace
+    headers = ready.arrival.forward(upstream)
     if attempt.body is not None and attempt.compacted is not None and attempt.compacted.headers:
         add_to_lists(headers, attempt.compacted.headers)
-    if trace is not None:
-        trace.send(headers)
+    if ready.trace.is_on:
+        ready.trace.send(headers)
     return services.client.prepare("POST", ready.url, headers, ready.received.write(attempt.body, headers), upstream)
 
 
-async def _open(ready: Ready, answer: aiohttp.ClientResponse) -> Opening:
+async def _open(ready: Ready, attempt: Attempt, answer: aiohttp.ClientResponse) -> Opening:
     """Read the beginning of the answer; nothing if a second attempt is not possible anyway."""
-    exchange = ready.exchange
-    if exchange.attempt.body is None:
+    if attempt.body is None:
         opening = Opening(answer.status)
     else:
-        headers = partial(write_headers, exchange.arrival, exchange.attempt, exchange.sent_at)
-        opening = await read_opening(exchange.reply, answer, ready.codec, headers)
-    if exchange.trace is not None:
-        exchange.trace.hear(opening)
+        headers = partial(write_headers, ready.arrival, attempt, ready.sent_at)
+        opening = await read_opening(ready.reply, answer, ready.codec, headers)
+    if ready.trace.is_on:
+        ready.trace.hear(opening)
     return opening
 
 
-async def _ask_again(services: Services, ready: Ready, opening: Opening) -> Prepared | None:
-    """The next attempt, or None if the client gets this answer; also notes if it does because nothing shorter fits."""
-    exchange, attempt = ready.exchange, ready.exchange.attempt
+async def _ask_again(
+    services: Services, ready: Ready, attempt: Attempt, opening: Opening
+) -> tuple[Prepared | None, bool]:
+    """The next attempt, or None if the client gets this answer; and whether it does because nothing shorter fits."""
     if not isinstance(attempt, Prepared):
-        return None
+        return None, False
     if opening.status != 200 or attempt.is_own or attempt.dropped:
         other = await change(services, attempt, opening)
         if other is not None:
-            return other
+            return other, False
     if attempt.lesson is not None:
         await learn_from_retry(services, attempt, attempt.lesson, opening)
     if opening.overflow is None or attempt.call.attempt == MAX_ATTEMPTS:
-        return None
+        return None, False
     shorter: Prepared | None = None
     with suppress(OverloadedError):
-        async with working(services, exchange.reply.request, ready.received):
-            shorter = await recover(services, attempt, opening.overflow, exchange.reply)
-    exchange.is_hopeless = shorter is None
-    return None if shorter is None else await help_cache(services, shorter)
+        async with working(services, ready.reply.request, ready.received):
+            shorter = await recover(services, attempt, opening.overflow, ready.reply)
+    return (None, True) if shorter is None else (await help_cache(services, shorter), False)
 
 
 async def _finish(
-    services: Services, ready: Ready, opening: Opening, answer: aiohttp.ClientResponse
+    services: Services, ready: Ready, attempt: Attempt, opening: Opening, answer: aiohttp.ClientResponse, keep: Keep
 ) -> web.StreamResponse:
-    exchange, attempt = ready.exchange, ready.exchange.attempt
     is_answered = answer.status == 200 and opening.overflow is None
     if is_answered and isinstance(attempt, Prepared) and attempt.body is not None and attempt.chosen.later:
-        with fail_open(services.recorder, exchange.arrival.request_id, "write_ahead"):
+        with fail_open(services.recorder, ready.arrival.request_id, "write_ahead"):
             # The upstream has read the prompt by now, so a question after it finds the prompt in the cache.
             write_ahead(services, attempt.call, attempt.chosen, attempt.compacted)
     if ready.route.settings.recall == "tool" and is_answered and takes_calls(attempt) and isinstance(attempt, Prepared):
-        headers = partial(write_headers, exchange.arrival, attempt, exchange.sent_at)
-        talk = Talk(services, ready, attempt, headers)
+        talk = Talk(services, ready, attempt, keep, partial(write_headers, ready.arrival, attempt, ready.sent_at))
         return await talk.converse(answer, opening.held, partial(_send, services, ready))
     tap = listen(services, ready, answer)
     try:
-        return await _relay(ready, opening, answer, tap)
+        return await _relay(ready, attempt, opening, answer, tap)
     finally:  # whenever the client leaves
         if is_answered and tap is not None:
-            await learn(services, ready, tap)
+            await learn(services, ready, attempt, tap, keep)
 
 
 async def _relay(
-    ready: Ready, opening: Opening, answer: aiohttp.ClientResponse, tap: SafeTap | None
+    ready: Ready, attempt: Attempt, opening: Opening, answer: aiohttp.ClientResponse, tap: SafeTap | None
 ) -> web.StreamResponse:
-    exchange, held, overflow = ready.exchange, opening.held, opening.overflow
-    reply = exchange.reply
-    is_begun = reply.response is not None
-    added = () if is_begun else write_headers(exchange.arrival, exchange.attempt, exchange.sent_at)
+    reply, held, overflow = ready.reply, opening.held, opening.overflow
+    added = () if reply.response is not None else write_headers(ready.arrival, attempt, ready.sent_at)
     if overflow is not None and overflow.is_flat and answer.status != 200 and overflow.kind in REWRITTEN_KINDS:
         held = ready.codec.write_error(_describe(overflow), as_event=False)
         if reply.response is None:

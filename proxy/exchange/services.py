@@ -50,7 +50,6 @@ CHANGED_BYTES = 1024 * 1024
 class Lifecycle:
     """Whether the proxy takes requests, and how many it serves.
 
-    show: gets the number of requests in flight. drain: called when none is left.
     by_client: the requests in flight of each client that has a name, by that name.
     reset_clients: resets every client's connection, so that no interrupted answer looks complete.
     background: work that pages have asked for, and `meanwhile`; it ends with the proxy.
@@ -61,8 +60,6 @@ class Lifecycle:
         self.ready = False
         self.reset_clients: Callable[[], None] = lambda: None  # until there is a server
         self.background = Tasks(lambda _: None)  # until there is something that records errors
-        self.show: Callable[[int], None] = lambda _: None
-        self.drain: Callable[[], None] = lambda: None
         self.in_flight = 0
         self.by_client: dict[str, set[Reply]] = {}
         self.idle = asyncio.Event()
@@ -84,31 +81,53 @@ class Lifecycle:
         await asyncio.sleep(QUIET_SECONDS)
         await work()
 
-    def begin(self, reply: Reply, client: str) -> None:
-        """A request is served from now on, until its `end`."""
-        self.in_flight += 1
-        if self.meanwhile is not None:
-            self.give_up()
-        if client:
-            self.by_client.setdefault(client, set()).add(reply)
-        self.idle.clear()
-        self.show(self.in_flight)
-
-    def end(self, reply: Reply, client: str) -> None:
-        self.in_flight -= 1
-        if client:
-            replies = self.by_client[client]
-            replies.discard(reply)
-            if not replies:
-                del self.by_client[client]
-        self.show(self.in_flight)
-        if self.in_flight == 0:
-            self.drain()
-            self.idle.set()
+    def serving(
+        self, show: Callable[[int], None], reply: Reply, client: str, end: Callable[[], None] = lambda: None
+    ) -> "_Serving":
+        """Context manager: the block serves a request. show: gets their number. end: called when none is left."""
+        return _Serving(self, show, reply, client, end)
 
     def count_of(self, client: str) -> int:
         """A client's requests in flight, but those whose last byte is sent: the next may come before they end."""
         return sum(not reply.last_byte_at for reply in self.by_client.get(client, ()))
+
+
+class _Serving:
+    """A block that counts as one request in flight."""
+
+    __slots__ = ("_client", "_end", "_lifecycle", "_reply", "_show")
+
+    def __init__(
+        self, lifecycle: Lifecycle, show: Callable[[int], None], reply: Reply, client: str, end: Callable[[], None]
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._show = show
+        self._reply = reply
+        self._client = client
+        self._end = end
+
+    def __enter__(self) -> None:
+        lifecycle = self._lifecycle
+        lifecycle.in_flight += 1
+        if lifecycle.meanwhile is not None:
+            lifecycle.give_up()
+        if self._client:
+            lifecycle.by_client.setdefault(self._client, set()).add(self._reply)
+        lifecycle.idle.clear()
+        self._show(lifecycle.in_flight)
+
+    def __exit__(self, *_: object) -> None:
+        lifecycle = self._lifecycle
+        lifecycle.in_flight -= 1
+        if self._client:
+            replies = lifecycle.by_client[self._client]
+            replies.discard(self._reply)
+            if not replies:
+                del lifecycle.by_client[self._client]
+        self._show(lifecycle.in_flight)
+        if lifecycle.in_flight == 0:
+            self._end()
+            lifecycle.idle.set()
 
 
 class Services(msgspec.Struct, frozen=True):

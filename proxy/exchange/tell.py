@@ -5,10 +5,12 @@ somebody wants it.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
+
+import msgspec
 
 from trimtab.proxy.account.outcome import Cut, Outcome, Window, name_error, read_head, write_attributes
 from trimtab.proxy.account.recorder import Recorder, fail_open
@@ -18,19 +20,26 @@ from trimtab.proxy.account.text import tell_text, tell_title
 from trimtab.proxy.catalogue.prices import PER_TOKEN
 from trimtab.proxy.compaction.compactor import Compacted
 from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.exchange.answer import NOTHING_LEARNED, Learned
 from trimtab.proxy.exchange.arrival import Arrival, find_path_keys
-from trimtab.proxy.exchange.attempt import MAX_ATTEMPTS, Attempt, Call, Exchange, Prepared
-from trimtab.proxy.exchange.route import NO_TARGET
+from trimtab.proxy.exchange.attempt import MAX_ATTEMPTS, Attempt, Call, Passed, Prepared
+from trimtab.proxy.exchange.early_answer import Opening
+from trimtab.proxy.exchange.route import NO_TARGET, Target
 from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.exchange.trace import NO_TRACE, Trace
 from trimtab.proxy.http.errors import ContextExceededError, ProxyError
 from trimtab.proxy.http.headers import OUTCOME_HEADER, Headers
+from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.telemetry.ledger import Entry, UsedSummary
 from trimtab.proxy.telemetry.metrics import OTHER
+from trimtab.proxy.wire.codec import Request
 from trimtab.rules.conversation import Outcome as Applied
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import Policy
 from trimtab.rules.tokens.sections import Sections
 
+NO_ATTEMPT = Passed("aborted")
+"""Of a request that was not planned yet."""
 _NO_SECTIONS = Sections()
 MAX_TOLD_ENTRIES = 32
 """In a response header. Chosen: two attempts have some 25; so it has 4 KiB, and clients refuse heads above 8 KiB."""
@@ -39,42 +48,66 @@ MAX_COLD = 256  # Cuts at a cold cache recorded without a plan. Chosen: more tha
 _NOTHING: Mapping[str, Any] = {}
 
 
-def tell(services: Services, exchange: Exchange, error: ProxyError | None, *, is_over: bool) -> None:
+class Finished(msgspec.Struct, frozen=True):
+    """One request that is over, with what was found out of it.
+
+    attempt: the last one that was made. request: what the client sent; None if it was not decoded.
+    sent_at: time of the first attempt on the monotonic clock; 0.0 if nothing was sent.
+    is_hopeless: the client gets the refusal, because nothing shorter could be sent.
+    """
+
+    arrival: Arrival
+    reply: Reply
+    target: Target = NO_TARGET
+    attempt: Attempt = NO_ATTEMPT
+    request: Request | None = None
+    trace: Trace = NO_TRACE
+    sent_at: float = 0.0
+    opening: Opening | None = None
+    learned: Learned = NOTHING_LEARNED
+    is_hopeless: bool = False
+
+
+Note = Callable[[Finished], None]
+"""Takes what was found out of a request, also if it ends with an error; the last note counts."""
+
+
+def tell(services: Services, finished: Finished, error: ProxyError | None, *, is_over: bool) -> None:
     """Tell all who keep it of a request. error: ours, which the client got. is_over: else an unexpected error came."""
     recorder, history, recordings = services.recorder, services.history, services.recordings
     is_kept = history is not None or recordings is not None
-    outcome = make_outcome(recorder, exchange, error, is_over=is_over, is_kept=is_kept)
+    outcome = make_outcome(recorder, finished, error, is_over=is_over, is_kept=is_kept)
     recorder.record(outcome)
-    if (trace := exchange.trace) is not None:
+    if finished.trace.is_on:
         with fail_open(recorder, outcome.request_id, "tell"):
-            last_byte_at = exchange.reply.last_byte_at
+            last_byte_at = finished.reply.last_byte_at
             seconds_ago = time.monotonic() - last_byte_at if last_byte_at else 0.0
-            trace.end(write_attributes(outcome), error=name_error(outcome), seconds_ago=seconds_ago)
+            finished.trace.end(write_attributes(outcome), error=name_error(outcome), seconds_ago=seconds_ago)
     if history is not None and outcome.session and outcome.session not in history.titled:
         with fail_open(recorder, outcome.request_id, "tell"):
-            tell_title(recorder, history, make_served(services, exchange, outcome))
+            tell_title(recorder, history, make_served(services, finished, outcome))
     if history is not None and history.keeps_text:
         with fail_open(recorder, outcome.request_id, "tell"):
-            tell_text(recorder, history, make_served(services, exchange, outcome))
+            tell_text(recorder, history, make_served(services, finished, outcome))
     # One that was refused by its head alone is not recorded: anybody can send many of those.
-    if recordings is not None and (error is None or exchange.target != NO_TARGET):
+    if recordings is not None and (error is None or finished.target != NO_TARGET):
         with fail_open(recorder, outcome.request_id, "tell"):
-            record(recorder, recordings, make_served(services, exchange, outcome))
+            record(recorder, recordings, make_served(services, finished, outcome))
 
 
 def make_outcome(
-    recorder: Recorder, exchange: Exchange, error: ProxyError | None, *, is_over: bool = True, is_kept: bool = False
+    recorder: Recorder, finished: Finished, error: ProxyError | None, *, is_over: bool = True, is_kept: bool = False
 ) -> Outcome:
     """What became of a request; see `tell`. is_kept: with what only the dashboard and recordings show."""
-    arrival, target, attempt, sent_at = exchange.arrival, exchange.target, exchange.attempt, exchange.sent_at
-    opening, status = exchange.opening, exchange.reply.status if error is None else error.status
+    arrival, target, attempt, sent_at = finished.arrival, finished.target, finished.attempt, finished.sent_at
+    opening, status = finished.opening, finished.reply.status if error is None else error.status
     # A request that is only counted is sent again to be answered; its tokens are recorded then.
-    prompt = None if exchange.request is not None and exchange.request.codec.is_count else attempt.compacted
+    prompt = None if finished.request is not None and finished.request.codec.is_count else attempt.compacted
     seconds, went_at = time.monotonic() - arrival.started_at, _when_sent(sent_at, error)
     told = _NOTHING if prompt is None else _describe_prompt(attempt, prompt, went_at)
     is_again = attempt.call is not None and attempt.call.attempt == MAX_ATTEMPTS
     label = recorder.metrics.label_model(target.model, target.match)
-    is_refused = exchange.is_hopeless or (is_again and opening is not None and opening.overflow is not None)
+    is_refused = finished.is_hopeless or (is_again and opening is not None and opening.overflow is not None)
     if label == OTHER and status == 200 and prompt is not None and not is_refused:
         label = recorder.metrics.vouch_for(target.vouched)
     return Outcome(
@@ -84,7 +117,7 @@ def make_outcome(
         method=arrival.method,
         path=arrival.path,
         status=status,
-        outcome=_name_outcome(exchange, error, status, is_over=is_over),
+        outcome=_name_outcome(finished, error, status, is_over=is_over),
         seconds=seconds,
         client=arrival.tenant.client_name,
         upstream=target.upstream,
@@ -92,15 +125,15 @@ def make_outcome(
         match=target.match,
         mode=target.mode,
         label=label,
-        retry=_name_retry(exchange, error, is_again=is_again),
+        retry=_name_retry(finished, error, is_again=is_again),
         has_prompt=prompt is not None,
         is_uncompacted=error is None and arrival.passed is not None and arrival.passed.has_prompt,
         phase_seconds=attempt.seconds,
         overhead_seconds=sent_at - arrival.started_at if sent_at else seconds,
         **(_NOTHING if error is None else _describe_error(error)),
         **told,
-        **(_describe_session(recorder, exchange, told.get("sent_tokens", 0)) if is_kept else _NOTHING),
-        **_describe_answer(exchange, went_at),
+        **(_describe_session(recorder, finished, told.get("sent_tokens", 0)) if is_kept else _NOTHING),
+        **_describe_answer(finished, went_at),
     )
 
 
@@ -131,24 +164,24 @@ def _describe_prompt(attempt: Attempt, compacted: Compacted, sent_at: float) -> 
     return told
 
 
-def _describe_session(recorder: Recorder, exchange: Exchange, sent_tokens: int) -> Mapping[str, Any]:
-    attempt = exchange.attempt
+def _describe_session(recorder: Recorder, finished: Finished, sent_tokens: int) -> Mapping[str, Any]:
+    attempt = finished.attempt
     if not isinstance(attempt, Prepared):
         return _NOTHING
     planned = attempt.chosen.planned
-    with fail_open(recorder, exchange.arrival.request_id, "tell"):
+    with fail_open(recorder, finished.arrival.request_id, "tell"):
         return {
             "session": attempt.call.session,
             "messages": len(planned.original.messages),
             "window": _draw_window(planned.plan, planned.policy),
-            "cache_price": _price_cache(attempt.call, sent_tokens, exchange.learned.answered.written_tokens),
+            "cache_price": _price_cache(attempt.call, sent_tokens, finished.learned.answered.written_tokens),
         }
     return _NOTHING
 
 
-def _describe_answer(exchange: Exchange, sent_at: float) -> Mapping[str, Any]:
-    arrival, reply, call = exchange.arrival, exchange.reply, exchange.attempt.call
-    answered, observed, bill = exchange.learned.answered, exchange.learned.observed, exchange.learned.bill
+def _describe_answer(finished: Finished, sent_at: float) -> Mapping[str, Any]:
+    arrival, reply, call = finished.arrival, finished.reply, finished.attempt.call
+    answered, observed, bill = finished.learned.answered, finished.learned.observed, finished.learned.bill
     pace, started_at, last_byte_at = reply.pace, arrival.started_at, reply.last_byte_at
     has_text, is_stream = pace.chars > 0, reply.is_stream if call is None else call.request.stream
     return {
@@ -167,10 +200,10 @@ def _describe_answer(exchange: Exchange, sent_at: float) -> Mapping[str, Any]:
         "upstream_overhead_seconds": sent_at - started_at if sent_at else None,
         "is_stream": is_stream,
         "max_tokens": None if call is None else call.request.max_tokens,
-        "response_model": exchange.learned.response_model,
-        "recall_rounds": exchange.learned.recall_rounds,
-        "recall_prompt_tokens": exchange.learned.recall_prompt_tokens,
-        "is_compacted": exchange.attempt.outcome == "compacted" and sent_at > 0,
+        "response_model": finished.learned.response_model,
+        "recall_rounds": finished.learned.recall_rounds,
+        "recall_prompt_tokens": finished.learned.recall_prompt_tokens,
+        "is_compacted": finished.attempt.outcome == "compacted" and sent_at > 0,
         "bill": bill,
         "cost": None if bill is None or bill.cost is None else bill.cost.total,
         "without_cost": None if bill is None or bill.without_cost is None else bill.without_cost.total,
@@ -192,20 +225,20 @@ def _draw_window(plan: Plan, policy: Policy) -> Window:
     )
 
 
-def _name_outcome(exchange: Exchange, error: ProxyError | None, status: int, *, is_over: bool) -> str:
+def _name_outcome(finished: Finished, error: ProxyError | None, status: int, *, is_over: bool) -> str:
     """The metrics' label `outcome`. A broken or aborted request counts as such, whatever was done to it."""
-    if exchange.reply.broken or not is_over:
+    if finished.reply.broken or not is_over:
         return "broken"
-    if exchange.reply.client_left or not status:
+    if finished.reply.client_left or not status:
         return "aborted"
-    return exchange.attempt.outcome if error is None else error.outcome
+    return finished.attempt.outcome if error is None else error.outcome
 
 
-def _name_retry(exchange: Exchange, error: ProxyError | None, *, is_again: bool) -> str:
+def _name_retry(finished: Finished, error: ProxyError | None, *, is_again: bool) -> str:
     """The metrics' label for the second attempt; `hopeless` if nothing shorter could be sent; empty if not needed."""
-    opening = exchange.opening
+    opening = finished.opening
     if not is_again:
-        return "hopeless" if exchange.is_hopeless else ""
+        return "hopeless" if finished.is_hopeless else ""
     if error is not None or opening is None:
         return "aborted" if error is None else "failed"
     if opening.overflow is not None:
@@ -222,15 +255,15 @@ def _price_cache(call: Call, sent_tokens: int, written_tokens: int | None) -> fl
     return max(paid - tier.cached_input, 0.0) * PER_TOKEN
 
 
-def make_served(services: Services, exchange: Exchange, outcome: Outcome) -> Served:
-    arrival, attempt = exchange.arrival, exchange.attempt
+def make_served(services: Services, finished: Finished, outcome: Outcome) -> Served:
+    arrival, attempt = finished.arrival, finished.attempt
     return Served(
         outcome=outcome,
         config=services.config,
         find_shown=lambda: arrival.secrets | find_path_keys(arrival.headers, arrival.target),
         headers=arrival.end_to_end,
         dialect="" if arrival.passed is not None else arrival.endpoint,
-        request=exchange.request,
+        request=finished.request,
         body=attempt.body,
         added_headers=() if attempt.compacted is None or attempt.body is None else attempt.compacted.headers,
         was_sent=outcome.upstream_overhead_seconds is not None,

@@ -24,7 +24,29 @@ SENT = "trimtab.sent"
 
 
 class Trace:
+    """The spans of a request that is not traced."""
+
+    __slots__ = ()
+    is_on = False
+
+    def send(self, headers: CIMultiDict[str]) -> None:
+        """Note that the request is sent with these headers, which get the span's `traceparent`."""
+
+    def hear(self, opening: Opening) -> None:
+        """Note how the answer begins."""
+
+    def end(self, attributes: Attributes, *, error: str, seconds_ago: float) -> None:
+        """Note what became of the request. `error`: the kind of error in one word; empty for none."""
+
+
+NO_TRACE = Trace()
+
+
+class _CallTrace(Trace):
     """The spans of a request that is traced."""
+
+    __slots__ = ("_arrival", "_attempts", "_attributes", "_name", "_opening", "_span", "_spans")
+    is_on = True
 
     def __init__(self, spans: Spans, arrival: Arrival, name: str, attributes: Attributes) -> None:
         self._spans = spans
@@ -42,7 +64,6 @@ class Trace:
         set_current(self._span)
 
     def send(self, headers: CIMultiDict[str]) -> None:
-        """Note that the request is sent with these headers, which get the span's `traceparent`."""
         if self._attempts:
             self._span.end(error=_name_error(self._opening) or "refused")
             self._begin({"http.request.resend_count": self._attempts})
@@ -52,12 +73,10 @@ class Trace:
         self._span.write_into(headers)
 
     def hear(self, opening: Opening) -> None:
-        """Note how the answer begins."""
         self._opening = opening
         self._span.note({"http.response.status_code": opening.status})
 
     def end(self, attributes: Attributes, *, error: str, seconds_ago: float) -> None:
-        """Note what became of the request. `error`: the kind of error in one word; empty for none."""
         set_current(NO_SPAN)
         if not self._attempts and not self._span.has_children:
             return  # there was no call
@@ -84,4 +103,4 @@ def begin_trace(spans: Spans, arrival: Arrival, model: str, url: URL, codec: Cod
     }
     if model:
         attributes["gen_ai.request.model"] = model
-    return Trace(spans, arrival, f"{operation} {model}".rstrip(), attributes)
+    return _CallTrace(spans, arrival, f"{operation} {model}".rstrip(), attributes)

@@ -25,9 +25,10 @@ from yarl import URL
 from trimtab.proxy.compaction.offload import LARGE_BODY_BYTES, THREAD_BYTES, BusyError
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.exchange.arrival import Arrival, tell_upstream
-from trimtab.proxy.exchange.attempt import Exchange, Passed
-from trimtab.proxy.exchange.route import Target, describe_target, find_credentials_for
+from trimtab.proxy.exchange.attempt import Passed
+from trimtab.proxy.exchange.route import NO_TARGET, Target, describe_target, find_credentials_for
 from trimtab.proxy.exchange.services import Services, hold
+from trimtab.proxy.exchange.tell import Finished, Note
 from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse
 from trimtab.proxy.http.client import Body, UpstreamClient, read_bounded, target_url
 from trimtab.proxy.http.errors import ProxyError, UpstreamInvalidError, UpstreamTimeoutError
@@ -98,28 +99,30 @@ PASSED = "passed"
 _PASSED = Passed(PASSED)
 
 
-async def pass_through(services: Services, exchange: Exchange) -> web.StreamResponse:
-    arrival, reply = exchange.arrival, exchange.reply
-    request, exchange.attempt = reply.request, _PASSED
+async def pass_through(services: Services, arrival: Arrival, reply: Reply, note: Note) -> web.StreamResponse:
+    request, target, sent_at = reply.request, NO_TARGET, 0.0
     is_known = arrival.passed is not None and arrival.passed.is_inference
     added: Headers = [(OUTCOME_HEADER, PASSED)] if is_known else ()
-    if wants_all(services.config, request):
-        exchange.target, exchange.sent_at = name_main(services.config), time.monotonic()
-        return await list_models(services, arrival, reply, added)
-    to_open = is_upgrade(request)
-    goal = go_to(services.config, arrival) if to_open else await find_destination(services, arrival, request)
-    upstream, exchange.target = goal.upstream, goal.target
-    url = target_url(upstream, arrival.target)
-    headers = request_headers(arrival.end_to_end, upstream, identity=False, is_messages=arrival.is_messages)
-    if to_open:
-        exchange.sent_at = time.monotonic()
-        return await relay_websocket(reply, services.client, url, headers, upstream, added)
-    body: Body | None = services.uploads.read(request) if request.body_exists else None
-    if goal.received is not None:
-        body = goal.received.write(None, headers)
-    exchange.sent_at = time.monotonic()
-    async with services.client.send(request.method, url, headers, body, upstream) as answer:
-        return await relay_answer(reply, answer, added)
+    try:
+        if wants_all(services.config, request):
+            target, sent_at = name_main(services.config), time.monotonic()
+            return await list_models(services, arrival, reply, added)
+        to_open = is_upgrade(request)
+        goal = go_to(services.config, arrival) if to_open else await find_destination(services, arrival, request)
+        upstream, target = goal.upstream, goal.target
+        url = target_url(upstream, arrival.target)
+        headers = request_headers(arrival.end_to_end, upstream, identity=False, is_messages=arrival.is_messages)
+        if to_open:
+            sent_at = time.monotonic()
+            return await relay_websocket(reply, services.client, url, headers, upstream, added)
+        body: Body | None = services.uploads.read(request) if request.body_exists else None
+        if goal.received is not None:
+            body = goal.received.write(None, headers)
+        sent_at = time.monotonic()
+        async with services.client.send(request.method, url, headers, body, upstream) as answer:
+            return await relay_answer(reply, answer, added)
+    finally:
+        note(Finished(arrival, reply, target, _PASSED, sent_at=sent_at))
 
 
 UPSTREAM_MEMBER = "trimtab_upstream"  # The member of an entry that names the upstream which lists the model

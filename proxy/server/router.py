@@ -18,11 +18,10 @@ from trimtab.proxy.account.budgets import Budgets
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange import for_caller
 from trimtab.proxy.exchange.arrival import Arrival, find_head, find_secrets, read_arrival, tell_path
-from trimtab.proxy.exchange.attempt import Exchange
 from trimtab.proxy.exchange.for_caller import ENDPOINT
 from trimtab.proxy.exchange.serve import serve
 from trimtab.proxy.exchange.services import Services
-from trimtab.proxy.exchange.tell import tell, write_headers
+from trimtab.proxy.exchange.tell import Finished, Note, tell, write_headers
 from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse, loses_what_follows
 from trimtab.proxy.http.client import SWITCHING_PROTOCOLS
 from trimtab.proxy.http.credentials import find_shown
@@ -53,7 +52,7 @@ from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.dialects import DEFAULT, find_codec, find_dialect
 
 # Our own addresses whose requests are served as those of models are: with the same keys, bounds and fairness.
-Answer = Callable[[Services, Exchange], Awaitable[tuple[bytes, Headers]]]
+Answer = Callable[[Services, Arrival, Reply, Note], Awaitable[tuple[bytes, Headers]]]
 """Makes the answer: JSON, and headers beside it. Raises ProxyError."""
 
 
@@ -69,13 +68,15 @@ def _find_answer(config: Config, method: str, path: str) -> Answer | None:
     return answer if method == allowed else partial(_refuse_method, allowed)
 
 
-async def _refuse_method(allowed: str, _: Services, exchange: Exchange) -> tuple[bytes, Headers]:
-    raise MethodNotAllowedError(f"{exchange.reply.request.path} takes {allowed}", allowed)
+async def _refuse_method(allowed: str, _: Services, __: Arrival, reply: Reply, ___: Note) -> tuple[bytes, Headers]:
+    raise MethodNotAllowedError(f"{reply.request.path} takes {allowed}", allowed)
 
 
-async def _answer_caller(services: Services, exchange: Exchange, answer: Answer) -> web.StreamResponse:
-    body, headers = await answer(services, exchange)
-    return await send_whole(exchange.reply, web.Response(content_type="application/json", headers=headers), body)
+async def _answer_caller(
+    services: Services, arrival: Arrival, reply: Reply, note: Note, answer: Answer
+) -> web.StreamResponse:
+    body, headers = await answer(services, arrival, reply, note)
+    return await send_whole(reply, web.Response(content_type="application/json", headers=headers), body)
 
 
 Handler = Callable[[Services, web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -115,33 +116,35 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
     if recorder.tells_arrivals:
         # Its own log line may come much later.
         recorder.log.debug("request_begun", request_id=arrival.request_id, method=arrival.method, path=arrival.path)
-    services.lifecycle.begin(reply, client)
-    try:
+    with services.lifecycle.serving(recorder.metrics.show_in_flight, reply, client, recorder.drain):
         return await _serve(services, arrival, reply, codec, own)
-    finally:
-        services.lifecycle.end(reply, client)
 
 
 async def _serve(
     services: Services, arrival: Arrival, reply: Reply, codec: Codec | None, own: Answer | None
 ) -> web.StreamResponse:
     """Answer a request that is not for our own pages. It is told in any case."""
-    exchange, refusal, is_over = Exchange(arrival, reply), None, False
+    finished, refusal, is_over = Finished(arrival, reply), None, False
+
+    def note(found: Finished) -> None:
+        nonlocal finished
+        finished = found
+
     try:
-        exchange.arrival = _admit(services, reply.request, arrival)
+        arrival = _admit(services, reply.request, arrival)
         await _invite_body(reply.request)
         if codec is not None:
-            serving = serve(services, exchange, codec)
+            serving = serve(services, arrival, reply, codec, note)
         elif own is not None:
-            serving = _answer_caller(services, exchange, own)
+            serving = _answer_caller(services, arrival, reply, note, own)
         else:
-            serving = pass_through(services, exchange)
+            serving = pass_through(services, arrival, reply, note)
         answer = await serving
     except ProxyError as error:
         # The traceback holds the request body, which would stay in memory until the next garbage collection.
         error.__traceback__ = error.__cause__ = error.__context__ = None
         refusal, is_over = error, True
-        return await _answer_error(exchange, error, codec, find_dialect(services.codecs, arrival.endpoint))
+        return await _answer_error(finished, error, codec, find_dialect(services.codecs, arrival.endpoint))
     except (asyncio.CancelledError, ConnectionError) as error:
         is_over = True
         # A client may leave once it has its answer; the client of a WebSocket, before the upstream has answered.
@@ -154,7 +157,7 @@ async def _serve(
         return answer
     finally:
         services.uploads.release(reply.request)
-        tell(services, exchange, refusal, is_over=is_over)
+        tell(services, finished, refusal, is_over=is_over)
 
 
 async def handle_pages(services: Services, request: web.BaseRequest) -> web.StreamResponse:
@@ -222,17 +225,17 @@ async def _invite_body(request: web.BaseRequest) -> None:
 
 
 async def _answer_error(
-    exchange: Exchange, error: ProxyError, codec: Codec | None, dialect: Codec | None
+    finished: Finished, error: ProxyError, codec: Codec | None, dialect: Codec | None
 ) -> web.StreamResponse:
     """Send our own error, or an event of a begun stream. dialect: of the path, even if no codec claims it."""
-    stream = exchange.reply.response
-    if stream is not None and codec is not None and exchange.reply.is_stream:
+    stream = finished.reply.response
+    if stream is not None and codec is not None and finished.reply.is_stream:
         with suppress(ConnectionError):  # the client has left
-            await stream.write_eof(exchange.reply.adopt(codec.write_error(error.text(), as_event=True)))
+            await stream.write_eof(finished.reply.adopt(codec.write_error(error.text(), as_event=True)))
         return stream
     if stream is not None:  # a second head would be read as the answer to the next request
-        exchange.reply.reset()
+        finished.reply.reset()
         return stream
     answer = answer_error(error, codec or dialect or DEFAULT)
-    answer.headers.extend(write_headers(exchange.arrival, exchange.attempt, exchange.sent_at, error))
+    answer.headers.extend(write_headers(finished.arrival, finished.attempt, finished.sent_at, error))
     return answer

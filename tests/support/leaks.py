@@ -10,11 +10,11 @@ from aiohttp import ClientResponse, web
 from upstreams.faulty import FaultyUpstream
 from yarl import URL
 
-from trimtab.proxy.exchange.attempt import Exchange
+from trimtab.proxy.exchange.tell import Finished
 from trimtab.proxy.server.app import Proxy
 
 CALM_SECONDS = 30.0
-PER_REQUEST = (Exchange, ClientResponse, web.BaseRequest, web.StreamResponse)
+PER_REQUEST = (Finished, ClientResponse, web.BaseRequest, web.StreamResponse)
 """No object of these classes outlives its request."""
 
 

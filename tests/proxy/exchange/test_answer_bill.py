@@ -9,8 +9,8 @@ from support.journeys import MakeStages, read_session
 from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.account.prompt_cache import MIN_CACHED_TOKENS
 from trimtab.proxy.catalogue.prices import Tokens
-from trimtab.proxy.exchange.answer import draw_bill, observe
-from trimtab.proxy.exchange.attempt import Observed, Passed
+from trimtab.proxy.exchange.answer import Observed, draw_bill, observe
+from trimtab.proxy.exchange.attempt import Passed
 
 USD = "prices={unit: usd, input: 1, cached_input: 0.1, cache_write: 1.25, output: 4}"
 PRUNES = "defaults.overflow_strategy=prune"

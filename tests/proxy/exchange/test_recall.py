@@ -2,7 +2,8 @@
 
 from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.catalogue.prices import Bill, Cost, PriceList, PriceTier, Tokens
-from trimtab.proxy.exchange.attempt import Learned, Passed
+from trimtab.proxy.exchange.answer import Learned
+from trimtab.proxy.exchange.attempt import Passed
 from trimtab.proxy.exchange.recall import add_round, takes_calls
 
 FIRST = Learned(Answered(100, 0, 10, ends_turn=False), bill=Bill(Tokens(100, 0, 0, 10), Tokens(100, 0, 0, 10)))

@@ -13,9 +13,10 @@ from trimtab.proxy.account.outcome import Answered, Outcome
 from trimtab.proxy.account.recorder import Recorder
 from trimtab.proxy.compaction.compactor import Compacted, Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
-from trimtab.proxy.exchange.attempt import Chosen, Exchange, Learned, Passed, Prepared
+from trimtab.proxy.exchange.answer import Learned
+from trimtab.proxy.exchange.attempt import Chosen, Passed, Prepared
 from trimtab.proxy.exchange.early_answer import Opening
-from trimtab.proxy.exchange.tell import make_outcome
+from trimtab.proxy.exchange.tell import Finished, make_outcome
 from trimtab.proxy.http.errors import ContextExceededError, ProxyError, UpstreamUnreachableError
 from trimtab.proxy.http.relay import Pace, Reply
 from trimtab.proxy.telemetry.ledger import Ledger
@@ -42,15 +43,15 @@ def make_attempt(mode: str = "enforce", number: int = 1, ledger: Ledger | None =
 OVERFLOW = Overflow(Kind.PROMPT)
 
 
-def _finish(status: int = 200, **more: Any) -> Exchange:
+def _finish(status: int = 200, **more: Any) -> Finished:
     """A request that arrived at 100 s, left at 100.5 s and was answered by 103 s."""
     reply = Reply(Mock())
     reply.status, reply.last_byte_at = status, 103.0
     found = {"attempt": make_attempt(), "sent_at": 100.5, "opening": Opening(status)}
-    return Exchange(ARRIVAL, reply, TARGET, **{**found, **more})
+    return Finished(ARRIVAL, reply, TARGET, **{**found, **more})
 
 
-def _make(finished: Exchange, error: ProxyError | None = None, *, is_over: bool = True) -> Outcome:
+def _make(finished: Finished, error: ProxyError | None = None, *, is_over: bool = True) -> Outcome:
     return make_outcome(Recorder(Metrics(), Mock()), finished, error, is_over=is_over)
 
 

@@ -9,7 +9,7 @@ from support.journeys import arrive
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.exchange.early_answer import Opening
 from trimtab.proxy.exchange.route import choose_route
-from trimtab.proxy.exchange.trace import begin_trace
+from trimtab.proxy.exchange.trace import NO_TRACE, begin_trace
 from trimtab.proxy.telemetry.spans import NO_SPAN, Span, Spans, find_current
 from trimtab.proxy.wire.chat.codec import CHAT
 
@@ -57,6 +57,15 @@ def _begin(spans: Spans) -> Any:
     route = choose_route(config, arrival, CIMultiDict(), "m", CHAT)
     assert route.url is not None
     return begin_trace(spans, arrival, route.target.shown_model, route.url, CHAT)
+
+
+def test_without_tracing_headers_stay() -> None:
+    headers = CIMultiDict({"traceparent": "theirs"})
+    trace = NO_TRACE
+    trace.send(headers)
+    trace.hear(Opening(200))
+    trace.end({}, error="", seconds_ago=0.0)
+    assert (trace is NO_TRACE, trace.is_on, headers["traceparent"]) == (True, False, "theirs")
 
 
 def test_what_is_sent_again_has_a_span_of_its_own() -> None:
