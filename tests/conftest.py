@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import AsyncExitStack
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import aiohttp
 import pytest
@@ -55,6 +56,9 @@ pytest_plugins = ["support.tracing", "support.slow_tests", "support.first_cases"
 
 StartProxy = Callable[..., Awaitable[Proxy]]
 
+_data = pytest.StashKey[Path]()
+_numbers = itertools.count()
+
 
 def pytest_make_parametrize_id(val: object) -> str | None:
     """Name a gzip file without its bytes: the time in its head differs from process to process."""
@@ -78,72 +82,52 @@ def pytest_collection() -> Iterator[object]:
         gc.enable()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _interrupts() -> None:
-    """Heed SIGINT. A shell lets background processes ignore it, and what the tests start would inherit that."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Iterator[object]:
+    """What all tests of a process share. Were each a fixture, pytest would look at it again for each test.
+
+    SIGINT is heeded: a shell lets background processes ignore it, and what the tests start would inherit that. The
+    tests' servers close connections that are accepted while they end. The machine's TRIMTAB_ variables set no key of a
+    test's configuration. Whatever loads a vocabulary shares it with all others: to load it takes a third of a second.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _late_connections() -> Iterator[None]:
-    """The tests' servers close connections that are accepted while they end."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
+    shared, ranks = cache(load_encoding), cache(read_vocabulary)
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder, pytest.MonkeyPatch.context() as monkeypatch:
+        session.config.stash[_data] = Path(folder)
+        monkeypatch.setenv("XDG_DATA_HOME", folder)
         close_late_connections(monkeypatch)
-        yield
-
-
-@pytest.fixture(scope="session")
-def _data_directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Data directories that no test has used; not by `mktemp`, which reads the names of all earlier ones each time."""
-    folder = tmp_path_factory.mktemp("data")
-    return (folder / str(number) for number in itertools.count())
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _variables(_data_directories: Iterator[Path]) -> Iterator[None]:
-    """The machine's TRIMTAB_ variables set no key of a test's configuration, and its data directory is not used."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setenv("XDG_DATA_HOME", str(next(_data_directories)))
         for name in list(os.environ):
             if name.startswith("TRIMTAB_") and name != "TRIMTAB_CLIENTS":
                 monkeypatch.delenv(name)
-        yield
-
-
-@pytest.fixture(autouse=True)
-def _alone(request: pytest.FixtureRequest, _variables: None, _data_directories: Iterator[Path]) -> Iterator[None]:
-    """A test sees no other's store, and not the user's; it has its own seed, and leaves no configuration of the log.
-
-    One fixture for all of this: what each test sets up takes as long as most tests.
-    """
-    random.seed(request.node.nodeid)
-    directory = next(_data_directories)
-    directory.mkdir()
-    os.environ["XDG_DATA_HOME"] = str(directory)
-    yield
-    reset_log()
-    structlog.reset_defaults()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _vocabularies() -> Iterator[None]:
-    """Whatever loads a vocabulary in this process shares it with all others: to load it takes a third of a second."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        shared, ranks = cache(load_encoding), cache(read_vocabulary)
         monkeypatch.setattr(pool, "load_encoding", lambda name, _=None: shared(name))
         monkeypatch.setattr(pool, "read_vocabulary", ranks)
-        yield
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """A test sees no other's store, and not the user's; it has its own seed, and leaves no configuration of the log.
+
+    Only what writes data makes their directory. The number of the process is for forks, which go on from one count.
+    """
+    random.seed(item.nodeid)
+    os.environ["XDG_DATA_HOME"] = str(item.config.stash[_data] / f"{os.getpid()}-{next(_numbers)}")
+    try:
+        return (yield)
+    finally:
+        reset_log()
+        structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")
-def encoding(_vocabularies: None) -> tiktoken.Encoding:
+def encoding() -> tiktoken.Encoding:
     """The packed vocabulary of the newer models."""
     return pool.load_encoding("o200k_base")
 
 
 @pytest.fixture(scope="session")
-def compactors(_vocabularies: None) -> Compactors:
+def compactors() -> Compactors:
     """The tokenizers of all tests. Loaded: else the first tests' answers are told when a thread has loaded them."""
     loaded = Compactors(ListLog())
     loaded.load()
