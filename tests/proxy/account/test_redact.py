@@ -253,9 +253,8 @@ def test_the_time_is_linear_whatever_a_client_chooses(secret: str, unit: str) ->
     for whole in ("", "".join(f"\\u{ord(each):04x}" if each == "a" else each for each in secret[:5002])):
         body = b'{"a":"' + (unit * (160_000 // len(unit)) + whole).encode() + b'"}'
         hidden = Hidden.of({secret})
-        seconds = [(_measure_redaction(HONEST, hidden), _measure_redaction(body, hidden)) for _ in range(2)]
-        honest, chosen = map(min, zip(*seconds, strict=True))
-        assert chosen < MAX_RATIO * honest
+        honest = min(_measure_redaction(HONEST, hidden) for _ in range(2))
+        assert any(_measure_redaction(body, hidden) < MAX_RATIO * honest for _ in range(2))
 
 
 @given(st.data())

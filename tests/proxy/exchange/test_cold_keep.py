@@ -21,7 +21,7 @@ WIRE = {
     "responses": ("/v1/responses", to_responses),
     "messages": ("/v1/messages", to_messages),
 }
-STEPS = 70
+STEPS = 48
 
 
 def _step(number: int, text: str) -> list[dict[str, Any]]:

@@ -87,8 +87,10 @@ async def test_summaries_are_written_before_a_request_needs_them(client, upstrea
     assert await read_metric(client, proxy, 'trimtab_prefix_kept_ratio_count{model="m"}') >= STEPS - 2
 
 
-@pytest.mark.parametrize("when", ["background", "idle", "needed", "never", "auto"])
-@pytest.mark.parametrize("slots", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("when", "slots"),
+    [("background", 1), ("idle", 3), ("needed", 1), ("needed", 3), ("never", 3), ("auto", 1), ("auto", 2), ("auto", 3)],
+)
 async def test_when_a_model_is_asked_is_as_configured(when, slots, client, upstream, start_proxy):
     """A server with few slots is asked for no summary between requests in a row, unless somebody wants it.
 

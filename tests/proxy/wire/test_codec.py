@@ -118,7 +118,7 @@ def test_a_cut_keeps_pairs_and_lets_the_beginning_stand(dialect: Dialect, policy
     Each call has its result. The newest results are the client's.
     """
     moves, before_cut, before = 0, None, b""
-    for cut, body, sent in _grow(dialect, policy, 40):
+    for cut, body, sent in _grow(dialect, policy, 28):
         assert dialect.check_request(body, sent) == []
         assert dialect.read_results(orjson.loads(sent))[-2:] == dialect.read_results(orjson.loads(body))[-2:]
         if cut == before_cut:

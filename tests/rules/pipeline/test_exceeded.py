@@ -111,12 +111,13 @@ def test_images_for_which_a_cap_leaves_no_room_go_the_oldest_first(tokens: int, 
     """Else they stay. What they leave counts, so the message is within its cap."""
     last = user(fill("words", tokens), *[IMAGE] * images)
     before = conversation(system(), user("go"), assistant("yes"), last)
-    for cap in range(bare_tokens(last), last.tokens):
+    bare, least = bare_tokens(last), least_tokens(last)
+    for cap in {*range(bare, last.tokens, 29), least - 1, least, last.tokens - 1}:
         short = shorten(before, Cap(3, cap)).conversation.messages[3]
         assert short.tokens <= cap
         left = [media.saving_tokens > 0 for media in short.media]
         assert left == sorted(left)
-        assert all(left) is (cap >= least_tokens(last))
+        assert all(left) is (cap >= least)
 
 
 def test_nothing_to_do_is_the_same_object() -> None:

@@ -21,7 +21,7 @@ def examinee(upstream: FakeUpstream) -> Examinee:
     return examinee
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def rehearsal() -> Rehearsal:
     """A session of several cuts, planned."""
     return rehearse(read_session(make_session(60)), Variant(load_compactor("m", vocabulary="heuristic"), POLICY))

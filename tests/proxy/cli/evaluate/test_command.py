@@ -25,7 +25,7 @@ from trimtab.proxy.cli.evaluate.setup import keep_questions, name_set, read_ques
 
 pytestmark = pytest.mark.usefixtures("restored_log")
 
-SESSION = make_session(40)
+SESSION = make_session(28)
 FACTS = " ".join(f"The code of harbour{number} is {7000 + number}." for number in range(0, 40, 2))
 
 

@@ -41,7 +41,7 @@ def _config(upstream: FakeUpstream, *settings: str) -> Config:
 
 
 async def _prepare(
-    config: Config, options: Options = OPTIONS, window_tokens: int | None = 16_000, data: bytes = make_session(60)
+    config: Config, options: Options = OPTIONS, window_tokens: int | None = 16_000, data: bytes = make_session(40)
 ) -> Setup:
     session = read_session(data)
     view = await find_view(config, session.request.model, window_tokens, options.key)
@@ -86,7 +86,7 @@ async def test_servers_are_those_of_the_configuration(upstream: FakeUpstream) ->
 async def test_the_sessions_own_model_alone_thinks_as_it_did(
     upstream, settings: tuple[str, ...], *, thinks: bool
 ) -> None:
-    data = orjson.dumps(orjson.loads(make_session(60)) | {"max_completion_tokens": 4000})
+    data = orjson.dumps(orjson.loads(make_session(40)) | {"max_completion_tokens": 4000})
     setup = await _prepare(_config(upstream, *settings), data=data)
     assert setup.find_summariser().is_reasoning is thinks
 
@@ -128,7 +128,7 @@ async def test_a_model_may_hold_more_than_is_compacted_for(upstream: FakeUpstrea
 
 async def test_questions_of_the_cache_need_not_be_made(upstream: FakeUpstream, tmp_path: Path) -> None:
     """They belong to the same session, model and number. Each arm is asked all of them."""
-    path, session = tmp_path / "questions.json", read_session(make_session(60))
+    path, session = tmp_path / "questions.json", read_session(make_session(40))
     kept = [ExamQuestion("What?", "that", "that one", 0.5)] * 3
     keep_questions(path, name_set(session.sha256, "exam-model", 10), kept)
     setup = await _prepare(_config(upstream), replace(OPTIONS, cache=path))

@@ -142,12 +142,11 @@ def test_recorded_texts_are_counted_exactly(vocabulary: tiktoken.Encoding) -> No
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(unit * (size // len(unit)), id=repr(unit))
-        for size, units in (
-            (1_000_000, (" ", "a", "=", "\n", "7", "<|endoftext|>", "'s", "\x00")),
-            (200_000, ("猫", "\ud800", "\udc00\ud800", "\u0301")),
+        pytest.param(unit * (200_000 // len(unit)), id=repr(unit))
+        for unit in (
+            *(" ", "a", "=", "\n", "7", "<|endoftext|>", "'s", "\x00"),
+            *("猫", "\ud800", "\udc00\ud800", "\u0301"),
         )
-        for unit in units
     ],
 )
 def test_hostile_texts_are_counted_in_short_pieces(vocabulary: tiktoken.Encoding, text: str) -> None:
