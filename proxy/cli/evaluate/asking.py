@@ -30,6 +30,8 @@ from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.rules.conversation import Conversation, CountTokens
 
+MOST_CALLS = 4  # At the same time. Chosen: a local server's slots; a provider's limits for new accounts allow it.
+TIMEOUT_SECONDS = 300.0  # For one answer, with waits for a busy server. Chosen: a local server reads a long prompt.
 BUSY_ATTEMPTS = 5  # chosen: without `Retry-After`, the pauses between them add up to 15 seconds
 LONGEST_PAUSE_SECONDS = 60.0  # A longer one is not waited for. Chosen: a person waits for the run.
 FIRST_PAUSE_SECONDS = 1.0  # The first pause if the server names none; each further one is twice as long. Chosen.
@@ -59,9 +61,14 @@ def find_pause(status: int, headers: Mapping[str, str], attempt: int) -> float |
 
 
 class Tokens(msgspec.Struct):
+    """Calls, and the tokens of their prompts and completions."""
+
     calls: int = 0
     prompt: int = 0
     completion: int = 0
+
+    def describe(self) -> str:
+        return f"{self.calls:,} calls, {self.prompt:,} prompt tokens, {self.completion:,} completion tokens"
 
     def add(self, prompt: int, completion: int, calls: int = 1) -> None:
         self.calls += calls
@@ -74,9 +81,9 @@ class Calls(msgspec.Struct, frozen=True):
 
     client: UpstreamClient
     count: CountTokens
-    gate: asyncio.Semaphore
     spent: Tokens
-    timeout_seconds: float
+    gate: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(MOST_CALLS))
+    timeout_seconds: float = TIMEOUT_SECONDS
     pause: Pause = asyncio.sleep
 
 
@@ -172,7 +179,7 @@ class Asker:
             message = f"{host} answered 404: it has no model {question.model}, or no chat completions; use --model"
             raise StoppedError(message)
         if status in BUSY:
-            raise StoppedError(f"{host} keeps answering {status}; try again later, or with a lower --concurrency")
+            raise StoppedError(f"{host} keeps answering {status}; try again later")
         form = DEFAULT.find_refused(question, answer)
         if form is None:
             raise AskError(f"status {status}")

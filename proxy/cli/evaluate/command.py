@@ -23,19 +23,8 @@ from rich.table import Table
 
 from trimtab.proxy.cli.bodies import choose_variant
 from trimtab.proxy.cli.evaluate.asking import ArmResult, Calls, Examiner, Tokens
-from trimtab.proxy.cli.evaluate.exam import ExamQuestion
 from trimtab.proxy.cli.evaluate.rehearsal import NAMES, NoSessionError, read_session, write_summaries
-from trimtab.proxy.cli.evaluate.setup import (
-    Options,
-    Setup,
-    add_up,
-    find_view,
-    keep_questions,
-    name_set,
-    prepare,
-    print_price,
-    tell_tokens,
-)
+from trimtab.proxy.cli.evaluate.setup import Options, Setup, add_up, find_view, prepare, tell_price
 from trimtab.proxy.cli.options import (
     WRONG_USE,
     StoppedError,
@@ -82,7 +71,7 @@ class Result(msgspec.Struct, frozen=True):
         told = {**msgspec.to_builtins(self), "arms": [_describe(arm, details=details) for arm in self.arms]}
         return orjson.dumps(told)
 
-    def print_table(self, console: Console, *, details: bool) -> None:
+    def print_table(self, console: Console) -> None:
         title = (
             f"{self.questions} questions about {self.removed_messages} removed messages, window {self.window_tokens:,}"
         )
@@ -100,9 +89,7 @@ class Result(msgspec.Struct, frozen=True):
         if self.failures:
             reasons = ", ".join(dict.fromkeys(self.failures))
             console.print(safe(f"{len(self.failures)} of {self.summaries} summaries failed and are digests: {reasons}"))
-        console.print(f"Spent: {tell_tokens(self.spent)}.")
-        if details:
-            self._print_details(console)
+        console.print(f"Spent: {self.spent.describe()}.")
 
     def _count(self, arm: ArmResult) -> list[str]:
         share = f"{arm.tokens / self.original_tokens:.1%}" if self.original_tokens else ""
@@ -110,16 +97,6 @@ class Result(msgspec.Struct, frozen=True):
             return ["", f"{arm.tokens:,}", share, "", "", "", f"{len(arm.answered) or ''}"]
         counted = [str(arm.grades.count(grade)) for grade in (2, 1, 0)]
         return [f"{arm.recall:.1%}", f"{arm.tokens:,}", share, *counted, str(len(arm.answered) - len(arm.grades))]
-
-    def _print_details(self, console: Console) -> None:
-        asked: dict[ExamQuestion, list[str]] = {one.question: [] for arm in self.arms for one in arm.answered}
-        for arm in self.arms:
-            for one in arm.answered:
-                grade = "-" if one.grade is None else str(one.grade)
-                asked[one.question].append(f"  {grade} {arm.name}: {one.answer or one.problem or '(nothing)'}")
-        for question, lines in asked.items():
-            head = f"{question.question}  [{question.answer}] at {question.depth:.0%} of what was removed"
-            console.print(safe(head), *map(safe, lines), sep="\n")
 
 
 def _describe(arm: ArmResult, *, details: bool) -> dict[str, object]:
@@ -171,22 +148,8 @@ def _read_arms(_: click.Context, __: click.Parameter, text: str) -> tuple[str, .
     metavar="TOKENS",
     help="Compact for a context window of this size instead of the model's own.",
 )
-@click.option("--line", type=click.IntRange(min=1), help="Line of FILE to evaluate. Default: the longest line.")
-@click.option(
-    "--cache",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File that keeps the questions for later runs. It contains text of the session.",
-)
-@click.option("--concurrency", type=click.IntRange(1, 64), default=4, show_default=True, help="Calls at the same time.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(1, 3600),
-    default=300.0,
-    show_default=True,
-    help="Longest time for one answer in seconds, including waits for a busy server.",
-)
 @click.option("--yes", is_flag=True, help="Go on without asking whether the price is acceptable.")
-@click.option("--details", is_flag=True, help="Also print each question with its answers. They quote the session.")
+@click.option("--details", is_flag=True, help="In JSON, add each question with its answers. They quote the session.")
 @table_option
 @takes_config
 def evaluate(
@@ -200,9 +163,9 @@ def evaluate(
 ) -> None:
     """Measure what a model still knows after compaction.
 
-    FILE (or standard input) holds a session: one request body, or one in each line. A model writes questions about what
-    compaction removes from it. The model answers them from what would be forwarded, and a judge grades the answers.
-    This calls the upstream. Before that, the command prints the price and asks whether to go on.
+    FILE (or standard input) holds a session: a request body. Of several lines, the longest is taken. A model writes
+    questions about what compaction removes from it. The model answers them from what would be forwarded, and a judge
+    grades the answers. This calls the upstream. Before that, the command prints the price and asks whether to go on.
     """
     short = () if upstream is None else (f"upstream.base_url={upstream}",)
     with wrong_use():
@@ -221,7 +184,7 @@ def evaluate(
     except (asyncio.CancelledError, KeyboardInterrupt):
         give_up(f"stopped{_tell_spent(spent)}", INTERRUPTED)
     if prints_table(as_table=options.as_table):
-        result.print_table(Console(highlight=False), details=options.details)
+        result.print_table(Console(highlight=False))
     else:
         click.echo(result.write_json(details=options.details))
     sys.exit(0 if any(arm.recall is not None for arm in result.arms) else 1)
@@ -235,12 +198,9 @@ def _find_key(config: Config, variable: str | None) -> str | None:
 
 def _evaluate(config: Config, options: Options, data: bytes, spent: Tokens) -> Result:
     console = Console(stderr=True, highlight=False)
-    session = read_session(data, line=options.line, model=options.model)
-    if session.lines > 1:
-        console.print(f"Evaluating line {session.line} of {session.lines}; choose another one with --line.")
-    model = session.request.model
+    session = read_session(data, options.model)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        view = runner.run(find_view(config, model, options.window, options.key))
+        view = runner.run(find_view(config, session.model, options.window, options.key))
         setup = prepare(config, options, view, session, choose_variant(config, view, Compactors(get_log())))
         items = setup.estimate(setup.make_arms({}))
         if not setup.parts:
@@ -248,14 +208,15 @@ def _evaluate(config: Config, options: Options, data: bytes, spent: Tokens) -> R
                 f"compaction removes nothing from this session: it has {setup.original_tokens:,} tokens, and the window"
                 f" is {view.policy.context_window:,} ({view.window_from}); use a longer session, or a smaller --window"
             )
-        print_price(console, items, view.price_list)
+        for line in tell_price(items, view.price_list):
+            console.print(safe(line))
         if not options.yes and not sys.stdin.isatty():
             message = "no model was asked, because there is no terminal to confirm on; to go on without, use --yes"
             raise StoppedError(message)
         if not options.yes and not click.confirm("Go on?", default=False, err=True):
             raise StoppedError("stopped at your request; no model was asked")
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-            bar = progress.add_task("asking", total=add_up(items).calls)
+            bar = progress.add_task("asking", total=add_up(items))
             return runner.run(_until_interrupted(_run(setup, spent, lambda: progress.advance(bar))))
 
 
@@ -279,21 +240,25 @@ async def _until_interrupted(work: Coroutine[object, object, Result]) -> Result:
 
 
 async def _run(setup: Setup, spent: Tokens, on_step: Callable[[], None]) -> Result:
-    options = setup.options
-    client, gate = UpstreamClient(), asyncio.Semaphore(options.concurrency)
-    calls = Calls(client, setup.rehearsal.variant.compactor.count, gate, spent, options.timeout)
+    client = UpstreamClient()
+    calls = Calls(client, setup.rehearsal.variant.compactor.count, spent)
     asker = setup.make_asker(setup.model, calls)
     judge = asker if setup.judge == setup.model else setup.make_asker(setup.judge, calls)
     examiner = Examiner(asker, judge, on_step)
     try:
-        questions = setup.questions or await _make_questions(setup, examiner)
+        questions = await examiner.make_questions(setup.parts)
+        if not questions:
+            raise StoppedError(
+                f"{setup.model} wrote no usable question: one that has the requested form and quotes the session; try"
+                " another --model"
+            )
         texts: dict[str, Summary] = {}
         failures: list[str] = []
         if setup.summaries:
             summariser = setup.find_summariser()
             texts, failures = await write_summaries(setup.rehearsal, summariser, client, _Calls(spent), on_step)
         arms = await asyncio.to_thread(setup.make_arms, texts)
-        results = [await examiner.examine(setup.rehearsal.session.request, arm, questions) for arm in arms]
+        results = [await examiner.examine(setup.rehearsal.request, arm, questions) for arm in arms]
     finally:
         await client.close()
     return Result(
@@ -302,7 +267,7 @@ async def _run(setup: Setup, spent: Tokens, on_step: Callable[[], None]) -> Resu
         window_tokens=setup.view.policy.context_window,
         original_tokens=setup.original_tokens,
         removed_messages=setup.removed,
-        wanted=options.questions,
+        wanted=setup.options.questions,
         questions=len(questions),
         summaries=len(setup.summaries),
         failures=tuple(failures),
@@ -311,18 +276,5 @@ async def _run(setup: Setup, spent: Tokens, on_step: Callable[[], None]) -> Resu
     )
 
 
-async def _make_questions(setup: Setup, examiner: Examiner) -> tuple[ExamQuestion, ...]:
-    questions, options = tuple(await examiner.make_questions(setup.parts)), setup.options
-    if not questions:
-        raise StoppedError(
-            f"{setup.model} wrote no usable question: one that has the requested form and quotes the session; try"
-            " another --model"
-        )
-    if options.cache is not None:
-        name = name_set(setup.rehearsal.session.sha256, setup.model, options.questions)
-        await asyncio.to_thread(keep_questions, options.cache, name, questions)
-    return questions
-
-
 def _tell_spent(spent: Tokens) -> str:
-    return f"\ntrimtab: spent so far: {tell_tokens(spent)}" if spent.calls else ""
+    return f"\ntrimtab: spent so far: {spent.describe()}" if spent.calls else ""

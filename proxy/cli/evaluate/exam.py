@@ -24,7 +24,6 @@ from trimtab.rules.summary.prompts import ITEM_TOKENS
 from trimtab.rules.text.head_tail import truncate_text
 from trimtab.rules.window.prune import is_prunable
 
-PROMPT_VERSION = "1"  # Version of the prompt for questions. Questions of another version are not found in a cache.
 QUESTION_TOKENS = 160  # Room for a question with its answer and quotation. Chosen: above what the prompt asks for.
 ANSWER_TOKENS = 200  # chosen: a few times the thirty words that the prompt allows
 GRADE_TOKENS = 40  # chosen: a few times what `{"grade": 0}` takes

@@ -1,10 +1,9 @@
 """The session to evaluate, as the proxy would compact it, and the arms: the ways to bring it into the window.
 
-Law: in a file with several lines, each line is a session. A session's requests are beginnings of its last one. Every
-request is planned before a model is asked, because no cut depends on a summary's text. A summary is asked for as the
-proxy does: after what was forwarded, or with a transcript, continuing the previous one. Each is assumed to be ready in
-time. If one fails, the digest replaces it, and the result says so. Every arm is made from the client's own last
-request, in a form that the strictest server accepts.
+Law: a session's requests are beginnings of its last one. Every request is planned before a model is asked, because no
+cut depends on a summary's text. A summary is asked for as the proxy does: after what was forwarded, or with a
+transcript, continuing the previous one. Each is assumed to be ready in time. If one fails, the digest replaces it, and
+the result says so. Every arm is made from the client's own last request, in a form that the strictest server accepts.
 """
 
 import asyncio
@@ -12,7 +11,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from hashlib import sha256
 
 import msgspec
 
@@ -45,38 +43,24 @@ class NoSessionError(ValueError):
     """The file holds no session that can be evaluated. The message says what to do."""
 
 
-class Session(msgspec.Struct, frozen=True):
-    """A recorded session. sha256: of the bytes of its line. line: its number of `lines` in the file, from 1."""
+def read_session(data: bytes, model: str | None = None) -> Request:
+    """The session in a file: a request body, or the longest of several lines. Raises NoSessionError.
 
-    request: Request
-    sha256: str
-    line: int
-    lines: int
-
-
-def read_session(data: bytes, *, line: int | None = None, model: str | None = None) -> Session:
-    """The session in a file: a request body, or one in each line. Raises NoSessionError.
-
-    line: from 1; None for the longest. model: replaces the one that the session names.
+    model: replaces the one that the session names.
     """
-    lines = [each for each in data.splitlines() if each.strip()]
+    lines = data.splitlines()
     with suppress(UndecodableError):
         DEFAULT.read(data)
         lines = [data]
-    if line is None:
-        line = max(range(len(lines)), key=lambda index: len(lines[index]), default=0) + 1
-    if not 0 < line <= len(lines):
-        raise NoSessionError(f"there is no line {line}: the file has {len(lines)}; choose another one with --line")
-    body = lines[line - 1]
+    body = max(lines, key=len, default=b"")
     try:
         request = _read_request(body, model)
         next(split_turns(request.body, DEFAULT.name))  # raises if a message is none
     except (UndecodableError, *DECODE_ERRORS) as error:
-        message = f"line {line} is not a chat request; each line must be a JSON object with `messages`"
-        raise NoSessionError(message) from error
+        raise NoSessionError("not a chat request; each line must be a JSON object with `messages`") from error
     if not request.model:
         raise NoSessionError("the session names no model; choose one with --model")
-    return Session(request, sha256(body).hexdigest(), line, len(lines))
+    return request
 
 
 def _read_request(body: bytes, model: str | None) -> Request:
@@ -101,13 +85,13 @@ class WantedSummary(msgspec.Struct, frozen=True):
 class Rehearsal(msgspec.Struct, frozen=True):
     """A session's requests, compacted with digests. wanted: the texts that they need on the way, oldest first."""
 
-    session: Session
+    request: Request
     variant: Variant
     last: Compaction
     wanted: tuple[WantedSummary, ...]
 
     def apply(self, texts: Mapping[str, Summary]) -> Compacted:
-        compaction = compact(self.session.request, self.variant, partial(_choose, texts))
+        compaction = compact(self.request, self.variant, partial(_choose, texts))
         if compaction.refusal is not None:
             raise compaction.refusal
         return compaction.compacted
@@ -117,11 +101,11 @@ def _choose(texts: Mapping[str, Summary], plan: Plan) -> Text:
     return Text(plan, None if plan.request is None else texts.get(plan.request.key))
 
 
-def rehearse(session: Session, variant: Variant) -> Rehearsal:
+def rehearse(session: Request, variant: Variant) -> Rehearsal:
     first_seen: dict[str, tuple[Request, int]] = {}
     wanted: dict[str, WantedSummary] = {}
     last: Compaction | None = None
-    for body in split_turns(session.request.body, DEFAULT.name):
+    for body in split_turns(session.body, DEFAULT.name):
         asked = DEFAULT.read(body)
         last = compact(asked, variant)
         plan = last.original_plan

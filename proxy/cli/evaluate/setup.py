@@ -1,31 +1,22 @@
 """Everything that an evaluation needs before a model is asked: the model, the replayed session, parts, the price.
 
-It also keeps questions for later runs in a file that the user has named. It holds text of the session, so only its
-owner may read it (mode 0600). It is written whole or not at all. A file of another kind is never overwritten.
-
 Law: the upstream is asked for the model's window (which is free) only if none is configured. The user's key goes to an
 upstream only if a client's key would. In the price, tokens are the model's own, as far as its ratio is known, and a
 completion counts with its maximum length. Dollars are named only if the price of this model at this upstream is known
 in dollars.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from hashlib import sha256
-from pathlib import Path
 
 import msgspec
-from rich.console import Console
-from rich.table import Table
 
 from trimtab.proxy.catalogue.prices import PriceList, PriceSource, find_price_list
 from trimtab.proxy.cli.evaluate import exam
 from trimtab.proxy.cli.evaluate.asking import Asker, Calls, Tokens
-from trimtab.proxy.cli.evaluate.exam import PART_TOKENS, PROMPT_VERSION, ExamQuestion, Part, find_removed, split_removed
-from trimtab.proxy.cli.evaluate.rehearsal import Arm, Rehearsal, Session, WantedSummary, make_arm, rehearse
-from trimtab.proxy.cli.options import StoppedError, replace_file
-from trimtab.proxy.cli.tables import safe
+from trimtab.proxy.cli.evaluate.exam import PART_TOKENS, Part, find_removed, split_removed
+from trimtab.proxy.cli.evaluate.rehearsal import Arm, Rehearsal, WantedSummary, make_arm, rehearse
 from trimtab.proxy.compaction.engine import Variant
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.exchange.summary import find_question_tokens
@@ -36,12 +27,21 @@ from trimtab.proxy.models.model_policy import ModelView, name_model
 from trimtab.proxy.models.records import Facts, complete, expect_scale
 from trimtab.proxy.summaries.calls import Payer
 from trimtab.proxy.summaries.summariser import Summariser
+from trimtab.proxy.wire.codec import Request
 from trimtab.proxy.wire.dialects import DEFAULT
-from trimtab.proxy.wire.json import DECODE_ERRORS
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.tokens.families import SILENT
 
 MILLION = 1_000_000  # source: prices in dollars are those of a million tokens
+_WHOSE = {
+    PriceSource.CONFIGURED: "the configured prices",
+    PriceSource.CATALOGUE: "the catalogue's prices",
+    PriceSource.LOCAL: "the prices of a local server",
+    PriceSource.DEFAULT: "the default prices",
+}
+PROMPT_TOKENS = 400  # Of a prompt apart from its text. Chosen: above the 263 tokens (o200k_base) of the longest one.
+GRADE_PROMPT_TOKENS = 500  # Chosen: 200 for its own text (o200k_base), and room for question and answers.
+PART_SHARE = 0.5  # Largest part that questions are made of, of the model's window. Chosen: leaves room for them.
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -52,69 +52,29 @@ class Item(msgspec.Struct, frozen=True):
     prices: PriceList
     tokens: Tokens
 
-
-def add_up(items: Iterable[Item]) -> Tokens:
-    everything = Tokens()
-    for item in items:
-        everything.add(item.tokens.prompt, item.tokens.completion, item.tokens.calls)
-    return everything
-
-
-def weigh(tokens: Tokens, prices: PriceList) -> int:
-    return round(tokens.prompt + tokens.completion * prices.to_ratios().output)
+    def weigh(self, *, in_dollars: bool) -> float:
+        """What it costs, in dollars or in prompt tokens, if no prompt is read from a cache."""
+        told = self.tokens
+        tier = self.prices.at(told.prompt // told.calls)
+        cost = told.prompt * tier.input + told.completion * tier.output
+        return cost / MILLION if in_dollars else cost / (tier.input or 1.0)
 
 
-def find_dollars(items: Iterable[Item]) -> float | None:
-    dollars = 0.0
-    for prices, tokens in ((item.prices, item.tokens) for item in items if item.tokens.calls):
-        if not prices.is_in_dollars:
-            return None
-        tier = prices.at(tokens.prompt // tokens.calls)
-        dollars += (tokens.prompt * tier.input + tokens.completion * tier.output) / MILLION
-    return dollars
+def tell_price(items: Sequence[Item], prices: PriceList) -> Iterator[str]:
+    """What will be asked, and what it costs at most. prices: those of the model that is evaluated."""
+    asked = [item for item in items if item.tokens.calls]
+    for item in asked:
+        yield f"{item.what}, by {item.model}: {item.tokens.describe()}"
+    in_dollars = all(item.prices.is_in_dollars for item in asked)
+    cost = sum(item.weigh(in_dollars=in_dollars) for item in asked)
+    ratios = "" if in_dollars else f" (input 1, output {prices.to_ratios().output:g})"
+    amount = f"about ${cost:.2f}" if in_dollars else f"as much as {cost:,.0f} prompt tokens"
+    yield f"This costs {amount} at {_WHOSE[prices.source]}{ratios}, or less if the upstream's prompt cache helps."
+    yield "It costs more if a model thinks before it answers, or refuses a question at first."
 
 
-def print_price(console: Console, items: Sequence[Item], prices: PriceList) -> None:
-    """Print what will be asked, and what it costs at most. prices: those of the model that is evaluated."""
-    table = Table("what", "model", title="What will be asked", title_justify="left")
-    for name in ("calls", "prompt tokens", "completion tokens"):
-        table.add_column(name, justify="right")
-    everything = add_up(items)
-    for item in items:
-        if item.tokens.calls:
-            table.add_row(item.what, safe(item.model), *_row(item.tokens))
-    table.add_section()
-    table.add_row("all", "", *_row(everything))
-    console.print(table)
-    ratios = f"input 1, output {prices.to_ratios().output:g}"
-    whose = f"{_WHOSE[prices.source]} ({ratios})"
-    console.print(f"This costs as much as {weigh(everything, prices):,} prompt tokens at {whose}.")
-    dollars = find_dollars(items)
-    if dollars is not None:
-        console.print(f"About ${dollars:.2f} at these prices; less if the upstream's prompt cache helps.")
-    console.print("It costs more if a model thinks before it answers, or refuses a question at first.")
-
-
-_WHOSE = {
-    PriceSource.CONFIGURED: "the configured prices",
-    PriceSource.CATALOGUE: "the catalogue's prices",
-    PriceSource.LOCAL: "the prices of a local server",
-    PriceSource.DEFAULT: "the default prices",
-}
-
-
-def tell_tokens(tokens: Tokens) -> str:
-    return f"{tokens.calls} calls, {tokens.prompt:,} prompt tokens, {tokens.completion:,} completion tokens"
-
-
-def _row(tokens: Tokens) -> tuple[str, str, str]:
-    return f"{tokens.calls:,}", f"{tokens.prompt:,}", f"{tokens.completion:,}"
-
-
-PROMPT_TOKENS = 400  # Of a prompt apart from its text. Chosen: above the 263 tokens (o200k_base) of the longest one.
-GRADE_PROMPT_TOKENS = 500  # Chosen: 200 for its own text (o200k_base), and room for question and answers.
-PART_SHARE = 0.5  # Largest part that questions are made of, of the model's window. Chosen: leaves room for them.
-KIND = "trimtab evaluate: questions"
+def add_up(items: Iterable[Item]) -> int:
+    return sum(item.tokens.calls for item in items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,20 +84,16 @@ class Options:
     judge: str | None
     arms: tuple[str, ...]
     questions: int
-    cache: Path | None
-    concurrency: int
-    timeout: float
     key: str | None = field(repr=False)
     model: str | None = None
     window: int | None = None
-    line: int | None = None
     yes: bool = False
     details: bool = False
     as_table: bool | None = None
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """Everything known before a model is asked. room_tokens: for a prompt. questions: of the cache; else empty."""
+    """Everything known before a model is asked. room_tokens: for a prompt."""
 
     config: Config
     options: Options
@@ -146,7 +102,6 @@ class Setup(msgspec.Struct, frozen=True):
     rehearsal: Rehearsal
     removed: int
     parts: tuple[Part, ...]
-    questions: tuple[ExamQuestion, ...]
 
     @property
     def model(self) -> str:
@@ -162,9 +117,6 @@ class Setup(msgspec.Struct, frozen=True):
     def make_asker(self, model: str, calls: Calls) -> Asker:
         upstream = self.find_upstream(model)
         return Asker(upstream, model, show_key(upstream, self.options.key), calls)
-
-    def price(self, what: str, model: str, upstream: UpstreamConfig, tokens: Tokens) -> Item:
-        return Item(what, model, find_price_list(self.config, self.config.policy_for(model), model, upstream), tokens)
 
     @property
     def original_tokens(self) -> int:
@@ -186,14 +138,13 @@ class Setup(msgspec.Struct, frozen=True):
 
     def estimate(self, arms: Sequence[Arm]) -> list[Item]:
         """The most that each kind of call costs: every completion counts with its maximum length."""
-        ratio, summariser = self.view.policy.token_ratio, self.find_summariser()
+        ratio, number = self.view.policy.token_ratio, self.options.questions
         summaries, making, answers, grades = Tokens(), Tokens(), Tokens(), Tokens()
         for one in self.summaries:
             summaries.add(round(ratio * one.prompt_tokens), round(ratio * one.request.max_tokens))
-        for part in () if self.questions else self.parts:
+        for part in self.parts:
             tokens = self.rehearsal.variant.compactor.count(part.text) + PROMPT_TOKENS
             making.add(round(ratio * tokens), part.questions * exam.QUESTION_TOKENS)
-        number = len(self.questions) or self.options.questions
         # A summary may be longer than the digest that stands for it here.
         reserved = round(ratio * self.rehearsal.last.original_plan.reserved_tokens)
         for arm in arms:
@@ -201,12 +152,13 @@ class Setup(msgspec.Struct, frozen=True):
                 tokens = max(arm.tokens, reserved) if arm.name in {"trimtab", "truncate"} else arm.tokens
                 answers.add(number * (tokens + PROMPT_TOKENS), number * exam.ANSWER_TOKENS, number)
                 grades.add(number * GRADE_PROMPT_TOKENS, number * exam.GRADE_TOKENS, number)
-        upstream = self.find_upstream(self.model)
+        by_model = (("questions", self.model, making), ("answers", self.model, answers), ("grades", self.judge, grades))
+        summariser = self.find_summariser()
+        asked = [("summaries", summariser.model, summariser.upstream, summaries)]
+        asked += [(what, model, self.find_upstream(model), tokens) for what, model, tokens in by_model]
         return [
-            self.price("summaries", summariser.model, summariser.upstream, summaries),
-            self.price("questions", self.model, upstream, making),
-            self.price("answers", self.model, upstream, answers),
-            self.price("grades", self.judge, self.find_upstream(self.judge), grades),
+            Item(what, model, find_price_list(self.config, self.config.policy_for(model), model, upstream), tokens)
+            for what, model, upstream, tokens in asked
         ]
 
     def find_summariser(self) -> Summariser:
@@ -226,7 +178,7 @@ class Setup(msgspec.Struct, frozen=True):
             answer_tokens=int(self.view.policy.context_window // 2 / self.view.facts.ratio),
             settings=settings,
             token_ratio=self.view.facts.ratio,
-            is_reasoning=settings.model is None and self.rehearsal.session.request.is_reasoning,
+            is_reasoning=settings.model is None and self.rehearsal.request.is_reasoning,
             payer=Payer(tell_label=lambda: model),
         )
 
@@ -253,53 +205,11 @@ async def find_view(config: Config, model: str, window_tokens: int | None, key: 
     return ModelView.of(config, settings, name, complete(name, facts))
 
 
-def prepare(config: Config, options: Options, view: ModelView, session: Session, variant: Variant) -> Setup:
+def prepare(config: Config, options: Options, view: ModelView, session: Request, variant: Variant) -> Setup:
     rehearsal = rehearse(session, variant)
     window_tokens = max(view.facts.window_tokens or 0, view.policy.context_window)
-    model = view.name.model
-    questions: Sequence[ExamQuestion] = ()
-    if options.cache is not None:
-        questions = read_questions(options.cache, name_set(session.sha256, model, options.questions))
     part_tokens = min(PART_TOKENS, int(window_tokens * PART_SHARE / view.policy.token_ratio))
     removed = find_removed(rehearsal.last.original_plan)
     parts = split_removed(removed, options.questions, count=variant.compactor.count, part_tokens=part_tokens)
     room_tokens = window_tokens - exam.ANSWER_TOKENS - PROMPT_TOKENS
-    return Setup(config, options, view, room_tokens, rehearsal, len(removed), tuple(parts), tuple(questions))
-
-
-class _File(msgspec.Struct):
-    kind: str
-    sets: dict[str, list[ExamQuestion]] = {}
-
-
-def name_set(session_sha256: str, model: str, questions: int) -> str:
-    """The name of a set of questions; it differs if the session, the model, the number or the prompt differs."""
-    told = "\0".join((PROMPT_VERSION, session_sha256, model, str(questions)))
-    return sha256(told.encode("utf-8", "replace")).hexdigest()
-
-
-def read_questions(path: Path, name: str) -> list[ExamQuestion]:
-    return _read(path).sets.get(name, [])
-
-
-def keep_questions(path: Path, name: str, questions: Sequence[ExamQuestion]) -> None:
-    kept = _read(path)
-    kept.sets[name] = list(questions)
-    try:
-        replace_file(path, msgspec.json.format(msgspec.json.encode(kept)))
-    except OSError as error:
-        raise StoppedError(f"{path}: cannot be written ({error.strerror}); name another file with --cache") from error
-
-
-def _read(path: Path) -> _File:
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=_File)
-    except FileNotFoundError:
-        return _File(KIND)
-    except OSError as error:
-        raise StoppedError(f"{path}: cannot be read ({error.strerror}); name another file with --cache") from error
-    except DECODE_ERRORS:
-        found = _File("")
-    if found.kind != KIND:
-        raise StoppedError(f"{path}: not a file of questions, so it is left unchanged; name another file with --cache")
-    return found
+    return Setup(config, options, view, room_tokens, rehearsal, len(removed), tuple(parts))

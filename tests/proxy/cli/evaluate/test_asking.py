@@ -54,7 +54,7 @@ def pauses() -> Pauses:
 async def asker(upstream: FakeUpstream, pauses: Pauses) -> AsyncIterator[Asker]:
     config = UpstreamConfig(base_url=upstream.url)
     client = UpstreamClient()
-    calls = Calls(client, len, asyncio.Semaphore(4), Tokens(), timeout_seconds=20, pause=pauses)
+    calls = Calls(client, len, Tokens(), timeout_seconds=20, pause=pauses)
     yield Asker(config, "m", [("Authorization", "Bearer secret")], calls)
     await client.close()
 
@@ -210,7 +210,7 @@ async def test_an_answer_that_takes_too_long_costs_one_question(upstream: FakeUp
 
     upstream.answer = hang
     calls = asker._calls
-    hasty = Asker(asker._upstream, "m", [], Calls(calls.client, len, calls.gate, Tokens(), timeout_seconds=0.05))
+    hasty = Asker(asker._upstream, "m", [], Calls(calls.client, len, Tokens(), timeout_seconds=0.05))
     with pytest.raises(AskError, match=r"no answer within 0\.05 seconds"):
         await hasty.ask("Which port?", max_tokens=50)
 
@@ -278,7 +278,7 @@ LOST = ExamQuestion("What is the code of lighthouse?", "1234", "The code of ligh
 @pytest.fixture
 async def examiner(upstream: FakeUpstream) -> AsyncIterator[Examiner]:
     config, client = UpstreamConfig(base_url=upstream.url), UpstreamClient()
-    asker = Asker(config, "exam-model", [], Calls(client, len, asyncio.Semaphore(3), Tokens(), timeout_seconds=20))
+    asker = Asker(config, "exam-model", [], Calls(client, len, Tokens(), timeout_seconds=20))
     steps: list[None] = []
     yield Examiner(asker, asker, lambda: steps.append(None))
     await client.close()
@@ -319,7 +319,7 @@ async def test_answers_come_from_what_the_arm_holds(
     rehearsal: Rehearsal, examinee: Examinee, examiner: Examiner, upstream: FakeUpstream
 ) -> None:
     """Facts in the arm are known, others are not. 'Not known' needs no judge, and no prompt names an arm."""
-    result = await examiner.examine(rehearsal.session.request, _whole(rehearsal), [QUESTION, LOST])
+    result = await examiner.examine(rehearsal.request, _whole(rehearsal), [QUESTION, LOST])
     assert [(one.answer, one.grade) for one in result.answered] == [
         ("I read that it is 7003.", 2),
         ("NOT IN CONTEXT", 0),
@@ -327,7 +327,7 @@ async def test_answers_come_from_what_the_arm_holds(
     assert (result.recall, result.problem) == (0.5, None)
     assert sorted(examinee.kinds) == ["answer", "answer", "grade"]
     asked = [recorded.json["messages"] for recorded in upstream.requests]
-    assert asked[0][:-2] == orjson.loads(rehearsal.session.request.body)["messages"]
+    assert asked[0][:-2] == orjson.loads(rehearsal.request.body)["messages"]
     assert "none" not in read_text(asked[1][-1])
 
 
@@ -335,7 +335,7 @@ async def test_an_arm_that_does_not_fit_is_not_asked(
     rehearsal: Rehearsal, examiner: Examiner, upstream: FakeUpstream
 ) -> None:
     arm = make_arm("none", rehearsal, rehearsal.apply({}).forwarded, 100)
-    result = await examiner.examine(rehearsal.session.request, arm, [QUESTION])
+    result = await examiner.examine(rehearsal.request, arm, [QUESTION])
     assert "does not fit" in (result.problem or "")
     assert (result.recall, upstream.requests) == (None, [])
 
@@ -344,7 +344,7 @@ async def test_an_arm_that_the_upstream_refuses_for_its_length_is_asked_once(
     rehearsal: Rehearsal, examinee: Examinee, examiner: Examiner
 ) -> None:
     examinee.override = lambda _kind, _recorded: refuse(90_000, 8000)
-    result = await examiner.examine(rehearsal.session.request, _whole(rehearsal), [QUESTION] * 5)
+    result = await examiner.examine(rehearsal.request, _whole(rehearsal), [QUESTION] * 5)
     assert (result.problem, result.answered) == ("refused: the prompt is longer than the model's window", ())
     assert examinee.kinds == ["answer"]
 
@@ -364,7 +364,7 @@ async def test_what_gets_no_grade_is_no_miss(
 ) -> None:
     """It is reported as such, and counts in no share."""
     examinee.override = lambda asked, _recorded: said if asked == kind else None
-    result = await examiner.examine(rehearsal.session.request, _whole(rehearsal), [QUESTION])
+    result = await examiner.examine(rehearsal.request, _whole(rehearsal), [QUESTION])
     assert [(one.grade, one.problem) for one in result.answered] == [(None, problem)]
     assert (result.recall, result.problems) == (None, [problem])
 
@@ -378,7 +378,7 @@ async def test_an_answer_of_nonsense_is_a_miss(rehearsal: Rehearsal, examinee: E
         return "" if "harbour3" in read_text(recorded.json["messages"][-1]) else "qwz qwz 12 }}{{"
 
     examinee.override = override
-    result = await examiner.examine(rehearsal.session.request, _whole(rehearsal), [QUESTION, LOST])
+    result = await examiner.examine(rehearsal.request, _whole(rehearsal), [QUESTION, LOST])
     assert [one.grade for one in result.answered] == [0, 0]
     assert result.recall == 0
 
@@ -402,7 +402,7 @@ async def test_what_ends_the_run_ends_every_question_under_way(
     upstream.answer = answer
     async with asyncio.timeout(30):
         with pytest.raises(StoppedError, match="401"):
-            await examiner.examine(rehearsal.session.request, _whole(rehearsal), [LOST] * 9)
+            await examiner.examine(rehearsal.request, _whole(rehearsal), [LOST] * 9)
         await upstream.cancelled.wait()
 
 

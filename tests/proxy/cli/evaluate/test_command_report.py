@@ -3,15 +3,11 @@
 from io import StringIO
 
 import orjson
-import pytest
-from msgspec.structs import replace
 from rich.console import Console
 
-from trimtab.proxy.catalogue.prices import DEFAULT, LOCAL, PriceList, PriceSource, find_listed
 from trimtab.proxy.cli.evaluate.asking import Answered, ArmResult, Tokens
 from trimtab.proxy.cli.evaluate.command import Result
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion
-from trimtab.proxy.cli.evaluate.setup import Item, print_price
 
 SECRET = ExamQuestion("Which \x1b[2Jport?", "8443", "port 8443", 0.5)
 ANSWERED = tuple(Answered(SECRET, f"answer {grade}", grade) for grade in (2, 2, 1, 0))
@@ -33,9 +29,9 @@ RESULT = Result(
 )
 
 
-def _print(*, details: bool = False, width: int = 100) -> str:
+def _print(width: int = 100) -> str:
     out = StringIO()
-    RESULT.print_table(Console(file=out, width=width), details=details)
+    RESULT.print_table(Console(file=out, width=width))
     return out.getvalue()
 
 
@@ -56,19 +52,13 @@ def test_the_table_shows_each_arm_by_what_was_measured() -> None:
         "20 calls, 123,456 prompt tokens, 789 completion tokens",
     ):
         assert told in text
-    assert max(map(len, _print(width=80).splitlines())) <= 80
+    assert max(map(len, _print(80).splitlines())) <= 80
 
 
 def test_words_of_the_session_are_shown_on_demand_alone() -> None:
-    """They are shown without control characters."""
     assert "port?" not in _print()
     assert "answer" not in _print().replace("answers", "")
     assert b"8443" not in RESULT.write_json(details=False)
-    shown = _print(details=True)
-    assert "Which \\x1b[2Jport?  [8443] at 50% of what was removed" in shown
-    assert "2 trimtab: answer 2" in shown
-    assert "- trimtab: answer" in shown
-    assert "\x1b" not in shown
 
 
 def test_json_has_all_that_the_table_has() -> None:
@@ -86,34 +76,3 @@ def test_json_has_all_that_the_table_has() -> None:
     assert told["spent"] == {"calls": 20, "prompt": 123_456, "completion": 789}
     detailed = orjson.loads(RESULT.write_json(details=True))
     assert detailed["arms"][1]["answers"][0]["question"]["answer"] == "8443"
-
-
-def test_the_price_names_calls_tokens_and_money_where_it_is_known() -> None:
-    """An item without calls has no row."""
-    listed = find_listed("https://api.openai.com/v1", "gpt-4o")
-    items = [Item("summaries", "gpt-4o", listed, Tokens()), Item("answers", "gpt-4o", listed, Tokens(4, 1000, 100))]
-    text = _print_the_price(items, listed)
-    assert "summaries" not in text
-    assert "1,400 prompt tokens at the catalogue's prices (input 1, output 4)" in text
-    assert "$0.00" in text
-
-
-@pytest.mark.parametrize(
-    ("prices", "words"),
-    [
-        (DEFAULT, "1,400 prompt tokens at the default prices (input 1, output 4)"),
-        (LOCAL, "prompt tokens at the prices of a local server (input 1, output"),
-        (replace(DEFAULT, source=PriceSource.CONFIGURED), "1,400 prompt tokens at the configured prices"),
-    ],
-)
-def test_prices_without_dollars_are_ratios(prices: PriceList, words: str) -> None:
-    """It says whose they are."""
-    text = _print_the_price([Item("answers", "x", prices, Tokens(4, 1000, 100))], prices)
-    assert words in text
-    assert "$" not in text
-
-
-def _print_the_price(items: list[Item], prices: PriceList) -> str:
-    out = StringIO()
-    print_price(Console(file=out, width=200), items, prices)
-    return out.getvalue()

@@ -74,7 +74,7 @@ async def _write(
 def test_the_last_plan_is_that_of_the_whole_session(rehearsal: Rehearsal) -> None:
     """Request by request or at once, the cut is the same: what is measured is what the proxy would forward."""
     compactor = load_compactor("m", vocabulary="heuristic")
-    planned = compactor.plan(rehearsal.session.request, rehearsal.variant.policy)
+    planned = compactor.plan(rehearsal.request, rehearsal.variant.policy)
     assert rehearsal.last.planned.plan.window == planned.plan.window
     assert rehearsal.apply({}).body == compactor.apply(planned, None).body
     assert rehearsal.wanted[-1].request == planned.plan.request
@@ -107,7 +107,7 @@ async def test_a_model_writes_each_summary_once_behind_what_was_forwarded(
     assert failures == []
     assert len(upstream.summaries) == steps == len(rehearsal.wanted)
     first, *later = [asked.json["messages"] for asked in upstream.summaries]
-    assert first[:2] == orjson.loads(rehearsal.session.request.body)["messages"][:2]
+    assert first[:2] == orjson.loads(rehearsal.request.body)["messages"][:2]
     assert all("The harbour is closed." in orjson.dumps(messages).decode() for messages in later)
     assert b"The harbour is closed." in rehearsal.apply(texts).body
     assert {tuple(asked.header("Authorization")) for asked in upstream.summaries} == {("Bearer key",)}
@@ -146,7 +146,7 @@ async def test_no_model_is_asked_where_the_policy_asks_none(
     rehearsal: Rehearsal, upstream: FakeUpstream, client: UpstreamClient
 ) -> None:
     policy = replace(rehearsal.variant.policy, overflow_strategy=OverflowStrategy.PRUNE)
-    pruning = rehearse(rehearsal.session, structs.replace(rehearsal.variant, policy=policy))
+    pruning = rehearse(rehearsal.request, structs.replace(rehearsal.variant, policy=policy))
     _, failures, steps = await _write(pruning, _summariser(upstream), client)
     assert (steps, failures, upstream.requests) == (0, [], [])
 
@@ -156,7 +156,7 @@ async def test_too_few_steps_for_a_summary_are_listed(
 ) -> None:
     """The proxy asks no model for these texts, and that is not a failure."""
     policy = replace(rehearsal.variant.policy, summary_min_steps=1000)
-    listing = rehearse(rehearsal.session, structs.replace(rehearsal.variant, policy=policy))
+    listing = rehearse(rehearsal.request, structs.replace(rehearsal.variant, policy=policy))
     texts, failures, steps = await _write(listing, _summariser(upstream), client)
     assert (steps, failures, upstream.requests) == (0, [], [])
     assert set(texts) == {one.request.key for one in listing.wanted}
@@ -197,10 +197,10 @@ async def test_what_is_measured_is_what_the_proxy_forwards(
     proxy = await start_proxy(window)
     session = read_session(make_session(60))
     config = proxy.services.config
-    view = ModelView.of_unmet(config, session.request.model)
+    view = ModelView.of_unmet(config, session.model)
     rehearsal = rehearse(session, choose_variant(config, view, proxy.services.compactors))
     async with aiohttp.ClientSession() as agent:
-        for body in [*split_turns(session.request.body, DEFAULT.name), session.request.body]:
+        for body in [*split_turns(session.body, DEFAULT.name), session.body]:
             async with agent.post(f"{proxy.url}/v1/chat/completions", data=body) as answer:
                 assert answer.status == 200
             await proxy.services.summaries._tasks.settle()
@@ -271,21 +271,18 @@ def test_a_request_with_line_breaks_is_one_session() -> None:
     """A body of several lines is one session."""
     body = orjson.dumps(orjson.loads(make_session(2)), option=orjson.OPT_INDENT_2)
     session = read_session(body)
-    assert (session.line, session.lines, session.request.model) == (1, 1, "exam-model")
-    assert len(session.request.raws) == 6
+    assert (session.model, len(session.raws)) == ("exam-model", 6)
 
 
-def test_of_many_lines_the_longest_is_taken_or_the_one_that_is_named() -> None:
+def test_of_many_lines_the_longest_is_taken() -> None:
     data = b"\n".join([_line(2), _line(5), b"", _line(3)]) + b"\n"
-    assert (read_session(data, model="m").line, len(read_session(data, model="m").request.raws)) == (2, 5)
-    named = read_session(data, line=3, model="m")
-    assert (named.line, named.lines, len(named.request.raws)) == (3, 3, 3)
+    assert len(read_session(data, "m").raws) == 5
 
 
 def test_a_model_that_is_named_counts_instead_of_the_sessions() -> None:
     """The body has it, too; the body goes to the upstream with the questions."""
-    session = read_session(_line(1, model="theirs"), model="mine")
-    assert session.request.model == orjson.loads(session.request.body)["model"] == "mine"
+    session = read_session(_line(1, model="theirs"), "mine")
+    assert session.model == orjson.loads(session.body)["model"] == "mine"
 
 
 def test_what_prescribes_the_form_of_an_answer_is_left_out() -> None:
@@ -293,36 +290,26 @@ def test_what_prescribes_the_form_of_an_answer_is_left_out() -> None:
     tools = [{"type": "function", "function": {"name": "ls"}}]
     form = {"type": "json_object"}
     body = _line(1, model="m", tools=tools, response_format=form, tool_choice="required", stream=True, user=None)
-    assert set(orjson.loads(read_session(body).request.body)) == {"model", "messages", "tools"}
-
-
-def test_the_hash_is_that_of_the_line_whatever_the_model() -> None:
-    """So questions of the same session are found again, and those of another one are not."""
-    data = _line(2) + b"\n" + _line(5)
-    first = read_session(data, line=1, model="m")
-    assert first.sha256 == read_session(_line(2), model="other").sha256
-    assert first.sha256 != read_session(data, line=2, model="m").sha256
+    assert set(orjson.loads(read_session(body).body)) == {"model", "messages", "tools"}
 
 
 @pytest.mark.parametrize(
-    ("data", "line", "told"),
+    ("data", "told"),
     [
-        (b"", None, "there is no line"),
-        (b"\n\n", None, "there is no line"),
-        (b"hello", None, "is not a chat request"),
-        (b'{"messages": 1}', None, "is not a chat request"),
-        (b'{"messages": [1], "model": "m"}', None, "is not a chat request"),
-        (_line(1), None, "--model"),
-        (_line(1, model="m"), 2, "there is no line 2"),
-        (_line(1, model="m") + b"\n[]", 2, "line 2 is not a chat request"),
+        (b"", "not a chat request"),
+        (b"\n\n", "not a chat request"),
+        (b"hello", "not a chat request"),
+        (b'{"messages": 1}', "not a chat request"),
+        (b'{"messages": [1], "model": "m"}', "not a chat request"),
+        (_line(1), "--model"),
     ],
 )
-def test_what_holds_no_session_is_refused_with_what_to_do(data: bytes, line: int | None, told: str) -> None:
+def test_what_holds_no_session_is_refused_with_what_to_do(data: bytes, told: str) -> None:
     with pytest.raises(NoSessionError, match=told):
-        read_session(data, line=line)
+        read_session(data)
 
 
 def test_odd_json_is_read_as_the_proxy_reads_it() -> None:
     """A lone surrogate, which upstreams accept, is repaired."""
     body = b'{"model": "m", "messages": [{"role": "user", "content": "a\\ud83d"}], "seed": NaN}'
-    assert len(read_session(body).request.raws) == 1
+    assert len(read_session(body).raws) == 1

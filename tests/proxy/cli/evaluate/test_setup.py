@@ -1,39 +1,33 @@
 """What an evaluation prepares before a model is asked."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import orjson
 import pytest
+from msgspec import structs
 from upstreams.examinee import Examinee, make_session
 from upstreams.recording import FakeUpstream
 
-from trimtab.proxy.catalogue.prices import DEFAULT, PriceList, PriceSource, PriceTier, find_listed
+from trimtab.proxy.catalogue.prices import DEFAULT, LOCAL, PriceList, PriceSource, PriceTier, find_listed
 from trimtab.proxy.cli.evaluate.asking import Tokens
-from trimtab.proxy.cli.evaluate.exam import ExamQuestion
 from trimtab.proxy.cli.evaluate.rehearsal import NAMES, read_session
 from trimtab.proxy.cli.evaluate.setup import (
     Item,
     Options,
     Setup,
     add_up,
-    find_dollars,
     find_view,
-    keep_questions,
-    name_set,
     prepare,
-    read_questions,
     show_key,
-    weigh,
+    tell_price,
 )
-from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.compaction import load_compactor
 from trimtab.proxy.compaction.engine import Variant
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.schema import Config
 from trimtab.rules.summary.request import Summary
 
-OPTIONS = Options(None, NAMES, 10, None, 4, 20.0, "user-key")
+OPTIONS = Options(None, NAMES, 10, "user-key")
 
 
 def _config(upstream: FakeUpstream, *settings: str) -> Config:
@@ -44,7 +38,7 @@ async def _prepare(
     config: Config, options: Options = OPTIONS, window_tokens: int | None = 16_000, data: bytes = make_session(40)
 ) -> Setup:
     session = read_session(data)
-    view = await find_view(config, session.request.model, window_tokens, options.key)
+    view = await find_view(config, session.model, window_tokens, options.key)
     return prepare(config, options, view, session, Variant(load_compactor("m", vocabulary="heuristic"), view.policy))
 
 
@@ -106,7 +100,9 @@ async def test_the_estimate_is_what_is_asked_at_most(upstream: FakeUpstream, exa
     assert items["answers"].prompt > 10 * sum(arm.tokens for arm in arms if arm.problem is None)
     # Even with summaries of the maximum length, no arm is larger than estimated.
     texts = {one.request.key: Summary("long " * one.request.max_tokens, by_model=True) for one in setup.summaries}
-    assert add_up(setup.estimate(setup.make_arms(texts))).prompt <= add_up(setup.estimate(arms)).prompt
+    longest = {item.what: item.tokens.prompt for item in setup.estimate(setup.make_arms(texts))}
+    assert all(longest[what] <= tokens.prompt for what, tokens in items.items())
+    assert add_up(setup.estimate(arms)) == sum(tokens.calls for tokens in items.values())
     assert upstream.requests == examinee.kinds == []
 
 
@@ -126,19 +122,6 @@ async def test_a_model_may_hold_more_than_is_compacted_for(upstream: FakeUpstrea
     assert (await _prepare(_config(upstream), window_tokens=None)).parts == ()
 
 
-async def test_questions_of_the_cache_need_not_be_made(upstream: FakeUpstream, tmp_path: Path) -> None:
-    """They belong to the same session, model and number. Each arm is asked all of them."""
-    path, session = tmp_path / "questions.json", read_session(make_session(40))
-    kept = [ExamQuestion("What?", "that", "that one", 0.5)] * 3
-    keep_questions(path, name_set(session.sha256, "exam-model", 10), kept)
-    setup = await _prepare(_config(upstream), replace(OPTIONS, cache=path))
-    items = {item.what: item.tokens.calls for item in setup.estimate(setup.make_arms({}))}
-    assert setup.questions == tuple(kept)
-    assert (items["questions"], items["answers"]) == (0, 9)
-    setup = await _prepare(_config(upstream), replace(OPTIONS, cache=path, questions=11))
-    assert setup.questions == ()
-
-
 @pytest.mark.parametrize("window_tokens", [4000, 16_000])
 async def test_parts_fit_the_models_window(upstream: FakeUpstream, window_tokens: int) -> None:
     setup = await _prepare(_config(upstream), window_tokens=window_tokens)
@@ -146,73 +129,38 @@ async def test_parts_fit_the_models_window(upstream: FakeUpstream, window_tokens
     assert all(setup.rehearsal.variant.compactor.count(part.text) <= window_tokens * 0.6 for part in setup.parts)
 
 
-QUESTIONS = [ExamQuestion("Which port?", "8443", "port 8443", 0.5), ExamQuestion("你好?", "é", "é 1234", 0.75)]
-
-
-def test_questions_are_found_again_beside_others(tmp_path: Path) -> None:
-    """Each set has its own name. A set that is written again replaces the old one."""
-    path = tmp_path / "questions.json"
-    assert read_questions(path, "a") == []
-    keep_questions(path, "a", QUESTIONS[:1])
-    keep_questions(path, "b", QUESTIONS)
-    keep_questions(path, "a", QUESTIONS[1:])
-    assert (read_questions(path, "a"), read_questions(path, "b")) == (QUESTIONS[1:], QUESTIONS)
-    assert read_questions(path, "c") == []
-
-
-def test_nobody_but_the_owner_may_read_the_file(tmp_path: Path) -> None:
-    """It holds text of the session. No other file is left in its folder."""
-    path = tmp_path / "questions.json"
-    keep_questions(path, "a", QUESTIONS)
-    path.chmod(0o644)
-    keep_questions(path, "b", QUESTIONS)
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("content", [b"", b"hello", b"[]", b'{"messages": []}', b'{"kind": "other", "sets": {}}'])
-def test_a_file_of_something_else_is_never_written_over(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "session.json"
-    path.write_bytes(content)
-    for use in (lambda: read_questions(path, "a"), lambda: keep_questions(path, "a", QUESTIONS)):
-        with pytest.raises(StoppedError, match="left unchanged"):
-            use()
-    assert path.read_bytes() == content
-
-
-def test_a_place_that_cannot_be_used_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoppedError, match="cannot be written"):
-        keep_questions(tmp_path / "no" / "questions.json", "a", QUESTIONS)
-    with pytest.raises(StoppedError, match="cannot be read"):
-        read_questions(tmp_path, "a")
-
-
-def test_another_session_model_or_number_has_other_questions() -> None:
-    names = {name_set("1", "m", 15), name_set("2", "m", 15), name_set("1", "n", 15), name_set("1", "m", 5)}
-    assert len(names) == 4
-    assert name_set("1", "m", 15) in names
-
-
 OPENAI = "https://api.openai.com/v1"
 GPT = find_listed(OPENAI, "gpt-4o")
 
 
-def test_tokens_add_up_and_weigh_by_the_ratios() -> None:
-    items = [Item("a", "m", GPT, Tokens(2, 100, 10)), Item("b", "m", GPT, Tokens(1, 50, 5))]
-    assert add_up(items) == Tokens(3, 150, 15)
-    assert weigh(add_up(items), DEFAULT) == 150 + 4 * 15
-    prices = PriceList((PriceTier(0, 2.0, 0.2, 2.0, 10.0),), PriceSource.CONFIGURED)
-    assert weigh(add_up(items), prices) == 150 + 5 * 15
+def _tell(*items: Item, prices: PriceList = GPT) -> str:
+    return " ".join(tell_price(items, prices))
 
 
-def test_money_is_named_where_the_catalogue_knows_the_price() -> None:
-    """A hundred calls of ten thousand tokens cost a hundred times one such call."""
-    one = find_dollars([Item("a", "gpt-4o", GPT, Tokens(1, 10_000, 1_000))])
-    many = find_dollars([Item("a", "gpt-4o", GPT, Tokens(100, 1_000_000, 100_000))])
-    assert one is not None
-    assert many is not None
-    assert many == pytest.approx(100 * one)
-    assert 0.01 < one < 1
+def test_the_price_names_calls_tokens_and_money_where_it_is_known() -> None:
+    """What is not asked has no line, and needs no price. A hundred calls cost a hundred times one such call."""
+    asked = Item("answers", "gpt-4o", GPT, Tokens(100, 1_000_000, 100_000))
+    text = _tell(Item("summaries", "no-such-model", DEFAULT, Tokens()), asked)
+    assert "summaries" not in text
+    assert "answers, by gpt-4o: 100 calls, 1,000,000 prompt tokens, 100,000 completion tokens" in text
+    one = Item("answers", "gpt-4o", GPT, Tokens(1, 10_000, 1_000)).weigh(in_dollars=True)
+    assert asked.weigh(in_dollars=True) == pytest.approx(100 * one)
+    assert f"about ${100 * one:.2f} at the catalogue's prices, or less" in text
+
+
+@pytest.mark.parametrize(
+    ("prices", "words"),
+    [
+        (DEFAULT, "as much as 1,400 prompt tokens at the default prices (input 1, output 4)"),
+        (LOCAL, "prompt tokens at the prices of a local server (input 1, output"),
+        (structs.replace(DEFAULT, source=PriceSource.CONFIGURED), "1,400 prompt tokens at the configured prices"),
+    ],
+)
+def test_prices_without_dollars_are_ratios(prices: PriceList, words: str) -> None:
+    """It says whose they are."""
+    text = _tell(Item("answers", "x", prices, Tokens(4, 1000, 100)), prices=prices)
+    assert words in text
+    assert "$" not in text
 
 
 @pytest.mark.parametrize(
@@ -221,22 +169,13 @@ def test_money_is_named_where_the_catalogue_knows_the_price() -> None:
 )
 def test_money_is_not_guessed(model: str, base_url: str) -> None:
     """There is no price for an unknown model, or for a model at a server with unknown prices."""
-    items = [
-        Item("a", "gpt-4o", GPT, Tokens(1, 10, 1)),
-        Item("b", model, find_listed(base_url, model), Tokens(1, 10, 1)),
-    ]
-    assert find_dollars(items) is None
-
-
-def test_what_is_not_asked_needs_no_price() -> None:
-    items = [Item("a", "gpt-4o", GPT, Tokens(1, 10, 1)), Item("b", "no-such-model", DEFAULT, Tokens())]
-    assert find_dollars(items) is not None
-    assert find_dollars([]) == 0
+    unknown = Item("b", model, find_listed(base_url, model), Tokens(1, 10, 1))
+    assert "$" not in _tell(Item("a", "gpt-4o", GPT, Tokens(1, 10, 1)), unknown)
 
 
 def test_dollars_go_by_the_length_of_a_prompt() -> None:
     """All tokens of a call cost what the tier of its prompt says."""
     tiers = PriceTier(0, 1.0, 0.1, 1.0, 4.0), PriceTier(1000, 2.0, 0.2, 2.0, 8.0)
     prices = PriceList(tiers, PriceSource.CONFIGURED, is_in_dollars=True)
-    assert find_dollars([Item("a", "m", prices, Tokens(2, 2000, 50))]) == pytest.approx((2000 + 200) / 1e6)
-    assert find_dollars([Item("a", "m", prices, Tokens(2, 2002, 50))]) == pytest.approx((4004 + 400) / 1e6)
+    assert Item("a", "m", prices, Tokens(2, 2000, 50)).weigh(in_dollars=True) == pytest.approx((2000 + 200) / 1e6)
+    assert Item("a", "m", prices, Tokens(2, 2002, 50)).weigh(in_dollars=True) == pytest.approx((4004 + 400) / 1e6)
