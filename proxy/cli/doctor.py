@@ -28,10 +28,6 @@ from trimtab.proxy.cli.doctor_checks import (
     check_sessions,
     check_store,
     check_workers,
-    find_bare_credentials,
-    find_readable_keys,
-    find_unknown_names,
-    find_unwritable_recordings,
 )
 from trimtab.proxy.cli.options import prints_table, read_key, table_option, takes_config, wrong_use
 from trimtab.proxy.cli.tables import print_fitting, safe
@@ -45,6 +41,7 @@ from trimtab.proxy.models.discovery import FEW_SLOTS, Windows
 from trimtab.proxy.models.hypotheses import combine
 from trimtab.proxy.models.model_policy import ModelView, name_model
 from trimtab.proxy.models.records import Record, Records, complete, expect_scale, list_learned, recall
+from trimtab.proxy.server.reload import tell_upstreams, warn_of_recording, warn_of_unknown_variables
 from trimtab.proxy.store.opening import find_key_file, open_store
 from trimtab.proxy.store.store import SummaryStore
 from trimtab.rules.tokens.families import HEURISTIC, SILENT, Family, Reading, find_family
@@ -160,10 +157,12 @@ async def examine(config: Config, models: Iterable[str], key: str | None) -> Rep
     prices = [(one.model, one.prices) for one in described]
     findings = [answer.finding for answer in answers]
     findings += [listening, stored, check_workers(config), check_open_files(config), counting, check_prices(prices)]
-    findings += [*check_budgets(config, prices), *find_bare_credentials(config), *find_readable_keys(config)]
-    findings += [*find_unknown_names(), *find_unwritable_recordings(config), *_judge_windows(described)]
-    findings += [*_judge_configured(config, described, heard_of), *_judge_slots(config, answers)]
-    findings += [*_judge_templates(answers), *fallen, *log.findings]
+    findings += [*_judge_windows(described), *_judge_configured(config, described, heard_of)]
+    findings += [*_judge_slots(config, answers), *_judge_templates(answers), *fallen]
+    tell_upstreams(config, log)
+    warn_of_recording(config, log)
+    warn_of_unknown_variables(log)
+    findings += log.findings
     return Report(tuple(findings), tuple(described), unlisted)
 
 
@@ -313,15 +312,6 @@ def check_prices(models: Iterable[tuple[str, ModelPrices | None]]) -> Finding:
         return Finding("prices", "ok", f"from {describe_catalogue()}")
     found = f"from {describe_catalogue()}; unknown for {_list_names(unknown)}"
     return Finding("prices", "warning", found, "the usual ratios are assumed; set prices for these models")
-
-
-def check_budgets(config: Config, models: Iterable[tuple[str, ModelPrices | None]]) -> Iterator[Finding]:
-    budgets = config.clients.budgets.items()
-    clients = [name for name, budget in budgets if budget.dollars_per_day or budget.dollars_per_month]
-    free = [model for model, prices in models if prices is not None and prices.unit != "usd"]
-    if clients and free:
-        found = f"{_list_names(clients)}: in dollars, of which requests to {_list_names(free)} spend none"
-        yield Finding("budgets", "warning", found, "set prices with unit: usd for these models, or budgets in tokens")
 
 
 @click.command()

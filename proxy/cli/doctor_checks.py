@@ -1,4 +1,4 @@
-"""The checks of `trimtab doctor`: upstreams, listen address, store, processes, open files, keys, variables, sessions.
+"""The checks of `trimtab doctor`: upstreams, listen address, store, processes, open files, sessions.
 
 Law: a check asks only what `trimtab serve` would ask, and changes only what opening a store changes. No key and no
 password is shown. A key goes only to its own upstream.
@@ -6,17 +6,13 @@ password is shown. A key goes only to its own upstream.
 
 import asyncio
 import errno
-import os
 import re
 import resource
 import secrets
 import socket
-import stat
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -25,10 +21,7 @@ import msgspec
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from trimtab.proxy.account.recordings.folder import find_fault
 from trimtab.proxy.cli.healthcheck import read_page
-from trimtab.proxy.config.clients import ClientConfig
-from trimtab.proxy.config.load import find_unknown_variables
 from trimtab.proxy.config.network import SETTING, has_several, read_servers
 from trimtab.proxy.config.schema import Config, UpstreamConfig
 from trimtab.proxy.config.values import split_address
@@ -167,16 +160,6 @@ def _judge_list(subject: str, status: int, listed: int) -> Finding:
     return Finding(subject, "warning", found, advice)
 
 
-def find_bare_credentials(config: Config) -> list[Finding]:
-    named = {MAIN_UPSTREAM: config.upstream} | {f"upstreams.{name}": one for name, one in config.upstreams.items()}
-    advice = "use https://, or set credential: none if it needs no key"
-    return [
-        Finding(f"{path} {upstream.base_url}", "warning", "gets a credential without TLS", advice)
-        for path, upstream in named.items()
-        if upstream.bares_credential
-    ]
-
-
 async def check_address(config: Config) -> Finding:
     subject, (host, port) = f"listen {config.listen}", split_address(config.listen)
     fault = await asyncio.to_thread(_try_to_listen, host, port)
@@ -255,34 +238,6 @@ def check_open_files(config: Config) -> Finding:
         f"raise the limit (ulimit -Hn {needed}, or LimitNOFILE= of systemd), or lower limits.max_concurrent_requests"
     )
     return Finding("open files", "warning", found, advice)
-
-
-def find_unwritable_recordings(config: Config) -> Iterator[Finding]:
-    if config.record is not None and (fault := find_fault(Path(config.record.dir).expanduser())):
-        advice = "check record.dir, and who owns it; until then nothing is recorded"
-        yield Finding(f"recordings {config.record.dir}", "error", f"cannot be written: {fault.lower()}", advice)
-
-
-def find_readable_keys(config: Config) -> Iterator[Finding]:
-    """A finding for all key files that every user of this machine can read. It shows names of clients, and no key."""
-    clients = config.client_keys if isinstance(config.client_keys, dict) else {}
-    files = {name: each.key_file for name, each in clients.items() if isinstance(each, ClientConfig) and each.key_file}
-    named = []
-    for name, key_file in files.items():
-        with suppress(OSError):
-            if Path(os.path.expanduser(key_file)).stat().st_mode & stat.S_IROTH:  # noqa: PTH111 - as it was read
-                named.append(name)
-    if named:
-        found = f"every user of this machine can read the key files of {', '.join(named)}"
-        yield Finding("client_keys", "warning", found, "chmod 600; ignore this in a container without other users")
-
-
-def find_unknown_names() -> Iterator[Finding]:
-    found = find_unknown_variables()
-    if found:
-        named = [f"{name} (did you mean {similar}?)" if similar else name for name, similar in found.items()]
-        advice = "unset them, or use a name from the reference of the configuration"
-        yield Finding("environment", "warning", f"these variables set no key: {', '.join(named)}", advice)
 
 
 async def check_sessions(config: Config) -> list[Finding]:

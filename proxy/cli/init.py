@@ -6,7 +6,7 @@ the name of a variable with one. The file holds what was chosen, and the most us
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ import msgspec
 import orjson
 import uvloop
 
-from trimtab.proxy.catalogue.prices import PriceList, PriceSource, find_host, find_listed, find_window, load_catalogue
-from trimtab.proxy.cli.doctor_checks import Finding, ask_upstream
+from trimtab.proxy.catalogue.prices import find_host, find_window, load_catalogue
+from trimtab.proxy.cli.doctor_checks import Answer, ask_upstream
 from trimtab.proxy.cli.options import give_up, list_exports, read_key, wrong_use
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.network import OPENAI_HOST, is_local
@@ -54,69 +54,44 @@ class Options(msgspec.Struct, frozen=True):
         return click.confirm(question, default=default, err=True) if self.asks else default
 
 
-class FoundModel(msgspec.Struct, frozen=True):
-    """A model that the upstream lists. `window_from`: upstream or catalogue; empty if `window_tokens` is None."""
+class Found(msgspec.Struct, frozen=True):
+    """What the upstream answered, and the windows of the models that it lists: its own, or the catalogue's."""
 
-    name: str
-    window_tokens: int | None
-    window_from: str
-    prices: PriceList
-
-    def describe(self) -> str:
-        window = "window not known"
-        if self.window_tokens is not None:
-            window = f"window {self.window_tokens:,} (from the {self.window_from})"
-        if self.prices.source == PriceSource.LOCAL:
-            return f"{window}; tokens cost time only"
-        if not self.prices.is_in_dollars:
-            return f"{window}; prices not known"
-        tier = self.prices.at(0)
-        return f"{window}; ${tier.input:g} in, ${tier.cached_input:g} cached, ${tier.output:g} out per million"
-
-
-class Probe(msgspec.Struct, frozen=True):
-    """What was found. models: all that it lists, those with a known window first. is_catalogued: so is the provider."""
-
-    finding: Finding
-    models: tuple[FoundModel, ...]
-    is_catalogued: bool = False
-
-    @property
-    def unknown(self) -> tuple[FoundModel, ...]:
-        return () if self.is_catalogued else tuple(model for model in self.models if model.window_tokens is None)
+    answer: Answer
+    windows: Mapping[str, int | None]
 
     @property
     def is_reachable(self) -> bool:
-        return bool(self.models) or self.finding.level != "error" or "the key" in self.finding.found
+        finding = self.answer.finding
+        return bool(self.windows) or finding.level != "error" or "the key" in finding.found
 
     def describe(self) -> Iterator[str]:
-        """What was found, line by line. Names that a server invents hold no control characters here."""
-        found, advice = self.finding.found, self.finding.advice
-        yield f"{self.finding.subject}: {found}"
-        if advice and self.finding.level != "ok":
-            yield f"  what to do: {advice}"
-        for model in self.models[:MAX_SHOWN]:
-            yield f"  {escape(model.name)}: {model.describe()}"
-        if self.models[MAX_SHOWN:]:
-            yield f"  and {len(self.models) - MAX_SHOWN} more"
+        finding = self.answer.finding
+        yield f"{finding.subject}: {finding.found}"
+        if finding.advice and finding.level != "ok":
+            yield f"  what to do: {finding.advice}"
+        # Names that a server invents hold no control characters here.
+        for name, window in [*self.windows.items()][:MAX_SHOWN]:
+            yield f"  {escape(name)}: window {f'{window:,}' if window else 'not known'}"
+        if len(self.windows) > MAX_SHOWN:
+            yield f"  and {len(self.windows) - MAX_SHOWN} more"
 
 
-async def probe(upstream: UpstreamConfig, key: str | None) -> Probe:
-    client = UpstreamClient()
+async def probe(upstream: UpstreamConfig, key: str | None) -> Found:
+    client, base_url = UpstreamClient(), upstream.base_url
     try:
         answer = await ask_upstream(client, upstream, key)
     finally:
         await client.close()
-    load_catalogue((upstream.base_url,))
-    base_url, found = upstream.base_url, []
-    for name in dict.fromkeys((*answer.names, *answer.windows.by_model)):
-        told = answer.windows.find(name)
-        window = told or find_window(base_url, name)
-        window_from = "upstream" if told else "catalogue" if window else ""
-        found.append(FoundModel(name, window, window_from, find_listed(base_url, name)))
-    models = tuple(sorted(found, key=lambda model: model.window_tokens is None))
-    is_catalogued = not is_local(upstream.base_url) and find_host(upstream.base_url) is not None
-    return Probe(answer.finding, models, is_catalogued)
+    load_catalogue((base_url,))
+    names = dict.fromkeys((*answer.names, *answer.windows.by_model))
+    return Found(answer, {name: answer.windows.find(name) or find_window(base_url, name) for name in names})
+
+
+def list_unknown(base_url: str, windows: Mapping[str, int | None]) -> list[str]:
+    """The models without a known window; of a provider in the catalogue, these have none that matters."""
+    is_catalogued = not is_local(base_url) and find_host(base_url) is not None
+    return [] if is_catalogued else [name for name, window in windows.items() if window is None]
 
 
 @click.command()
@@ -207,14 +182,16 @@ def _choose_variable(config: Config, options: Options) -> str:
     return name if name.isidentifier() else ""
 
 
-def _write(config: Config, found: Probe, own_key: str, options: Options) -> str:
+def _write(config: Config, found: Found, own_key: str, options: Options) -> str:
     """The text of the file; checked, because names of models come from the server."""
     economy, mode = options.economy, options.mode
     if options.asks:
         economy = options.ask("careful cuts late, frugal cuts early", economy, click.Choice(ECONOMIES))
         watch = options.confirm("Only observe at first, and change no request?", default=mode == "observe")
         mode = "observe" if watch else "enforce"
-    text = write_document(config.upstream.base_url, own_key=own_key, economy=economy, mode=mode, unknown=found.unknown)
+    base_url = config.upstream.base_url
+    unknown = list_unknown(base_url, found.windows)
+    text = write_document(base_url, own_key=own_key, economy=economy, mode=mode, unknown=unknown)
     with wrong_use():
         load_config(text, environment={own_key: "key"} if own_key else {})
     return text
@@ -259,7 +236,7 @@ def write_document(
     own_key: str = "",
     economy: str = DEFAULT_ECONOMY,
     mode: str = "enforce",
-    unknown: Sequence[FoundModel] = (),
+    unknown: Sequence[str] = (),
 ) -> str:
     """The text of a file. own_key: the variable with the key that trimtab keeps; empty if clients bring their own."""
     key = "# api_key: ${OPENAI_API_KEY}   # if it is set, trimtab sends it instead of the clients' keys"
@@ -269,7 +246,7 @@ def write_document(
     models = "# Settings for some models. The first match wins. A window that is not set is asked of the upstream."
     if unknown:
         models = "# The windows of these models are not known; 128000 tokens are assumed. Write the true ones:"
-    entries = [f"#   - match: {_quote(one.name)}" for one in unknown[:MAX_UNKNOWN]] or ['#   - match: "NAME*"']
+    entries = [f"#   - match: {_quote(name)}" for name in unknown[:MAX_UNKNOWN]] or ['#   - match: "NAME*"']
     return _DOCUMENT.format(
         url=_quote(base_url),
         key=key,

@@ -23,10 +23,6 @@ from trimtab.proxy.cli.doctor_checks import (
     check_open_files,
     check_store,
     check_workers,
-    find_bare_credentials,
-    find_readable_keys,
-    find_unknown_names,
-    find_unwritable_recordings,
 )
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.schema import UpstreamConfig
@@ -121,20 +117,6 @@ async def test_an_upstream_that_wants_a_key_and_is_to_be_shown_none_will_fail(as
         assert (finding.level, finding.found) == ("error", "requires a key (401), but trimtab sends none")
         assert "upstreams.other.credential: client" in str(finding.advice)
     assert all(not question.header("authorization") for question in upstream.requests)
-
-
-def test_a_credential_that_crosses_the_network_without_tls_is_a_warning() -> None:
-    """There is no warning for an upstream on this machine, or for one that gets no credential."""
-    others = "a: {base_url: 'http://10.0.0.1/v1', api_key: sk-PLANTED}, b: {base_url: 'http://b'}"
-    others += ", c: {base_url: 'http://localhost', api_key: k}"
-    text = f"upstream: {{base_url: 'http://main/v1'}}\nupstreams: {{{others}}}"
-    findings = find_bare_credentials(load_config(text, environment={}))
-
-    assert [(finding.subject, finding.level) for finding in findings] == [
-        ("upstream http://main/v1", "warning"),
-        ("upstreams.a http://10.0.0.1/v1", "warning"),
-    ]
-    assert "PLANTED" not in str(findings)
 
 
 @pytest.mark.parametrize(
@@ -369,57 +351,3 @@ def test_a_forward_proxy_may_have_refused_what_it_can_read(scheme, proxy, status
         may_be and with_models.endswith("p.example:3128 (upstream.proxy) refused the request")
     )
     assert "None" not in str(with_models or "")
-
-
-@pytest.mark.parametrize(("mode", "is_told"), [(0o600, False), (0o640, False), (0o644, True), (0o444, True)])
-def test_a_key_file_that_everybody_can_read_is_told(tmp_path: Path, mode: int, *, is_told: bool) -> None:
-    """The finding names the client, and shows neither the key nor the file."""
-    open_file, closed_file = tmp_path / "PLANTED-file", tmp_path / "closed"
-    for file, key in ((open_file, "PLANTED-key"), (closed_file, "other")):
-        file.write_text(key)
-        file.chmod(0o600)
-    open_file.chmod(mode)
-    text = f"client_keys: {{alice: {{key_file: {open_file}}}, bob: {{key_file: {closed_file}}}, carl: key}}"
-    found = list(find_readable_keys(load_config(text, environment={})))
-
-    assert len(found) == is_told
-    assert not is_told or ("alice" in found[0].found and "bob" not in found[0].found)
-    assert "PLANTED" not in str(found)
-
-
-@pytest.mark.parametrize("text", ["", "client_keys: [a, b]", "client_keys: {a: b}"])
-def test_without_key_files_nothing_is_told(text: str) -> None:
-    assert list(find_readable_keys(load_config(text, environment={}))) == []
-
-
-def test_a_key_file_that_is_gone_is_not_told(tmp_path: Path) -> None:
-    """It was there when the configuration was read; the next reading says what is wrong."""
-    file = tmp_path / "key"
-    file.write_text("k")
-    config = load_config(f"client_keys: {{a: {{key_file: {file}}}}}", environment={})
-    file.unlink()
-    assert list(find_readable_keys(config)) == []
-
-
-def test_unknown_variables_are_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It names each of them, with a likely right name. Known and foreign variables are not named."""
-    assert list(find_unknown_names()) == []
-    for name in ("TRIMTAB_SERVICE_HOST", "TRIMTAB_WORKER", "TRIMTAB_MODE", "OTHER"):
-        monkeypatch.setenv(name, "off")
-
-    (finding,) = find_unknown_names()
-    assert finding.level == "warning"
-    assert finding.found == (
-        "these variables set no key: TRIMTAB_SERVICE_HOST, TRIMTAB_WORKER (did you mean TRIMTAB_WORKERS?)"
-    )
-
-
-def test_a_folder_of_recordings_that_cannot_be_written_is_found(tmp_path: Path) -> None:
-    """Nothing is said of one that can be made, or if nothing is recorded."""
-    (tmp_path / "file").touch()
-    (found,) = find_unwritable_recordings(load_config(f"record: {{dir: {tmp_path}/file/here}}", environment={}))
-    assert (found.level, found.found) == ("error", "cannot be written: not a directory")
-    assert "record.dir" in str(found.advice)
-    for text in (f"record: {{dir: {tmp_path}/new/folder}}", ""):
-        assert list(find_unwritable_recordings(load_config(text, environment={}))) == []
-    assert not (tmp_path / "new").exists()  # whoever asks may be another user, who would own it

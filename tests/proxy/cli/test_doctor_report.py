@@ -21,7 +21,6 @@ from trimtab.proxy.cli.doctor import (
     MAX_LISTED,
     ModelPrices,
     Report,
-    check_budgets,
     check_prices,
     examine,
     list_rows,
@@ -42,6 +41,20 @@ def _list(*names: str, **fields: object) -> bytes:
 async def _examine(upstream: FakeUpstream, *settings: str, models: tuple[str, ...] = ()) -> Report:
     base = (f"upstream.base_url={upstream.url}", "listen=127.0.0.1:0")
     return await examine(load_config(settings=(*base, *settings), environment={}), models, None)
+
+
+async def test_what_serve_tells_at_its_start_is_told(
+    upstream: FakeUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A credential without TLS, a folder that cannot be written, unknown variables: by the same words as in the log."""
+    monkeypatch.setenv("TRIMTAB_WORKER", "2")
+    (tmp_path / "file").touch()
+    bare = "upstreams={a: {base_url: 'http://10.0.0.1/v1', api_key: sk-PLANTED, proxy: 'http://127.0.0.1:9'}}"
+    report = await _examine(upstream, bare, f"record.dir={tmp_path}/file/here")
+
+    told = [finding.found.partition(":")[0] for finding in report.findings if finding.subject == "log"]
+    assert told == ["credential_without_tls", "recordings_fail", "unknown_variables"]
+    assert "PLANTED" not in report.write_json().decode()
 
 
 async def test_a_window_says_where_it_comes_from(upstream, log) -> None:
@@ -288,18 +301,6 @@ def test_models_without_known_prices_are_named() -> None:
     assert (found.level, found.found.rpartition("; ")[2]) == ("warning", "unknown for a")
     many = check_prices([(f"m{number}", models[0][1]) for number in range(6)])
     assert many.found.endswith("m4 and others")
-
-
-def test_a_budget_in_dollars_needs_prices_in_dollars() -> None:
-    """Else it looks like a limit and is none. A budget in tokens needs no prices."""
-    clients = "{a: {key: x, dollars_per_day: 5}, b: {key: y, tokens_per_day: 5}, c: {key: z, dollars_per_month: 5}}"
-    config = load_config(settings=[f"client_keys={clients}"], environment={})
-    models = [("m", ModelPrices.of(DEFAULT)), ("l", ModelPrices.of(LOCAL)), ("c", TIERED), ("d", None)]
-    (found,) = check_budgets(config, models)
-    assert (found.level, found.found) == ("warning", "a, c: in dollars, of which requests to m, l spend none")
-    assert list(check_budgets(config, [("c", TIERED)])) == []
-    tokens = load_config(settings=["client_keys={b: {key: y, tokens_per_day: 5}}"], environment={})
-    assert list(check_budgets(tokens, models)) == []
 
 
 def test_every_tier_has_a_row() -> None:

@@ -11,9 +11,8 @@ from click.testing import Result
 from support.command_line import run_trimtab
 from upstreams.recording import FakeUpstream
 
-from trimtab.proxy.catalogue.prices import DEFAULT, LOCAL, find_listed
-from trimtab.proxy.cli.doctor_checks import Finding
-from trimtab.proxy.cli.init import DEFAULT_ECONOMY, FoundModel, Probe, _tell_next, probe, write_document
+from trimtab.proxy.cli.doctor_checks import Answer, Finding
+from trimtab.proxy.cli.init import DEFAULT_ECONOMY, Found, _tell_next, list_unknown, probe, write_document
 from trimtab.proxy.config.load import load_config, load_file
 from trimtab.proxy.config.schema import UpstreamConfig
 
@@ -45,7 +44,7 @@ async def test_without_a_terminal_options_and_defaults_answer(upstream: FakeUpst
     assert run_trimtab("check", written, MY_KEY=KEY).exit_code == 0
     assert "api_key: ${MY_KEY}" in written.read_text()
     assert KEY not in written.read_text() + result.stderr
-    assert "qwen3: window 32,768 (from the upstream)" in result.stderr
+    assert "qwen3: window 32,768" in result.stderr
     assert "trimtab serve --config trimtab.yaml" in result.stderr
     assert "export OPENAI_BASE_URL=http://127.0.0.1:8790/v1" in result.stderr
     assert {value for one in upstream.questions for value in one.header("Authorization")} == {f"Bearer {KEY}"}
@@ -145,8 +144,7 @@ def test_what_is_not_chosen_keeps_its_default() -> None:
 @pytest.mark.parametrize("choices", CHOICES, ids=str)
 def test_every_key_in_a_comment_is_valid_once_its_mark_is_removed(choices: dict[str, str]) -> None:
     """So a reader only removes `# `, and keeps the indentation."""
-    models = (FoundModel("some/model:7b", None, "", LOCAL),)
-    text = write_document(**choices, unknown=models)
+    text = write_document(**choices, unknown=["some/model:7b"])
     opened, count = re.subn(r"(?m)^(\s*)# (?=\s*(?:- )?[a-z_]+:(?: |$))", r"\1", text)
     assert count > 8
     config = load_config(opened, environment=ENVIRONMENT)
@@ -159,7 +157,7 @@ def test_every_key_in_a_comment_is_valid_once_its_mark_is_removed(choices: dict[
 def test_a_models_name_from_the_server_can_do_nothing_in_the_file() -> None:
     """It stays one text in one comment."""
     hostile = 'x"\nmode: off\n${HOME}'
-    text = write_document(**CHOICES[0], unknown=(FoundModel(hostile, None, "", LOCAL),))
+    text = write_document(**CHOICES[0], unknown=[hostile])
     assert load_config(text, environment={}) == load_config(write_document(**CHOICES[0]), environment={})
     assert "\nmode: off" not in text
 
@@ -171,10 +169,11 @@ async def test_models_and_windows_are_found(upstream: FakeUpstream) -> None:
     found = await probe(UpstreamConfig(base_url=upstream.url), "sk-PLANTED")
 
     assert found.is_reachable
-    assert [(model.name, model.window_tokens) for model in found.models] == [("qwen3", 32768), ("odd\x1bname", None)]
-    assert [model.name for model in found.unknown] == ["odd\x1bname"]
+    assert found.windows == {"odd\x1bname": None, "qwen3": 32768}
+    assert list_unknown(upstream.url, found.windows) == ["odd\x1bname"]
+    assert list_unknown("https://api.openai.com/v1", found.windows) == []
     lines = list(found.describe())
-    assert lines[1] == "  qwen3: window 32,768 (from the upstream); tokens cost time only"
+    assert lines[1:] == ["  odd\\x1bname: window not known", "  qwen3: window 32,768"]
     assert all(line.isprintable() for line in lines)
     asked = [*upstream.questions, *upstream.requests]
     assert {value for one in asked for value in one.header("Authorization")} == {"Bearer sk-PLANTED"}
@@ -198,23 +197,12 @@ async def test_a_server_that_does_not_run_is_not_reachable() -> None:
 )
 def test_a_server_that_wants_another_key_is_reachable(level, words: str, *, is_reachable: bool) -> None:
     """Only its list of models is missing."""
-    assert Probe(Finding("upstream", level, words), ()).is_reachable is is_reachable
+    assert Found(Answer(Finding("upstream", level, words)), {}).is_reachable is is_reachable
 
 
-def test_prices_are_told_in_dollars_or_not_at_all() -> None:
-    """Ratios of prices would mean nothing to a person."""
-    openai = FoundModel("gpt-4o", 128000, "catalogue", find_listed("https://api.openai.com/v1", "gpt-4o"))
-    assert openai.describe() == "window 128,000 (from the catalogue); $2.5 in, $1.25 cached, $10 out per million"
-    assert FoundModel("m", None, "", DEFAULT).describe() == "window not known; prices not known"
-    assert FoundModel("m", None, "", LOCAL).describe() == "window not known; tokens cost time only"
-
-
-def test_a_long_list_is_cut_and_a_catalogues_gaps_are_no_questions() -> None:
-    """Embedding models of a provider have no window that matters."""
-    models = tuple(FoundModel(f"m{number}", None, "", DEFAULT) for number in range(20))
-    found = Probe(Finding("upstream", "ok", "answers"), models, is_catalogued=True)
+def test_a_long_list_is_cut() -> None:
+    found = Found(Answer(Finding("upstream", "ok", "answers")), {f"m{number}": None for number in range(20)})
     assert list(found.describe())[-1] == "  and 8 more"
-    assert found.unknown == ()
 
 
 @pytest.mark.parametrize(
