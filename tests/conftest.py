@@ -52,7 +52,13 @@ settings.register_profile(
 )
 settings.load_profile("trimtab")
 
-pytest_plugins = ["support.tracing", "support.slow_tests", "support.first_cases", "support.elsewhere"]
+pytest_plugins = [
+    "support.tracing",
+    "support.slow_tests",
+    "support.first_cases",
+    "support.elsewhere",
+    "support.one_report",
+]
 
 StartProxy = Callable[..., Awaitable[Proxy]]
 
