@@ -2,12 +2,12 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from programs.starts import PROGRAM, choose_early
 
 DRIVERS = Path(__file__).parent / "drivers"
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trimtab-tests"
@@ -47,8 +47,10 @@ def skip_without(name: str, *needs: Path) -> pytest.MarkDecorator:
 
 
 def _own_openai(name: str, driver: str, dialect: str = "chat", **environment: str) -> Client:
-    """The OpenAI SDK of the environment that runs the tests."""
-    return Client(name, (sys.executable, str(DRIVERS / "python" / driver)), dialect, (), environment)
+    """The OpenAI SDK of the environment that runs the tests, in a fork of a process that has imported it."""
+    return Client(
+        name, (PROGRAM, str(DRIVERS / "python" / driver)), dialect, (), choose_early(os.environ) | environment
+    )
 
 
 def _python(name: str, module: str, driver: str, dialect: str = "chat", **environment: str) -> Client:

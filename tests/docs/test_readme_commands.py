@@ -18,12 +18,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
+from programs.processes import Ended
 from programs.serving import own_environment
+from support.examples.blocks import find_blocks as parse_blocks
+from support.examples.running import find_missing
 
 from trimtab.proxy.config.schema import Config
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 CLONE = ("pyproject.toml", "README.md", "LICENSE", "src")
 """The files and folders from which the wheel is built."""
 CLIENT = """
@@ -150,11 +154,13 @@ async def open_terminal(folder: Path, upstream: str) -> AsyncIterator[Terminal]:
 
 
 def check_demo(printed: str) -> None:
-    """The demo prints the figures that the README gives for it."""
+    """The demo prints the figures that the README gives for it, and what the tutorial shows of it."""
     requests, percent = re.search(DEMO, README).groups()
     assert f"refused {requests}" in printed
     (cost,) = re.findall(r"cost\W+100\.0%\W+([\d.]+)%", printed)
     assert abs(float(cost) - float(percent)) < COST_POINTS
+    (shown,) = (one.output for one in parse_blocks(TUTORIAL, "tutorial.md") if one.text == "trimtab demo\n")
+    assert find_missing(shown, Ended(0, printed, "")) is None
 
 
 def find_blocks() -> list[tuple[str, str]]:

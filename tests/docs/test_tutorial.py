@@ -1,5 +1,6 @@
-"""The tutorial works from its second step on, with its own stand-in for an upstream, and prints what it shows.
+"""The tutorial works from its third step on, with its own stand-in for an upstream, and prints what it shows.
 
+The second is a command of the README: tests/docs/test_readme_commands.py runs it.
 Law: the commands of both terminals run in the page's order, in one folder. Every line of a `text` block is printed;
 only times, ids, paths and what the machine has may differ.
 """
@@ -14,8 +15,8 @@ from programs.redis_server import find_free_port
 from support.examples.blocks import Block, find_blocks
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
-FIRST = "trimtab demo"
-"""The beginning of the first block that runs here: those before it install what runs."""
+FIRST = "cat > make_request.py"
+"""The beginning of the first block that runs here."""
 UPSTREAM_PORT, PORT = "9001", "8790"
 WINDOW = "8192"
 """Of the stand-in. A request that arrives before the upstream has reported it would get another limit."""

@@ -1,6 +1,7 @@
-"""Imports the program once, and forks for each order: `fork_server.py DESCRIPTOR`. `starts.py` gives the orders.
+"""Imports a program once, and forks for each order: `fork_server.py DESCRIPTOR`. `starts.py` gives the orders.
 
 Law: it has one thread, and imports only modules of the standard library, and what the program imports at its start.
+Each program has a server of its own.
 What each server makes anew at its start and never changes, the tokenizer and the checks of the configuration, is made
 once: that is half of a start.
 """
@@ -14,6 +15,7 @@ import sys
 import time
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
 HEAD = 8
 """Bytes of a length, and of a process's number."""
@@ -58,6 +60,9 @@ def _load(module: str, *arguments: str) -> None:
 
             command.commands.get(arguments[0])
             _prepare()
+    elif Path(module).name.startswith("with_openai"):  # tests/clients/drivers: 1.2 s of processor time
+        with suppress(Exception):
+            import openai.resources.responses  # noqa: PLC0415, F401
 
 
 @cache
@@ -85,15 +90,21 @@ def _fork(connection: socket.socket) -> bool:
     return True
 
 
-def _run(arguments: list[str], environment: dict[str, str], directory: str) -> None:
+def _run(arguments: list[str], environment: dict[str, str], directory: str, *, leads_session: bool) -> None:
+    if leads_session:
+        os.setsid()
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
     os.chdir(directory)
-    if not sys.flags.safe_path:
-        sys.path.insert(0, directory)  # as `python -m` does
     sys.stdout.reconfigure(line_buffering=sys.stdout.isatty() and not sys.stdout.write_through)
     sys.argv = arguments
+    if arguments[0].endswith(".py"):
+        sys.path.insert(0, str(Path(arguments[0]).parent))
+        runpy.run_path(arguments[0], run_name="__main__")
+        return
+    if not sys.flags.safe_path:
+        sys.path.insert(0, directory)  # as `python -m` does
     runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
 
 

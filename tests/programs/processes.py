@@ -3,11 +3,15 @@
 import asyncio
 import os
 import signal
+import subprocess
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
+
+from programs.starts import Forked
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +31,12 @@ async def run_program(
     The program sees nothing of the user's environment: it gets only PATH, `home` as its home directory, and
     `environment`.
     """
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=DEVNULL,
-        stdout=PIPE,
-        stderr=PIPE,
-        cwd=directory,
-        env={"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home)} | dict(environment),
-        start_new_session=True,
-    )
+    everything = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home)} | dict(environment)
+    streams = {"stdin": DEVNULL, "stdout": PIPE, "stderr": PIPE}
+    with patch.object(subprocess, "Popen", Forked):
+        process = await asyncio.create_subprocess_exec(
+            *command, **streams, cwd=directory, env=everything, start_new_session=True
+        )
     try:
         async with asyncio.timeout(limit_seconds):
             out, err = await process.communicate()

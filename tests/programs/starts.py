@@ -1,4 +1,4 @@
-"""Starts `python -m trimtab` in a fork of a process that has imported it, which takes half the processor time.
+"""Starts `python -m trimtab` or a script in a fork of a process that has imported it: half the processor time.
 
 All else is as if the program was executed: its parent, arguments, environment, directory, streams, signals. Only sets
 have the same order in all forks. A test of the start itself, or of a process's memory, executes the program instead.
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from asyncio.subprocess import Process
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,8 @@ class Forked(subprocess.Popen[bytes]):
         """The others are the same ones in Python 3.11 to 3.14. Six are descriptors: of each pipe, both ends."""
         cwd, env, pipes = others[4], others[5], others[9:15]
         environment = dict(os.environ if env is None else env)
-        if args[0] is not PROGRAM or not _server.is_like(environment):
+        arguments = list(args[2:] if args[1] == "-m" else args[1:])
+        if args[0] is not PROGRAM or not (server := _servers[arguments[0]]).is_like(environment):
             super()._execute_child(args, *others)
             return
         given = (pipes[0], pipes[3], pipes[5])
@@ -63,8 +65,9 @@ class Forked(subprocess.Popen[bytes]):
         try:
             streams = [number if end == -1 else end for number, end in enumerate(given)]
             directory = str(Path(cwd or ".").resolve(strict=True))
-            order = {"arguments": list(args[2:]), "environment": environment, "directory": directory}
-            self.pid = _server.start(order, streams)
+            order = {"arguments": arguments, "environment": environment, "directory": directory}
+            order["leads_session"] = bool(others[20])
+            self.pid = server.start(order, streams)
             self._child_created = True
         finally:
             self._close_pipe_fds(*pipes)
@@ -74,13 +77,13 @@ class _Server:
     """The process that forks. It starts when it is first needed, and ends with this one."""
 
     def __init__(self) -> None:
-        self._environment = _choose(os.environ)
+        self._environment = choose_early(os.environ)
         self._lock = threading.Lock()
         self._connection: socket.socket | None = None
 
     def is_like(self, environment: Mapping[str, str]) -> bool:
         """Whether a fork would be the same as the program with this environment."""
-        return sys.platform == "linux" and _choose(environment) == self._environment
+        return sys.platform == "linux" and choose_early(environment) == self._environment
 
     def start(self, order: Mapping[str, Any], streams: Sequence[int]) -> int:
         """Start a process, which becomes a child of this one. Returns its number."""
@@ -114,8 +117,10 @@ def _adopt_orphans(is_so: int) -> None:
     ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, is_so, 0, 0, 0)
 
 
-def _choose(environment: Mapping[str, str]) -> dict[str, str]:
+def choose_early(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that act before the program does."""
     return {name: value for name, value in environment.items() if name.startswith(AT_THE_START)}
 
 
-_server = _Server()
+_servers = defaultdict(_Server, trimtab=_Server())
+"""By what they run: a module or a script."""

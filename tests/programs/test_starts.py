@@ -3,15 +3,18 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from asyncio.subprocess import PIPE
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import orjson
 import pytest
 from programs import starts
-from programs.starts import PROGRAM, start_module
+from programs.starts import PROGRAM, Forked, start_module
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each process is executed")
 
@@ -48,7 +51,7 @@ def _module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     (folder / "run_argument.py").write_text("import sys\nexec(sys.argv.pop())\n")
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
-        monkeypatch.setattr(starts, "_server", starts._Server())
+        monkeypatch.setattr(starts, "_servers", defaultdict(starts._Server))
         yield
 
 
@@ -144,3 +147,17 @@ async def test_a_directory_that_does_not_exist_is_told(tmp_path: Path) -> None:
     """As by any start, before there is a process."""
     with pytest.raises(FileNotFoundError):
         await _start(PROGRAM, "pass", cwd=tmp_path / "missing")
+
+
+@BOTH
+async def test_a_script_finds_what_lies_beside_it(program: str, tmp_path: Path) -> None:
+    """And it leads a session of its own, if it was asked to."""
+    (tmp_path / "beside.py").write_text("WORD = 'harbour'\n")
+    script = tmp_path / "script.py"
+    script.write_text("import os, sys\nimport beside\nprint(beside.WORD, sys.argv[1:], os.getsid(0) == os.getpid())\n")
+    with patch.object(subprocess, "Popen", Forked):
+        process = await asyncio.create_subprocess_exec(
+            program, str(script), "one", stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+        )
+    out, said = await asyncio.wait_for(process.communicate(), 30)
+    assert (process.returncode, out, said) == (0, b"harbour ['one'] True\n", b"")
