@@ -20,10 +20,11 @@ from trimtab.proxy.wire.cache_help import Addition
 from trimtab.proxy.wire.codec import Codec, Counting, Request, UndecodableError
 from trimtab.proxy.wire.json import DECODE_ERRORS
 from trimtab.proxy.wire.transcript.body import Adapted, KeptBody, PrefixMatch, Unsent
-from trimtab.rules.conversation import Conversation, CountTokens, Decision
+from trimtab.rules.conversation import Conversation, CountTokens, Decision, Outcome
 from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.pipeline.story import Story, tell_story
 from trimtab.rules.pipeline.transcript_state import NO_COLD
 from trimtab.rules.policy import MEMORY_TAGS, OnExceeded, Policy
 from trimtab.rules.prefix import hash_prefixes
@@ -120,14 +121,6 @@ def scale_decisions(decisions: Iterable[Decision], original_tokens: int, ratio: 
     return tuple(scaled)
 
 
-def scale_cleaned(cleaned: Sequence[Decision], left_tokens: int, ratio: float) -> tuple[Decision, ...]:
-    """The decisions about what was taken out of a request before it was planned, as `scale_decisions` does.
-
-    left_tokens: what is left of the prompt, in our tokens.
-    """
-    return scale_decisions(cleaned, left_tokens + sum(decision.saved_tokens for decision in cleaned), ratio)
-
-
 def write_cost(error: RefusedError, entries: Iterable[Entry]) -> Mapping[str, object]:
     """The member `context_cost` of the answer to a refused request. `entries`: of its ledger, in order."""
     before, after = error.original_sections, error.sections
@@ -201,7 +194,13 @@ class Planned(msgspec.Struct, frozen=True):
     def cleaned(self) -> tuple[Decision, ...]:
         """What was taken out of the request before it was planned, in the model's own tokens."""
         cleaned = self.request.cleaned
-        return scale_cleaned(cleaned, self.original.tokens, self.policy.token_ratio) if cleaned else ()
+        tokens = self.original.tokens + sum(decision.saved_tokens for decision in cleaned)
+        return scale_decisions(cleaned, tokens, self.policy.token_ratio) if cleaned else ()
+
+    def tell(self, compacted: "Compacted") -> Story:
+        """What was done to the request, in sentences and changes."""
+        outcome = Outcome(compacted.forwarded, compacted.decisions)
+        return tell_story(self.plan, outcome, ratio=self.policy.token_ratio)
 
 
 class Compacted(msgspec.Struct, frozen=True):
@@ -490,10 +489,6 @@ class Compactor:
     ) -> bytes | None:
         """Make the body that asks for a summary after forwarded messages; None if the request does not allow it."""
         return request.codec.ask_behind(request, prefix, question, write_inline_prompt(wanted, self.count))
-
-    def ask_apart(self, request: Request, leading: Conversation, question: Question, prompt: str) -> bytes | None:
-        """Make the body that asks `prompt` after the client's own system messages; None if that cannot be."""
-        return request.codec.ask_behind(request, leading, question, prompt, is_apart=True)
 
     def weigh_note(self, codec: Codec, note: bytes) -> int:
         """The tokens of a provider's own note. Raises UndecodableError or one of DECODE_ERRORS."""

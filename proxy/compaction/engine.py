@@ -24,9 +24,9 @@ from trimtab.proxy.recall import add_answers, declare, name_outcome
 from trimtab.proxy.wire.cache_help import NO_HELP, CacheHelp
 from trimtab.proxy.wire.codec import Request
 from trimtab.proxy.wire.transcript.body import Unsent
-from trimtab.rules.conversation import Conversation, Outcome
+from trimtab.rules.conversation import Conversation
 from trimtab.rules.pipeline.plan import Plan
-from trimtab.rules.pipeline.story import Story, tell_story
+from trimtab.rules.pipeline.story import Story
 from trimtab.rules.pipeline.transcript_state import NO_COLD
 from trimtab.rules.policy import Policy
 from trimtab.rules.results.pairing import find_unpaired
@@ -119,8 +119,7 @@ class Compaction(msgspec.Struct, frozen=True):
         return name_outcome(self.compacted.decisions)
 
     def tell(self) -> Story:
-        outcome = Outcome(self.compacted.forwarded, self.compacted.decisions)
-        return tell_story(self.planned.plan, outcome, ratio=self.planned.policy.token_ratio)
+        return self.planned.tell(self.compacted)
 
 
 def compact(

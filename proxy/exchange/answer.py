@@ -316,7 +316,7 @@ def listen(services: Services, ready: Ready, answer: aiohttp.ClientResponse) -> 
         return None
     is_stream = answer.content_type in ready.reply.event_kinds
     tap = Tap.of(codec, is_stream=is_stream, asks_usage=request is not None and request.asks_usage)
-    made = (ModelTap if ready.trace.is_on else SafeTap)(tap, services.recorder, ready.arrival.request_id)
+    made = (SafeTap if ready.trace is None else ModelTap)(tap, services.recorder, ready.arrival.request_id)
     if ready.route.settings.context_window != "auto":
         made.is_llama = LLAMA in answer.headers.get("Server", "")
     return made

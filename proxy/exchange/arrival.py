@@ -10,6 +10,7 @@ from base64 import b64decode
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -34,7 +35,6 @@ MAX_SECRETS = 64  # Of one request, sought in names. Chosen: more than real clie
 MAX_KEPT_BYTES = 8 * 1024  # A larger head is not kept for the next one. Chosen: above real heads; bounds the memory.
 MAX_UPSTREAMS = 4  # Whose route is kept with one head. Chosen: clients rarely use more on one connection.
 IDS_AT_ONCE = 64  # chosen: a few bytes for each
-KEPT = "head"
 LENGTH = "content-length"
 _BETWEEN_WORDS = re.compile(r"[\s;]+")
 _PLAIN_PART = re.compile(r"[a-z_]{0,24}|v\d{1,2}((alpha|beta)\d{0,2})?|\.{1,2}")
@@ -165,26 +165,18 @@ class Head(msgspec.Struct, eq=False):
         return headers
 
 
-def _find_kept(request: web.BaseRequest) -> dict[str, Head] | None:
-    """What the connection keeps; None if it keeps nothing."""
-    return getattr(getattr(request, "protocol", None), "kept", None)
-
-
 def find_head(request: web.BaseRequest, tenancy: Tenancy) -> Head | None:
     """The head of the connection's last request, if this one has it, too."""
-    kept = _find_kept(request)
-    head = kept.get(KEPT) if kept else None
+    head: Head | None = getattr(getattr(request, "protocol", None), "head", None)
     return head if head is not None and head.continues(request, tenancy) else None
 
 
 def _keep_head(request: web.BaseRequest, tenancy: Tenancy) -> Head:
     """Read a head, and keep it for the connection's next request."""
     head = read_head(request, tenancy)
-    kept = _find_kept(request)
-    if kept is not None:
-        kept.clear()
-        if sum(map(len, chain.from_iterable(head.raw))) <= MAX_KEPT_BYTES:
-            kept[KEPT] = head
+    connection: Any = getattr(request, "protocol", None)
+    if hasattr(connection, "head"):
+        connection.head = head if sum(map(len, chain.from_iterable(head.raw))) <= MAX_KEPT_BYTES else None
     return head
 
 

@@ -139,6 +139,8 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 Attempt = Passed | Refused | Prepared
+NO_ATTEMPT = Passed("aborted")
+"""Of a request that was not planned yet."""
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -157,7 +159,7 @@ class Ready(msgspec.Struct, frozen=True):
     route: Route
     url: URL
     target: Target
-    trace: Trace
+    trace: Trace | None
     attempt: Attempt
     sent_at: float
 

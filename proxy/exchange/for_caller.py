@@ -22,19 +22,18 @@ import msgspec
 import orjson
 from msgspec import structs
 
-from trimtab.proxy.compaction.offload import INLINE_BYTES, LARGE_BODY_BYTES, BusyError, Lane, weigh_known
+from trimtab.proxy.compaction.offload import INLINE_BYTES, BusyError, Lane, weigh_known
 from trimtab.proxy.exchange.arrival import Arrival, Caller
 from trimtab.proxy.exchange.attempt import Attempt, Passed, Prepared
 from trimtab.proxy.exchange.compact import compact
 from trimtab.proxy.exchange.route import choose_route
-from trimtab.proxy.exchange.services import Services, hold, translate, working
+from trimtab.proxy.exchange.services import Services, receive, translate, working
 from trimtab.proxy.exchange.summary import write_ahead
 from trimtab.proxy.exchange.tell import Finished, Note, write_headers
 from trimtab.proxy.http.errors import BodyTooLargeError, InvalidQueryError, NoSuchPageError, UndecodableBodyError
 from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.http.request_body import ReceivedBody
-from trimtab.proxy.memory import estimate_work
 from trimtab.proxy.summaries.kept_texts import HASH_CHARS, name_original
 from trimtab.proxy.summaries.summariser import Summariser
 from trimtab.proxy.wire.answering import Question
@@ -49,8 +48,6 @@ from trimtab.proxy.wire.json import (
     describe_no_json,
 )
 from trimtab.proxy.wire.routing import Endpoint
-from trimtab.rules.conversation import Outcome
-from trimtab.rules.pipeline.story import tell_story
 from trimtab.rules.summary.prompts import write_prompt
 
 T = TypeVar("T")
@@ -116,7 +113,7 @@ async def prepare_for_caller(
     attempt: Attempt = Passed("aborted")
     try:
         lane = services.lane(arrival.tenant)
-        received = await _receive(services, reply, lane)
+        received = await _receive(services, arrival, reply, lane)
         async with working(services, reply.request, received):
             request, caller = await _read(services, lane, received.json or b"", wishes)
             codec = request.codec
@@ -150,19 +147,12 @@ def read_wishes(query: Mapping[str, str]) -> Wishes:
     return Wishes(dialect, summary, *flags)
 
 
-async def _receive(services: Services, reply: Reply, lane: Lane) -> ReceivedBody:
+async def _receive(services: Services, arrival: Arrival, reply: Reply, lane: Lane) -> ReceivedBody:
     """Receive the body, and estimate the memory for the work on it. Raises ProxyError."""
-    received = await hold(services, reply.request, lane)
-    body = received.json
-    if body is None and not received.is_too_large:
-        raise UndecodableBodyError(NOT_A_REQUEST)
-    if body is None:
-        raise BodyTooLargeError(TOO_LARGE)
-    is_large = len(body) > LARGE_BODY_BYTES
-    work_bytes = await asyncio.to_thread(estimate_work, body) if is_large else estimate_work(body)
-    if len(body) + work_bytes > services.memory.most_bytes:
-        raise BodyTooLargeError(TOO_LARGE)
-    return ReceivedBody(received.wire, body, received.beginning, work_bytes=work_bytes)
+    received, _ = await receive(services, reply, arrival, lane)
+    if received.json is None:
+        raise BodyTooLargeError(TOO_LARGE) if received.is_too_large else UndecodableBodyError(NOT_A_REQUEST)
+    return received
 
 
 async def _run(services: Services, lane: Lane, work: Callable[[], T], size_bytes: int) -> T:
@@ -237,8 +227,7 @@ async def _describe(services: Services, done: Compacted, wishes: Wishes) -> dict
         told["summary"] = {"id": used.id, "kind": used.kind, "messages": used.messages}
     told["summary_request"] = await _ask_caller(services, done.lane, attempt) if wishes.summary == "return" else None
     if wishes.explains:
-        planned, outcome = attempt.chosen.planned, Outcome(compacted.forwarded, compacted.decisions)
-        story = partial(tell_story, planned.plan, outcome, ratio=planned.policy.token_ratio)
+        story = partial(attempt.chosen.planned.tell, compacted)
         size_bytes = weigh_known(len(done.request.body))
         sentences = (await _run(services, done.lane, story, size_bytes)).sentences
         told["explain"] = [sentence.text for sentence in sentences]

@@ -18,7 +18,7 @@ from trimtab.proxy.compaction.offload import LARGE_BODY_BYTES, SMALL_BODY_BYTES,
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange.answer import NOTHING_LEARNED, Keep, Learned, SafeTap, learn, learn_from_left, listen
 from trimtab.proxy.exchange.arrival import Arrival
-from trimtab.proxy.exchange.attempt import MAX_ATTEMPTS, Attempt, Passed, Prepared, Ready
+from trimtab.proxy.exchange.attempt import MAX_ATTEMPTS, NO_ATTEMPT, Attempt, Passed, Prepared, Ready
 from trimtab.proxy.exchange.compact import compact, help_cache
 from trimtab.proxy.exchange.early_answer import Opening, read_opening
 from trimtab.proxy.exchange.recall import Talk, takes_calls
@@ -26,8 +26,8 @@ from trimtab.proxy.exchange.retry import change, learn_from_retry, recover
 from trimtab.proxy.exchange.route import NO_TARGET, Route, Target, choose_route, describe_target, place
 from trimtab.proxy.exchange.services import Services, receive, translate, working
 from trimtab.proxy.exchange.summary import write_ahead
-from trimtab.proxy.exchange.tell import NO_ATTEMPT, Finished, Note, write_headers
-from trimtab.proxy.exchange.trace import NO_TRACE, begin_trace
+from trimtab.proxy.exchange.tell import Finished, Note, write_headers
+from trimtab.proxy.exchange.trace import Trace, begin_trace
 from trimtab.proxy.http.client import Sending
 from trimtab.proxy.http.errors import OverloadedError, ProxyError
 from trimtab.proxy.http.headers import add_to_lists
@@ -50,7 +50,8 @@ async def serve(services: Services, arrival: Arrival, reply: Reply, codec: Codec
 
 async def _prepare(services: Services, arrival: Arrival, reply: Reply, codec: Codec, note: Note) -> Ready:
     """Receive, read and plan the request. Raises ProxyError."""
-    target, request, trace = NO_TARGET, None, NO_TRACE
+    target, request = NO_TARGET, None
+    trace: Trace | None = None
     attempt: Attempt = NO_ATTEMPT
     ready: Ready | None = None
     try:
@@ -65,7 +66,7 @@ async def _prepare(services: Services, arrival: Arrival, reply: Reply, codec: Co
             if isinstance(route, ProxyError):
                 raise route
             url = route.url or place(route.upstream, codec, arrival.target)  # raises if the path must not get our key
-            if services.spans.is_on:
+            if services.spans is not None:
                 trace = begin_trace(services.spans, arrival, route.target.shown_model, url, codec)
             if request is None:
                 attempt = Passed("too_large" if received.is_too_large else "undecodable")
@@ -163,7 +164,7 @@ def _send(services: Services, ready: Ready, attempt: Attempt) -> Sending:
     headers = ready.arrival.forward(upstream)
     if attempt.body is not None and attempt.compacted is not None and attempt.compacted.headers:
         add_to_lists(headers, attempt.compacted.headers)
-    if ready.trace.is_on:
+    if ready.trace is not None:
         ready.trace.send(headers)
     return services.client.prepare("POST", ready.url, headers, ready.received.write(attempt.body, headers), upstream)
 
@@ -175,7 +176,7 @@ async def _open(ready: Ready, attempt: Attempt, answer: aiohttp.ClientResponse) 
     else:
         headers = partial(write_headers, ready.arrival, attempt, ready.sent_at)
         opening = await read_opening(ready.reply, answer, ready.codec, headers)
-    if ready.trace.is_on:
+    if ready.trace is not None:
         ready.trace.hear(opening)
     return opening
 

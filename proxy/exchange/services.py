@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from aiohttp import web
@@ -37,10 +37,12 @@ from trimtab.proxy.summaries.cold_cuts import ColdCuts
 from trimtab.proxy.summaries.kept_texts import FoundTexts, Originals
 from trimtab.proxy.summaries.service import SlidingWatch, Summaries
 from trimtab.proxy.tasks import Tasks
-from trimtab.proxy.telemetry.spans import NO_SPANS, Spans
 from trimtab.proxy.wire.cache_help import Addition
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.transcript.body import MIN_BYTES, PrefixMatch
+
+if TYPE_CHECKING:
+    from trimtab.proxy.telemetry.otlp import Spans
 
 QUIET_SECONDS = 3.0  # Then the user reads or writes. Chosen: clients ask for titles and the like at once.
 CHANGED_BYTES = 1024 * 1024
@@ -50,6 +52,7 @@ CHANGED_BYTES = 1024 * 1024
 class Lifecycle:
     """Whether the proxy takes requests, and how many it serves.
 
+    show: gets the number of requests in flight. drain: called when none is left.
     by_client: the requests in flight of each client that has a name, by that name.
     reset_clients: resets every client's connection, so that no interrupted answer looks complete.
     background: work that pages have asked for, and `meanwhile`; it ends with the proxy.
@@ -60,6 +63,8 @@ class Lifecycle:
         self.ready = False
         self.reset_clients: Callable[[], None] = lambda: None  # until there is a server
         self.background = Tasks(lambda _: None)  # until there is something that records errors
+        self.show: Callable[[int], None] = lambda _: None
+        self.drain: Callable[[], None] = lambda: None
         self.in_flight = 0
         self.by_client: dict[str, set[Reply]] = {}
         self.idle = asyncio.Event()
@@ -81,30 +86,18 @@ class Lifecycle:
         await asyncio.sleep(QUIET_SECONDS)
         await work()
 
-    def serving(
-        self, show: Callable[[int], None], reply: Reply, client: str, end: Callable[[], None] = lambda: None
-    ) -> "_Serving":
-        """Context manager: the block serves a request. show: gets their number. end: called when none is left."""
-        return _Serving(self, show, reply, client, end)
-
     def count_of(self, client: str) -> int:
         """A client's requests in flight, but those whose last byte is sent: the next may come before they end."""
         return sum(not reply.last_byte_at for reply in self.by_client.get(client, ()))
 
 
-class _Serving:
-    """A block that counts as one request in flight."""
+class Serving:
+    """Context manager: the block serves a request."""
 
-    __slots__ = ("_client", "_end", "_lifecycle", "_reply", "_show")
+    __slots__ = ("_client", "_lifecycle", "_reply")
 
-    def __init__(
-        self, lifecycle: Lifecycle, show: Callable[[int], None], reply: Reply, client: str, end: Callable[[], None]
-    ) -> None:
-        self._lifecycle = lifecycle
-        self._show = show
-        self._reply = reply
-        self._client = client
-        self._end = end
+    def __init__(self, lifecycle: Lifecycle, reply: Reply, client: str) -> None:
+        self._lifecycle, self._reply, self._client = lifecycle, reply, client
 
     def __enter__(self) -> None:
         lifecycle = self._lifecycle
@@ -114,7 +107,7 @@ class _Serving:
         if self._client:
             lifecycle.by_client.setdefault(self._client, set()).add(self._reply)
         lifecycle.idle.clear()
-        self._show(lifecycle.in_flight)
+        lifecycle.show(lifecycle.in_flight)
 
     def __exit__(self, *_: object) -> None:
         lifecycle = self._lifecycle
@@ -124,9 +117,9 @@ class _Serving:
             replies.discard(self._reply)
             if not replies:
                 del lifecycle.by_client[self._client]
-        self._show(lifecycle.in_flight)
+        lifecycle.show(lifecycle.in_flight)
         if lifecycle.in_flight == 0:
-            self._end()
+            lifecycle.drain()
             lifecycle.idle.set()
 
 
@@ -165,7 +158,7 @@ class Services(msgspec.Struct, frozen=True):
     lifetimes: Lifetimes = msgspec.field(default_factory=Lifetimes)
     past: History = msgspec.field(default_factory=History)
     recordings: Recordings | None = None
-    spans: Spans = NO_SPANS
+    spans: "Spans | None" = None
     budgets: Budgets | None = None
     pages_in_flight: Counter[str] = msgspec.field(default_factory=Counter)
 
@@ -180,9 +173,9 @@ class Services(msgspec.Struct, frozen=True):
 
 
 async def receive(
-    services: Services, reply: Reply, arrival: Arrival, lane: Lane, codec: Codec
+    services: Services, reply: Reply, arrival: Arrival, lane: Lane, codec: Codec | None = None
 ) -> tuple[ReceivedBody, PrefixMatch | None]:
-    """Receive the body, and find the longest beginning that it shares with an earlier one of the tenant.
+    """Receive the body, and find the longest beginning that it shares with an earlier one of the tenant and the codec.
 
     One that memory could never hold is too large and not decoded. Raises SlowRequestError and OverloadedError.
     """
@@ -191,7 +184,7 @@ async def receive(
     if body is None:
         return received, None
     size_bytes, match = len(body), None
-    if size_bytes >= MIN_BYTES:
+    if codec is not None and size_bytes >= MIN_BYTES:
         with fail_open(services.recorder, arrival.request_id, "read"):
             match = services.compactors.find_kept_bodies(arrival.tenant.id).find(codec.name, body)
     known_bytes = 0 if match is None else match.stop

@@ -327,7 +327,8 @@ def _write_apart(call: Call, summariser: Summariser, planned: Planned) -> Apart 
     tokens = sum(message.tokens for message in before.messages)
     if tokens > summariser.window_tokens * MOST_SYSTEM_SHARE:
         return None
-    return Apart(partial(call.compactor.ask_apart, add_key(call, planned), before), tokens)
+    request = add_key(call, planned)
+    return Apart(partial(request.codec.ask_behind, request, before, is_apart=True), tokens)
 
 
 def choose_summariser(services: Services, call: Call) -> Summariser:

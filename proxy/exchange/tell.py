@@ -7,44 +7,36 @@ somebody wants it.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import msgspec
 
 from trimtab.proxy.account.outcome import Cut, Outcome, Window, name_error, read_head, write_attributes
 from trimtab.proxy.account.recorder import Recorder, fail_open
-from trimtab.proxy.account.recordings.format import CarriedOut, Circumstances, Served
-from trimtab.proxy.account.recordings.writing import record
-from trimtab.proxy.account.text import tell_text, tell_title
 from trimtab.proxy.catalogue.prices import PER_TOKEN
 from trimtab.proxy.compaction.compactor import Compacted
-from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.exchange.answer import NOTHING_LEARNED, Learned
-from trimtab.proxy.exchange.arrival import Arrival, find_path_keys
-from trimtab.proxy.exchange.attempt import MAX_ATTEMPTS, Attempt, Call, Passed, Prepared
+from trimtab.proxy.exchange.arrival import Arrival
+from trimtab.proxy.exchange.attempt import MAX_ATTEMPTS, NO_ATTEMPT, Attempt, Call, Prepared
 from trimtab.proxy.exchange.early_answer import Opening
+from trimtab.proxy.exchange.record import Over, record, tell_text, tell_title
 from trimtab.proxy.exchange.route import NO_TARGET, Target
 from trimtab.proxy.exchange.services import Services
-from trimtab.proxy.exchange.trace import NO_TRACE, Trace
+from trimtab.proxy.exchange.trace import Trace
 from trimtab.proxy.http.errors import ContextExceededError, ProxyError
 from trimtab.proxy.http.headers import OUTCOME_HEADER, Headers
 from trimtab.proxy.http.relay import Reply
 from trimtab.proxy.telemetry.ledger import Entry, UsedSummary
 from trimtab.proxy.telemetry.metrics import OTHER
 from trimtab.proxy.wire.codec import Request
-from trimtab.rules.conversation import Outcome as Applied
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import Policy
 from trimtab.rules.tokens.sections import Sections
 
-NO_ATTEMPT = Passed("aborted")
-"""Of a request that was not planned yet."""
 _NO_SECTIONS = Sections()
 MAX_TOLD_ENTRIES = 32
 """In a response header. Chosen: two attempts have some 25; so it has 4 KiB, and clients refuse heads above 8 KiB."""
 NO_TOKENS: Mapping[str, int] = {}
-MAX_COLD = 256  # Cuts at a cold cache recorded without a plan. Chosen: more than one session has.
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -61,7 +53,7 @@ class Finished(msgspec.Struct, frozen=True):
     target: Target = NO_TARGET
     attempt: Attempt = NO_ATTEMPT
     request: Request | None = None
-    trace: Trace = NO_TRACE
+    trace: Trace | None = None
     sent_at: float = 0.0
     opening: Opening | None = None
     learned: Learned = NOTHING_LEARNED
@@ -78,21 +70,22 @@ def tell(services: Services, finished: Finished, error: ProxyError | None, *, is
     is_kept = history is not None or recordings is not None
     outcome = make_outcome(recorder, finished, error, is_over=is_over, is_kept=is_kept)
     recorder.record(outcome)
-    if finished.trace.is_on:
+    take = partial(Over, services, finished.arrival, finished.request, finished.attempt, outcome)
+    if finished.trace is not None:
         with fail_open(recorder, outcome.request_id, "tell"):
             last_byte_at = finished.reply.last_byte_at
             seconds_ago = time.monotonic() - last_byte_at if last_byte_at else 0.0
             finished.trace.end(write_attributes(outcome), error=name_error(outcome), seconds_ago=seconds_ago)
     if history is not None and outcome.session and outcome.session not in history.titled:
         with fail_open(recorder, outcome.request_id, "tell"):
-            tell_title(recorder, history, make_served(services, finished, outcome))
+            tell_title(take())
     if history is not None and history.keeps_text:
         with fail_open(recorder, outcome.request_id, "tell"):
-            tell_text(recorder, history, make_served(services, finished, outcome))
+            tell_text(take())
     # One that was refused by its head alone is not recorded: anybody can send many of those.
     if recordings is not None and (error is None or finished.target != NO_TARGET):
         with fail_open(recorder, outcome.request_id, "tell"):
-            record(recorder, recordings, make_served(services, finished, outcome))
+            record(take(), recordings)
 
 
 def make_outcome(
@@ -253,65 +246,6 @@ def _price_cache(call: Call, sent_tokens: int, written_tokens: int | None) -> fl
     tier = call.view.price_list.at(sent_tokens)
     paid = tier.cache_write if written_tokens else tier.input
     return max(paid - tier.cached_input, 0.0) * PER_TOKEN
-
-
-def make_served(services: Services, finished: Finished, outcome: Outcome) -> Served:
-    arrival, attempt = finished.arrival, finished.attempt
-    return Served(
-        outcome=outcome,
-        config=services.config,
-        find_shown=lambda: arrival.secrets | find_path_keys(arrival.headers, arrival.target),
-        headers=arrival.end_to_end,
-        dialect="" if arrival.passed is not None else arrival.endpoint,
-        request=finished.request,
-        body=attempt.body,
-        added_headers=() if attempt.compacted is None or attempt.body is None else attempt.compacted.headers,
-        was_sent=outcome.upstream_overhead_seconds is not None,
-        carried_out=_describe_carried_out(attempt) if isinstance(attempt, Prepared) else None,
-        describe=None
-        if attempt.call is None
-        else partial(_describe_circumstances, services.compactors, attempt.call, attempt),
-    )
-
-
-def _describe_carried_out(attempt: Prepared) -> CarriedOut:
-    planned, compacted, text = attempt.chosen.planned, attempt.compacted, attempt.chosen.text
-    applied = Applied(compacted.forwarded, compacted.decisions)
-    return CarriedOut(planned.plan, applied, planned.policy.token_ratio, text, attempt.summary)
-
-
-def _describe_circumstances(compactors: Compactors, call: Call, attempt: Attempt) -> Circumstances:
-    view, settings, upstream = call.view, call.route.settings, call.route.upstream
-    plan = attempt.chosen.planned.plan if isinstance(attempt, Prepared) else None
-    return Circumstances(
-        config=settings.model_dump(mode="json", by_alias=True, exclude_unset=True),
-        policy=view.policy,
-        believed_tokens=view.believed_tokens,
-        facts=view.facts,
-        prices=view.price_list,
-        upstream_url=upstream.base_url,
-        count=settings.count,
-        vocabulary=compactors.name_vocabulary(settings, call.route.target.model),
-        request_max_tokens=call.request.max_tokens,
-        local_items=settings.local_items,
-        strips_nonces=upstream.strips_nonces,
-        drop_tools=settings.drop_tools,
-        cleaned=call.request.cleaned,
-        cold=_find_cold(call, plan),
-        put_off=plan is not None and plan.is_put_off,
-        cuts=0 if plan is None else len(plan.window.cuts),
-        is_test=isinstance(attempt, Prepared) and attempt.is_test,
-        attempt=call.attempt,
-        cache_adds=tuple(sorted(call.request.cache.adds)),
-        found=() if plan is None or settings.recall != "tool" else tuple((pin.at, pin.line) for pin in plan.recalled),
-    )
-
-
-def _find_cold(call: Call, plan: Plan | None) -> Mapping[str, str]:
-    """The cuts at a cold cache of this session; without a plan, all that are known of this client, some of them."""
-    if plan is None:
-        return {prefix.hex(): str(kind) for prefix, kind in islice(call.cold.items(), MAX_COLD)}
-    return {plan.hashes[at].hex(): str(kind) for at, kind in plan.cold.items()}
 
 
 def write_headers(arrival: Arrival, attempt: Attempt, sent_at: float, error: ProxyError | None = None) -> Headers:

@@ -130,6 +130,7 @@ async def _open_services(
     recorder.observers.append(past.observe)
     try:
         lifecycle.background = Tasks(partial(_record_fault, recorder))
+        lifecycle.show, lifecycle.drain = metrics.show_in_flight, recorder.drain
         services = Services(config, client, *shared, lifecycle=lifecycle, past=past, spans=spans)
         budgets = Budgets(books, log, config.clients.budgets)
         await budgets.refresh()

@@ -39,9 +39,9 @@ _END = b"\r\n\r\n"  # the end of a chunked body, and of any head
 
 
 class _Connection(RequestHandler):
-    """One client's connection. `kept` holds values for as long as the connection lasts."""
+    """One client's connection. `head`: what is kept of its last request's head."""
 
-    __slots__ = ("_has_ended", "_is_refusing", "_stall", "kept")
+    __slots__ = ("_has_ended", "_is_refusing", "_stall", "head")
 
     def __init__(self, manager: web.Server, **settings: Any) -> None:
         super().__init__(manager, **settings)
@@ -59,7 +59,7 @@ class _Connection(RequestHandler):
         )
         self._max_msg_queue_size, self._msg_queue_resume_size = MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS // 2
         self._parser: Any = _Reader(make_parser, self)
-        self.kept: dict[str, Any] = {}
+        self.head: Any = None
         self._is_refusing = False
         self._has_ended: asyncio.Event | None = None
         self._stall: asyncio.TimerHandle | None = None

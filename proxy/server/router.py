@@ -20,7 +20,7 @@ from trimtab.proxy.exchange import for_caller
 from trimtab.proxy.exchange.arrival import Arrival, find_head, find_secrets, read_arrival, tell_path
 from trimtab.proxy.exchange.for_caller import ENDPOINT
 from trimtab.proxy.exchange.serve import serve
-from trimtab.proxy.exchange.services import Services
+from trimtab.proxy.exchange.services import Services, Serving
 from trimtab.proxy.exchange.tell import Finished, Note, tell, write_headers
 from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse, loses_what_follows
 from trimtab.proxy.http.client import SWITCHING_PROTOCOLS
@@ -116,7 +116,7 @@ async def handle(services: Services, request: web.BaseRequest) -> web.StreamResp
     if recorder.tells_arrivals:
         # Its own log line may come much later.
         recorder.log.debug("request_begun", request_id=arrival.request_id, method=arrival.method, path=arrival.path)
-    with services.lifecycle.serving(recorder.metrics.show_in_flight, reply, client, recorder.drain):
+    with Serving(services.lifecycle, reply, client):
         return await _serve(services, arrival, reply, codec, own)
 
 

@@ -7,7 +7,7 @@ one of a few words. An answer is either a note, or an error that says what it is
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import aiohttp
 import msgspec
@@ -19,7 +19,7 @@ from trimtab.proxy.http.client import read_bounded
 from trimtab.proxy.http.errors import ProxyError
 from trimtab.proxy.http.headers import BUSY, read_retry_after
 from trimtab.proxy.telemetry.metrics import OTHER, Metrics
-from trimtab.proxy.telemetry.spans import NO_SPAN, NO_SPANS, Span, Spans, describe_server, find_current
+from trimtab.proxy.telemetry.spans import describe_server, find_current
 from trimtab.proxy.wire.answering import Completion, ProviderNote, Question
 from trimtab.proxy.wire.answers.sse import is_stream
 from trimtab.proxy.wire.answers.usage import Usage
@@ -28,6 +28,9 @@ from trimtab.proxy.wire.json import DECODE_ERRORS
 from trimtab.proxy.wire.overflow import Kind
 from trimtab.rules.conversation import CountTokens
 from trimtab.rules.summary import handoff
+
+if TYPE_CHECKING:
+    from trimtab.proxy.telemetry.otlp import Span, Spans
 from trimtab.rules.summary.quoting import clean_note
 from trimtab.rules.summary.request import Summary
 
@@ -95,7 +98,7 @@ class SummaryCalls:
         self,
         metrics: Metrics,
         log: Any,
-        spans: Spans = NO_SPANS,
+        spans: "Spans | None" = None,
         on_end: OnEnd | None = None,
     ) -> None:
         self.metrics = metrics
@@ -180,9 +183,9 @@ class SummaryCall:
         self.started = time.monotonic()
         self.span = self._begin_span(place)
 
-    def _begin_span(self, place: tuple[URL, str] | None) -> Span:
-        if not self._calls.spans.is_on:
-            return NO_SPAN
+    def _begin_span(self, place: tuple[URL, str] | None) -> "Span | None":
+        if self._calls.spans is None:
+            return None
         told: dict[str, str | int] = {"gen_ai.operation.name": "chat", "gen_ai.request.model": self.name}
         if place is not None:
             url, dialect = place
@@ -206,7 +209,7 @@ class SummaryCall:
         elif kind is not None and self.result == "written":
             self.result = "cancelled"
         self._calls.end(self)
-        if self.span is NO_SPAN:
+        if self.span is None:
             return
         told = {
             "gen_ai.usage.input_tokens": self.usage.prompt_tokens,

@@ -399,7 +399,8 @@ class _Asking:
         headers["Accept"] = "application/json, text/event-stream"
         if self._forms[0] is not None:
             add_to_lists(headers, self._forms[0].headers)
-        call.span.write_into(headers)
+        if call.span is not None:
+            call.span.write_into(headers)
         url = summariser.url
         if self._weigh is not None and summariser.provider is not None:
             base, mark, query = str(url).partition("?")  # the target of a request is one piece in it

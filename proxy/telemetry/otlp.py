@@ -8,7 +8,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -20,8 +20,6 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from trimtab.proxy.telemetry.spans import NO_SPAN, Attributes, Headers, Span, Spans
-
 MAX_WAITING_SPANS = 2048  # Spans that wait to be sent. Source: the default of OTEL_BSP_MAX_QUEUE_SIZE.
 MAX_BATCH_SPANS = 512  # Spans in one request to the collector. Source: the default of OTEL_BSP_MAX_EXPORT_BATCH_SIZE.
 DELAY_MILLISECONDS = 1000  # For other spans. Chosen: below the default of 5 s, so that a trace is soon seen.
@@ -29,29 +27,28 @@ EXPORT_SECONDS = 5  # For a request, with the library's own further attempts. Ch
 FLUSH_SECONDS = 2.0  # For the last spans of a process. Chosen: far less than a worker gets to end.
 TRACE_HEADERS = ("traceparent", "tracestate")  # Source: W3C Trace Context, level 1
 
+Attributes = Mapping[str, Any]
+Headers = Sequence[tuple[str, str]]
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
-class _OtlpSpan(Span):
-    __slots__ = ("_is_parent", "_span")
+class Span:
+    """A call to an upstream. has_children: other calls were made for it."""
 
     def __init__(self, span: trace.Span) -> None:
         self._span = span
-        self._is_parent = False
-
-    @property
-    def has_children(self) -> bool:
-        return self._is_parent
+        self.has_children = False
 
     @property
     def context(self) -> Context:
         return trace.set_span_in_context(self._span)
 
     def adopt(self) -> Context:
-        self._is_parent = True
+        self.has_children = True
         return self.context
 
     def write_into(self, headers: MutableMapping[str, str]) -> None:
+        """Have the request name this span as its parent."""
         for name in TRACE_HEADERS:
             if name in headers:
                 del headers[name]
@@ -64,16 +61,15 @@ class _OtlpSpan(Span):
         self._span.add_event(name)
 
     def end(self, *, error: str = "", seconds_ago: float = 0.0) -> None:
+        """The call has ended. `error`: what kind of error ended it, in one word; empty for none."""
         if error:
             self._span.set_attribute("error.type", error)
             self._span.set_status(trace.StatusCode.ERROR)
         self._span.end(time.time_ns() - int(seconds_ago * 1e9))
 
 
-class OtlpSpans(Spans):
+class Spans:
     """Starts spans that are sent to a collector. Must be made after the fork of a worker: it starts a thread."""
-
-    is_on = True
 
     def __init__(self, endpoint: str, service_name: str, version: str, log: Any) -> None:
         library = logging.getLogger("opentelemetry")
@@ -91,20 +87,22 @@ class OtlpSpans(Spans):
         provider.add_span_processor(self._processor)
         self._tracer = provider.get_tracer("trimtab", version)
 
-    def start(self, name: str, attributes: Attributes, headers: Headers = (), after: Span = NO_SPAN) -> Span:
+    def start(self, name: str, attributes: Attributes, headers: Headers = (), after: Span | None = None) -> Span:
+        """Start a span for a call: a child of the one that the headers name, else of `after`, else of none."""
         context = _read_parent(headers)
         if context is None:
             return self.start_within(after, name, attributes)
         return self._start(name, attributes, context)
 
-    def start_within(self, parent: Span, name: str, attributes: Attributes) -> Span:
+    def start_within(self, parent: Span | None, name: str, attributes: Attributes) -> Span:
+        """Start a child of a span; a new trace without one."""
         # Not the library's own current span: that of another program in this process must not become the parent.
-        context = parent.adopt() if isinstance(parent, _OtlpSpan) else Context()
+        context = Context() if parent is None else parent.adopt()
         return self._start(name, attributes, context)
 
     def _start(self, name: str, attributes: Attributes, context: Context) -> Span:
         kind = trace.SpanKind.CLIENT
-        return _OtlpSpan(self._tracer.start_span(name, context=context, kind=kind, attributes=dict(attributes)))
+        return Span(self._tracer.start_span(name, context=context, kind=kind, attributes=dict(attributes)))
 
     async def close(self) -> None:
         """Send the last spans, within FLUSH_SECONDS."""

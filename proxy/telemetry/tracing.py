@@ -1,22 +1,24 @@
 """Opens what the configuration says about traces."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.telemetry.metrics import read_version
-from trimtab.proxy.telemetry.spans import NO_SPANS, Spans
+
+if TYPE_CHECKING:
+    from trimtab.proxy.telemetry.otlp import Spans
 
 
-def open_spans(config: Config, log: Any) -> Spans:
-    """The spans of this process; none without `tracing.otlp_endpoint`. Raises ConfigError if a package is missing."""
+def open_spans(config: Config, log: Any) -> "Spans | None":
+    """The spans of this process; None without `tracing.otlp_endpoint`. Raises ConfigError if a package is missing."""
     endpoint = config.tracing.otlp_endpoint
     if endpoint is None:
-        return NO_SPANS
+        return None
     require_exporter(config)
-    from trimtab.proxy.telemetry.otlp import OtlpSpans  # noqa: PLC0415 - optional packages, and slow to import
+    from trimtab.proxy.telemetry.otlp import Spans  # noqa: PLC0415 - optional packages, and slow to import
 
-    return OtlpSpans(endpoint, config.tracing.service_name, read_version(), log)
+    return Spans(endpoint, config.tracing.service_name, read_version(), log)
 
 
 def require_exporter(config: Config) -> None:

@@ -206,7 +206,9 @@ class Shell:
         tokens = self.policy.limit_tokens(self.policy.summary_max_tokens) - leading_tokens
         for part in split_request(wanted, base_text=text, max_tokens=tokens, most=MOST_PARTS, count=count):
             prompt = write_prompt(part, base_text=text, max_tokens=tokens, count=count)
-            body = self.compactor.ask_apart(request, self._leading, question, prompt) if self._leading else None
+            leading, body = self._leading, None
+            if leading:
+                body = request.codec.ask_behind(request, leading, question, prompt, is_apart=True)
             text = self._read_note(body or request.codec.ask(question, prompt), part, question.max_tokens)
             if text is None:
                 return None

@@ -7,7 +7,7 @@ model's own unless a field says otherwise.
 import base64
 import gzip
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,16 +16,9 @@ import msgspec
 from trimtab.proxy.account.books import MOST
 from trimtab.proxy.account.outcome import Outcome, keep
 from trimtab.proxy.catalogue.prices import Bill, PriceList, Tokens
-from trimtab.proxy.config.schema import Config
-from trimtab.proxy.http.headers import Headers
 from trimtab.proxy.models.records import Facts
-from trimtab.proxy.telemetry.ledger import UsedSummary
-from trimtab.proxy.wire.codec import Request
 from trimtab.rules.conversation import Decision
-from trimtab.rules.conversation import Outcome as Applied
-from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import Policy
-from trimtab.rules.summary.request import Summary
 from trimtab.rules.tokens.sections import Sections
 
 VERSION = 1  # The version of the format. A reader refuses any other.
@@ -216,41 +209,6 @@ class Recording(msgspec.Struct, frozen=True):
         if self.sent is None:
             return None
         return self.received_body if self.sent.body is None else read_body(self.sent.body)
-
-
-@dataclass(frozen=True, slots=True)
-class CarriedOut:
-    """A plan that was carried out. ratio: the model's own tokens for one of trimtab's. used: the stored summary."""
-
-    plan: Plan
-    applied: Applied
-    ratio: float
-    text: Summary | None = field(repr=False)
-    used: UsedSummary | None
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """A request that is over, as far as its recording and the dashboard's text are written from it: references only.
-
-    find_shown: finds the credentials that it has shown. headers: the client's, without hop-by-hop ones.
-    dialect: the name of its codec; empty if none claims it. request: None if it was not decoded.
-    body: what was sent; None for the client's own bytes. added_headers: because of changes to the body.
-    was_sent: something of it was sent to the upstream.
-    carried_out: None if no plan was. describe: tells what the plan depended on; None if the request was not planned.
-    """
-
-    outcome: Outcome
-    config: Config = field(repr=False)
-    find_shown: Callable[[], frozenset[str]] = field(repr=False)
-    headers: Headers = field(repr=False)
-    dialect: str
-    request: Request | None = field(repr=False)
-    body: tuple[bytes, ...] | None = field(repr=False)
-    added_headers: Headers
-    was_sent: bool
-    carried_out: CarriedOut | None
-    describe: Callable[[], Circumstances] | None
 
 
 class _Version(msgspec.Struct, frozen=True):

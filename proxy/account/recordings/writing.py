@@ -10,41 +10,25 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, NamedTuple
 
-import msgspec
-from msgspec import structs
-
 from trimtab.proxy.account.books import Books
-from trimtab.proxy.account.outcome import ID_BYTES, Outcome, keep
-from trimtab.proxy.account.recorder import Recorder, fail_open
+from trimtab.proxy.account.outcome import ID_BYTES, Outcome
 from trimtab.proxy.account.recordings.folder import Folder, name_fault
 from trimtab.proxy.account.recordings.format import (
     SUMMARY_ENDPOINT,
-    Counted,
     RecordedCall,
-    RecordedRequest,
-    RecordedSending,
-    RecordedSummary,
     Recording,
-    Served,
     encode,
-    write_body,
 )
-from trimtab.proxy.account.redact import Hidden, find_hidden, redact_body, redact_value
 from trimtab.proxy.catalogue.prices import price
 from trimtab.proxy.config.schema import Config, RecordConfig
-from trimtab.proxy.http.credentials import is_credential, plain
-from trimtab.proxy.memory import KEPT_FACTOR, MAX_RECORDINGS_BYTES, bound_recordings
+from trimtab.proxy.memory import MAX_RECORDINGS_BYTES, bound_recordings
 from trimtab.proxy.summaries.calls import SummaryCall
-from trimtab.proxy.telemetry.ledger import UsedSummary
 from trimtab.proxy.telemetry.metrics import Metrics
-from trimtab.rules.pipeline.story import Story, tell_story
-from trimtab.rules.summary.request import Summary
 
 MAX_WAITING = 1024  # Recordings that wait to be written. Chosen: some seconds of a busy proxy.
 MAX_WAITING_BYTES = MAX_RECORDINGS_BYTES
@@ -54,14 +38,6 @@ CLOSE_SECONDS = 5.0  # Time for the recordings that wait when the proxy stops. C
 Make = Callable[[], bytes | None]
 """Makes the content of a recording's file; None if that failed. It runs in the writer's thread."""
 Result = Literal["written", "dropped", "failed"]
-KEPT_HEADERS = frozenset(
-    {
-        "accept", "content-encoding", "content-type", "user-agent",
-        "anthropic-beta", "anthropic-version", "openai-beta",
-        "x-trimtab-mode", "x-trimtab-profile",
-    }
-)  # fmt: skip
-"""The client's headers that are recorded: those that decide how a request is read and compacted, and who made it."""
 
 
 def measure_recordings(config: Config) -> int:
@@ -183,13 +159,6 @@ class Recordings:
             self._results[result] += 1
 
 
-def record(recorder: Recorder, recordings: Recordings, served: Served) -> None:
-    request, outcome = served.request, served.outcome
-    size_bytes = 0 if request is None else KEPT_FACTOR * len(request.body)
-    size_bytes += sum(map(len, served.body or ()))
-    recordings.add(Draft(outcome.at, outcome.request_id, partial(_make_content, recorder, served), size_bytes))
-
-
 def end_call(books: Books, recordings: Recordings | None, call: SummaryCall, seconds: float) -> None:
     if call.charged is not None:
         charged, payer = call.charged
@@ -216,58 +185,3 @@ def _record_call(recordings: Recordings, call: SummaryCall, seconds: float) -> N
     name, at = os.urandom(ID_BYTES).hex(), time.time()
     outcome = Outcome(name, at, SUMMARY_ENDPOINT, "POST", "", call.status or 0, call.result, seconds, label=call.model)
     recordings.add(Draft(at, name, partial(encode, Recording(outcome, call=ended)), is_call=True))
-
-
-def _make_content(recorder: Recorder, served: Served) -> bytes | None:
-    with fail_open(recorder, served.outcome.request_id, "record"):
-        return encode(_make_recording(served))
-    return None
-
-
-def _make_recording(served: Served) -> Recording:
-    outcome, done = served.outcome, served.carried_out
-    story = Story() if done is None else tell_story(done.plan, done.applied, ratio=done.ratio)
-    recording = Recording(
-        event=outcome,
-        request=_make_request(served),
-        sent=RecordedSending(headers=dict(served.added_headers)) if served.was_sent else None,
-        circumstances=None if served.describe is None else served.describe(),
-        summary=None if done is None or done.text is None else _make_summary(done.text, done.used),
-        story=tuple(sentence.text for sentence in story.sentences),
-        counted=Counted(outcome.has_prompt, bool(outcome.sent_tokens and outcome.counted), outcome.counted_decisions),
-        bill=outcome.bill,
-    )
-    hidden = find_hidden(served.config, served.find_shown())
-    # Without credentials, in whatever member they are, and without figures that are not kept.
-    values = {**msgspec.to_builtins(recording, str_keys=True), "event": keep(recording.event)}
-    told = {name: redact_value(value, hidden, with_numbers=False) for name, value in values.items()}
-    return _add_bodies(msgspec.convert(told, Recording, str_keys=True), served, hidden)
-
-
-def _add_bodies(recording: Recording, served: Served, hidden: Hidden) -> Recording:
-    arrived, request, sent = served.request, recording.request, recording.sent
-    if arrived is None or request is None:
-        return recording
-    forwarded = arrived.body if sent is None or served.body is None else b"".join(served.body)
-    body = redact_body(arrived.body, hidden)
-    told = body if forwarded == arrived.body else redact_body(forwarded, hidden)
-    is_redacted = (body, told) != (arrived.body, forwarded)
-    if sent is not None and forwarded != arrived.body:
-        sent = replace(sent, body=write_body(told))
-    return structs.replace(
-        recording, request=replace(request, body=write_body(body), is_redacted=is_redacted), sent=sent
-    )
-
-
-def _make_request(served: Served) -> RecordedRequest:
-    """The head of the request; only names that hold no credential."""
-    outcome, request = served.outcome, served.request
-    headers = ((name.lower(), value) for name, value in served.headers if not is_credential(plain(name)))
-    kept = {name: value for name, value in headers if name in KEPT_HEADERS}
-    is_count = request is not None and request.codec.is_count
-    return RecordedRequest(served.dialect, outcome.path, outcome.model, kept, is_count=is_count)
-
-
-def _make_summary(text: Summary, used: UsedSummary | None) -> RecordedSummary:
-    kind, note = "summarise" if text.by_model else "digest", text.note.decode("utf-8", "replace")
-    return RecordedSummary("" if used is None else used.id, kind, text.by_model, text.text, note)

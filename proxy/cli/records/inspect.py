@@ -30,7 +30,6 @@ from trimtab.proxy.account.outcome import Outcome
 from trimtab.proxy.account.recordings.folder import LAST, NoRecordingError, list_files, read_all, read_one
 from trimtab.proxy.account.recordings.format import BadRecordingError, Recording
 from trimtab.proxy.account.redact import HIDDEN, Hidden
-from trimtab.proxy.account.text import find_title
 from trimtab.proxy.cli.options import give_up, takes_config, usual_recordings, wrong_use
 from trimtab.proxy.cli.records.run import find_difference
 from trimtab.proxy.cli.records.variants import RecordedVariants
@@ -40,6 +39,7 @@ from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.engine import Compaction
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
+from trimtab.proxy.exchange.record import find_title
 from trimtab.proxy.server.admin.shapes import shape_event
 from trimtab.proxy.telemetry.logs import configure_log, escape, get_log
 from trimtab.proxy.wire.codec import Counting, UndecodableError

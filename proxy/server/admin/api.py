@@ -49,7 +49,6 @@ from trimtab.proxy.server.admin.shapes import (
     shape_session,
     shape_text,
     shape_timeline,
-    write_json,
 )
 from trimtab.proxy.store.store import StoreError
 from trimtab.proxy.telemetry.metrics import read_version
@@ -104,7 +103,7 @@ async def _answer(
 
 
 async def _write(answer: Json) -> web.Response:
-    body = await asyncio.to_thread(write_json, answer)
+    body = await asyncio.to_thread(orjson.dumps, answer)
     return web.Response(body=body, content_type="application/json", headers=UNSTORED)
 
 

@@ -11,11 +11,10 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import date
 from difflib import SequenceMatcher
-from io import BytesIO
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -39,37 +38,9 @@ Json = dict[str, Any]
 Line = dict[str, str]
 StepSums = tuple[int, str, str, list[int]]
 """The time of a step, `models`, `clients` or nothing for all, the name of one, and its FIGURES."""
-SPLIT_DEPTH = 2
-"""Source: the changes of a request are the deepest long list: they stand in its text, and this in the answer."""
 MAX_PAIRS = 50_000  # Pairs of equal lines that are compared. Chosen: some tenths of a second in the worst case.
 NEAR_HIGH = 0.9  # Of high water, which then counts as reached. Chosen: estimates lack what was shortened.
 MAX_BUCKETS = 120  # buckets of a timeline. Chosen: as many as a picture can show.
-
-
-def write_json(value: Any, depth: int = SPLIT_DEPTH) -> bytes:
-    """JSON, to be written in a thread: lists item by item, because orjson lets nothing else run meanwhile."""
-    written = BytesIO()
-    _write(value, depth, written.write)
-    return written.getvalue()
-
-
-def _write(value: Any, depth: int, write: Callable[[bytes], object]) -> None:
-    if isinstance(value, dict) and value and depth:
-        before = b"{"
-        for name, each in value.items():
-            write(before + orjson.dumps(str(name)) + b":")
-            _write(each, depth - 1, write)
-            before = b","
-        write(b"}")
-    elif isinstance(value, list) and value:
-        before = b"["
-        for each in value:
-            write(before)
-            write(orjson.dumps(each))
-            before = b","
-        write(b"]")
-    else:
-        write(orjson.dumps(value))
 
 
 def shape_request(turn: Turn) -> Json:

@@ -163,7 +163,7 @@ def test_so_many_credentials_are_looked_for_and_no_more() -> None:
 
 def _connection(*heads: Any) -> list[Any]:
     """The arrivals of requests with these heads on one connection."""
-    protocol = SimpleNamespace(kept={})
+    protocol = SimpleNamespace(head=None)
     return [read_arrival(SimpleNamespace(**vars(head), protocol=protocol), CHAT, TENANCY) for head in heads]
 
 
@@ -227,7 +227,7 @@ def test_what_is_forwarded_may_be_changed() -> None:
 
 def test_other_services_read_a_head_anew() -> None:
     """After a reload, another rule may decide whose request it is."""
-    head = SimpleNamespace(**vars(_head((b"X-Team", b"a"))), protocol=SimpleNamespace(kept={}))
+    head = SimpleNamespace(**vars(_head((b"X-Team", b"a"))), protocol=SimpleNamespace(head=None))
     before = read_arrival(head, CHAT, TENANCY)
     after = read_arrival(head, CHAT, Tenancy("header:X-Team", b"key"))
     assert before.tenant != after.tenant
@@ -235,9 +235,9 @@ def test_other_services_read_a_head_anew() -> None:
 
 def test_a_large_head_is_not_kept() -> None:
     """A thousand waiting connections would keep it in memory."""
-    protocol = SimpleNamespace(kept={})
+    protocol = SimpleNamespace(head=None)
     read_arrival(SimpleNamespace(**vars(_head((b"X-A", b"x" * MAX_KEPT_BYTES))), protocol=protocol), CHAT, TENANCY)
-    assert protocol.kept == {}
+    assert protocol.head is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.exchange.services import Lifecycle
+from trimtab.proxy.exchange.services import Lifecycle, Serving
 from trimtab.proxy.http.relay import Reply
 
 
@@ -17,9 +17,10 @@ def _make_reply() -> Reply:
 def test_a_proxy_is_idle_until_a_request_comes_and_after_the_last_has_gone() -> None:
     """`idle` is set exactly while no request is in flight, however requests end. Each new number is shown."""
     lifecycle, shown = Lifecycle(), []
+    lifecycle.show = shown.append
     assert lifecycle.idle.is_set()
-    with lifecycle.serving(shown.append, _make_reply(), ""):
-        with suppress(ValueError), lifecycle.serving(shown.append, _make_reply(), ""):
+    with Serving(lifecycle, _make_reply(), ""):
+        with suppress(ValueError), Serving(lifecycle, _make_reply(), ""):
             assert (lifecycle.in_flight, lifecycle.idle.is_set()) == (2, False)
             raise ValueError
         assert not lifecycle.idle.is_set()
@@ -35,8 +36,9 @@ def test_the_end_of_the_last_request_is_told_before_the_proxy_is_idle() -> None:
     def end() -> None:
         told.append((lifecycle.in_flight, lifecycle.idle.is_set()))
 
-    with lifecycle.serving(lambda _: None, _make_reply(), "", end):
-        with lifecycle.serving(lambda _: None, _make_reply(), "", end):
+    lifecycle.drain = end
+    with Serving(lifecycle, _make_reply(), ""):
+        with Serving(lifecycle, _make_reply(), ""):
             pass
         assert told == []
     assert told == [(0, False)]
@@ -50,7 +52,7 @@ def test_a_client_s_requests_count_until_their_last_byte_is_sent(clients, answer
         for index, client in enumerate(clients):
             reply = _make_reply()
             reply.last_byte_at = float(index in answered)
-            open_requests.enter_context(lifecycle.serving(lambda _: None, reply, client))
+            open_requests.enter_context(Serving(lifecycle, reply, client))
         for name in ("alice", "bob"):
             going = [index for index, client in enumerate(clients) if client == name and index not in answered]
             assert lifecycle.count_of(name) == len(going)

@@ -9,17 +9,17 @@ from support.journeys import arrive
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.exchange.early_answer import Opening
 from trimtab.proxy.exchange.route import choose_route
-from trimtab.proxy.exchange.trace import NO_TRACE, begin_trace
-from trimtab.proxy.telemetry.spans import NO_SPAN, Span, Spans, find_current
+from trimtab.proxy.exchange.trace import begin_trace
+from trimtab.proxy.telemetry.spans import find_current
 from trimtab.proxy.wire.chat.codec import CHAT
 
 
 @dataclass
-class _Noted(Span):
+class _Noted:
     """A span that keeps what it is told."""
 
     told: dict[str, Any]
-    after: Span
+    after: "_Noted | None"
     moments: list[str] = field(default_factory=list)
     error: str | None = None
     is_parent: bool = False
@@ -41,31 +41,20 @@ class _Noted(Span):
         self.error = error
 
 
-class _Noting(Spans):
-    is_on = True
-
+class _Noting:
     def __init__(self) -> None:
         self.spans: list[_Noted] = []
 
-    def start(self, name, attributes, headers=(), after=NO_SPAN) -> Span:
+    def start(self, name, attributes, headers=(), after=None) -> _Noted:
         self.spans.append(_Noted({"name": name, **attributes}, after))
         return self.spans[-1]
 
 
-def _begin(spans: Spans) -> Any:
+def _begin(spans: Any) -> Any:
     config, arrival = load_config(settings=["upstream.base_url=https://api.x.ai/v1"], environment={}), arrive()
     route = choose_route(config, arrival, CIMultiDict(), "m", CHAT)
     assert route.url is not None
     return begin_trace(spans, arrival, route.target.shown_model, route.url, CHAT)
-
-
-def test_without_tracing_headers_stay() -> None:
-    headers = CIMultiDict({"traceparent": "theirs"})
-    trace = NO_TRACE
-    trace.send(headers)
-    trace.hear(Opening(200))
-    trace.end({}, error="", seconds_ago=0.0)
-    assert (trace is NO_TRACE, trace.is_on, headers["traceparent"]) == (True, False, "theirs")
 
 
 def test_what_is_sent_again_has_a_span_of_its_own() -> None:
@@ -88,7 +77,7 @@ def test_what_is_sent_again_has_a_span_of_its_own() -> None:
         "x_ai",
     )
     assert (second.told["http.request.resend_count"], second.told["a"]) == (1, 1)
-    assert find_current() is NO_SPAN
+    assert find_current() is None
 
 
 def test_a_request_that_was_not_sent_has_no_span_unless_a_summary_was_asked_for() -> None:

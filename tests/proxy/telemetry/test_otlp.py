@@ -14,7 +14,7 @@ from support.sessions import make_session, requests_of
 from upstreams.recording import break_off, error, event, hold_summaries
 
 from trimtab.proxy.telemetry import otlp
-from trimtab.proxy.telemetry.otlp import OtlpSpans
+from trimtab.proxy.telemetry.otlp import Spans
 
 CLIENT = 3
 """The kind of a span that is a client's. Source: opentelemetry/proto/trace/v1/trace.proto."""
@@ -383,7 +383,7 @@ async def test_too_many_spans_are_dropped_and_that_is_told_once(collector, log, 
     monkeypatch.setattr(otlp, "DELAY_MILLISECONDS", 60_000)
     monkeypatch.setattr(otlp, "MAX_WAITING_SPANS", 4)
     monkeypatch.setattr(otlp, "MAX_BATCH_SPANS", 4)
-    spans = OtlpSpans("http://127.0.0.1:9", "x", "1", log)
+    spans = Spans("http://127.0.0.1:9", "x", "1", log)
     batches = spans._processor._batch_processor
     with monkeypatch.context() as patch:
         patch.setattr(batches, "_worker_awaken", threading.Event())  # else the thread is woken and takes the spans

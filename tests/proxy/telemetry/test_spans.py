@@ -2,7 +2,7 @@
 
 import pytest
 
-from trimtab.proxy.telemetry.spans import NO_SPAN, NO_SPANS, describe_server, find_current, set_current
+from trimtab.proxy.telemetry.spans import describe_server
 
 
 @pytest.mark.parametrize(
@@ -25,19 +25,3 @@ def test_a_host_names_its_provider(host, dialect, provider) -> None:
     told = describe_server(host, 443, dialect)
     assert told["gen_ai.provider.name"] == provider
     assert ("server.address" in told, "server.port" in told) == (host is not None, host is not None)
-
-
-async def test_without_tracing_no_span_is_made() -> None:
-    """Whatever is asked for is the same null span, and it does nothing."""
-    headers = {"traceparent": "x"}
-    span = NO_SPANS.start("chat", {}, [("traceparent", "y")])
-    span.write_into(headers)
-    span.note({"a": 1})
-    span.note_moment("b")
-    span.end(error="c")
-    await NO_SPANS.close()
-
-    assert (span, NO_SPANS.start_within(span, "chat", {}), find_current()) == (NO_SPAN, NO_SPAN, NO_SPAN)
-    assert (headers, span.has_children) == ({"traceparent": "x"}, False)
-    set_current(span)
-    assert find_current() is span

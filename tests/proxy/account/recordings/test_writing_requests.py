@@ -13,9 +13,9 @@ from support.leaks import read_sample
 from support.sessions import make_session
 from upstreams.recording import completion, hold_summaries
 
-from trimtab.proxy.account.recordings import writing as telling
 from trimtab.proxy.account.recordings.folder import list_files, read_all
 from trimtab.proxy.account.recordings.format import Recording
+from trimtab.proxy.exchange import record as telling
 
 KEY = "sk-planted-0123456789abcdef"
 PATH = "/v1/chat/completions"

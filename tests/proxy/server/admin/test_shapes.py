@@ -31,7 +31,6 @@ from trimtab.proxy.server.admin.shapes import (
     shape_timeline,
     tell_briefly,
     tell_why,
-    write_json,
 )
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.ledger import IS_CUT, TOO_SHORT, Entry
@@ -63,19 +62,6 @@ def test_without_kept_text_the_story_comes_from_the_decisions():
         "cold_cache: cut early.",
     ]
     assert shape_request(Turn(make_event(), 1, ["told"]))["story"] == ["told"]
-
-
-def test_json_that_is_written_in_pieces_is_json():
-    value = {
-        "a": [],
-        "text": {"changes": [{"lines": [{"x": [1]}]}, "\u00e9"]},
-        "b": {},
-        "c": {"d": {"e": {"f": None}}},
-        "t": (1,),
-    }
-    assert orjson.loads(write_json(value)) == value | {"t": [1]}
-    assert (write_json(None), write_json([{"a": 1}, 2])) == (b"null", b'[{"a":1},2]')
-    assert (write_json([]), write_json({})) == (b"[]", b"{}")
 
 
 def test_the_cost_of_a_session_includes_its_summaries():

@@ -7,12 +7,12 @@ import pytest
 from support.client import CHAT, SMALL, post
 from support.sessions import make_session
 
-from trimtab.proxy.account import text as text_module
 from trimtab.proxy.account.history.table import find_request
 from trimtab.proxy.account.history.texts import find_text, unpack_text
 from trimtab.proxy.account.redact import find_hidden
-from trimtab.proxy.account.text import MAX_MESSAGE_CHARS, TITLE_CHARS, clean, crop, find_title
 from trimtab.proxy.config.schema import Config
+from trimtab.proxy.exchange import record as record_module
+from trimtab.proxy.exchange.record import MAX_MESSAGE_CHARS, TITLE_CHARS, clean, crop, find_title
 from trimtab.rules.conversation import Message, Role
 from trimtab.rules.pipeline.changes import Change, Fate
 
@@ -102,7 +102,7 @@ async def test_a_fault_in_the_story_costs_nothing_else(client, start_proxy, monk
     def fail(*_, **__):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(text_module, "tell_story", fail)
+    monkeypatch.setattr(record_module, "_redact", fail)
     proxy = await start_proxy(*SMALL, KEEP)
     response = await send(client, proxy, make_body())
     request_id = response.headers["x-trimtab-request-id"]
@@ -121,9 +121,9 @@ def test_a_long_text_is_cropped_and_says_so():
 
 def test_the_newest_changes_get_their_texts_first(monkeypatch):
     """A request of many megabytes keeps a bounded part of them."""
-    monkeypatch.setattr(text_module, "MAX_TEXT_CHARS", 1000)
+    monkeypatch.setattr(record_module, "MAX_TEXT_CHARS", 1000)
     changes = [Change(at, "tool", "read", Fate.REMOVED, (), 9, 0, before="x" * 400) for at in range(5)]
-    kept = list(text_module._crop(changes))
+    kept = list(record_module._crop(changes))
     assert [change.at for change in kept] == list(range(5))
     assert [change.before.count("x") for change in kept] == [0, 0, 200, 400, 400]
 
