@@ -133,14 +133,15 @@ def test_a_secret_is_found_in_a_url(quoted):
 RANDOM = "sk-proj-9mQx7TzLw2Rb5KcVn8Yd3FgHs6JpAe1U"
 
 
-@pytest.mark.parametrize("at", range(16, len(RANDOM) + 1))
-def test_the_beginning_of_a_secret_is_hidden_at_a_cut(at):
-    assert redact_text(f"key={RANDOM[:at]}[trimtab: cut]", Hidden.of({RANDOM})) == "key=***[trimtab: cut]"
+def test_the_beginning_of_a_secret_is_hidden_at_a_cut():
+    whole, hidden = len(RANDOM), Hidden.of({RANDOM})
+    told = {at: redact_text(f"key={RANDOM[:at]}[trimtab: cut]", hidden) for at in range(16, whole + 1)}
+    assert told == dict.fromkeys(told, "key=***[trimtab: cut]")
 
 
-@pytest.mark.parametrize("at", range(len(RANDOM) - 8))
-def test_the_end_of_a_secret_is_hidden_at_a_cut(at):
-    assert redact_text(f"cut]{RANDOM[at:]} more", Hidden.of({RANDOM})) == "cut]*** more"
+def test_the_end_of_a_secret_is_hidden_at_a_cut():
+    told = {at: redact_text(f"cut]{RANDOM[at:]} more", Hidden.of({RANDOM})) for at in range(len(RANDOM) - 8)}
+    assert told == dict.fromkeys(told, "cut]*** more")
 
 
 @given(st.sets(st.integers(0, 19)), st.booleans())

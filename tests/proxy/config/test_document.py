@@ -91,7 +91,6 @@ def test_no_text_raises_anything_else(text: str) -> None:
     assert find_problems(text)
 
 
-@pytest.mark.parametrize("number", ["0x" + "f" * 4000, "-0x" + "f" * 4000, "0b" + "1" * 20_000, "9" * 5000])
 @pytest.mark.parametrize(
     "text",
     [
@@ -104,8 +103,8 @@ def test_no_text_raises_anything_else(text: str) -> None:
         "upstream: {base_url: %s}",
     ],
 )
-def test_a_number_that_python_would_not_write_out_is_a_mistake_like_any_other(text: str, number: str) -> None:
+def test_a_number_that_python_would_not_write_out_is_a_mistake_like_any_other(text: str) -> None:
     """The law holds for every notation of the number."""
-    (problem,) = find_problems(text % number)
-
-    assert problem.startswith("not valid YAML: ")
+    for number in ("0x" + "f" * 4000, "-0x" + "f" * 4000, "0b" + "1" * 20_000, "9" * 5000):
+        (problem,) = find_problems(text % number)
+        assert problem.startswith("not valid YAML: ")

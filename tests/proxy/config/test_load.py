@@ -283,12 +283,12 @@ def _list_paths(slot: Slot, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]
     return found
 
 
-@pytest.mark.parametrize("path", _list_paths(Slot.of(Config)), ids=".".join)
-def test_every_key_has_a_variable(path: tuple[str, ...]) -> None:
+def test_every_key_has_a_variable() -> None:
     """Its name is the path in upper case, joined by two underscores. Only those with a short name are otherwise."""
-    name = PREFIX + "__".join(path).upper()
-    if name not in SHORT_NAMES:
-        assert _find_paths({}, name) == [".".join(path)]
+    paths = {PREFIX + "__".join(path).upper(): [".".join(path)] for path in _list_paths(Slot.of(Config))}
+    assert {name: _find_paths({}, name) for name in paths if name not in SHORT_NAMES} == {
+        name: path for name, path in paths.items() if name not in SHORT_NAMES
+    }
 
 
 def test_a_name_of_the_user_s_choice_is_found_in_the_file_or_is_lower_case() -> None:

@@ -65,7 +65,6 @@ def test_an_api_path_without_v1_belongs_to_base_url() -> None:
         assert str(target_url(upstream, path, is_api=True)) == "http://up:1/api/v3/chat/completions?a=1"
 
 
-@pytest.mark.parametrize("is_api", [False, True])
 @pytest.mark.parametrize(
     "path",
     [
@@ -74,12 +73,12 @@ def test_an_api_path_without_v1_belongs_to_base_url() -> None:
         "@evil.com", ".evil.com",
     ],
 )  # fmt: skip
-def test_the_host_is_always_the_upstreams(path: str, *, is_api: bool) -> None:
+def test_the_host_is_always_the_upstreams(path: str) -> None:
     """Whatever a client writes into the request line, its credential goes nowhere else."""
     for base in ("http://up:1", "http://up", "http://up/v1"):
-        upstream = UpstreamConfig(base_url=base)
-
-        assert target_url(upstream, path, is_api=is_api).origin() == URL(base).origin()
+        for is_api in (False, True):
+            found = target_url(UpstreamConfig(base_url=base), path, is_api=is_api)
+            assert found.origin() == URL(base).origin()
 
 
 @pytest.fixture

@@ -229,13 +229,13 @@ PASSED = {
 FORBIDDEN = {b"transfer_encoding", b"content_length", b"upgrade", b"te", b"expect", b"proxy-connection"}
 
 
-@pytest.mark.parametrize("name", REFUSED)
-async def test_what_could_be_read_in_two_ways_is_refused(name, start_proxy):
+async def test_what_could_be_read_in_two_ways_is_refused(start_proxy):
     """With 400, at once. The upstream gets nothing, and the connection ends, so what follows is not read."""
     async with run_parsing_upstream() as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
-        answer = await ask_raw(proxy.url, REFUSED[name] + LAST)
-    assert re.findall(rb"^HTTP/\S+ (\d+)", answer, re.MULTILINE) == [b"400"]
+        answers = {name: await ask_raw(proxy.url, head + LAST) for name, head in REFUSED.items()}
+    found = {name: re.findall(rb"^HTTP/\S+ (\d+)", answer, re.MULTILINE) for name, answer in answers.items()}
+    assert found == {name: [b"400"] for name in REFUSED}
     assert upstream.connections == []
 
 

@@ -26,7 +26,6 @@ from trimtab.proxy.wire.overflow import (
     Numbers,
     Overflow,
     Quoted,
-    Wording,
     find_quotes,
     read_number,
     read_numbers,
@@ -414,14 +413,11 @@ SERVERS: list[Callable[[str], str]] = [
 ]
 
 
-@pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize(
     "said", [PLANT, f"x\n{PLANT}", f'a "b" <c>\t{PLANT}', f"é {PLANT}\\n", "maximum   context\nlength is 2048 tokens"]
 )
 @pytest.mark.parametrize("written", ["plain", "escaped", "surrogate", "nan"])
-def test_words_are_known_however_client_and_server_write_them(
-    server: Callable[[str], str], said: str, written: str
-) -> None:
+def test_words_are_known_however_client_and_server_write_them(said: str, written: str) -> None:
     """Escapes, white space, quotation marks and case do not count. A body that few decoders accept is read."""
     body = say(said)
     if written != "plain":
@@ -432,8 +428,9 @@ def test_words_are_known_however_client_and_server_write_them(
     if written == "nan":
         body = body.replace(b'"model"', b'"x":NaN,"model"')
 
-    overflow = read_overflow(400, orjson.dumps({"error": {"message": server(said)}}))
-    assert overflow is None or find_quotes(overflow, body) is Quoted.WORDS
+    for server in SERVERS:
+        overflow = read_overflow(400, orjson.dumps({"error": {"message": server(said)}}))
+        assert overflow is None or find_quotes(overflow, body) is Quoted.WORDS, server(said)
 
 
 @pytest.mark.parametrize(
@@ -493,37 +490,31 @@ def test_whatever_comes_is_judged(text: str, body: bytes) -> None:
     assert find_quotes(overflow, body) in set(Quoted)
 
 
-def _name(wording: Wording) -> str:
-    return f"{wording.server}: {wording.sample}"
+def test_each_row_matches_its_own_sample() -> None:
+    rows = (*MEANINGS, *FIGURES)
+    assert [wording for wording in rows if not (wording.server and wording.pattern.search(wording.sample))] == []
 
 
-@pytest.mark.parametrize("wording", [*MEANINGS, *FIGURES], ids=_name)
-def test_each_row_matches_its_own_sample(wording: Wording) -> None:
-    assert wording.server
-    assert wording.pattern.search(wording.sample)
-
-
-@pytest.mark.parametrize("wording", MEANINGS, ids=_name)
-def test_no_row_above_takes_a_sample_for_something_else(wording: Wording) -> None:
+def test_no_row_above_takes_a_sample_for_something_else() -> None:
     """The first row that matches decides what a text is about, so the order of the table matters."""
-    first = next(row for row in MEANINGS if row.pattern.search(wording.sample))
-    assert first.kind is wording.kind
+    for wording in MEANINGS:
+        first = next(row for row in MEANINGS if row.pattern.search(wording.sample))
+        assert first.kind is wording.kind, wording
 
 
-@pytest.mark.parametrize("wording", FIGURES, ids=_name)
-def test_each_figure_is_read_from_its_own_sample(wording: Wording) -> None:
+def test_each_figure_is_read_from_its_own_sample() -> None:
     """Every number that a row can read is in its sample."""
-    match = wording.pattern.search(wording.sample)
-    assert match.groupdict()
-    assert set(match.groupdict().values()) <= set(re.findall(r"\d+", wording.sample))
+    for wording in FIGURES:
+        match = wording.pattern.search(wording.sample)
+        assert match.groupdict()
+        assert set(match.groupdict().values()) <= set(re.findall(r"\d+", wording.sample))
 
 
 def test_every_kind_has_a_wording() -> None:
     assert {wording.kind for wording in MEANINGS} == {*Kind, None}
 
 
-@pytest.mark.parametrize("wording", [*MEANINGS, *FIGURES], ids=_name)
-def test_no_pattern_repeats_without_a_bound(wording: Wording) -> None:
+def test_no_pattern_repeats_without_a_bound() -> None:
     """A hostile text can have any length."""
-    bare = re.sub(r"\\.|\[[^\]]*\]", "", wording.pattern.pattern)
-    assert not re.search(r"[^}][*+]|\{\d+,\}", bare)
+    bare = [re.sub(r"\\.|\[[^\]]*\]", "", wording.pattern.pattern) for wording in (*MEANINGS, *FIGURES)]
+    assert [pattern for pattern in bare if re.search(r"[^}][*+]|\{\d+,\}", pattern)] == []

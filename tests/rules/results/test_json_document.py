@@ -13,7 +13,7 @@ from support.builders import count
 from trimtab.rules.results.json_document import MAX_DEPTH, MAX_LARGE_DEPTH, excerpt_json
 
 LIMITS = (100, 101, 150, 300, 1000)
-DEEP = 20_000
+DEEP = 5000
 DOCUMENTS = {
     "large integers": json.dumps([10**30 + number for number in range(2000)]),
     "records with larger ones": json.dumps([{"id": 10**400 + number} for number in range(200)]),
@@ -74,15 +74,15 @@ def test_a_document_is_read_to_a_depth_that_is_less_if_it_is_large(chars: int, l
     assert short.count("omitted") == 1
 
 
-@pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_what_was_json_stays_json(name: str, limit: int) -> None:
+def test_what_was_json_stays_json(name: str) -> None:
     """Within the limit, and of the same type at its top."""
     text = DOCUMENTS[name]
-    short = excerpt_json(text, limit, count)
-    assert count(short) <= limit
-    json.loads(short)
-    assert short[0] == text.strip().removeprefix("\ufeff")[0]
+    for limit in LIMITS:
+        short = excerpt_json(text, limit, count)
+        assert count(short) <= limit
+        json.loads(short)
+        assert short[0] == text.strip().removeprefix("\ufeff")[0]
 
 
 @given(st.lists(VALUES, min_size=1, max_size=30), st.integers(100, 400), st.sampled_from([None, 2]), st.booleans())

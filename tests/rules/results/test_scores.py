@@ -118,14 +118,13 @@ MATTERS = {
 
 
 @pytest.mark.parametrize("limit", [300, 1000])
-@pytest.mark.parametrize("place", [90, 450, 790])
 @pytest.mark.parametrize("name", MATTERS)
-def test_what_matters_is_kept(name: str, place: int, limit: int) -> None:
+def test_what_matters_is_kept(name: str, limit: int) -> None:
     """It is kept as a whole line, wherever it is among hundreds of lines that do not matter."""
-    lines = [*NOISE[:place], *MATTERS[name], *NOISE[place:], *SUMMARY]
-    short = shorten_text("\n".join(lines), limit, count).split("\n")
-    for line in (*MATTERS[name], *SUMMARY):
-        assert line in short
+    for place in (90, 450, 790):
+        lines = [*NOISE[:place], *MATTERS[name], *NOISE[place:], *SUMMARY]
+        short = shorten_text("\n".join(lines), limit, count).split("\n")
+        assert {*MATTERS[name], *SUMMARY} <= {*short}
 
 
 def test_of_a_traceback_the_innermost_frames_count_most() -> None:

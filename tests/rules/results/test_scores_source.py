@@ -61,9 +61,9 @@ def test_numbers_have_to_rise() -> None:
 @pytest.mark.parametrize(
     "line", ["public " * 57, "a b c " * 66, "a f( " * 80, "    " * 100, ", " * 200, "static " + "a" * 390, "(" * 400]
 )
-@pytest.mark.parametrize("end", ["", ";", "x", "("])
-def test_hostile_lines_are_read(line: str, end: str) -> None:
+def test_hostile_lines_are_read(line: str) -> None:
     """Without an error."""
-    lines = [line[: 400 - len(end)] + end] * 50
-    assert set(score_source(lines)) <= set(range(50))
-    assert not is_source(["word " + one for one in lines]) or end in "(;"
+    for end in ("", ";", "x", "("):
+        lines = [line[: 400 - len(end)] + end] * 50
+        assert set(score_source(lines)) <= set(range(50))
+        assert not is_source(["word " + one for one in lines]) or end in "(;"

@@ -240,12 +240,12 @@ SPECIAL_TOKENS = (
 """As tokenizers and chat templates of public models have them."""
 
 
-@pytest.mark.parametrize("token", SPECIAL_TOKENS)
-def test_a_special_token_is_text(token: str) -> None:
+def test_a_special_token_is_text() -> None:
     """Its name stays in parentheses, also if invisible characters split the token."""
-    name = token.strip("<>[]|｜")
-    assert clean_note(f"a{token}b") == break_markers(f"a{token}b") == f"a({name})b"
-    assert clean_note("\u200b".join(token)) == quote_line("\u200b".join(token), 99) == f"({name})"
+    for token in SPECIAL_TOKENS:
+        name = token.strip("<>[]|｜")
+        assert clean_note(f"a{token}b") == break_markers(f"a{token}b") == f"a({name})b"
+        assert clean_note("\u200b".join(token)) == quote_line("\u200b".join(token), 99) == f"({name})"
 
 
 def test_a_turn_of_another_speaker_is_text() -> None:

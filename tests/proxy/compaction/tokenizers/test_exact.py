@@ -214,14 +214,13 @@ def test_a_text_is_counted_by_the_tokens_in_it(vocabulary: str, text: str) -> No
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
-@pytest.mark.parametrize("behind", ["", "x", "\n", "'s", "\u00a0"])
 @pytest.mark.parametrize("unit", [" ", "\t", "\n", " \n", "a", "'s", "7", "=", "/", "e\u0301"])
-def test_so_they_are_for_a_whole_piece_of_one_thing(vocabulary: str, unit: str, behind: str) -> None:
+def test_so_they_are_for_a_whole_piece_of_one_thing(vocabulary: str, unit: str) -> None:
     """The piece has the largest size. The text after a run of white space decides where the run ends."""
     ours, published = _encodings(vocabulary)
-    text = unit * (PIECE_CHARS // len(unit) - 8) + behind
-
-    assert ours.encode_ordinary(text) == published.encode_ordinary(text)
+    for behind in ("", "x", "\n", "'s", "\u00a0"):
+        text = unit * (PIECE_CHARS // len(unit) - 8) + behind
+        assert ours.encode_ordinary(text) == published.encode_ordinary(text), behind
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)

@@ -348,15 +348,15 @@ NO_CALLS = (
 
 @pytest.mark.parametrize("is_stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("size", [3, 10_000])
-@pytest.mark.parametrize("body", CALLS + NO_CALLS)
-def test_a_tool_call_is_seen_wherever_the_chunks_end(body: bytes, size: int, *, is_stream: bool) -> None:
+def test_a_tool_call_is_seen_wherever_the_chunks_end(size: int, *, is_stream: bool) -> None:
     """A text that quotes one is not taken for one, and neither is an empty list."""
-    sent = b"data: " + body + b"\n\n" if is_stream else body
-    tap = Tap.of(CHAT, is_stream=is_stream, asks_usage=True)
-    for at in range(0, len(sent), size):
-        tap.feed(sent[at : at + size])
-    tap.finish()
-    assert tap.calls_tools is (body in CALLS)
+    for body in CALLS + NO_CALLS:
+        sent = b"data: " + body + b"\n\n" if is_stream else body
+        tap = Tap.of(CHAT, is_stream=is_stream, asks_usage=True)
+        for at in range(0, len(sent), size):
+            tap.feed(sent[at : at + size])
+        tap.finish()
+        assert tap.calls_tools is (body in CALLS), body
 
 
 def test_a_tool_call_is_seen_in_a_long_stream_that_is_only_sampled() -> None:
@@ -375,12 +375,15 @@ TOLD = b'"usage":{"input_tokens":5,"output_tokens":3}'
 
 
 @pytest.mark.parametrize("filler", [0, 100_000, 400_000, 700_000])
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (0, 2, 1)])
 @pytest.mark.parametrize("codec", CODECS[:3], ids=lambda codec: codec.name)
-def test_only_the_answers_own_usage_counts(codec: Codec, order: tuple[int, ...], filler: int) -> None:
+def test_only_the_answers_own_usage_counts(codec: Codec, filler: int) -> None:
     """Not one that a client has planted in what the answer repeats, however long it is."""
-    members = [ECHO, TOLD, b'"instructions":"%b"' % (b"x " * (filler // 2))]
-    body = b'{"id":"r",%b}' % b",".join(members[at] for at in order)
+    long = b'"instructions":"%b"' % (b"x " * (filler // 2))
+    for members in ((ECHO, TOLD, long), (long, TOLD, ECHO), (TOLD, long, ECHO), (ECHO, long, TOLD)):
+        _check_own_usage(codec, b'{"id":"r",%b}' % b",".join(members))
+
+
+def _check_own_usage(codec: Codec, body: bytes) -> None:
     event = b'data: {"type":"response.completed","response":%b}\n\n' % body
     for sent, is_stream in ((body, False), *([(event, True)] if codec.name == "responses" else [])):
         tap = Tap.of(codec, is_stream=is_stream)

@@ -290,15 +290,14 @@ def test_groq_reports_in_a_member_of_its_own() -> None:
     assert _read_usage({"choices": [], "x_groq": [7]}, {"choices": "odd", "x_groq": USAGE}) == Usage(7, 3)
 
 
-@pytest.mark.parametrize("malformed", ["five", "-5", -5, 5.5, True, [5], {"tokens": 5}, BIG + 1])
 @pytest.mark.parametrize(
     "name", [READ, CREATED, "cached_tokens", "prompt_cache_hit_tokens", "prompt_tokens_details", "cache_creation"]
 )
-def test_a_malformed_part_counts_as_absent(name: str, malformed: object) -> None:
+def test_a_malformed_part_counts_as_absent(name: str) -> None:
     """The counts beside it are believed."""
-    told = {"prompt_tokens": 9, "completion_tokens": 3, "cached_prompt_text_tokens": 2, name: malformed}
-
-    assert _read_usage({"usage": told}) == Usage(9, 3, 2)
+    told = {"prompt_tokens": 9, "completion_tokens": 3, "cached_prompt_text_tokens": 2}
+    for malformed in ("five", "-5", -5, 5.5, True, [5], {"tokens": 5}, BIG + 1):
+        assert _read_usage({"usage": {**told, name: malformed}}) == Usage(9, 3, 2), malformed
 
 
 @pytest.mark.parametrize("name", [READ, CREATED])
@@ -488,7 +487,7 @@ def test_an_answer_that_breaks_off_is_not_whole() -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("start", [b'{"a":[', b'{"a":"', b'{"response":{', b"{"])
-def test_the_time_is_linear_whatever_the_answer_holds(start: bytes, unit: bytes) -> None:
+def test_the_time_is_linear_whatever_the_answer_holds(unit: bytes) -> None:
     """Of members called usage, of brackets, quotation marks and escapes, open or closed."""
-    check_linear(lambda size: scan(start + unit * (size // len(unit)), STRIDE_BYTES), 25_000)
+    for start in (b'{"a":[', b'{"a":"', b'{"response":{', b"{"):
+        check_linear(lambda size, start=start: scan(start + unit * (size // len(unit)), STRIDE_BYTES), 25_000)
