@@ -147,6 +147,10 @@ class Summaries:
     def is_under_way(self, request: SummaryRequest, summariser: Summariser) -> bool:
         return summariser.name_summary(request.key) in self._under_way
 
+    async def settle(self) -> None:
+        """Wait until no summary is being written."""
+        await self._tasks.settle()
+
     async def close(self) -> None:
         await self._tasks.close()
 

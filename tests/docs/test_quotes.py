@@ -13,7 +13,7 @@ from support.reference_pages import ROOT, find_code, read_literal, read_rows
 
 from trimtab.proxy.catalogue.prices import DEFAULT
 from trimtab.proxy.cli.doctor import ModelFinding, Report
-from trimtab.proxy.cli.evaluate.asking import Tokens
+from trimtab.proxy.cli.evaluate.rehearsal import Tokens
 from trimtab.proxy.cli.evaluate.setup import Item, tell_price
 from trimtab.proxy.telemetry.logs import describe_request
 

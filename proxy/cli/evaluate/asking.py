@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from trimtab.proxy.cli.evaluate import exam
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion, Part
-from trimtab.proxy.cli.evaluate.rehearsal import Arm
+from trimtab.proxy.cli.evaluate.rehearsal import Arm, Tokens
 from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient, read_bounded, target_url
@@ -26,9 +26,9 @@ from trimtab.proxy.http.headers import BUSY, Headers, read_retry_after, request_
 from trimtab.proxy.http.unreachable import name_host
 from trimtab.proxy.summaries.summariser import REASONING_SIGN
 from trimtab.proxy.wire.answering import Completion, Question
-from trimtab.proxy.wire.codec import Request, UndecodableError
+from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.dialects import DEFAULT
-from trimtab.rules.conversation import Conversation, CountTokens
+from trimtab.rules.conversation import CountTokens
 
 MOST_CALLS = 4  # At the same time. Chosen: a local server's slots; a provider's limits for new accounts allow it.
 TIMEOUT_SECONDS = 300.0  # For one answer, with waits for a busy server. Chosen: a local server reads a long prompt.
@@ -60,22 +60,6 @@ def find_pause(status: int, headers: Mapping[str, str], attempt: int) -> float |
     return seconds if seconds <= LONGEST_PAUSE_SECONDS else None
 
 
-class Tokens(msgspec.Struct):
-    """Calls, and the tokens of their prompts and completions."""
-
-    calls: int = 0
-    prompt: int = 0
-    completion: int = 0
-
-    def describe(self) -> str:
-        return f"{self.calls:,} calls, {self.prompt:,} prompt tokens, {self.completion:,} completion tokens"
-
-    def add(self, prompt: int, completion: int, calls: int = 1) -> None:
-        self.calls += calls
-        self.prompt += prompt
-        self.completion += completion
-
-
 class Calls(msgspec.Struct, frozen=True):
     """What all askers of a run share. gate: bounds the calls in flight. timeout_seconds: also for waits."""
 
@@ -100,14 +84,14 @@ class Asker:
         tokens = self._calls.count(prompt)
         return await self._ask(lambda question: DEFAULT.ask(question, prompt), tokens, max_tokens)
 
-    async def ask_behind(self, request: Request, before: Conversation, prompt: str, *, max_tokens: int) -> str:
+    async def ask_behind(self, arm: Arm, prompt: str, *, max_tokens: int) -> str:
         def write(question: Question) -> bytes:
-            body = DEFAULT.ask_behind(request, before, question, prompt)
+            body = DEFAULT.ask_behind(arm.request, arm.conversation, question, prompt)
             if body is None:
                 raise AskError("the question cannot be asked after this request")
             return body
 
-        return await self._ask(write, before.tokens + self._calls.count(prompt), max_tokens)
+        return await self._ask(write, arm.conversation.tokens + self._calls.count(prompt), max_tokens)
 
     async def _ask(self, write: Callable[[Question], bytes], prompt_tokens: int, max_tokens: int) -> str:
         async with self._calls.gate:
@@ -242,20 +226,20 @@ class Examiner(msgspec.Struct, frozen=True):
             self.on_step()
         return exam.read_questions(written, part)
 
-    async def examine(self, request: Request, arm: Arm, questions: Sequence[ExamQuestion]) -> ArmResult:
+    async def examine(self, arm: Arm, questions: Sequence[ExamQuestion]) -> ArmResult:
         """Ask an arm all questions; the first alone, so that the others find its prompt cached. Raises StoppedError."""
         if arm.problem is not None:
             return ArmResult(arm.name, arm.tokens, problem=arm.problem)
-        first = await self._examine_one(request, arm, questions[0])
+        first = await self._examine_one(arm, questions[0])
         if first.problem == TOO_LONG:
             return ArmResult(arm.name, arm.tokens, problem=f"refused: {TOO_LONG}")
-        others = await run_all(self._examine_one(request, arm, question) for question in questions[1:])
+        others = await run_all(self._examine_one(arm, question) for question in questions[1:])
         return ArmResult(arm.name, arm.tokens, (first, *others))
 
-    async def _examine_one(self, request: Request, arm: Arm, question: ExamQuestion) -> Answered:
+    async def _examine_one(self, arm: Arm, question: ExamQuestion) -> Answered:
         prompt = exam.put_question(question)
         try:
-            written = await self.asker.ask_behind(request, arm.conversation, prompt, max_tokens=exam.ANSWER_TOKENS)
+            written = await self.asker.ask_behind(arm, prompt, max_tokens=exam.ANSWER_TOKENS)
         except AskError as error:
             self.on_step()  # no grade is needed
             return Answered(question, problem=str(error))

@@ -22,8 +22,16 @@ from rich.progress import Progress
 from rich.table import Table
 
 from trimtab.proxy.cli.bodies import choose_variant
-from trimtab.proxy.cli.evaluate.asking import ArmResult, Calls, Examiner, Tokens
-from trimtab.proxy.cli.evaluate.rehearsal import NAMES, NoSessionError, read_session, write_summaries
+from trimtab.proxy.cli.evaluate.asking import ArmResult, Calls, Examiner
+from trimtab.proxy.cli.evaluate.rehearsal import (
+    NAMES,
+    STAGE,
+    NoSessionError,
+    StageLog,
+    Tokens,
+    compact_session,
+    read_session,
+)
 from trimtab.proxy.cli.evaluate.setup import Options, Setup, add_up, find_view, prepare, tell_price
 from trimtab.proxy.cli.options import (
     WRONG_USE,
@@ -42,11 +50,8 @@ from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_file
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.http.client import UpstreamClient
-from trimtab.proxy.summaries.calls import SummaryCall, SummaryCalls
 from trimtab.proxy.telemetry.logs import configure_log, get_log
-from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.rules.pipeline.exceeded import LimitExceededError
-from trimtab.rules.summary.request import Summary
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -88,7 +93,7 @@ class Result(msgspec.Struct, frozen=True):
             console.print(f"{self.wanted - self.questions} of {self.wanted} questions could not be used.")
         if self.failures:
             reasons = ", ".join(dict.fromkeys(self.failures))
-            console.print(safe(f"{len(self.failures)} of {self.summaries} summaries failed and are digests: {reasons}"))
+            console.print(safe(f"{len(self.failures)} calls for summaries gave none: {reasons}"))
         console.print(f"Spent: {self.spent.describe()}.")
 
     def _count(self, arm: ArmResult) -> list[str]:
@@ -169,7 +174,7 @@ def evaluate(
     """
     short = () if upstream is None else (f"upstream.base_url={upstream}",)
     with wrong_use():
-        config = load_file(config_path, (*settings, *short))
+        config = load_file(config_path, (*settings, *short, *STAGE))
     configure_log("warning")
     spent = Tokens()
     try:
@@ -202,7 +207,7 @@ def _evaluate(config: Config, options: Options, data: bytes, spent: Tokens) -> R
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         view = runner.run(find_view(config, session.model, options.window, options.key))
         setup = prepare(config, options, view, session, choose_variant(config, view, Compactors(get_log())))
-        items = setup.estimate(setup.make_arms({}))
+        items = setup.estimate(setup.make_arms())
         if not setup.parts:
             raise StoppedError(
                 f"compaction removes nothing from this session: it has {setup.original_tokens:,} tokens, and the window"
@@ -218,16 +223,6 @@ def _evaluate(config: Config, options: Options, data: bytes, spent: Tokens) -> R
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             bar = progress.add_task("asking", total=add_up(items))
             return runner.run(_until_interrupted(_run(setup, spent, lambda: progress.advance(bar))))
-
-
-class _Calls(SummaryCalls):
-    def __init__(self, spent: Tokens) -> None:
-        super().__init__(Metrics(), get_log())
-        self._spent = spent
-
-    def end(self, call: SummaryCall) -> None:
-        super().end(call)
-        self._spent.add(call.prompt_tokens, call.completion_tokens)
 
 
 async def _until_interrupted(work: Coroutine[object, object, Result]) -> Result:
@@ -252,13 +247,13 @@ async def _run(setup: Setup, spent: Tokens, on_step: Callable[[], None]) -> Resu
                 f"{setup.model} wrote no usable question: one that has the requested form and quotes the session; try"
                 " another --model"
             )
-        texts: dict[str, Summary] = {}
-        failures: list[str] = []
+        log, compacted = StageLog(spent, on_step), None
         if setup.summaries:
-            summariser = setup.find_summariser()
-            texts, failures = await write_summaries(setup.rehearsal, summariser, client, _Calls(spent), on_step)
-        arms = await asyncio.to_thread(setup.make_arms, texts)
-        results = [await examiner.examine(setup.rehearsal.request, arm, questions) for arm in arms]
+            window_tokens = setup.view.policy.context_window
+            session, key = setup.rehearsal.request, setup.options.key
+            compacted = await compact_session(setup.config, window_tokens, session, key, log)
+        arms = await asyncio.to_thread(setup.make_arms, compacted)
+        results = [await examiner.examine(arm, questions) for arm in arms]
     finally:
         await client.close()
     return Result(
@@ -270,7 +265,7 @@ async def _run(setup: Setup, spent: Tokens, on_step: Callable[[], None]) -> Resu
         wanted=setup.options.questions,
         questions=len(questions),
         summaries=len(setup.summaries),
-        failures=tuple(failures),
+        failures=tuple(log.failures),
         arms=tuple(results),
         spent=spent,
     )

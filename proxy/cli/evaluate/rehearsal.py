@@ -1,34 +1,34 @@
 """The session to evaluate, as the proxy would compact it, and the arms: the ways to bring it into the window.
 
-Law: a session's requests are beginnings of its last one. Every request is planned before a model is asked, because no
-cut depends on a summary's text. A summary is asked for as the proxy does: after what was forwarded, or with a
-transcript, continuing the previous one. Each is assumed to be ready in time. If one fails, the digest replaces it, and
-the result says so. Every arm is made from the client's own last request, in a form that the strictest server accepts.
+Law: a session's requests are beginnings of its last one. They are compacted twice: with digests before a model is
+asked, to tell the price, and then by a proxy in this process, which asks for the summaries. Each is ready in time. If
+one fails, the proxy's digest replaces it. Every arm is in a form that the strictest server accepts.
 """
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from typing import Any
 
+import aiohttp
 import msgspec
+import orjson
 
+from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.cli.records.inputs import split_turns
 from trimtab.proxy.cli.records.sums import slide_window
-from trimtab.proxy.compaction.compactor import Compacted
-from trimtab.proxy.compaction.engine import Compaction, Text, Variant, compact
-from trimtab.proxy.http.client import UpstreamClient
-from trimtab.proxy.summaries.calls import NoSummaryError, SummaryCalls
-from trimtab.proxy.summaries.summariser import Inline, Summariser, Task, ask_model
+from trimtab.proxy.compaction.engine import Compaction, Variant, compact
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.exchange.for_caller import PATH
+from trimtab.proxy.server.app import run_proxy
+from trimtab.proxy.telemetry.logs import get_log
 from trimtab.proxy.wire.codec import Request, UndecodableError
 from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.proxy.wire.json import DECODE_ERRORS, decode_members, mend
 from trimtab.rules.conversation import Conversation, CountTokens, Message, Role, find_beside
-from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.results.pairing import pair_tool_calls
-from trimtab.rules.summary.prompts import PROMPT_TOKENS, fit_inline
-from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
+from trimtab.rules.summary.prompts import PROMPT_TOKENS
+from trimtab.rules.summary.request import SummaryRequest
 from trimtab.rules.tokens.messages import finish_message
 
 _ANSWER_SHAPE = frozenset({"response_format", "tool_choice", "function_call", "stream", "stream_options"})
@@ -75,11 +75,26 @@ def _read_request(body: bytes, model: str | None) -> Request:
 
 
 class WantedSummary(msgspec.Struct, frozen=True):
-    """The text that a cut needs. asked: the request that first asks for it. prompt_tokens: about, of that question."""
+    """The text that a cut needs. prompt_tokens: about, of the question for it."""
 
     request: SummaryRequest
-    asked: Request
     prompt_tokens: int
+
+
+class Tokens(msgspec.Struct):
+    """Calls, and the tokens of their prompts and completions."""
+
+    calls: int = 0
+    prompt: int = 0
+    completion: int = 0
+
+    def add(self, prompt: int, completion: int, calls: int = 1) -> None:
+        self.calls += calls
+        self.prompt += prompt
+        self.completion += completion
+
+    def describe(self) -> str:
+        return f"{self.calls:,} calls, {self.prompt:,} prompt tokens, {self.completion:,} completion tokens"
 
 
 class Rehearsal(msgspec.Struct, frozen=True):
@@ -90,108 +105,92 @@ class Rehearsal(msgspec.Struct, frozen=True):
     last: Compaction
     wanted: tuple[WantedSummary, ...]
 
-    def apply(self, texts: Mapping[str, Summary]) -> Compacted:
-        compaction = compact(self.request, self.variant, partial(_choose, texts))
-        if compaction.refusal is not None:
-            raise compaction.refusal
-        return compaction.compacted
-
-
-def _choose(texts: Mapping[str, Summary], plan: Plan) -> Text:
-    return Text(plan, None if plan.request is None else texts.get(plan.request.key))
-
 
 def rehearse(session: Request, variant: Variant) -> Rehearsal:
-    first_seen: dict[str, tuple[Request, int]] = {}
+    """Compact a session as the proxy would, with digests. Raises LimitExceededError."""
     wanted: dict[str, WantedSummary] = {}
     last: Compaction | None = None
     for body in split_turns(session.body, DEFAULT.name):
-        asked = DEFAULT.read(body)
-        last = compact(asked, variant)
+        last = compact(DEFAULT.read(body), variant)
         plan = last.original_plan
-        for request in (plan.prefetch, plan.request):
-            if request is not None:
-                first_seen.setdefault(request.key, (asked, plan.reserved_tokens + PROMPT_TOKENS))
-        if plan.request is not None and plan.request.key not in wanted:
-            wanted[plan.request.key] = WantedSummary(plan.request, *first_seen[plan.request.key])
+        if plan.request is not None:
+            wanted.setdefault(plan.request.key, WantedSummary(plan.request, plan.reserved_tokens + PROMPT_TOKENS))
     assert last is not None  # a session has at least one request  # noqa: S101
+    if last.refusal is not None:
+        raise last.refusal
     return Rehearsal(session, variant, last, tuple(wanted.values()))
 
 
-async def write_summaries(
-    rehearsal: Rehearsal,
-    summariser: Summariser,
-    client: UpstreamClient,
-    calls: SummaryCalls,
-    on_written: Callable[[], None],
-) -> tuple[dict[str, Summary], list[str]]:
-    """Have texts written, each continuing the one before; and why models wrote none. on_written: after each call."""
-    texts: dict[str, Summary] = {}
-    failures: list[str] = []
-    count = rehearsal.variant.compactor.count
-    for one in rehearsal.wanted:
-        base = texts.get(one.request.base or "")
-        summary: Summary | None = None
-        if one.request.asks_model:
-            inline = await asyncio.to_thread(_find_inline, rehearsal, one, texts, summariser)
-            task = Task(one.request, summariser, count, inline)
-            try:
-                summary = await ask_model(task, base.text if base and base.by_model else None, client, calls)
-            except NoSummaryError as error:
-                failures.append(str(error) or type(error).__name__)
-            on_written()
-        digest = partial(make_digest, one.request, base=base, count=count)
-        texts[one.request.key] = summary or Summary(await asyncio.to_thread(digest), by_model=False)
-    return texts, failures
+STAGE = (
+    "listen=127.0.0.1:0", "metrics_listen=null", "workers=1", "store=memory", "record=null", "client_keys=null",
+    "dashboard.enabled=false", "mode=enforce",
+)  # fmt: skip
+"""Settings of the proxy that compacts a session for its evaluation."""
 
 
-def _find_inline(
-    rehearsal: Rehearsal, one: WantedSummary, texts: Mapping[str, Summary], summariser: Summariser
-) -> Inline | None:
-    """The question for a summary after the forwarded messages; None if it must contain a transcript instead."""
-    request, wanted, variant = one.asked, one.request, rehearsal.variant
-    if summariser.settings.upstream is not None or summariser.model != request.model:
-        return None
+class StageLog:
+    """Stands for the log of that proxy. failures: why calls for summaries gave none. on_call: called after each."""
 
-    def choose(plan: Plan) -> Text:
-        is_first = plan.request is not None and plan.request.key == wanted.key
-        return _choose(texts, plan.put_off() or plan if is_first else plan)
+    def __init__(self, spent: Tokens, on_call: Callable[[], None]) -> None:
+        log = get_log()
+        self.debug, self.warning, self.error = log.debug, log.warning, log.error
+        self.failures: list[str] = []
+        self._spent, self._on_call = spent, on_call
 
-    compaction = compact(request, variant, choose)
-    plan = compaction.planned.plan
-    if compaction.refusal is not None or (plan.request is not None and plan.request.key == wanted.key):
-        return None
-    prefix = plan.find_prefix(compaction.compacted.forwarded, wanted.at)
-    if prefix is None:
-        return None
-    fitted = fit_inline(wanted, prefix, variant.policy, variant.compactor.count)
-    if fitted is None:
-        return None
-    fitting, tokens = fitted
-    return Inline(partial(variant.compactor.ask_behind, compaction.request, prefix, fitting), tokens)
+    def info(self, event: str, **fields: Any) -> None:
+        if event == "summary":
+            self._spent.add(fields["prompt_tokens"], fields["completion_tokens"])
+            self.failures += [] if fields["result"] in {"written", "busy"} else [fields["reason"] or fields["result"]]
+            self._on_call()
+
+
+async def compact_session(
+    config: Config, window_tokens: int, session: Request, key: str | None, log: StageLog
+) -> bytes:
+    """Have a proxy compact a session, request by request. config: with the settings of STAGE. Raises StoppedError."""
+    keys = {"context_window": window_tokens, "context_windows": (), "mode": None, "observe_share": 0.0}
+    shown = {} if key is None else {"Authorization": f"Bearer {key}"}
+    staged, compacted = config.change_policies(lambda _: keys), session.body
+    async with run_proxy(staged, log) as proxy, aiohttp.ClientSession(headers=shown) as client:
+        url = f"{proxy.url}{PATH}?dialect={DEFAULT.name}&only_body=1"
+        for body in (*split_turns(session.body, DEFAULT.name), session.body):
+            async with client.post(url, data=body) as answer:
+                compacted = await answer.read()
+            if answer.status != 200:
+                raise StoppedError(orjson.loads(compacted)["error"]["message"])
+            await proxy.services.summaries.settle()  # so the next request finds each summary there
+    return compacted
 
 
 class Arm(msgspec.Struct, frozen=True):
-    """What a model sees of the session. tokens: the model's own. problem: why it cannot be asked; None if it can."""
+    """What a model sees of the session: a conversation, of a request's messages. tokens: the model's own.
+
+    problem: why it cannot be asked; None if it can.
+    """
 
     name: str
+    request: Request
     conversation: Conversation
     tokens: int
     problem: str | None = None
 
 
-def make_arm(name: str, rehearsal: Rehearsal, forwarded: Conversation, room_tokens: int) -> Arm:
-    """Make one of NAMES. forwarded: what compaction leaves. room_tokens: largest prompt, in the model's own tokens."""
-    count, ratio = rehearsal.variant.compactor.count, rehearsal.variant.policy.token_ratio
-    whole = pair_tool_calls(rehearsal.last.planned.original, count=count).conversation
-    conversation = forwarded
-    if name == "none":
-        conversation = whole
-    elif name == "truncate":
-        conversation = slide_window(whole, forwarded.tokens)
+def make_arm(name: str, rehearsal: Rehearsal, compacted: bytes | None, room_tokens: int) -> Arm:
+    """Make one of NAMES. room_tokens: largest prompt, in the model's own tokens.
+
+    compacted: the session with a model's summaries; None if none are written yet: then the digests stand for them.
+    """
+    compactor, ratio = rehearsal.variant.compactor, rehearsal.variant.policy.token_ratio
+    request, conversation = rehearsal.request, rehearsal.last.compacted.forwarded
+    if name in {"none", "truncate"}:
+        whole = pair_tool_calls(rehearsal.last.planned.original, count=compactor.count).conversation
+        conversation = whole if name == "none" else slide_window(whole, conversation.tokens)
+    elif name == "trimtab" and compacted is not None:
+        request = DEFAULT.read(compacted)
+        conversation = DEFAULT.decode(request, compactor.counting)
     tokens = round(ratio * conversation.tokens)
     problem = f"does not fit the window, which has room for {room_tokens:,} tokens" if tokens > room_tokens else None
-    return Arm(name, _pause(conversation, count), tokens, problem)
+    return Arm(name, request, _pause(conversation, compactor.count), tokens, problem)
 
 
 def _pause(conversation: Conversation, count: CountTokens) -> Conversation:

@@ -6,30 +6,24 @@ completion counts with its maximum length. Dollars are named only if the price o
 in dollars.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import msgspec
 
 from trimtab.proxy.catalogue.prices import PriceList, PriceSource, find_price_list
 from trimtab.proxy.cli.evaluate import exam
-from trimtab.proxy.cli.evaluate.asking import Asker, Calls, Tokens
+from trimtab.proxy.cli.evaluate.asking import Asker, Calls
 from trimtab.proxy.cli.evaluate.exam import PART_TOKENS, Part, find_removed, split_removed
-from trimtab.proxy.cli.evaluate.rehearsal import Arm, Rehearsal, WantedSummary, make_arm, rehearse
+from trimtab.proxy.cli.evaluate.rehearsal import Arm, Rehearsal, Tokens, WantedSummary, make_arm, rehearse
 from trimtab.proxy.compaction.engine import Variant
 from trimtab.proxy.config.schema import Config, UpstreamConfig
-from trimtab.proxy.exchange.summary import find_question_tokens
-from trimtab.proxy.http.client import UpstreamClient, target_url
-from trimtab.proxy.http.headers import Headers, request_headers, write_key
+from trimtab.proxy.http.client import UpstreamClient
+from trimtab.proxy.http.headers import Headers, write_key
 from trimtab.proxy.models.discovery import discover
 from trimtab.proxy.models.model_policy import ModelView, name_model
 from trimtab.proxy.models.records import Facts, complete, expect_scale
-from trimtab.proxy.summaries.calls import Payer
-from trimtab.proxy.summaries.summariser import Summariser
 from trimtab.proxy.wire.codec import Request
-from trimtab.proxy.wire.dialects import DEFAULT
-from trimtab.rules.summary.request import Summary
 from trimtab.rules.tokens.families import SILENT
 
 MILLION = 1_000_000  # source: prices in dollars are those of a million tokens
@@ -128,13 +122,9 @@ class Setup(msgspec.Struct, frozen=True):
             [one for one in self.rehearsal.wanted if one.request.asks_model] if "trimtab" in self.options.arms else []
         )
 
-    def make_arms(self, texts: Mapping[str, Summary]) -> list[Arm]:
-        """The arms in the order in which the user named them. `texts`: for cuts, by key. Raises LimitExceededError."""
-        digest, compacted = self.rehearsal.apply({}).forwarded, self.rehearsal.apply(texts).forwarded
-        return [
-            make_arm(name, self.rehearsal, digest if name == "digest" else compacted, self.room_tokens)
-            for name in self.options.arms
-        ]
+    def make_arms(self, compacted: bytes | None = None) -> list[Arm]:
+        """The arms in the order in which the user named them. compacted: as for `make_arm`."""
+        return [make_arm(name, self.rehearsal, compacted, self.room_tokens) for name in self.options.arms]
 
     def estimate(self, arms: Sequence[Arm]) -> list[Item]:
         """The most that each kind of call costs: every completion counts with its maximum length."""
@@ -152,35 +142,19 @@ class Setup(msgspec.Struct, frozen=True):
                 tokens = max(arm.tokens, reserved) if arm.name in {"trimtab", "truncate"} else arm.tokens
                 answers.add(number * (tokens + PROMPT_TOKENS), number * exam.ANSWER_TOKENS, number)
                 grades.add(number * GRADE_PROMPT_TOKENS, number * exam.GRADE_TOKENS, number)
-        by_model = (("questions", self.model, making), ("answers", self.model, answers), ("grades", self.judge, grades))
-        summariser = self.find_summariser()
-        asked = [("summaries", summariser.model, summariser.upstream, summaries)]
-        asked += [(what, model, self.find_upstream(model), tokens) for what, model, tokens in by_model]
+        settings = self.view.settings.summary
+        writer = self.view.settings.upstream if settings.upstream is None else settings.upstream
+        model, asked = self.model, self.find_upstream(self.model)
+        by_model = (
+            ("summaries", next(iter(settings.models), model), self.config.upstream_for(writer), summaries),
+            ("questions", model, asked, making),
+            ("answers", model, asked, answers),
+            ("grades", self.judge, self.find_upstream(self.judge), grades),
+        )
         return [
             Item(what, model, find_price_list(self.config, self.config.policy_for(model), model, upstream), tokens)
-            for what, model, upstream, tokens in asked
+            for what, model, upstream, tokens in by_model
         ]
-
-    def find_summariser(self) -> Summariser:
-        settings = self.view.settings.summary
-        model = next(iter(settings.models), self.model)
-        upstream = self.config.upstream_for(
-            self.view.settings.upstream if settings.upstream is None else settings.upstream
-        )
-        return Summariser(
-            codec=DEFAULT,
-            upstream=upstream,
-            url=target_url(upstream, DEFAULT.path, is_api=True),
-            find_headers=partial(request_headers, show_key(upstream, self.options.key), upstream, identity=True),
-            secret=b"",
-            model=model,
-            find_window_tokens=partial(find_question_tokens, self.view, self.view.policy.summary_max_tokens),
-            answer_tokens=int(self.view.policy.context_window // 2 / self.view.facts.ratio),
-            settings=settings,
-            token_ratio=self.view.facts.ratio,
-            is_reasoning=settings.model is None and self.rehearsal.request.is_reasoning,
-            payer=Payer(tell_label=lambda: model),
-        )
 
 
 def show_key(upstream: UpstreamConfig, key: str | None) -> Headers:

@@ -22,12 +22,11 @@ from trimtab.proxy.cli.evaluate.asking import (
     AskError,
     Calls,
     Examiner,
-    Tokens,
     find_pause,
     run_all,
 )
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion, Part, find_removed, split_removed
-from trimtab.proxy.cli.evaluate.rehearsal import Arm, Rehearsal, make_arm
+from trimtab.proxy.cli.evaluate.rehearsal import Arm, Rehearsal, Tokens, make_arm
 from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.compaction import load_compactor, read_messages
 from trimtab.proxy.config.schema import UpstreamConfig
@@ -94,7 +93,7 @@ async def test_a_question_behind_a_conversation_keeps_its_messages(upstream: Fak
     tools = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]
     request = read_messages([{"role": "user", "content": "hello"}], model="m", tools=tools)
     before = load_compactor("m", vocabulary="heuristic").plan(request, Policy()).original
-    assert await asker.ask_behind(request, before, "Which port?", max_tokens=50) == "All good."
+    assert await asker.ask_behind(Arm("none", request, before, 1), "Which port?", max_tokens=50) == "All good."
     sent = upstream.requests[0].json
     assert sent["messages"] == [{"role": "user", "content": "hello"}, {"role": "user", "content": "Which port?"}]
     assert sent["tools"] == tools
@@ -104,7 +103,7 @@ async def test_a_request_with_a_prescribed_form_cannot_be_asked_behind(asker: As
     request = read_messages([{"role": "user", "content": "x"}], model="m", response_format={"type": "json_object"})
     before = load_compactor("m", vocabulary="heuristic").plan(request, Policy()).original
     with pytest.raises(AskError, match="cannot be asked"):
-        await asker.ask_behind(request, before, "Which port?", max_tokens=50)
+        await asker.ask_behind(Arm("none", request, before, 1), "Which port?", max_tokens=50)
 
 
 async def test_a_busy_server_is_asked_again_when_it_says(upstream: FakeUpstream, asker: Asker, pauses: Pauses) -> None:
@@ -285,7 +284,7 @@ async def examiner(upstream: FakeUpstream) -> AsyncIterator[Examiner]:
 
 
 def _whole(rehearsal: Rehearsal) -> Arm:
-    return make_arm("none", rehearsal, rehearsal.apply({}).forwarded, 10**6)
+    return make_arm("none", rehearsal, None, 10**6)
 
 
 def _parts(rehearsal: Rehearsal, questions: int) -> list[Part]:
@@ -319,7 +318,7 @@ async def test_answers_come_from_what_the_arm_holds(
     rehearsal: Rehearsal, examinee: Examinee, examiner: Examiner, upstream: FakeUpstream
 ) -> None:
     """Facts in the arm are known, others are not. 'Not known' needs no judge, and no prompt names an arm."""
-    result = await examiner.examine(rehearsal.request, _whole(rehearsal), [QUESTION, LOST])
+    result = await examiner.examine(_whole(rehearsal), [QUESTION, LOST])
     assert [(one.answer, one.grade) for one in result.answered] == [
         ("I read that it is 7003.", 2),
         ("NOT IN CONTEXT", 0),
@@ -334,8 +333,8 @@ async def test_answers_come_from_what_the_arm_holds(
 async def test_an_arm_that_does_not_fit_is_not_asked(
     rehearsal: Rehearsal, examiner: Examiner, upstream: FakeUpstream
 ) -> None:
-    arm = make_arm("none", rehearsal, rehearsal.apply({}).forwarded, 100)
-    result = await examiner.examine(rehearsal.request, arm, [QUESTION])
+    arm = make_arm("none", rehearsal, None, 100)
+    result = await examiner.examine(arm, [QUESTION])
     assert "does not fit" in (result.problem or "")
     assert (result.recall, upstream.requests) == (None, [])
 
@@ -344,7 +343,7 @@ async def test_an_arm_that_the_upstream_refuses_for_its_length_is_asked_once(
     rehearsal: Rehearsal, examinee: Examinee, examiner: Examiner
 ) -> None:
     examinee.override = lambda _kind, _recorded: refuse(90_000, 8000)
-    result = await examiner.examine(rehearsal.request, _whole(rehearsal), [QUESTION] * 5)
+    result = await examiner.examine(_whole(rehearsal), [QUESTION] * 5)
     assert (result.problem, result.answered) == ("refused: the prompt is longer than the model's window", ())
     assert examinee.kinds == ["answer"]
 
@@ -364,7 +363,7 @@ async def test_what_gets_no_grade_is_no_miss(
 ) -> None:
     """It is reported as such, and counts in no share."""
     examinee.override = lambda asked, _recorded: said if asked == kind else None
-    result = await examiner.examine(rehearsal.request, _whole(rehearsal), [QUESTION])
+    result = await examiner.examine(_whole(rehearsal), [QUESTION])
     assert [(one.grade, one.problem) for one in result.answered] == [(None, problem)]
     assert (result.recall, result.problems) == (None, [problem])
 
@@ -378,7 +377,7 @@ async def test_an_answer_of_nonsense_is_a_miss(rehearsal: Rehearsal, examinee: E
         return "" if "harbour3" in read_text(recorded.json["messages"][-1]) else "qwz qwz 12 }}{{"
 
     examinee.override = override
-    result = await examiner.examine(rehearsal.request, _whole(rehearsal), [QUESTION, LOST])
+    result = await examiner.examine(_whole(rehearsal), [QUESTION, LOST])
     assert [one.grade for one in result.answered] == [0, 0]
     assert result.recall == 0
 
@@ -402,7 +401,7 @@ async def test_what_ends_the_run_ends_every_question_under_way(
     upstream.answer = answer
     async with asyncio.timeout(30):
         with pytest.raises(StoppedError, match="401"):
-            await examiner.examine(rehearsal.request, _whole(rehearsal), [LOST] * 9)
+            await examiner.examine(_whole(rehearsal), [LOST] * 9)
         await upstream.cancelled.wait()
 
 

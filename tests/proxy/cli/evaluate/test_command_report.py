@@ -5,9 +5,10 @@ from io import StringIO
 import orjson
 from rich.console import Console
 
-from trimtab.proxy.cli.evaluate.asking import Answered, ArmResult, Tokens
+from trimtab.proxy.cli.evaluate.asking import Answered, ArmResult
 from trimtab.proxy.cli.evaluate.command import Result
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion
+from trimtab.proxy.cli.evaluate.rehearsal import Tokens
 
 SECRET = ExamQuestion("Which \x1b[2Jport?", "8443", "port 8443", 0.5)
 ANSWERED = tuple(Answered(SECRET, f"answer {grade}", grade) for grade in (2, 2, 1, 0))
@@ -48,7 +49,7 @@ def test_the_table_shows_each_arm_by_what_was_measured() -> None:
         "none: does not fit the window",
         "trimtab: judge: no grade",
         "1 of 6 questions could not be used.",
-        "2 of 3 summaries failed and are digests: status 402\n",
+        "2 calls for summaries gave none: status 402\n",
         "20 calls, 123,456 prompt tokens, 789 completion tokens",
     ):
         assert told in text

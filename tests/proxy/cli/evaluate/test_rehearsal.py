@@ -1,15 +1,11 @@
 """The replayed session has the same cuts as in the proxy, and asks for the same summaries."""
 
-from collections.abc import AsyncIterator
-from dataclasses import replace
+from typing import Any
 
 import aiohttp
 import orjson
 import pytest
 from aiohttp import web
-from msgspec import structs
-from multidict import CIMultiDict
-from support.model_learning import ListLog
 from upstreams.examinee import Examinee, make_session
 from upstreams.recording import FakeUpstream, completion
 
@@ -17,58 +13,48 @@ from trimtab.proxy.cli.bodies import choose_variant
 from trimtab.proxy.cli.evaluate.rehearsal import (
     NAMES,
     PAUSED,
+    STAGE,
     NoSessionError,
     Rehearsal,
+    StageLog,
+    Tokens,
+    compact_session,
     make_arm,
     read_session,
     rehearse,
-    write_summaries,
 )
+from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.cli.records.inputs import split_turns
 from trimtab.proxy.compaction import load_compactor, read_messages
 from trimtab.proxy.compaction.engine import Variant
-from trimtab.proxy.config.policy import SummaryConfig
-from trimtab.proxy.config.schema import UpstreamConfig
-from trimtab.proxy.http.client import UpstreamClient, target_url
+from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.schema import Config
 from trimtab.proxy.models.model_policy import ModelView
-from trimtab.proxy.summaries.calls import SummaryCalls
-from trimtab.proxy.summaries.summariser import Summariser
-from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.telemetry.logs import get_log
 from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.rules.conversation import Role
-from trimtab.rules.policy import OverflowStrategy, Policy
-from trimtab.rules.summary.request import Summary
+from trimtab.rules.policy import Policy
+
+WINDOW = "defaults={context_window: 16000, completion_reserve: 2000, overflow_strategy: summarize, count: heuristic}"
 
 
-@pytest.fixture
-async def client() -> AsyncIterator[UpstreamClient]:
-    client = UpstreamClient()
-    yield client
-    await client.close()
+def _log() -> StageLog:
+    return StageLog(Tokens(), lambda: None)
 
 
-def _summariser(upstream: FakeUpstream, **settings: object) -> Summariser:
-    config = UpstreamConfig(base_url=upstream.url)
-    return Summariser(
-        codec=DEFAULT,
-        upstream=config,
-        url=target_url(config, DEFAULT.path, is_api=True),
-        find_headers=lambda: CIMultiDict(Authorization="Bearer key"),
-        secret=b"",
-        model="exam-model",
-        find_window_tokens=lambda: 12_000,
-        answer_tokens=8000,
-        settings=SummaryConfig(**settings),  # type: ignore[arg-type]
-    )
+def _configure(upstream: FakeUpstream, *settings: str) -> Config:
+    everything = (f"upstream.base_url={upstream.url}", WINDOW, "prices={}", *settings, *STAGE)
+    return load_config(settings=everything, environment={})
 
 
-async def _write(
-    rehearsal: Rehearsal, summariser: Summariser, client: UpstreamClient
-) -> tuple[dict[str, Summary], list[str], int]:
-    steps: list[None] = []
-    calls = SummaryCalls(Metrics(), ListLog())
-    texts, failures = await write_summaries(rehearsal, summariser, client, calls, lambda: steps.append(None))
-    return texts, failures, len(steps)
+def _rehearse(config: Config) -> Rehearsal:
+    view = ModelView.of_unmet(config, "exam-model")
+    return rehearse(read_session(make_session(60)), choose_variant(config, view, Compactors(get_log())))
+
+
+async def _compact(config: Config, log: StageLog) -> bytes:
+    return await compact_session(config, 16_000, read_session(make_session(60)), "key", log)
 
 
 def test_the_last_plan_is_that_of_the_whole_session(rehearsal: Rehearsal) -> None:
@@ -76,16 +62,14 @@ def test_the_last_plan_is_that_of_the_whole_session(rehearsal: Rehearsal) -> Non
     compactor = load_compactor("m", vocabulary="heuristic")
     planned = compactor.plan(rehearsal.request, rehearsal.variant.policy)
     assert rehearsal.last.planned.plan.window == planned.plan.window
-    assert rehearsal.apply({}).body == compactor.apply(planned, None).body
+    assert rehearsal.last.compacted.body == compactor.apply(planned, None).body
     assert rehearsal.wanted[-1].request == planned.plan.request
 
 
 def test_every_cut_goes_on_from_the_one_before(rehearsal: Rehearsal) -> None:
-    """The request that first asks for a text holds all messages that the text covers."""
     assert len(rehearsal.wanted) >= 3
     keys = [one.request.key for one in rehearsal.wanted]
     assert [one.request.base for one in rehearsal.wanted] == [None, *keys[:-1]]
-    assert all(len(one.asked.raws) >= one.request.at for one in rehearsal.wanted)
     assert all(0 < one.prompt_tokens < 16_000 for one in rehearsal.wanted)
 
 
@@ -93,123 +77,64 @@ def test_a_session_that_fits_wants_nothing() -> None:
     body = make_session(2)
     rehearsal = rehearse(read_session(body), Variant(load_compactor("m", vocabulary="heuristic"), Policy()))
     assert rehearsal.wanted == ()
-    assert orjson.loads(rehearsal.apply({}).body) == orjson.loads(body)
+    assert orjson.loads(rehearsal.last.compacted.body) == orjson.loads(body)
 
 
 async def test_a_model_writes_each_summary_once_behind_what_was_forwarded(
-    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: UpstreamClient
+    upstream: FakeUpstream, examinee: Examinee
 ) -> None:
-    """The question comes after the session's own messages, which include the previous summary."""
-    examinee.told = "The harbour is closed."
-    texts, failures, steps = await _write(rehearsal, _summariser(upstream), client)
-    assert set(texts) == {one.request.key for one in rehearsal.wanted}
-    assert all(text.by_model and "harbour is closed" in text.text for text in texts.values())
-    assert failures == []
-    assert len(upstream.summaries) == steps == len(rehearsal.wanted)
+    """The question comes after the session's own messages, with the previous summary. Nothing else is asked."""
+    examinee.told, calls, spent, config = "The harbour is closed.", list[None](), Tokens(), _configure(upstream)
+    log, rehearsal = StageLog(spent, lambda: calls.append(None)), _rehearse(config)
+    compacted = await _compact(config, log)
+    assert b"The harbour is closed." in compacted
+    assert (len(upstream.summaries), len(calls), spent.calls) == (len(rehearsal.wanted),) * 3
+    assert set(examinee.kinds) == {"summary"}
+    assert log.failures == []
     first, *later = [asked.json["messages"] for asked in upstream.summaries]
     assert first[:2] == orjson.loads(rehearsal.request.body)["messages"][:2]
     assert all("The harbour is closed." in orjson.dumps(messages).decode() for messages in later)
-    assert b"The harbour is closed." in rehearsal.apply(texts).body
     assert {tuple(asked.header("Authorization")) for asked in upstream.summaries} == {("Bearer key",)}
 
 
-async def test_a_transcript_is_written_out_where_the_configuration_wants_it(
-    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: UpstreamClient
-) -> None:
-    await _write(rehearsal, _summariser(upstream, request="transcript"), client)
-    assert all(len(asked.json["messages"]) == 1 for asked in upstream.summaries)
-    assert examinee.kinds == ["summary"] * len(rehearsal.wanted)
-
-
-async def test_another_model_is_shown_the_transcript(
-    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: UpstreamClient
-) -> None:
-    """Its prompt cache does not have the session."""
-    await _write(rehearsal, replace(_summariser(upstream), model="other"), client)
-    assert {(asked.json["model"], len(asked.json["messages"])) for asked in upstream.summaries} == {("other", 1)}
-    assert set(examinee.kinds) == {"summary"}
-
-
-async def test_the_digest_stands_where_no_summary_is_to_be_had(
-    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: UpstreamClient
-) -> None:
-    """Each failure is reported. What is forwarded is then no longer than in the digest arm."""
+async def test_the_digest_stands_where_no_summary_is_to_be_had(upstream: FakeUpstream, examinee: Examinee) -> None:
+    """Each failure is reported."""
     examinee.override = lambda _kind, _recorded: web.Response(status=402)
-    texts, failures, steps = await _write(rehearsal, _summariser(upstream), client)
-    assert steps == len(rehearsal.wanted) == len(failures)
-    assert set(failures) == {"status 402"}
-    assert not any(text.by_model for text in texts.values())
-    assert rehearsal.apply(texts).sent_tokens < rehearsal.apply(texts).limit_tokens
+    log, config = _log(), _configure(upstream)
+    compacted = await _compact(config, log)
+    assert set(log.failures) == {"status 402"}
+    assert len(orjson.loads(compacted)["messages"]) < len(_rehearse(config).request.raws)
 
 
-async def test_no_model_is_asked_where_the_policy_asks_none(
-    rehearsal: Rehearsal, upstream: FakeUpstream, client: UpstreamClient
-) -> None:
-    policy = replace(rehearsal.variant.policy, overflow_strategy=OverflowStrategy.PRUNE)
-    pruning = rehearse(rehearsal.request, structs.replace(rehearsal.variant, policy=policy))
-    _, failures, steps = await _write(pruning, _summariser(upstream), client)
-    assert (steps, failures, upstream.requests) == (0, [], [])
-
-
-async def test_too_few_steps_for_a_summary_are_listed(
-    rehearsal: Rehearsal, upstream: FakeUpstream, client: UpstreamClient
-) -> None:
-    """The proxy asks no model for these texts, and that is not a failure."""
-    policy = replace(rehearsal.variant.policy, summary_min_steps=1000)
-    listing = rehearse(rehearsal.request, structs.replace(rehearsal.variant, policy=policy))
-    texts, failures, steps = await _write(listing, _summariser(upstream), client)
-    assert (steps, failures, upstream.requests) == (0, [], [])
-    assert set(texts) == {one.request.key for one in listing.wanted}
-    assert texts
-
-
-async def test_a_cut_that_nothing_announced_is_asked_behind_what_was_forwarded_before(
-    rehearsal: Rehearsal, upstream: FakeUpstream, examinee: Examinee, client: UpstreamClient
-) -> None:
-    """A very large step makes a cut at once. The question then comes after the request without the cut."""
-    plain, large = (orjson.loads(make_session(40, words=words))["messages"] for words in (300, 2000))
-    messages = [*plain[:28], *large[28:30], *plain[30:32]]
-    body = orjson.dumps({"model": "exam-model", "messages": messages})
-    sudden = rehearse(read_session(body), rehearsal.variant)
-    (cut,) = sudden.wanted
-    assert sudden.variant.compactor.plan(cut.asked, sudden.variant.policy).plan.request == cut.request
-    await _write(sudden, _summariser(upstream), client)
-    (asked,) = upstream.summaries
-    *prefix, _ = asked.json["messages"]
-    assert len(prefix) == cut.request.at == 28
-    assert prefix == messages[:28]
-    assert examinee.kinds == ["summary"]
+async def test_a_request_that_the_policy_refuses_ends_the_run(upstream: FakeUpstream) -> None:
+    refusing = ("defaults.on_exceeded=error", "defaults.overflow_strategy=error")
+    with pytest.raises(StoppedError, match="tokens"):
+        await _compact(_configure(upstream, *refusing), _log())
 
 
 async def test_what_is_measured_is_what_the_proxy_forwards(
-    upstream: FakeUpstream, examinee: Examinee, client: UpstreamClient, start_proxy
+    upstream: FakeUpstream, examinee: Examinee, start_proxy: Any
 ) -> None:
-    """If the session's requests go through the proxy one by one, the same summaries are asked for.
+    """If the session's requests go through a proxy one by one, the same summaries are asked for.
 
-    The last request is the same, too. It is sent twice: a cut is put off until its summary is there, which a rehearsal
-    takes for granted.
+    The last request is the same, too. It is sent twice: a cut is put off until its summary is there.
     """
     examinee.told = "The harbour is closed."
     examinee.override = lambda kind, _recorded: completion() if kind == "answer" else None  # without usage
-    window = (
-        "defaults={context_window: 16000, completion_reserve: 2000, overflow_strategy: summarize, count: heuristic}"
-    )
-    proxy = await start_proxy(window)
+    proxy, config = await start_proxy(WINDOW), _configure(upstream)
     session = read_session(make_session(60))
-    config = proxy.services.config
-    view = ModelView.of_unmet(config, session.model)
-    rehearsal = rehearse(session, choose_variant(config, view, proxy.services.compactors))
-    async with aiohttp.ClientSession() as agent:
+    async with aiohttp.ClientSession(headers={"Authorization": "Bearer key"}) as agent:
         for body in [*split_turns(session.body, DEFAULT.name), session.body]:
             async with agent.post(f"{proxy.url}/v1/chat/completions", data=body) as answer:
                 assert answer.status == 200
-            await proxy.services.summaries._tasks.settle()
+            await proxy.services.summaries.settle()
     forwarded, asked = upstream.chats[-1].body, [recorded.json for recorded in upstream.summaries]
     upstream.requests.clear()
-    texts, *_ = await _write(rehearsal, _summariser(upstream), client)
+    compacted = await _compact(config, _log())
     assert len(asked) >= 3
     assert [recorded.json for recorded in upstream.summaries] == asked
-    assert rehearsal.apply(texts).body == forwarded
+    assert compacted == forwarded
+    assert make_arm("trimtab", _rehearse(config), compacted, ROOM).request.body == forwarded
 
 
 ROOM = 1_000_000
@@ -218,7 +143,7 @@ ROOM = 1_000_000
 @pytest.mark.parametrize("name", NAMES)
 def test_every_arm_ends_with_a_line_of_the_assistant(rehearsal: Rehearsal, name: str) -> None:
     """So servers that require alternating roles accept the question. The client's last message stays."""
-    arm = make_arm(name, rehearsal, rehearsal.apply({}).forwarded, ROOM)
+    arm = make_arm(name, rehearsal, None, ROOM)
     *before, last = arm.conversation.messages
     assert (last.role, last.texts) == (Role.ASSISTANT, (PAUSED,))
     assert before[-1].digest == rehearsal.last.planned.original.messages[-1].digest
@@ -227,8 +152,8 @@ def test_every_arm_ends_with_a_line_of_the_assistant(rehearsal: Rehearsal, name:
 
 def test_arms_hold_all_what_is_forwarded_and_the_newest(rehearsal: Rehearsal) -> None:
     """Truncation keeps as many tokens as compaction, to within one step."""
-    forwarded = rehearsal.apply({}).forwarded
-    arms = {name: make_arm(name, rehearsal, forwarded, ROOM) for name in NAMES}
+    forwarded = rehearsal.last.compacted.forwarded
+    arms = {name: make_arm(name, rehearsal, None, ROOM) for name in NAMES}
     assert arms["none"].conversation.messages[:-1] == rehearsal.last.planned.original.messages
     assert arms["digest"].conversation.messages[:-1] == forwarded.messages
     assert arms["trimtab"].tokens == arms["digest"].tokens == forwarded.tokens
@@ -236,9 +161,8 @@ def test_arms_hold_all_what_is_forwarded_and_the_newest(rehearsal: Rehearsal) ->
 
 
 def test_what_does_not_fit_the_window_says_so(rehearsal: Rehearsal) -> None:
-    forwarded = rehearsal.apply({}).forwarded
-    assert "does not fit" in (make_arm("none", rehearsal, forwarded, 14_000).problem or "")
-    assert make_arm("trimtab", rehearsal, forwarded, 14_000).problem is None
+    assert "does not fit" in (make_arm("none", rehearsal, None, 14_000).problem or "")
+    assert make_arm("trimtab", rehearsal, None, 14_000).problem is None
 
 
 def test_open_calls_are_answered_in_every_arm() -> None:
@@ -248,7 +172,7 @@ def test_open_calls_are_answered_in_every_arm() -> None:
     variant = Variant(load_compactor("m", vocabulary="heuristic"), Policy())
     rehearsal = rehearse(read_session(read_messages(messages, model="m").body), variant)
     for name in NAMES:
-        arm = make_arm(name, rehearsal, rehearsal.apply({}).forwarded, ROOM)
+        arm = make_arm(name, rehearsal, None, ROOM)
         roles = [message.role for message in arm.conversation.messages]
         assert roles == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
 
@@ -258,7 +182,7 @@ def test_a_session_that_ends_with_an_answer_stays_as_it_is() -> None:
     messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": "done"}]
     variant = Variant(load_compactor("m", vocabulary="heuristic"), Policy())
     rehearsal = rehearse(read_session(read_messages(messages, model="m").body), variant)
-    arm = make_arm("none", rehearsal, rehearsal.apply({}).forwarded, ROOM)
+    arm = make_arm("none", rehearsal, None, ROOM)
     assert [message.text for message in arm.conversation.messages] == ["go", "done"]
 
 

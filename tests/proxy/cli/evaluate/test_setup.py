@@ -9,8 +9,7 @@ from upstreams.examinee import Examinee, make_session
 from upstreams.recording import FakeUpstream
 
 from trimtab.proxy.catalogue.prices import DEFAULT, LOCAL, PriceList, PriceSource, PriceTier, find_listed
-from trimtab.proxy.cli.evaluate.asking import Tokens
-from trimtab.proxy.cli.evaluate.rehearsal import NAMES, read_session
+from trimtab.proxy.cli.evaluate.rehearsal import NAMES, Tokens, read_session
 from trimtab.proxy.cli.evaluate.setup import (
     Item,
     Options,
@@ -25,7 +24,6 @@ from trimtab.proxy.compaction import load_compactor
 from trimtab.proxy.compaction.engine import Variant
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.schema import Config
-from trimtab.rules.summary.request import Summary
 
 OPTIONS = Options(None, NAMES, 10, "user-key")
 
@@ -66,29 +64,18 @@ async def test_a_key_is_shown_where_a_clients_is(upstream: FakeUpstream) -> None
 
 
 async def test_servers_are_those_of_the_configuration(upstream: FakeUpstream) -> None:
-    """A judge or a summariser with an upstream of its own is asked there."""
+    """A judge with an upstream of its own is asked there."""
     other = "upstreams={other: {base_url: 'http://127.0.0.1:9/v2', api_key: own}}"
-    models = "models=[{match: judge, upstream: other}]"
-    setup = await _prepare(_config(upstream, other, models, "defaults.summary.upstream=other"))
+    setup = await _prepare(_config(upstream, other, "models=[{match: judge, upstream: other}]"))
     assert setup.find_upstream("exam-model").base_url == upstream.url
     assert setup.find_upstream("judge").base_url == "http://127.0.0.1:9/v2"
-    assert str(setup.find_summariser().url) == "http://127.0.0.1:9/v2/chat/completions"
     assert "user-key" not in repr(setup.options)
-
-
-@pytest.mark.parametrize(("settings", "thinks"), [((), True), (("defaults.summary.model=small",), False)])
-async def test_the_sessions_own_model_alone_thinks_as_it_did(
-    upstream, settings: tuple[str, ...], *, thinks: bool
-) -> None:
-    data = orjson.dumps(orjson.loads(make_session(40)) | {"max_completion_tokens": 4000})
-    setup = await _prepare(_config(upstream, *settings), data=data)
-    assert setup.find_summariser().is_reasoning is thinks
 
 
 async def test_the_estimate_is_what_is_asked_at_most(upstream: FakeUpstream, examinee: Examinee) -> None:
     """There is a call for each summary, part, answer and grade. An arm that does not fit costs nothing."""
     setup = await _prepare(_config(upstream))
-    arms = setup.make_arms({})
+    arms = setup.make_arms()
     items = {item.what: item.tokens for item in setup.estimate(arms)}
     assert [arm.name for arm in arms if arm.problem] == ["none"]
     assert {what: tokens.calls for what, tokens in items.items()} == {
@@ -98,17 +85,17 @@ async def test_the_estimate_is_what_is_asked_at_most(upstream: FakeUpstream, exa
         "grades": 30,
     }
     assert items["answers"].prompt > 10 * sum(arm.tokens for arm in arms if arm.problem is None)
-    # Even with summaries of the maximum length, no arm is larger than estimated.
-    texts = {one.request.key: Summary("long " * one.request.max_tokens, by_model=True) for one in setup.summaries}
-    longest = {item.what: item.tokens.prompt for item in setup.estimate(setup.make_arms(texts))}
-    assert all(longest[what] <= tokens.prompt for what, tokens in items.items())
+    # A model's summary may be as long as its cut has reserved.
+    (trimtab,) = (arm for arm in arms if arm.name == "trimtab")
+    answers = next(item for item in setup.estimate([trimtab]) if item.what == "answers").tokens
+    assert answers.prompt >= 10 * setup.rehearsal.last.original_plan.reserved_tokens
     assert add_up(setup.estimate(arms)) == sum(tokens.calls for tokens in items.values())
     assert upstream.requests == examinee.kinds == []
 
 
 async def test_arms_that_are_not_wanted_cost_nothing(upstream: FakeUpstream) -> None:
     setup = await _prepare(_config(upstream), replace(OPTIONS, arms=("digest",)))
-    items = {item.what: item.tokens.calls for item in setup.estimate(setup.make_arms({}))}
+    items = {item.what: item.tokens.calls for item in setup.estimate(setup.make_arms())}
     assert (items["summaries"], items["answers"]) == (0, 10)
 
 
@@ -116,7 +103,7 @@ async def test_a_model_may_hold_more_than_is_compacted_for(upstream: FakeUpstrea
     """The window of the option is used to compact; the whole session is asked in the model's real window."""
     upstream.models = orjson.dumps({"data": [{"id": "exam-model", "max_model_len": 200_000}]})
     setup = await _prepare(_config(upstream), window_tokens=16_000)
-    arms = {arm.name: arm for arm in setup.make_arms({})}
+    arms = {arm.name: arm for arm in setup.make_arms()}
     assert arms["trimtab"].tokens < 16_000 < arms["none"].tokens
     assert arms["none"].problem is None
     assert (await _prepare(_config(upstream), window_tokens=None)).parts == ()
