@@ -90,20 +90,21 @@ async def test_a_call_for_a_summary_is_recorded_with_its_cost(client, start, fol
 
 
 @pytest.mark.parametrize(
-    ("headers", "query", "more"),
+    ("headers", "query", "more", "session"),
     [
-        ({"authorization": f"Bearer {KEY}"}, "", {}),
-        ({"x-api-key": KEY}, "", {}),
-        ({"cookie": f"session={KEY}"}, "", {}),
-        ({}, f"?key={KEY}", {}),
-        ({"x-acme-token": KEY}, "", {}),
-        ({"authorization": f"Bearer {KEY}"}, "", {"user": KEY}),
-        ({"authorization": f"Bearer {KEY}"}, f"?api-key={KEY}", {"model": f"m-{KEY}"}),
-        ({"authorization": f"Bearer {KEY}", "user-agent": f"agent {KEY}"}, "", {}),
-        ({"authorization": f"Bearer {KEY}", "x-trimtab-profile": KEY}, "", {}),
+        ({"authorization": f"Bearer {KEY}"}, "", {}, True),
+        ({"authorization": f"Bearer {KEY}"}, "", {}, False),
+        ({"x-api-key": KEY}, "", {}, False),
+        ({"cookie": f"session={KEY}"}, "", {}, False),
+        ({}, f"?key={KEY}", {}, False),
+        ({"x-acme-token": KEY}, "", {}, False),
+        ({"authorization": f"Bearer {KEY}"}, "", {"user": KEY}, False),
+        ({"authorization": f"Bearer {KEY}"}, f"?api-key={KEY}", {"model": f"m-{KEY}", "user": KEY}, True),
+        ({"authorization": f"Bearer {KEY}"}, f"?api-key={KEY}", {"model": f"m-{KEY}"}, False),
+        ({"authorization": f"Bearer {KEY}", "user-agent": f"agent {KEY}"}, "", {}, False),
+        ({"authorization": f"Bearer {KEY}", "x-trimtab-profile": KEY}, "", {}, False),
     ],
 )
-@pytest.mark.parametrize("session", [False, True])
 async def test_no_recording_holds_a_planted_key(headers, query, more, session, client, start, folder):  # noqa: PLR0917 - fixtures
     """Whether it stands in a header, in the query, in the body, or in a message; also after compaction."""
     proxy = await start(*SMALL, "upstream.api_key=sk-operators-own-0123456789")
