@@ -1,9 +1,7 @@
 """Reads the inputs of a replay that are no recordings: the lines of a log, and request bodies.
 
 Law: no I/O. A log of `trimtab serve`, in the format `json`, holds no text, so nothing is planned again: the figures are
-those that were logged. A model's name becomes a label of the metrics only after an upstream has answered for it. Each
-worker decides that for itself, so its lines are followed separately. A body that continues an earlier one belongs to
-its session.
+those that were logged. A body that continues an earlier one belongs to its session.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +16,7 @@ from trimtab.proxy.account.recordings.format import Counted, RecordedCall
 from trimtab.proxy.catalogue.prices import Tokens
 from trimtab.proxy.cli.records.sums import SUCCESS_STATUS, UNKNOWN, UPSTREAM_REFUSES, RequestFigures
 from trimtab.proxy.lru import BytesLRU
-from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.telemetry.metrics import OTHER
 from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.dialects import guess_dialect, name_codec
 from trimtab.proxy.wire.json import DECODE_ERRORS, decode_members
@@ -51,7 +49,6 @@ class _Entry(msgspec.Struct):
 class Line(msgspec.Struct):
     event: str
     timestamp: str = ""
-    worker: int = 0
     endpoint: str = ""
     status: int | None = None
     outcome: str = ""
@@ -96,26 +93,19 @@ class LogReader(msgspec.Struct):
     """Reads lines in their order. `sent_to`: the upstream and the model of the last request of each label."""
 
     sent_to: dict[str, tuple[str, str]] = {}
-    _names: dict[int, Metrics] = {}
 
     def read(self, text: bytes) -> RequestFigures | RecordedCall | None:
         line = _read_line(text)
-        if line.event == "listening":
-            self._names.clear()
-        elif line.event == "worker_died":
-            self._names.pop(line.worker, None)
-        elif line.event == "summary":
+        if line.event == "summary":
             tokens = line.prompt_tokens, line.completion_tokens or 0
             charged = Tokens.of(tokens[0], line.cached_tokens, line.written_tokens, tokens[1])
             label = next((label for label, (_, model) in self.sent_to.items() if model == line.model), line.model)
             return RecordedCall(label, "", line.result, 0.0, *tokens, charged)
-        elif line.event == "request":
-            return self._read_request(line)
-        return None
+        return self._read_request(line) if line.event == "request" else None
 
     def _read_request(self, line: Line) -> RequestFigures:
         is_refused = line.retry in UPSTREAM_REFUSES
-        label = self._label(line, is_refused=is_refused)
+        label = line.match or (line.model if line.model and "***" not in line.model else OTHER)
         self.sent_to[label] = line.upstream, line.model
         counts = line.sent_tokens > 0 and not is_refused and line.mode == "enforce" and line.outcome != "observe"
         counted = Counted(
@@ -138,15 +128,6 @@ class LogReader(msgspec.Struct):
             prompt_tokens=sum(number or 0 for number in read) if is_reported else None,
         )
         return RequestFigures(event, counted, "upstream" if is_reported else "unknown")
-
-    def _label(self, line: Line, *, is_refused: bool) -> str:
-        names = self._names.get(line.worker)
-        if names is None:
-            names = self._names[line.worker] = Metrics()
-        is_answered = line.status == SUCCESS_STATUS and line.original_tokens is not None and not is_refused
-        if is_answered and line.match is None and "***" not in line.model:
-            names.vouch_for(line.model)
-        return names.label_model(line.model, line.match)
 
 
 def find_sent(entries: Sequence[Any]) -> Sequence[Any]:

@@ -343,7 +343,7 @@ def _end_at_once(number: signal.Signals, lifecycle: Lifecycle, log: Any) -> None
         os._exit(128 + number)
 
 
-def _record(folder: Path | None, keep: int | None, max_bytes: int | None, **given: Any) -> None:
+def _record(folder: Path | None, **given: Any) -> None:
     """Run the proxy, and record every request.
 
     Recordings contain the text of messages, but no keys. They are files that only their owner can read, in --dir. Look
@@ -356,32 +356,18 @@ def _record(folder: Path | None, keep: int | None, max_bytes: int | None, **give
             folder = usual_recordings() if config.record is None else None
         except ConfigError:  # it may be that of the missing folder; `serve` reports any other
             folder = usual_recordings()
-    wanted = {"dir": folder and str(folder), "keep": keep, "max_bytes": max_bytes}
     # As JSON, which is YAML, too: a path may look like another value.
-    added = tuple(f"record.{key}={orjson.dumps(value).decode()}" for key, value in wanted.items() if value is not None)
+    added = () if folder is None else (f"record.dir={orjson.dumps(str(folder)).decode()}",)
     click.get_current_context().invoke(serve, **given | {"settings": (*given["settings"], *added)})
 
 
-_OPTIONS = [
-    click.Option(
-        ["--dir", "folder"],
-        type=click.Path(path_type=Path, file_okay=False),
-        help="Folder of the recordings; short for --set record.dir=DIR. Default: record.dir of the configuration, "
-        "else the folder recordings in the user's data directory.",
-    ),
-    click.Option(
-        ["--keep"],
-        type=click.IntRange(min=1),
-        help="Number of newest requests that are kept; short for --set record.keep=N. Default: 10000.",
-    ),
-    click.Option(
-        ["--max-bytes"],
-        type=click.IntRange(min=1024 * 1024),
-        help="Size in bytes that all recordings together may have; short for --set record.max_bytes=N. Default: 1 GiB.",
-    ),
-]
-
-record = click.Command("record", params=[*_OPTIONS, *serve.params], callback=_record, help=_record.__doc__)
+_FOLDER = click.Option(
+    ["--dir", "folder"],
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the recordings; short for --set record.dir=DIR. Default: record.dir of the configuration, "
+    "else the folder recordings in the user's data directory.",
+)
+record = click.Command("record", params=[_FOLDER, *serve.params], callback=_record, help=_record.__doc__)
 
 YOUNG_OBJECTS = 5_000  # New objects that are collected together. Measured: 0.1 ms for 5,000, 0.013 ms for 700.
 YOUNG_COLLECTIONS = 10  # Young collections before one of the middle generation. Measured: 2.3 ms for 50,000 objects.
