@@ -45,6 +45,15 @@ async def test_a_narrow_window_scrolls_only_downwards(stub, open_tab, route) -> 
     assert await tab.check_axe() == []
 
 
+async def test_axe_finds_what_is_wrong(stub, open_tab) -> None:
+    tab = await open_tab(stub.url, color_scheme="light")
+    page = await tab.visit()
+    await page.evaluate(
+        "document.querySelector('h1').style.color = '#eee'; document.querySelector('h1').append(new Image())"
+    )
+    assert [one.partition(":")[0] for one in await tab.check_axe()] == ["color-contrast", "image-alt"]
+
+
 async def test_the_page_is_small() -> None:
     """All files together, without compression."""
     assert sum(path.stat().st_size for path in PAGE.iterdir()) < MAX_BYTES
