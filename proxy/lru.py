@@ -6,6 +6,7 @@ Law: no holder finds the entries of another. If the bound is exceeded, the holde
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable
+from operator import attrgetter
 from typing import Any, Generic, Self, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -19,6 +20,9 @@ SLACK = 64
 Chosen: the search for the largest share then runs rarely, even if thousands of entries are written in a row.
 """
 UNUSED_SLACK = 32  # 1/32 of the bound for unused entries is dropped at once. Chosen for the same reason.
+
+
+_tell_bytes, _tell_unused_bytes = attrgetter("total_bytes"), attrgetter("unused_bytes")
 
 
 class _Bound:
@@ -233,11 +237,3 @@ class BytesLRU(Generic[K, V]):
         self._bound.total_bytes -= size_bytes
         if not self.total_bytes:
             self._bound.filled.discard(self)
-
-
-def _tell_bytes(share: BytesLRU[Any, Any]) -> int:
-    return share.total_bytes
-
-
-def _tell_unused_bytes(share: BytesLRU[Any, Any]) -> int:
-    return share.unused_bytes

@@ -42,22 +42,18 @@ MAX_RECORDINGS_BYTES = 128 * 1024 * 1024  # Chosen: some seconds of a busy proxy
 
 
 def bound_caches(max_memory_bytes: int, most_bytes: int) -> int:
-    """The bytes that all caches together may use, at most `most_bytes`."""
     return min(max_memory_bytes // CACHES_SHARE, most_bytes)
 
 
 def bound_history(max_memory_bytes: int) -> int:
-    """The bytes that the dashboard's data may use, without texts."""
     return min(max_memory_bytes // HISTORY_SHARE, MAX_HISTORY_BYTES)
 
 
 def bound_text(max_memory_bytes: int) -> int:
-    """The bytes that the texts of the dashboard may use, if it keeps any."""
     return min(max_memory_bytes // TEXT_SHARE, MAX_TEXT_BYTES)
 
 
 def bound_recordings(max_memory_bytes: int) -> int:
-    """The bytes that recordings may take until they are written, if any are made."""
     return min(max_memory_bytes // RECORDINGS_SHARE, MAX_RECORDINGS_BYTES)
 
 

@@ -193,7 +193,6 @@ def _hash(client: str, begun: bytes) -> str:
 
 
 def _find(names: SessionNames, plan: Plan, name: str, opening: int) -> str:
-    """The name among the sessions that begin alike."""
     messages, hashes = plan.conversation.messages, plan.hashes
     asked = count_asked(messages)
     # Nearly all requests end with another role, so nearly all are spared the call.

@@ -25,7 +25,7 @@ from trimtab.proxy.config.load import (
 from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.store.opening import require_store
-from trimtab.proxy.telemetry.tracing import require_exporter
+from trimtab.proxy.telemetry.spans import require_exporter
 from trimtab.rules.policy import Prices
 
 

@@ -17,7 +17,7 @@ from trimtab.proxy.recall import Archive
 from trimtab.proxy.telemetry.ledger import Entry
 from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.cache_help import Addition
-from trimtab.proxy.wire.codec import Codec, Counting, Request, UndecodableError
+from trimtab.proxy.wire.codec import Counting, Request, UndecodableError
 from trimtab.proxy.wire.json import DECODE_ERRORS
 from trimtab.proxy.wire.transcript.body import Adapted, KeptBody, PrefixMatch, Unsent
 from trimtab.rules.conversation import Conversation, CountTokens, Decision, Outcome
@@ -198,7 +198,6 @@ class Planned(msgspec.Struct, frozen=True):
         return scale_decisions(cleaned, tokens, self.policy.token_ratio) if cleaned else ()
 
     def tell(self, compacted: "Compacted") -> Story:
-        """What was done to the request, in sentences and changes."""
         outcome = Outcome(compacted.forwarded, compacted.decisions)
         return tell_story(self.plan, outcome, ratio=self.policy.token_ratio)
 
@@ -489,7 +488,3 @@ class Compactor:
     ) -> bytes | None:
         """Make the body that asks for a summary after forwarded messages; None if the request does not allow it."""
         return request.codec.ask_behind(request, prefix, question, write_inline_prompt(wanted, self.count))
-
-    def weigh_note(self, codec: Codec, note: bytes) -> int:
-        """The tokens of a provider's own note. Raises UndecodableError or one of DECODE_ERRORS."""
-        return sum(message.tokens for message in codec.decode_note(note, self.counting))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -40,7 +40,6 @@ and one of 60 kB took 40 ms instead of 73.
 """
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
 def weigh_known(size_bytes: int) -> int:
@@ -50,12 +49,6 @@ def weigh_known(size_bytes: int) -> int:
 
 class BusyError(Exception):
     """No thread was free for the work in time."""
-
-
-class BoundedWork(Protocol[T_co]):
-    """Work that takes a bound on the characters it may process, and raises LargeWorkError above it."""
-
-    def __call__(self, *, max_chars: int | None) -> T_co: ...
 
 
 class Lane(msgspec.Struct):
@@ -164,8 +157,10 @@ class Workers:
             return work()
         return await self._find(size_bytes)[0][1].run(lane, work)
 
-    async def run_bounded(self, lane: Lane, work: BoundedWork[T], *, size_bytes: int) -> T:
+    async def run_bounded(self, lane: Lane, work: Callable[..., T], *, size_bytes: int) -> T:
         """Run work of at least this size; if it turns out to be larger, start it again in the next tier.
+
+        work: takes `max_chars`, a bound on the characters it may process, and raises LargeWorkError above it.
 
         Raises BusyError.
         """

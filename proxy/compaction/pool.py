@@ -237,9 +237,6 @@ class Compactors:
     def _is_loaded(self, vocabulary: str) -> bool:
         return vocabulary == HEURISTIC or vocabulary in self._vocabularies or vocabulary in self._stand_ins
 
-    def _find_vocabulary(self, vocabulary: str) -> _Vocabulary | None:
-        return self._vocabularies.get(self._stand_ins.get(vocabulary, vocabulary))
-
     def _read(self, vocabulary: str) -> _Early | None:
         """What counts before a vocabulary is loaded; None if it is loaded, or must be."""
         if not self._is_loaded(vocabulary) and vocabulary not in self._early:
@@ -251,7 +248,7 @@ class Compactors:
         """Load a vocabulary; o200k_base if it is not available; None if characters are counted instead."""
         if vocabulary == HEURISTIC or self._stand_ins.get(vocabulary) == HEURISTIC:
             return None
-        found = self._find_vocabulary(vocabulary)
+        found = self._vocabularies.get(self._stand_ins.get(vocabulary, vocabulary))
         if found is not None or vocabulary in self._stand_ins:
             return found
         try:

@@ -134,7 +134,6 @@ async def count_answer(services: Services, tenant: Tenant, route: Route, tap: Ta
 
 
 async def _count_completion(services: Services, tenant: Tenant, route: Route, tap: Tap) -> int:
-    """Our count of what the model wrote, in its own tokens."""
     settings, model = route.settings, route.target.model
     facts = services.models.recall(route.name)
     known, size_bytes = (tenant.id, facts.reading, facts.weights), tap.text_chars
@@ -237,7 +236,6 @@ def is_counted(request: WireRequest, conversation: Conversation) -> bool:
 
 
 async def _compare(services: Services, attempt: Prepared, sent: Conversation, age_seconds: float) -> Seen:
-    """Compare the request with the previous one of its session, and keep it."""
     call, planned = attempt.call, attempt.chosen.planned
     hashes = planned.plan.hashes
     # Prompt caches are per model. Python's hash is keyed, so a client cannot choose a collision.
@@ -280,7 +278,6 @@ class ModelTap(SafeTap):
 
 
 def find_model(answer: bytes) -> str:
-    """The name in the first member `model`; empty if there is none that can be read."""
     found = _MODEL.search(answer)
     if found is None:
         return ""
@@ -310,7 +307,6 @@ Keep = Callable[[Learned], None]
 
 
 def listen(services: Services, ready: Ready, answer: aiohttp.ClientResponse) -> SafeTap | None:
-    """What reads the answer along; None if it has nothing to tell."""
     request, codec = ready.request, ready.codec
     if answer.status != 200 or (codec.is_count and request is not None):
         return None
@@ -416,7 +412,6 @@ def _find_window(route: Route, attempt: Attempt) -> int:
 def draw_bill(
     services: Services, route: Route, attempt: Attempt, answered: Answered, observed: Observed
 ) -> Bill | None:
-    """The bill of an answer; None if its tokens are not known."""
     if answered.completion_tokens is None:
         return None
     if not isinstance(attempt, Prepared):  # it passed unchanged

@@ -85,7 +85,7 @@ class Arrival(msgspec.Struct, frozen=True):
     def forward(self, upstream: UpstreamConfig) -> CIMultiDict[str]:
         """Headers for an upstream, which ask for an uncompressed response. The caller may change them."""
         forwarded = self.head.forward(upstream, is_messages=self.is_messages).copy()
-        length = self.head.find_length(self.headers)
+        length = self.headers[self.head.length_at] if self.head.length_at >= 0 else None
         if length is not None and LENGTH in forwarded and forwarded[LENGTH] != length[1]:
             forwarded[length[0]] = length[1]
         return forwarded
@@ -139,12 +139,7 @@ class Head(msgspec.Struct, eq=False):
         is_alike = at >= 0 and len(raw) == len(self.raw) and raw[at][0] == self.raw[at][0]
         return is_alike and raw[:at] == self.raw[:at] and raw[at + 1 :] == self.raw[at + 1 :]
 
-    def find_length(self, headers: Headers) -> tuple[str, str] | None:
-        """The Content-Length header; None if absent."""
-        return headers[self.length_at] if self.length_at >= 0 else None
-
     def with_length(self, raw: RawHeaders) -> tuple[Headers, Headers]:
-        """Return `headers` and `end_to_end` with the Content-Length of `raw`."""
         if self.length_at < 0 or raw is self.raw:
             return self.headers, self.end_to_end
         length = (self.headers[self.length_at][0], raw[self.length_at][1].decode("ascii", "surrogateescape"))
@@ -172,7 +167,6 @@ def find_head(request: web.BaseRequest, tenancy: Tenancy) -> Head | None:
 
 
 def _keep_head(request: web.BaseRequest, tenancy: Tenancy) -> Head:
-    """Read a head, and keep it for the connection's next request."""
     head = read_head(request, tenancy)
     connection: Any = getattr(request, "protocol", None)
     if hasattr(connection, "head"):

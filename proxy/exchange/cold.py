@@ -64,7 +64,6 @@ PlanAgain = Callable[[Call], Awaitable[tuple[Planned, int]]]
 
 
 def name_cache(name: ModelName) -> str:
-    """The name of the cache that a model of an upstream has."""
     return f"{name.base_url} {name.model}"
 
 
@@ -172,7 +171,6 @@ def find_lifetime(services: Services, call: Call) -> float | None:
 
 
 def _note_silence(call: Call, now: float, answered_at: float | None) -> Call:
-    """The call with the time since the session's previous answer, if that is known."""
     return call if answered_at is None else structs.replace(call, idle_seconds=max(now - answered_at, 0.0))
 
 
@@ -249,7 +247,6 @@ def read_command(messages: Sequence[Message]) -> str | None:
 
 
 def _note_wish(call: Call, planned: Planned, reason: str) -> tuple[Call, Planned]:
-    """Write down what became of the wish."""
     _note_decision(call, planned, COMPACT_NOW, reason)
     return call, planned
 
@@ -277,7 +274,7 @@ async def _ask(services: Services, call: Call, planned: Planned, reply: Reply) -
         or services.sliding.slides(summariser.client_id, planned.plan)
     ):
         return False
-    writing = services.summaries.write(make_task(call, summariser, wanted, planned, None))
+    writing = services.summaries.write(make_task(call, summariser, wanted, planned))
     return await wait_for(services, call, reply, writing) is not None
 
 

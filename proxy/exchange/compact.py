@@ -14,7 +14,14 @@ from msgspec import structs
 
 from trimtab.proxy.account.recorder import Phases, fail_open
 from trimtab.proxy.account.sessions import name_session, tells_compaction
-from trimtab.proxy.compaction.compactor import Planned, RefusedError, describe_excess, describe_refused, write_cost
+from trimtab.proxy.compaction.compactor import (
+    FindMatch,
+    Planned,
+    RefusedError,
+    describe_excess,
+    describe_refused,
+    write_cost,
+)
 from trimtab.proxy.compaction.compactor import help_cache as add_help
 from trimtab.proxy.compaction.offload import (
     LARGE_BODY_BYTES,
@@ -174,22 +181,19 @@ async def _clean(services: Services, call: Call) -> Call:
     """The call without what must not be sent. Raises UndecodableError, BusyError."""
     is_answered_here = call.route.target.mode == "enforce" and call.arrival.caller is None
     if call.route.settings.recall == "tool" and is_answered_here:
-        call = await _declare_recall(services, call)
+        alone = call.route.settings.recall_without_tools
+        add_tool = partial(declare, call.request, call.compactor.counting, without_tools=alone)
+        call = await _change_request(services, call, add_tool)
     request, unsent = call.request, call.route.unsent
     may_drop = unsent.tools and any(request.fixed)
     if not may_drop and not request.codec.clean(request, unsent)[1]:
         return call
-    kept_bodies = services.compactors.find_kept_bodies(call.arrival.tenant.id)
-    work = partial(call.compactor.clean, request, unsent, kept_bodies.find)
-    size_bytes = 0 if _is_small(call) else await _weigh(services, call)
-    return structs.replace(call, request=await services.workers.run(call.lane, work, size_bytes=size_bytes))
+    return await _change_request(services, call, partial(call.compactor.clean, request, unsent))
 
 
-async def _declare_recall(services: Services, call: Call) -> Call:
-    """The call with the tool of recall. Raises UndecodableError, BusyError."""
-    kept_bodies = services.compactors.find_kept_bodies(call.arrival.tenant.id)
-    without_tools = call.route.settings.recall_without_tools
-    work = partial(declare, call.request, call.compactor.counting, kept_bodies.find, without_tools=without_tools)
+async def _change_request(services: Services, call: Call, change: Callable[[FindMatch], Request]) -> Call:
+    """The call with another request, which may go on with an earlier one. Raises as `change`, and BusyError."""
+    work = partial(change, services.compactors.find_kept_bodies(call.arrival.tenant.id).find)
     size_bytes = 0 if _is_small(call) else await _weigh(services, call)
     return structs.replace(call, request=await services.workers.run(call.lane, work, size_bytes=size_bytes))
 
@@ -469,12 +473,8 @@ async def add_kept_of_session(services: Services, call: Call, planned: Planned) 
             work = partial(add_answers, plan, found, call.compactor.count)
             size_bytes = sum(len(text) for _, text in found)
             planned = structs.replace(planned, plan=await services.workers.run(call.lane, work, size_bytes=size_bytes))
-    return tell_if_changed(services, call, planned) if services.changed_sessions.total_bytes else planned
-
-
-def tell_if_changed(services: Services, call: Call, planned: Planned) -> Planned:
-    """The plan, for a session that `note_changed` knows as one whose upstream must be told."""
-    return tell_changed(planned) if _name_changed(call, planned) in services.changed_sessions else planned
+    changed = services.changed_sessions  # those that `note_changed` knows
+    return tell_changed(planned) if changed.total_bytes and _name_changed(call, planned) in changed else planned
 
 
 def note_changed(services: Services, call: Call, planned: Planned) -> None:

@@ -62,16 +62,14 @@ async def read_opening(
     status, kind = answer.status, answer.content_type
     reader = read_along(answer.headers) if "Content-Encoding" in answer.headers else None
     if status == 200 and kind in reply.event_kinds:
-        if reader is not None:
-            return await _open_coded_stream(reply, answer, codec, reader)
-        begins = reply.response is None and answer.content_length is None
+        begins = reader is None and reply.response is None and answer.content_length is None
         if begins:
             await begin_answer(reply, answer, write_headers(), is_stream=True)
-        first = await _read_first_event(answer, reply, codec, is_named=kind == EVENTS)
+        first, held = await _read_first_event(answer, reply, codec, reader)
         if kind != EVENTS and _is_other(first.held):
             reply.event_kinds = (EVENTS,)
             reply.is_stream = reply.is_stream and not begins
-        return Opening(status, bytes(first.held), codec.read_empty_answer(first.data) if first.data else None)
+        return Opening(status, held, codec.read_empty_answer(first.data) if first.data else None)
     if status == 200 and kind == "application/json":
         if (answer.content_length or 0) > MAX_EMPTY_ANSWER_BYTES:
             return Opening(status)
@@ -104,53 +102,36 @@ async def keep_alive_while(reply: Reply, request_id: str, patience: Patience, wo
 
 
 async def _begin_stream(reply: Reply, request_id: str) -> None:
-    """Send status 200 and the headers of an event stream."""
     headers = CIMultiDict([("Content-Type", "text/event-stream; charset=utf-8"), ("Cache-Control", "no-cache")])
     headers["x-trimtab-request-id"] = request_id
     await reply.begin(PlainResponse(headers=headers))
 
 
 async def _read_first_event(
-    answer: aiohttp.ClientResponse, reply: Reply, codec: Codec, *, is_named: bool
-) -> FirstEvent:
-    """Read up to the first event. If the answer has been begun, what precedes the event is passed on.
+    answer: aiohttp.ClientResponse, reply: Reply, codec: Codec, reader: Reader | None
+) -> tuple[FirstEvent, bytes]:
+    """Read up to the first event, and what is held then. If the answer has been begun, what precedes it is passed on.
 
-    A greeting is held no longer than MAX_HELD_SECONDS. is_named: the content type says that it is a stream of events;
-    else what cannot be one is held no longer.
+    A greeting is held no longer than MAX_HELD_SECONDS, and neither is a compressed stream, which passes unchanged.
+    Without the content type of a stream of events, what cannot be one is held no longer.
     """
-    first = codec.hold_first_event(keeps_all=reply.response is None)
-    loop = asyncio.get_running_loop()
+    is_begun, coded = reader is None and reply.response is not None, bytearray()
+    first, loop = codec.hold_first_event(keeps_all=not is_begun), asyncio.get_running_loop()
     with suppress(*_FAULTS):
-        async with asyncio.timeout(None) as limit:
+        async with asyncio.timeout(None if reader is None else MAX_HELD_SECONDS) as limit:
             async for chunk in answer.content.iter_any():
-                passed = first.feed(chunk)
-                if passed and reply.response is not None:
+                coded += b"" if reader is None else chunk
+                passed = first.feed(chunk if reader is None else reader.feed(chunk))
+                if passed and is_begun:
                     await reply.write(passed)
-                if first.is_done or (not is_named and _is_other(first.held)):
-                    return first
+                is_other = answer.content_type != EVENTS and _is_other(first.held)
+                if first.is_done or is_other or (reader is not None and (reader.is_behind or reader.is_lost)):
+                    break
                 if first.is_greeted and limit.when() is None:
                     limit.reschedule(loop.time() + MAX_HELD_SECONDS)
-            first.finish()
-    return first
-
-
-async def _open_coded_stream(reply: Reply, answer: aiohttp.ClientResponse, codec: Codec, reader: Reader) -> Opening:
-    """Read a compressed stream up to its first event, for no longer than MAX_HELD_SECONDS. It is held meanwhile."""
-    first, held = codec.hold_first_event(keeps_all=True), bytearray()
-    is_named, is_other = answer.content_type == EVENTS, False
-    with suppress(*_FAULTS):
-        async with asyncio.timeout(MAX_HELD_SECONDS):
-            async for chunk in answer.content.iter_any():
-                held += chunk
-                first.feed(reader.feed(chunk))
-                is_other = not is_named and _is_other(first.held)
-                if first.is_done or is_other or reader.is_behind or reader.is_lost:
-                    break
             else:
                 first.finish()
-    if is_other:
-        reply.event_kinds = (EVENTS,)
-    return Opening(answer.status, bytes(held), codec.read_empty_answer(first.data) if first.data else None)
+    return first, bytes(first.held if reader is None else coded)
 
 
 async def _read_short(answer: aiohttp.ClientResponse, max_bytes: int) -> tuple[bytes, bool]:

@@ -92,7 +92,6 @@ class Compacted(NamedTuple):
 
     @property
     def body(self) -> bytes:
-        """The body to send."""
         return self.request.body if self.attempt.body is None else b"".join(self.attempt.body)
 
 
@@ -310,7 +309,6 @@ def mark(done: Compacted, secret: bytes) -> Marked:
 
 
 def read_text(message: Any) -> str:
-    """The text of a message, of all its parts."""
     content = message.get("content") if isinstance(message, dict) else None
     parts: Sequence[Any] = content if isinstance(content, list) else [{"text": content}]
     return "\n".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))

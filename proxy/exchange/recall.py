@@ -48,7 +48,6 @@ _FAULTS = (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, TimeoutErr
 
 
 def takes_calls(attempt: Attempt) -> bool:
-    """Whether the model of an attempt may call the tool."""
     if not isinstance(attempt, Prepared) or attempt.body is None or attempt.is_own:
         return False
     return attempt.call.route.settings.recall == "tool" and not attempt.call.request.codec.is_count
@@ -263,7 +262,6 @@ class Talk:
         return texts
 
     def _find_all(self, asked: tuple[RecallCall, ...], most: int) -> tuple[list[str], int]:
-        """What is found for each call, and the tokens of that."""
         found = [self._lookup.find(one.query, one.first, one.last, most) for one in asked[:MAX_CALLS]]
         texts = [*found, *[TOO_MANY] * (len(asked) - len(found))]
         return texts, sum(map(self._compactor.count, texts))

@@ -238,7 +238,6 @@ def _make_summary(prepared: Prepared) -> RecordedSummary | None:
 
 
 def _describe_circumstances(compactors: Compactors, call: Call, attempt: Attempt) -> Circumstances:
-    """What the plan depended on."""
     view, settings, upstream = call.view, call.route.settings, call.route.upstream
     plan = attempt.chosen.planned.plan if isinstance(attempt, Prepared) else None
     return Circumstances(

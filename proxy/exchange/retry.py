@@ -212,7 +212,7 @@ async def _leave_note(services: Services, attempt: Prepared, opening: Opening) -
         fail_open(services.recorder, call.arrival.request_id, "summary"),
     ):
         plain = replace(summariser, provider=None)  # it names the cut's text as the next request will
-        task = structs.replace(make_task(call, plain, wanted, chosen.planned, None), may_ask=False)
+        task = structs.replace(make_task(call, plain, wanted, chosen.planned), may_ask=False)
         chosen = structs.replace(chosen, text=await services.summaries.get(task), summariser=plain)
         work = partial(call.compactor.apply, chosen.planned, chosen.text)
         told = await services.workers.run_bounded(call.lane, work, size_bytes=weigh_known(len(call.request.body)))

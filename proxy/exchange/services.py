@@ -221,7 +221,6 @@ class working:  # noqa: N801 - used like a function
         self._wait_seconds = services.config.limits.max_plan_seconds
 
     async def __aenter__(self) -> None:
-        """Wait for the memory and take it."""
         account, work_bytes = self._account, self._received.work_bytes
         if account is not None and not await account.begin_work(work_bytes, wait_seconds=self._wait_seconds):
             raise OverloadedError(NO_MEMORY_LEFT)
@@ -232,5 +231,4 @@ class working:  # noqa: N801 - used like a function
 
 
 def translate(error: BusyError | MemoryError) -> OverloadedError:
-    """The refusal of a request for which there is no thread or no memory."""
     return OverloadedError(NO_THREAD_LEFT if isinstance(error, BusyError) else NO_MEMORY_LEFT)

@@ -110,7 +110,6 @@ def name_summary(chosen: Chosen, compacted: Compacted) -> UsedSummary | None:
 
 
 def write_ahead(services: Services, call: Call, chosen: Chosen, compacted: Compacted) -> None:
-    """Start to write the summary of the next cut in the background."""
     task = _prepare_ahead(services, call, chosen, compacted, "background")
     if task is not None and services.summaries.prefetch(task):
         services.sliding.note(task.summariser.client_id, task.request)
@@ -163,7 +162,7 @@ class _Choice(msgspec.Struct, frozen=True):
         if slides:
             sliding.note(client_id, wanted)  # the watch must see each of them, or it would lose track of the window
         if slides or not self._may_be_written(wanted):
-            task = structs.replace(self._make_task(wanted, planned), may_ask=False)
+            task = structs.replace(make_task(self.call, self.summariser, wanted, planned), may_ask=False)
             return Chosen(planned, await summaries.get(task), planned.plan.prefetch, self.summariser)
         earlier, inline = await self.put_off(planned), None
         if earlier is not None:
@@ -173,7 +172,7 @@ class _Choice(msgspec.Struct, frozen=True):
             inline = _write_inline(self.call, self.summariser, wanted, earlier.planned, excess)
         if self.summariser.settings.wait_seconds == 0:
             # A call under way may go on. But the digest used now is stored and stays, so no new call is made.
-            task = structs.replace(self._make_task(wanted, planned), may_ask=False)
+            task = structs.replace(make_task(self.call, self.summariser, wanted, planned), may_ask=False)
             return Chosen(planned, await summaries.get(task), planned.plan.prefetch, self.summariser)
         return Chosen(planned, await self._wait(wanted, planned, inline), None, self.summariser)
 
@@ -236,7 +235,7 @@ class _Choice(msgspec.Struct, frozen=True):
             return None
         inline = _write_inline(self.call, self.summariser, wanted, earlier.planned, await self._apply(earlier))
         self.services.sliding.note(self.summariser.client_id, wanted)
-        task = self._make_task(wanted, planned, inline)
+        task = make_task(self.call, self.summariser, wanted, planned, inline)
         # Without comments: they would begin a stream with status 200 just before the request goes out without the cut.
         text: Summary | None = None
         with fail_open(self.services.recorder, self.call.arrival.request_id, "summary"):
@@ -246,7 +245,7 @@ class _Choice(msgspec.Struct, frozen=True):
     async def _wait(self, wanted: SummaryRequest, planned: Planned, inline: Inline | None) -> Summary:
         """Wait until the summary is written; `inline` asks after the previous request's prefix if that is possible."""
         self.services.sliding.note(self.summariser.client_id, wanted)
-        text = self.services.summaries.get(self._make_task(wanted, planned, inline))
+        text = self.services.summaries.get(make_task(self.call, self.summariser, wanted, planned, inline))
         return await (text if self.reply is None else wait_for(self.services, self.call, self.reply, text))
 
     async def put_off(self, planned: Planned) -> Chosen | None:
@@ -261,9 +260,6 @@ class _Choice(msgspec.Struct, frozen=True):
             return None
         return Chosen(structs.replace(planned, plan=plan), text, None, self.summariser)
 
-    def _make_task(self, wanted: SummaryRequest, planned: Planned, inline: Inline | None = None) -> Task:
-        return make_task(self.call, self.summariser, wanted, planned, inline)
-
 
 async def wait_for(services: Services, call: Call, reply: Reply, work: Coroutine[None, None, T]) -> T:
     """The result of `work`. A client that asked for a stream gets comments meanwhile: only it can read them."""
@@ -273,9 +269,8 @@ async def wait_for(services: Services, call: Call, reply: Reply, work: Coroutine
 
 
 def make_task(
-    call: Call, summariser: Summariser, wanted: SummaryRequest, planned: Planned, inline: Inline | None
+    call: Call, summariser: Summariser, wanted: SummaryRequest, planned: Planned, inline: Inline | None = None
 ) -> Task:
-    """Make the task of writing a summary for a planned request, with the operator's own instructions."""
     summariser = replace(summariser, payer=structs.replace(summariser.payer, session=call.session))
     return Task(
         _instruct(call, wanted, summariser),
@@ -312,7 +307,8 @@ def _write_inline(
     if provider is not None:
         write = partial(summariser.codec.ask_provider, request, prefix, instructions=wanted.instructions)
         headers = (*compacted.headers, *(one for one in provider.headers if one not in compacted.headers))
-        provided = Inline(write, tokens, headers, weigh=partial(call.compactor.weigh_note, summariser.codec))
+        decode_note, counting = summariser.codec.decode_note, call.compactor.counting
+        provided = Inline(write, tokens, headers, weigh=lambda note: sum(o.tokens for o in decode_note(note, counting)))
     write = partial(call.compactor.ask_behind, request, prefix, wanted)
     return Inline(write, tokens, compacted.headers, provided, room_tokens=room_tokens)
 
@@ -402,7 +398,6 @@ def find_question_tokens(view: ModelView, answer_tokens: int) -> int:
 
 
 def _view_other(services: Services, call: Call, model: str | None) -> ModelView:
-    """What is known of the summarising model, if it is another model or at another upstream."""
     config, settings = services.config, call.route.settings
     asked = config.policy_for(model) if model else settings
     upstream = settings.upstream if settings.summary.upstream is None else settings.summary.upstream

@@ -50,7 +50,6 @@ class Trace:
         self._span.write_into(headers)
 
     def hear(self, opening: Opening) -> None:
-        """Note how the answer begins."""
         self._opening = opening
         self._span.note({"http.response.status_code": opening.status})
 

@@ -44,7 +44,7 @@ from trimtab.proxy.summaries.sealing import KEY_BYTES, KeyFileError, load_key
 from trimtab.proxy.summaries.service import Summaries
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.metrics import Metrics
-from trimtab.proxy.telemetry.tracing import open_spans
+from trimtab.proxy.telemetry.spans import open_spans
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.dialects import CODECS, by_ending
 from trimtab.rules.text.late import compile_all

@@ -39,7 +39,6 @@ def measure_caches(config: Config) -> int:
 
 
 def measure_requests(config: Config) -> int:
-    """The bytes that are left for all requests together."""
     told_bytes = measure_dashboard(config) + measure_recordings(config)
     return bound_requests(config.limits.max_memory_bytes, measure_caches(config), told_bytes)
 

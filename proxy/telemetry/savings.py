@@ -132,5 +132,4 @@ class Savings(msgspec.Struct, frozen=True):
 
 
 def count(number: int, what: str) -> str:
-    """A number with its noun, in the plural if it is not 1."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""The span of the current request, and how a span names an upstream. Without tracing there is no span.
+"""The span of the current request, how a span names an upstream, and the opening. Without tracing there is no span.
 
 Law: no text of a message and no credential is in a span. Nothing here delays or fails a request, and without
 `tracing.otlp_endpoint` no library of OpenTelemetry is loaded.
@@ -8,10 +8,14 @@ The names of attributes come from OpenTelemetry's semantic conventions for gener
 
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.telemetry.metrics import read_version
 
 if TYPE_CHECKING:
-    from trimtab.proxy.telemetry.otlp import Span
+    from trimtab.proxy.telemetry.otlp import Span, Spans
 
 CONVENTIONS = "024a4f944a1291fcb627c9c47da69e79868dd15e"
 """The commit of github.com/open-telemetry/semantic-conventions-genai whose names are used. It has no release yet."""
@@ -60,3 +64,25 @@ def describe_server(host: str | None, port: int | None, dialect: str) -> dict[st
     if name and port is not None:
         told["server.port"] = port
     return told
+
+
+def open_spans(config: Config, log: Any) -> "Spans | None":
+    """The spans of this process; None without `tracing.otlp_endpoint`. Raises ConfigError if a package is missing."""
+    endpoint = config.tracing.otlp_endpoint
+    if endpoint is None:
+        return None
+    require_exporter(config)
+    from trimtab.proxy.telemetry.otlp import Spans  # noqa: PLC0415 - optional packages, and slow to import
+
+    return Spans(endpoint, config.tracing.service_name, read_version(), log)
+
+
+def require_exporter(config: Config) -> None:
+    """Raise ConfigError if the configuration asks for traces and a package is missing. No collector is asked."""
+    if config.tracing.otlp_endpoint is None:
+        return
+    try:
+        import trimtab.proxy.telemetry.otlp  # noqa: F401, PLC0415 - optional packages, and slow to import
+    except ImportError as error:
+        message = "tracing.otlp_endpoint: traces need packages that are not installed: pip install 'trimtab[otel]'"
+        raise ConfigError(message) from error

@@ -162,16 +162,14 @@ def open_in_memory() -> sqlite3.Connection:
     return connection
 
 
-def add(connection: sqlite3.Connection, rows: Sequence[Row], bounds: Bounds, position: str | None = None) -> None:
-    """Add rows, and drop what is beyond the bounds.
-
-    position: of the newest entry, if they are of the replicas' log. Those that another worker added are left out.
-    """
+def add(connection: sqlite3.Connection, rows: Sequence[Row], bounds: Bounds) -> None:
+    """Add rows, and drop what is beyond the bounds."""
     with writing(connection):
-        _add(connection, rows, bounds, position)
+        _add(connection, rows, bounds, None)
 
 
 def _add(connection: sqlite3.Connection, rows: Sequence[Row], bounds: Bounds, position: str | None) -> None:
+    """position: of the newest entry, if rows are of the replicas' log. Those that another worker added are left out."""
     if position is not None:
         known = _order(read_position(connection))
         if _order(position) <= known:

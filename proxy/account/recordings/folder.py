@@ -105,9 +105,9 @@ class Folder:
             self._forget(name)
         for name in found - self._sizes.keys():
             with suppress(FileNotFoundError):  # its owner may delete files
-                if name.endswith(DRAFT) and _is_ours(name.removesuffix(DRAFT)):
+                if name.endswith(DRAFT) and _NAME.fullmatch(name.removesuffix(DRAFT)):
                     (self.path / name).unlink()
-                elif _is_ours(name):
+                elif _NAME.fullmatch(name):
                     self._note(name, (self.path / name).lstat().st_size)
 
     def _write(self, name: str, content: bytes) -> None:
@@ -146,10 +146,6 @@ class Folder:
 
 def _is_request(name: str) -> bool:
     return not name.endswith(CALL_ENDING)
-
-
-def _is_ours(name: str) -> bool:
-    return read_name(Path(name)) is not None
 
 
 class NoRecordingError(Exception):

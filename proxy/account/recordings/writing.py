@@ -41,7 +41,6 @@ Result = Literal["written", "dropped", "failed"]
 
 
 def measure_recordings(config: Config) -> int:
-    """The memory that recordings may take until they are written, in bytes."""
     return 0 if config.record is None else bound_recordings(config.limits.max_memory_bytes)
 
 

@@ -212,18 +212,15 @@ class CountMemos:
         self.scale(scale)
 
     def share(self) -> "CountMemos":
-        """Make an empty memo for another tenant, within the same common bounds."""
         made = copy(self)
         made.usual, made.large = self.usual.share(), self.large.share()
         return made
 
     def scale(self, scale: float) -> None:
-        """Bound all shares by this share of the usual bounds, at once."""
         self.usual.scale(scale)
         self.large.scale(scale)
 
     def close(self) -> None:
-        """Forget everything, and remember nothing from now on."""
         self.usual.close()
         self.large.close()
 

@@ -27,7 +27,6 @@ IN_MEMORY = ":memory:"
 
 
 def measure_dashboard(config: Config) -> int:
-    """The memory that the dashboard's data may take, in bytes."""
     most_bytes, dashboard = config.limits.max_memory_bytes, config.dashboard
     if not dashboard.enabled:
         return 0

@@ -113,7 +113,6 @@ def shape_session(session: Session) -> Json:
 
 
 def choose_step(minutes: int) -> int:
-    """The length of a bucket in seconds, for a timeline of so many minutes."""
     return STEP_SECONDS * max(1, -(-minutes // MAX_BUCKETS))
 
 
@@ -150,7 +149,6 @@ def shape_days(rows: Iterable[tuple[Place, Sums]], first_day: str, last_day: str
 
 
 def _find_start(day: str) -> int:
-    """When a day begins, in seconds since 1970."""
     return (date.fromisoformat(day) - date(1970, 1, 1)).days * DAY_SECONDS
 
 
