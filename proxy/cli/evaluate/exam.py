@@ -17,12 +17,12 @@ from math import ceil
 
 import msgspec
 
+from trimtab.proxy.compaction.engine import Compaction
 from trimtab.proxy.wire.json import DECODE_ERRORS
-from trimtab.rules.conversation import CountTokens, Message, Role, count_leading
-from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.conversation import CountTokens
+from trimtab.rules.pipeline.changes import Change
 from trimtab.rules.summary.prompts import ITEM_TOKENS
 from trimtab.rules.text.head_tail import truncate_text
-from trimtab.rules.window.prune import is_prunable
 
 QUESTION_TOKENS = 160  # Room for a question with its answer and quotation. Chosen: above what the prompt asks for.
 ANSWER_TOKENS = 200  # chosen: a few times the thirty words that the prompt allows
@@ -33,6 +33,7 @@ MAX_WRITTEN_CHARS = 200_000  # Of a reply, searched for questions. Chosen: far a
 LEAST_QUOTE_SIGNS = 4  # A quotation with fewer letters and digits proves nothing. Chosen: so few occur anywhere.
 BEST_GRADE = 2  # The grade of a right answer. Source: the protocol that is named at the beginning of this file.
 UNKNOWN = "NOT IN CONTEXT"
+CUTS = frozenset({"prune", "summarise", "digest"})  # the rules of a cut
 
 _MAKE = """\
 You write an exam about a part of a conversation between a user and an assistant that works with tools. Between the two
@@ -106,34 +107,25 @@ class Part(msgspec.Struct, frozen=True):
         return _fence("transcript", self.text)
 
 
-def find_removed(plan: Plan) -> list[Message]:
-    """The client's own messages that a plan removes, oldest first, whatever text takes their place."""
-    messages, window = plan.conversation.messages, plan.window
-    leading, at = count_leading(messages), window.cut.at if window.cut else 0
-    kept = (*window.cut.kept, *window.cut.kept_systems, window.cut.opening) if window.cut else ()
-    steps = window.cut.kept_steps if window.cut else ()
-    stays = {*range(leading), window.task, *kept, *(index for step in steps for index in range(*step))}
-    pruned = set(window.pruned)
-    gone, left = set[bytes](), list[str]()
-    for index, message in enumerate(messages):
-        is_cut = index < at and index not in stays
-        if is_cut or (index in pruned and is_prunable(message)):
-            gone.add(message.digest)
-        else:
-            left.extend(_texts(message))
-    words = "\n".join(left)
-    return [
-        message
-        for message in plan.original.messages
-        if message.digest in gone and not all(text in words for text in _texts(message))
-    ]
+def find_removed(compaction: Compaction) -> list[Change]:
+    """The client's own messages that a cut removes, oldest first, whatever text takes their place."""
+    original = compaction.planned.original
+    gone = [one for one in compaction.tell().changes if one.before not in one.after and CUTS.intersection(one.rules)]
+    elements = {element for one in gone for element in one.elements}
+    left = "\n".join(
+        text
+        for message, origin in zip(original.messages, original.origins, strict=True)
+        if origin is not None and origin[0] not in elements
+        for text in message.texts
+    )
+    return [one for one in gone if one.before not in left]
 
 
 def split_removed(
-    messages: Sequence[Message], questions: int, *, count: CountTokens, part_tokens: int = PART_TOKENS
+    removed: Sequence[Change], questions: int, *, count: CountTokens, part_tokens: int = PART_TOKENS
 ) -> list[Part]:
     """Split what was removed into parts of about `part_tokens`, over its whole depth; at most one for each question."""
-    items = [_render(message, count) for message in messages]
+    items = [_render(change, count) for change in removed]
     sizes = [count(item) for item in items]
     total = sum(sizes)
     number = min(ceil(total / part_tokens), questions)
@@ -155,19 +147,9 @@ def split_removed(
     return parts
 
 
-def _texts(message: Message) -> list[str]:
-    return [*(text for text in message.texts if text.strip()), *(call.arguments for call in message.tool_calls)]
-
-
-def _render(message: Message, count: CountTokens) -> str:
-    title = "TOOL RESULT" if message.role is Role.TOOL else message.role_name.upper()
-    lines = [f"[{title}]"]
-    if message.text:
-        lines.append(truncate_text(message.text, ITEM_TOKENS, count))
-    lines.extend(
-        "CALL " + truncate_text(f"{call.name} {call.arguments}", ITEM_TOKENS, count) for call in message.tool_calls
-    )
-    return "\n".join(lines)
+def _render(change: Change, count: CountTokens) -> str:
+    title = "TOOL RESULT" if change.tool else change.role.upper()
+    return f"[{title}]\n{truncate_text(change.before, ITEM_TOKENS, count)}"
 
 
 class _Written(msgspec.Struct):

@@ -183,7 +183,7 @@ def prepare(config: Config, options: Options, view: ModelView, session: Request,
     rehearsal = rehearse(session, variant)
     window_tokens = max(view.facts.window_tokens or 0, view.policy.context_window)
     part_tokens = min(PART_TOKENS, int(window_tokens * PART_SHARE / view.policy.token_ratio))
-    removed = find_removed(rehearsal.last.original_plan)
+    removed = find_removed(rehearsal.last)
     parts = split_removed(removed, options.questions, count=variant.compactor.count, part_tokens=part_tokens)
     room_tokens = window_tokens - exam.ANSWER_TOKENS - PROMPT_TOKENS
     return Setup(config, options, view, room_tokens, rehearsal, len(removed), tuple(parts))

@@ -288,7 +288,7 @@ def _whole(rehearsal: Rehearsal) -> Arm:
 
 
 def _parts(rehearsal: Rehearsal, questions: int) -> list[Part]:
-    removed = find_removed(rehearsal.last.original_plan)
+    removed = find_removed(rehearsal.last)
     return split_removed(removed, questions, count=rehearsal.variant.compactor.count, part_tokens=3000)
 
 
