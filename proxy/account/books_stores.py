@@ -27,7 +27,7 @@ from trimtab.proxy.account.books import (
     go_back,
 )
 from trimtab.proxy.config.schema import Config
-from trimtab.proxy.store.opening import data_directory, require_store
+from trimtab.proxy.store.opening import find_beside, require_store
 from trimtab.proxy.store.sqlite import FileForm, SqliteFile, SqliteThread, writing
 from trimtab.proxy.store.store import PREFIX, StoreError
 
@@ -172,10 +172,7 @@ def _count_days(earlier: str, later: str) -> int:
 
 
 def find_file(config: Config) -> Path | None:
-    scheme, _, rest = config.store.partition("://")
-    if scheme != "sqlite":
-        return None
-    return Path(f"{rest[1:]}.statistics").expanduser() if rest else data_directory() / FILE_NAME
+    return find_beside(config, ".statistics", FILE_NAME)
 
 
 def open_statistics(config: Config, log: Any) -> StatisticsStore:

@@ -232,7 +232,8 @@ async def _leave_note(services: Services, attempt: Prepared, opening: Opening) -
 
 def _drop_refused(attempt: Prepared, opening: Opening) -> Prepared | None:
     """The attempt without its additions, if the upstream's refusal names one of them; else None."""
-    call, named = attempt.call, _find_named(attempt, opening)
+    call, rules = attempt.call, {decision.rule for decision in attempt.compacted.decisions}
+    named = _find_names(frozenset(name for name in NAMES if name in rules), opening)
     plain = _leave_untold(attempt) if THINKING in named else attempt.plain
     if plain is None or not named:
         return None
@@ -257,22 +258,13 @@ def _leave_untold(attempt: Prepared) -> Prepared | None:
 
 async def change(services: Services, attempt: Prepared, opening: Opening) -> Prepared | None:
     """The attempt in another form, if the upstream refuses what only trimtab has added or changed; else None."""
-    _learn_refused(services, attempt, opening)
+    if attempt.dropped and not _find_names(attempt.dropped, opening):
+        # It takes the attempt without what was refused. Remembered only now, no quoted text misleads.
+        services.refused_additions.keep(attempt.call.route.asked, attempt.dropped)
     other = await _leave_note(services, attempt, opening) or _drop_refused(attempt, opening)
     if other is None and (opening.status == 400 or attempt.is_own):
         other = await undo_refused(services, attempt, opening)
     return other
-
-
-def _learn_refused(services: Services, attempt: Prepared, opening: Opening) -> None:
-    """Remember what was refused, once the upstream takes the attempt without it, so no quoted text misleads."""
-    if attempt.dropped and not _find_names(attempt.dropped, opening):
-        services.refused_additions.keep(attempt.call.route.asked, attempt.dropped)
-
-
-def _find_named(attempt: Prepared, opening: Opening) -> frozenset[Addition]:
-    added = {name for name in NAMES if any(name == decision.rule for decision in attempt.compacted.decisions)}
-    return _find_names(frozenset(added), opening)
 
 
 def _find_names(added: frozenset[Addition], opening: Opening) -> frozenset[Addition]:

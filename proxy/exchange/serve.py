@@ -15,7 +15,6 @@ from aiohttp import web
 
 from trimtab.proxy.account.recorder import fail_open
 from trimtab.proxy.compaction.offload import LARGE_BODY_BYTES, SMALL_BODY_BYTES, THREAD_BYTES, BusyError, Lane
-from trimtab.proxy.config.schema import Config
 from trimtab.proxy.exchange.answer import NOTHING_LEARNED, Keep, Learned, SafeTap, learn, learn_from_left, listen
 from trimtab.proxy.exchange.arrival import Arrival
 from trimtab.proxy.exchange.attempt import MAX_ATTEMPTS, NO_ATTEMPT, Attempt, Passed, Prepared, Ready
@@ -23,7 +22,7 @@ from trimtab.proxy.exchange.compact import compact, help_cache
 from trimtab.proxy.exchange.early_answer import Opening, read_opening
 from trimtab.proxy.exchange.recall import Talk, takes_calls
 from trimtab.proxy.exchange.retry import change, learn_from_retry, recover
-from trimtab.proxy.exchange.route import NO_TARGET, Route, Target, choose_route, describe_target, place
+from trimtab.proxy.exchange.route import NO_TARGET, choose_route, describe_target, place
 from trimtab.proxy.exchange.services import Services, receive, translate, working
 from trimtab.proxy.exchange.summary import write_ahead
 from trimtab.proxy.exchange.tell import Finished, Note, write_headers
@@ -62,9 +61,12 @@ async def _prepare(services: Services, arrival: Arrival, reply: Reply, codec: Co
             # The model decides the upstream, and so which credential is sent, even if the body is not decoded.
             model = codec.peek_model(received.beginning) if request is None else request.model
             model = model or find_deployment(arrival.target)
-            route, target = _choose_route(services.config, arrival, reply, model, codec, request)
-            if isinstance(route, ProxyError):
-                raise route
+            try:
+                route = choose_route(services.config, arrival, reply.request.headers, model, codec, request)
+            except ProxyError:
+                target = describe_target(services.config, arrival, model, services.config.match_for(model))
+                raise
+            target = route.target
             url = route.url or place(route.upstream, codec, arrival.target)  # raises if the path must not get our key
             if services.spans is not None:
                 trace = begin_trace(services.spans, arrival, route.target.shown_model, url, codec)
@@ -78,8 +80,7 @@ async def _prepare(services: Services, arrival: Arrival, reply: Reply, codec: Co
                 _keep_bodies(services, arrival, request, attempt, match)
         if attempt.refusal is not None:
             raise attempt.refusal
-        sent_at = time.monotonic()
-        ready = Ready(arrival, reply, codec, received, request, route, url, target, trace, attempt, sent_at)
+        ready = Ready(arrival, reply, codec, received, request, route, url, target, trace, attempt, time.monotonic())
         return ready
     finally:
         if ready is None:
@@ -116,17 +117,6 @@ async def _exchange(services: Services, ready: Ready, note: Note) -> web.StreamR
         arrival, reply, request, trace = ready.arrival, ready.reply, ready.request, ready.trace
         sent_at = ready.sent_at
         note(Finished(arrival, reply, ready.target, attempt, request, trace, sent_at, opening, learned, is_hopeless))
-
-
-def _choose_route(
-    config: Config, arrival: Arrival, reply: Reply, model: str, codec: Codec, request: Request | None
-) -> tuple[Route | ProxyError, Target]:
-    """Upstream and settings, or why there are none; and the model of the request."""
-    try:
-        route = choose_route(config, arrival, reply.request.headers, model, codec, request)
-    except ProxyError as error:
-        return error, describe_target(config, arrival, model, config.match_for(model))
-    return route, route.target
 
 
 def _keep_bodies(

@@ -192,11 +192,16 @@ def data_directory() -> Path:
     return Path(platformdirs.user_data_dir("trimtab", appauthor=False))
 
 
-def find_key_file(config: Config) -> Path | None:
-    if config.store == "memory":
+def find_beside(config: Config, ending: str, name: str) -> Path | None:
+    """A file of `store: sqlite`: beside the one that is named, else `name` in the data directory."""
+    scheme, _, rest = config.store.partition("://")
+    if scheme != "sqlite":
         return None
-    scheme, _, path = config.store.partition(":///")
-    return Path(f"{path}.key").expanduser() if scheme == "sqlite" and path else data_directory() / "key"
+    return Path(f"{rest[1:]}{ending}").expanduser() if rest else data_directory() / name
+
+
+def find_key_file(config: Config) -> Path | None:
+    return None if config.store == "memory" else find_beside(config, ".key", "key") or data_directory() / "key"
 
 
 def open_store(config: Config, on_error: Callable[[str], None], log: Any) -> SummaryStore:
@@ -209,13 +214,8 @@ def open_store(config: Config, on_error: Callable[[str], None], log: Any) -> Sum
     url, ttl_seconds = config.store, config.store_ttl_seconds
     if url == "memory":
         return MemoryStore(ttl_seconds=ttl_seconds)
-    scheme, _, rest = url.partition("://")
-    durable: SummaryStore
-    if scheme == "sqlite":
-        file = Path(rest[1:]).expanduser() if rest else data_directory() / FILE_NAME
-        durable = SqliteStore(file, ttl_seconds=ttl_seconds, log=log)
-    else:
-        durable = _open_redis(url, ttl_seconds)
+    file = find_beside(config, "", FILE_NAME)
+    durable = _open_redis(url, ttl_seconds) if file is None else SqliteStore(file, ttl_seconds=ttl_seconds, log=log)
     return LayeredStore(durable, ttl_seconds=ttl_seconds, on_error=on_error, log=log)
 
 

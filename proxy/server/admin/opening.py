@@ -16,7 +16,7 @@ from trimtab.proxy.account.history.table import MAX_EVENTS, Bounds
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.memory import bound_history, bound_text
 from trimtab.proxy.server.workers.worker import Worker
-from trimtab.proxy.store.opening import data_directory, require_store
+from trimtab.proxy.store.opening import find_beside, require_store
 
 EVENTS_SHARE = 2  # Half of the history's memory is for events. Chosen: indexes and minutes take less.
 FOLDER_SHARE = 4
@@ -49,16 +49,16 @@ def open_history(
 
 def _find_places(config: Config, worker: Worker | None) -> Places:
     number, workers, folder = (1, 1, None) if worker is None else (worker.number, worker.count, worker.metrics.path)
-    scheme, _, rest = config.store.partition("://")
+    file = find_beside(config, ".events", FILE_NAME)
     shared = [] if folder is None else [folder / FILE_NAME]
     texts = IN_MEMORY if folder is None else str(folder / TEXTS_NAME)
     log = None
-    if scheme == "sqlite":
-        shared.insert(0, Path(f"{rest[1:]}.events").expanduser() if rest else data_directory() / FILE_NAME)
-    elif scheme != "memory":
+    if file is not None:
+        shared.insert(0, file)
+    elif config.store != "memory":
         require_store(config)
         log = SharedLog(config.store, ttl_seconds=config.store_ttl_seconds)
-    places = Places(shared, texts, log, number, workers, is_shared=scheme == "sqlite")
+    places = Places(shared, texts, log, number, workers, is_shared=file is not None)
     return structs.replace(places, bounds=_bound(config, places))
 
 
