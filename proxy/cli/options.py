@@ -1,12 +1,10 @@
 """Shared by several commands: options, the exit after wrong use, and the reading of request bodies."""
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any, NoReturn, get_args
 
 import click
@@ -87,23 +85,6 @@ def list_exports(config: Config, url: str) -> list[str]:
     if "azure" in providers:
         lines.append(f"export AZURE_OPENAI_ENDPOINT={url}")
     return lines
-
-
-def replace_file(file: Path, text: bytes, *, keeps_rights: bool = False) -> None:
-    """Write a file as a whole, or not at all. Only its owner can read it, unless it keeps its owner and rights."""
-    written = NamedTemporaryFile("wb", dir=file.parent, prefix=f".{file.name}.", delete=False)  # noqa: SIM115
-    draft = Path(written.name)
-    try:
-        with written:
-            written.write(text)
-        if keeps_rights and file.exists():
-            found = file.stat()
-            os.chown(draft, found.st_uid, found.st_gid)
-            shutil.copymode(file, draft)
-        draft.replace(file)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
 
 
 class StoppedError(Exception):

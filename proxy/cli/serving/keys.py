@@ -3,14 +3,17 @@
 Law: a key is shown once, when it is made, and written nowhere. The file is replaced as a whole, or not at all.
 """
 
+import os
 import secrets
+import shutil
 from datetime import UTC, date, datetime
 from hashlib import sha256
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import click
 
-from trimtab.proxy.cli.options import StoppedError, give_up, replace_file, wrong_use
+from trimtab.proxy.cli.options import StoppedError, give_up, wrong_use
 from trimtab.proxy.config.values import HASHED, KEY_ID_CHARS, name_key
 
 KEY_BYTES = 24  # chosen: nobody can guess 192 bits, so a plain hash of them suffices
@@ -105,7 +108,20 @@ def _read(file: Path, *, may_lack: bool = False) -> list[str]:
 
 
 def _write(file: Path, lines: list[str]) -> None:
+    """Write the file as a whole, or not at all. It keeps its owner and rights; a new one is only for its owner."""
     try:
-        replace_file(file, "\n".join((*lines, "")).encode(), keeps_rights=True)
+        written = NamedTemporaryFile("wb", dir=file.parent, prefix=f".{file.name}.", delete=False)  # noqa: SIM115
+        draft = Path(written.name)
+        try:
+            with written:
+                written.write("\n".join((*lines, "")).encode())
+            if file.exists():
+                found = file.stat()
+                os.chown(draft, found.st_uid, found.st_gid)
+                shutil.copymode(file, draft)
+            draft.replace(file)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
     except OSError as error:
         give_up(f"{file}: cannot be written: {error.strerror}")

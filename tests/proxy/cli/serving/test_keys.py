@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import stat
 from hashlib import sha256
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.command_line import run_trimtab
 
+from trimtab.proxy.cli.serving.keys import _write
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.http.headers import find_key
 
@@ -103,3 +105,20 @@ def test_wrong_use_says_what_to_do(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     file.write_text("# nothing\n")
     assert "there is no key" in run_trimtab("keys", "revoke", str(file), "01234567").output
+
+
+def test_a_file_that_cannot_be_written_whole_stays_as_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And no part of the new one is left beside it."""
+    file = tmp_path / "file"
+    file.write_bytes(b"old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, before[1]))
+    try:
+        with pytest.raises(SystemExit):
+            _write(file, ["x" * 100])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "too large" in capsys.readouterr().err.lower()
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("file", b"old")]
