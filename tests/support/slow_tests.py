@@ -5,13 +5,12 @@ that of its process and of the processes that it has waited for, without the fix
 """
 
 import resource
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from support.tracing import is_of_coverage
+from support.tracing import is_traced
 
 LIST = Path(__file__).parents[1] / "slow.txt"
 MODULES = ("tests/rules/", "tests/proxy/")
@@ -24,7 +23,7 @@ FAILING = 5.0
 """An unlisted test fails the check from here on: five times the limit, for machines that are slow or busy."""
 
 TRACED = 3.0
-"""How many times as long a test may take whose coverage is measured."""
+"""How many times as long a test takes at most whose coverage is measured."""
 
 PROPERTY = "processor seconds"
 
@@ -103,6 +102,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Itera
         seconds = _processor_seconds() - item.stash[_used] - item.stash[_shared]
         if item.get_closest_marker("hypothesis"):
             seconds *= settings.get_profile("quick").max_examples / settings().max_examples
+        if is_traced(item):
+            seconds /= TRACED
         report.user_properties.append((PROPERTY, seconds))
     return report
 
@@ -156,9 +157,8 @@ class _Times:
         """Find the functions that are slow and not listed, and their times."""
         if not self._config.getoption("--check-slow"):
             return {}
-        limit = FAILING * (TRACED if is_of_coverage(sys.gettrace()) else 1)
         return {
             strip_parameters(name): seconds
             for name, seconds in self._times.items()
-            if seconds > limit and find_section(self._listed, name) != "slow"
+            if seconds > FAILING and find_section(self._listed, name) != "slow"
         }

@@ -72,6 +72,8 @@ def test_tests_and_their_fixtures_are_traced_and_the_work_of_pytest_is_not(
         imported = bool(sys.gettrace())
         import trimtab_part
 
+        pytestmark = pytest.mark.covered
+
         @pytest.fixture
         def around():
             yield bool(sys.gettrace())
@@ -95,7 +97,7 @@ def test_tests_and_their_fixtures_are_traced_and_the_work_of_pytest_is_not(
 def test_of_many_cases_a_dozen_is_traced_from_all_parts_of_the_list(
     untraced: None, pytester, monkeypatch, capfd
 ) -> None:
-    """All cases run. What they share is traced, whichever of them comes first."""
+    """All cases run. What they share is traced, whichever of them comes first. What is not `covered` is not traced."""
     pytester.makepyfile(
         f"""
         import pytest, sys
@@ -104,10 +106,15 @@ def test_of_many_cases_a_dozen_is_traced_from_all_parts_of_the_list(
         def shared():
             return bool(sys.gettrace())
 
+        def test_slow():
+            print("slow", bool(sys.gettrace()))
+
+        @pytest.mark.covered
         @pytest.mark.parametrize("number", range({5 * TRACED_CASES}))
         def test_many(number, shared):
             print("many", number, shared, bool(sys.gettrace()))
 
+        @pytest.mark.covered
         @pytest.mark.parametrize("number", range({TRACED_CASES}))
         def test_few(number):
             print("few", number, bool(sys.gettrace()))
@@ -116,7 +123,7 @@ def test_of_many_cases_a_dozen_is_traced_from_all_parts_of_the_list(
     monkeypatch.setattr(tracing, "is_of_coverage", lambda tracer: tracer is not None)
     sys.settrace(lambda *_: None)
     pytester.inline_run("-s", "-p", "no:asyncio", "-p", "no:xdist", plugins=[tracing])
-    told = re.findall(r"(?:many|few) \d.*", capfd.readouterr().out)
+    told = re.findall(r"(?:slow|many|few) .*", capfd.readouterr().out)
     many = [f"many {number} True {number % 5 == 0}" for number in range(5 * TRACED_CASES)]
     few = [f"few {number} True" for number in range(TRACED_CASES)]
-    assert told == [*many, *few]
+    assert told == ["slow False", *many, *few]

@@ -1,12 +1,13 @@
 """Coverage traces the tests themselves, of many cases some, of a property test the first examples. All of them run.
 
 What is traced takes two to four times as long. So pytest's own work is not traced: to collect the tests, to run each of
-them and to report it. What is traced is what executes a module of the program, each test, and its fixtures. Nearly all
-that the cases of a test reach is reached by a dozen of them, from its whole list, and what its examples reach by the
-first ones; what generates them is not traced.
+them and to report it. Nor are programs that tests start, and tests without the marker `covered`. What is traced is what
+executes a module of the program, each test, and its fixtures. Nearly all that the cases of a test reach is reached by a
+dozen of them, from its whole list, and what its examples reach by the first ones; what generates them is not traced.
 """
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ _tracer = pytest.StashKey[Any]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_tracer] = sys.gettrace()
+    if hasattr(config, "workerinput"):  # it is traced by now: what its tests start shall not be
+        os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -37,7 +40,8 @@ def pytest_collection(session: pytest.Session) -> Iterator[object]:
 def pytest_collection_finish(session: pytest.Session) -> None:
     functions: dict[str, list[pytest.Item]] = {}
     for item in session.items:
-        functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        if item.get_closest_marker("covered"):
+            functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in functions.values():
         for item in cases[:: -(-len(cases) // TRACED_CASES)]:
             item.stash[_tracer] = session.config.stash[_tracer]
@@ -105,6 +109,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
         return (yield)
     finally:
         handle.inner_test = whole
+
+
+def is_traced(item: pytest.Item) -> bool:
+    """Whether the coverage of this test is measured."""
+    return is_of_coverage(item.stash.get(_tracer, None))
 
 
 def is_of_coverage(tracer: object) -> bool:

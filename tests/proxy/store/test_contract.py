@@ -94,39 +94,39 @@ async def test_a_lease_that_ran_out_but_was_not_taken_over_still_writes(subject)
 
 async def test_a_lease_that_is_renewed_stays(subject) -> None:
     """Each renewal must come before the end of the lease."""
-    lease = await subject.store.claim("id", 6)
+    lease = await subject.store.claim("id", 60)
     for _ in range(4):
-        await subject.age(5)
-        assert await subject.store.renew("id", lease, 6)
-        assert await subject.twin.claim("id", 6) is None
-    await subject.age(7)
+        await subject.age(50)
+        assert await subject.store.renew("id", lease, 60)
+        assert await subject.twin.claim("id", 60) is None
+    await subject.age(61)
 
-    assert await subject.twin.claim("id", 6) > lease
+    assert await subject.twin.claim("id", 60) > lease
 
 
 async def test_a_lease_that_has_ended_cannot_be_renewed(subject) -> None:
     """It ran out, was given back, or was never granted. The summary can be claimed."""
-    lease = await subject.store.claim("id", 6)
-    await subject.age(7)
+    lease = await subject.store.claim("id", 60)
+    await subject.age(61)
     assert not await subject.store.renew("id", lease, 60)
-    again = await subject.twin.claim("id", 6)
+    again = await subject.twin.claim("id", 60)
     await subject.twin.release("id", again)
 
     assert not await subject.twin.renew("id", again, 60)
     assert not await subject.store.renew("other", lease, 60)
-    assert await subject.store.claim("id", 6) is not None
+    assert await subject.store.claim("id", 60) is not None
 
 
 async def test_who_lost_the_lease_cannot_renew_its_successors(subject) -> None:
     """The new holder's lease ends when it would have ended anyway."""
-    lost = await subject.store.claim("id", 6)
-    await subject.age(7)
-    held = await subject.twin.claim("id", 6)
+    lost = await subject.store.claim("id", 60)
+    await subject.age(61)
+    held = await subject.twin.claim("id", 60)
 
     assert not await subject.store.renew("id", lost, 60)
-    assert await subject.twin.renew("id", held, 6)
-    await subject.age(7)
-    assert await subject.store.claim("id", 6) > held
+    assert await subject.twin.renew("id", held, 60)
+    await subject.age(61)
+    assert await subject.store.claim("id", 60) > held
 
 
 async def test_an_unused_summary_is_forgotten(subject) -> None:
