@@ -38,7 +38,7 @@ def check(compared: list[Compared]) -> set[str]:
 
 def test_a_session_is_decided_alike_in_each_dialect() -> None:
     """A generated session that is several windows long is cut."""
-    session = make_comparable(encode("made", make_session(120, result_words=300)))
+    session = make_comparable(encode("made", make_session(95, result_words=300)))
     assert "summarise" in check([compare(session, WINDOW)])
 
 

@@ -18,6 +18,11 @@ def session() -> Session:
     return make_sessions()[3]
 
 
+@pytest.fixture(scope="module")
+def without_summaries(session: Session) -> SessionLedger:
+    return run(session, "none")
+
+
 def run(session: Session, summariser: str) -> SessionLedger:
     ledger = SessionLedger(RULES)
     assert len(list(run_case(Case(TRIMTAB, WINDOW, summariser), session, ledger))) == len(session.stops)
@@ -31,8 +36,8 @@ def test_the_proxy_forwards_the_very_same_bodies(session: Session) -> None:
     assert found.cost_here == found.cost_proxy
 
 
-def test_the_comparison_finds_what_differs(session: Session) -> None:
-    other = run(session, "none")
+def test_the_comparison_finds_what_differs(session: Session, without_summaries: SessionLedger) -> None:
+    other = without_summaries
     found: Agreement = compare(
         Replayed(session, tuple(other.calls), prompts=tuple(other.prompts)), Case(TRIMTAB, WINDOW, "words")
     )
@@ -40,8 +45,8 @@ def test_the_comparison_finds_what_differs(session: Session) -> None:
     assert found.first_difference is not None
 
 
-def test_without_a_summariser_nothing_is_asked(session: Session) -> None:
-    assert not any(call.is_summary for call in run(session, "none").calls)
+def test_without_a_summariser_nothing_is_asked(without_summaries: SessionLedger) -> None:
+    assert not any(call.is_summary for call in without_summaries.calls)
 
 
 def test_the_note_that_says_nothing_is_accepted(session: Session) -> None:
