@@ -197,7 +197,8 @@ def _gets_one_answer(request: Request) -> bool:
     return all(bytes(members[key]) in values for key, values in lone.items() if key in members)
 
 
-def append(codec: Codec, body: bytes, elements: Sequence[bytes]) -> bytes:
+def append(codec: Codec, pieces: Iterable[bytes], elements: Sequence[bytes]) -> bytes:
+    body = b"".join(pieces)
     request = codec.read(body)
     end = find_elements(codec.form, body, request.raws).stop - 1
     comma = b"," if request.raws else b""

@@ -7,7 +7,7 @@ All rounds are in the bill, also one whose client has left. A round that fails e
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -32,7 +32,6 @@ from trimtab.proxy.http.relay import make_response, relay_answer, replace_answer
 from trimtab.proxy.recall import Lookup, Place, append, find_head
 from trimtab.proxy.tasks import shield_to_end
 from trimtab.proxy.wire.answers.recall import MAX_ASKED, MAX_ROUND_BYTES, NAME, RecallCall, Round
-from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.json import try_decode
 
 MAX_ROUNDS = 4  # With answered calls. Chosen: a model that has not found it by then asks for what is not there.
@@ -249,7 +248,7 @@ class Talk:
         """The attempt of the next round: the same with what the model said and what was found."""
         texts = await self._find(said)
         elements = (*said.elements, *self._sifter.write_results(said, texts))
-        work = partial(_append, self._ready.codec, self._pieces, elements)
+        work = partial(append, self._ready.codec, self._pieces, elements)
         self._pieces = (await self._run(work, self._size),)
         return structs.replace(self._attempt, body=self._pieces)
 
@@ -295,10 +294,6 @@ class Talk:
     def _note(self, learned: Learned) -> None:
         self._learned = learned
         self._keep(learned)
-
-
-def _append(codec: Codec, pieces: Iterable[bytes], elements: Sequence[bytes]) -> bytes:
-    return append(codec, b"".join(pieces), elements)
 
 
 def _find_codings(answer: aiohttp.ClientResponse) -> tuple[str, ...]:

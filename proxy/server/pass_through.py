@@ -40,16 +40,11 @@ from trimtab.proxy.models.discovery import MAX_ANSWER_BYTES, MAX_MODELS, ask_for
 from trimtab.proxy.wire.json import DECODE_ERRORS, decode_items, decode_members
 from trimtab.proxy.wire.routing import FORM_BYTES, find_deployment, find_listed, peek_model, read_form_model, read_model
 
-
-class Destination(msgspec.Struct, frozen=True):
-    """Where a request goes. received: what was read of the body; None if nothing was."""
-
-    upstream: UpstreamConfig
-    target: Target
-    received: ReceivedBody | None = None
+Goal = tuple[UpstreamConfig, Target, ReceivedBody | None]
+"""Where a request goes, and what was read of its body; None if nothing was."""
 
 
-async def find_destination(services: Services, arrival: Arrival, request: web.BaseRequest) -> Destination:
+async def find_destination(services: Services, arrival: Arrival, request: web.BaseRequest) -> Goal:
     """Choose the upstream; read as much of the body as that needs. Raises SlowRequestError and OverloadedError."""
     config = services.config
     if not config.routes_by_model:
@@ -76,13 +71,12 @@ def _may_be_json(content_type: str) -> bool:
     return "json" in media_type or media_type in {"", "text/plain", "application/x-www-form-urlencoded"}
 
 
-def go_to(config: Config, arrival: Arrival, model: str = "", received: ReceivedBody | None = None) -> Destination:
+def go_to(config: Config, arrival: Arrival, model: str = "", received: ReceivedBody | None = None) -> Goal:
     name = config.policy_for(model).upstream if model else None
     upstream = config.upstream_for(name)
     matched = config.match_for(model) if model else None
-    return Destination(
-        upstream, describe_target(config, arrival, model, matched, tell_upstream(name, upstream.base_url)), received
-    )
+    shown = tell_upstream(name, upstream.base_url)
+    return upstream, describe_target(config, arrival, model, matched, shown), received
 
 
 async def _read_model(services: Services, arrival: Arrival, received: ReceivedBody) -> str:
@@ -109,15 +103,15 @@ async def pass_through(services: Services, arrival: Arrival, reply: Reply, note:
             return await list_models(services, arrival, reply, added)
         to_open = is_upgrade(request)
         goal = go_to(services.config, arrival) if to_open else await find_destination(services, arrival, request)
-        upstream, target = goal.upstream, goal.target
+        upstream, target, received = goal
         url = target_url(upstream, arrival.target)
         headers = request_headers(arrival.end_to_end, upstream, identity=False, is_messages=arrival.is_messages)
         if to_open:
             sent_at = time.monotonic()
             return await relay_websocket(reply, services.client, url, headers, upstream, added)
         body: Body | None = services.uploads.read(request) if request.body_exists else None
-        if goal.received is not None:
-            body = goal.received.write(None, headers)
+        if received is not None:
+            body = received.write(None, headers)
         sent_at = time.monotonic()
         async with services.client.send(request.method, url, headers, body, upstream) as answer:
             return await relay_answer(reply, answer, added)

@@ -5,16 +5,22 @@
 
 Labels are in the order of their names: a string for a single one, else a tuple.
 
-Law: it names no metric. It takes no lock, so threads beside the event loop exclude each other.
+Law: it names no metric. To count takes no lock, so threads beside the event loop exclude each other.
 """
 
+import mmap
+import os
+import threading
 from abc import abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from copy import copy
 from itertools import accumulate
-from typing import Protocol, TypeAlias, TypeVar
+from pathlib import Path
+from typing import TypeAlias, TypeVar
 
+import orjson
 from prometheus_client import Metric
 from prometheus_client.utils import floatToGoString
 
@@ -22,17 +28,62 @@ Labels = str | tuple[str, ...]
 Cells: TypeAlias = "list[float] | memoryview[float]"
 V = TypeVar("V")
 
+_BLOCK_CELLS = 8192  # A file of values grows by so many. In bytes, it is a multiple of the page size of every system.
 _UNITS = ("seconds", "ratio", "usd", "tokens")  # Units that OpenMetrics names: that with which a metric's name ends
 
 
-class Storage(Protocol):
-    """Where a worker's numbers lie, so that other processes can read them."""
+class Numbers:
+    """The numbers of a worker, of which its process changes any by writing to memory; others read the files."""
+
+    def __init__(self, names: Path, values: Path) -> None:
+        self._names, self._values = names, values
+        self._blocks: list[memoryview[float]] = []
+        self._end = 0
+        self._lock = threading.Lock()
+        self._found: dict[str, dict[Labels, memoryview[float]]] = {}
+        for name, labels, place, size in read_lines(names):
+            self._found.setdefault(name, {})[labels] = self._map(place, size)
 
     def find(self, name: str) -> "dict[Labels, memoryview[float]]":
-        """The cells of a family that an earlier process of the worker has opened."""
+        return self._found.get(name, {})
 
     def open(self, name: str, labels: Labels, size: int) -> "memoryview[float]":
-        """New cells, all zero."""
+        """New cells, all zero. If there is no space for them, only this process knows them."""
+        with self._lock, suppress(OSError):
+            return self._open(name, labels, size)
+        return memoryview(bytearray(8 * size)).cast("d")
+
+    def _open(self, name: str, labels: Labels, size: int) -> "memoryview[float]":
+        left = -self._end % _BLOCK_CELLS
+        place = self._end + (left if left < size else 0)
+        cells = self._map(place, size)
+        with self._names.open("ab") as file:
+            file.write(b"\n" + orjson.dumps((name, labels, place, size)) + b"\n")
+        return cells
+
+    def _map(self, place: int, size: int) -> "memoryview[float]":
+        """Cells of the file, which grows if it must."""
+        self._end = place + size
+        block, first = divmod(place, _BLOCK_CELLS)
+        with self._values.open("ab+") as file:
+            while block >= len(self._blocks):
+                length = _BLOCK_CELLS * 8
+                start = len(self._blocks) * length
+                missing = start + length - file.seek(0, os.SEEK_END)
+                if missing > 0:  # real zeros: a hole, if the memory is full, ends the process that writes to it
+                    file.write(bytes(missing))
+                    file.flush()
+                self._blocks.append(memoryview(mmap.mmap(file.fileno(), length, offset=start)).cast("d"))
+        return self._blocks[block][first : first + size]
+
+
+def read_lines(names: Path) -> Iterator[tuple[str, Labels, int, int]]:
+    """The family and labels of each series of a worker, and place and number of its cells."""
+    with suppress(FileNotFoundError):
+        for line in names.read_bytes().splitlines():
+            with suppress(ValueError):  # no line, or half of one: its writer is at it, or was killed
+                name, labels, place, size = orjson.loads(line)
+                yield name, labels if isinstance(labels, str) else tuple(labels), place, size
 
 
 class Family(dict[Labels, V]):
@@ -46,7 +97,7 @@ class Family(dict[Labels, V]):
         self.name = f"trimtab_{self.name or attribute}"
 
     @abstractmethod
-    def begin(self, storage: Storage | None = None) -> "Family[V]":
+    def begin(self, storage: Numbers | None = None) -> "Family[V]":
         """A family as declared. Its series lie in the storage, if there is one, and go on from what is there."""
 
     @abstractmethod
@@ -78,7 +129,7 @@ class Counter(Family[float]):
     def __missing__(self, labels: Labels) -> float:
         return 0
 
-    def begin(self, storage: Storage | None = None) -> "Counter":
+    def begin(self, storage: Numbers | None = None) -> "Counter":
         return copy(self) if storage is None or not self.is_shared else _StoredCounter(self, storage)
 
     def add_cells(self, labels: Labels, cells: Sequence[float]) -> None:
@@ -97,7 +148,7 @@ class Gauge(Counter):
 
 
 class _StoredCounter(Counter):
-    def __init__(self, declared: Counter, storage: Storage) -> None:
+    def __init__(self, declared: Counter, storage: Numbers) -> None:
         vars(self).update(vars(declared))
         self._storage, self._cells = storage, storage.find(declared.name)
         for labels, cells in self._cells.items():
@@ -119,14 +170,14 @@ class Histogram(Family[Cells]):
     def __init__(self, meaning: str, labels: str = "", *, name: str = "", buckets: tuple[float, ...]) -> None:
         super().__init__("histogram", meaning, labels, name=name)
         self.buckets = buckets
-        self._storage: Storage | None = None
+        self._storage: Numbers | None = None
 
     def __missing__(self, labels: Labels) -> Cells:
         size = len(self.buckets) + 2
         cells = self[labels] = self._storage.open(self.name, labels, size) if self._storage else [0.0] * size
         return cells
 
-    def begin(self, storage: Storage | None = None) -> "Histogram":
+    def begin(self, storage: Numbers | None = None) -> "Histogram":
         begun = copy(self)
         if storage is not None:
             begun._storage = storage  # noqa: SLF001 - of its own class

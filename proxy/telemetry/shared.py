@@ -13,19 +13,17 @@ import os
 import shutil
 import struct
 import tempfile
-import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-import orjson
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from trimtab.proxy.telemetry.families import AnyFamily, Labels
+from trimtab.proxy.telemetry.families import AnyFamily, Labels, Numbers, read_lines
 
 FOLDER_PREFIX = "trimtab-metrics-"
 DRAFT_PREFIX = "trimtab-new-metrics-"
@@ -34,7 +32,6 @@ MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - our folder in it is readable by
 """Files there never wait for a disk, and are writable even if the root file system is read-only."""
 SUPERVISOR = "supervisor"
 _OF_ONE_PROCESS = ("process_", "python_gc_")  # Prefixes of metrics that describe a single process
-_BLOCK_CELLS = 8192  # A file of values grows by so many. In bytes, it is a multiple of the page size of every system.
 _ROW = struct.Struct("qq")
 _READING = struct.Struct("dd")
 
@@ -106,7 +103,7 @@ class SharedMetrics(msgspec.Struct, frozen=True):
 
     def read_numbers(self, number: int) -> Iterator[tuple[str, Labels, Sequence[float]]]:
         names, values = self.path / f"{number}.names", self.path / f"{number}.values"
-        lines = list(_read_lines(names))  # before the values, which are longer by then
+        lines = list(read_lines(names))  # before the values, which are longer by then
         cells = memoryview(values.read_bytes()).cast("d") if lines else ()
         return ((name, labels, cells[place : place + size]) for name, labels, place, size in lines)
 
@@ -114,60 +111,6 @@ class SharedMetrics(msgspec.Struct, frozen=True):
         """Remove the folder. To be called by the last process."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self.lock)
-
-
-class Numbers:
-    """The numbers of a worker, of which its process changes any by writing to memory."""
-
-    def __init__(self, names: Path, values: Path) -> None:
-        self._names, self._values = names, values
-        self._blocks: list[memoryview[float]] = []
-        self._end = 0
-        self._lock = threading.Lock()
-        self._found: dict[str, dict[Labels, memoryview[float]]] = {}
-        for name, labels, place, size in _read_lines(names):
-            self._found.setdefault(name, {})[labels] = self._map(place, size)
-
-    def find(self, name: str) -> "dict[Labels, memoryview[float]]":
-        return self._found.get(name, {})
-
-    def open(self, name: str, labels: Labels, size: int) -> "memoryview[float]":
-        """New cells, all zero. If there is no space for them, only this process knows them."""
-        with self._lock, suppress(OSError):
-            return self._open(name, labels, size)
-        return memoryview(bytearray(8 * size)).cast("d")
-
-    def _open(self, name: str, labels: Labels, size: int) -> "memoryview[float]":
-        left = -self._end % _BLOCK_CELLS
-        place = self._end + (left if left < size else 0)
-        cells = self._map(place, size)
-        with self._names.open("ab") as file:
-            file.write(b"\n" + orjson.dumps((name, labels, place, size)) + b"\n")
-        return cells
-
-    def _map(self, place: int, size: int) -> "memoryview[float]":
-        """Cells of the file, which grows if it must."""
-        self._end = place + size
-        block, first = divmod(place, _BLOCK_CELLS)
-        with self._values.open("ab+") as file:
-            while block >= len(self._blocks):
-                length = _BLOCK_CELLS * 8
-                start = len(self._blocks) * length
-                missing = start + length - file.seek(0, os.SEEK_END)
-                if missing > 0:  # real zeros: a hole, if the memory is full, ends the process that writes to it
-                    file.write(bytes(missing))
-                    file.flush()
-                self._blocks.append(memoryview(mmap.mmap(file.fileno(), length, offset=start)).cast("d"))
-        return self._blocks[block][first : first + size]
-
-
-def _read_lines(names: Path) -> Iterator[tuple[str, Labels, int, int]]:
-    """The family and labels of each series of a worker, and place and number of its cells."""
-    with suppress(FileNotFoundError):
-        for line in names.read_bytes().splitlines():
-            with suppress(ValueError):  # no line, or half of one: its writer is at it, or was killed
-                name, labels, place, size = orjson.loads(line)
-                yield name, labels if isinstance(labels, str) else tuple(labels), place, size
 
 
 def _sweep(place: Path) -> None:

@@ -81,9 +81,9 @@ def test_a_request_for_several_answers_or_a_later_one_stays():
 @each_dialect
 def test_elements_are_appended(dialect):
     body = orjson.dumps(dialect.write(TALK, [RUN]))
-    more = append(dialect.codec, body, [b'{"a":1}', b'{"b":2}'])
+    more = append(dialect.codec, [body], [b'{"a":1}', b'{"b":2}'])
     assert orjson.loads(more)[dialect.transcript] == [*orjson.loads(body)[dialect.transcript], {"a": 1}, {"b": 2}]
-    empty = append(name_codec("chat"), b'{"messages":[ ]}', [b"1"])
+    empty = append(name_codec("chat"), [b'{"messages":[ ]}'], [b"1"])
     assert orjson.loads(empty) == {"messages": [1]}
 
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics import parser as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from trimtab.proxy.telemetry.families import Numbers
 from trimtab.proxy.telemetry.metrics import Metrics
-from trimtab.proxy.telemetry.shared import FOLDER_PREFIX, MEMORY_FOLDER, Numbers, Roster, SharedMetrics
+from trimtab.proxy.telemetry.shared import FOLDER_PREFIX, MEMORY_FOLDER, Roster, SharedMetrics
 
 WORKERS = 3
 
