@@ -8,7 +8,7 @@ import asyncio
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 
 from prometheus_client import CollectorRegistry, GCCollector, Info, Metric, PlatformCollector, ProcessCollector
@@ -38,6 +38,7 @@ _ERROR_BUCKETS = (0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.
 _PREFIX_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
 
 
+@cache
 def read_version() -> str:
     try:
         return version("trimtab")

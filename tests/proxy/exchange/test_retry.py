@@ -3,13 +3,11 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from io import BytesIO
 from typing import Any
 
 import orjson
 import pytest
-import tiktoken
 from aiohttp import web
 from msgspec.structs import replace
 from support.client import post, settle
@@ -18,8 +16,8 @@ from support.sessions import make_session, requests_of
 from upstreams.recording import FakeUpstream, Recorded, completion, error, stream, write_note
 from upstreams.speech.messages import refuse
 
+from trimtab.proxy.compaction import pool
 from trimtab.proxy.compaction.offload import LARGE_BODY_BYTES
-from trimtab.proxy.compaction.tokenizers.exact import load_encoding
 from trimtab.proxy.exchange.early_answer import Opening
 from trimtab.proxy.exchange.retry import learn_from_retry, recover
 from trimtab.proxy.wire.chat.codec import CHAT
@@ -54,7 +52,9 @@ class Strict:
     seen: list[int] = field(default_factory=list)
 
     async def __call__(self, recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
-        tokens = round(self.ratio * len(_load().encode(recorded.body.decode(), disallowed_special=())))
+        tokens = round(
+            self.ratio * len(pool.load_encoding(O200K).encode(recorded.body.decode(), disallowed_special=()))
+        )
         streams = recorded.json.get("stream") is True
         added = recorded.json.get("max_tokens", 0) if self.adds_completion else 0
         if tokens + added > self.window:
@@ -74,11 +74,6 @@ class Strict:
     def refused(self) -> int:
         """The number of refused prompts."""
         return sum(1 for tokens in self.seen if tokens < 0)
-
-
-@cache
-def _load() -> tiktoken.Encoding:
-    return load_encoding(O200K)
 
 
 async def _stream_bytes(request: web.BaseRequest, *chunks: bytes) -> web.StreamResponse:

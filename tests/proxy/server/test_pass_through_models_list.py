@@ -194,7 +194,7 @@ async def test_every_upstream_that_requests_reach_is_asked(proxy, client, upstre
 )
 async def test_an_upstream_that_fails_is_left_out(answer, reason, *, proxy, client, upstream, others, log, monkeypatch):
     """The log says which one, and why. So it is if the main one fails."""
-    monkeypatch.setattr(pass_through, "TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(pass_through, "TIMEOUT_SECONDS", 2.0)  # for the one that answers, too, on a busy machine
     upstream.answer, others[0].answer, others[1].answer = answer, answer, _lists("far-1")
     response, body = await _get(client, proxy)
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from support.builders import IMAGE, assistant, call, conversation, count, fill, result, system, user
 from support.results import truncate_tool_results
 
-from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding
+from trimtab.proxy.compaction import pool
+from trimtab.proxy.compaction.tokenizers.exact import count_pieces
 from trimtab.rules.conversation import Conversation, CountTokens, Decision, Media, Message, Outcome
 from trimtab.rules.pipeline.order import plan
 from trimtab.rules.policy import Budget, Policy, PreserveSystem, ToolRule, Treatment, Truncation
@@ -33,7 +34,7 @@ def truth(text: str) -> int:
 
 @cache
 def _load() -> CountTokens:
-    return count_pieces(load_encoding("o200k_base"))
+    return count_pieces(pool.load_encoding("o200k_base"))
 
 
 @given(

@@ -12,6 +12,7 @@ import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trimtab.proxy.compaction import pool
 from trimtab.proxy.compaction.tokenizers import exact as counter
 from trimtab.proxy.compaction.tokenizers.exact import (
     PIECE_CHARS,
@@ -25,7 +26,6 @@ from trimtab.proxy.compaction.tokenizers.exact import (
     load_encoding,
     make_counter,
     read_ranks,
-    read_vocabulary,
     split_text,
     zstd,
 )
@@ -189,7 +189,7 @@ TEXTS = st.lists(st.sampled_from(WORDS) | st.text(max_size=8), max_size=40).map(
 @cache
 def _encodings(vocabulary: str) -> tuple[tiktoken.Encoding, tiktoken.Encoding]:
     """The encoding with our pattern, and the one with the published pattern."""
-    return load_encoding(vocabulary), load_encoding(vocabulary, is_published=True)
+    return pool.load_encoding(vocabulary), load_encoding(vocabulary, is_published=True)
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
@@ -201,16 +201,13 @@ def test_the_tokens_are_those_of_the_published_pattern(vocabulary: str, text: st
     assert ours.encode_ordinary(text) == published.encode_ordinary(text)
 
 
-@cache
-def _read(vocabulary: str) -> dict[bytes, int]:
-    return read_vocabulary(vocabulary)
-
-
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 @given(text=TEXTS | st.sampled_from([CODE, LOG, PROSE, " " * 300, "=" * 200, "a\ud800b", "我喜欢猫" * 40]))
 def test_a_text_is_counted_by_the_tokens_in_it(vocabulary: str, text: str) -> None:
     """The whole vocabulary counts the same."""
-    assert count_by_part(vocabulary, _read(vocabulary), text) == count_pieces(_encodings(vocabulary)[0])(text)
+    assert count_by_part(vocabulary, pool.read_vocabulary(vocabulary), text) == count_pieces(_encodings(vocabulary)[0])(
+        text
+    )
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)

@@ -8,13 +8,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.sessions import DATA, needs_data, read_rows, recorded_files
 
+from trimtab.proxy.compaction import pool
 from trimtab.proxy.compaction.tokenizers import exact as counter
 from trimtab.proxy.compaction.tokenizers.exact import (
     PIECE_CHARS,
     SEARCHED_CHARS,
     VOCABULARIES,
     count_pieces,
-    load_encoding,
     make_counter,
     split_text,
 )
@@ -53,8 +53,8 @@ SHORT_TEXTS = st.lists(ATOMS | st.text(max_size=3), max_size=60).map("".join)
 
 
 @pytest.fixture(scope="module")
-def encodings(encoding: tiktoken.Encoding) -> dict[str, tiktoken.Encoding]:
-    return {name: encoding if name == "o200k_base" else load_encoding(name) for name in VOCABULARIES}
+def encodings() -> dict[str, tiktoken.Encoding]:
+    return {name: pool.load_encoding(name) for name in VOCABULARIES}
 
 
 @pytest.fixture(params=VOCABULARIES)

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 
 import pytest
-import tiktoken
 from support.model_learning import ListLog
 
+from trimtab.proxy.compaction import pool
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.compaction.tokenizers import optional
-from trimtab.proxy.compaction.tokenizers.exact import VOCABULARIES, count_pieces, load_encoding
+from trimtab.proxy.compaction.tokenizers.exact import VOCABULARIES, count_pieces
 from trimtab.proxy.compaction.tokenizers.optional import SELF_TEST, find_engine
 from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.rules.conversation import CountTokens
@@ -20,10 +20,9 @@ Load = Callable[[str], CountTokens]
 
 
 @pytest.fixture(scope="module")
-def counts(encoding: tiktoken.Encoding) -> dict[str, CountTokens]:
+def counts() -> dict[str, CountTokens]:
     """The counts of tiktoken, by vocabulary."""
-    encodings = {name: encoding if name == "o200k_base" else load_encoding(name) for name in VOCABULARIES}
-    return {name: count_pieces(each) for name, each in encodings.items()}
+    return {name: count_pieces(pool.load_encoding(name)) for name in VOCABULARIES}
 
 
 @pytest.fixture(autouse=True)

@@ -10,11 +10,11 @@ from typing import Any
 
 import orjson
 import pytest
-import tiktoken
 from support.sessions import DATA, read_rows
 
+from trimtab.proxy.compaction import pool
 from trimtab.proxy.compaction.caches import make_known
-from trimtab.proxy.compaction.tokenizers.exact import count_pieces, load_encoding, make_counter
+from trimtab.proxy.compaction.tokenizers.exact import count_pieces, make_counter
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Counting
 from trimtab.rules.conversation import CountTokens
@@ -42,10 +42,9 @@ class Counted:
 
 
 @pytest.fixture(scope="module")
-def counts(encoding: tiktoken.Encoding) -> dict[str, CountTokens]:
+def counts() -> dict[str, CountTokens]:
     """A function that counts, for each vocabulary."""
-    encodings = {O200K: encoding, CL100K: load_encoding(CL100K)}
-    return {name: make_counter(count_pieces(each)) for name, each in encodings.items()}
+    return {name: make_counter(count_pieces(pool.load_encoding(name))) for name in (O200K, CL100K)}
 
 
 @pytest.fixture(scope="module")
