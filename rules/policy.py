@@ -108,7 +108,6 @@ class OverflowStrategy(StrEnum):
 
     @property
     def asks_a_model(self) -> bool:
-        """Whether a model is asked for summaries."""
         return self in {OverflowStrategy.AUTO_COMPACT, OverflowStrategy.SUMMARIZE}
 
 

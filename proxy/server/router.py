@@ -1,7 +1,8 @@
 """The entry of every request.
 
-Law: our own pages are answered here. Requests that a codec claims go to exchange/serve.py. Everything else streams
-through. A request keeps the services that it began with, even if the configuration is reloaded.
+Law: our own pages are answered here. Requests that a codec claims go to exchange/serve.py, those to compact for a
+caller to exchange/for_caller.py. Everything else streams through. A request keeps the services that it began with, even
+if the configuration is reloaded.
 """
 
 import asyncio
@@ -51,12 +52,12 @@ from trimtab.proxy.server.pass_through import pass_through
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.dialects import DEFAULT, find_codec, find_dialect
 
-# Our own addresses whose requests are served as those of models are: with the same keys, bounds and fairness.
 Answer = Callable[[Services, Arrival, Reply, Note], Awaitable[tuple[bytes, Headers]]]
 """Makes the answer: JSON, and headers beside it. Raises ProxyError."""
 
 
 def _find_answer(config: Config, method: str, path: str) -> Answer | None:
+    # Requests to these addresses of ours are served as those of models are: with the same keys, bounds and fairness.
     if path == for_caller.PATH:
         allowed, answer = "POST", for_caller.compact_for_caller
     elif config.compaction.compress and path == for_caller.COMPRESS:

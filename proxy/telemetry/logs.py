@@ -3,6 +3,8 @@
 Law: no message text and no credential. In text form, values contain no line break and no control sequence. A program
 whose standard error is a file or a pipe gets no control sequence. A log line clears the live line first, so the two
 never mix. Each write is one system call, because several processes may write to the same terminal.
+
+What the line of a request says is a table in account/outcome.py.
 """
 
 import logging

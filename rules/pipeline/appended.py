@@ -91,7 +91,7 @@ class Pins:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that this takes, in bytes, roughly. Messages are held elsewhere too."""
+        """Roughly, and without the messages, which are held elsewhere too."""
         return PIN_BYTES * (1 + len(self._pins)) + self._open_item.size_bytes
 
     def extend(self, messages: Sequence[Message], policy: Policy, work: Work) -> dict[int, Pin]:

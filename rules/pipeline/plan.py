@@ -128,7 +128,10 @@ class Plan:
     def _save_less(
         self, kept_tokens: Mapping[str, int], kept: Mapping[str, Mapping[int, Message]]
     ) -> Iterator[tuple[Decision, tuple[int, ...]]]:
-        """The decisions, those of these rules with that many more tokens left; without those that then save nothing."""
+        """The decisions if some rules leave messages whole again; without those that then save nothing.
+
+        Both by rule: `kept` are these messages, `kept_tokens` is what they add.
+        """
         for one, changed in zip(self.decisions, self.changed, strict=True):
             if one.rule not in kept_tokens or one.first_changed < self.leading:
                 yield one, changed
@@ -166,6 +169,7 @@ class Plan:
             return {}
         window, cut = self.window, self.window.cut
         start = max(cut.at if cut else 0, self.leading)
+        # Arguments go with the results: the call and the message that made it stale must both be pruned, or both bare.
         stays = {at for step in window.spared for at in range(*step)}
         bare = {at for step in (cut.bare_steps if cut else ()) for at in range(*step)}
         pruned = {at for at in range(start, window.prune_stop) if at not in stays}
@@ -205,17 +209,15 @@ class Plan:
         """The part of `forwarded` that comes from the messages before `at`; None if message `at` is not forwarded.
 
         None also if the summary stands behind it: the part alone does not say what was cut.
-        Positions are counted from the end, because equal messages may occur twice. Our acknowledgement may shift them
-        by one.
         """
-        behind = len(self.conversation.messages) - at
-        for stop in (len(forwarded.messages) - behind, len(forwarded.messages) - behind - 1):
-            if 0 <= stop < len(forwarded.messages) and _is_same(
-                forwarded.messages[stop], self.conversation.messages[at]
-            ):
-                if any(SUMMARY_START in text for one in forwarded.messages[stop:] if one.edited for text in one.texts):
+        messages, wanted = forwarded.messages, self.conversation.messages[at]
+        # Counted from the end, because equal messages may occur twice; our acknowledgement may shift them by one.
+        last = len(messages) - (len(self.conversation.messages) - at)
+        for stop in (last, last - 1):
+            if 0 <= stop < len(messages) and _is_same(messages[stop], wanted):
+                if any(SUMMARY_START in text for one in messages[stop:] if one.edited for text in one.texts):
                     return None
-                return replace(forwarded, messages=forwarded.messages[:stop], origins=forwarded.origins[:stop])
+                return replace(forwarded, messages=messages[:stop], origins=forwarded.origins[:stop])
         return None
 
 

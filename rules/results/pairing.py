@@ -227,6 +227,9 @@ def _match(messages: Sequence[Message]) -> _Pairs:
     tool that it names, or else by its position. Forms must fit. One with the id of an earlier call that was not
     answered is too late.
     """
+    # Strategy: one pass. A result takes the call with its id at once, the nearest first. What no id places waits until
+    # the model speaks again, or the transcript ends: then the calls that are still open are known, and it is placed by
+    # the name of its tool, else in order. So nothing that comes later changes a pair that was closed before.
     pairs = _Pairs()
     calling = _Calling(pairs, messages)
     for index, message in enumerate(messages):

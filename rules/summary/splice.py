@@ -96,6 +96,8 @@ class Spliced(msgspec.Struct, frozen=True, eq=False):
     saves: bool
 
 
+# Strategy: what stands for the part before the cut depends on `made_of` alone. It is made once and then taken over, so
+# the prefix stays the same to the byte. A request lays its own tail behind it, which decides nothing.
 def splice_summary(
     conversation: Conversation,
     *,

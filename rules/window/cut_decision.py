@@ -118,6 +118,9 @@ class Fold:
 
     def add(self, message: Message, memory_tokens: int = 0, stale_tokens: int = 0) -> None:
         """Add the next message and decide what follows from it; its memory costs `memory_tokens` on top."""
+        # Strategy: an answer first closes the request before it, with the sums so far. Then the message is added to the
+        # sums, limits of the policy are enforced, and what is forwarded is compared with the marks. A decision replaces
+        # `window`, and `_forwarded` is measured again; without one, the message's tokens are added to it.
         shows_answer = self._sums.shows_answer(message)
         if shows_answer:
             self.window = self._plan_cold_summary()

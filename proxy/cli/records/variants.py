@@ -91,10 +91,10 @@ class RecordedVariants(msgspec.Struct, frozen=True):
     _policies: dict[Policy, Policy] = {}
 
     def read(self, recording: Recording) -> tuple[Request, Circumstances] | None:
-        told, circumstances, body = recording.request, recording.circumstances, recording.received_body
-        if told is None or told.is_count or circumstances is None or body is None:
+        recorded, circumstances, body = recording.request, recording.circumstances, recording.received_body
+        if recorded is None or recorded.is_count or circumstances is None or body is None:
             return None
-        return replace(read(self.compactors, body, told.dialect), model=told.model), circumstances
+        return replace(read(self.compactors, body, recorded.dialect), model=recorded.model), circumstances
 
     def compact(
         self, recording: Recording, request: Request, circumstances: Circumstances
@@ -104,21 +104,22 @@ class RecordedVariants(msgspec.Struct, frozen=True):
         return chosen, compact_again(self.compactors, request, chosen.variant, choose_text)
 
     def choose(self, recording: Recording, circumstances: Circumstances, model: str) -> PricedVariant:
-        told, settings = circumstances, PolicyConfig.model_validate({"count": circumstances.vocabulary or "auto"})
-        adds = frozenset(name for name in FIELDS if name in told.cache_adds)
+        settings = PolicyConfig.model_validate({"count": circumstances.vocabulary or "auto"})
+        policy, facts = circumstances.policy, circumstances.facts
+        adds = frozenset(name for name in FIELDS if name in circumstances.cache_adds)
         key = find_key(recording.sent_body or b"") if "cache_key" in adds else ""
         variant = Variant(
-            self.compactors.choose(settings, model, reading=told.facts.reading, weights=told.facts.weights),
-            self._policies.setdefault(told.policy, told.policy),  # equal policies are one object, which is faster
-            Unsent(told.local_items, told.drop_tools, nonces=told.strips_nonces),
-            _read_cold(told),
+            self.compactors.choose(settings, model, reading=facts.reading, weights=facts.weights),
+            self._policies.setdefault(policy, policy),  # equal policies are one object, which is faster
+            Unsent(circumstances.local_items, circumstances.drop_tools, nonces=circumstances.strips_nonces),
+            _read_cold(circumstances),
             CacheHelp(adds, key),
             recording.event.mode or "enforce",
-            declares=any(decision.rule == RECALL_TOOL for decision in told.cleaned),
+            declares=any(decision.rule == RECALL_TOOL for decision in circumstances.cleaned),
             declares_alone=True,  # as it was declared
-            found=told.found,
+            found=circumstances.found,
         )
-        pricing = Pricing(told.prices, find_lifetime_seconds(told.upstream_url, model))
+        pricing = Pricing(circumstances.prices, find_lifetime_seconds(circumstances.upstream_url, model))
         return PricedVariant(variant, pricing, recording.event.label)
 
     def choose_text(self, recording: Recording, circumstances: Circumstances) -> Callable[[Plan], Text]:
@@ -130,10 +131,10 @@ class RecordedVariants(msgspec.Struct, frozen=True):
                 if earlier is None:
                     break
                 plan = earlier
-            told = recording.summary
-            if told is None or plan.request is None:
+            recorded = recording.summary
+            if recorded is None or plan.request is None:
                 return Text(plan)
-            summary = Summary(told.text, told.by_model, note=told.note.encode())
+            summary = Summary(recorded.text, recorded.by_model, note=recorded.note.encode())
             if summary.by_model:
                 self.texts.keep(recording.event.session, plan.request.key, summary)
             return Text(plan, summary)
