@@ -64,11 +64,14 @@ Note = Callable[[Finished], None]
 """Takes what was found out of a request, also if it ends with an error; the last note counts."""
 
 
-def tell(services: Services, finished: Finished, error: ProxyError | None, *, is_over: bool) -> None:
-    """Tell all who keep it of a request. error: ours, which the client got. is_over: else an unexpected error came."""
+def tell(services: Services, finished: Finished, error: ProxyError | None, *, has_failed: bool) -> None:
+    """Pass on what became of a request to all who keep it.
+
+    error: ours, which the client got. has_failed: by an error that nobody expected.
+    """
     recorder, history, recordings = services.recorder, services.history, services.recordings
     is_kept = history is not None or recordings is not None
-    outcome = make_outcome(recorder, finished, error, is_over=is_over, is_kept=is_kept)
+    outcome = make_outcome(recorder, finished, error, has_failed=has_failed, is_kept=is_kept)
     recorder.record(outcome)
     take = partial(Over, services, finished.arrival, finished.request, finished.attempt, outcome)
     if finished.trace is not None:
@@ -89,7 +92,7 @@ def tell(services: Services, finished: Finished, error: ProxyError | None, *, is
 
 
 def make_outcome(
-    recorder: Recorder, finished: Finished, error: ProxyError | None, *, is_over: bool = True, is_kept: bool = False
+    recorder: Recorder, finished: Finished, error: ProxyError | None, *, has_failed: bool = False, is_kept: bool = False
 ) -> Outcome:
     """What became of a request; see `tell`. is_kept: with what only the dashboard and recordings show."""
     arrival, target, attempt, sent_at = finished.arrival, finished.target, finished.attempt, finished.sent_at
@@ -110,7 +113,7 @@ def make_outcome(
         method=arrival.method,
         path=arrival.path,
         status=status,
-        outcome=_name_outcome(finished, error, status, is_over=is_over),
+        outcome=_name_outcome(finished, error, status, has_failed=has_failed),
         seconds=seconds,
         client=arrival.tenant.client_name,
         upstream=target.upstream,
@@ -218,9 +221,9 @@ def _draw_window(plan: Plan, policy: Policy) -> Window:
     )
 
 
-def _name_outcome(finished: Finished, error: ProxyError | None, status: int, *, is_over: bool) -> str:
+def _name_outcome(finished: Finished, error: ProxyError | None, status: int, *, has_failed: bool) -> str:
     """The metrics' label `outcome`. A broken or aborted request counts as such, whatever was done to it."""
-    if finished.reply.broken or not is_over:
+    if finished.reply.broken or has_failed:
         return "broken"
     if finished.reply.client_left or not status:
         return "aborted"
@@ -263,8 +266,8 @@ def write_headers(arrival: Arrival, attempt: Attempt, sent_at: float, error: Pro
         return [*write_own_headers(arrival.request_id, overhead_seconds, outcome), *budget]
     sent_tokens, sent_sections = find_sent(attempt, compacted, _when_sent(sent_at, error))
     tokens = {"original": compacted.original_tokens, "sent": sent_tokens, "limit": compacted.limit_tokens}
-    is_over = compacted.original_tokens > compacted.limit_tokens  # for a request that was refused: it has no plan
-    if is_over if planned is None else planned.plan.window.is_near:
+    is_too_long = compacted.original_tokens > compacted.limit_tokens  # of a refused request, which has no plan
+    if is_too_long if planned is None else planned.plan.window.is_near:
         tokens["high_water"] = True
     if head := read_head(compacted.original_sections, compacted.limit_tokens):
         tokens["head"] = round(100 * head)

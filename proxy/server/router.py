@@ -125,7 +125,7 @@ async def _serve(
     services: Services, arrival: Arrival, reply: Reply, codec: Codec | None, own: Answer | None
 ) -> web.StreamResponse:
     """Answer a request that is not for our own pages. It is told in any case."""
-    finished, refusal, is_over = Finished(arrival, reply), None, False
+    finished, refusal, has_failed = Finished(arrival, reply), None, True
 
     def note(found: Finished) -> None:
         nonlocal finished
@@ -144,21 +144,21 @@ async def _serve(
     except ProxyError as error:
         # The traceback holds the request body, which would stay in memory until the next garbage collection.
         error.__traceback__ = error.__cause__ = error.__context__ = None
-        refusal, is_over = error, True
+        refusal, has_failed = error, False
         return await _answer_error(finished, error, codec, find_dialect(services.codecs, arrival.endpoint))
     except (asyncio.CancelledError, ConnectionError) as error:
-        is_over = True
+        has_failed = False
         # A client may leave once it has its answer; the client of a WebSocket, before the upstream has answered.
         reply.client_left = reply.status != SWITCHING_PROTOCOLS and not reply.last_byte_at
         if isinstance(error, ConnectionError):
             return reply.response or web.Response()  # nobody reads it; raised, it would be logged as a fault
         raise
     else:
-        is_over = True
+        has_failed = False
         return answer
     finally:
         services.uploads.release(reply.request)
-        tell(services, finished, refusal, is_over=is_over)
+        tell(services, finished, refusal, has_failed=has_failed)
 
 
 async def handle_pages(services: Services, request: web.BaseRequest) -> web.StreamResponse:

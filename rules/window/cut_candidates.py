@@ -471,9 +471,10 @@ class Cuts:
         return sorted(steps), sorted(unfit)
 
     def _find_user_budget(self, at: int, *, keeps_least: bool) -> int:
-        """What the client's own words may cost: nothing if what stays begins with such words and is not read again.
+        """What the client's own words from before the cut may cost.
 
-        The kept words would have to be read again.
+        Nothing if the summary is in the newest user message (`last`) and what stays begins with such words: what stays
+        is not read again, but words in the newest message would be.
         """
         is_moved = self.policy.summary_role is SummaryRole.LAST and self._sums.begins_turn(at)
         return 0 if keeps_least or is_moved else self._user_budget

@@ -82,7 +82,10 @@ class Program(msgspec.Struct, frozen=True):
 
 
 class _Place(msgspec.Struct):
-    """A worker's place. pid: or 0. due_at: monotonic; None for never. generation: reloads before its start."""
+    """A worker, also while it is not running. pid: 0 then. generation: reloads before its start.
+
+    due_at: when it is to be started, by the monotonic clock; None for never.
+    """
 
     number: int
     pid: int = 0

@@ -51,8 +51,8 @@ def _finish(status: int = 200, **more: Any) -> Finished:
     return Finished(ARRIVAL, reply, TARGET, **{**found, **more})
 
 
-def _make(finished: Finished, error: ProxyError | None = None, *, is_over: bool = True) -> Outcome:
-    return make_outcome(Recorder(Metrics(), Mock()), finished, error, is_over=is_over)
+def _make(finished: Finished, error: ProxyError | None = None, *, has_failed: bool = False) -> Outcome:
+    return make_outcome(Recorder(Metrics(), Mock()), finished, error, has_failed=has_failed)
 
 
 def test_the_outcome_says_what_was_sent() -> None:
@@ -138,7 +138,7 @@ def test_a_refusal_stands_only_once_that_is_known() -> None:
 
 def test_what_nobody_expects_is_no_success() -> None:
     """An answer had begun, and then a part of ours failed."""
-    assert _make(_finish(), is_over=False).outcome == "broken"
+    assert _make(_finish(), has_failed=True).outcome == "broken"
 
 
 def test_an_error_of_ours_is_told_by_its_code_and_words() -> None:
