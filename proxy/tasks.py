@@ -1,4 +1,4 @@
-"""Background tasks with one owner, which starts them, waits for them, and cancels them at the end.
+"""Background tasks with one owner, which starts them, waits for them, and cancels them at the end; and their pauses.
 
 Law: no task outlives its owner's close(), and no error of a task is lost. Only this module and task
 groups create tasks.
@@ -53,3 +53,9 @@ async def shield_to_end(work: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         await task
         raise
+
+
+def find_pause(failures: int, first_seconds: float, most_seconds: float) -> float:
+    """The seconds to wait after failures in a row: `first_seconds` after the first, doubled by each further one."""
+    # Of more doublings each would be the longest pause; of a thousand the seconds are no float any more.
+    return min(first_seconds * 2.0 ** min(failures - 1, 100), most_seconds)

@@ -33,7 +33,7 @@ from trimtab.proxy.models.records import (
     recall,
 )
 from trimtab.proxy.models.tokenizer import Post
-from trimtab.proxy.tasks import Tasks
+from trimtab.proxy.tasks import Tasks, find_pause
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.rules.tokens.families import SILENT, Reading
 from trimtab.rules.tokens.scripts import Scale
@@ -336,7 +336,7 @@ class Told:
             known = self._of_tenants.get((upstream.base_url, tenant)) or _Upstream()
         pause_seconds = REDISCOVER_SECONDS
         if not known.has_told:  # it may still be starting
-            pause_seconds = min(FIRST_RETRY_SECONDS * 2**known.failures, REDISCOVER_SECONDS)
+            pause_seconds = find_pause(known.failures, FIRST_RETRY_SECONDS, REDISCOVER_SECONDS)
         is_due = known.asked_at is None or self._clock() - known.asked_at > pause_seconds
         if known.is_being_asked or not is_due:
             return False

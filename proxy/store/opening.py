@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ from trimtab.proxy.config.schema import Config
 from trimtab.proxy.lru import BytesLRU
 from trimtab.proxy.store.sqlite import SqliteStore
 from trimtab.proxy.store.store import MemoryStore, StoreError, SummaryStore
-from trimtab.proxy.tasks import Tasks
+from trimtab.proxy.tasks import Tasks, find_pause
 
 T = TypeVar("T")
 
@@ -157,10 +158,8 @@ class LayeredStore:
             _ = self._tasks.start(self._recover())
 
     async def _recover(self) -> None:
-        pause_seconds = FIRST_PAUSE_SECONDS
-        while True:
-            await self._sleep(pause_seconds)
-            pause_seconds = min(2 * pause_seconds, MAX_PAUSE_SECONDS)
+        for failures in count(1):
+            await self._sleep(find_pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
             try:
                 await self._probe()
                 await self._write_through()

@@ -28,7 +28,7 @@ from trimtab.proxy.store.store import StoreError, SummaryStore
 from trimtab.proxy.summaries.calls import BusyError, LateError, NoSummaryError, Payer, SummaryCalls
 from trimtab.proxy.summaries.sealing import seal, unseal
 from trimtab.proxy.summaries.summariser import Summariser, Task, ask_model
-from trimtab.proxy.tasks import Tasks
+from trimtab.proxy.tasks import Tasks, find_pause
 from trimtab.rules.conversation import Role
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest
@@ -280,11 +280,11 @@ def _hand_over(task: Task, summariser: Summariser, *, has_others: bool) -> Task:
 def _lengthen(pause: _Pause | None, error: NoSummaryError) -> _Pause:
     """The pause after a failure: as long as a busy upstream asks for, else longer with each failure."""
     failures = pause.failures + 1 if pause else 1
-    seconds, is_busy = PAUSE_SECONDS * 2 ** min(failures - 1, 10), isinstance(error, BusyError)
-    if isinstance(error, BusyError) and error.seconds is not None:
-        seconds, failures = error.seconds, 0
     most_seconds = MAX_REJECTED_SECONDS if error.result == "rejected" else MAX_PAUSE_SECONDS
-    return _Pause(failures, time.monotonic() + min(seconds, most_seconds), is_busy, error.result)
+    seconds, is_busy = find_pause(failures, PAUSE_SECONDS, most_seconds), isinstance(error, BusyError)
+    if isinstance(error, BusyError) and error.seconds is not None:
+        seconds, failures = min(error.seconds, most_seconds), 0
+    return _Pause(failures, time.monotonic() + seconds, is_busy, error.result)
 
 
 class Fallen:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trimtab import proxy
-from trimtab.proxy.tasks import Tasks, shield_to_end
+from trimtab.proxy.tasks import Tasks, find_pause, shield_to_end
 
 
 @pytest.fixture
@@ -124,3 +124,7 @@ async def test_work_that_is_seen_through_ends_although_its_caller_is_cancelled()
     with pytest.raises(asyncio.CancelledError):
         await caller
     assert done == ["work"]
+
+
+def test_a_pause_doubles_from_the_first_to_the_longest():
+    assert [find_pause(failures, 5.0, 30.0) for failures in (1, 2, 3, 4, 5, 5_000)] == [5, 10, 20, 30, 30, 30]

@@ -25,6 +25,7 @@ from trimtab.proxy.http.errors import ProxyError
 from trimtab.proxy.http.headers import BUSY, Headers, read_retry_after, request_headers
 from trimtab.proxy.http.unreachable import name_host
 from trimtab.proxy.summaries.summariser import REASONING_SIGN
+from trimtab.proxy.tasks import find_pause
 from trimtab.proxy.wire.answering import Completion, Question
 from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.proxy.wire.dialects import DEFAULT
@@ -51,12 +52,12 @@ class AskError(Exception):
 TOO_LONG = "the prompt is longer than the model's window"
 
 
-def find_pause(status: int, headers: Mapping[str, str], attempt: int) -> float | None:
+def find_delay(status: int, headers: Mapping[str, str], attempt: int) -> float | None:
     """Seconds until the request is sent again; None if it is not. `attempt` counts from 0."""
     if status not in BUSY or attempt + 1 >= BUSY_ATTEMPTS:
         return None
     named = read_retry_after(headers, time.time())
-    seconds = FIRST_PAUSE_SECONDS * 2**attempt if named is None else named
+    seconds = find_pause(attempt + 1, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS) if named is None else named
     return seconds if seconds <= LONGEST_PAUSE_SECONDS else None
 
 
@@ -145,7 +146,7 @@ class Asker:
         attempt = 0
         while True:
             async with self._calls.client.send(*asked) as response:
-                seconds = find_pause(response.status, response.headers, attempt)
+                seconds = find_delay(response.status, response.headers, attempt)
                 if seconds is None:
                     return response.status, await read_bounded(response, MAX_ANSWER_BYTES)
             await self._calls.pause(seconds)

@@ -21,6 +21,7 @@ import msgspec
 
 from trimtab.proxy.config.schema import MIN_MEMORY_BYTES, Config
 from trimtab.proxy.server.workers.worker import LEAVING, READY, SharedResources, Worker
+from trimtab.proxy.tasks import find_pause
 
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # Quota and period in microseconds. Source: Linux, Control Group v2.
 
@@ -62,7 +63,7 @@ class Restarts(msgspec.Struct):
         self.in_a_row = 1 if lived_seconds >= HEALTHY_SECONDS else self.in_a_row + 1
         if self.in_a_row == 1:
             return 0.0
-        return min(FIRST_PAUSE_SECONDS * 2.0 ** min(self.in_a_row - 2, 10), MAX_PAUSE_SECONDS)
+        return find_pause(self.in_a_row - 1, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
 
 
 END_AT_ONCE = signal.SIGQUIT

@@ -58,6 +58,15 @@ async def test_pauses_grow_while_nothing_is_told(told: Told, clock: Clock, answe
     assert REDISCOVER_SECONDS < pauses[-1] <= REDISCOVER_SECONDS + FIRST_RETRY_SECONDS
 
 
+async def test_an_upstream_that_never_tells_is_asked_for_ever(told: Told, clock: Clock, answers: list[Windows]) -> None:
+    """Many do not tell: in a week they are asked a thousand times."""
+    for _ in range(1_100):
+        assert told.take_turn(UPSTREAM, "")
+        await told.ask(UPSTREAM, [], "")
+        assert not told.take_turn(UPSTREAM, "")
+        clock.seconds += REDISCOVER_SECONDS + 1
+
+
 async def test_nobody_takes_a_turn_that_another_has(told: Told) -> None:
     assert told.take_turn(UPSTREAM, "")
     assert not told.take_turn(UPSTREAM, "")

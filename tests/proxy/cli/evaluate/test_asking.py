@@ -22,7 +22,7 @@ from trimtab.proxy.cli.evaluate.asking import (
     AskError,
     Calls,
     Examiner,
-    find_pause,
+    find_delay,
     run_all,
 )
 from trimtab.proxy.cli.evaluate.exam import ExamQuestion, Part, find_removed, split_removed
@@ -141,7 +141,7 @@ async def test_a_server_that_stays_busy_ends_the_run(upstream: FakeUpstream, ask
 def test_a_pause_is_bounded(status: int, retry_after: str | None, attempt: int, seconds: float | None) -> None:
     """A server is not asked again if it names a pause that is too long. An invalid one is none."""
     headers = CIMultiDict({} if retry_after is None else {"Retry-After": retry_after})
-    assert find_pause(status, headers, attempt) == seconds
+    assert find_delay(status, headers, attempt) == seconds
 
 
 @pytest.mark.parametrize(("status", "told"), [(401, "--api-key-env"), (403, "--api-key-env"), (404, "no model m")])
