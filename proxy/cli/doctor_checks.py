@@ -72,7 +72,8 @@ class CheckLog(msgspec.Struct):
             self.store_fault = str(fields["reason"])
             return
         told = ", ".join(f"{key} {value}" for key, value in fields.items() if not _ERROR_TYPE.fullmatch(str(value)))
-        self.findings.append(Finding("log", "warning", f"{event}: {told}"))
+        level: Level = "error" if event == "recordings_fail" else "warning"  # there, what was asked for will not work
+        self.findings.append(Finding("log", level, f"{event}: {told}"))
 
     error = warning
 

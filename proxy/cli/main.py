@@ -67,7 +67,27 @@ class _Commands(Mapping[str, click.Command]):
         return len(COMMANDS)
 
 
+OTHERS: Mapping[str, str] = {
+    "explain": "`trimtab compact --explain FILE` for a body, `trimtab inspect ID` for a recorded request",
+    "start": "`trimtab serve`",
+    "run": "`trimtab serve`, or `trimtab wrap COMMAND`",
+    "proxy": "`trimtab serve`",
+    "validate": "`trimtab check FILE`",
+    "config": "`trimtab check FILE`, or `trimtab init` for a new one",
+    "sessions": "`trimtab inspect --sessions`",
+    "logs": "`trimtab inspect`",
+}
+"""What people call a command that has another name."""
+
+
 class _Group(click.Group):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] in OTHERS:
+            ctx.fail(f"No such command {args[0]!r}. Try {OTHERS[args[0]]}.")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         limit = formatter.width - 6 - max(map(len, COMMANDS))  # as click itself does it
         rows = [

@@ -123,7 +123,7 @@ def rehearse(session: Request, variant: Variant) -> Rehearsal:
 
 STAGE = (
     "listen=127.0.0.1:0", "metrics_listen=null", "workers=1", "store=memory", "record=null", "client_keys=null",
-    "dashboard.enabled=false", "mode=enforce",
+    "dashboard.enabled=false", "tracing.otlp_endpoint=null", "mode=enforce",
 )  # fmt: skip
 """Settings of the proxy that compacts a session for its evaluation."""
 
@@ -151,7 +151,8 @@ async def compact_session(
     keys = {"context_window": window_tokens, "context_windows": (), "mode": None, "observe_share": 0.0}
     shown = {} if key is None else {"Authorization": f"Bearer {key}"}
     staged, compacted = config.change_policies(lambda _: keys), session.body
-    async with run_proxy(staged, log) as proxy, aiohttp.ClientSession(headers=shown) as client:
+    unlimited = aiohttp.ClientTimeout()  # a summary may take as long as the configuration says
+    async with run_proxy(staged, log) as proxy, aiohttp.ClientSession(headers=shown, timeout=unlimited) as client:
         url = f"{proxy.url}{PATH}?dialect={DEFAULT.name}&only_body=1"
         for body in (*split_turns(session.body, DEFAULT.name), session.body):
             async with client.post(url, data=body) as answer:

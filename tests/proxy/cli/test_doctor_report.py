@@ -46,14 +46,17 @@ async def _examine(upstream: FakeUpstream, *settings: str, models: tuple[str, ..
 async def test_what_serve_tells_at_its_start_is_told(
     upstream: FakeUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A credential without TLS, a folder that cannot be written, unknown variables: by the same words as in the log."""
+    """A credential without TLS, a folder that cannot be written, unknown variables: by the same words as in the log.
+
+    Without the folder nothing is recorded, so that is an error.
+    """
     monkeypatch.setenv("TRIMTAB_WORKER", "2")
     (tmp_path / "file").touch()
     bare = "upstreams={a: {base_url: 'http://10.0.0.1/v1', api_key: sk-PLANTED, proxy: 'http://127.0.0.1:9'}}"
     report = await _examine(upstream, bare, f"record.dir={tmp_path}/file/here")
 
-    told = [finding.found.partition(":")[0] for finding in report.findings if finding.subject == "log"]
-    assert told == ["credential_without_tls", "recordings_fail", "unknown_variables"]
+    told = {one.found.partition(":")[0]: one.level for one in report.findings if one.subject == "log"}
+    assert told == {"credential_without_tls": "warning", "recordings_fail": "error", "unknown_variables": "warning"}
     assert "PLANTED" not in report.write_json().decode()
 
 

@@ -1,6 +1,7 @@
 """The command line: its commands, and how they end."""
 
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -8,7 +9,7 @@ from importlib.metadata import version
 import pytest
 from support.command_line import ODD_BODY, run_trimtab
 
-from trimtab.proxy.cli.main import COMMANDS, main
+from trimtab.proxy.cli.main import COMMANDS, OTHERS, main
 
 pytestmark = pytest.mark.usefixtures("restored_log")
 
@@ -59,6 +60,19 @@ def test_wrong_use_ends_with_status_2_and_a_sentence(arguments: tuple[str, ...])
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.strip()
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(("name", "advice"), OTHERS.items())
+def test_a_command_that_has_another_name_is_told(name: str, advice: str) -> None:
+    """Each command and option in the advice is there."""
+    result = run_trimtab(name, "file")
+
+    assert result.exit_code == 2
+    assert f"No such command '{name}'. Try {advice}." in result.stderr
+    for told in re.findall("`trimtab ([a-z]+)([^`]*)`", advice):
+        assert set(re.findall("--[a-z]+", told[1])) <= {
+            name for one in main.commands[told[0]].params for name in one.opts
+        }
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,5 +1,6 @@
 """The replayed session has the same cuts as in the proxy, and asks for the same summaries."""
 
+import sys
 from typing import Any
 
 import aiohttp
@@ -110,6 +111,16 @@ async def test_a_request_that_the_policy_refuses_ends_the_run(upstream: FakeUpst
     refusing = ("defaults.on_exceeded=error", "defaults.overflow_strategy=error")
     with pytest.raises(StoppedError, match="tokens"):
         await _compact(_configure(upstream, *refusing), _log())
+
+
+async def test_neither_a_long_wait_nor_traces_without_their_packages_end_a_run(
+    upstream: FakeUpstream, examinee: Examinee, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The configuration bounds the waits. Each ends here as if the client's own limit were over at once."""
+    monkeypatch.setattr(aiohttp.client, "DEFAULT_TIMEOUT", aiohttp.ClientTimeout(total=0.001))
+    monkeypatch.setitem(sys.modules, "trimtab.proxy.telemetry.otlp", None)
+    config = _configure(upstream, "tracing.otlp_endpoint=http://127.0.0.1:9")
+    assert examinee.told.encode() in await _compact(config, _log())
 
 
 async def test_what_is_measured_is_what_the_proxy_forwards(
