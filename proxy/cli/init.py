@@ -55,7 +55,10 @@ class Options(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What the upstream answered, and the windows of the models that it lists: its own, or the catalogue's."""
+    """What the upstream answered, and the windows of the models that it lists: its own, or the catalogue's.
+
+    Known windows come first: of a long list only the beginning is shown.
+    """
 
     answer: Answer
     windows: Mapping[str, int | None]
@@ -85,7 +88,8 @@ async def probe(upstream: UpstreamConfig, key: str | None) -> Found:
         await client.close()
     load_catalogue((base_url,))
     names = dict.fromkeys((*answer.names, *answer.windows.by_model))
-    return Found(answer, {name: answer.windows.find(name) or find_window(base_url, name) for name in names})
+    windows = {name: answer.windows.find(name) or find_window(base_url, name) for name in names}
+    return Found(answer, dict(sorted(windows.items(), key=lambda model: model[1] is None)))
 
 
 def list_unknown(base_url: str, windows: Mapping[str, int | None]) -> list[str]:

@@ -173,7 +173,7 @@ async def test_models_and_windows_are_found(upstream: FakeUpstream) -> None:
     assert list_unknown(upstream.url, found.windows) == ["odd\x1bname"]
     assert list_unknown("https://api.openai.com/v1", found.windows) == []
     lines = list(found.describe())
-    assert lines[1:] == ["  odd\\x1bname: window not known", "  qwen3: window 32,768"]
+    assert lines[1:] == ["  qwen3: window 32,768", "  odd\\x1bname: window not known"]
     assert all(line.isprintable() for line in lines)
     asked = [*upstream.questions, *upstream.requests]
     assert {value for one in asked for value in one.header("Authorization")} == {"Bearer sk-PLANTED"}
