@@ -75,7 +75,7 @@ def _read_request(body: bytes, model: str | None) -> Request:
 
 
 class WantedSummary(msgspec.Struct, frozen=True):
-    """The text that a cut needs. prompt_tokens: about, of the question for it."""
+    """The text that a cut needs. prompt_tokens: about, of the question for it, at most."""
 
     request: SummaryRequest
     prompt_tokens: int
@@ -108,13 +108,19 @@ class Rehearsal(msgspec.Struct, frozen=True):
 
 def rehearse(session: Request, variant: Variant) -> Rehearsal:
     """Compact a session as the proxy would, with digests. Raises LimitExceededError."""
+    asked: dict[str, int] = {}
     wanted: dict[str, WantedSummary] = {}
     last: Compaction | None = None
+    before_tokens = 0
     for body in split_turns(session.body, DEFAULT.name):
         last = compact(DEFAULT.read(body), variant)
         plan = last.original_plan
+        for one in (plan.prefetch, plan.request):
+            if one is not None:  # it is asked behind the prompt that announced it, or behind the one before
+                asked.setdefault(one.key, max(before_tokens, plan.reserved_tokens) + PROMPT_TOKENS)
+        before_tokens = plan.reserved_tokens
         if plan.request is not None:
-            wanted.setdefault(plan.request.key, WantedSummary(plan.request, plan.reserved_tokens + PROMPT_TOKENS))
+            wanted.setdefault(plan.request.key, WantedSummary(plan.request, asked[plan.request.key]))
     assert last is not None  # a session has at least one request  # noqa: S101
     if last.refusal is not None:
         raise last.refusal
@@ -183,12 +189,13 @@ def make_arm(name: str, rehearsal: Rehearsal, compacted: bytes | None, room_toke
     """
     compactor, ratio = rehearsal.variant.compactor, rehearsal.variant.policy.token_ratio
     request, conversation = rehearsal.request, rehearsal.last.compacted.forwarded
-    if name in {"none", "truncate"}:
-        whole = pair_tool_calls(rehearsal.last.planned.original, count=compactor.count).conversation
-        conversation = whole if name == "none" else slide_window(whole, conversation.tokens)
-    elif name == "trimtab" and compacted is not None:
+    if compacted is not None and name in {"trimtab", "truncate"}:
         request = DEFAULT.read(compacted)
         conversation = DEFAULT.decode(request, compactor.counting)
+    if name in {"none", "truncate"}:
+        whole = pair_tool_calls(rehearsal.last.planned.original, count=compactor.count).conversation
+        request = rehearsal.request
+        conversation = whole if name == "none" else slide_window(whole, conversation.tokens)
     tokens = round(ratio * conversation.tokens)
     problem = f"does not fit the window, which has room for {room_tokens:,} tokens" if tokens > room_tokens else None
     return Arm(name, request, _pause(conversation, compactor.count), tokens, problem)

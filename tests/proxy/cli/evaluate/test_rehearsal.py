@@ -7,6 +7,7 @@ import aiohttp
 import orjson
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 from upstreams.examinee import Examinee, make_session
 from upstreams.recording import FakeUpstream, completion
 
@@ -98,6 +99,18 @@ async def test_a_model_writes_each_summary_once_behind_what_was_forwarded(
     assert {tuple(asked.header("Authorization")) for asked in upstream.summaries} == {("Bearer key",)}
 
 
+async def test_no_summary_takes_a_longer_prompt_than_its_price_says(upstream: FakeUpstream, examinee: Examinee) -> None:
+    """Each is asked behind a prompt that is longer than what the cut leaves."""
+    examinee.told, config = "The harbour is closed.", _configure(upstream)
+    await _compact(config, _log())
+    rehearsal, asked = _rehearse(config), [DEFAULT.read(one.body) for one in upstream.summaries]
+    tokens = [DEFAULT.decode(one, rehearsal.variant.compactor.counting).tokens for one in asked]
+    assert len(tokens) >= 3
+    assert all(
+        0.8 * one.prompt_tokens < size <= one.prompt_tokens for size, one in zip(tokens, rehearsal.wanted, strict=True)
+    )
+
+
 async def test_the_digest_stands_where_no_summary_is_to_be_had(upstream: FakeUpstream, examinee: Examinee) -> None:
     """Each failure is reported."""
     examinee.override = lambda _kind, _recorded: web.Response(status=402)
@@ -169,6 +182,13 @@ def test_arms_hold_all_what_is_forwarded_and_the_newest(rehearsal: Rehearsal) ->
     assert arms["digest"].conversation.messages[:-1] == forwarded.messages
     assert arms["trimtab"].tokens == arms["digest"].tokens == forwarded.tokens
     assert forwarded.tokens * 0.5 < arms["truncate"].tokens <= forwarded.tokens
+
+
+def test_truncation_keeps_as_many_tokens_as_the_summaries_leave(rehearsal: Rehearsal) -> None:
+    """Not as few as digests leave, if the summaries are longer."""
+    whole, digest = (make_arm(name, rehearsal, None, ROOM) for name in ("none", "digest"))
+    assert make_arm("truncate", rehearsal, rehearsal.request.body, ROOM) == replace(whole, name="truncate")
+    assert make_arm("digest", rehearsal, rehearsal.request.body, ROOM) == digest
 
 
 def test_what_does_not_fit_the_window_says_so(rehearsal: Rehearsal) -> None:
