@@ -141,12 +141,16 @@ class StageLog:
         log = get_log()
         self.debug, self.warning, self.error = log.debug, log.warning, log.error
         self.failures: list[str] = []
+        self._is_busy = False
         self._spent, self._on_call = spent, on_call
 
     def info(self, event: str, **fields: Any) -> None:
         if event == "summary":
             self._spent.add(fields["prompt_tokens"], fields["completion_tokens"])
-            self.failures += [] if fields["result"] in {"written", "busy"} else [fields["reason"] or fields["result"]]
+            if self._is_busy:  # that server was waited for, and then asked again
+                self.failures.pop()
+            self._is_busy = fields["result"] == "busy"
+            self.failures += [] if fields["result"] == "written" else [fields["reason"] or fields["result"]]
             self._on_call()
 
 

@@ -111,12 +111,15 @@ async def test_no_summary_takes_a_longer_prompt_than_its_price_says(upstream: Fa
     )
 
 
-async def test_the_digest_stands_where_no_summary_is_to_be_had(upstream: FakeUpstream, examinee: Examinee) -> None:
-    """Each failure is reported."""
-    examinee.override = lambda _kind, _recorded: web.Response(status=402)
+@pytest.mark.parametrize("status", [402, 429])
+async def test_the_digest_stands_where_no_summary_is_to_be_had(
+    upstream: FakeUpstream, examinee: Examinee, status: int
+) -> None:
+    """Each failure is reported, also that of a server that stays busy."""
+    examinee.override = lambda _kind, _recorded: web.Response(status=status, headers={"Retry-After": "0"})
     log, config = _log(), _configure(upstream)
     compacted = await _compact(config, log)
-    assert set(log.failures) == {"status 402"}
+    assert set(log.failures) == {f"status {status}"}
     assert len(orjson.loads(compacted)["messages"]) < len(_rehearse(config).request.raws)
 
 
