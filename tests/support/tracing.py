@@ -9,6 +9,7 @@ dozen of them, from its whole list, and what its examples reach by the first one
 import functools
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
@@ -23,6 +24,8 @@ TRACED_CASES = 12
 """Chosen: the other cases take a sixth of the time of the module tests."""
 
 _tracer = pytest.StashKey[Any]()
+_begin_thread = threading.gettrace()
+"""What traces a thread from its start, if coverage traces."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -73,13 +76,15 @@ def _untraced(config: pytest.Config) -> Iterator[None]:
 
 @contextmanager
 def tracing(tracer: Any) -> Iterator[None]:
-    """Trace by this function, or not at all, and afterwards as before."""
-    before = sys.gettrace()
+    """Trace by this function, or not at all, and afterwards as before; and so the threads that start meanwhile."""
+    before, before_threads = sys.gettrace(), threading.gettrace()
     sys.settrace(tracer)
+    threading.settrace(_begin_thread if is_of_coverage(tracer) else None)  # type: ignore[arg-type]
     try:
         yield
     finally:
         sys.settrace(before)
+        threading.settrace(before_threads)  # type: ignore[arg-type]
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
@@ -134,10 +139,7 @@ def trace_first_calls(function: Callable[..., Any], tracer: Any) -> Callable[...
         calls += 1
         if calls > TRACED_EXAMPLES:
             return function(*arguments, **named)
-        sys.settrace(tracer)
-        try:
+        with tracing(tracer):
             return function(*arguments, **named)
-        finally:
-            sys.settrace(None)
 
     return call
