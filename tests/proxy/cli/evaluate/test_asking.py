@@ -33,6 +33,8 @@ from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.rules.policy import Policy
 
+pytestmark = pytest.mark.covered
+
 
 class Pauses:
     """Does not wait, and records the seconds."""

@@ -19,7 +19,7 @@ from support.command_line import run_trimtab
 from upstreams.examinee import Examinee, make_session, read_text
 from upstreams.recording import FakeUpstream, Recorded, error
 
-pytestmark = pytest.mark.usefixtures("restored_log")
+pytestmark = [pytest.mark.covered, pytest.mark.usefixtures("restored_log")]
 
 SESSION = make_session(28)
 FACTS = " ".join(f"The code of harbour{number} is {7000 + number}." for number in range(0, 40, 2))

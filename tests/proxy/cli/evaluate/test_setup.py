@@ -25,6 +25,8 @@ from trimtab.proxy.compaction.engine import Variant
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.schema import Config
 
+pytestmark = pytest.mark.covered
+
 OPTIONS = Options(None, NAMES, 10, "user-key")
 
 
