@@ -74,7 +74,7 @@ async def answer_with(**changes: Any) -> web.Response:
 
 def make_bodies(key: str) -> Iterator[dict[str, Any] | bytes]:
     """Requests with a key wherever text may be, and where a result is cut through it."""
-    session = make_session(16)
+    session = make_session(40)
     messages = session["messages"]
     for at, message in enumerate(messages):
         if message["role"] == "tool":

@@ -154,7 +154,7 @@ def _read_arms(_: click.Context, __: click.Parameter, text: str) -> tuple[str, .
     help="Compact for a context window of this size instead of the model's own.",
 )
 @click.option("--yes", is_flag=True, help="Go on without asking whether the price is acceptable.")
-@click.option("--details", is_flag=True, help="In JSON, add each question with its answers. They quote the session.")
+@click.option("--details", is_flag=True, help="Print JSON, with each question and its answers. They quote the session.")
 @table_option
 @takes_config
 def evaluate(
@@ -188,7 +188,7 @@ def evaluate(
         give_up(f"{error}{_tell_spent(spent)}")
     except (asyncio.CancelledError, KeyboardInterrupt):
         give_up(f"stopped{_tell_spent(spent)}", INTERRUPTED)
-    if prints_table(as_table=options.as_table):
+    if prints_table(as_table=options.as_table) and not options.details:  # a table has no room for them
         result.print_table(Console(highlight=False))
     else:
         click.echo(result.write_json(details=options.details))

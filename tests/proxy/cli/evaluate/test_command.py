@@ -140,7 +140,7 @@ async def test_words_of_the_session_are_shown_on_demand_alone(
     upstream: FakeUpstream, examinee: Examinee, file: Path
 ) -> None:
     plain = await _evaluate(upstream, file, "--yes", "--arms", "digest", "--table")
-    detailed = await _evaluate(upstream, file, "--yes", "--arms", "digest", "--json", "--details")
+    detailed = await _evaluate(upstream, file, "--yes", "--arms", "digest", "--table", "--details")
     assert "harbour" not in plain.output
     assert "What is the code of harbour" in detailed.stdout
     assert "│ digest" in plain.stdout
