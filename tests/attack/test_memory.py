@@ -38,29 +38,21 @@ KINDS: dict[str, Callable[[], str]] = {
     "one letter a line": lambda: _lines(lambda number: "abcdefgh"[number * number % 8]),
     "log": lambda: _lines(lambda number: f"2026-01-01 12:00:00 worker {number % 7} INFO took {number} ms"),
     "errors only": lambda: _lines(lambda number: f"error: E{number}"),
-    "banners": lambda: _lines(lambda number: f"== {number} =="),
     "search": lambda: _lines(lambda number: f"src/{number}.py:{number}: import a"),
-    "listing": lambda: _lines(lambda number: f"./src/{number % 9}/{number}.py"),
     "diff": lambda: "diff --git a/x b/x\n" + _lines(lambda number: f"@@ -{number} +{number} @@\n-a{number}\n+b"),
-    "numbered source": lambda: _lines(lambda number: f"{number:6}\tdef f{number}():"),
     "tracebacks": lambda: _lines(lambda _: "Traceback (most recent call last)\n  a\nb"),
     "table": lambda: _lines(lambda number: f"{number},{number % 97},x"),
     "JSON lines": lambda: _lines(lambda number: f'{{"t":{number},"level":"info"}}'),
     "carriage returns": lambda: _lines(lambda number: f"{number % 100}% ab", "\r"),
-    "line ends of two": lambda: _lines(lambda number: f"{number % 10}", "\r\n"),
-    "blank lines": lambda: "\n \n\t\n\n" * (CHARS // 6),
     "colours": lambda: _lines(lambda _: "\x1b[31ma\x1b[0m"),
     "one line": lambda: "ab cd," * (CHARS // 6),
-    "wide characters": lambda: _lines(lambda number: "漢字"[number % 2]),
 }
 """Texts that are read as lines."""
 JSON_KINDS: dict[str, Callable[[], str]] = {
     "array of numbers": lambda: "[" + ",".join(["1"] * (JSON_CHARS // 2)) + "]",
-    "array of empty objects": lambda: "[" + ",".join(["{}"] * (JSON_CHARS // 3)) + "]",
     "records": lambda: "[" + _lines(lambda number: f'{{"a":{number}}}', ",", JSON_CHARS) + "]",
     "records of other keys": lambda: "[" + _lines(lambda number: f'{{"k{number}":1}}', ",", JSON_CHARS) + "]",
     "one wide record": lambda: "[{},{},{},{},{" + _lines(lambda number: f'"k{number}":1', ",", JSON_CHARS) + "}]",
-    "nested arrays": lambda: "[" + ",".join(["[[1]]"] * (JSON_CHARS // 6)) + "]",
     "many members": lambda: "{" + _lines(lambda number: f'"k{number}":{number}', ",", JSON_CHARS) + "}",
     "lines within JSON": lambda: (
         '{"out":"' + _lines(lambda number: f"{number % 10}", "\\n", JSON_CHARS) + '","code":1}'
@@ -109,7 +101,7 @@ def test_a_document_is_shortened_in_memory_that_does_not_grow_with_its_parts(
     assert peak <= 3 * len(text) + 500_000
 
 
-@pytest.mark.parametrize("kind", ["carriage returns", "colours", "one letter a line", "blank lines", "one line"])
+@pytest.mark.parametrize("kind", ["carriage returns", "colours", "one letter a line", "one line"])
 def test_tidying_takes_no_more_than_two_copies(kind: str) -> None:
     """One copy is the pieces, and one is the new text."""
     text = KINDS[kind]()
@@ -118,16 +110,14 @@ def test_tidying_takes_no_more_than_two_copies(kind: str) -> None:
     assert peak <= 3 * len(text.encode()) + SMALL_BYTES
 
 
-@pytest.mark.parametrize(
-    "part", [b"\\ud800", b"\xed\xa0\x80", b'","x', b'"},NaN,{"a":"', b"\\\\", b'\\"', b"Infinity ", b'"NaN"']
-)
+@pytest.mark.parametrize("part", [b"\\ud800", b"\xed\xa0\x80", b'"},NaN,{"a":"', b"Infinity "])
 def test_a_damaged_body_is_mended_in_two_copies(part: bytes) -> None:
     """The number of repairs does not matter. Once each lone surrogate became an object."""
     text = b'{"x":NaN,"y":["' + part * (CHARS // len(part)) + b'"]}'
     assert _peak_bytes(lambda: mend(text)) <= 3.2 * len(text) + SMALL_BYTES
 
 
-@pytest.mark.parametrize("text", ["a\n" * CHARS, "\x1b" * CHARS, "漢" * CHARS, "é\n" * CHARS])
+@pytest.mark.parametrize("text", ["\x1b" * CHARS, "é\n" * CHARS])
 def test_a_message_is_decoded_in_few_copies(text: str) -> None:
     """The copies are its text, the decoder's buffer, and the encoding for its digest."""
     raw = msgspec.json.encode({"role": "tool", "tool_call_id": "1", "content": text})

@@ -104,9 +104,10 @@ def make_bodies(key: str) -> Iterator[dict[str, Any] | bytes]:
 
 async def send_all(client: Any, proxy: Proxy, key: str) -> None:
     """Send the key in bodies, headers, queries and paths."""
-    for body in make_bodies(key):
-        query = f"?api_key={key}&x={quote(key)}"
-        for asked, odd in (("", {}), (query, {}), (query, {"x-trimtab-profile": key}), ("", {"x-trimtab-mode": key})):
+    query = f"?api_key={key}&x={quote(key)}"
+    ways = [(query, {}), ("", {}), (query, {"x-trimtab-profile": key}), ("", {"x-trimtab-mode": key})]
+    for number, body in enumerate(make_bodies(key)):
+        for asked, odd in ways if number else ways[:1]:  # the first one is long
             headers = {"authorization": f"Bearer {OWN}", "x-note": key, "user-agent": key, **odd}
             await post(client, f"{proxy.url}/v1/chat/completions{asked}", body, **headers)
     for path in (f"/v1/models/{key}?key={key}", f"/v1/{key}", f"/{key}/v1/chat/completions"):

@@ -9,9 +9,6 @@ import pytest
 from support.reference_pages import ROOT, find_code, read_rows
 
 from trimtab.proxy.compaction.offload import INLINE_BYTES, TIERS
-from trimtab.proxy.summaries.service import LEASE_SECONDS, RENEW_SECONDS, SUMMARIES
-from trimtab.rules.policy import PREFETCH_GAP
-from trimtab.rules.window.economics import PATIENCE
 
 FOLDER = ROOT / "docs" / "architecture"
 PAGES = sorted(page.name for page in FOLDER.glob("*.md"))
@@ -94,14 +91,6 @@ def test_the_length_of_a_journey_is_that_of_its_test() -> None:
     files, hops, calls = map(int, re.search(r'"small": Price\((\d+), (\d+), (\d+)\)', text).groups())
 
     assert f"it allows {files} files, {hops} hops and {calls:,} calls" in " ".join(_read("journey.md").split())
-
-
-def test_figures_of_decisions_are_those_of_the_code() -> None:
-    text = " ".join(_read("decisions.md").split())
-
-    assert f"A lease lasts {LEASE_SECONDS:g} seconds and is renewed every {RENEW_SECONDS:g} seconds" in text
-    assert (SUMMARIES, PATIENCE) == (3, 1 / 2)
-    assert f"and {1 - PREFETCH_GAP:.0%} of the room, or of the threshold, is reached".replace("%", " %") in text
 
 
 def test_the_table_of_steps_has_every_step_of_the_script() -> None:

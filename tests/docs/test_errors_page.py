@@ -16,7 +16,6 @@ from trimtab.proxy.cli.options import WRONG_USE
 from trimtab.proxy.http.errors import ProxyError
 from trimtab.proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
 from trimtab.proxy.http.request_body import MIN_BYTES_PER_SECOND
-from trimtab.proxy.wire.chat.codec import CHAT
 
 PAGE = "errors.md"
 
@@ -56,16 +55,6 @@ def test_limits_in_the_table_are_those_of_the_code() -> None:
 
     assert f"{MAX_HEAD_BYTES // 1024} KiB or {MAX_HEADER_FIELDS} header fields" in rows["head_too_large"]
     assert f"{MIN_BYTES_PER_SECOND} bytes a second" in rows["request_timeout"]
-
-
-def test_an_upstreams_answer_becomes_the_event_that_the_page_describes() -> None:
-    """An error object is passed on unchanged. For any other body, the event's code is the status."""
-    assert CHAT.write_event(500, b'{"error": {"x": 1}}') == b'data: {"error": {"x": 1}}\n\n'
-    assert CHAT.write_event(200, b'{"choices": []}') == b'data: {"choices": []}\n\n'
-    event = CHAT.write_event(503, b"busy")
-    assert b'"message":"status 503: busy"' in event
-    assert b'"type":"upstream_error"' in event
-    assert b'"code":"503"' in event
 
 
 def test_the_page_has_every_exit_status() -> None:

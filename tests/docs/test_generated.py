@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from handbook.reference import COMMAND, PAGES, commands, configuration, markers, metrics, write_page
-from handbook.reference.examples import EXAMPLES, find_example
+from handbook.reference import COMMAND, PAGES, commands, configuration, metrics, write_page
+from handbook.reference.examples import find_example
 from handbook.reference.queries import LABELS, QUERIES
 from support.examples.checks import check_configuration
 
@@ -56,10 +56,6 @@ def test_the_example_of_a_key_is_valid(key: configuration.Key, tmp_path: Path) -
     assert check_configuration(yaml.safe_dump(whole), tmp_path) is None
 
 
-def test_examples_are_of_keys_that_exist() -> None:
-    assert set(EXAMPLES) <= {key.path for key in list_all_keys()}
-
-
 def test_every_command_has_its_exit_statuses() -> None:
     assert set(commands.EXITS) == set(main.commands)
     assert all(0 in dict(statuses) for statuses in commands.EXITS.values())
@@ -88,22 +84,3 @@ def test_a_query_names_metrics_and_labels_that_exist(query) -> None:
     assert set(names) <= set(labels)
     assert all({label.strip() for part in asked for label in part.split(",")} <= labels[name] for name in names)
     assert all(label in labels[name] for name, label in re.findall(r"(trimtab_\w+)\{(\w+)=", query.text))
-
-
-def test_every_text_of_the_markers_is_on_the_page() -> None:
-    page = markers.write()
-    entries = list(markers.list_entries())
-    assert len(entries) > 10
-    assert all(entry.text in page for entry in entries)
-
-
-def test_a_marker_needs_a_sample_for_each_parameter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(markers.SAMPLES, "tokens")
-    with pytest.raises(KeyError, match="add a sample for `tokens`"):
-        markers.write()
-
-
-def test_a_marker_needs_an_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(markers.SECTIONS["Images"], "mark_image")
-    with pytest.raises(KeyError, match="explain `mark_image`"):
-        markers.write()

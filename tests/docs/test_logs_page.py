@@ -4,6 +4,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 import orjson
 from support.reference_pages import ROOT, find_code, read_literal, read_page, read_rows, read_section
@@ -11,7 +12,7 @@ from support.reference_pages import ROOT, find_code, read_literal, read_page, re
 from trimtab.proxy.account.outcome import FIGURES
 from trimtab.proxy.account.recorder import WAIT_SECONDS
 from trimtab.proxy.exchange.arrival import MAX_CHARS
-from trimtab.proxy.telemetry.logs import FORMATS, LEVELS, SHORT_ID_CHARS, describe_request
+from trimtab.proxy.telemetry.logs import FORMATS, LEVELS, SHORT_ID_CHARS
 
 PAGE = "logs.md"
 OTHER_SECTIONS = (
@@ -56,6 +57,7 @@ def _find_calls(tree: ast.Module) -> Iterator[tuple[str, set[str], set[str]]]:
                 yield event, levels, {keyword.arg for keyword in node.keywords if keyword.arg is not None}
 
 
+@cache
 def _find_events() -> dict[str, Event]:
     events: dict[str, Event] = defaultdict(Event)
     for path in (ROOT / "proxy").rglob("*.py"):
@@ -114,27 +116,6 @@ def test_levels_formats_and_bounds_are_those_of_the_code() -> None:
     assert "up to 50 ms" in read_section(PAGE, "Level and format")
     assert f"cut to {MAX_CHARS} characters" in read_section(PAGE, "What is changed before it is logged")
     assert f"the first {SHORT_ID_CHARS} characters" in read_page(PAGE)
-
-
-def test_the_line_of_a_request_is_written_as_the_page_shows_it() -> None:
-    fields = {
-        "model": "gpt-4o-mini",
-        "match": "gpt-4o*",
-        "status": 200,
-        "outcome": "compacted",
-        "original_tokens": 41230,
-        "sent_tokens": 17002,
-        "limit_tokens": 119808,
-        "decisions": [{"rule": "truncate"}, {"rule": "prune"}],
-        "completion_tokens": 512,
-        "seconds": 1.2,
-        "method": "POST",
-        "path": "/v1/chat/completions",
-        "upstream": "api.openai.com",
-        "request_id": "0123abcd4567",
-    }
-
-    assert f"12:01:03 {describe_request(fields)}\n" in read_section(PAGE, "Level and format")
 
 
 def test_the_json_line_has_the_members_that_every_line_has() -> None:

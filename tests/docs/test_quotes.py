@@ -1,20 +1,12 @@
 """What the pages quote from trimtab is what trimtab prints: messages, log lines, tables and markers."""
 
-import ast
-import io
 import re
 from pathlib import Path
 
 import pytest
 from handbook.reference import markers
-from rich.console import Console
-from support.examples.blocks import find_blocks
-from support.reference_pages import ROOT, find_code, read_literal, read_rows
+from support.reference_pages import ROOT, find_all, find_code, read_literal, read_rows
 
-from trimtab.proxy.catalogue.prices import DEFAULT
-from trimtab.proxy.cli.doctor import ModelFinding, Report
-from trimtab.proxy.cli.evaluate.rehearsal import Tokens
-from trimtab.proxy.cli.evaluate.setup import Item, tell_price
 from trimtab.proxy.telemetry.logs import describe_request
 
 DOCS = ROOT / "docs"
@@ -49,9 +41,7 @@ LINE = re.compile(
 
 def read_source() -> list[str]:
     """Every string literal of the program; of an f-string, each fixed part."""
-    paths = [path for package in ("proxy", "rules") for path in (ROOT / package).rglob("*.py")]
-    nodes = (node for path in paths for node in ast.walk(ast.parse(path.read_text("utf-8"))))
-    return [literal for node in nodes if (literal := read_literal(node))]
+    return list(filter(None, find_all(("proxy", "rules"), read_literal)))
 
 
 def read_trouble(page: Path) -> str:
@@ -62,18 +52,6 @@ def read_trouble(page: Path) -> str:
 def simplify(text: str) -> str:
     """The text with each number as 0, and each quotation as the same one."""
     return re.sub(r"\d+", "0", re.sub(r'"[^"\n]+"', '"quoted"', text))
-
-
-def read_block(page: str, words: str) -> str:
-    """The `text` block of a page that contains these words."""
-    blocks = find_blocks((DOCS / page).read_text("utf-8"), page)
-    (text,) = [block.text for block in blocks if block.language == "text" and words in block.text]
-    return text
-
-
-def squeeze(text: str) -> list[str]:
-    """The lines of a table, without what depends on the width of its columns."""
-    return [re.sub(r"[─━]+", "─", " ".join(line.split())) for line in text.splitlines()]
 
 
 def test_every_message_that_a_guide_explains_is_one_of_the_program() -> None:
@@ -138,29 +116,3 @@ def read_fields(line: str) -> dict[str, object]:
         "upstream": found["upstream"],
         "request_id": found["id"],
     }
-
-
-def test_the_price_of_an_evaluation_is_printed_as_the_guide_shows_it() -> None:
-    shown = read_block("guides/evaluate.md", "answers, by")
-    found = re.findall(r"^(\w+), by (\S+): ([\d,]+) \w+, ([\d,]+) [\w ]+, ([\d,]+)", shown, re.MULTILINE)
-    numbers = [(what, model, [int(cell.replace(",", "")) for cell in cells]) for what, model, *cells in found]
-    items = [
-        Item(what, model, DEFAULT, Tokens(calls, prompt, completion))
-        for what, model, (calls, prompt, completion) in numbers
-    ]
-    told = "\n".join(tell_price(items, DEFAULT))
-
-    assert told.split() == shown.split()
-
-
-def test_the_doctor_prints_a_model_as_the_guide_shows_it() -> None:
-    shown = read_block("guides/local-servers.md", "discovered")
-    cells = [cell.strip() for cell in shown.splitlines()[-1].split("│")[1:-1]]
-    model, mode, window, found, vocabulary, ratio, expected, upstream, _ = cells
-    tokens = int(window.replace(",", ""))
-    finding = ModelFinding(model, upstream, mode, tokens, found, vocabulary, float(ratio), expected)
-    printed = io.StringIO()
-    Report((), (finding,)).print_tables(Console(file=printed, width=200))
-
-    table = squeeze(printed.getvalue().replace("┃", "│"))
-    assert all(line in table for line in squeeze(shown))

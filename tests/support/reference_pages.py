@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -37,12 +38,18 @@ def find_code(text: str) -> list[str]:
     return _CODE.findall(text)
 
 
+@cache
+def list_nodes(package: str) -> list[ast.AST]:
+    """The nodes of the syntax trees of a package's source."""
+    files = sorted((ROOT / package).rglob("*.py"))
+    return [node for path in files for node in ast.walk(ast.parse(path.read_text("utf-8")))]
+
+
 def find_all(packages: tuple[str, ...], find: Callable[[ast.AST], T | None]) -> Iterator[T]:
     """The results of `find` for each node of the packages' source, without None."""
     for package in packages:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            found = (find(node) for node in ast.walk(ast.parse(path.read_text("utf-8"))))
-            yield from (item for item in found if item is not None)
+        found = map(find, list_nodes(package))
+        yield from (item for item in found if item is not None)
 
 
 def read_literal(node: ast.AST | None) -> str | None:

@@ -50,15 +50,12 @@ def test_arguments_may_be_excerpts_that_say_so(arguments: str, *, is_right: bool
     ("sent", "problem"),
     [
         ([SYSTEM, TASK, CALL, NOTE, SAID, LAST], "before message 3: call 'a' has no result"),
-        ([SYSTEM, TASK, NOTE, SAID, LAST, CALL], "at the end: call 'a' has no result"),
         ([SYSTEM, TASK, RESULT, NOTE, SAID, LAST], "message 2: a result for 'a' without its call right before it"),
-        ([SYSTEM, TASK, CALL, RESULT, RESULT, NOTE, SAID, LAST], "message 4: a result for 'a' without its call"),
         (
             [SYSTEM, TASK, {**CALL, "tool_calls": [{**CALL["tool_calls"][0], "type": "x"}]}, RESULT, NOTE, SAID, LAST],
             "message 2: calls or their arguments are not the client's",
         ),
         ([MEMO, NOTE, SAID, LAST], "system or developer messages were added, lost, changed or reordered"),
-        ([SYSTEM, MEMO, NOTE, NOTE, LAST], "system or developer messages were added, lost, changed or reordered"),
         ([TASK, SYSTEM, CALL, RESULT, NOTE, SAID, LAST], "a leading system message no longer leads"),
         (
             [SYSTEM, TASK, CALL, {**RESULT, "content": ""}, NOTE, SAID, LAST],
@@ -72,7 +69,6 @@ def test_arguments_may_be_excerpts_that_say_so(arguments: str, *, is_right: bool
         ([SYSTEM, MEMO, NOTE, LAST], "two user messages in a row: 'task summary' and 'last'"),
         ([SYSTEM, MEMO, NOTE, BRIDGE, SAID, LAST], "an assistant message that is not the client's is between"),
         ([SYSTEM, LAST, NOTE, SAID, LAST], "the task statement is not complete"),
-        ([SYSTEM, NOTE, SAID], "the task statement is missing"),
         ([SYSTEM, MEMO, NOTE, SAID], "the last user message is missing or not complete"),
     ],
 )
@@ -121,13 +117,9 @@ NEAR = "[trimtab: same as the tool result 1 before this, from the same call, exc
         ("one\ntwo", NEAR + "@@ -2,1 +2,1 @@\n-two\n+2", None),
         ("one\ntwo", NEAR + "@@ -2,0 +3,1 @@\n+three\n@@ -2,0 +4,1 @@\n+four", None),
         ("[trimtab: tool result of 99 tokens removed]", SAME, "message 4: points to a result that is not there"),
-        (SAME, SAME, "message 4: points to a result that is not there"),
         ("out", SAME.replace("1 before", "2 before"), "message 4: points to a result that is not there"),
         ("one\ntwo", NEAR + "@@ -2,1 +2,1 @@\n-three\n+2", "message 4: a diff that does not fit"),
-        ("one\ntwo", NEAR + "@@ -2,1 +2,2 @@\n-two\n+2", "message 4: a diff that does not fit"),
-        ("one\ntwo", NEAR + "@@ -2,1 +1,1 @@\n-two\n+2", "message 4: a diff that does not fit"),
         ("one\ntwo", NEAR + "@@ -2,1 +2,1 @@\n-two\n2", "message 4: a diff that does not fit"),
-        ("one\ntwo", NEAR + "nothing of the kind", "message 4: a diff that does not fit"),
     ],
 )
 def test_pointers_are_followed(first: str, second: str, problem: str | None) -> None:

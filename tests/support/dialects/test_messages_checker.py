@@ -7,7 +7,6 @@ import pytest
 from support.dialects.messages_checker import check_changes, check_request
 from support.dialects.messages_validity import check_body
 from support.dialects.seals import seal
-from support.sessions import read_rows, recorded_files
 
 Wire = dict[str, Any]
 
@@ -49,28 +48,17 @@ def model(*blocks: Wire) -> Wire:
     [
         (body([]), "messages: at least one"),
         (body([SAID, LAST]), "messages: the first message must be the user's"),
-        (body([{**TASK, "role": "tool"}]), "messages.0.role: 'tool'"),
         (body([{**TASK, "content": ""}]), "messages.0: must have non-empty content"),
-        (body([TASK, model(), LAST]), "messages.1: must have non-empty content"),
-        (body([TASK, {"role": "assistant", "content": None}]), "messages.1.content: neither"),
         (body([user({"type": "text", "text": " \n"})]), "messages.0.content.0: text content blocks"),
-        (
-            body([TASK, model(USE), user({**OUT, "content": [{"type": "text", "text": ""}]})]),
-            "messages.2.content.0: text content blocks",
-        ),
         (body([TASK, {"role": "assistant", "content": "so "}]), "final assistant content cannot end"),
-        (body([user(USE)]), "messages.0.content.0: tool_use in a message of the user"),
         (body([TASK, model(OUT)]), "messages.1.content.0: tool_result in a message of the assistant"),
         (body([TASK, model(USE), LAST]), "tool_use 'a' has no tool_result in the next message"),
-        (body([TASK, model(USE)]), "tool_use 'a' has no tool_result in the next message"),
         (body([TASK, model(USE), user({"type": "text", "text": "x"}, OUT)]), "a tool_result after another block"),
         (body([TASK, model(USE), LAST, SAID, user(OUT)]), "unexpected tool_result of 'a'"),
-        (body([user(OUT), SAID, LAST]), "unexpected tool_result of 'a'"),
         (body([TASK, model(USE), user(OUT, OUT)]), "unexpected tool_result of 'a', or a second one"),
         (body([TASK, model(FOUND), LAST]), "web_search_tool_result of 's' has no call before it"),
         (body([TASK, model(USE), user(OUT), model(USE), user(OUT)]), "tool_use ids must be unique: 'a'"),
         (body([TASK, model({**USE, "id": "a:b"}), user({**OUT, "tool_use_id": "a:b"})]), "tool_use.id: 'a:b'"),
-        (body([TASK, model({**USE, "input": "{}"}), user(OUT)]), "tool_use 'a': no input"),
         (body([TASK, model({"type": "text", "text": "x"}, PLAN), LAST]), "messages.1: the final block"),
         (body([TASK, model({"type": "text", "text": "x"}, PLAN, USE), user(OUT)]), "messages.1: thinking does not"),
         (body([TASK, model({"type": "thinking", "thinking": ""}, USE), user(OUT)]), "messages.1: thinking without"),
@@ -82,12 +70,9 @@ def model(*blocks: Wire) -> Wire:
         ),
         (body([TASK, model({**PLAN, **MARK}, USE), user(OUT)]), "cache_control on thinking"),
         (body([user(*[{"type": "text", "text": "x", **MARK}] * 5)]), "5 blocks with cache_control; at most 4"),
-        (body([user(*[{"type": "text", "text": "x", **MARK}] * 4)], **MARK), "5 blocks with cache_control"),
         (body([LAST, SAID, user({"type": "text", "text": "x", **HOUR})]), "a cache_control of 1h after one of 5m"),
-        (body([user({"type": "text", "text": "x", **HOUR})], tools=[{**TOOLS[0], **MARK}]), "a cache_control of 1h"),
         ({"model": "m", "messages": [TASK]}, "max_tokens: field required"),
         (body([TASK], thinking={"type": "enabled", "budget_tokens": 2000}), "max_tokens must be greater than"),
-        (body([TASK], thinking={"type": "enabled"}, temperature=0.2), "temperature may only be set to 1"),
         (body([TASK], thinking={"type": "enabled"}, tool_choice={"type": "any"}), "thinking may not be enabled when"),
         (body([TASK, model(USE), user(OUT)], tools=[]), "requests which include tool_use"),
         (body([TASK], tools=[], tool_choice={"type": "auto"}), "tool_choice may only be specified"),
@@ -95,11 +80,6 @@ def model(*blocks: Wire) -> Wire:
 )
 def test_what_the_provider_refuses_is_named(wrong: Wire, problem: str) -> None:
     assert any(found.startswith(problem) for found in check_body(wrong)), check_body(wrong)
-
-
-def test_counting_needs_no_limit() -> None:
-    """`count_tokens` has no `max_tokens`."""
-    assert check_body({"model": "m", "messages": [TASK]}, counts_only=True) == []
 
 
 def test_a_missing_result_may_be_added() -> None:
@@ -115,35 +95,21 @@ def test_a_missing_result_may_be_added() -> None:
     ("sent", "problem"),
     [
         ([TASK, model(*ASKED["content"][1:]), GIVEN, SAID, LAST], "assistant message 0"),
-        ([TASK, model({**PLAN, "signature": ""}, *ASKED["content"][1:]), GIVEN, SAID, LAST], "assistant message 0"),
         ([TASK, model(*ASKED["content"][:2], {**USE, "input": {"n": 1.6}}), GIVEN, SAID, LAST], "assistant message 0"),
-        ([TASK, model(*ASKED["content"][:2], {**USE, "id": "b"}), GIVEN, SAID, LAST], "assistant message 0"),
         ([MEMO, SAID, LAST, SAID, LAST], "assistant message 1"),
-        ([TASK, SAID, LAST, ASKED, GIVEN], "assistant message 1"),
         ([TASK, ASKED, user({**OUT, "tool_use_id": "b"}, GIVEN["content"][1]), SAID, LAST], "members of a user block"),
-        ([TASK, ASKED, user({**OUT, "is_error": True}, GIVEN["content"][1]), SAID, LAST], "members of a user block"),
         ([TASK, ASKED, user({**OUT, "content": ""}, GIVEN["content"][1]), SAID, LAST], "message 2: a tool message"),
         ([{**MEMO, "name": "x"}, SAID, LAST], "members of a user message: role, name"),
         ([MEMO, SAID, user({"type": "text", "text": "last"})], "the cache marker of the messages was lost"),
         ([MEMO, SAID, user({"type": "text", "text": "last", **HOUR})], "a cache marker of our own"),
         ([MEMO, {"role": "system", "content": "x"}, SAID, LAST], "system messages are not the client's"),
         ([SAID, LAST], "the task statement is not complete"),
-        ([{"role": "user", "content": "summary task"}, SAID, LAST], "the first user message does not begin with"),
         ([MEMO, SAID, user({"type": "text", "text": "la", **MARK})], "the last user message is missing"),
         ([MEMO, BRIDGE, SAID, LAST], "an assistant message that is not the client's is between"),
     ],
 )
 def test_what_should_have_stayed_is_named(sent: list[Wire], problem: str) -> None:
     assert any(found.startswith(problem) for found in change(sent)), change(sent)
-
-
-def test_other_blocks_of_the_user_are_unchanged_and_in_order() -> None:
-    """Images, documents and unknown blocks; one that was cut is no problem."""
-    first, second = {"type": "image", "source": {"n": 1}}, {"type": "document", "source": {"n": 2}, "citations": {}}
-    old = [TASK, SAID, user(first, second, {"type": "text", "text": "last"})]
-    assert change([TASK, SAID, user(second, {"type": "text", "text": "last"})], old) == []
-    assert change([TASK, SAID, user(second, first, {"type": "text", "text": "last"})], old) != []
-    assert change([TASK, SAID, user({**first, "x": 1}, second, {"type": "text", "text": "last"})], old) != []
 
 
 def test_a_bridge_cannot_be_the_last_assistant_message_while_thinking_is_enabled() -> None:
@@ -165,11 +131,3 @@ def test_other_members_keep_their_bytes_and_order() -> None:
     assert check_changes(sent, sent.replace(b'"name":"run","input_schema"', b'"name":"go","input_schema"')) == [
         "tools was changed"
     ]
-
-
-def test_recorded_clients_send_what_the_provider_accepts() -> None:
-    """Every recorded Messages request is valid, and equal to itself."""
-    rows = (row for file in recorded_files("wire") for row in read_rows(file))
-    bodies = [orjson.dumps(row["body"]) for row in rows if row["path"].endswith("/messages")]
-    assert len(bodies) > 2
-    assert [problem for one in bodies for problem in check_request(one, one)] == []

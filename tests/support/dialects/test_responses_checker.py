@@ -7,7 +7,6 @@ import pytest
 from support.dialects.responses_checker import check_changes, check_request
 from support.dialects.responses_validity import ANSWERS, check_body
 from support.dialects.seals import seal
-from support.sessions import read_rows, recorded_files
 
 Wire = dict[str, Any]
 
@@ -65,18 +64,12 @@ def test_a_call_of_any_kind_has_exactly_one_output(kind: str) -> None:
         (body("x", max_output_tokens=15), "max_output_tokens is below 16"),
         (body([TASK, CALL, {**CALL, "id": "fc_2"}, RESULT]), "input[2]: a second call with the id 'a'"),
         (body([TASK, THOUGHT, LAST]), "input[1]: reasoning without its required following item"),
-        (body([TASK, CALL, THOUGHT, RESULT]), "input[2]: reasoning without its required following item"),
-        (body([TASK, THOUGHT]), "input[1]: reasoning without its required following item"),
         (body([TASK, SAID, SAID, LAST]), "input[2]: duplicate item with id 'msg_2'"),
         (body([{**SAID, "id": "x"}, LAST]), "input[0].id: 'x' does not begin with 'msg'"),
         (body([{**CALL, "call_id": ""}, {**RESULT, "call_id": ""}]), "input[0].call_id: has 0 characters"),
-        (body([{**CALL, "call_id": "x" * 65}]), "input[0].call_id: has 65 characters"),
         (body([{**SAID, "content": TASK["content"]}]), "input[0].content: 'input_text' as assistant"),
-        (body([{**TASK, "content": SAID["content"]}]), "input[0].content: 'output_text' as user"),
-        (body([{**TASK, "role": "tool"}]), "input[0].role: 'tool'"),
         (body([{**TASK, "content": None}]), "input[0].content: neither"),
         (body([{**CALL, "arguments": {}}, RESULT]), "input[0].arguments: missing or of a wrong type"),
-        (body([{"type": "compaction"}]), "input[0].encrypted_content: missing"),
         (body([{"type": "compaction_trigger"}, TASK]), "input[0]: the trigger of compaction is not last"),
     ],
 )
@@ -98,22 +91,16 @@ def test_a_missing_output_may_be_added_and_a_local_item_removed() -> None:
     ("sent", "problem"),
     [
         ([NOTE, TASK, THOUGHT, TOLD, {**CALL, "arguments": "{ }"}, RESULT, SAID, LAST], "kept item 3"),
-        ([NOTE, TASK, THOUGHT, TOLD, {**CALL, "odd": 1.5001}, RESULT, SAID, LAST], "kept item 3"),
         ([NOTE, TASK, {**THOUGHT, "encrypted_content": ""}, TOLD, CALL, RESULT, SAID, LAST], "kept item 1"),
         ([NOTE, TASK, SAID, TOLD, LAST], "kept item 2"),
-        ([NOTE, TASK, SAID, SAID, LAST], "kept item 2"),
         ([NOTE, MEMO, {**SAID, "content": "other"}, LAST], "kept item 1"),
         ([NOTE, TASK, TOLD, CALL, RESULT, SAID, LAST], "the items of a response were separated: those at 2 to 4"),
-        ([NOTE, TASK, THOUGHT, CALL, RESULT, SAID, LAST], "the items of a response were separated"),
         ([NOTE, TASK, THOUGHT, TOLD, SAID, LAST], "the items of a response were separated"),
         ([NOTE, TASK, THOUGHT, TOLD, CALL, {**RESULT, "call_id": "b"}, SAID, LAST], "input[5]: members of a function"),
-        ([NOTE, TASK, THOUGHT, TOLD, CALL, {**RESULT, "odd": 1}, SAID, LAST], "input[5]: members of a function"),
         ([NOTE, TASK, THOUGHT, TOLD, CALL, {**RESULT, "output": ""}, SAID, LAST], "message 5: a tool message without"),
         ([TASK, THOUGHT, TOLD, CALL, RESULT, SAID, LAST], "system or developer items are not the client's"),
-        ([{**NOTE, "content": "d"}, MEMO, SAID, LAST], "system or developer items are not the client's"),
         ([NOTE, {**MEMO, "name": "x"}, SAID, LAST], "input[1]: members of a message are not the client's"),
         ([NOTE, SAID, LAST], "the task statement is not complete"),
-        ([NOTE, {**TASK, "content": "summary\ntask"}, SAID, LAST], "the first user message does not begin with"),
         ([NOTE, MEMO, SAID], "the last user message is missing or not complete"),
         ([NOTE, MEMO, LAST], "two user messages in a row"),
         ([NOTE, MEMO, BRIDGE, SAID, LAST], "an assistant message that is not the client's is between"),
@@ -147,15 +134,3 @@ def test_other_members_keep_their_bytes_and_order() -> None:
     assert check_changes(sent, sent.replace(b"Be brief.", b"Be long.")) == ["instructions was changed"]
     assert check_changes(sent, sent.replace(b'"store":false', b'"store": false')) == []
     assert check_changes(sent, sent.replace(b'"model":"m",', b""))[0].startswith("members were added, removed or moved")
-
-
-def test_recorded_clients_send_what_the_provider_accepts() -> None:
-    """Every recorded Responses request is valid, and equal to itself."""
-    bodies = [
-        orjson.dumps(row["body"])
-        for file in recorded_files("wire")
-        for row in read_rows(file)
-        if row["path"].endswith("/responses")
-    ]
-    assert len(bodies) > 2
-    assert [problem for one in bodies for problem in check_request(one, one)] == []

@@ -14,13 +14,6 @@ def test_full_blocks_are_read_again() -> None:
     assert cache.read((FIRST, SECOND, SECOND), NO_MARKS, 0.0) == Reading(160, 48)
 
 
-def test_one_token_of_a_known_prompt_is_computed() -> None:
-    """So its last block is, if it is full."""
-    cache = BlockLru().open()
-    cache.read((FIRST, SECOND), NO_MARKS, 0.0)
-    assert cache.read((FIRST, SECOND), NO_MARKS, 0.0).cached_tokens == 144
-
-
 def test_a_block_across_two_messages_is_known_by_both() -> None:
     cache = BlockLru().open()
     cache.read((FIRST, SECOND), NO_MARKS, 0.0)
@@ -52,9 +45,3 @@ def test_what_is_used_again_is_not_the_next_to_go() -> None:
     cache.read((FIRST, SECOND), NO_MARKS, 0.0)
     cache.read((Part("system", "third", 320),), NO_MARKS, 0.0)
     assert cache.read((FIRST, SECOND, SECOND), NO_MARKS, 0.0).cached_tokens == 160
-
-
-def test_time_alone_takes_nothing_away() -> None:
-    cache = BlockLru().open()
-    cache.read((FIRST, SECOND), NO_MARKS, 0.0)
-    assert cache.read((FIRST, SECOND, SECOND), NO_MARKS, 1e9).cached_tokens == 160

@@ -32,10 +32,6 @@ def test_read_is_the_share_of_the_prompt_tokens_and_lost_is_in_dollars() -> None
     assert group.lost_dollars == pytest.approx(50 * 0.9)
 
 
-def test_without_sessions_there_are_no_figures() -> None:
-    assert make_group([], PRICES).cost is None
-
-
 def test_a_session_is_larger_if_a_prompt_was_without_the_contestant() -> None:
     done = [Done("large", [call(10)], [call(101)]), Done("small", [call(10)], [call(100)])]
     larger, fitting = split_by_size(done, 100)
