@@ -10,7 +10,7 @@ import itertools
 import os
 import random
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from functools import cache
 from pathlib import Path
@@ -33,6 +33,8 @@ from trimtab.proxy.compaction.tokenizers.exact import load_encoding, read_vocabu
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.server.app import Proxy, run_proxy
 from trimtab.proxy.telemetry.logs import reset_log
+from trimtab.proxy.wire.codec import Codec
+from trimtab.proxy.wire.dialects import CODECS
 
 YOUNG_OBJECTS = 20_000
 """New objects after which Python looks for garbage; its own number is 700. Chosen."""
@@ -156,7 +158,7 @@ async def start_proxy(upstream: FakeUpstream, compactors: Compactors, log: ListL
     """A function that starts a proxy with `dotted.key=value` settings, by default in front of the fake upstream."""
     async with AsyncExitStack() as stack:
 
-        async def start(*settings: str) -> Proxy:
+        async def start(*settings: str, codecs: Iterable[Codec] = CODECS) -> Proxy:
             base = (
                 "listen=127.0.0.1:0",
                 f"upstream.base_url={upstream.url}",
@@ -166,7 +168,7 @@ async def start_proxy(upstream: FakeUpstream, compactors: Compactors, log: ListL
                 "prices={}",  # as of an upstream that charges for tokens, although it is local
             )
             config = load_config(settings=(*base, *settings), environment={})
-            proxy = await stack.enter_async_context(run_proxy(config, log, compactors))
+            proxy = await stack.enter_async_context(run_proxy(config, log, compactors, codecs=codecs))
             log.fill.append(proxy.services.recorder.drain)
             return proxy
 

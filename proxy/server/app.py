@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from math import inf
@@ -45,6 +45,7 @@ from trimtab.proxy.summaries.service import Summaries
 from trimtab.proxy.tasks import Tasks
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.proxy.telemetry.spans import open_spans
+from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.dialects import CODECS, by_ending
 from trimtab.rules.text.late import compile_all
 
@@ -73,6 +74,7 @@ async def run_proxy(
     log: Any,
     compactors: Compactors | None = None,
     lifecycle: Lifecycle | None = None,
+    codecs: Iterable[Codec] = CODECS,
     worker: Worker | None = None,
 ) -> AsyncIterator[Proxy]:
     """Run a proxy that takes requests until the block is left; then requests in flight may finish.
@@ -82,7 +84,7 @@ async def run_proxy(
     keep_header_bytes()
     compactors = compactors or Compactors(log, caches_bytes=measure_caches(config))
     async with _open_services(config, log, compactors, lifecycle or Lifecycle(), worker) as services:
-        current = Current(replace(services, codecs=by_ending(CODECS)))
+        current = Current(replace(services, codecs=by_ending(codecs)))
         if worker is not None:
             services.past.notes = lambda: write_notes(current.services)
         async with _serve_pages(current, worker) as pages_url, _serve_requests(current, worker) as url:

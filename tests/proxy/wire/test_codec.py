@@ -1,4 +1,4 @@
-"""The general laws of a dialect."""
+"""The general laws of a dialect: of the three that the proxy speaks, and of a fourth that only the tests speak."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,8 +8,10 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.dialects.spoken.all_dialects import DIALECTS, each_dialect
+from support.dialects.spoken.all_dialects import DIALECTS
 from support.dialects.spoken.dialect import Dialect, Wire
+from support.gemini.codec import GEMINI
+from support.gemini.spoken import SPOKEN
 from support.sessions import read_rows, recorded_files
 
 from trimtab.proxy.compaction.caches import make_known
@@ -24,6 +26,8 @@ from trimtab.rules.conversation import Conversation, Role
 from trimtab.rules.policy import OverflowStrategy, Policy
 
 QUESTION = Question("m", 400, 0.2)
+FOUR = (*DIALECTS, SPOKEN)
+each_of_four = pytest.mark.parametrize("dialect", FOUR, ids=str)
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
 CUTS = {
@@ -57,7 +61,7 @@ def decode(dialect: Dialect, body: bytes) -> Conversation:
     return dialect.codec.decode(dialect.codec.read(body), Counting(count_by_heuristic, make_known()))
 
 
-@each_dialect
+@each_of_four
 @pytest.mark.parametrize("option", [0, orjson.OPT_INDENT_2])
 def test_what_no_rule_touches_keeps_its_bytes(dialect: Dialect, option: int) -> None:
     """However it is spaced, if the transcript is written again."""
@@ -68,7 +72,7 @@ def test_what_no_rule_touches_keeps_its_bytes(dialect: Dialect, option: int) -> 
     assert dialect.codec.encode(request, before, before) == (body,)
 
 
-@each_dialect
+@each_of_four
 def test_a_session_means_the_same_as_in_chat(dialect: Dialect) -> None:
     """Roles, texts, calls, answers and images, in the same order."""
 
@@ -80,7 +84,7 @@ def test_a_session_means_the_same_as_in_chat(dialect: Dialect) -> None:
     assert see(dialect) == see(DIALECTS[0])
 
 
-@each_dialect
+@each_of_four
 def test_of_a_changed_result_only_its_text_changes(dialect: Dialect) -> None:
     """Those beside it keep theirs, also within one element."""
     body = write(dialect, make_session(2))
@@ -106,7 +110,7 @@ def _grow(dialect: Dialect, policy: Policy, steps: int) -> Iterator[tuple[Any, b
         yield (window.cuts, window.prune_stop), body, compactor.apply(planned, None).body
 
 
-@each_dialect
+@each_of_four
 @pytest.mark.parametrize("policy", CUTS.values(), ids=CUTS)
 def test_a_cut_keeps_pairs_and_lets_the_beginning_stand(dialect: Dialect, policy: Policy) -> None:
     """What was forwarded is the beginning of what is forwarded next, byte for byte, unless the cut has moved.
@@ -126,7 +130,7 @@ def test_a_cut_keeps_pairs_and_lets_the_beginning_stand(dialect: Dialect, policy
     assert 2 <= moves <= 12
 
 
-@each_dialect
+@each_of_four
 @given(cuts=st.lists(st.integers(1, 60), min_size=1, max_size=20))
 def test_the_usage_of_a_stream_is_read_from_chunks_that_are_cut_anywhere(dialect: Dialect, cuts: list[int]) -> None:
     """With its text, and whether it has ended."""
@@ -143,7 +147,7 @@ def test_the_usage_of_a_stream_is_read_from_chunks_that_are_cut_anywhere(dialect
     assert (tap.usage is None) == (b"usage" not in b"".join(dialect.write_events("x")).lower())
 
 
-@each_dialect
+@each_of_four
 def test_a_refusal_names_the_window(dialect: Dialect) -> None:
     """As an answer and as the first event of a stream; a completion is none."""
     for refusal in dialect.refusals:
@@ -156,7 +160,7 @@ def test_a_refusal_names_the_window(dialect: Dialect) -> None:
     assert dialect.codec.read_refusal(200, dialect.write_answer("a")) is None
 
 
-@each_dialect
+@each_of_four
 def test_a_question_behind_a_session_is_a_request_of_the_dialect(dialect: Dialect) -> None:
     """It begins with the client's own elements, and ends with the prompt of the user."""
     body = write(dialect, make_session(3), max_tokens=9)
@@ -173,7 +177,7 @@ def test_a_question_behind_a_session_is_a_request_of_the_dialect(dialect: Dialec
     assert [message.texts for message in decode(dialect, alone).messages] == [("WRITE",)]
 
 
-@each_dialect
+@each_of_four
 def test_an_answer_is_the_same_completion_whole_and_streamed(dialect: Dialect) -> None:
     """With the usage of both."""
     whole = dialect.codec.read_completion(dialect.write_answer("hello", prompt_tokens=11, completion_tokens=3))
@@ -184,7 +188,22 @@ def test_an_answer_is_the_same_completion_whole_and_streamed(dialect: Dialect) -
     assert (whole.usage.prompt_tokens, whole.usage.completion_tokens) == (11, 3)
 
 
-@each_dialect
+def test_a_dialect_has_from_the_base_what_it_does_not_set() -> None:
+    """Nothing is cleaned, adapted, marked or dropped. The instructions are a message, and the tools cost tokens."""
+    body, counting = write(SPOKEN, make_session(1)), Counting(count_by_heuristic, make_known())
+    request = GEMINI.read(body)
+    assert GEMINI.uncounted_bytes(request, counting) > 0
+    transcript = GEMINI.decode(request, counting)
+    assert transcript.tokens == GEMINI.count_outside(request, counting).format_tokens + sum(
+        one.tokens for one in transcript.messages
+    )
+    assert GEMINI.adapt(request, transcript, transcript, (body,)).pieces == (body,)
+    assert GEMINI.help_cache(request, transcript, (body,)).pieces == (body,)
+    assert GEMINI.drop_tools(request, transcript, ("*",), counting) == (body, 0)
+    assert GEMINI.list_parameters(QUESTION) == ("temperature", "maxOutputTokens", "stream")
+
+
+@each_of_four
 def test_what_was_decoded_once_is_known(dialect: Dialect) -> None:
     """The same body has no uncounted bytes then, and the same messages."""
     request, counting = dialect.codec.read(write(dialect, make_session(1))), Counting(count_by_heuristic, make_known())
@@ -193,7 +212,7 @@ def test_what_was_decoded_once_is_known(dialect: Dialect) -> None:
     assert dialect.codec.decode(request, counting) == first
 
 
-@each_dialect
+@each_of_four
 def test_a_limit_that_is_required_is_not_left_out(dialect: Dialect) -> None:
     """An error that names it gives a lower limit, or nothing."""
     codec, name = dialect.codec, dialect.codec.limits[0]
@@ -202,7 +221,13 @@ def test_a_limit_that_is_required_is_not_left_out(dialect: Dialect) -> None:
     assert set(codec.list_parameters(QUESTION)) & set(codec.limits) <= set(codec.refusable_limits)
 
 
-@each_dialect
+def test_a_unit_that_cannot_be_decoded_is_no_request_of_the_dialect() -> None:
+    """The upstream decides about it."""
+    with pytest.raises(UndecodableError):
+        decode(SPOKEN, b'{"contents":[{"role":"user","parts":[]}]}')
+
+
+@each_of_four
 def test_elements_under_an_escaped_key_cannot_be_spliced(dialect: Dialect) -> None:
     """Such a body is forwarded unchanged: the codec raises an error instead of guessing."""
     key = dialect.transcript.encode()

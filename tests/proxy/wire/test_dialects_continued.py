@@ -11,6 +11,7 @@ from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect
 from support.dialects.spoken.messages import MESSAGES
 from support.dialects.spoken.responses import RESPONSES
+from support.gemini.spoken import SPOKEN
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
@@ -40,6 +41,12 @@ ELEMENTS = {
         b'{"type":"compaction","encrypted_content":"AAAA"}',
         b'{"type":"other"}',
         b"{}",
+    ],
+    SPOKEN: [
+        b'{"role":"user","parts":[{"text":"go on"}]}',
+        b'{"role":"model","parts":[{"text":"t","thought":true},{"functionCall":{"id":"c","name":"ls","args":{}}}]}',
+        b'{"parts":[{"functionResponse":{"id":"c","name":"ls","response":{"output":"out"}}},{"text":"and"}]}',
+        b'{ "parts" : [{"functionResponse":{"name":"ls","response":{}}}] , "role" : "user" }',
     ],
     MESSAGES: [
         (
@@ -86,7 +93,9 @@ def see(request: Request, counting: Counting) -> tuple[Conversation, bytes] | No
     return conversation, b"".join(request.codec.encode(request, conversation, shorten(conversation)))
 
 
-@pytest.mark.parametrize(("dialect", "turns"), [(dialect, draw_turns(dialect)) for dialect in DIALECTS], ids=str)
+@pytest.mark.parametrize(
+    ("dialect", "turns"), [(dialect, draw_turns(dialect)) for dialect in (*DIALECTS, SPOKEN)], ids=str
+)
 def test_a_session_goes_on_as_if_each_body_came_alone(dialect, turns, monkeypatch) -> None:
     """Bodies of a few bytes are kept, too."""
     monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)

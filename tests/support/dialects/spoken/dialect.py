@@ -45,6 +45,7 @@ class Dialect:
     own_type: the type of an error of trimtab's own, by its code.
     refusals: of the servers that speak the dialect.
     check_request: the problems of a forwarded body, given the client's.
+    own_codec: of a dialect that the proxy does not speak.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Dialect:
     own_type: Callable[[str], str]
     refusals: tuple[Refusal, ...]
     check_request: Callable[..., list[str]]
+    own_codec: Codec | None = None
 
     def __repr__(self) -> str:
         return self.name
@@ -67,7 +69,7 @@ class Dialect:
     @property
     def codec(self) -> Codec:
         """The proxy's codec for the dialect."""
-        return next(codec for codec in CODECS if codec.name == self.name)
+        return self.own_codec or next(codec for codec in CODECS if codec.name == self.name)
 
     def write(self, messages: Sequence[Wire], tools: Sequence[Wire] = (), **members: Any) -> Wire:
         """A body for messages and tools in the form of chat. `max_tokens` gets the dialect's name."""
