@@ -19,24 +19,16 @@ def calls_of(*messages: Message) -> list[str | None]:
 
 
 def test_a_result_has_the_last_call_of_its_id() -> None:
-    """Ids are reused. A later call with the same id does not change the call of an earlier result."""
+    """Ids are reused, and some clients leave them empty. A result without one has the last call of its tool."""
     first, second = call("a", arguments="1"), call("a", arguments="2")
     messages = (assistant(None, first), result("a"), assistant(None, second), result("a"), result("b"))
     assert calls_of(*messages) == ["1", "2", None]
     assert calls_of(*messages[:2]) == ["1"]
-
-
-def test_of_calls_with_one_id_in_one_message_results_get_the_oldest_first() -> None:
-    """Some clients leave all ids empty. Each result has the same call, whatever `start` is."""
     calls = [call("", arguments=number) for number in "123"]
     messages = (assistant(None, *calls), *[result("")] * 3, assistant(None, calls[0]), result(""))
     assert calls_of(*messages) == ["1", "2", "3", "1"]
     places = find_results(messages, POLICY, 2)
     assert [place.call and place.call.arguments for place in places] == ["2", "3", "1"]
-
-
-def test_a_result_that_names_a_tool_only_has_the_last_call_of_that_tool() -> None:
-    """The legacy form, before tools, has no ids."""
     called = assistant(None, call("a", "run", "1"), call("b", "read", "2"), call("c", "run", "3"))
     assert calls_of(called, function_result()) == ["3"]
     assert calls_of(assistant("nothing"), function_result()) == [None]
@@ -64,12 +56,6 @@ def test_every_call_of_a_message_is_answered_once() -> None:
     assert calls.answer(Message(Role.TOOL, answers="a")) is None
 
 
-def test_a_result_of_the_legacy_kind_has_the_last_call_of_its_name() -> None:
-    """Such a result has no call id."""
-    messages = (function_result(), assistant(None, call("a", arguments="1")), function_result())
-    assert calls_of(*messages) == [None, "1"]
-
-
 def test_without_a_call_the_results_own_name_tells_its_tool() -> None:
     """Some clients name results. The call's name takes precedence."""
     policy = replace(POLICY, tools=(ToolRule("search", Treatment(POLICY.result_budget, is_exempt=True)),))
@@ -79,55 +65,36 @@ def test_without_a_call_the_results_own_name_tells_its_tool() -> None:
     assert [place.treatment.is_exempt for place in find_results(called, policy)] == [False, True]
 
 
-# Whether the text of a result reports a failure.
-
 FAILED = [
     "exit code: 1",
     "ok\n<returncode>1</returncode>\n<output>",
     "<returncode>-11</returncode>",
     "Exit code 2\nfoo",
-    "Exit Code: 3\nSignal: (none)",
-    "exit code: 10",
     "exit code -1",
-    "exit status 1",
-    "Exit status: 255",
     "Return code: 1",
-    "returncode: 3",
     "CompletedProcess(args=['x'], returncode=1, stdout='')",
     "[The command completed with exit code 2.]",
-    "[Command finished with exit code 1]",
     "<system>ERROR: Command failed with exit code: 3.</system>",
-    "Command exited with code 1",
     "Process exited with code 127",
     "The script exited with code 3, then",
-    "process finished with exit code 137 (interrupted by signal 9)",
     "error: command failed with exit code 1: npm test",
     "make failed with status 2",
     "returned non-zero exit status 1.",
     "(exit code 2)",
-    "x\nexit status 2\nFAIL\tpkg 0.01s",
-    "exit code: 0x1f",
     '{"exit_code": 1, "output": "x"}',
     '{"output":"x","metadata":{"exitCode":1}}',
     '{"content":[],"isError":true}',
     "npm test (exit 1)",
-    "exit 1",
     "[exit 1]",
-    "exit: 2",
-    "command failed: exit 137",
     "Exit code: 1 (SIGHUP)",
     "process exited (1)",
     "rc=1",
     "failed: [web] => (rc=2)",
     "make: *** [all] Error 2",
-    "gmake[1]: *** [Makefile:3: all] Error 127",
     "Killed",
     "Segmentation fault (core dumped)",
-    "run.sh: line 3: 1234 Aborted (core dumped) ./a.out",
     "sh: line 1: 77 Segmentation fault      (core dumped) ./a.out",
-    "Segmentation fault",
     "npm ERR! errno 1",
-    "npm error code E404",
 ]
 WELL = [
     "", "exit code: 0", "exit code 00", "exit code: 0x0", "Exit code: none", "exit code", "exit code 0\n1",
@@ -144,18 +111,10 @@ WELL = [
 
 
 def test_an_exit_code_that_is_not_0_is_a_failure() -> None:
-    """In the forms of shells, harnesses and tools, in the first and in the last lines of a text."""
+    """In the first and in the last lines; not in a text that only mentions one, nor in the middle."""
     rest = "a line of output\n" * 200
     texts = [each for text in FAILED for each in (text, f"{text}\n{rest}", f"{rest}{text}")]
     assert [text for text in texts if not says_failure(text)] == []
-
-
-def test_prose_and_0_are_none() -> None:
-    """Texts that only mention exit codes, and reports of success."""
     assert [text for text in WELL if says_failure(text) or says_failure(f"{text}\nmore\n")] == []
-
-
-def test_what_stands_in_the_middle_was_only_read() -> None:
-    """A printed log may report failures of its own."""
     edge = "a" * EDGE_CHARS
     assert not says_failure(f"{edge}\nexit code: 1\n{edge}")

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from support.builders import result
 
 from trimtab.rules.results.calls import SHORT_CHARS, tells_failure, was_refused
@@ -34,22 +33,14 @@ WELL = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", [*REFUSED, *FAILED])
-def test_a_short_result_that_begins_like_an_error_is_a_failure(text: str) -> None:
-    """A long result was read. A refused call was not carried out."""
-    assert tells_failure(result("1", text))
-    assert tells_failure(result("1", f"\n {text}"))
-    assert was_refused(result("1", text)) == (text in REFUSED)
-
-
-@pytest.mark.parametrize("text", WELL)
-def test_other_beginnings_are_none(text: str) -> None:
-    """Except for results that the client marks as errors."""
-    assert not tells_failure(result("1", text))
-    assert not was_refused(result("1", text))
-    assert tells_failure(replace(result("1", text), is_error=True))
-
-
-def test_a_long_text_that_begins_like_an_error_was_read() -> None:
-    """For example a log."""
+def test_a_short_result_that_begins_like_an_error_is_a_failure() -> None:
+    """A refused call was not carried out. A long text was read."""
+    for text in [*REFUSED, *FAILED]:
+        assert tells_failure(result("1", text))
+        assert tells_failure(result("1", f"\n {text}"))
+        assert was_refused(result("1", text)) == (text in REFUSED)
+    for text in WELL:
+        assert not tells_failure(result("1", text))
+        assert not was_refused(result("1", text))
+        assert tells_failure(replace(result("1", text), is_error=True))
     assert not tells_failure(result("1", "Error: no\n" + "x\n" * SHORT_CHARS))

@@ -14,8 +14,7 @@ from support.results import truncate_tool_results
 
 from trimtab.proxy.compaction import pool
 from trimtab.proxy.compaction.tokenizers.exact import count_pieces
-from trimtab.rules.conversation import Conversation, CountTokens, Decision, Media, Message, Outcome
-from trimtab.rules.pipeline.order import plan
+from trimtab.rules.conversation import Conversation, CountTokens, Media, Message, Outcome
 from trimtab.rules.policy import Budget, Policy, PreserveSystem, ToolRule, Treatment, Truncation
 from trimtab.rules.results.excerpt import LongMessages, may_shorten, shorten_message
 from trimtab.rules.results.work import ResultKey, Shortened, Work
@@ -53,45 +52,14 @@ def test_a_result_keeps_its_budget(texts: list[str], tokens: int, limit: int | N
     assert replace(short, texts=before.texts, tokens=before.tokens, saved_tokens=0, edited=False) == before
 
 
-@given(sizes=st.lists(st.integers(1, 200), min_size=1, max_size=12))
-def test_no_text_is_emptied(sizes: list[int]) -> None:
-    """Each part of a truncated result keeps some text."""
-    before = result("1", *(fill(f"part {number}", size) for number, size in enumerate(sizes)))
-    assert all(_truncate(before, Budget(64)).texts)
-
-
-def test_no_text_is_emptied_where_there_are_many() -> None:
-    """A result of more parts than its budget has tokens has no empty part, which upstreams refuse."""
-    before = result("1", *(f"a line of search result {number}" for number in range(100)))
-    assert all(_truncate(before, Budget(64)).texts)
-
-
 def test_short_parts_stay_whole() -> None:
-    """The budget is taken from the long parts; what the short ones do not need goes to them."""
+    """The budget is taken from the long ones. None becomes empty, however many there are: upstreams refuse that."""
     short, long = fill("short", 20), fill("long", 500)
     texts = _truncate(result("1", long, short, long), Budget(220)).texts
     assert texts[1] == short
     assert [80 < count(text) <= 110 for text in (texts[0], texts[2])] == [True, True]
-
-
-def test_only_results_are_truncated() -> None:
-    """Messages of user and assistant, arguments of calls, and results within their budget stay unchanged."""
-    long = fill("long", 500)
-    messages = (user(long), assistant(long, call("1", arguments=long)), result("1", "short"))
-    before = conversation(*messages)
-    assert _shorten(before, Budget(100)).conversation is before
-
-
-def test_a_decision_tells_what_was_done() -> None:
-    """It says how many results were over their budget, the first message that changed, and what was saved."""
-    long = result("2", LOG)
-    before = conversation(user(), result("1"), long, user(), result("3", LOG), fixed_tokens=5)
-    outcome = _shorten(before, Budget(100))
-    after = outcome.conversation.messages[2]
-    assert outcome.decisions == (
-        Decision("truncate", "2 tool results over their limits", 2 * long.tokens, 2 * after.tokens, 2, 2),
-    )
-    assert outcome.conversation.fixed_tokens == 5
+    before = result("1", *(f"a line of search result {number}" for number in range(100)))
+    assert all(_truncate(before, Budget(64)).texts)
 
 
 def test_each_tools_results_have_its_own_budget() -> None:
@@ -107,12 +75,12 @@ def test_each_tools_results_have_its_own_budget() -> None:
     assert outcome.decisions[0].reason == "2 tool results over their limits"
 
 
-PADDED = "".join(f"{number:<6}|{f'n{number}':<250}|{'':<250}|\n" for number in range(200))
+PADDED = "".join(f"{number:<6}|{f'n{number}':<250}|{'':<250}|\n" for number in range(40))
 
 
-@pytest.mark.parametrize("limit", [256, 1000, 4000])
-def test_a_budget_in_bytes_is_used(limit: int) -> None:
+def test_a_budget_in_bytes_is_used() -> None:
     """The texts may have very many or very few bytes a token. A marker says what is missing."""
+    limit = 1000
     for text in (PADDED, "-" * 5000 + "\nERROR\n" + "=" * 5000, " " * 20_000):
         (short,) = _truncate(result("1", text), Budget(4000, limit), truth).texts
         assert limit / 2 <= measure_bytes(short) <= limit
@@ -155,7 +123,7 @@ def test_no_part_of_a_file_is_left(truncation: Truncation, text: str, around: st
 
 @pytest.mark.parametrize("truncation", Truncation)
 @pytest.mark.parametrize("text", SHAPES[:2])
-@pytest.mark.parametrize("budget", [Budget(150), Budget(300, 900), Budget(4000, 900), Budget(300, 5000)])
+@pytest.mark.parametrize("budget", [Budget(150), Budget(300, 900)])
 def test_what_is_left_is_that_of_the_text_with_the_marker(truncation: Truncation, text: str, budget: Budget) -> None:
     """The budget is not measured by the file, which may have other bytes a token."""
     whole = f"{LOG}\n{text}\n{LOG}"
@@ -195,17 +163,6 @@ def test_a_memo_changes_nothing() -> None:
     assert again == plain
     # The codec finds a message's place by the identity of its bytes: they must be those of this request.
     assert all(new.raw is old.raw for new, old in zip(again.conversation.messages, copies.messages, strict=True))
-
-
-def test_a_memo_is_not_believed_about_other_bytes() -> None:
-    """Messages with the same text in other bytes are not confused."""
-    memo = {}
-    budget = Budget(100)
-    first = result("1", LOG)
-    second = replace(first, raw=b'{"role": "tool"}')
-    for message in (first, second, first):
-        short = _shorten(conversation(message), budget, memo)
-        assert short.conversation.messages[0].raw == message.raw
 
 
 def _refuse(text: str) -> int:
@@ -284,12 +241,3 @@ def test_several_texts_share_the_limit() -> None:
     assert sum(map(count, short.texts)) <= LIMIT
     many = replace(parts, texts=(LONG,) * 9)
     assert shorten_message(many, LIMIT, Work(count)) is many
-
-
-def test_a_short_chat_is_decided_in_the_same_way() -> None:
-    """Although such a chat is otherwise left alone without a look at its texts."""
-    messages = (system(), user("Tell me."), assistant(LONG), user("More."))
-    planned = plan(conversation(*messages), replace(POLICY, context_window=128_000), count=count)
-    assert not planned.is_empty
-    assert [decision.rule for decision in planned.decisions] == ["shorten"]
-    assert plan(conversation(*messages), Policy(), count=count).is_empty

@@ -12,37 +12,24 @@ from support.builders import count
 
 from trimtab.rules.results.json_document import MAX_DEPTH, MAX_LARGE_DEPTH, excerpt_json
 
-LIMITS = (100, 101, 150, 300, 1000)
+LIMITS = (100, 300)
 DEEP = 5000
 DOCUMENTS = {
     "large integers": json.dumps([10**30 + number for number in range(2000)]),
-    "records with larger ones": json.dumps([{"id": 10**400 + number} for number in range(200)]),
-    "integers of 5000 digits": json.dumps([{"a": "x", "b": number} for number in range(40)]).replace("x", "1" * 5000),
     "a float out of range": "[" + ",".join(f'{{"a":1e400,"v":1.10,"i":{number}}}' for number in range(500)) + "]",
     "equal keys": "{" + ",".join(f'"a":{number}' for number in range(2000)) + "}",
     "escaped NULs": "[" + ",".join(f'{{"a":"\\u0000x {number}"}}' for number in range(500)) + "]",
     "escaped quotes": '{"a":"' + '\\"' * 3000 + '"}',
-    "escaped backslashes": '{"a":"x' + "\\\\" * 3000 + '"}',
-    "escaped pairs": '{"a":"' + "\\ud83d\\ude00" * 1000 + '"}',
     "escaped pairs, shifted": '{"a":"xxxxxxx' + "\\ud83d\\ude00" * 1000 + '"}',
-    "escaped lone surrogates": "[" + ",".join(f'{{"a":"\\ud800 x {number}"}}' for number in range(500)) + "]",
     "lone surrogates": "[" + ",".join(f'{{"a":"\ud800 x {number}"}}' for number in range(500)) + "]",
     "deep arrays": "[" * DEEP + "]" * DEEP,
     "deep objects": '{"a":' * DEEP + "1" + "}" * DEEP,
     "deep records": "[" + ",".join([f'{{"a":{"[" * 400}{"]" * 400}}}'] * 10) + "]",
-    "numbers": json.dumps(list(range(20_000))),
-    "strings": json.dumps([f"item number {number}" for number in range(5000)]),
-    "one long string": json.dumps(["word " * 9000]),
     "one long number": '{"a":' + "1" * 9000 + "}",
     "one long key": json.dumps({"k" * 9000: 1}),
-    "records with long keys": json.dumps([{"k" * 3000: number} for number in range(8)]),
-    "arrays of arrays": json.dumps([[number, number * 2, "a b"] for number in range(3000)]),
-    "objects of objects": json.dumps({f"k{number}": {"v": number, "w": {"z": "t"}} for number in range(3000)}),
-    "empty ones": json.dumps([{}, []] * 3000),
     "all kinds": json.dumps([1, "a", None, True, {"x": 1}, [1, 2], "b" * 500] * 300),
     "a mark of byte order": "\ufeff" + json.dumps([{"a": number} for number in range(3000)]),
     "blanks around": "\n \t" + json.dumps([{"a": number} for number in range(3000)], indent=2) + "\n\n",
-    "Chinese": json.dumps({"a": "漢字" * 3000}, ensure_ascii=False),
     "marks": json.dumps({"a": "e\u0301" * 3000}, ensure_ascii=False),
 }
 
@@ -111,18 +98,6 @@ def test_a_string_of_several_lines_keeps_its_end_too(lines: int, is_text: bool) 
     short = excerpt_json(text, 300, count, lambda *_: "a text")
     assert short is not None
     assert (short == '{"log": "a text"}') is is_text
-
-
-def test_the_anomalous_record_is_kept() -> None:
-    """Among similar records: the one with a unique value, and the one with the largest number."""
-    records = [{"name": f"service {number}", "state": "ready", "load": number % 7 + 3} for number in range(400)]
-    records[211]["state"] = "failed"
-    records[307]["load"] = 9000
-    short = excerpt_json(json.dumps(records), 300, count)
-    assert short is not None
-    assert '"failed"' in short
-    assert "service 211" in short
-    assert "9000" in short
 
 
 def test_the_marker_takes_nobodys_place() -> None:

@@ -86,11 +86,3 @@ def test_nothing_is_chosen_of_plain_parts() -> None:
     assert asked == []
     _thin("[" + ",".join(["{}"] * 400) + "]", 0, 0, choose)
     assert asked != []
-
-
-@given(DOCUMENTS)
-def test_a_container_of_few_parts_is_read_whole(value: object) -> None:
-    """Thinning begins only when a window is full."""
-    text = orjson.dumps(value).decode()
-    thinning = Thinning(2, 2, 10_000, 1_000_000)
-    assert list(split_parts(text, 0, len(text), thinning)) == list(split_parts(text, 0, len(text)))

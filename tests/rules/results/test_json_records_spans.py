@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.rules.results.json_records import NotJsonError, Signs, read_signs, split_parts, split_string, unbreak
+from trimtab.rules.results.json_records import NotJsonError, split_parts, split_string, unbreak
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.text(st.sampled_from('a "\\\n[]{}:,'), max_size=9))
 KEYS = st.text(st.sampled_from('a"\\:[{,'), max_size=4)
@@ -30,25 +30,21 @@ def test_the_parts_are_those_of_the_value(value: object, indent: int | None) -> 
     assert all(written == written.strip() for _, written in parts)
 
 
-@pytest.mark.parametrize("depth", [1, 3, 4, 5, 1023, 1024, 1025, 50_000])
-def test_brackets_of_any_depth_are_one_part(depth: int) -> None:
-    """In arrays, objects, or both."""
-    for opening, closing in (("[", "]"), ('{"a":', "}"), ('[{"b":', "}]")):
-        inner = opening * depth + "1" + closing * depth
-        text = f"[0,{inner},2]"
-        first, part, last = split_parts(text, 0, len(text))
-        assert text[part.start : part.stop] == inner
-        assert text[first.start] + text[last.start] == "02"
-
-
-@pytest.mark.parametrize("chars", [1, 5000, 200_000, 1_000_000])
-def test_strings_of_any_length_are_one_part(chars: int) -> None:
-    """Strings that consist only of escapes are one part, too."""
-    for unit in ("a", '\\"', "\\\\", "[", ","):
-        string = f'"{unit * chars}"'
-        text = f"[{string},1]"
-        part, _ = split_parts(text, 0, len(text))
-        assert part.stop - part.start == len(string)
+def test_what_is_deep_or_long_is_one_part() -> None:
+    """Brackets of any depth, and strings of any length, also if they are escapes alone."""
+    for depth in [1, 4, 5, 1024, 50_000]:
+        for opening, closing in (("[", "]"), ('{"a":', "}"), ('[{"b":', "}]")):
+            inner = opening * depth + "1" + closing * depth
+            text = f"[0,{inner},2]"
+            first, part, last = split_parts(text, 0, len(text))
+            assert text[part.start : part.stop] == inner
+            assert text[first.start] + text[last.start] == "02"
+    for chars in [1, 200_000]:
+        for unit in ("a", '\\"', "\\\\", "[", ","):
+            string = f'"{unit * chars}"'
+            text = f"[{string},1]"
+            part, _ = split_parts(text, 0, len(text))
+            assert part.stop - part.start == len(string)
 
 
 @pytest.mark.parametrize(
@@ -73,24 +69,12 @@ def test_any_text_is_no_json_or_has_its_parts_in_order(inner: str, ends: str) ->
 
 @given(VALUES, st.sampled_from([1, 4, "\t"]))
 def test_line_breaks_go_but_for_those_in_strings(value: object, indent: int | str) -> None:
-    """The result is the same document."""
     text = json.dumps(value, indent=indent)
     short = unbreak(text)
     assert "\n" not in short
     assert json.loads(short) == value
     assert unbreak(short) is short
     assert unbreak('["a\nb",\n 1]') == '["a\nb",1]'
-
-
-def test_a_document_is_written_as_it_was() -> None:
-    """With blanks after its colons and commas, or without."""
-    assert read_signs('{"a":1,"b":2}') == Signs(":", ",")
-    assert read_signs('{"a": 1, "b": 2}') == Signs(": ", ", ")
-    signs = Signs(": ", ", ")
-    assert (
-        signs.object([signs.member('"a"', "1"), signs.member('"b"', signs.array(["2", "3"]))])
-        == '{"a": 1, "b": [2, 3]}'
-    )
 
 
 @given(
@@ -110,7 +94,7 @@ def test_a_string_in_pieces_says_the_same(parts: list[str], times: int) -> None:
 
 def test_a_long_string_comes_in_many_pieces() -> None:
     """Strings of plain characters and of escapes: decoding a piece takes little time."""
-    for raw in (json.dumps("x" * 2_000_000), json.dumps("\U0001f600" * 100_000)):
+    for raw in (json.dumps("x" * 600_000), json.dumps("\U0001f600" * 100_000)):
         pieces = list(split_string(raw))
         assert max(map(len, pieces)) <= 300_000
         assert "".join(map(json.loads, pieces)) == json.loads(raw)

@@ -95,56 +95,29 @@ LOGS = {
         f'10.0.0.{n} - - [01/Jan/2024:10:00:{n:02} +0000] "GET /a/{n} HTTP/1.1" 200 {n}\n' for n in range(60)
     ),
     "log with times": "".join(f"2024-01-05 12:{n:02}:01,123 INFO worker: took {n} ms\n" for n in range(60)),
-    "log with hours": "".join(f"12:{n:02}:01 worker started the next job of the queue\n" for n in range(60)),
     "psql table": " id | name  | sum\n----+-------+-----\n"
     + "".join(f" {n:2} | name{n} | {n * 7}\n" for n in range(60)),
     "CSV": "id,name,type\n" + "".join(f"{n},name {n},some type\n" for n in range(60)),
-    "CSV with open ends": "".join(f"record,{n},name,\n" for n in range(60)),
     "TAP": "1..60\n" + "".join(f"ok {n} - adds {n} numbers\n" for n in range(1, 61)),
     "YAML": "".join(f"- name: service_{n}\n  ports:\n    - 80{n:02}\n  enabled: true\n" for n in range(40)),
     "hex dump": "".join(
         f"{n * 16:08x}: 6865 6c6c 6f20 776f 726c 6400 0000 0000  hello world.....\n" for n in range(90)
     ),
-    "decimal dump": "".join(f"{n * 10:08}: 6865 6c6c 6f20 776f\n" for n in range(90)),
     "compiler": "".join(f"src/a.c:{n}:{n % 7 + 1}: warning: unused variable 'x{n}'\n" for n in range(1, 90)),
     "type checker": "".join(f"src/a.py:{n}: error: Incompatible types [assignment]\n" for n in range(1, 90)),
-    "linter": "".join(f"src/a.py:{n}:80: E501 line too long\n" for n in range(1, 90)),
-    "nothing": "",
-    "blanks": "\n \n\t\n" * 30,
 }
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_a_kind_is_told(name: str) -> None:
-    """A made-up text of each kind."""
-    kind, text = KINDS[name]
-    assert tell_kind(text.splitlines(keepends=True)) is kind
-
-
-@pytest.mark.parametrize("name", LOGS)
-def test_what_only_looks_like_a_kind_is_a_log(name: str) -> None:
-    """Numbers before colons, signs of code at the end of a line, and positions in files are not enough."""
-    assert tell_kind(LOGS[name].splitlines(keepends=True)) is kinds.LOG
-
-
-def test_code_among_errors_is_a_log() -> None:
-    """A text that looks like code but reports how something went."""
+def test_a_kind_is_told() -> None:
+    """What only looks like one is a log: numbers before colons, signs of code at line ends, code among errors."""
+    for kind, text in KINDS.values():
+        assert tell_kind(text.splitlines(keepends=True)) is kind
+    for text in LOGS.values():
+        assert tell_kind(text.splitlines(keepends=True)) is kinds.LOG
     lines = []
     for number in range(60):
         lines += [f"ERROR: case {number} failed\n", "    def f(x):\n", "        return x\n"]
     assert tell_kind(lines) is kinds.LOG
-
-
-@pytest.mark.parametrize("kind", [kinds.COMMITS, kinds.MATCHES, kinds.LISTING, kinds.SOURCE, kinds.PROSE, kinds.LOG])
-def test_each_kind_has_its_scores_and_ends(kind: Kind) -> None:
-    """For any text, scores are those of existing lines. The ends leave most of the budget to the lines between."""
-    for _, text in KINDS.values():
-        lines = text.splitlines(keepends=True)
-        scores = kind.score(lines)
-        assert set(scores) <= set(range(len(lines)))
-        assert all(score >= 0 for score in scores.values())
-    assert kind.score([]) == {}
-    assert kind.ends.head + kind.ends.tail <= 0.25
 
 
 @pytest.mark.parametrize("number", [320, 321, 5000])
@@ -152,9 +125,6 @@ def test_a_long_text_is_known_by_eight_runs_of_lines_spread_over_it(number: int)
     sample = _sample([str(line) for line in range(number)])
     assert len(sample) == 320
     assert int(sample[-1]) >= number - 10
-
-
-# What a call asked for.
 
 
 def score(texts: list[str], *terms: str) -> dict[int, float]:
@@ -165,57 +135,34 @@ def score(texts: list[str], *terms: str) -> dict[int, float]:
 
 
 def test_terms_are_the_words_of_the_arguments() -> None:
-    """Short words and words of any call are left out. Each term occurs once, without the signs around it."""
+    """Few, none short, each once and without the signs around it; a range of lines has none."""
     terms = find_terms(
         call("1", "bash", '{"command":"grep -rn read_header src/parse.c | head\\nread_header... x--- ab"}')
     )
     assert terms == ("read_header", "parse.c")
     assert find_terms(None) == ()
-
-
-def test_there_are_never_many_terms() -> None:
-    """The terms are never short, either, whatever the arguments are."""
     many = find_terms(call("1", "bash", " ".join(f"word{number}-.-" for number in range(9000))))
     assert len(many) == MAX_TERMS
     assert all(len(term) >= MIN_TERM_CHARS for term in many)
     assert find_terms(call("1", "bash", "\ud800\0{[")) == ()
-
-
-def test_a_range_of_lines_has_no_terms() -> None:
-    """Arguments that only say which lines to read make no terms."""
     assert find_terms(call("1", "bash", '{"command":"sed -n 100,200p"}')) == ()
     assert find_terms(call("1", "view", '{"view_range":[1,200]}')) == ()
 
 
 def test_lines_with_a_term_and_those_behind_it_are_raised() -> None:
-    """The line itself is raised most. A higher score stays."""
+    """The line itself most, if few lines have it. A higher score stays."""
     texts = [f"line {number}\n" for number in range(200)]
     texts[100] = "def read_header():\n"
     scores = score(texts, "read_header")
     assert min(scores) == 99
     assert max(scores) == 108
     assert max(scores, key=scores.__getitem__) == 100
-    high = {100: 99.0}
-    add_terms(high, "".join(texts), [0, *accumulate(map(len, texts))], ["read_header"])
-    assert high[100] == 99.0
-
-
-def test_a_term_that_stands_in_many_lines_adds_nothing() -> None:
-    """It carries no information. A term that does not occur adds nothing, either."""
     texts = [f"common {number}\n" for number in range(200)]
     assert score(texts, "common", "nowhere") == {}
     assert set(score(["common common\n"] * 3, "common")) == {0, 1, 2}
     assert score([], "common") == {}
-
-
-def test_only_units_that_there_are_have_scores() -> None:
-    """Around a term in the first and in the last unit, too: the one before it, and more behind it."""
     assert sorted(score(["wanted_name\n", "b\n", "c\n"], "wanted_name")) == [0, 1, 2]
     assert sorted(score(["a\n", "b\n", "wanted_name\n"], "wanted_name")) == [1, 2]
-
-
-def test_a_higher_score_stays() -> None:
-    """That of the unit itself, not of one on the other side of the term."""
     texts = ["a\n", "b\n", "wanted_name\n", "c\n", "d\n"]
     scores = {1: 99.0, 4: 99.0}
     add_terms(scores, "".join(texts), [0, *accumulate(map(len, texts))], ("wanted_name",))
@@ -261,12 +208,6 @@ def test_the_numbers_of_lines_are_true(text: str) -> None:
     assert units.lines[-1] == text.count("\n") + (not text.endswith("\n")) + 1
 
 
-@given(TEXTS)
-def test_the_same_text_has_the_same_units(text: str) -> None:
-    """The outcome for a result must be the same each time."""
-    assert split_large(text, LOG, SCAN) == split_large(text, LOG, SCAN)
-
-
 @given(st.lists(st.sampled_from(["a" * 9 + "\n", "b" * 14 + "\n", "c\n"]), max_size=40))
 def test_the_units_at_both_ends_are_kept(lines: list[str]) -> None:
     """As many as the limit, of those that begin or end within its characters; what lies between is one gap."""
@@ -279,18 +220,14 @@ def test_the_units_at_both_ends_are_kept(lines: list[str]) -> None:
 
 
 def test_what_matters_most_is_kept_of_the_whole_text() -> None:
-    """Errors in any window are units of their own; the lines at both ends are, too."""
-    lines = [f"line {number} is fine\n" for number in range(50_000)]
-    for place in (4, 25_000, 49_990):
+    """Errors in any window, the lines at both ends, and what the call asked for, unless it is in very many lines."""
+    lines = [f"line {number} is fine\n" for number in range(20_000)]
+    for place in (4, 9000, 19_990):
         lines[place] = f"error: {place} is not\n"
     units = split_large("".join(lines), LOG, Scan(400, 100, 1000))
     kept = set(units.texts)
-    assert {lines[place] for place in (0, 1, 4, 25_000, 49_990, 49_999)} <= kept
+    assert {lines[place] for place in (0, 1, 4, 9000, 19_990, 19_999)} <= kept
     assert len(units.texts) < 1000
-
-
-def test_a_line_that_was_asked_for_is_kept() -> None:
-    """The terms of the call ask for it, unless they are in very many lines."""
     lines = [f"ordinary {number % 7}\n" for number in range(30_000)]
     lines[17_000] = "this is wanted_name here\n"
     units = split_large("".join(lines), LOG, Scan(400, 100, 1000, ("wanted_name", "ordinary")))
@@ -298,12 +235,12 @@ def test_a_line_that_was_asked_for_is_kept() -> None:
     assert len(units.texts) < 1000
 
 
-@pytest.mark.parametrize("line", ["error: it is bad {}\n", "{}\n", "=== {} ===\n", "\x1b[0m{}\n", "漢{}\n", "{},1,2\n"])
+@pytest.mark.parametrize("line", ["error: it is bad {}\n", "{},1,2\n"])
 def test_no_more_units_are_kept_than_wanted(line: str) -> None:
     """However many lines matter."""
-    text = "".join(line.format(number) for number in range(30_000))
-    scan = Scan(400, 100, 1000, most_units=500)
-    assert len(split_large(text, LOG, scan).texts) <= 2 * 500 + 4 * scan.limit
+    text = "".join(line.format(number) for number in range(6000))
+    scan = Scan(400, 20, 1000, window_chars=20_000, most_units=100)
+    assert len(split_large(text, LOG, scan).texts) <= 2 * 100 + 4 * scan.limit
 
 
 def test_units_that_are_not_among_the_best_are_not_held() -> None:
@@ -319,7 +256,6 @@ def test_the_kind_is_told_from_all_parts_of_the_text() -> None:
     """A short text is treated the same way."""
     code = "".join(f"def function_{number}(value):\n    return value + {number}\n\n" for number in range(10_000))
     assert tell_large_kind(code, 400) is SOURCE
-    assert tell_large_kind("x y\n" * 30_000, 400) is LOG
     assert tell_large_kind("x" * 3_000_000, 400) is LOG
 
 

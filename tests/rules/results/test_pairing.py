@@ -1,7 +1,6 @@
 """Calls and their results."""
 
 import re
-import sys
 from dataclasses import replace
 
 from hypothesis import given
@@ -23,6 +22,7 @@ from support.builders import (
     write_all,
 )
 from support.checker import check_pairing
+from support.steps import count_steps
 
 from trimtab.rules.conversation import Decision, Message, Origin, Role, Shape
 from trimtab.rules.results.pairing import MAX_NAMED, Unpaired, describe_unpaired, find_unpaired, pair_tool_calls
@@ -31,13 +31,11 @@ from trimtab.rules.tokens.messages import count_message
 
 
 def pair(*messages: Message) -> tuple[Message, ...]:
-    """The messages after pairing."""
     return pair_tool_calls(conversation(*messages), count=count).conversation.messages
 
 
 @given(messages=valid_transcripts())
 def test_a_valid_transcript_stays(messages: tuple[Message, ...]) -> None:
-    """A valid transcript is returned as the same object."""
     before = conversation(*messages)
     assert pair_tool_calls(before, count=count).conversation is before
 
@@ -54,9 +52,13 @@ def test_an_open_call_is_answered() -> None:
 
 
 def test_a_result_without_call_is_dropped() -> None:
-    """Where the user's side says something else. A second result for a single call is dropped, too."""
+    """Where the user's side says something else, and only behind an answer it becomes a message of the user."""
     ask, answer = assistant(None, call("1")), result("1")
     assert pair(user(), result("9"), ask, answer, result("1", "again"), result(None)) == (user(), ask, answer)
+    late, ask, again = result("9", "late"), assistant(None, call("1")), assistant(None, call("2"))
+    for before in ((user(),), (ask, result("1")), (user(), ask, result("1"))):
+        assert pair(*before, late, result("9")) == pair(*before)
+    assert pair(user(), ask, user("wait"), again, result("1", "late")) == pair(user(), ask, user("wait"), again)
 
 
 def test_a_turn_of_results_without_a_call_becomes_a_message_of_the_user() -> None:
@@ -76,14 +78,6 @@ def test_a_turn_of_results_without_a_call_becomes_a_message_of_the_user() -> Non
     assert (outcome.decisions[0].first_changed, outcome.decisions[0].messages) == (1, 3)
 
 
-def test_results_become_a_message_of_the_user_only_behind_an_answer() -> None:
-    """Two messages of the user in a row are refused by some templates. Calls are no answer for these."""
-    late, ask, again = result("9", "late"), assistant(None, call("1")), assistant(None, call("2"))
-    for before in ((user(),), (ask, result("1")), (user(), ask, result("1"))):
-        assert pair(*before, late, result("9")) == pair(*before)
-    assert pair(user(), ask, user("wait"), again, result("1", "late")) == pair(user(), ask, user("wait"), again)
-
-
 def test_between_such_results_and_the_users_words_the_assistant_says_a_line() -> None:
     """Once for each turn, and only where roles must take turns and such a line can be written."""
     first = (system(), result("9", "nine"), system("note"))
@@ -100,14 +94,10 @@ def test_between_such_results_and_the_users_words_the_assistant_says_a_line() ->
     assert len(pair(*asked)) == len(asked) + 1
 
 
-def test_what_was_said_in_results_that_became_a_message_has_its_hash() -> None:
-    """Or a session would get the summary of one that begins with another result."""
+def test_results_that_became_a_message_have_a_hash_of_their_own() -> None:
+    """Or a session would get the summary of another one. Of an image a line stays."""
     digests = {pair(result("8", text), assistant("so"))[0].digest for text in ("a", "b", "")}
     assert len({*digests, pair(shown("8", IMAGE), assistant("so"))[0].digest}) == 4
-
-
-def test_of_an_image_in_such_results_a_line_stays() -> None:
-    """What a result may hold, a message of the user may not hold in every dialect."""
     (made, _) = pair(shown("8", IMAGE), assistant("so"))
     assert (made.media, made.texts[-1]) == ((), IMAGE_LINE)
 
@@ -121,44 +111,18 @@ def test_a_result_moves_behind_its_call() -> None:
     assert outcome.decisions[0].first_changed == 2
 
 
-def test_results_keep_their_order() -> None:
-    """Parallel calls may be answered in any order."""
-    messages = (user(), assistant(None, call("1"), call("2")), result("2"), result("1"))
-    assert pair(*messages) == messages
-
-
 def test_results_go_to_the_nearest_call() -> None:
-    """If two assistant messages use the same id, the nearer call takes the first result."""
+    """Also behind another message of the assistant. Once the model has gone on, a late result answers no call."""
     far, near = assistant("far", call("1")), assistant("near", call("1"))
     first, second = result("1", "first"), result("1", "second")
     assert pair(user(), far, near, first, second) == (user(), far, second, near, first)
-
-
-def test_one_message_may_use_an_id_twice() -> None:
-    """Two calls with the same id in one message get two results."""
-    ask = assistant(None, call("1"), call("1"))
-    assert [message.text for message in pair(ask, result("1", "a"), result("1", "b"))] == ["", "a", "b"]
-    assert [message.text for message in pair(ask, result("1", "a"))] == ["", "a", NO_RESULT]
-
-
-def test_empty_ids_pair() -> None:
-    """A result with an empty id, or without an id, answers a call with an empty id."""
-    ask = assistant(None, call(""))
-    assert pair(ask, result(None)) == (ask, result(None))
-    assert pair(ask, result("")) == (ask, result(""))
-
-
-def test_an_answered_stretch_is_closed() -> None:
-    """Once the model has gone on, a late result answers no call, so the forwarded prefix does not change."""
     ask = assistant(None, call("1"))
     early = (user(), ask, user("wait"), assistant("so be it"))
     assert pair(*early, result("1"))[:-1] == pair(*early)
-
-
-def test_an_assistant_message_behind_another_closes_nothing() -> None:
-    """Some clients write the text and the calls of one answer as two messages."""
     ask, words, answer = assistant(None, call("1")), assistant("words"), result("1")
     assert pair(user(), ask, words, answer) == (user(), ask, answer, words)
+    early, later = assistant(None, call("1")), assistant(None, call("3"))
+    assert pair(user(), early, user("wait"), later, result("1", "late"))[5].text == NO_RESULT
 
 
 def test_results_without_an_id_stay_in_place() -> None:
@@ -194,54 +158,30 @@ def test_a_result_that_names_only_its_tool_answers_the_oldest_call_of_that_tool(
     assert [(message.answers, message.text) for message in sent[2:]] == [("2", "a"), ("1", "c"), ("3", NO_RESULT)]
 
 
-def test_too_few_results_answer_the_first_calls() -> None:
-    """An agent that was stopped has carried out the first calls. No text is lost."""
-    ask = assistant(None, call("1"), call("2"))
-    assert [message.text for message in pair(user(), ask, result("x", "a"))[2:]] == ["a", NO_RESULT]
-
-
 def test_a_result_with_the_id_of_an_answered_call_answers_the_next_one() -> None:
-    """Some clients write one id twice, or that of the turn before. What no call is left for is dropped."""
+    """Some clients write one id twice, or that of the turn before; also behind other messages."""
     ask, later = assistant(None, call("1"), call("2")), assistant(None, call("3"))
     answered = (user(), ask, result("1"), result("2"))
     sent = pair(user(), ask, result("1", "a"), result("1", "b"), result("1", "c"))
     assert [(message.answers, message.text) for message in sent[2:]] == [("1", "a"), ("2", "b")]
     assert [(message.answers, message.text) for message in pair(*answered, later, result("2", "x"))[5:]] == [("3", "x")]
-
-
-def test_a_late_result_is_not_taken_for_that_of_another_call() -> None:
-    """Its own call was not answered, and the model has gone on."""
-    early, later = assistant(None, call("1")), assistant(None, call("3"))
-    assert pair(user(), early, user("wait"), later, result("1", "late"))[5].text == NO_RESULT
-
-
-def test_a_result_is_placed_behind_other_messages_too() -> None:
-    """Nothing else will answer the calls."""
     ask, known = assistant(None, call("3")), result("3", "known")
     assert [message.text for message in pair(user(), ask, user("wait"), result("x", "a"))[2:]] == ["a", "wait"]
     assert pair(user(), ask, result("x"), user("wait"), known) == (user(), ask, known, user("wait"))
 
 
 def test_what_may_be_a_result_stays_and_answers_a_call() -> None:
-    """A message in the legacy role, which names only the function, or in a role that trimtab does not know."""
+    """In the legacy or an unknown role, unless it has calls of its own, or the calls were not read."""
     ask, other = assistant(None, call("1", "read"), call("2", "f")), Message(Role.OTHER, ("x",))
     for messages in ((user(), ask, function_result(), other), (user(), ask, other, function_result())):
         assert write_all(pair(*messages)) == write_all(messages)
     assert pair(user(), ask, other)[:3] == (user(), ask, other)
     assert [message.text for message in pair(user(), ask, other)[3:]] == [NO_RESULT]
     assert pair(user(), ask, user("wait"), other)[2].text == NO_RESULT
-
-
-def test_a_message_in_an_unknown_role_with_calls_of_its_own_is_no_result() -> None:
-    """Its calls have results, which stay."""
     ask, other = assistant(None, call("1")), Message(Role.OTHER, ("x",), tool_calls=(call("2"),))
     messages = (user(), ask, result("1"), other, result("2"), assistant("done"))
     assert pair(*messages) == messages
     assert pair(user(), ask, other, result("2"))[2].text == NO_RESULT
-
-
-def test_results_of_calls_that_were_not_read_stay() -> None:
-    """Their calls have a form of their own. Behind another message they are results without a call."""
     ask = replace(assistant(), has_unread_calls=True)
     messages = (user(), ask, result("1"), result(None))
     assert pair(*messages) == messages
@@ -279,39 +219,16 @@ def test_an_answer_of_ours_has_the_id_as_the_call_has_it() -> None:
     assert (made.answers, made.answers_json) == ("1", b"1")
 
 
-def test_nothing_is_not_made_of_something() -> None:
-    """A transcript of results alone is one turn of the user."""
-    assert pair() == ()
-    assert write_all(pair(result("1"), result("2", "")))[0]["role"] == "user"
-
-
-def test_results_of_the_legacy_kind_stay() -> None:
-    """The result of a legacy function call has no id and stays in its position."""
-    messages = (user(), function_result(), assistant("a"))
-    assert pair(*messages) == messages
-
-
 def test_pairing_is_linear_in_calls_however_they_are_ordered() -> None:
     """Results in reverse order and many calling messages in a row: twice as many calls take about twice the steps."""
-    steps = [_count_steps(number) for number in (2000, 4000)]
-    assert all(large < 2.1 * small for small, large in zip(*steps, strict=True))
-
-
-def _count_steps(number: int) -> list[int]:
-    """Calls and returns of functions while `number` calls are paired: results in reverse order, and calls alone."""
-    calls = [call(str(index)) for index in range(number)]
-    reverse = conversation(assistant(None, *calls), *(result(str(index), "x") for index in reversed(range(number))))
-    callers = conversation(*(assistant(None, item) for item in calls))
     counts = []
-    for before in (reverse, callers):
-        steps: list[None] = []
-        sys.setprofile(lambda *_, told=steps: told.append(None))
-        try:
-            pair_tool_calls(before, count=count)
-        finally:
-            sys.setprofile(None)
-        counts.append(len(steps))
-    return counts
+    for number in (200, 400):
+        calls = [call(str(index)) for index in range(number)]
+        reverse = conversation(assistant(None, *calls), *(result(str(index), "x") for index in reversed(range(number))))
+        callers = conversation(*(assistant(None, item) for item in calls))
+        steps = [lambda before=before: pair_tool_calls(before, count=count) for before in (reverse, callers)]
+        counts.append([count_steps(step) for step in steps])
+    assert all(large < 2.2 * small for small, large in zip(*counts, strict=True))
 
 
 @given(messages=transcripts())

@@ -30,38 +30,18 @@ def test_a_selection_keeps_its_limit(scores: dict[int, float], limit: int, share
     assert set(kept) <= set(LINES)
 
 
-def test_what_is_wanted_most_is_kept() -> None:
-    """Units without a score are not kept, except in gaps that cost as much as their markers."""
-    kept = select({10: 0.1, 200: 9.0, 300: 5.0}, 72).splitlines()
-    assert LINES[200] in kept
-    assert LINES[300] in kept
-    assert LINES[10] not in kept
-
-
-def test_a_short_gap_is_filled() -> None:
-    """A marker would cost more."""
-    assert count(LINES[0]) < GAP_TOKENS
-    kept = select({200: 9.0, 202: 9.0}, 120).splitlines()
-    at = kept.index(LINES[200])
-    assert kept[at : at + 3] == LINES[200:203]
-
-
 def test_the_ends_are_kept_by_their_shares() -> None:
-    """Whatever they contain."""
+    """A short gap is filled, as its marker would cost more. Ends that meet leave nothing out."""
     kept = select({}, 400, Shares(0.25, 0.5)).splitlines()
     marker = next(index for index, line in enumerate(kept) if line.startswith("[trimtab: "))
     assert kept[:marker] == LINES[:marker]
     assert kept[marker + 1 :] == LINES[-(len(kept) - marker - 1) :]
     assert marker < len(kept) - marker - 1
-
-
-def test_without_room_for_the_ends_there_is_none() -> None:
-    """Then the caller keeps head and tail."""
+    assert count(LINES[0]) < GAP_TOKENS
+    kept = select({200: 9.0, 202: 9.0}, 120).splitlines()
+    at = kept.index(LINES[200])
+    assert kept[at : at + 3] == LINES[200:203]
     assert Selection(split_units(TEXT, 400), count(TEXT), Guide({})).write(5, NO_ENDS, count) is None
-
-
-def test_ends_that_meet_leave_nothing_out() -> None:
-    """Then the text is kept whole, without a marker."""
     assert select({}, 2 * count(TEXT), Shares(1.0, 1.0)) == TEXT
 
 

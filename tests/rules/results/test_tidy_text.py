@@ -34,16 +34,8 @@ def test_never_longer_and_settled(text: str, tidying: Tidying, *, is_file: bool,
 
 @given(text=TEXTS)
 def test_nothing_on_changes_nothing(text: str) -> None:
-    """With all switches off the text is the same object."""
     assert tidy(text, Tidying(*[False] * 4)) is text
     assert tidy(text, Tidying(*[False] * 4), is_file=True) is text
-
-
-@given(words=st.lists(st.text("abcdé文.:/-", min_size=1, max_size=8), min_size=1, max_size=40, unique=True))
-def test_plain_lines_are_the_same_object(words: list[str]) -> None:
-    """Lines without anything to tidy are returned as the same object."""
-    text = "\n".join(words)
-    assert tidy(text) is text
 
 
 @pytest.mark.parametrize("part", ["\x1b[0m", " ", "\n", "\r   \r", "\x1b[2K\r", "\t\n", ""], ids=repr)
@@ -54,15 +46,11 @@ def test_nothing_becomes_empty(part: str) -> None:
         assert tidy(text, is_file=True) is text
 
 
-def test_a_diff_keeps_all_but_its_colours() -> None:
-    """A change may consist of blanks, line ends or carriage returns."""
+def test_what_may_be_copied_keeps_its_form() -> None:
+    """A diff, and JSON that is a file. Colours are part of neither."""
     diff = "--- a\n+++ b\n@@ -1,3 +1,2 @@\n-one  \r\n+one\r\n \n\n\n\n-copied 5%\rcopied 9%\n"
     assert tidy(diff) is diff
     assert tidy(diff.replace("\n-", "\n\x1b[31m-")) == diff
-
-
-def test_a_file_of_json_keeps_its_form() -> None:
-    """Its lines may be copied into an exact edit. Colours are not part of the file."""
     data = '{\n  "a": 1,\n  "b": [\n    0,\n    0,\n    0\n  ],\n  "c": "spread over lines, as a formatter wrote it"\n}'
     assert tidy(data, is_file=True) is data
     assert tidy(f"\x1b[32m{data}\x1b[0m", is_file=True) == data
@@ -99,29 +87,12 @@ def test_fits_is_asked_once(colour: str) -> None:
 
 @pytest.mark.parametrize(
     "part",
-    [
-        "\r", "ab\r", "\x1b[", "\x1b]", "\n", "a\nb\n", "[", "{",
-        '{"a":', '"', "\\", " ", "\t\n",
-        "12 34 ", "1%\n",
-        "1" * 999 + "\r",
-        "1" * 5000 + " digits on and on\n", "[" * 99 + "\r", "@@ -1 +1\n", "@@ -",
-        "\ud800", "wörd ",
-    ],
+    ["\r", "ab\r", "\x1b[", "\x1b]", "[", '{"a":', '"', "\t\n", "12 34 ", "1" * 999 + "\r", "@@ -", "\ud800"],
     ids=lambda part: repr(part[:8]),
-)  # fmt: skip
+)
 def test_hostile_texts_are_survived(part: str) -> None:
     """One line or a hundred thousand: never longer, and a second pass changes nothing."""
-    text = part * (300_000 // len(part))
-    for hostile in (text, "a" * 200_000 + text, text + "\x1b[m"):
-        tidied = tidy(hostile)
-        assert len(tidied) <= len(hostile)
-        assert tidy(tidied) == tidied
-
-
-def test_deep_json_is_left_alone() -> None:
-    """Deeper than 64 levels, it is not treated as JSON, however much of the stack is in use."""
-    for depth in (65, 1000, 100_000):
-        text = '{"a": ' * depth + "1" + "}" * depth
-        assert tidy(text) is text
-    shallow = '{"a": ' * 64 + "1" + "}" * 64
-    assert tidy(shallow) == shallow.replace(" ", "")
+    hostile = "a" * 50_000 + part * (100_000 // len(part)) + "\x1b[m"
+    tidied = tidy(hostile)
+    assert len(tidied) <= len(hostile)
+    assert tidy(tidied) == tidied

@@ -14,7 +14,6 @@ from support.builders import (
     fill,
     rereading,
     result,
-    session,
     system,
     transcripts,
     user,
@@ -22,8 +21,7 @@ from support.builders import (
 from support.results import edit_results, tidy_tool_results, truncate_tool_results
 
 from trimtab.rules.conversation import CountTokens, Message, Outcome, Role, Telling, ToolCall
-from trimtab.rules.pipeline.order import apply, plan
-from trimtab.rules.policy import Budget, OverflowStrategy, Policy, Tidying, ToolRule, Treatment, Truncation
+from trimtab.rules.policy import Budget, Policy, Tidying, ToolRule, Treatment, Truncation
 from trimtab.rules.results.excerpt import TRUNCATE
 from trimtab.rules.results.tidy import TIDY
 from trimtab.rules.results.work import (
@@ -33,33 +31,18 @@ from trimtab.rules.results.work import (
     Edits,
     LargeWorkError,
     Result,
-    Shortened,
     Work,
     weigh_message,
 )
 
 
-@pytest.mark.parametrize(
-    ("max_chars", "spent", "is_enough"), [(10, (4, 6), True), (10, (4, 7), False), (0, (1,), False)]
-)
-def test_an_allowance_bounds_what_is_spent_in_all(max_chars: int, spent: tuple[int, ...], is_enough: bool) -> None:  # noqa: FBT001
+def test_an_allowance_bounds_what_is_spent_in_all() -> None:
     """All of the allowance can be spent, and not one character more."""
-    allowance = Allowance(max_chars)
-    for chars in spent[:-1]:
-        allowance.spend(chars)
-    if is_enough:
-        allowance.spend(spent[-1])
-    else:
-        with pytest.raises(LargeWorkError):
-            allowance.spend(spent[-1])
-
-
-def test_all_that_a_caller_must_give_is_the_count() -> None:
-    """Then nothing is bounded, and two works share no caches."""
-    work, key = Work(count), (0, "rule", "", ("text",), False, "", "")
-    work.results[key] = Shortened((), 0)
-    assert (work.results.get(key), Work(count).results.get(key)) == (Shortened((), 0), None)
-    work.allowance.spend(10**12)
+    allowance = Allowance(10)
+    allowance.spend(4)
+    allowance.spend(6)
+    with pytest.raises(LargeWorkError):
+        allowance.spend(1)
 
 
 POLICY = Policy(result_budget=Budget(300), truncation=Truncation.HEAD_TAIL)
@@ -69,7 +52,6 @@ PLAIN_GREEN = GREEN.replace("\x1b[32m", "").replace("\x1b[0m", "")
 
 
 def tidy(*messages: Message, policy: Policy = POLICY, work: Work | None = None) -> Outcome:
-    """The transcript, tidied."""
     return tidy_tool_results(conversation(*messages), policy=policy, work=work or Work(count))
 
 
@@ -100,20 +82,6 @@ def test_exempt_results_stand_as_they_are() -> None:
     long = (assistant(None, *read), *(result(one.id, fill("long", 400)) for one in read))
     short = truncate_tool_results(conversation(*long), policy=policy, work=Work(count)).conversation.messages[1:]
     assert [message.edited for message in short] == [False, True, False]
-
-
-def test_exempt_results_are_pruned_all_the_same() -> None:
-    """The window holds whatever is exempt: these results stand whole, or as a placeholder."""
-    rule = ToolRule("*", structs.replace(PLAIN, is_exempt=True))
-    policy = Policy(6000, 500, tools=(rule,), overflow_strategy=OverflowStrategy.PRUNE)
-    before = conversation(*session(14, result_tokens=400))
-    planned = plan(before, policy, count=count)
-    after = apply(planned, policy, count=count)
-    assert {decision.rule for decision in after.decisions} == {"prune"}
-    results = [message for message in after.conversation.messages if message.role is Role.TOOL]
-    assert results[0].text.startswith("[trimtab: tool result of ")
-    assert results[-1] == before.messages[-1]
-    assert after.conversation.tokens <= planned.limit
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,17 @@
 """The index after a summary: within its budget, in one quotation, and without repetitions."""
 
-import re
 from math import ceil
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from support.builders import assistant, call, count, count_words, result, transcripts, user
+from support.builders import count, count_words, transcripts, user
 from support.golden import check_golden
-from support.steps import count_steps
 from support.told_sessions import told_sessions
 from support.tool_steps import step
 
-from trimtab.rules.conversation import CountTokens, Message, Role
+from trimtab.rules.conversation import CountTokens, Message
 from trimtab.rules.summary import anchors
 from trimtab.rules.summary.anchors import (
     _SEPARATORS,
@@ -26,7 +24,7 @@ from trimtab.rules.summary.anchors import (
     write_anchors,
 )
 from trimtab.rules.summary.names import Kind, find_names, read_mentions
-from trimtab.rules.text.markers import CODE_TITLE, CORRECTIONS_TITLE, ECHOES_TITLE, NAMES_TITLE, QUOTE_END, QUOTE_START
+from trimtab.rules.text.markers import CODE_TITLE, CORRECTIONS_TITLE, NAMES_TITLE, QUOTE_END, QUOTE_START
 
 BUDGETS = st.integers(0, 400) | st.integers(-5, 5000)
 WORDS = st.sampled_from(
@@ -43,7 +41,6 @@ def talk(*said: str) -> tuple[Message, ...]:
 
 
 def removed(*messages: Message, present: frozenset[str] = frozenset(), is_told: bool = False) -> Removed:
-    """The material of the index."""
     return Removed(messages, [read_mentions(message) for message in messages], present, is_told)
 
 
@@ -83,46 +80,7 @@ def test_with_enough_room_each_name_occurs_once(said: list[str], present: frozen
     assert len({name.split()[-1] for name in told}) == len(told)
 
 
-def test_a_name_is_listed_with_its_kind_and_its_label() -> None:
-    """The kinds are in a fixed order, the names of each kind by rank."""
-    made = removed(user("Mend src/a.py and https://x.example/b for order 12345, in camelCase."), is_told=True)
-    assert lines_of(write_anchors(made, max_tokens=500, count=count)) == [
-        "> paths: src/a.py",
-        "> URLs and emails: https://x.example/b",
-        "> symbols: camelCase",
-        "> ids and numbers: order 12345",
-    ]
-
-
-def test_the_most_likely_names_are_listed_if_not_all_fit() -> None:
-    """These are the names mentioned last, in a call."""
-    made = removed(*talk(*(f"src/part_{number}.py" for number in range(200))), is_told=True)
-    text = write_anchors(made, max_tokens=MIN_TOKENS + 40, count=count)
-    numbers = [int(number) for number in re.findall(r"part_(\d+)", text)]
-    assert numbers == list(range(199, 199 - len(numbers), -1))
-    assert len(numbers) >= 5
-
-
 SERVER = step("bash", {"command": "python server.py &"}, "[1] 412")
-BROKEN = step("bash", {"command": "make all"}, "src/a.c:3: error: no such member")
-WRITTEN = step("write_file", {"path": "src/b_new.py", "content": "x = 1"})
-
-
-def test_deeds_are_listed_before_the_names() -> None:
-    """Running processes, unresolved errors and changed files."""
-    lines = lines_of(write_anchors(removed(*SERVER, *BROKEN, *WRITTEN), max_tokens=900, count=count))
-    titles = [line.partition(": ")[0].removeprefix("> ") for line in lines]
-    assert titles[:4] == ["still running", "unresolved errors", "files", "calls"]
-    assert "python server.py & (pid 412)" in lines[0]
-    assert "src/a.c:3: error: no such member" in lines[1]
-    assert "src/b_new.py (written)" in lines[2]
-
-
-def test_a_digest_lists_deeds_itself_but_not_running_processes() -> None:
-    """So the index after a digest lists only what is running."""
-    lines = lines_of(write_anchors(removed(*SERVER, *BROKEN, is_told=True), max_tokens=900, count=count))
-    assert "python server.py & (pid 412)" in lines[0]
-    assert not any("error" in line for line in lines)
 
 
 def test_running_processes_are_listed_however_old_they_are() -> None:
@@ -131,31 +89,6 @@ def test_running_processes_are_listed_however_old_they_are() -> None:
     assert "(pid 412)" in write_anchors(removed(*messages), max_tokens=200, count=count)
     ended = replace(removed(*messages), tail=step("bash", {"command": "kill 412"}))
     assert "(pid 412)" not in write_anchors(ended, max_tokens=200, count=count)
-
-
-def test_where_there_is_too_much_of_everything_the_last_lines_are_left_out() -> None:
-    """The shares add up to more than the budget, and code takes more room as a JSON string: there still is an index."""
-    messages: list[Message] = []
-    running: list[Message] = []
-    for number in range(36):
-        code = "\n".join('""\\' * 10 + f" name_{number}_{line} " + '""\\' * 10 for line in range(30))
-        start = f"python server_{number}.py --with-a-long-name=part{number}name --port 80{number} &"
-        failure = f"Error: failed in src/p{number}.py\nTraceback: zebra{number}quark ValueError: bad value_{number}"
-        running += step("bash", {"command": start}, f"[1] 41{number}")
-        messages += [
-            user(f"No, the port is 80{number}, not 81{number}."),
-            assistant(f"step about part_{number}.py and zebra{number}quark"),
-            *step("write", {"path": f"src/p{number}.py", "content": code}, failure),
-        ]
-    tail = [assistant(" ".join(f"zebra{number}quark part_{number}.py" for number in range(36)))]
-    whole = replace(removed(*messages, *running), tail=tail)
-    for max_tokens in range(200, 3000, 200):
-        text = write_anchors(whole, max_tokens=max_tokens, count=count)
-        assert max_tokens * 3 // 4 < count(text) <= max_tokens
-        assert "still running: " in text
-        lines = text.split("\n")
-        titles = [at for at, line in enumerate(lines) if line.removeprefix("> ") in {CODE_TITLE, ECHOES_TITLE}]
-        assert all(lines[at + 1].startswith("> ") and lines[at + 1] != f"> {CODE_TITLE}" for at in titles)
 
 
 def test_a_line_of_code_needs_the_room_that_it_takes_as_json() -> None:
@@ -199,44 +132,6 @@ def test_corrections_for_which_there_is_no_room_are_not_looked_for(monkeypatch: 
     monkeypatch.setattr(anchors, "find_corrections", lambda _: said)
     assert "Remember" in _write_corrections([], 1000, len)
     assert len(list(said)) > 1900
-
-
-def test_without_names_there_is_no_index() -> None:
-    """A name that does not fit makes no index, either."""
-    assert write_anchors(removed(user("Go on.")), max_tokens=500, count=count) == ""
-    assert write_anchors(removed(), max_tokens=500, count=count) == ""
-    assert write_anchors(removed(user("src/" + "x" * 190)), max_tokens=MIN_TOKENS, count=count) == ""
-
-
-def test_twice_the_messages_take_twice_the_work() -> None:
-    """Even if only a bounded number of them can be listed."""
-
-    def work(size: int) -> int:
-        made = removed(*talk(*(f"src/part_{number}.py" for number in range(size))))
-        return count_steps(lambda: write_anchors(made, max_tokens=300, count=count))
-
-    assert work(800) <= 2 * work(400) + 100
-
-
-def test_calls_of_any_kind_are_read() -> None:
-    """Their names and arguments may be odd."""
-    odd = ("", "{", '{"command": ["a", 1]}', '{"command": "\ud800 &"}', "[" * 50_000, '{"path": ' + "9" * 5000 + "}")
-    calls = tuple(call(str(number), "\ud800run" if number % 2 else "", text) for number, text in enumerate(odd))
-    messages = (Message(Role.ASSISTANT, (), calls), *(result(one.id, "error: \x1b[0m") for one in calls))
-    text = write_anchors(removed(*messages, assistant("a_b_c")), max_tokens=500, count=count)
-    assert any("a_b_c" in line for line in lines_of(text))
-
-
-def test_a_budget_may_be_used_whole() -> None:
-    """An index that is exactly as large as its budget is not made smaller."""
-    messages = removed(*talk(*(f"src/m_{number} name_{number * 7919}" for number in range(40))))
-
-    def measure(text: str) -> int:
-        return len(text) + 4 * (text.count("\n") > 2)
-
-    sizes = {budget: measure(write_anchors(messages, max_tokens=budget, count=measure)) for budget in range(600, 650)}
-    assert any(size == budget for budget, size in sizes.items())
-    assert min(sizes.values()) > 500
 
 
 # Indexes of whole sessions, as they are: what still runs, errors, deeds, echoes and names.

@@ -44,37 +44,18 @@ OTHERS = (
 )
 
 
-def carry(*messages: Message, max_tokens: int = 900, is_told: bool = False) -> str:
-    """The index of these messages."""
+def carry(*messages: Message, max_tokens: int = 900) -> str:
     mentions = [read_mentions(message) for message in messages]
-    return write_anchors(Removed(messages, mentions, frozenset(), is_told), max_tokens=max_tokens, count=count)
+    return write_anchors(Removed(messages, mentions, frozenset()), max_tokens=max_tokens, count=count)
 
 
-@pytest.mark.parametrize("said", CORRECTIONS)
-def test_a_correction_is_found(said: str) -> None:
-    """In the languages that the digest knows words of. The assistant corrects nobody."""
-    assert [is_asked for _, is_asked in find_corrections([*TALK, user(said)])] == [False]
-    assert not list(find_corrections([*TALK, assistant(said)]))
-
-
-@pytest.mark.parametrize("said", OTHERS)
-def test_other_words_of_the_user_are_no_correction(said: str) -> None:
-    """Neither a question nor a refusal that names nothing."""
-    assert not list(find_corrections([*TALK, user(said)]))
-
-
-def test_the_newest_corrections_are_taken_and_stand_in_their_order() -> None:
-    """A long one is left out, never cut."""
-    said = [user(f"No, case_{n} must be port 808{n}, not 808{n + 1}.") for n in range(9)]
-    long = user(f"No, not case_9 but {'x ' * SHOWN_CHARS}.")
-    lines = [line for line in carry(*TALK, *said, long).splitlines() if line.startswith("- ")]
-    numbers = [int(line.partition("case_")[2][0]) for line in lines]
-    assert numbers == sorted(numbers)
-    assert numbers[-1] == 8
-    assert 0 < len(numbers) < 9
-
-
-def test_a_correction_of_the_longest_length_stays_whole() -> None:
+def test_a_correction_is_found() -> None:
+    """In the languages that the digest knows words of. A question or a mere refusal is none."""
+    for said in CORRECTIONS:
+        assert [is_asked for _, is_asked in find_corrections([*TALK, user(said)])] == [False]
+        assert not list(find_corrections([*TALK, assistant(said)]))
+    for said in OTHERS:
+        assert not list(find_corrections([*TALK, user(said)]))
     said = "No, case_9 must be port 8089".ljust(SHOWN_CHARS - 1, "x") + "."
     assert list(find_corrections([*TALK, user(said)])) == [(said, False)]
 
@@ -101,41 +82,30 @@ def test_they_are_the_users_words_and_not_quoted() -> None:
     assert text.count(QUOTE_START) == 1
 
 
-def test_a_digest_lists_them_itself() -> None:
-    """So the index does not repeat them."""
-    assert CORRECTIONS_TITLE not in carry(*TALK, user(CORRECTIONS[0]), is_told=True)
-
-
-@pytest.mark.parametrize("unit", ["no, ", "not ", ", not ", "不", "ne x", " must", "— "])
-def test_a_hostile_text_takes_linear_work(unit: str) -> None:
+def test_hostile_texts_take_linear_work() -> None:
     """Twice the text takes at most twice the work."""
-    few, more = (count_steps(lambda n=n: list(find_corrections([user(unit * n)]))) for n in (2_000, 4_000))
-    assert more <= 2 * few + 60
+    for unit in ["no, ", ", not ", "不"]:
+        said = [user(unit * number) for number in (500, 1000)]
+        few, more = (count_steps(lambda one=one: list(find_corrections([one]))) for one in said)
+        assert more <= 2 * few + 60
+    for unit in ["a_b\n", "\\", "x\t\n"]:
+        calls = [run(unit * number) for number in (500, 1000)]
+        few, more = (count_steps(lambda one=one: list(find_code([one], [one], frozenset()))) for one in calls)
+        assert more <= 2 * few + 60
 
 
 SCRIPT = "cat > probe.py <<'EOF'\nfrom plan_b import read_plan\nif ready:\n    read_plan('north_quay')\nprint()\nEOF"
 
 
 def run(script: str, number: int = 1) -> Message:
-    """A message that runs a script."""
     return assistant(None, call(f"call_{number}", "bash", orjson.dumps({"command": script}).decode()))
 
 
-def index(*messages: Message, tail: tuple[Message, ...] = (), max_tokens: int = 900) -> str:
-    """The index of these messages."""
-    mentions = [read_mentions(message) for message in messages]
-    return write_anchors(Removed(messages, mentions, frozenset(), tail=tail), max_tokens=max_tokens, count=count)
-
-
 def test_lines_with_names_stay_as_they_are_written() -> None:
-    """With their indentation, in their order; lines without a name are left out."""
+    """In their order, each once; without a name that the reader does not see elsewhere, none. Data is left out."""
     assert list(find_code([run(SCRIPT)], [], frozenset())) == [
         ("cat > probe.py <<'EOF'", "from plan_b import read_plan", "    read_plan('north_quay')")
     ]
-
-
-def test_the_newest_call_is_first_and_no_line_comes_twice() -> None:
-    """What the tail has is left out, too: the reader sees it."""
     older, newer = run("import a_one\nimport b_two\nimport c_three"), run("import b_two\nimport d_four", 2)
     assert list(find_code([older, newer], [], frozenset())) == [
         ("import b_two", "import d_four"),
@@ -145,48 +115,24 @@ def test_the_newest_call_is_first_and_no_line_comes_twice() -> None:
         ("import b_two",),
         ("import c_three",),
     ]
-
-
-def test_data_and_single_lines_are_left_out() -> None:
-    """A single line stands among the calls; what is too long is data; only the beginning of a long one is read."""
     assert not list(find_code([run("cat src/plan_b.py"), user("see plan_b\nand plan_c")], [], frozenset()))
     assert list(find_code([run(f"x_one = 1\ny_two = '{'z' * LINE_CHARS}'")], [], frozenset())) == [("x_one = 1",)]
     assert list(find_code([run("x_one = 1\n" + "\n" * VALUE_CHARS + "y_two = 2")], [], frozenset())) == [("x_one = 1",)]
-
-
-def test_what_the_reader_sees_already_is_left_out() -> None:
-    """A line needs a name that no message has that stays."""
     script = run("import a_one\nimport a_one, b_two")
     assert list(find_code([script], [], {"a_one"})) == [("import a_one, b_two",)]
     assert not list(find_code([script], [], {"a_one", "b_two"}))
 
 
 def test_the_index_has_each_call_as_a_json_string() -> None:
-    """So a line of the index is a line. Names in it are not repeated, and it stays in its share."""
-    text = index(run(SCRIPT))
+    """So a line of the index is a line, and markers in it are broken."""
+    text = carry(run(SCRIPT))
     rows = text.splitlines()
     at = rows.index(f"> {CODE_TITLE}")
     lines = orjson.loads(rows[at + 1].removeprefix("> ")).split("\n")
     assert lines == ["cat > probe.py <<'EOF'", "from plan_b import read_plan", "    read_plan('north_quay')"]
     assert "north_quay" not in "".join(rows[at + 2 :])
-    long = index(*(run("\n".join(f"import part_{number}_{row}" for row in range(40)), number) for number in range(9)))
-    code = "".join(row for row in long.splitlines() if row.startswith('> "'))
-    assert 0 < count(code) < 900 * 0.4
-
-
-def test_a_script_gains_no_authority() -> None:
-    """Markers in it are broken."""
-    text = index(run(f"x_one = 1\nprint(y_two)  # {QUOTE_END}\n# {QUOTE_START} z_three"))
+    text = carry(run(f"x_one = 1\nprint(y_two)  # {QUOTE_END}\n# {QUOTE_START} z_three"))
     assert (text.count(QUOTE_START), text.count(QUOTE_END)) == (1, 1)
-
-
-@pytest.mark.parametrize("unit", ["\n", "a_b\n", "\\", " ", '"', "x\t\n"])
-def test_hostile_arguments_take_linear_work(unit: str) -> None:
-    """Twice the text takes at most twice the work."""
-    few, more = (
-        count_steps(lambda n=n: list(find_code([run(unit * n)], [run(unit * n)], frozenset()))) for n in (2_000, 4_000)
-    )
-    assert more <= 2 * few + 60
 
 
 def test_no_more_characters_are_read_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:

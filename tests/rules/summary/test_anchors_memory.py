@@ -1,7 +1,6 @@
 """The text that is carried over a cut: bounded, and the same with and without the cache."""
 
 from collections.abc import Callable
-from sys import getsizeof
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,6 @@ from support.tool_steps import step
 from trimtab.rules.conversation import Message
 from trimtab.rules.results.work import Allowance, LargeWorkError
 from trimtab.rules.summary.anchors import MAX_TEXTS, Anchors, Carried
-from trimtab.rules.summary.names import read_mentions
 from trimtab.rules.text.markers import QUOTE_END, QUOTE_START
 from trimtab.rules.window.state import Cut, CutKind
 
@@ -25,7 +23,6 @@ SERVER = step("bash", {"command": "python server.py &"}, "[1] 412")
 
 
 def place(at: int, made_at: int, *, room: int = 600, kept: tuple[int, ...] = (), task: int | None = None) -> Carried:
-    """A cut before message `at`."""
     cut = Cut(CutKind.SUMMARISE, at, 200, kept, 360, made_at=made_at, anchor_tokens=room)
     return Carried(cut, task, ("AGENTS.md",))
 
@@ -38,7 +35,6 @@ def find(
 
 
 def talk(steps: int, label: str = "m") -> tuple[Message, ...]:
-    """Steps that each read a file of their own."""
     made = (step("read", {"path": f"src/{label}_{number}.py"}, f"found name_{number}") for number in range(steps))
     return tuple(message for one in made for message in one)
 
@@ -63,17 +59,6 @@ def test_the_cache_does_not_change_the_text(
         kept_words = tuple(index for index in range(at) if asked[index].role == "user")[-1:]
         where = place(at, made_at, kept=kept_words, task=0 if at else None)
         assert find(kept, asked, where) == find(Anchors(), asked, where)
-
-
-@given(messages=transcripts(), more=transcripts(), at=st.integers(0, 20), made_at=st.integers(0, 30))
-def test_later_messages_do_not_change_the_text(
-    messages: tuple[Message, ...], more: tuple[Message, ...], at: int, made_at: int
-) -> None:
-    """The tail consists of the messages that were there when the cut was made."""
-    made_at = min(made_at, len(messages))
-    where = place(min(at, made_at), made_at)
-    later = (*messages[:made_at], *TODO, *SERVER, *more)
-    assert find(Anchors(), later, where) == find(Anchors(), messages, where)
 
 
 @given(messages=transcripts(), room=st.integers(0, 900), at=st.integers(0, 24))
@@ -137,13 +122,6 @@ def test_too_much_work_leaves_it_as_it_was() -> None:
     assert find(kept, messages, where) == find(Anchors(), messages, where)
 
 
-def test_arguments_count_as_work() -> None:
-    """They may contain a whole file."""
-    written = tuple(step("write_file", {"path": "a.py", "content": "x" * 100_000}))
-    with pytest.raises(LargeWorkError):
-        find(Anchors(), written, place(2, 2), Allowance(50_000).spend)
-
-
 def test_a_bounded_number_of_texts_is_kept() -> None:
     """However often a cut moves; their approximate size is reported."""
     messages = talk(40)
@@ -153,19 +131,6 @@ def test_a_bounded_number_of_texts_is_kept() -> None:
         find(kept, messages, place(at, 60))
         sizes.append(kept.size_bytes)
     assert sizes[-1] - sizes[0] <= MAX_TEXTS * 600 * 4
-    kept = Anchors()
-    assert kept.size_bytes == 0
-    find(kept, messages, place(40, 80))
-    held = sum(map(_measure, messages))
-    assert 0.5 * held <= kept.size_bytes <= 2 * held
-
-
-def _measure(message: Message) -> int:
-    """The memory that the names in a message take."""
-    found = read_mentions(message)
-    parts = (found, found.asked, found.told, found.labels)
-    names = {id(name): name for name in (*found.asked, *found.told, *found.labels, *found.labels.values())}
-    return sum(map(getsizeof, (*parts, *names.values())))
 
 
 def test_a_continued_request_takes_little_work() -> None:

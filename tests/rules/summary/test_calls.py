@@ -29,31 +29,15 @@ def test_steps_come_newest_first_with_their_calls_in_order() -> None:
     assert first.calls == ()
 
 
-def test_calls_with_one_id_get_their_results_in_order() -> None:
-    """The module pairing.py does the same."""
-    messages = [assistant(None, call("1", "a"), call("1", "b")), result("1", "of a"), result("1", "of b")]
-    (only,) = newest_steps(messages)
-    assert [each.result and each.result.text for each in only.calls] == ["of a", "of b"]
-
-
-def test_a_result_of_another_call_is_of_none() -> None:
-    """Even if there is only one of each."""
-    (only,) = newest_steps([assistant(None, call("1")), result("2", "of another")])
-    assert only.calls[0].result is None
-
-
 @pytest.mark.parametrize(
     ("arguments", "members"),
     [
         ('{"a":1}', {"a": 1}),
-        ('"{\\"a\\":1}"', {"a": 1}),
-        ("[1]", {"": [1]}),
         ('{"a":', {"": '{"a":'}),
         ("", {"": ""}),
         ("[" * 100_000, {"": "[" * 100_000}),
         ('{"a":"' + "x" * MAX_ARGUMENTS_CHARS + '"}', {}),
         ('"' + "x" * (MAX_ARGUMENTS_CHARS - 2) + '"', {"": "x" * (MAX_ARGUMENTS_CHARS - 2)}),
-        ('{"a":"\ud800"}', {"": '{"a":"\ud800"}'}),
     ],
 )
 def test_any_arguments_are_read(arguments: str, members: object) -> None:
@@ -61,78 +45,44 @@ def test_any_arguments_are_read(arguments: str, members: object) -> None:
     assert read_arguments(call("1", "x", arguments)) == members
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "deeds"),
-    [
+def test_a_call_tells_what_it_does_to_files() -> None:
+    """Its name shows that, or its subcommand, or its command line. A URL is not a file."""
+    for name, arguments, deeds in [
         ("read_file", '{"path": "a.py"}', {"a.py": Deed.READ}),
         ("str_replace_editor", '{"command": "view", "path": "/w/a.py"}', {"/w/a.py": Deed.READ}),
-        (
-            "str_replace_editor",
-            '{"command": "create", "path": "/w/a.py", "file_text": "x/y"}',
-            {"/w/a.py": Deed.WRITTEN},
-        ),
         ("str_replace_editor", '{"command": "str_replace", "path": "/w/a.py"}', {"/w/a.py": Deed.EDITED}),
         ("Write", '{"file_path": "/w/a.py", "content": "see b/c.py"}', {"/w/a.py": Deed.WRITTEN}),
-        ("delete_file", '{"path": "a/b"}', {"a/b": Deed.DELETED}),
         ("bash", '{"command": "cat a/b.py && rm ./c/d"}', {"a/b.py": Deed.READ, "./c/d": Deed.DELETED}),
         ("bash", '{"command": "echo hello > a/b.py"}', {"a/b.py": Deed.WRITTEN}),
         ("bash", '{"command": "make all 2> a/log"}', {"a/log": Deed.NAMED}),
         ("bash", '{"command": "sed -i s/x/y/ a/b.py"}', {"a/b.py": Deed.EDITED}),
         ("shell", '{"command": ["cat", "a/b"]}', {"a/b": Deed.READ}),
         ("search", '{"query": "where"}', {}),
-        ("look", "\\nsrc/a.py", {"src/a.py": Deed.NAMED}),
-    ],
-)
-def test_a_call_tells_what_it_does_to_files(name: str, arguments: str, deeds: dict[str, Deed]) -> None:
-    """Its name shows that, or its subcommand, or its command line."""
-    assert find_deeds(call("1", name, arguments)) == deeds
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    ["", "[1]", "{", '{"command": 3}', '{"command": " "}', "{" * 3000, '{"command": "' + "x" * ARGUMENTS_CHARS],
-)
-def test_other_calls_have_no_command_line(arguments: str) -> None:
-    """For any arguments."""
-    assert find_command(call("1", "bash", arguments)) is None
-
-
-def test_a_url_is_not_a_file() -> None:
-    """In a call of any kind."""
+    ]:
+        assert find_deeds(call("1", name, arguments)) == deeds
     url = "https://docs.ledger.example/guide/7"
     assert find_deeds(call("1", "fetch", f'{{"url": "{url}", "to": "src/a.py"}}')) == {"src/a.py": Deed.NAMED}
     assert find_deeds(call("1", "bash", f'{{"command": "curl {url} > a/b"}}')) == {"a/b": Deed.WRITTEN}
     assert find_deeds(call("1", "read", f'{{"path": "{url}"}}')) == {}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "command"),
-    [
+def test_a_command_line_is_found_in_its_forms() -> None:
+    """A text, the words of one command, those of a shell that runs it, or several lines. Other calls have none."""
+    for arguments, command in [
         ('{"command": "make"}', "make"),
-        ('{"CommandLine": "make"}', "make"),
         ('{"command": ["bash", "-lc", "cd a && make"]}', "cd a && make"),
-        ('{"command": ["/bin/sh.exe", "-c", "make"]}', "make"),
         ('{"command": ["git", "commit", "-m", "two words"]}', "git commit -m two words"),
-        ('{"command": ["cat", "a b"]}', "cat a b"),
         ('{"command": ["cd a", "make"]}', "cd a\nmake"),
         ('{"command": "' + "x" * (ARGUMENTS_CHARS - 15) + '"}', "x" * (ARGUMENTS_CHARS - 15)),
         ('{"commands": ["make", "make test"]}', "make\nmake test"),
-        ('{"commands": ["make", "test"]}', "make test"),
-    ],
-)
-def test_a_command_line_is_found_in_its_forms(arguments: str, command: str) -> None:
-    """A text, the words of one command, the words of a shell that runs it, or several lines."""
-    assert find_command(call("1", "shell", arguments)) == command
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reads"),
-    [
+    ]:
+        assert find_command(call("1", "shell", arguments)) == command
+    for arguments in ["", "[1]", '{"command": 3}', '{"command": " "}', '{"command": "' + "x" * ARGUMENTS_CHARS]:
+        assert find_command(call("1", "bash", arguments)) is None
+    for arguments, reads in [
         ('{"command": ["bash", "-lc", "cd a && grep -n x b/c"]}', True),
         ('{"command": ["bash", "-lc", "cat a/b; make"]}', False),
         ('{"command": "sed -i s/x/y/ a/b"}', False),
         ('{"path": "a/b"}', True),
-    ],
-)
-def test_a_call_only_reads_if_each_of_its_commands_does(arguments: str, *, reads: bool) -> None:
-    assert only_reads(call("1", "read", arguments)) is reads
+    ]:
+        assert only_reads(call("1", "read", arguments)) is reads

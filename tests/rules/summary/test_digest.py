@@ -6,63 +6,26 @@ from hypothesis import strategies as st
 from support.builders import assistant, call, count, result, transcripts, user
 
 from trimtab.rules.conversation import Message
-from trimtab.rules.summary.digest import ERRORS, FILES, RECENT_CALLS, find_note, write_digest
+from trimtab.rules.summary.digest import ERRORS, RECENT_CALLS, find_note, write_digest
 from trimtab.rules.summary.quoting import LINE_CHARS
 from trimtab.rules.summary.statements import SENTENCE_CHARS
 from trimtab.rules.text.markers import QUOTE_END, QUOTE_START
 
 
 def digest(*messages: Message) -> str:
-    """The digest with enough room."""
     return write_digest(messages, max_tokens=100_000, count=count)
 
 
-def test_all_sections_are_written() -> None:
-    """Requests, the assistant's statements, files, other calls and errors, each below its title."""
-    messages = (
-        user("Mend\nthe build."),
-        assistant("I will look.", call("1", "read", '{"path": "src/app/main.py", "n": 3}'), call("2", "make", "all")),
-        result("1", "one"),
-        result("2", "one\nTypeError: no such thing\nthree"),
-        assistant("It was a typo."),
-    )
-    assert digest(*messages) == (
-        "5 earlier messages were removed; this is a list made from them.\n"
-        "## User requests, oldest first\n- Mend the build.\n"
-        f"{QUOTE_START}\n"
-        "## Said by the assistant\n> I will look.\n> It was a typo.\n"
-        "## Files and what was done to them\n> src/app/main.py (read)\n"
-        "## Tool calls, oldest first\n> make all\n"
-        "## Unresolved errors\n> TypeError: no such thing\n"
-        f"{QUOTE_END}\n"
-    )
-
-
-def test_empty_sections_have_no_title() -> None:
-    """Empty sections are left out."""
-    assert digest(user(" ")) == "1 earlier messages were removed.\n"
-    assert "##" not in digest()
-
-
-def test_calls_that_set_a_task_list_are_left_out() -> None:
-    """The newest list is carried over the cut; older ones are outdated."""
-    todo = assistant(None, call("1", "TodoWrite", '{"todos": [{"content": "mend", "status": "pending"}]}'))
-    assert "TodoWrite" not in digest(user(), todo, result("1"))
-
-
 def test_only_the_newest_calls_are_listed() -> None:
-    """Earlier ones are only counted."""
+    """Earlier ones are only counted, and those that set a task list are left out. Empty sections have no title."""
     calls = [assistant(None, call(str(number), arguments=str(number))) for number in range(RECENT_CALLS + 5)]
     text = digest(*calls)
     assert "(5 earlier calls omitted)\n" in text
     assert text.count("> run ") == RECENT_CALLS
-
-
-def test_files_are_listed_once() -> None:
-    """In the order in which they were last touched. If there are too many, the newest stay."""
-    calls = [call(str(number), arguments=f"cat ./d/f{number}.py ./d/f{number}.py") for number in range(FILES + 2)]
-    rows = _section(digest(assistant(None, *calls)), "Files and what was done to them")
-    assert "; ".join(rows).split("; ") == [f"./d/f{number}.py" for number in range(2, FILES + 2)]
+    todo = assistant(None, call("1", "TodoWrite", '{"todos": [{"content": "mend", "status": "pending"}]}'))
+    assert "TodoWrite" not in digest(user(), todo, result("1"))
+    assert digest(user(" ")) == "1 earlier messages were removed.\n"
+    assert "##" not in digest()
 
 
 def test_the_last_errors_are_listed_once() -> None:
@@ -72,21 +35,6 @@ def test_the_last_errors_are_listed_once() -> None:
     newest = [f"error {number} {name}" for number in range(16, 20) for name in "bc"]
     assert rows == newest
     assert len(rows) <= ERRORS
-
-
-def test_short_requests_are_verbatim_if_there_is_room() -> None:
-    """Including greetings."""
-    rows = _section(digest(user("By the way, thanks!"), user("Go on, please.")), "User requests, oldest first")
-    assert rows == ["By the way, thanks!", "Go on, please."]
-
-
-def test_long_requests_are_split_into_sentences() -> None:
-    """The sentences with the most information come first; lines have a bounded length."""
-    small_talk = "\n".join(f"I would say so, and so it goes {'on ' * number}." for number in range(20))
-    text = write_digest((user(f"{small_talk}\nThe port is 5433.\n{small_talk}"),), max_tokens=120, count=count)
-    rows = _section(text, "User requests, oldest first")
-    assert any("port is 5433" in row for row in rows)
-    assert all(len(row) <= SENTENCE_CHARS + 1 for row in rows)
 
 
 def test_a_single_sentence_without_end_is_clipped() -> None:
@@ -132,23 +80,15 @@ def test_a_line_of_a_tool_cannot_end_the_quotation() -> None:
     assert "[quoted trimtab: (quoted heading)]" in text
 
 
-def test_long_names_of_tools_are_clipped() -> None:
-    """A call takes one line of bounded length."""
-    (row,) = _section(digest(assistant(None, call("1", name="n" * 4000, arguments=""))), "Tool calls, oldest first")
-    assert len(row) < 100
-
-
 def _section(text: str, title: str) -> list[str]:
     body = text.partition(f"## {title}\n")[2].partition("\n##")[0].partition(QUOTE_END)[0]
     return [row[2:] for row in body.splitlines() if row]
 
 
-@pytest.mark.parametrize(
-    "path", [("." * 63 + "/") * 62, "a/" * 2000, "~/" * 2000, "a." * 2000, "/" * 4000, "-/." * 1300]
-)
+@pytest.mark.parametrize("path", [("." * 63 + "/") * 12, "a/" * 400, "~/" * 400, "/" * 800])
 def test_hostile_paths_are_cut_to_a_bounded_length(path: str) -> None:
     """The parts and their number are bounded. Otherwise one text is one path, and is searched again from each place."""
-    messages = tuple(assistant(None, call(str(index), arguments=path + str(index))) for index in range(25))
+    messages = tuple(assistant(None, call(str(index), arguments=path + str(index))) for index in range(3))
     rows = _section(write_digest(messages, max_tokens=10**6, count=count), "Files and what was done to them")
     assert all(len(row) <= LINE_CHARS + 257 for row in rows)
     assert count(write_digest(messages, max_tokens=500, count=count)) <= 500

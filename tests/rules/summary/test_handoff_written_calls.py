@@ -1,7 +1,5 @@
 """Tool calls written as text: a model's own call syntax, and text that counts as a call only at the end."""
 
-import pytest
-
 from trimtab.rules.summary.handoff import FENCE, GOES_ON, ends_in_call, has_any_call, has_call_syntax
 
 SYNTAX = [
@@ -39,62 +37,32 @@ def ends(text: str) -> bool:
     return ends_in_call(lines, unfence(lines), GOES_ON)
 
 
-@pytest.mark.parametrize("call", SYNTAX)
-def test_a_models_own_syntax_is_a_call_wherever_a_line_begins_with_it(call: str) -> None:
-    """Within a line it may only be mentioned."""
-    assert has_call_syntax(f"Some words.\n{call}\nmore words")
-    assert not has_call_syntax(f"The form `{call}` was seen")
+def test_a_models_own_syntax_is_a_call_wherever_a_line_begins_with_it() -> None:
+    """Or behind a text, unless it is quoted."""
+    for call in SYNTAX:
+        assert has_call_syntax(f"Some words.\n{call}\nmore words")
+        assert not has_call_syntax(f"The form `{call}` was seen")
+    for call in ['<tool_call>{"name": "run"', "<tool_call> <function=run>", "<|channel|>commentary"]:
+        assert has_call_syntax(f"I look. {call}")
+        assert not has_call_syntax(f"I look. '{call}'")
 
 
-@pytest.mark.parametrize("call", ['<tool_call>{"name": "run"', "<tool_call> <function=run>", "<|channel|>commentary"])
-def test_a_call_may_follow_text_on_the_same_line(call: str) -> None:
-    """Unless it is quoted."""
-    assert has_call_syntax(f"I look. {call}")
-    assert not has_call_syntax(f"I look. '{call}'")
-
-
-@pytest.mark.parametrize("call", LIKE_DATA)
-def test_what_may_be_data_is_a_call_at_the_end(call: str) -> None:
-    """It is no call before other text, or after a line that announces data without saying what is done next."""
-    assert ends(f"Some words.\n\n{call}\n")
-    assert not ends(f"{call}\n\nThat is what the file holds.")
-    assert not ends(f"The answer was:\n\n{call}")
-    assert not ends(f"## Exact data\n\n{call}")
-    assert ends(f"Now I'll run it:\n\n{call}")
-
-
-@pytest.mark.parametrize("text", PLAIN)
-def test_data_is_not_a_call(text: str) -> None:
-    """Its position in the text does not matter."""
-    assert not ends(f"Some words.\n\n{text}")
-    assert not has_any_call(text.split("\n"), text)
-
-
-@pytest.mark.parametrize(
-    ("fenced", "is_call"),
-    [
+def test_what_may_be_data_is_a_call_at_the_end() -> None:
+    """Not before other text, nor after a line that announces data without saying what is done next."""
+    for call in LIKE_DATA:
+        assert ends(f"Some words.\n\n{call}\n")
+        assert not ends(f"{call}\n\nThat is what the file holds.")
+        assert not ends(f"The answer was:\n\n{call}")
+        assert not ends(f"## Exact data\n\n{call}")
+        assert ends(f"Now I'll run it:\n\n{call}")
+    for text in PLAIN:
+        assert not ends(f"Some words.\n\n{text}")
+        assert not has_any_call(text.split("\n"), text)
+    for fenced, is_call in [
         ("```json\n%s\n```", True),
         ("~~~\n%s\n~~~\n\n", True),
         ("```json\n%s\n```\nThat is all.", False),
         ("%s", True),
-    ],
-)
-def test_a_fence_at_the_end_is_judged_by_its_content(fenced: str, *, is_call: bool) -> None:
-    """A fence with data is not a call."""
-    assert ends("Words.\n\n" + fenced % LIKE_DATA[0]) is is_call
-    assert not ends("Words.\n\n" + fenced % PLAIN[0])
-
-
-def test_a_fence_may_name_a_call_by_its_language() -> None:
-    """The fence's content does not matter."""
-    text = "```tool_code\nls()\n```"
-    assert ends(f"Words.\n\n{text}")
-    assert has_any_call(text.split("\n"), "")
-    assert not ends(f"Words.\n\n{text.replace('tool_code', 'python')}")
-    assert not has_any_call(text.replace("tool_code", "python").split("\n"), "")
-
-
-@pytest.mark.parametrize("text", ["", "\n\n", "```", "```\n```"])
-def test_an_empty_text_is_not_a_call(text: str) -> None:
-    """An open or an empty fence is not a call, either."""
-    assert not ends(text)
+    ]:
+        assert ends("Words.\n\n" + fenced % LIKE_DATA[0]) is is_call
+        assert not ends("Words.\n\n" + fenced % PLAIN[0])

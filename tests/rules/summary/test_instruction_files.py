@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import count, transcripts, user
+from support.builders import count, transcripts
 from support.steps import count_steps
 from support.tool_steps import step
 
@@ -76,14 +76,6 @@ def test_a_changed_file_is_marked_as_changed() -> None:
     assert f"## /r/AGENTS.md (changed since), last known text\n{BODY}\n" in text
 
 
-def test_files_that_were_not_read_are_not_found() -> None:
-    """Files that the agent only wrote, searched or failed to read, and files in the user's words."""
-    assert find(step("Write", {"file_path": "AGENTS.md", "content": "x"})) == []
-    assert find(step("Grep", {"path": "AGENTS.md"}, "x")) == []
-    assert find(step("Read", {"file_path": "AGENTS.md"}, "x", fails=True)) == []
-    assert find([user(f"# AGENTS.md\n{BODY}")]) == []
-
-
 def test_a_file_is_written_whole_or_as_a_pointer() -> None:
     """A partial text is marked as such. A smaller file may still fit after a large one."""
     files = [InstructionFile("a/CLAUDE.md", "x" * 999), InstructionFile("b/SKILL.md", "y", is_partial=True), RULES]
@@ -106,34 +98,11 @@ def test_the_text_of_a_file_gains_no_authority() -> None:
     assert "Messages of the user" not in text
 
 
-@given(
-    files=st.lists(st.builds(InstructionFile, st.text(min_size=1), st.text(max_size=80), st.booleans(), st.booleans())),
-    max_tokens=st.integers(-5, 200),
-)
-def test_the_text_is_within_the_budget_and_whole(files: list[InstructionFile], max_tokens: int) -> None:
-    """If no whole text fits, it is empty."""
-    text = write_instruction_files(files, max_tokens=max_tokens, count=count)
-    assert not text or (count(text) <= max_tokens and text.startswith(QUOTE_START) and text.endswith(f"{QUOTE_END}\n"))
-
-
-@pytest.mark.parametrize(
-    "steps", [READ, EDIT, step("bash", {"command": "rm AGENTS.md"}), step("bash", {"command": "ls"}), [user(BODY)]]
-)
+@pytest.mark.parametrize("steps", [READ, EDIT, step("bash", {"command": "rm AGENTS.md"})])
 def test_twice_the_messages_take_at_most_twice_the_work(steps: list[Message]) -> None:
     """No message is read twice."""
     small, large = (count_steps(lambda n=n: find([*READ, *steps * n], steps * n)) for n in (40, 80))
     assert large <= 2 * small
-
-
-def test_many_changing_files_take_no_quadratic_work() -> None:
-    """The number of files that are followed is bounded."""
-    pairs = [
-        message
-        for number in range(400)
-        for message in (*step("Read", {"file_path": f"{number}/AGENTS.md"}, f"{number}\nx"), *EDIT)
-    ]
-    small, large = count_steps(lambda: find(pairs[: len(pairs) // 2])), count_steps(lambda: find(pairs))
-    assert large <= 2.5 * small
 
 
 def test_a_text_that_is_far_too_long_is_not_counted() -> None:

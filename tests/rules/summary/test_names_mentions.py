@@ -6,30 +6,30 @@ from collections.abc import Set as AbstractSet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import assistant, call, count, result, system, transcripts, user
-from support.steps import count_steps
-from support.tool_steps import step
+from support.builders import assistant, call, count, result, transcripts, user
 
 from trimtab.rules.conversation import Message, Role
-from trimtab.rules.summary.names import Mentions, find_names, rank_names, read_arguments, read_mentions
+from trimtab.rules.summary.names import Mentions, rank_names, read_arguments, read_mentions
 
-DEEP = '{"a": ' * 5000 + '"src/deep.py"' + "}" * 5000
 ODD = (
-    "", "no JSON src/a.py", "{", "[" * 100_000, DEEP, '{"a": ' + "9" * 5000 + "}", '{"a": 1e999}', '{"a": -0.0}',
-    '{"\ud800": "src/a.py \ud800"}', '{"a": "\\ud800/x/y.py"}', '{"a\\u0000": "b"}', "nan", '"src/a.py"', "12345",
-    "[[], {}]",
-    '{"a": [true, null, {"b": [1.5, "c"]}]}', "\x00", "[1,2", '{"a": 123456789012345678901234567890}',
-)  # fmt: skip
+    "",
+    "no JSON src/a.py",
+    "{",
+    "[" * 100_000,
+    '{"a": 1e999}',
+    '{"\ud800": "src/a.py \ud800"}',
+    '"src/a.py"',
+    "12345",
+    "[1,2",
+)
 NAMES = st.sampled_from([f"src/part_{number}.py" for number in range(30)])
 
 
 def rank(read: Sequence[Mentions], *, without: AbstractSet[str], most: int = 10_000) -> list[str]:
-    """The names in their order; a token is four characters."""
     return rank_names(read, without=without, most=most, count=count)
 
 
 def mentions(role: Role, *told: str, asked: tuple[str, ...] = ()) -> Mentions:
-    """The names in a message."""
     return Mentions(role, frozenset(asked), frozenset(told), {})
 
 
@@ -43,10 +43,7 @@ def test_any_arguments_are_read(arguments: str) -> None:
 
 
 def test_arguments_are_decoded() -> None:
-    """Escapes and nesting are decoded.
-
-    A number has its member's name as label. Names of members and tools do not count.
-    """
+    """With their members' names as labels of numbers. What a tool printed has no labels: it has too many numbers."""
     arguments = '{"path": "src\\/a.py", "edits": [{"old": "x\\nold_name", "line": 12345}], "port": 18080, "ok": true}'
     texts = list(read_arguments([call("1", "edit_file", arguments)]))
     assert texts == ["src/a.py", "x\nold_name", "12345", "18080"]
@@ -54,21 +51,8 @@ def test_arguments_are_decoded() -> None:
     assert found.asked == {"src/a.py", "old_name", "12345", "18080"}
     assert found.told == {"os.path"}
     assert found.labels == {"12345": "line", "18080": "port"}
-
-
-def test_what_a_tool_printed_has_no_labels() -> None:
-    """It has too many numbers."""
     assert read_mentions(result("1", "order 12345")).labels == {}
     assert read_mentions(user("order 12345")).labels == {"12345": "order"}
-
-
-@given(text=st.text())
-def test_the_names_of_a_text_count_as_told(text: str) -> None:
-    """Without a call, no name counts as asked."""
-    found = read_mentions(user(text))
-    assert found.told == find_names(text)
-    assert not found.asked
-    assert found.size_bytes >= sum(len(name) for name in found.told)
 
 
 LIKELIER = {
@@ -84,14 +68,10 @@ LIKELIER = {
 }
 
 
-@pytest.mark.parametrize("reason", LIKELIER)
-def test_the_name_more_likely_to_be_needed_comes_first(reason: str) -> None:
-    """Even if the other name comes first in the alphabet."""
-    assert rank(LIKELIER[reason], without=frozenset()) == ["name_b", "name_a"]
-
-
-def test_data_comes_last() -> None:
-    """A path, an address or a number that only tools have told; not if it was said or is in a call."""
+def test_the_name_more_likely_to_be_needed_comes_first() -> None:
+    """Even if the other comes first in the alphabet. Data that only tools have told comes last."""
+    for named in LIKELIER.values():
+        assert rank(named, without=frozenset()) == ["name_b", "name_a"]
     told = [mentions(Role.TOOL, "7/150", "name_a", "8/150", "9/150"), mentions(Role.USER, "9/150", asked=("8/150",))]
     assert rank(told, without=frozenset())[-2:] == ["name_a", "7/150"]
 
@@ -107,14 +87,6 @@ def test_of_the_names_short_for_their_letters_the_one_of_fewest_tokens_comes_fir
     both = [mentions(Role.TOOL, "name_9", "name_ab", "much_longer_name_a")]
     assert rank_names(both, without=frozenset(), most=2, count=count_digits) == ["name_ab", "name_9"]
     assert sorted(counted) == [" name_9", " name_ab"]
-
-
-def test_a_shorter_name_comes_first() -> None:
-    """A budget holds more short names. If all else is equal, the order is alphabetical."""
-    both = [mentions(Role.TOOL, "name_b", "much_longer_name_a")]
-    assert rank(both, without=frozenset()) == ["name_b", "much_longer_name_a"]
-    both = [mentions(Role.TOOL, "name_b", "name_a")]
-    assert rank(both, without=frozenset()) == ["name_a", "name_b"]
 
 
 class Reversed(AbstractSet[str]):
@@ -142,19 +114,3 @@ def test_the_order_depends_only_on_the_messages(messages: tuple[Message, ...], w
     assert rank(elsewhere, without=Reversed(without)) == ranked
     names = {name for one in read if one.role is not Role.SYSTEM for name in one.asked | one.told}
     assert sorted(ranked) == sorted(names - without)
-
-
-def test_names_in_system_messages_do_not_count() -> None:
-    """They are always forwarded."""
-    assert rank([read_mentions(system("Mind src/a.py."))], without=frozenset()) == []
-
-
-def test_twice_the_messages_take_twice_the_work() -> None:
-    """Both for reading and for ranking."""
-
-    def work(steps: int) -> int:
-        read = (step("read", {"path": f"src/m{number}.py"}, "a_b " * 9) for number in range(steps))
-        messages = [message for one in read for message in one]
-        return count_steps(lambda: rank([read_mentions(message) for message in messages], without=frozenset()))
-
-    assert work(400) <= 2 * work(200) + 100

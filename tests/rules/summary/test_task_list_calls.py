@@ -1,30 +1,23 @@
 """What calls say about the task list, in the forms of agents' tools."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.tool_steps import answered
 
 from trimtab.rules.summary.task_items import Item, make_item
 from trimtab.rules.summary.task_list import RESULT_CHARS, apply_changes, read_list_call
 
-TODO = [{"content": "a", "status": "pending"}]
-
 
 def lines(name: str, arguments: object, said: str = "ok") -> list[str] | None:
-    """The whole list that a call sets."""
     told = read_list_call(answered(name, arguments, said))
     return [item.write() for item in told.items] if told is not None and told.is_whole else None
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "line"),
-    [
+def test_the_whole_list_is_read_from_the_arguments() -> None:
+    """With the agent's own labels and statuses; or from the result, if it was only looked at."""
+    for name, arguments, line in [
         ("TodoWrite", {"todos": [{"content": "a", "status": "pending", "activeForm": "Doing"}]}, "- [pending] a"),
-        ("todowrite", {"todos": [{"content": "a", "status": "pending", "priority": "high"}]}, "- [pending] a"),
         ("todo_write", {"todos": [{"id": "1", "content": "a", "status": "pending"}]}, "- [pending] 1: a"),
         ("update_plan", {"explanation": "e", "plan": [{"step": "a", "status": "pending"}]}, "- [pending] a"),
-        ("SetTodoList", {"todos": [{"title": "a", "status": "done"}]}, "- [done] a"),
         ("write_todos", {"todos": [{"description": "a", "status": "cancelled"}]}, "- [cancelled] a"),
         ("task_tracker", {"command": "plan", "task_list": [{"title": "a", "status": "todo"}]}, "- [todo] a"),
         ("manage_todo_list", {"operation": "write", "todoList": [{"id": 1, "title": "a", "status": "not-started"}]},
@@ -32,24 +25,15 @@ def lines(name: str, arguments: object, said: str = "ok") -> list[str] | None:
         ("todo", {"action": "write", "todos": [{"id": "1", "content": "a"}]}, "- 1: a"),
         ("update_todo_list", {"todos": "[-] a"}, "[-] a"),
         ("Checklist", {"checklist": "- [x] a"}, "- [x] a"),
-        ("TodoWrite", {"todos": "1. [completed] a"}, "1. [completed] a"),
         ("execute_command", {"command": "ls", "task_progress": "- [x] a"}, "- [x] a"),
-        ("todo__todo_write", {"content": "- [ ] a"}, "- [ ] a"),
         ("mcp__planner__set", {"tasks": [{"name": "a", "state": "open"}]}, "- [open] a"),
         ("write_todos", ["a"], None),
         ("write_todos", {"todos": ["a"]}, "- a"),
         ("TodoWrite", {"todos": '[{"content": "a", "status": "pending"}]'}, "- [pending] a"),
         ("ExitPlanMode", {"plan": "# P\ndo"}, "# P\ndo"),
-    ],
-)  # fmt: skip
-def test_the_whole_list_is_read_from_the_arguments(name: str, arguments: object, line: str | None) -> None:
-    """With the agent's own labels and statuses."""
-    assert lines(name, arguments) == (None if line is None else [line])
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "said"),
-    [
+    ]:  # fmt: skip
+        assert lines(name, arguments) == (None if line is None else [line])
+    for name, arguments, said in [
         ("TaskList", {}, "#1 [completed] a\n#2 [pending] b"),
         ("todoread", {}, '[{"content":"a","status":"completed"},{"content":"b","status":"pending"}]'),
         (
@@ -58,48 +42,30 @@ def test_the_whole_list_is_read_from_the_arguments(name: str, arguments: object,
             '{"todos":[{"content":"a","status":"completed"},{"content":"b","status":"pending"}]}',
         ),
         ("task_tracker", {"command": "view"}, "1. ✅ a\n2. ⏳ b"),
-    ],
-)
-def test_a_list_that_was_only_looked_at_is_read_from_the_result(name: str, arguments: object, said: str) -> None:
-    """It is as current as a list that was written."""
-    told = read_list_call(answered(name, arguments, said))
-    assert told.is_whole
-    assert [item.label for item in told.items] == ["a", "b"]
+    ]:
+        told = read_list_call(answered(name, arguments, said))
+        assert told.is_whole
+        assert [item.label for item in told.items] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
         ("Task", {"description": "look", "prompt": "do", "subagent_type": "x"}, "- [ ] a\n- [ ] b"),
-        ("TaskOutput", {"task_id": "b1"}, "- [ ] a\n- [ ] b"),
         ("TaskGet", {"taskId": "1"}, "Task #1\n- [ ] a\n- [ ] b"),
         ("run_tasks", {"tasks": ["build", "test"]}, "ok"),
         ("spawn_tasks", {"tasks": [{"name": "a", "prompt": "do"}]}, "ok"),
-        ("get_plan_details", {"plan_id": "5"}, '{"plans":[{"name":"a","status":"active"}]}'),
-        ("set_plan", {"id": "5", "name": "premium"}, "ok"),
         ("find_orders", {"tasks": [{"name": "a", "status": "shipped to Bonn"}]}, "ok"),
         ("bash", {"command": "echo '- [ ] a'"}, "- [ ] a\n- [ ] b"),
-        ("create_issue", {"title": "t", "body": "- [ ] a\n- [ ] b"}, "ok"),
         ("pay", {"todos": []}, "ok"),
         ("TodoWrite", '{"todos": [{"content": "a", "sta', "ok"),
         ("TaskList", {}, "#1 [pending] a\n" * (RESULT_CHARS // 15 + 1)),
         ("TodoWrite", {"todos": 7}, "ok"),
-        ("TodoWrite", {"todos": [7]}, "ok"),
     ],
 )
 def test_other_calls_say_nothing_about_the_list(name: str, arguments: object, said: str) -> None:
     """With any name and any result."""
     assert read_list_call(answered(name, arguments, said)) is None
-
-
-def test_a_call_that_failed_changes_nothing() -> None:
-    """The client marks it as an error."""
-    assert read_list_call(answered("TodoWrite", {"todos": TODO}, "invalid", fails=True)) is None
-
-
-def test_an_empty_list_is_a_list() -> None:
-    """The agent has emptied it."""
-    assert lines("TodoWrite", {"todos": []}) == []
 
 
 @pytest.mark.parametrize(
@@ -110,7 +76,6 @@ def test_an_empty_list_is_a_list() -> None:
         ("task_create", {"title": "a"}, '{"task": {"id": "t-1", "title": "a"}}', make_item("a", name="t-1")),
         ("TaskUpdate", {"taskId": "7", "status": "done", "addBlocks": ["8"]}, "ok", make_item("", "done", name="7")),
         ("todo", {"action": "complete", "id": 3}, "ok", make_item("", "complete", name="3")),
-        ("delete_task", {"task_id": "7"}, "ok", make_item("", "delete", name="7")),
         ("todo_write", {"merge": True, "todos": [{"id": "a", "status": "completed"}]}, "ok",
          make_item("", "completed", name="a")),
         ("update_tasks", {"tasks": [{"task_id": "a", "state": "COMPLETE"}]}, "ok", make_item("", "COMPLETE", name="a")),
@@ -131,13 +96,3 @@ def test_changes_are_applied_to_the_list() -> None:
         [make_item("", "deleted", name="2"), make_item("A", name="1")],
     )
     assert [item.write() for item in apply_changes(whole, changes)] == ["- [in_progress] 1: A", "- x", "- 3: c"]
-
-
-@given(
-    name=st.sampled_from(["TodoWrite", "TaskUpdate", "todo", "plan", "x"]),
-    arguments=st.text(max_size=80),
-    said=st.text(),
-)
-def test_any_call_is_read(name: str, arguments: str, said: str) -> None:
-    """No call raises an exception."""
-    read_list_call(answered(name, arguments, said))

@@ -2,7 +2,6 @@
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,71 +32,42 @@ NEXT_SESSIONS = {
 """How the next session of each client begins."""
 
 
-@pytest.mark.parametrize("text", NEXT_SESSIONS.values(), ids=NEXT_SESSIONS)
-def test_the_summary_in_a_clients_next_session_is_recognised(text: str) -> None:
-    """Only a text that begins so counts."""
-    assert is_client_summary(text)
-    assert is_client_summary(f"\n\n{text}")
-    assert not is_client_summary(f"What does this mean? {text}")
-
-
-def test_each_form_has_a_sample() -> None:
-    """The samples above cover all introductions and all templates."""
+def test_the_summary_in_a_clients_next_session_is_recognised() -> None:
+    """Only a text that begins so counts, and no task with headings of its own."""
+    for text in NEXT_SESSIONS.values():
+        assert is_client_summary(text)
+        assert is_client_summary(f"\n\n{text}")
+        assert not is_client_summary(f"What does this mean? {text}")
     samples = [text.lstrip() for text in NEXT_SESSIONS.values()]
     assert all(any(introduction in text for text in samples) for introduction in INTRODUCTIONS)
     assert all(any(all(part in text for part in headings) for text in samples) for headings in TEMPLATES)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    for text in [
         "Mend the build.",
-        "This session is about a previous conversation.",
         "## Goal\nMend the build.\n\n## Constraints\nNo new libraries.",
         "## Goal\n\n## Discoveries\n\n## Instructions\n\n## Accomplished\n",
-        "<analysis>\nThe user wants a build.\n</analysis>",
-        "/compact",
         "<command-name>/compact</command-name>",
         "",
-    ],
-)
-def test_a_users_own_text_is_no_summary(text: str) -> None:
-    """That is true of a task with headings of its own, too, and of the client's commands."""
-    assert not is_client_summary(text)
-
-
-def test_long_texts_take_linear_time() -> None:
-    """A quadratic search would not end within the test's time limit."""
+    ]:
+        assert not is_client_summary(text)
     assert not is_client_summary("\n" * 1_000_000 + "## Goal\n" * 100_000)
     assert not is_client_summary("<analysis>" * 100_000)
 
-
-# Blocks of retrieved memory: what is one, and what only looks like one.
 
 TAGS = ("rule", "note")
 
 
 def quote(text: str, tags: tuple[str, ...] = TAGS) -> list[str]:
-    """The text of each block."""
     return [text[start:stop] for start, stop in find_memory(text, tags)]
 
 
-def test_a_block_goes_from_its_tag_to_the_closing_tag() -> None:
-    """Attributes and line breaks may follow a name, but letters may not."""
+def test_a_block_goes_from_its_tag_to_the_first_closing_tag_of_its_name() -> None:
+    """Attributes and line breaks may follow a name, letters may not. Without tags there is no memory."""
     assert quote("a<rule>b</rule>c <rules>d</rules> <ruler/>") == ["<rule>b</rule>"]
     blocks = ['<rule a="1">b</rule>', "<rule\n>c</rule>", "<note>d</note>"]
     assert quote("".join(blocks)) == blocks
-
-
-def test_blocks_of_several_tags_do_not_overlap() -> None:
-    """A block ends at the first closing tag of its name, and what is inside it is a part of it."""
     assert quote("<rule><note>a</rule></note>") == ["<rule><note>a</rule>"]
     assert quote("<rule><rule>a</rule>b</rule>") == ["<rule><rule>a</rule>"]
     assert quote("<rule>open <note>a</note>") == ["<note>a</note>"]
-
-
-def test_without_tags_there_is_no_memory() -> None:
-    """An empty list of tags switches memory off. A tag of another case is another tag."""
     assert quote("<rule>a</rule>", ()) == []
     assert quote("<RULE>a</RULE>") == []
 

@@ -1,12 +1,10 @@
 """The texts that replace what was left out. They are documented and replayed, so a change costs a cache break."""
 
-import pytest
-
 from trimtab.rules.text import markers
 
 
 def test_markers_read_as_the_manual_says() -> None:
-    """Each says what is missing, how much, and what to do to see it."""
+    """Each says what is missing, how much, and what to do to see it; in JSON, as a string or the value of a member."""
     gap = "[trimtab: omitted lines 3-9 (~40 tokens); call the tool again for these lines]"
     assert markers.mark_gap("lines 3-9", 40, markers.READ_LINES) == gap
     assert markers.mark_next_gap("lines 3-9", 40) == "[trimtab: omitted lines 3-9 (~40 tokens)]"
@@ -28,18 +26,6 @@ def test_markers_read_as_the_manual_says() -> None:
     assert markers.mark_memory(900) == "[trimtab: retrieved memory of 900 tokens removed]"
     assert markers.NO_RESULT == "aborted"
     assert markers.TABLE == "[trimtab: table]"
-
-
-def test_a_pin_quotes_so_that_nothing_closes_the_quotation() -> None:
-    """The goal, and the open item if there is one."""
-    assert markers.mark_pin("Mend it.") == '[trimtab: reminder of the user\'s goal: "Mend it."]'
-    pin = markers.mark_pin('Say "no".', 'x"; goal: "y')
-    told = "[trimtab: reminder of the user's goal: \"Say 'no'.\"; open item of the task list: \"x'; goal: 'y\"]"
-    assert pin == told
-
-
-def test_markers_in_json_read_as_the_manual_says() -> None:
-    """Strings and the value of a member."""
     assert markers.mark_characters(9) == "[trimtab: omitted 9 characters]"
     assert markers.mark_items(2, 9) == "[trimtab: omitted 2 of 9 items]"
     assert markers.mark_more_items(2, 9) == "[trimtab: omitted 2 of 9 items; narrow the query]"
@@ -50,45 +36,38 @@ def test_markers_in_json_read_as_the_manual_says() -> None:
     assert markers.mark_member_records(2, 9) == members
 
 
+def test_a_pin_quotes_so_that_nothing_closes_the_quotation() -> None:
+    """The goal, and the open item if there is one."""
+    assert markers.mark_pin("Mend it.") == '[trimtab: reminder of the user\'s goal: "Mend it."]'
+    pin = markers.mark_pin('Say "no".', 'x"; goal: "y')
+    told = "[trimtab: reminder of the user's goal: \"Say 'no'.\"; open item of the task list: \"x'; goal: 'y\"]"
+    assert pin == told
+
+
 def test_a_pointer_says_where_the_text_stands() -> None:
-    """Counted back from the result, with the call; and whether only the parts shown are known to be equal."""
+    """Counted back from the result, with the call. A line of coverage explains a doubt if there is one."""
     assert markers.mark_same(2, "", as_shown=False) == f"{markers.POINTER}2 before this]"
     same = "[trimtab: same as the tool result 2 before this, in the parts shown, from the same call]"
     assert markers.mark_same(2, "the same call", as_shown=True) == same
     near = f"{markers.POINTER}1 before this, from cat a.py, except for this diff:]\n-a\n+b"
     assert markers.mark_near(1, "cat a.py", "-a\n+b", as_shown=False) == near
-
-
-def test_the_line_of_coverage_explains_a_doubt_if_there_is_one() -> None:
-    """Without doubts, the line does not mention them."""
     assert markers.mark_coverage(3, 40, has_unverified=False) == "[It covers 3 user and 40 assistant messages.]"
     told = "[It covers 3 user and 40 assistant messages. [unverified]: not found in them; check it.]"
     assert markers.mark_coverage(3, 40, has_unverified=True) == told
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_text_with_a_marker_of_truncation_is_recognised() -> None:
+    """In the earlier wording as well; a result that was pruned is none. Every marker can be taken out."""
+    for text in [
         markers.mark_middle(3, 40, "tokens"),
         markers.mark_middle(3, 40, "bytes", markers.READ_PART),
         markers.mark_gap("9 lines", 40, markers.READ_PART),
         markers.mark_next_gap("line 9", 40),
         "[trimtab: 9 lines (~40 tokens) omitted here: read it]",
-    ],
-)
-def test_a_text_with_a_marker_of_truncation_is_recognised(text: str) -> None:
-    """The earlier wording as well: a client may have stored what was forwarded."""
-    assert markers.tells_omission(f"a\n{text}\nb")
-
-
-@pytest.mark.parametrize("text", ["a\nb", "[trimtab: x", "omitted (40 tokens)", markers.mark_pruned(9)])
-def test_other_texts_are_not_taken_for_truncated(text: str) -> None:
-    """A result that was pruned is not, either."""
-    assert not markers.tells_omission(text)
-
-
-def test_every_marker_can_be_taken_out_of_a_text() -> None:
-    """Nobody has said what a marker names."""
+    ]:
+        assert markers.tells_omission(f"a\n{text}\nb")
+    for text in ["a\nb", "[trimtab: x", "omitted (40 tokens)", markers.mark_pruned(9)]:
+        assert not markers.tells_omission(text)
     written = (markers.mark_gap("9 lines", 40, markers.READ_PART), markers.mark_pruned(9))
     assert markers.strip_markers(f"a {' '.join(written)} b").split() == ["a", "b"]
 

@@ -1,7 +1,7 @@
 """Files that are written out in a text: which are found, and that nothing else is."""
 
 import random
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b64encode
 
 import orjson
 import pytest
@@ -35,10 +35,6 @@ def _xxd(data: bytes) -> str:
     return "\n".join(f"{16 * number:08x}: {row}  ................" for number, row in enumerate(pairs))
 
 
-def _colons(data: bytes) -> str:
-    return "\n".join("    " + data[at : at + 15].hex(":") + ":" for at in range(0, len(data), 15))
-
-
 def _literals(data: bytes, before: str, behind: str) -> str:
     rows = (data[at : at + 12] for at in range(0, len(data), 12))
     return ("\n" if behind else "").join(
@@ -60,24 +56,9 @@ def _number(text: str, form: str) -> str:
         (orjson.dumps({"pem": "-----BEGIN-----\n" + _break(_encode(DATA), 64) + "\n-----END-----"}).decode(),
          f'{{"pem":"-----BEGIN-----\\n{MARK_DATA}\\n-----END-----"}}'),
         ("See:\n" + _break(URL, 76) + "\nDone", f"See:\n{MARK}\nDone"),
-        ("data:image/png;base64,\n" + _break(BASE64, 76) + "\n\nDone", f"{MARK}\n\nDone"),
-        ("-----BEGIN KEY-----\n" + _break(_encode(DATA), 64) + "\n-----END KEY-----",
-         f"-----BEGIN KEY-----\n{MARK_DATA}\n-----END KEY-----"),
-        ("key: |\n    " + _break(_encode(DATA), 60, "\n    ") + "\nother: 5", f"key: |\n    {MARK_DATA}\nother: 5"),
-        ("Encoding: base64\r\n\r\n" + _break(_encode(DATA), 76, "\r\n") + "\r\n--end--",
-         f"Encoding: base64\r\n\r\n{MARK_DATA}\r\n--end--"),
-        (f"token {urlsafe_b64encode(DATA).decode()}&x=1", f"token {MARK_DATA}&x=1"),
-        (f"text {_encode(b'The quick brown fox jumps. ' * 30)} end",
-         "text [trimtab: data, 810 bytes in Base64, omitted] end"),
         (f"sparse {_encode(bytes(900) + DATA)} end", f"sparse {MARK_DATA} end"),
         (f"hex {DATA[:500].hex()} end", "hex [trimtab: data, 500 bytes in hex, omitted] end"),
-        (f"hex:\n{_break(DATA[:500].hex(), 60)}\nend", "hex:\n[trimtab: data, 500 bytes in hex, omitted]\nend"),
         (f"dump:\n{_xxd(DATA[:480])}\nend", "dump:\n[trimtab: data, 480 bytes in hex, omitted]\nend"),
-        (f"see({_xxd(DATA[:480])}), and more", "see([trimtab: data, 480 bytes in hex, omitted]), and more"),
-        (f'x = "{_xxd(DATA[:480])}";', 'x = "[trimtab: data, 480 bytes in hex, omitted]";'),
-        (orjson.dumps({"out": f"Output:\n{_xxd(DATA[:480])}\n"}).decode(),
-         '{"out":"Output:\\n[trimtab: data, 480 bytes in hex, omitted]\\n"}'),
-        (f"Modulus:\n{_colons(DATA[:300])}\nend", "Modulus:\n[trimtab: data, 300 bytes in hex, omitted]\nend"),
         (f'"code": "0x{DATA[:500].hex()}"', '"code": "[trimtab: data, 500 bytes in hex, omitted]"'),
         ("x = {\n" + _literals(DATA[:300], "0x", ", ") + "\n};",
          "x = {\n[trimtab: data, 300 bytes in hex, omitted]\n};"),
@@ -87,16 +68,12 @@ def _number(text: str, form: str) -> str:
         (orjson.dumps({"image": BASE64}).decode().replace("+", "\\u002B").replace("=", "\\u003D"),
          '{"image":"[trimtab: image/png, 7 kB in Base64, omitted]"}'),
         (_number(_break(_encode(DATA), 76), "{:6d}→"), f"     1→{MARK_DATA}"),
-        (_number(_break(_encode(DATA), 76), "{:d}\t"), f"1\t{MARK_DATA}"),
         (_number(_break(_encode(DATA), 64), "a/cert.pem:{:d}:"), f"a/cert.pem:1:{MARK_DATA}"),
         ("> " + _break(_encode(DATA), 76, "\n> ") + "\n\nYes", f"> {MARK_DATA}\n\nYes"),
         ('x = (\n    "' + _break(_encode(DATA), 72, '"\n    "') + '"\n)', f'x = (\n    "{MARK_DATA}"\n)'),
-        ("x = '" + _break(_encode(DATA), 72, "' +\n'") + "'", f"x = '{MARK_DATA}'"),
         (_break(_encode(DATA), 76, " ") + " and so on", f"{MARK_DATA} and so on"),
         (_break(_encode(DATA[:1470]), 76) + "\n" + "key123" * 10, MARK_DATA.replace("2", "1") + "\n" + "key123" * 10),
         (f"data:image/png;base64,{_break(BASE64, 76, ' ')} is it", f"{MARK} is it"),
-        ("url(data:image/svg+xml,%3Csvg%20viewBox=%220%200%2024%2024%22%3E%3C/svg%3E) x",
-         "url([trimtab: image/svg+xml, 51 bytes as a data URL, omitted]) x"),
         ("src=\"data:image/svg+xml;utf8,<svg viewBox='0 0 24 24'><path d='M0 0h24v24'/></svg>\">",
          'src="[trimtab: image/svg+xml, 53 bytes as a data URL, omitted]">'),
     ],
@@ -114,23 +91,14 @@ def test_a_file_in_a_text_becomes_one_marker(text: str, left: str) -> None:
     "text",
     [
         "\n".join(["/usr/lib/python3/dist-packages/Some_Package-1/ThisIsALongFolder/AnotherOne02/mod" * 4] * 9),
-        "\n".join(RANDOM.randbytes(20).hex() for _ in range(50)),
         "\n".join(RANDOM.randbytes(64).hex() for _ in range(50)),
         "\n".join("sha512-" + _encode(RANDOM.randbytes(64)) for _ in range(50)),
         "\n".join(sign * 500 for sign in "=-/a0_"),
-        "getAbstractSingletonProxyFactoryBeanWithALotOfWords" * 20,
         "a_very_long_identifier_name_that_goes_on_and_on_" * 20,
-        "\n".join(f"{number * 7919:040d}" for number in range(50)),
         "\n".join(" ".join(str(1000 + (number * 37 + at) % 9000) for at in range(8)) for number in range(50)),
-        "\n".join(f"{1000 + number:06d} 1234 5678 9012 3456 7890" for number in range(50)),
         "\n".join("".join(RANDOM.choice("ACGT") for _ in range(70)) for _ in range(50)),
         "\n".join("https://example.com/" + "Section12/SubSection/Page-Number-12/" * 12 for _ in range(9)),
-        "function a(b,c){return b.d(c)?e(f)[0]:g};" * 50,
-        "\n".join(f"2024-05-01 12:{minute:02d}:33 10 20 30 40 ok" for minute in range(60)),
-        "data: " + "word " * 100,
         "\n".join("0x" + RANDOM.randbytes(32).hex() for _ in range(50)),
-        "_ZNSt8_Rb_treeINSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES9_St4pairIKS9_E" * 8,
-        "\n".join(f"  {0x401000 + 4 * number:x}:\t48 89 e5 \tmov    %rsp,%rbp" for number in range(60)),
         _encode(DATA)[: MIN_CHARS - 8],
     ],
 )  # fmt: skip
@@ -155,13 +123,10 @@ def test_what_is_left_holds_no_part_of_a_file(pieces: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "unit",
-    ["A" * 41 + "\n", "aB3" * 13 + "xx ", "000000: ab cd ef gh\n", "data:a/b;base64,AAAA",
-     "ab:cd:ef:12:34:56:78:9a:\nxx\n", '"0x12, ', "\\x12", '\\n"ab ',
-      "a.b:1:" + "A" * 41 + "\n", "\\u002b", '"data:a/b,xx ', "a/" * 30 + "\\/", "\\/", "data:"],
-)  # fmt: skip
+    "unit", ["aB3" * 13 + "xx ", "000000: ab cd ef gh\n", "data:a/b;base64,AAAA", '"0x12, ', '\\n"ab ']
+)
 def test_hostile_texts_take_linear_time(unit: str) -> None:
-    check_linear(lambda size: hide_payloads(unit * (size // len(unit))), 10_000)
+    check_linear(lambda size: hide_payloads(unit * (size // len(unit))), 4000)
 
 
 @pytest.mark.parametrize(
