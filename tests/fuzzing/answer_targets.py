@@ -1,4 +1,4 @@
-"""Fuzzes what the proxy reads from an upstream's responses: streams, and the context windows of models.
+"""Fuzzes what the proxy reads from an upstream's responses.
 
 Laws: nothing raises. The tap reads the same from a response, however it is split into chunks. The tap keeps a bounded
 number of bytes.
@@ -8,16 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from functools import partial
 
-from fuzzing.answers import write_answer, write_models
 from fuzzing.choices import Choices
-from fuzzing.stream_events import write_messages_event, write_responses_event, write_stream
+from fuzzing.stream_events import write_chunk, write_messages_event, write_responses_event, write_stream
 from support.bounds import bounded
 from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.messages import MESSAGES
 from support.dialects.spoken.responses import RESPONSES
 
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
-from trimtab.proxy.models.discovery import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, read_models, read_props
 from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.answers.tap import PIECE_BYTES, Tap
 from trimtab.proxy.wire.answers.usage import MAX_TOKENS, Usage
@@ -26,7 +24,8 @@ from trimtab.proxy.wire.codec import Codec, UndecodableError
 
 def fuzz_stream(data: bytes) -> None:
     """Feed one chat completion."""
-    _fuzz_stream(CHAT.codec, write_answer, data)
+    write = partial(write_stream, write_event=write_chunk, keys=("choices", "delta", "content", "tool_calls", "usage"))
+    _fuzz_stream(CHAT.codec, write, data)
 
 
 def fuzz_responses_stream(data: bytes) -> None:
@@ -111,12 +110,3 @@ def _check_bounds(tap: Tap, piece_bytes: int) -> None:
     held = len(tap._body) + (len(events._rest) + sum(map(len, events._data)) if events else 0)
     assert held <= 2 * (200 + piece_bytes + len(b"data:")), "more of an event is held than may be"
     assert tap._sample._held <= 600 + 40 * (200 + PIECE_BYTES), "more text is held than may be"
-
-
-def fuzz_models(data: bytes) -> None:
-    """Read one response to a question for context windows."""
-    body = write_models(Choices(data))
-    windows = read_models(body)
-    for tokens in (*windows.by_model.values(), windows.every, windows.find("m"), read_props(body).every):
-        assert tokens is None or type(tokens) is int, "a window that is not a number"
-        assert tokens is None or MIN_WINDOW_TOKENS <= tokens <= MAX_WINDOW_TOKENS, "a window out of bounds"

@@ -1,4 +1,4 @@
-"""Writes the streams and the whole responses of Responses and Messages, intact, odd or damaged."""
+"""Writes streams and whole responses of each dialect, intact, odd or damaged."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -9,6 +9,8 @@ from fuzzing.session_bodies import disturb
 
 Wire = dict[str, Any]
 USAGES: Sequence[Any] = (
+    {"prompt_tokens": 11, "completion_tokens": 3},
+    {"prompt_tokens": 10**30, "completion_tokens": True},
     {"input_tokens": 11, "output_tokens": 3},
     {"input_tokens": 5, "output_tokens": 2, "cache_read_input_tokens": 7, "cache_creation_input_tokens": 1},
     {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 4}, "output_tokens": 1, "total_tokens": 10},
@@ -19,6 +21,22 @@ USAGES: Sequence[Any] = (
     None,
     [],
 )
+
+
+def write_chunk(choices: Choices) -> Wire:
+    """A chunk of a chat completion, or the whole of one: content, reasoning, calls and usage."""
+    chunk: Wire = {"id": "chatcmpl-1", "choices": []}
+    for index in range(choices.below(3)):
+        delta: Wire = {"content": choices.text(40)}
+        if choices.happens(64):
+            delta[choices.pick(("reasoning_content", "reasoning", "refusal"))] = choices.text(20)
+        if choices.happens(64):
+            named = {"name": "run", choices.pick(("arguments", "input")): choices.text(20)}
+            delta["tool_calls"] = [{"index": 0, choices.pick(("function", "custom")): named}]
+        chunk["choices"].append({"index": index, choices.pick(("delta", "delta", "message")): delta})
+    if choices.happens(64):
+        chunk["usage"] = choices.pick(USAGES)
+    return chunk
 
 
 def write_responses_event(choices: Choices) -> Wire:
