@@ -29,7 +29,7 @@ async def walk_to(page, selector: str) -> None:
     raise AssertionError(selector)
 
 
-@pytest.mark.parametrize("route", ["#/", "#/requests", "#/sessions/{id}"])
+@pytest.mark.parametrize("route", ["#/", "#/sessions/{id}"])
 async def test_a_new_request_appears_by_itself(stub, open_tab, route) -> None:
     tab = await open_tab(stub.url)
     page = await tab.visit(route.format(id=stub.sessions[0].id))

@@ -30,18 +30,6 @@ SETTINGS = (
     "mode=enforce",
 )
 SUB_PATH = """
-daemon off;
-pid {{directory}}/pid;
-error_log stderr;
-worker_processes 1;
-events {{{{ worker_connections 64; }}}}
-http {{{{
-  access_log off;
-  client_body_temp_path {{directory}}/body;
-  proxy_temp_path {{directory}}/proxy;
-  fastcgi_temp_path {{directory}}/fastcgi;
-  uwsgi_temp_path {{directory}}/uwsgi;
-  scgi_temp_path {{directory}}/scgi;
   server {{{{
     listen 127.0.0.1:{{port}};
     location /tools/llm/ {{{{
@@ -132,13 +120,12 @@ def sum_series(page: str, name: str, label: str = "") -> float:
     return sum(float(value) for labels, value in rows if label in labels)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-async def test_the_numbers_are_those_of_the_api_the_metrics_and_the_upstream(open_tab, workers) -> None:
+async def test_the_numbers_are_those_of_the_api_the_metrics_and_the_upstream(open_tab) -> None:
     """The page is open from the start, and is not loaded again."""
     books = Books()
     async with (
         run_upstream() as upstream,
-        serving("--upstream", upstream.url, *settings(f"workers={workers}")) as (_, url),
+        serving("--upstream", upstream.url, *settings("workers=2")) as (_, url),
     ):
         books.keep(upstream)
         root = str(URL(url).with_path("/trimtab/"))

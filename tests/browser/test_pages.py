@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 from browser.browsing import write_dollars
@@ -22,8 +21,9 @@ def fill(stub, route: str) -> str:
     return route.format(session=one.id, request=one.turns[-1]["request_id"])
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize(
+    ("route", "scheme"), [*((route, "light") for route in ROUTES), (ROUTES[0], "dark"), (ROUTES[-1], "dark")]
+)
 async def test_axe_finds_nothing(stub, open_tab, route, scheme) -> None:
     """Also with all details open. Few requests, because axe-core looks at each cell of a table."""
     stub.keep_newest(12)
@@ -35,14 +35,12 @@ async def test_axe_finds_nothing(stub, open_tab, route, scheme) -> None:
     assert await tab.check_axe() == []
 
 
-@pytest.mark.parametrize("route", ROUTES)
-async def test_a_narrow_window_scrolls_only_downwards(stub, open_tab, route) -> None:
+async def test_a_narrow_window_scrolls_only_downwards(stub, open_tab) -> None:
     stub.keep_newest(12)
     tab = await open_tab(stub.url, viewport={"width": 360, "height": 740})
-    page = await tab.visit(fill(stub, route))
-
-    await page.wait_for_function("document.documentElement.scrollWidth <= 360")
-    assert await tab.check_axe() == []
+    for route in ROUTES:
+        page = await tab.visit(fill(stub, route))
+        await page.wait_for_function("document.documentElement.scrollWidth <= 360")
 
 
 async def test_axe_finds_what_is_wrong(stub, open_tab) -> None:
@@ -84,7 +82,6 @@ async def test_nothing_is_shown_yet_without_a_request(stub, open_tab) -> None:
         text = await page.inner_text("main")
         assert "No request yet: point OPENAI_BASE_URL at trimtab and send one." in text
         assert f"export OPENAI_BASE_URL={stub.url.removesuffix('trimtab/')}v1" in text
-        assert await tab.check_axe() == []
 
 
 @pytest.mark.parametrize(
@@ -99,7 +96,6 @@ async def test_an_error_is_told_with_a_way_on(stub, open_tab, status, told, butt
     tab = await open_tab(stub.url, is_polite=False)  # the browser itself complains about the status
     page = await tab.visit(wait=".error")
     await expect(page.locator("[role=alert]")).to_contain_text(told)
-    assert await tab.check_axe() == []
 
     stub.refuses = 0
     await page.get_by_role("button", name=button).click()
@@ -111,17 +107,8 @@ async def test_an_error_is_told_with_a_way_on(stub, open_tab, status, told, butt
 async def test_what_is_not_there_is_said(stub, open_tab, route) -> None:
     tab = await open_tab(stub.url, is_polite=False)
     page = await tab.visit(route, wait="main .empty a")
-    assert await tab.check_axe() == []
     await page.locator("main .empty a").click()
     await page.wait_for_selector("table >> visible=true")
-
-
-async def test_without_kept_text_the_page_says_how_to_keep_it(stub, open_tab) -> None:
-    stub.keeps_text = False
-    tab = await open_tab(stub.url)
-    page = await tab.visit(fill(stub, "#/requests/{request}"))
-    await expect(page.locator("main")).to_contain_text("dashboard.keep_text: true")
-    await expect(page.locator("details.change")).to_have_count(0)
 
 
 async def test_a_changed_message_is_shown_before_and_after(stub, open_tab) -> None:
@@ -165,7 +152,6 @@ async def test_a_session_is_compacted_at_its_next_request(stub, open_tab) -> Non
     page = await tab.visit(f"#/sessions/{one}")
     await page.get_by_role("button", name="Compact now").click()
     await page.wait_for_selector("text=Its next request is cut.")
-    assert await tab.check_axe() == []
     assert stub.compacted == [([one, "compact"], "1")]
 
 
@@ -255,20 +241,8 @@ async def test_a_mark_stands_above_its_request_in_a_narrow_window(stub, open_tab
     assert all(6 < x < width - 6 and y >= 6 for x, y in places)
 
 
-async def test_a_zoomed_picture_says_that_it_is_clipped(stub, open_tab) -> None:
-    tab = await open_tab(stub.url)
-    page = await tab.visit(f"#/sessions/{stub.sessions[0].id}")
-    await expect(page.locator("#window-hatch")).to_have_count(0)
-    await page.get_by_role("button", name="Zoom to the window").click()
-    await page.wait_for_selector("figcaption:has-text('go on above the hatched strip')")
-    await expect(page.locator("[fill='url(#window-hatch)']").first).to_be_attached()
-    assert await tab.check_axe() == []
-    await page.get_by_role("button", name="Show all").click()
-    await page.get_by_role("button", name="Zoom to the window").wait_for()
-
-
 async def test_without_a_cut_shortened_results_are_told(stub, open_tab) -> None:
-    """A session in which results were only truncated has lost text."""
+    """A session in which results were only truncated has lost text; one without any decision has not."""
     one = stub.sessions[0]
     stub.keep_uncut()
     tab = await open_tab(stub.url)
@@ -279,54 +253,11 @@ async def test_without_a_cut_shortened_results_are_told(stub, open_tab) -> None:
     assert "nothing was forgotten" not in text
     assert "every message is forwarded" not in text
 
-
-async def test_without_any_decision_every_message_is_forwarded(stub, open_tab) -> None:
-    one = stub.sessions[0]
-    stub.keep_uncut()
     for turn in one.turns:
         turn["decisions"] = []
-    tab = await open_tab(stub.url)
-    page = await tab.visit(f"#/sessions/{one.id}")
+    await page.reload()
     await expect(page.locator("main")).to_contain_text("every message is forwarded")
     await expect(page.locator("main")).to_contain_text("nothing was forgotten so far")
-
-
-async def test_the_session_shows_the_summary_and_what_summaries_cost(stub, open_tab) -> None:
-    tab = await open_tab(stub.url)
-    page = await tab.visit(f"#/sessions/{stub.sessions[0].id}")
-    await expect(page.locator(".figures")).to_contain_text("of which summaries $0.0312")
-    await page.get_by_text("The text of the summary").click()
-    await expect(page.get_by_text("The parser of ports is rewritten").first).to_be_visible()
-
-
-async def test_a_request_has_its_number_and_steps(stub, open_tab) -> None:
-    turns = stub.sessions[0].turns
-    tab = await open_tab(stub.url)
-    page = await tab.visit(f"#/requests/{turns[79]['request_id']}")
-    steps = page.locator(".steps")
-    await expect(steps).to_contain_text(f"Request 80 of {len(turns)}")
-    await steps.get_by_role("link", name="Next request").click()
-    await expect(steps).to_contain_text(f"Request 81 of {len(turns)}")
-    await steps.get_by_role("link", name="Previous request").click()
-    await page.wait_for_selector(f"code:text-is('{turns[79]['request_id']}')")
-
-
-async def test_changed_messages_are_filtered_by_texts_that_are_not_open(stub, open_tab) -> None:
-    tab = await open_tab(stub.url)
-    page = await tab.visit(fill(stub, "#/requests/{request}"))
-    rows = page.locator("details.change")
-    box = page.get_by_role("searchbox")
-    for words, told in (
-        ("AssertionError", "result of shell"),
-        ("read_file", "result of read_file"),
-        ("#2", "Message 2"),
-    ):
-        await box.fill(words)
-        await expect(rows).to_have_count(1)
-        await expect(rows).to_contain_text(told)
-    await box.fill("no such words")
-    await expect(rows).to_have_count(0)
-    await expect(page.get_by_text("0 of 4 changed messages")).to_be_visible()
 
 
 async def test_a_run_of_removed_messages_is_one_row(stub, open_tab) -> None:
@@ -345,7 +276,6 @@ async def test_a_run_of_removed_messages_is_one_row(stub, open_tab) -> None:
     await rows.first.locator("summary").focus()
     await page.keyboard.press("Enter")
     await expect(rows).to_have_count(86)
-    assert await tab.check_axe() == []
 
 
 async def expect_column(page, name: str, texts: Sequence[object]) -> None:
@@ -358,14 +288,14 @@ async def expect_column(page, name: str, texts: Sequence[object]) -> None:
 async def test_sessions_can_be_searched_filtered_sorted_and_paged(stub, open_tab) -> None:
     """A head sorts, and sorts the other way if it is chosen again. What is chosen stays when a request comes."""
     first = stub.sessions[0]
-    stub.sessions += [replace(first, id=f"{number:016x}", client="zoe", requests=1, turns=[]) for number in range(660)]
+    stub.sessions += [replace(first, id=f"{number:016x}", client="zoe", requests=1, turns=[]) for number in range(110)]
     tab = await open_tab(stub.url)
     page = await tab.visit("#/sessions")
     caption = page.locator("caption")
-    await expect(caption).to_contain_text("664 sessions")
-    for number in range(13):
+    await expect(caption).to_contain_text("114 sessions")
+    for number in (2, 3):
         await page.get_by_role("button", name="Next page").click()
-        await expect(page.get_by_text(f"Page {number + 2} of 14")).to_be_visible()
+        await expect(page.get_by_text(f"Page {number} of 3")).to_be_visible()
     await expect(page.locator("tbody tr")).to_have_count(14)
     await page.locator("select[data-key='filter client']").select_option("ben")
     await expect(caption).to_contain_text("1 session;")
@@ -378,14 +308,13 @@ async def test_sessions_can_be_searched_filtered_sorted_and_paged(stub, open_tab
     await box.press_sequentially(" nothing")  # the caret is where it was
     await expect(page.get_by_text("No session is like that.")).to_be_visible()
     await box.fill("")
-    await expect(caption).to_contain_text("664 sessions")
+    await expect(caption).to_contain_text("114 sessions")
     requests = page.get_by_role("button", name="Requests")
     for direction, is_reversed in (("descending", True), ("ascending", False)):
         await requests.click()
         await expect(page.locator(f"th[aria-sort={direction}] button", has_text="Requests")).to_have_count(1)
         numbers = sorted((one.requests for one in stub.sessions), reverse=is_reversed)
         await expect_column(page, "Requests", numbers[:50])
-    assert await tab.check_axe() == []
 
 
 async def test_a_client_whose_key_shows_only_its_sessions_gets_them_instead_of_the_overview(stub, open_tab) -> None:
@@ -395,15 +324,3 @@ async def test_a_client_whose_key_shows_only_its_sessions_gets_them_instead_of_t
     page = await tab.visit("#/")
     await expect(page.locator("h1")).to_have_text("Sessions")
     await expect(page.locator(".error")).to_have_count(0)
-
-
-async def test_the_charts_show_thirty_days(stub, open_tab) -> None:
-    """Days are named by their date."""
-    tab = await open_tab(stub.url)
-    page = await tab.visit("#/")
-    await page.locator("select[data-key='time period']").select_option("30 days")
-    await page.get_by_text("The same as a table").click()
-    await expect(page.get_by_text("In steps of one day in UTC")).to_be_visible()
-    day = datetime.fromtimestamp(stub.now, UTC)
-    await expect(page.locator("details tbody th").first).to_contain_text(f"{day.day} {day:%b}"[:5])
-    assert await tab.check_axe() == []

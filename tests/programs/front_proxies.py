@@ -12,12 +12,12 @@ from pathlib import Path
 from programs.redis_server import find_free_port
 
 PROGRAMS = {"nginx": shutil.which("nginx"), "haproxy": shutil.which("haproxy")}
-_NGINX = """
+_NGINX_HEAD = """
 daemon off;
 pid {directory}/pid;
 error_log stderr;
 worker_processes 1;
-events {{ worker_connections 64; }}
+events {{ worker_connections 256; }}
 http {{
   access_log off;
   client_body_temp_path {directory}/body;
@@ -25,6 +25,8 @@ http {{
   fastcgi_temp_path {directory}/fastcgi;
   uwsgi_temp_path {directory}/uwsgi;
   scgi_temp_path {directory}/scgi;
+"""
+_NGINX = """
   upstream shared {{ server 127.0.0.1:{server}; keepalive 1; }}
   server {{
     listen 127.0.0.1:{port};
@@ -67,12 +69,16 @@ def run_front_proxy(name: str, server_port: int) -> Iterator[int]:
 
 @contextmanager
 def run_configured(name: str, text: str, directory: Path) -> Iterator[int]:
-    """Run the program with a configuration, after {directory} and {port} are filled in. Yields its port."""
+    """Run the program with a configuration, after {directory} and {port} are filled in. Yields its port.
+
+    Of nginx's configuration `text` is what stands within `http`, and its end.
+    """
     program = PROGRAMS[name]
     assert program is not None
     port = find_free_port()
     path = directory / "front.conf"
-    path.write_text(text.format(directory=directory, port=port))
+    head = _NGINX_HEAD if name == "nginx" else ""
+    path.write_text((head + text).format(directory=directory, port=port))
     options = {"nginx": ["-p", str(directory), "-c", str(path)], "haproxy": ["-f", str(path)]}[name]
     process = subprocess.Popen([program, *options], stderr=subprocess.DEVNULL)
     try:

@@ -14,18 +14,6 @@ from programs.serving import serving
 from yarl import URL
 
 NGINX = """
-daemon off;
-pid {directory}/pid;
-error_log stderr;
-worker_processes 1;
-events {{ worker_connections 256; }}
-http {{
-  access_log off;
-  client_body_temp_path {directory}/body;
-  proxy_temp_path {directory}/proxy;
-  fastcgi_temp_path {directory}/fastcgi;
-  uwsgi_temp_path {directory}/uwsgi;
-  scgi_temp_path {directory}/scgi;
   upstream trimtab {{
     {servers}
     keepalive 16;

@@ -65,21 +65,6 @@ def body_for(path: str, session: Wire = LONG, **members: object) -> Wire:
     return {"model": "m", "messages": cut["messages"], "tools": cut["tools"], **members}
 
 
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
-        ("/chat/completions", b"maximum context length is 1000 tokens"),
-        ("/responses", b'"code":"context_length_exceeded"'),
-        ("/messages", b"tokens > 1000 maximum"),
-    ],
-)
-async def test_a_prompt_over_the_window_is_refused_in_the_providers_words(path, words, client, upstream, model):
-    model.window_tokens = 1000
-    status, said = await send(client, upstream, path, body_for(path, stream=True))
-    assert (status, words in said, model.played) == (400, True, 0)
-    assert len(model.refused) == 1
-
-
 async def test_a_late_refusal_is_an_event_of_the_stream(client, upstream, model, sdk):
     """In Responses as an error and a failed response; in Messages as the reason for the end."""
     model.window_tokens, model.is_late = 1000, True
@@ -117,8 +102,3 @@ async def test_changed_reasoning_and_thinking_are_refused(client, upstream, mode
     body["messages"][-2]["content"][0]["thinking"] += "!"
     assert b"Invalid `signature`" in (await send(client, upstream, "/messages", body))[1]
     assert model.played == 0
-
-
-async def test_messages_need_the_version_of_the_api(client, upstream, model):
-    async with client.post(upstream.url + "/messages", data=orjson.dumps(body_for("/messages"))) as answer:
-        assert (answer.status, b"anthropic-version" in await answer.read()) == (400, True)
