@@ -1,6 +1,7 @@
 """Runs `trimtab` in this process, as a shell would."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from click.testing import CliRunner, Result
@@ -21,3 +22,17 @@ def run_trimtab(*arguments: str | Path, input_bytes: bytes | None = None, **envi
     return CliRunner().invoke(
         main, list(map(str, arguments)), input=input_bytes, env={**unset, **environment}, catch_exceptions=False
     )
+
+
+def tell(
+    *arguments: str | Path,
+    hidden: Mapping[str | Path, str] = {},
+    input_bytes: bytes | None = None,
+    **environment: str,
+) -> str:
+    """What a command prints, and its status, for a golden file. hidden: words for texts that vary."""
+    done = run_trimtab(*arguments, input_bytes=input_bytes, **environment)
+    text = f"{done.stdout}{done.stderr}status {done.exit_code}"
+    for one, word in hidden.items():
+        text = text.replace(str(one), word)
+    return "\n".join(line.rstrip() for line in text.splitlines())

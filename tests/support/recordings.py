@@ -1,8 +1,10 @@
 """Recordings for tests."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
 from msgspec import structs
 
 from trimtab.proxy.account.outcome import Outcome
@@ -12,6 +14,7 @@ from trimtab.proxy.account.recordings.format import (
     Counted,
     RecordedRequest,
     RecordedSending,
+    RecordedSummary,
     Recording,
     encode,
 )
@@ -21,6 +24,7 @@ from trimtab.proxy.cli.records.variants import RecordedVariants
 from trimtab.proxy.compaction.engine import Compaction
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.models.records import Facts
+from trimtab.proxy.telemetry.ledger import Entry
 from trimtab.rules.conversation import Decision
 from trimtab.rules.policy import Policy
 from trimtab.rules.tokens.sections import Sections
@@ -46,6 +50,34 @@ def plan_again(compactors: Compactors, recording: Recording) -> Compaction | Non
     ways = RecordedVariants(compactors)
     found = ways.read(recording)
     return None if found is None else ways.compact(recording, *found)[1]
+
+
+def record(
+    number: int, body: Mapping[str, Any], policy: Policy, *, summary: RecordedSummary | None = None, **figures: Any
+) -> Recording:
+    """A recording as the proxy makes one of a request that it plans with a policy. summary: the text of its cut."""
+    made = make_recording(f"{number:02x}" * 12, at=1_700_000_000.0 + 60 * number, body=orjson.dumps(body).decode())
+    circumstances = structs.replace(made.circumstances, policy=policy, vocabulary="heuristic")
+    event = structs.replace(made.event, messages=len(body["messages"]), **figures)
+    made = structs.replace(made, event=event, circumstances=circumstances, summary=summary)
+    again = plan_again(Compactors(None), made)
+    told = again.compacted
+    planned = {
+        "outcome": again.outcome,
+        "original_tokens": told.original_tokens,
+        "sent_tokens": told.sent_tokens if again.is_enforced else told.original_tokens,
+        "limit_tokens": told.limit_tokens,
+        "original_sections": told.original_sections,
+        "sent_sections": again.sent_sections,
+        "decisions": tuple(Entry.of(one, 1, told.limit_tokens) for one in told.decisions),
+    }
+    return structs.replace(
+        made,
+        event=structs.replace(event, **planned),
+        sent=RecordedSending(None if again.body is None else again.body.decode()),
+        story=tuple(one.text for one in again.tell().sentences),
+        counted=Counted(True, True, told.decisions if again.is_enforced else ()),  # noqa: FBT003 - original and sent
+    )
 
 
 def make_figures(  # noqa: PLR0917 - in the order in which they are told

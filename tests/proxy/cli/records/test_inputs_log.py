@@ -77,29 +77,15 @@ def test_of_several_plans_the_one_that_was_sent_is_the_last(entries: list[dict[s
     assert [entry.rule for entry in found] == sent
 
 
-def test_a_summary_is_told_with_what_was_charged() -> None:
-    line = {
-        "event": "summary",
-        "timestamp": NOW,
-        "model": "m",
-        "result": "written",
-        "prompt_tokens": 900,
-        "completion_tokens": 60,
-    }
-    told = LogReader().read(orjson.dumps({**line, "cached_tokens": 512, "written_tokens": None, "status": 200}))
-    assert told == RecordedCall("m", "", "written", 0.0, 900, 60, Tokens(388, 512, 0, 60))
-
-
-def test_a_summary_counts_for_the_label_of_its_model() -> None:
+def test_a_summary_is_told_with_what_was_charged_under_the_label_of_its_model() -> None:
+    line = {"event": "summary", "timestamp": NOW, "model": "m", "result": "written", "prompt_tokens": 900}
+    line |= {"completion_tokens": 60, "cached_tokens": 512, "written_tokens": None, "status": 200}
+    assert LogReader().read(orjson.dumps(line)) == RecordedCall(
+        "m", "", "written", 0.0, 900, 60, Tokens(388, 512, 0, 60)
+    )
     reader = LogReader()
-    request = _read(reader, **PLANNED, model="gpt-4o", match="*")
-    line = {"event": "summary", "timestamp": NOW, "model": "gpt-4o", "result": "written", "prompt_tokens": 9}
-    told = reader.read(orjson.dumps({**line, "completion_tokens": 1, "status": 200}))
-    assert (request.event.label, told.label) == ("*", "*")
-
-
-def test_other_events_tell_nothing() -> None:
-    assert LogReader().read(orjson.dumps({"event": "reloaded", "timestamp": NOW, "models": 3})) is None
+    assert _read(reader, **PLANNED, model="m", match="*").event.label == "*"
+    assert reader.read(orjson.dumps(line)).label == "*"
 
 
 @pytest.mark.parametrize("line", [b"", b"12:01:03 gpt-4o 200 compacted", b"{}", b'{"event": 5}', b"\xff"])
@@ -107,11 +93,6 @@ def test_what_is_no_line_of_a_log_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match="not a line of a log"):
         LogReader().read(line)
     assert not is_log(line)
-
-
-def test_a_file_is_known_by_its_first_line() -> None:
-    assert is_log(_line())
-    assert not is_log(b'{"model": "m", "messages": []}')
 
 
 def test_tokens_are_the_upstreams_where_it_reports_them() -> None:
@@ -142,11 +123,6 @@ def test_a_session_is_split_into_the_requests_of_its_client(dialect: Dialect) ->
     whole = dialect.write(session["messages"][:-1], session["tools"])
     sent = [dialect.write(messages, session["tools"]) for messages in requests_of(session)]
     assert [orjson.loads(body) for body in split_turns(orjson.dumps(whole), dialect.name)] == sent
-
-
-def test_a_body_that_ends_with_a_question_is_one_request() -> None:
-    body = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}'
-    assert list(split_turns(body)) == [body]
 
 
 @pytest.mark.parametrize("body", [b"[]", b"no JSON", b'{"messages": 5}', b'{"messages": [5]}'])

@@ -8,22 +8,95 @@ from typing import Any
 import orjson
 import pytest
 from msgspec import structs
-from support.client import CHAT
-from support.command_line import SMALL, run_trimtab
-from support.recordings import keep, make_recording
+from support.command_line import SMALL, run_trimtab, tell
+from support.golden import check_golden
+from support.recordings import keep, make_recording, record
 from support.sessions import make_session, requests_of
 
+from trimtab.proxy.account.recordings.format import RecordedCall, RecordedSending, RecordedSummary
+from trimtab.proxy.catalogue.prices import Tokens
 from trimtab.proxy.cli.records.run import Replay
+from trimtab.rules.policy import Policy
 
 pytestmark = pytest.mark.usefixtures("restored_log")
 
-LINE = {
-    "event": "request",
-    "timestamp": "2026-11-23T00:00:00Z",
-    "status": 200,
-    "outcome": "passed",
-    "endpoint": "other",
-}
+
+OLD = "defaults: {context_window: 4000, count: heuristic}\nprices: {input: 2, cached_input: 0.5, output: 8, unit: usd}"
+POLICY = Policy(context_window=4000, completion_reserve=1000, high_water=0.8, low_water=0.4, protect_turns=1)
+SUMMARY = RecordedSummary("5" * 64, "summarise", by_model=True, text="Parts were read.")
+LOG = {"event": "request", "timestamp": "2026-11-23T00:00:00Z", "status": 200, "endpoint": "chat", "model": "gpt-4o"}
+
+
+def _write_recordings(folder: Path) -> Path:
+    """A session with a call for its summary, and requests that were refused, not planned, changed or hold a key."""
+    session = make_session(18)
+    bodies = [{"model": "m", "messages": messages, "tools": session["tools"]} for messages in requests_of(session)]
+    figures = {"label": "m", "prompt_tokens": 3000, "completion_tokens": 20, "cost": 10**9, "without_cost": 3 * 10**9}
+    recorded = [record(number, body, POLICY, summary=SUMMARY, **figures) for number, body in enumerate(bodies)]
+    plain = record(20, bodies[0], Policy(), label="n", session="")
+    too_long = structs.replace(plain.event, error="context_length_exceeded", status=400, outcome="refused")
+    odd = (
+        structs.replace(plain, event=too_long, sent=None, counted=structs.replace(plain.counted, sent=False)),
+        structs.replace(plain, circumstances=None),
+        structs.replace(plain, sent=RecordedSending("{}")),
+        structs.replace(plain, request=replace(plain.request, is_redacted=True), sent=RecordedSending("{}")),
+        structs.replace(plain, request=replace(plain.request, body="no JSON")),
+        structs.replace(plain, request=replace(plain.request, dialect="klingon")),
+    )
+    tokens = Tokens(400, 500, 0, 60)
+    call = RecordedCall("m", "inline", "written", 1.0, 900, 60, tokens, cost=10**9)
+    for number, one in enumerate((*recorded, *odd, structs.replace(plain, call=call, request=None))):
+        event = structs.replace(one.event, request_id=f"{number:024}", at=1.7e9 + 100 * number)
+        keep(folder, structs.replace(one, event=event))
+    (folder / f"1700000000000-{'cd' * 12}.json.gz").write_bytes(b"broken")
+    return folder
+
+
+def _write_log(file: Path) -> Path:
+    sections = {"system": {"original": 20, "sent": 20}, "recent": {"original": 4000, "sent": 2000}}
+    sizes = {"before_tokens": 4020, "after_tokens": 2020, "saved_tokens": 2000}
+    decision = {"rule": "prune", "attempt": 1, "limit_tokens": 3000, **sizes}
+    planned = {"original_tokens": 4020, "sent_tokens": 2020, "limit_tokens": 3000, "sections": sections}
+    lines = (
+        {**LOG, **planned, "upstream": "api.openai.com", "outcome": "compacted", "decisions": [decision]},
+        {**LOG, **planned, "prefix_kept": 0.5, "retry": "refused", "match": "gpt*", "status": 400},
+        {"event": "summary", "timestamp": "", "model": "gpt-4o", "result": "written", "prompt_tokens": 9},
+        {"event": "reloaded"},
+    )
+    file.write_bytes(b"\n".join([*map(orjson.dumps, lines), *[b"broken"] * 22]))
+    return file
+
+
+def test_what_is_told_of_recordings_a_log_and_bodies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each figure, as table and JSON; what could not be read; what a reader must know. Errors say what to do."""
+    monkeypatch.chdir(tmp_path)
+    for folder in (Path("folder"), Path("none")):
+        folder.mkdir()
+    _write_recordings(Path("folder"))
+    _write_log(Path("log"))
+    bodies = _write_bodies(tmp_path, 18)
+    bodies.write_bytes(bodies.read_bytes() + b"\n\nnot JSON\n[]\n")
+    Path("old.yaml").write_text(OLD)
+    Path("empty").touch()
+    Path("events").write_bytes(orjson.dumps({**LOG, "event": "listening"}))
+    Path("session").write_bytes(orjson.dumps({"model": "m", **make_session(18)}))
+    new = "--set defaults.count=heuristic --set defaults.context_window=5000 --set defaults.overflow_strategy=summarize --set prices={}"
+    lines = (
+         f"folder --table {new}", "log --table", "log --set mode=off", "empty --table",
+        f"bodies.jsonl --table --against old.yaml {new}", "events --table", "none --table", "log --curve",
+        "session --table --turns --curve --config old.yaml --model x", "folder --curve --newest 9 --table",
+        "empty --against old.yaml", "empty --curve --check", "empty --plot x.gif", "empty --set nonsense=1",
+    )  # fmt: skip
+    texts = {line: tell("replay", *line.split()) for line in lines}
+    report = _read("folder", *new.split())
+    texts["JSON"] = "\n".join(
+        f"{side['name']}, {part}: {told}"
+        for side in report["sides"]
+        for model in (*side["models"], side["total"], side["sessions"])
+        for part, told in model.items()
+    )
+    check_golden("commands/replay", texts)
+    assert [run_trimtab("replay", name, "--check").exit_code for name in ("folder", "bodies.jsonl")] == [1, 1]
 
 
 def _write_bodies(folder: Path, steps: int = 16, model: str = "gpt-4o") -> Path:
@@ -51,92 +124,6 @@ def test_bodies_are_compacted_as_by_trimtab_compact(tmp_path: Path) -> None:
     assert model["original_tokens"] == sum(one["original_tokens"] for one in told) > 0
     assert model["sent_tokens"] == sum(one["sent_tokens"] for one in told) < model["original_tokens"]
     assert (model["name"], model["requests"], model["sessions"]) == ("gpt-4o", 17, 1)
-
-
-def test_two_configurations_are_compared(tmp_path: Path) -> None:
-    """With --against, the first side is that configuration; what changes is told by model."""
-    file, old = _write_bodies(tmp_path), tmp_path / "old.yaml"
-    old.write_text("defaults: {context_window: 128000, count: heuristic}\n")
-    report = _read(file, "--against", old, *SMALL)
-
-    before, after = report["sides"]
-    (change,) = report["changes"]
-    assert (before["name"], after["name"]) == (str(old), ", ".join(SMALL[1::2]))
-    assert change["sent_tokens"] == {"before": before["total"]["sent_tokens"], "after": after["total"]["sent_tokens"]}
-    assert after["total"]["sent_tokens"] < before["total"]["sent_tokens"] == before["total"]["original_tokens"]
-    assert (before["sessions"]["over_window"], after["sessions"]["over_window"]) == (0, 1)
-
-
-def test_a_recording_is_compared_with_a_configuration(tmp_path: Path) -> None:
-    """The recorded side is there in addition, under its own name."""
-    for number in range(2):
-        keep(tmp_path, make_recording(f"{number:024}", at=1.7e9 + number, body=orjson.dumps(CHAT).decode()))
-    report = _read(tmp_path)
-    assert [side["name"] for side in report["sides"]] == ["recorded"]
-    assert (report["input"]["first_at"], report["input"]["last_at"]) == (1.7e9, 1.7e9 + 1)
-    assert [side["name"] for side in _read(tmp_path, "--set", "mode=observe")["sides"]] == ["recorded", "mode=observe"]
-
-
-def test_a_log_cannot_be_replayed_with_a_configuration(tmp_path: Path) -> None:
-    """It holds no messages. The command says what to do instead."""
-    file = tmp_path / "log"
-    file.write_bytes(orjson.dumps(LINE))
-    assert _read(file)["input"] == {
-        "kind": "log", "path": str(file), "requests": 1, "first_at": None, "last_at": None,
-    }  # fmt: skip
-    result = run_trimtab("replay", file, *SMALL)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "holds no messages" in result.stderr
-
-
-def test_what_cannot_be_read_is_counted_and_named(tmp_path: Path) -> None:
-    """The rest is replayed all the same. Only --check ends with status 1."""
-    file = _write_bodies(tmp_path, 2)
-    file.write_bytes(file.read_bytes() + b"\n\nnot JSON\n[]\n")
-    report = _read(file, *SMALL)
-
-    assert report["input"]["requests"] == 3
-    assert [each["place"] for each in report["unreadable"]["places"]] == ["line 5", "line 6"]
-    assert run_trimtab("replay", file, "--check", *SMALL).exit_code == 1
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (None, "expected recordings"),
-        (b"", "expected a folder of recordings, a log"),
-        (b"hello\nworld\n", "expected a folder of recordings, a log"),
-        (orjson.dumps({**LINE, "event": "listening"}), "expected lines of the event request"),
-    ],
-)
-@pytest.mark.parametrize("form", ["--json", "--table"])
-def test_an_input_without_a_request_ends_with_status_1(
-    tmp_path: Path, content: bytes | None, told: str, form: str
-) -> None:
-    """It is said what was expected. A picture is empty, without a warning."""
-    path = tmp_path / "input"
-    path.mkdir() if content is None else path.write_bytes(content)
-    result = run_trimtab("replay", form, path)
-    assert result.exit_code == 1
-    assert f"{path} holds nothing to replay; {told}" in result.stderr
-
-
-def test_a_folder_with_a_broken_recording_is_replayed(tmp_path: Path) -> None:
-    keep(tmp_path, make_recording(body=orjson.dumps(CHAT).decode()))
-    (tmp_path / f"1700000000000-{'cd' * 12}.json.gz").write_bytes(b"broken")
-    report = _read(tmp_path)
-    assert (report["input"]["requests"], report["unreadable"]["number"]) == (1, 1)
-    assert "compressed" in report["unreadable"]["places"][0]["reason"]
-
-
-@pytest.mark.parametrize("steps", [16])
-def test_a_session_in_one_body_is_replayed_turn_by_turn(tmp_path: Path, steps: int) -> None:
-    """--turns makes of one body what the client has sent on the way to it."""
-    whole = _read(_write_bodies(tmp_path, steps), *SMALL)["sides"][0]["models"][0]
-    session, file = make_session(steps), tmp_path / "session.jsonl"
-    file.write_bytes(orjson.dumps({"messages": session["messages"][:-1], "tools": session["tools"]}))
-    turns = _read(file, "--turns", "--model", "gpt-4o", *SMALL)["sides"][0]["models"][0]
-    assert turns == whole
 
 
 @pytest.mark.parametrize("command", [("inspect", "last", "--dir"), ("replay",)], ids=["inspect", "replay"])
@@ -175,56 +162,11 @@ def test_an_interrupted_replay_says_how_far_it_came(tmp_path: Path, monkeypatch:
     assert result.stderr == "trimtab: stopped after 3 requests; nothing was changed\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("--against", "x.yaml"), "--against needs"),
-        (("--plot", "x.gif"), ".svg or .png"),
-        (("--set", "nonsense=1"), "nonsense"),
-    ],
-)
-def test_wrong_use_is_refused(tmp_path: Path, arguments: tuple[str, str], told: str) -> None:
-    result = run_trimtab("replay", _write_bodies(tmp_path, 1), *arguments)
-    assert result.exit_code == 2
-    assert told in result.stderr
-
-
-@pytest.mark.parametrize("options", [(), ("--curve",)])
-def test_a_pipe_is_refused_and_never_waited_for(options: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_pipe_is_refused_and_never_waited_for(tmp_path: Path) -> None:
     """It could be read only once, and without a writer it has no end."""
     os.mkfifo(tmp_path / "pipe")
 
-    result = run_trimtab("replay", tmp_path / "pipe", *options)
+    result = run_trimtab("replay", tmp_path / "pipe")
 
     assert result.exit_code == 2
     assert "neither a folder nor a regular file" in " ".join(result.stderr.split())
-
-
-def test_the_curve_tells_what_each_setting_costs_and_keeps(tmp_path: Path) -> None:
-    """Beside doing nothing and a sliding window; the table has less than 80 columns."""
-    file = tmp_path / "sessions.jsonl"
-    file.write_bytes(orjson.dumps({"model": "gpt-4o", **make_session(24)}))
-    report = _read(file, "--turns", "--curve", *SMALL)
-    points = {one["name"]: one for one in report["curve"]}
-    assert list(points)[:3] == ["careful", "balanced", "frugal"]
-    assert list(points)[-2:] == ["sliding", "nothing"]
-    assert (points["nothing"]["cost"], points["nothing"]["needed_kept"]) == (1.0, 1.0)
-    assert all(0 < one["cost"] < 1.5 for one in points.values())
-    assert points["high_water 0.2"]["moved_cuts"] >= points["high_water 0.8"]["moved_cuts"] > 0
-    printed = run_trimtab("replay", "--table", "--turns", "--curve", *SMALL, file).stdout
-    table = [line for line in printed.splitlines() if line.startswith(("\u2502", "\u2503", "|"))]
-    assert len(table) == len(points) + 1
-    assert max(map(len, table)) < 80
-
-
-def test_the_curve_is_for_recordings_and_bodies(tmp_path: Path) -> None:
-    """Recordings are compared with what was recorded. A log holds no messages."""
-    for number in range(3):
-        keep(tmp_path, make_recording(f"{number:02x}" * 12, body=orjson.dumps(CHAT).decode()))
-    report = _read(tmp_path, "--curve", "--newest", "2")
-    assert report["input"]["requests"] == 2
-    assert report["curve"][0]["name"] == "recorded"
-    log = tmp_path / "log"
-    log.write_bytes(orjson.dumps(LINE))
-    assert run_trimtab("replay", log, "--curve").exit_code == 2
-    assert run_trimtab("replay", log, "--curve", "--check").exit_code == 2

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import orjson
 import pytest
 from aiohttp import web
 from support.builders import assistant, call, conversation, result, user
@@ -16,12 +15,9 @@ from upstreams.recording import FakeUpstream, Recorded, completion, write_note
 
 from trimtab.proxy.account.recordings.folder import list_files
 from trimtab.proxy.cli.options import StoppedError
-from trimtab.proxy.cli.records import run
 from trimtab.proxy.cli.records.run import (
-    MAX_PLACES,
     MAX_POINTS,
     Needed,
-    Places,
     Replay,
     Series,
     Tally,
@@ -61,22 +57,6 @@ async def _record(client: aiohttp.ClientSession, upstream: FakeUpstream, start_p
     await proxy.services.recordings.settle()
 
 
-async def test_a_request_with_a_replaced_key_is_counted_and_not_compared(
-    client, upstream, start_proxy, compactors, tmp_path, monkeypatch
-):
-    """Its tokens are others than those that were counted. Any other that differs is named."""
-    proxy = await start_proxy(*SMALL, f"record.dir={tmp_path}")
-    for text in ("hi", "my key is sk-planted-0123456789"):
-        body = {"model": "m", "messages": [{"role": "user", "content": text}]}
-        _ = await post(client, f"{proxy.url}/v1/chat/completions", body, authorization="Bearer sk-planted-0123456789")
-    await settle(proxy)
-    await proxy.services.recordings.settle()
-    replay, _ = _replay(compactors, tmp_path)
-    assert (replay.requests, replay.redacted, replay.differing.number) == (2, 1, 0)
-    monkeypatch.setattr(run, "find_difference", lambda *_: "the body differs")
-    assert _replay(compactors, tmp_path)[0].differing.number == 1
-
-
 async def test_the_same_configuration_changes_nothing(client, upstream, start_proxy, compactors, tmp_path):
     """The recorded summaries fit their cuts, so that none stands in, and both sides cost the same."""
     await _record(client, upstream, start_proxy, tmp_path)
@@ -95,39 +75,6 @@ async def test_the_same_configuration_changes_nothing(client, upstream, start_pr
         arm: before["costs"][unit][arm] for arm in ("trimtab", "nothing", "sliding")
     }
     assert len(replay.series.points) == before["requests"]
-
-
-async def test_another_configuration_cuts_elsewhere(client, upstream, start_proxy, compactors, tmp_path):
-    """The recorded side stays as it is; for the new cuts no summary was recorded."""
-    await _record(client, upstream, start_proxy, tmp_path)
-    _, (recorded, new) = _replay(compactors, tmp_path, "defaults.context_window=10000", "prices={}")
-    _, (again, off) = _replay(compactors, tmp_path, "mode=off")
-
-    assert recorded["models"] == again["models"]
-    assert new["total"]["sent_tokens"] > recorded["total"]["sent_tokens"]
-    assert new["total"]["sessions_over_window"] == 1
-    assert new["total"]["stand_ins"] > 0
-    assert off["total"]["sent_tokens"] == off["total"]["original_tokens"] == recorded["total"]["original_tokens"]
-    assert (off["total"]["summaries"], off["total"]["saved_tokens"]) == (0, {})
-
-
-def test_only_some_places_are_named() -> None:
-    """All are counted."""
-    places = Places()
-    for number in range(MAX_PLACES + 5):
-        places.add(f"line {number}", "broken")
-    assert (places.number, len(places.places)) == (MAX_PLACES + 5, MAX_PLACES)
-
-
-def test_a_file_of_bodies_is_read_line_by_line(compactors: Compactors, tmp_path: Path) -> None:
-    """What was read is told in bytes, so that the time left can be estimated."""
-    file, read = tmp_path / "bodies", []
-    file.write_bytes(b"\n".join([orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]})] * 3))
-    ways = {"defaults": ConfiguredVariants(compactors, load_config(environment={}, is_online=False))}
-    replay = Replay(compactors, [VariantSums("defaults")], ways)
-    replay.read_bodies(file, read.append, dialect=None, model="gpt-4o", turns=False)
-    assert (replay.requests, sum(read)) == (3, file.stat().st_size)
-    assert replay.variants[0].describe()["models"][0]["name"] == "gpt-4o"
 
 
 TALK = (
@@ -165,16 +112,8 @@ def test_a_request_that_is_forwarded_as_it_came_is_not_counted() -> None:
 
 
 def test_letters_before_a_dash_are_no_part_of_a_number() -> None:
-    """By definition, a ticket counts as its number."""
-    assert find_identifiers("see OPS-48213") == {"48213"}
-
-
-def test_words_and_short_numbers_are_no_identifiers() -> None:
-    assert find_identifiers("the answer is 42 and 1234, nothing else") == frozenset()
-
-
-def test_shares_of_nothing_are_not_known() -> None:
-    assert Tally().share_kept() is None
+    """By definition, a ticket counts as its number. Words and short numbers are no identifiers."""
+    assert find_identifiers("see OPS-48213, the answer is 42 and 1234, nothing else") == {"48213"}
 
 
 def _make_series() -> Series:
@@ -188,50 +127,29 @@ def _make_series() -> Series:
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(("name", "beginning"), [("a.svg", b"<?xml"), ("a.png", b"\x89PNG")])
-def test_a_picture_is_drawn(tmp_path: Path, name: str, beginning: bytes) -> None:
+def test_a_picture_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a log no costs may be known, and no course; then there is no legend. Errors say what to do."""
     pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
-    draw(_make_series(), tmp_path / name)
-    assert (tmp_path / name).read_bytes().startswith(beginning)
-    draw(Series(), tmp_path / name)
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_legend_without_entries_is_left_out(tmp_path: Path) -> None:
-    """Of a log no costs may be known, and no course."""
-    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
-    draw(Series(), tmp_path / "a.svg")
+    draw(_make_series(), tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
     series = Series()
+    draw(series, tmp_path / "a.svg")
     series.begin()
     series.add(100, {}, {})
-    draw(series, tmp_path / "b.svg")
-
-
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+    draw(series, tmp_path / "a.svg")
     with pytest.raises(StoppedError, match="No such file"):
         draw(_make_series(), tmp_path / "none" / "a.svg")
-
-
-def test_without_the_extra_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(StoppedError, match=r"pip install 'trimtab\[plot\]'"):
         draw(_make_series(), tmp_path / "a.svg")
 
 
 def test_however_many_requests_there_are_the_points_are_bounded_and_even() -> None:
-    series = Series()
+    series = _make_series()
+    assert [(point.number, point.original_tokens) for point in series.points] == [(1, 0), (2, 100), (3, 200)]
     for _ in range(5 * MAX_POINTS):
         if series.begin():
             series.add(1, {}, {})
     numbers = [point.number for point in series.points]
     assert MAX_POINTS // 4 < len(numbers) < MAX_POINTS
     assert len({after - before for before, after in itertools.pairwise(numbers)}) == 1
-
-
-def test_each_of_a_few_requests_is_a_point() -> None:
-    series = Series()
-    for tokens in (5, 6, 7):
-        assert series.begin()
-        series.add(tokens, {"recorded": tokens}, {})
-    assert [(point.number, point.original_tokens) for point in series.points] == [(1, 5), (2, 6), (3, 7)]

@@ -8,8 +8,11 @@ import orjson
 import pytest
 from aiohttp import web
 from msgspec import structs
-from support.client import CHAT, post, settle
-from support.dialects.spoken.all_dialects import each_dialect
+from support.client import CHAT as BODY_OF_CHAT
+from support.client import post, settle
+from support.dialects.spoken.chat import CHAT
+from support.dialects.spoken.messages import MESSAGES
+from support.dialects.spoken.responses import RESPONSES
 from support.leaks import read_sample
 from support.recordings import make_recording, plan_again
 from support.sessions import make_session
@@ -25,7 +28,7 @@ from trimtab.proxy.telemetry.ledger import REFUSED
 from trimtab.rules.conversation import Decision
 from trimtab.rules.policy import Policy
 
-BODY = orjson.dumps(CHAT).decode()
+BODY = orjson.dumps(BODY_OF_CHAT).decode()
 TOOL = {"type": "function", "function": {"name": "mcp__map", "description": "Draws a map. " * 40, "parameters": {}}}
 CHEAP = ("prices.cached_input=0", "prices.cache_write=0", "prices.output=0")
 """Prices at which every cut pays."""
@@ -43,36 +46,21 @@ def _record(carried: Compaction, *, original: int = 0, sent: int = 0) -> Recordi
     return structs.replace(made, event=event, counted=Counted(original=True, sent=True))
 
 
-def test_the_same_plan_differs_in_nothing(compactors: Compactors) -> None:
-    carried = _carry(compactors)
-    assert find_difference(_record(carried), carried) == ""
-
-
 def test_each_difference_is_named(compactors: Compactors) -> None:
-    """Tokens of both prompts, decisions, and bytes."""
+    """Tokens of both prompts, decisions, and bytes, if any were sent; and a replaced credential as the reason."""
     carried = _carry(compactors)
     same = _record(carried)
-    decided = structs.replace(
-        same, counted=structs.replace(same.counted, decisions=(Decision("tidy", "", 9, 5, 1, 0),))
-    )
+    decided = structs.replace(same.counted, decisions=(Decision("tidy", "", 9, 5, 1, 0),))
+    unsent = structs.replace(same, sent=None, counted=Counted(original=True))
+    other = structs.replace(same, sent=RecordedSending("{}"))
+    assert same.request is not None
+    redacted = structs.replace(other, request=replace(same.request, is_redacted=True))
+    assert find_difference(same, carried) == find_difference(unsent, carried) == ""
     assert "client's prompt" in find_difference(_record(carried, original=1), carried)
     assert "prompt that is sent" in find_difference(_record(carried, sent=1), carried)
-    assert "none now, and were tidy (4)" in find_difference(decided, carried)
-    assert find_difference(structs.replace(same, sent=RecordedSending("{}")), carried) == "the body differs"
-
-
-def test_a_replaced_credential_is_named_as_the_reason(compactors: Compactors) -> None:
-    carried = _carry(compactors)
-    same = _record(carried)
-    assert same.request is not None
-    redacted = structs.replace(same, request=replace(same.request, is_redacted=True), sent=RecordedSending("{}"))
+    assert "none now, and were tidy (4)" in find_difference(structs.replace(same, counted=decided), carried)
+    assert find_difference(other, carried) == "the body differs"
     assert "credential" in find_difference(redacted, carried)
-
-
-def test_a_body_that_was_not_sent_is_not_compared(compactors: Compactors) -> None:
-    carried = _carry(compactors)
-    unsent = structs.replace(_record(carried), sent=None, counted=Counted(original=True))
-    assert find_difference(unsent, carried) == ""
 
 
 def check_again(compactors: Compactors, recording: Recording) -> Counter[str]:
@@ -109,18 +97,15 @@ def check_totals(recordings: list[Recording], proxy: Any) -> None:
         assert read_sample(proxy, "trimtab_tokens_saved_total", rule=rule) == tokens
 
 
-@each_dialect
 @pytest.mark.parametrize(
-    ("settings", "rules"),
+    ("dialect", "settings", "rules"),
     [
-        (("defaults.overflow_strategy=prune",), {"prune"}),
-        ((), {"summarise"}),
-        (("mode=observe",), {"digest"}),
-        (('defaults.drop_tools=["mcp__*"]',), {"drop_tools"}),
-        (("defaults.context_window=128000",), set()),
-        (("mode=observe", 'defaults.drop_tools=["mcp__*"]'), {"drop_tools"}),
+        (RESPONSES, ("defaults.overflow_strategy=prune",), {"prune"}),
+        (MESSAGES, (), {"summarise"}),
+        (CHAT, ("mode=observe", 'defaults.drop_tools=["mcp__*"]'), {"drop_tools", "digest"}),
+        (MESSAGES, ('defaults.drop_tools=["mcp__*"]', "defaults.context_window=128000"), {"drop_tools"}),
     ],
-    ids=["pruned", "summarised", "observed", "tools", "unchanged", "tools observed"],
+    ids=["pruned", "summarised", "observed without tools", "without tools"],
 )
 async def test_the_same_decisions_tokens_and_bytes(dialect, settings, rules, recorder, compactors) -> None:
     await recorder.start(*settings)
@@ -133,14 +118,13 @@ async def test_the_same_decisions_tokens_and_bytes(dialect, settings, rules, rec
     check_totals(recordings, recorder.proxy)
 
 
-@each_dialect
-async def test_a_cut_that_was_put_off(dialect, recorder, compactors, upstream) -> None:
+async def test_a_cut_that_was_put_off(recorder, compactors, upstream) -> None:
     """The summary is under way, and the request still fits: the recorded plan has no cut, and neither has the new."""
     release = hold_summaries(upstream)
     await recorder.start(*CHEAP, NEVER_WAIT, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
-    session, url = make_session(70, result_words=120)["messages"], recorder.proxy.url + dialect.path
+    session, url = make_session(70, result_words=120)["messages"], recorder.proxy.url + CHAT.path
     for stop in range(60, 130, 2):
-        await post(recorder.client, url, dialect.write(session[:stop], max_tokens=16))
+        await post(recorder.client, url, CHAT.write(session[:stop], max_tokens=16))
     recordings = await recorder.read()
     release.set()
     await settle(recorder.proxy)
@@ -150,11 +134,10 @@ async def test_a_cut_that_was_put_off(dialect, recorder, compactors, upstream) -
     check_totals(recordings, recorder.proxy)
 
 
-@each_dialect
-async def test_a_digest_whose_text_is_not_the_recordings_own(dialect, recorder, compactors) -> None:
+async def test_a_digest_whose_text_is_not_the_recordings_own(recorder, compactors) -> None:
     """The text is stored, so it is recorded; without it, the same digest is written again."""
     await recorder.start(NEVER_WAIT)
-    await recorder.play(dialect, stops=(82,))
+    await recorder.play(RESPONSES, stops=(82,))
     (recording,) = await recorder.read()
     assert not recording.summary.by_model
     assert recording.summary.id == recording.event.summary_id != ""
@@ -165,12 +148,11 @@ async def test_a_digest_whose_text_is_not_the_recordings_own(dialect, recorder, 
     )
 
 
-@each_dialect
-async def test_a_request_that_the_upstream_refused_at_first(dialect, recorder, compactors, upstream) -> None:
+async def test_a_request_that_the_upstream_refused_at_first(recorder, compactors, upstream) -> None:
     """The second attempt is recorded, with the policy that it was planned with."""
     upstream.answer = refuse_above(30_000)
     await recorder.start("defaults.context_window=128000")
-    await recorder.play(dialect, stops=(82,))
+    await recorder.play(CHAT, stops=(82,))
     (recording,) = await recorder.read()
     assert recording.circumstances.attempt == 2
     assert recording.event.retry == "recovered"
@@ -178,10 +160,9 @@ async def test_a_request_that_the_upstream_refused_at_first(dialect, recorder, c
     check_totals([recording], recorder.proxy)
 
 
-@each_dialect
-async def test_a_request_that_no_rule_can_make_fit(dialect, recorder, compactors) -> None:
+async def test_a_request_that_no_rule_can_make_fit(recorder, compactors) -> None:
     await recorder.start("defaults.on_exceeded=error")
-    answer = await recorder.ask(dialect, dialect.write([{"role": "user", "content": "word " * 20_000}]))
+    answer = await recorder.ask(MESSAGES, MESSAGES.write([{"role": "user", "content": "word " * 20_000}]))
     assert answer.status == 400
     (recording,) = await recorder.read()
     again = plan_again(compactors, recording)
@@ -192,8 +173,7 @@ async def test_a_request_that_no_rule_can_make_fit(dialect, recorder, compactors
     check_totals([recording], recorder.proxy)
 
 
-@each_dialect
-async def test_a_cut_at_a_cold_cache(dialect, recorder, compactors) -> None:
+async def test_a_cut_at_a_cold_cache(recorder, compactors) -> None:
     """The clock has decided it. The recording says where, so it is planned again without a clock."""
     await recorder.start("upstream.cache_seconds=300", "defaults.summary.max_tokens=300", "store=sqlite")
     now = [1_800_000_000.0]
@@ -201,7 +181,7 @@ async def test_a_cut_at_a_cold_cache(dialect, recorder, compactors) -> None:
     session = make_session(40, result_words=200)
     for stop in range(4, 60, 2):
         now[0] += 412 if stop == 44 else 10
-        await recorder.play(dialect, stops=(stop,), session=session)
+        await recorder.play(RESPONSES, stops=(stop,), session=session)
     recordings = await recorder.read()
     cold = [one for one in recordings if one.circumstances.cold]
     assert cold
