@@ -5,7 +5,7 @@ from hashlib import sha256
 
 import msgspec
 
-from trimtab.proxy.cli.demo import PACKAGES, SEARCH_HITS, WINDOW_TOKENS, Project, make_session
+from trimtab.proxy.cli.demo import WINDOW_TOKENS, Project, make_session
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.codec import CHAT
@@ -31,13 +31,6 @@ def test_session_is_a_valid_transcript_of_several_windows(count) -> None:
     assert any(len(message.tool_calls) > 1 for message in conversation.messages)
 
 
-def test_session_is_the_same_every_time() -> None:
-    """Two sessions of one length are equal. All but the last message of a shorter one begin a longer one."""
-    assert make_session(7) == make_session(7)
-    short, long = make_session(5), make_session(7)
-    assert long.messages[: len(short.messages) - 1] == short.messages[:-1]
-
-
 def test_tools_of_the_session_are_those_that_it_calls() -> None:
     """A call names a tool of the schema, and passes the arguments that the schema requires."""
     session = make_session()
@@ -59,29 +52,6 @@ def test_the_session_is_the_one_of_which_the_pages_tell() -> None:
 
 
 SOURCE, TESTS = "ferry/fares/pricing.py", "tests/fares/test_pricing.py"
-
-
-def test_the_project_is_the_same_every_time() -> None:
-    """The demo's figures are those of one session: nothing in it is drawn by chance."""
-    assert Project().files == Project().files
-
-
-def test_functions_of_a_module_have_names_of_their_own() -> None:
-    """No module of the invented repository defines a name twice."""
-    for package, names in PACKAGES.items():
-        for name in names:
-            functions = re.findall(r"def (\w+)", Project().files[f"ferry/{package}/{name}.py"])
-            assert len(set(functions)) == len(functions) >= 4
-
-
-def test_tools_do_what_they_say() -> None:
-    """What is written is found and read. A search shows a bounded number of lines and counts all."""
-    project = Project()
-    assert project.write_file(SOURCE, "one: float\ntwo") == f"{SOURCE}: 2 lines written"
-    assert project.read_file(SOURCE) == "    1  one: float\n    2  two"
-    assert project.search("float", SOURCE) == f"{SOURCE}:1: one: float\n(1 matches in all)"
-    assert (SOURCE in project.list_files("ferry"), TESTS in project.list_files("ferry")) == (True, False)
-    assert len(project.search("def ", "").splitlines()) == SEARCH_HITS + 1
 
 
 def test_tests_fail_while_a_module_and_its_tests_disagree() -> None:

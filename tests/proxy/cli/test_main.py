@@ -21,36 +21,17 @@ def test_python_m_proxy_is_the_program() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"trimtab, version {version('trimtab')}\n", "")
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("serve", "-h"), ("compact", "--help"), ("check", "-h")])
-def test_help_is_there(arguments: tuple[str, ...]) -> None:
-    """The program and each command have a help text."""
-    result = run_trimtab(*arguments)
-
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert "Usage: " in result.stdout
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("nonsense",),
         ("serve", "--nonsense"),
-        ("serve", "extra"),
         ("serve", "--set"),
-        ("check",),
-        ("check", "a", "b"),
-        ("schema", "x"),
-        ("compact", "no-such-file"),
-        ("compact", "--jsonl", "a", "b"),
-        ("check", "no-such-file"),
         ("check", "."),
+        ("compact", "no-such-file"),
         ("compact", "--config", "no-such-file", "-"),
         ("compact", "-", "--set", "nonsense"),
-        ("compact", "-", "--set", "mode=maybe"),
-        ("serve", "--listen", "8790"),
         ("serve", "--upstream", "example.org"),
         ("serve", "--log-level", "loud"),
-        ("serve", "--log-format", "xml"),
     ],
 )
 def test_wrong_use_ends_with_status_2_and_a_sentence(arguments: tuple[str, ...]) -> None:
@@ -82,18 +63,16 @@ def test_each_command_is_told_as_it_tells_itself(name: str) -> None:
     assert main.commands[name].get_short_help_str(200) == COMMANDS[name][1]
 
 
-@pytest.mark.parametrize("authorities", [None, "/no/such/file.pem"])
-def test_no_authorities_are_read_at_the_start(authorities: str | None) -> None:
+def test_no_authorities_are_read_at_the_start() -> None:
     """They take a tenth of it. What the variable says is there again when they are."""
     program = (
         "import os; from trimtab.proxy.cli.main import main; main.commands['serve'];"
         "from aiohttp import connector as made;"
         "print(made._SSL_CONTEXT_VERIFIED.cert_store_stats()['x509'], os.environ.get('SSL_CERT_FILE'))"
     )
-    given = {key: value for key, value in os.environ.items() if key != "SSL_CERT_FILE"}
-    given |= {} if authorities is None else {"SSL_CERT_FILE": authorities}
+    given = os.environ | {"SSL_CERT_FILE": "/no/such/file.pem"}
     done = subprocess.run([sys.executable, "-c", program], env=given, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["0", str(authorities)]
+    assert done.stdout.split() == ["0", "/no/such/file.pem"]
 
 
 @pytest.mark.parametrize(

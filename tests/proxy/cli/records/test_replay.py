@@ -80,7 +80,8 @@ def test_what_is_told_of_recordings_a_log_and_bodies(tmp_path: Path, monkeypatch
     Path("empty").touch()
     Path("events").write_bytes(orjson.dumps({**LOG, "event": "listening"}))
     Path("session").write_bytes(orjson.dumps({"model": "m", **make_session(18)}))
-    new = "--set defaults.count=heuristic --set defaults.context_window=5000 --set defaults.overflow_strategy=summarize --set prices={}"
+    new = "--config new.yaml --set prices={}"
+    Path("new.yaml").write_text("defaults: {count: heuristic, context_window: 5000, overflow_strategy: summarize}")
     lines = (
          f"folder --table {new}", "log --table", "log --set mode=off", "empty --table",
         f"bodies.jsonl --table --against old.yaml {new}", "events --table", "none --table", "log --curve",
