@@ -34,11 +34,10 @@ async def test_a_proxy_that_is_ready_is_well(monkeypatch: pytest.MonkeyPatch) ->
     ("said", "sentence"),
     [
         (answer(DRAINING, b"503 Service Unavailable"), r"/trimtab/ready is draining"),
-        (answer(b"<html>"), r"/trimtab/ready is not answered by trimtab; check listen"),
         (answer(READY + b" and more"), r"/trimtab/ready is not answered by trimtab; check listen"),
         (b"no HTTP\r\n\r\n", r"/trimtab/ready does not answer: no answer in time, or not an http answer; if serve"),
     ],
-    ids=["draining", "another server", "another answer", "no HTTP"],
+    ids=["draining", "another answer", "no HTTP"],
 )
 async def test_any_other_answer_is_told(said: bytes, sentence: str) -> None:
     """The status is 1, and the message goes to standard error."""
@@ -76,12 +75,3 @@ async def test_the_address_is_the_one_that_serve_takes(tmp_path: Path) -> None:
         assert (await run("--config", str(file), TRIMTAB_LISTEN=nowhere)).exit_code == 1
         assert (await run("--set", f"listen={here}", TRIMTAB_LISTEN=nowhere)).exit_code == 0
         assert (await run("--listen", nowhere, "--set", f"listen={here}")).exit_code == 1
-
-
-async def test_a_configuration_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    """Each error is on its own line. Errors in other keys do not matter."""
-    file = tmp_path / "trimtab.yaml"
-    file.write_text("listen: 8790\n")
-    result = await run("--config", str(file))
-    assert result.exit_code == 1
-    assert result.stderr == "trimtab: listen (line 1): 8790 must be HOST:PORT, with a port from 0 to 65535\n"

@@ -1,10 +1,10 @@
 """`trimtab stats`: what it prints, and its status."""
 
 import asyncio
+from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 
-import click
 import orjson
 import pytest
 from msgspec import structs
@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from rich.console import Console
 from support.command_line import run_trimtab
 from support.events import ANSWERED, make_event
+from support.golden import check_golden
 from support.recordings import keep, make_recording
 
 from trimtab.proxy.account.books import Batch, Place, Sums
 from trimtab.proxy.account.books_stores import open_statistics
 from trimtab.proxy.account.recordings.format import Counted
-from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.cli.records.inspect import WITHOUT_SUMMARIES, find_recorded
 from trimtab.proxy.cli.stats import (
     describe,
@@ -35,6 +35,8 @@ from trimtab.proxy.config.load import load_config
     ("arguments", "status", "sentence"),
     [
         ((), 0, "no answered requests from"),
+        (("--json", "--by", "client"), 0, '"rows": []'),
+        (("--by", "session", "--sort", "at; DROP"), 2, "must be one of session, first"),
         (("--set", "store=memory"), 1, "trimtab: store: memory keeps nothing"),
         (("--set", "store=redis://127.0.0.1:9/0"), 1, "trimtab: the redis store failed"),
         (("--set", "mode=maybe"), 2, "mode: 'maybe' must be"),
@@ -48,52 +50,11 @@ def test_the_command_says_in_plain_words_what_is_wrong(arguments, status, senten
     assert sentence in done.output
 
 
-def test_json_without_requests_is_still_json(tmp_path: Path) -> None:
-    done = run_trimtab("stats", "--json", "--by", "client", "--since", "2w", HOME=str(tmp_path))
-    told = orjson.loads(done.stdout)
-    assert (told["rows"], told["total"]["requests"], told["by"]) == ([], 0, "client")
-
-
 ROWS = {
     Place("2026-11-22", "a", "ann"): Sums(requests=1, fresh_nanodollars=5 * 10**9, without_nanodollars=4 * 10**9),
     Place("2026-11-23", "a", "bob"): Sums(requests=2, summary_nanodollars=10**9, without_nanodollars=9 * 10**9),
     Place("2026-11-23", "b", "ann"): Sums(requests=4, completion_nanodollars=7 * 10**9),
 }
-
-
-@pytest.mark.parametrize(
-    ("by", "names"), [("model", ["b", "a"]), ("client", ["ann", "bob"]), ("day", ["2026-11-22", "2026-11-23"])]
-)
-def test_each_group_has_its_sums_and_all_have_the_same_total(by, names) -> None:
-    """Days are in order; others begin with the dearest."""
-    shown = gather(ROWS, "2026-11-17", "2026-11-23", by)
-    assert [name for name, _ in shown.groups] == names
-    assert sum((sums for _, sums in shown.groups), Sums()) == shown.total == sum(ROWS.values(), Sums())
-
-
-def test_json_has_dollars_and_a_loss_is_negative() -> None:
-    told = describe(gather(ROWS, "2026-11-17", "2026-11-23", "day"))
-    assert told["rows"][0] | {"day": "2026-11-22", "cost_usd": 5, "without_usd": 4, "saved_usd": -1} == told["rows"][0]
-    assert told["total"]["cost_usd"] == 13
-    assert not [name for name in told["total"] if "nano" in name]
-
-
-async def test_a_store_in_memory_has_nothing_to_read() -> None:
-    with pytest.raises(StoppedError, match="memory keeps nothing"):
-        await read_statistics(load_config(settings=("store=memory",), environment={}), "7d", "day")
-
-
-def test_money_that_is_not_known_is_null() -> None:
-    """Requests without a price did not cost nothing. What summaries have cost may be known all the same."""
-    rows = {Place("2026-11-23", "a", "ann"): Sums(requests=3, unpriced_requests=3, summaries=1, unpriced_summaries=1)}
-    total = describe(gather(rows, "2026-11-17", "2026-11-23", "day"))["total"]
-    assert {name: value for name, value in total.items() if name.endswith("_usd") and value is not None} == {}
-    assert total["cost_usd"] is total["saved_usd"] is None
-    priced = rows | {Place("2026-11-23", "b", "ann"): Sums(summaries=1, summary_nanodollars=10**9)}
-    total = describe(gather(priced, "2026-11-17", "2026-11-23", "day"))["total"]
-    assert (total["cost_usd"], total["summary_usd"]) == (None, 1)
-    nothing = describe(gather({}, "2026-11-17", "2026-11-23", "day"))["total"]
-    assert (nothing["cost_usd"], nothing["requests"]) == (0, 0)
 
 
 async def test_one_model_or_one_client_can_be_asked_for(tmp_path) -> None:
@@ -111,6 +72,7 @@ async def test_one_model_or_one_client_can_be_asked_for(tmp_path) -> None:
         assert shown.total.requests == requests
 
 
+ROW = Place("2026-11-23", "b", "ann")
 LOSS = Sums(
     requests=3,
     unpriced_requests=1,
@@ -123,35 +85,33 @@ LOSS = Sums(
 )
 
 
-def _print(sums: Sums, **options) -> str:
+def _print(sums: Mapping[Place, Sums], by: str, **options) -> str:
     written = StringIO()
-    shown = gather({Place("2026-11-23", "gpt-[4]*", "-"): sums}, "2026-11-17", "2026-11-23", "model")
+    shown = gather(sums, "2026-11-17", "2026-11-23", by)
     print_table(shown, Console(file=written, width=160, **options))
-    return written.getvalue()
+    return "\n".join(
+        line.rstrip() for line in (written.getvalue() + orjson.dumps(describe(shown)).decode()).split("\n")
+    )
 
 
-def test_a_loss_has_a_minus_and_is_red_on_a_terminal() -> None:
-    assert "-$1.00" in _print(LOSS)
-    assert "\x1b[31m-$1.00" in _print(LOSS, force_terminal=True, color_system="standard")
-    gain = LOSS + Sums(without_nanodollars=5 * 10**9)
-    assert "\x1b[31m" not in _print(gain, force_terminal=True, color_system="standard")
+def test_each_group_has_its_sums_and_what_is_missing_is_said() -> None:
+    """Days are in order, others begin with the dearest. A loss has a minus, and is red on a terminal.
 
-
-def test_what_is_missing_is_said() -> None:
-    text = _print(LOSS)
-    for told in ("gpt-[4]*", "12.3k", "1.500", "1 of 3 requests", "2 requests are estimated", "1 answered call"):
-        assert told in text
-    assert "1 request is estimated" in _print(LOSS + Sums(estimated_requests=-1))
-
-
-def test_what_has_no_price_is_not_free() -> None:
-    """A sum that lacks a part is marked; one of which nothing is known has no amount."""
-    assert "$3.00*" in _print(LOSS)
-    unknown = _print(Sums(requests=2, unpriced_requests=2, original_tokens=10))
-    row = next(line for line in unknown.splitlines() if "gpt-[4]*" in line)
-    assert "$" not in row
-    assert "- means that no request has a known price" in unknown
-    assert "0 of 0" not in unknown
+    What has no price is not free: a sum that lacks a part is marked, one of which nothing is known has no amount.
+    """
+    place = Place("2026-11-23", "gpt-[4]*", "-")
+    unknown = Sums(requests=3, unpriced_requests=3, summaries=1, unpriced_summaries=1, original_tokens=10)
+    told = {
+        "a loss": {place: LOSS},
+        "a gain": {place: LOSS + Sums(without_nanodollars=5 * 10**9, estimated_requests=-1)},
+        "no price": {place: unknown},
+        "the price of a summary": {place: unknown, ROW: Sums(summaries=1, summary_nanodollars=10**9)},
+        "nothing": {},
+    }
+    texts = {f"by {by}": _print(ROWS, by) for by in ("model", "client", "day")}
+    check_golden("commands/stats", texts | {title: _print(sums, "model") for title, sums in told.items()})
+    red = [_print(told[title], "model", force_terminal=True, color_system="standard") for title in ("a loss", "a gain")]
+    assert ["\x1b[31m-$1.00" in text for text in red] == ["\x1b[31m" in text for text in red] == [True, False]
 
 
 def test_a_name_cannot_control_the_terminal() -> None:
@@ -246,19 +206,8 @@ def test_recorded_sessions_tell_and_sort_what_was_not_sent():
     assert [(one.name, one.saved_tokens) for one in found] == [("s1", 700), ("s2", 0)]
 
 
-def test_a_session_is_called_by_the_first_text_of_its_first_request():
-    found, _ = find_recorded(THREE, read_query(5, ASKED))
-    assert [one.title for one in found] == ["Write a poem.", "Mend the parser."]
-
-
-def test_a_column_that_there_is_not_is_refused():
-    with pytest.raises(click.BadParameter, match="requests"):
-        read_query(5, ASKED | {"order": "at; DROP"})
-
-
-@pytest.mark.parametrize("titled", [True, False])
-@pytest.mark.parametrize("width", [60, 72, 80, 100, 160])
-def test_the_table_fits_the_terminal_and_keeps_session_and_title(width, titled):
+@pytest.mark.parametrize(("width", "titled"), [(60, True), (72, False), (80, True), (100, False), (160, True)])
+def test_the_table_fits_the_terminal_and_keeps_session_and_title(width, *, titled):
     """Figures are short; what is not known is a dash; no head is cut. Without any title, there is no such column."""
     written = StringIO()
     found, _ = find_recorded(THREE, read_query(5, ASKED))
@@ -278,19 +227,6 @@ def test_the_table_fits_the_terminal_and_keeps_session_and_title(width, titled):
     assert "2 of 9 sessions" in lines[-1]
 
 
-@pytest.mark.parametrize("width", [72, 110, 154, 155])
-def test_names_of_clients_and_outcomes_are_whole_or_left_out(width):
-    """Only titles and models are broken."""
-    names = {"client": "a-client-of-a-long-name", "outcome": "a-long-outcome", "model": "claude-sonnet-4-5-20250929"}
-    one = record("aa", "s1", "Mend the parser and all of its many tests, please.", at=1e9, **names)
-    written = StringIO()
-    console = Console(file=written, width=width, force_terminal=True, color_system=None)
-    show_sessions(*find_recorded([one], read_query(5, ASKED)), as_json=False, console=console)
-    head, *_ = written.getvalue().splitlines()
-    for name in ("client", "outcome"):
-        assert names[name] in written.getvalue() or name not in head
-
-
 def test_inspect_lists_sessions_and_filters_requests(tmp_path):
     for one in THREE:
         keep(tmp_path, one)
@@ -300,7 +236,11 @@ def test_inspect_lists_sessions_and_filters_requests(tmp_path):
 
     told = orjson.loads(inspect("--sessions", "--find", "poem", "--json").stdout)
     assert [(one["title"], one["requests"]) for one in told["sessions"]] == [("Write a poem.", 2)]
-    assert "Mend the parser." in inspect("--sessions").stdout
+    every = inspect("--sessions").stdout
+    assert "Mend the parser." in every
+    assert WITHOUT_SUMMARIES not in every
+    keep(tmp_path, record("dd", "s3", "One.", at=4e9, cost=10**7, without_cost=10**7))
+    assert inspect("--sessions").stdout.splitlines()[-1] == WITHOUT_SUMMARIES
     for asked, ids in (
         ({"--client": "ana"}, ["aa"]),
         ({"--model": "gpt"}, ["cc", "bb"]),
@@ -310,18 +250,6 @@ def test_inspect_lists_sessions_and_filters_requests(tmp_path):
         assert [one["request_id"][:2] for one in listed] == ids
     assert inspect("--outcome", "nothing").exit_code == 1
     assert inspect("--sort", "cost").exit_code == 2
-
-
-def test_a_wrong_column_is_named_also_without_recordings(tmp_path):
-    told = run_trimtab("inspect", "--dir", tmp_path, "--sessions", "--sort", "size")
-    assert (told.exit_code, "must be one of session, first" in told.output) == (2, True)
-
-
-@pytest.mark.parametrize("cost", [None, 10**7])
-def test_the_money_of_recorded_sessions_is_said_to_lack_summaries(tmp_path, cost):
-    keep(tmp_path, record("aa", "s1", "Mend the parser.", cost=cost, without_cost=cost))
-    told = run_trimtab("inspect", "--dir", tmp_path, "--sessions").stdout.splitlines()
-    assert (told[-1] == WITHOUT_SUMMARIES) is (cost is not None)
 
 
 async def test_stats_lists_the_sessions_of_the_store(client, start_proxy, tmp_path):

@@ -10,7 +10,6 @@ from support.client import SMALL, post
 from support.command_line import run_trimtab
 from support.sessions import make_session
 
-from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.cli.stored import forget_model, list_names
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.models.records import ModelName, Record, Records
@@ -44,11 +43,6 @@ def test_a_model_is_forgotten_at_every_upstream_by_each_way_of_counting() -> Non
     assert list_names(config, "m") == [
         ModelName(url, "m", count) for url in (URL, "http://127.0.0.1:8/v1") for count in ("auto", "heuristic")
     ]
-
-
-async def test_a_store_in_memory_has_nothing_to_forget() -> None:
-    with pytest.raises(StoppedError, match="restart the proxy"):
-        await forget_model(_config("store=memory"), "m")
 
 
 @pytest.mark.parametrize(
@@ -177,15 +171,10 @@ async def test_without_a_key_it_says_how_to_give_one(header, cause, store) -> No
         assert way in shown.stderr
 
 
-async def test_the_id_may_be_copied_with_what_stands_around_it(cause, store) -> None:
-    name = await cause(authorization=f"Bearer {KEY}")
-    shown = await show(store, f'"{name}";kind=summarise;messages=3', OPENAI_API_KEY=KEY)
-    assert shown.exit_code == 0, shown.stderr
-
-
 async def test_a_digest_is_told_as_one(cause, store) -> None:
+    """The id may be copied with what stands around it."""
     name = await cause("defaults.summary.wait_seconds=0", authorization=f"Bearer {KEY}")
-    shown = await show(store, name, OPENAI_API_KEY=KEY)
+    shown = await show(store, f'"{name}";kind=summarise;messages=3', OPENAI_API_KEY=KEY)
     assert "a digest, written without a model" in shown.stderr
 
 

@@ -7,10 +7,9 @@ from support.command_line import run_trimtab
 from support.events import make_event
 
 from trimtab.proxy.cli.options import StoppedError
-from trimtab.proxy.cli.stored import MAX_WORDS_CHARS, wish
+from trimtab.proxy.cli.stored import wish
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.schema import Config
-from trimtab.proxy.exchange import route
 from trimtab.proxy.server.admin.opening import open_history
 from trimtab.proxy.store.opening import open_store
 from trimtab.proxy.summaries.cold_cuts import Wishes
@@ -34,10 +33,6 @@ async def test_the_proxies_that_share_the_store_find_the_wish(log, tmp_path: Pat
     await store.close()
 
     assert found.read_words("name") == "keep the tables"
-
-
-def test_the_words_may_be_as_long_as_those_of_a_header() -> None:
-    assert route.MAX_WORDS_CHARS == MAX_WORDS_CHARS
 
 
 async def test_a_session_that_is_not_known_is_an_error(tmp_path: Path) -> None:

@@ -3,18 +3,15 @@
 from io import StringIO
 
 import pytest
-from msgspec import structs
 from rich.console import Console
 from rich.table import Table
-from support.recordings import make_recording
 
 from trimtab.proxy.account.books import Place, Sums
 from trimtab.proxy.cli.doctor import SPARE, make_table
-from trimtab.proxy.cli.records.inspect import show_list
 from trimtab.proxy.cli.stats import COLUMNS, gather, print_table
-from trimtab.proxy.cli.tables import add_figures, print_fitting, safe, write_dollars, write_short
+from trimtab.proxy.cli.tables import add_figures, print_fitting, write_dollars, write_short
 
-WIDTHS = (60, 80, 100)
+WIDTHS = (60, 100)
 LARGE = Sums(
     requests=98_765,
     original_tokens=9_876_543_210,
@@ -24,12 +21,6 @@ LARGE = Sums(
     fresh_nanodollars=4321 * 10**9,
     without_nanodollars=9876 * 10**9,
 )
-
-
-def test_a_text_cannot_control_the_terminal() -> None:
-    """Of several lines, only their ends stay."""
-    assert safe("a\x1b[2J\nb").plain == "a\\x1b[2J\\nb"
-    assert safe("a\x1b[2J\n\tb", lines=True).plain == "a\\x1b[2J\n    b"
 
 
 @pytest.mark.parametrize(
@@ -96,17 +87,6 @@ def test_a_wider_terminal_shows_more() -> None:
     piped = render(60, tty=False)
     assert all(name in piped for name in COLUMNS)
     assert "narrow" not in piped
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_list_of_requests_keeps_their_ids(width: int) -> None:
-    screen = StringIO()
-    long = {"model": "claude-sonnet-4-5-20260929", "original_tokens": 1_234_567, "cost": 123_000_000_000}
-    event = structs.replace(make_recording().event, request_id="0123456789abcdef", outcome="compacted", **long)
-    show_list([event], Console(file=screen, width=width, force_terminal=True, color_system=None))
-    assert "0123456789ab" in screen.getvalue()
-    assert "compacted" in screen.getvalue()
-    assert all(len(line.rstrip()) <= width for line in screen.getvalue().splitlines()[:-1])
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -72,7 +72,6 @@ def test_a_file_that_root_changes_stays_that_of_its_user(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("end", "told"),
     [
-        ("2020-01-31", "ended 2020-01-31"),
         ("20200131", "ended 2020-01-31"),
         ("29990131", "ends 2999-01-31"),
         ("soon", "ends on no date (soon), so the configuration is refused"),

@@ -15,19 +15,17 @@ from support.command_line import run_trimtab
 
 from trimtab.proxy.cli.options import usual_recordings
 from trimtab.proxy.cli.serving import serve as serving
-from trimtab.proxy.cli.serving.serve import LEAST_SECONDS, MOST_SECONDS, NEVER, collect_when_idle, is_due, record
+from trimtab.proxy.cli.serving.serve import LEAST_SECONDS, MOST_SECONDS, NEVER, collect_when_idle, is_due
 
 pytestmark = pytest.mark.usefixtures("restored_log")
 
 
-@pytest.mark.parametrize("name", ["TRIMTAB_LOG_LEVEL", "TRIMTAB_LOG_FORMAT"])
-def test_the_environment_of_the_log_is_checked_like_its_options(name: str) -> None:
+def test_the_environment_of_the_log_is_checked_like_its_options() -> None:
     """The message names the option for the variable, and its allowed values."""
-    result = run_trimtab("serve", "--listen", "nowhere", **{name: "nonsense"})
-
-    assert result.exit_code == 2
-    assert f"--{name.removeprefix('TRIMTAB_').lower().replace('_', '-')}" in result.stderr
-    assert "'nonsense' is not one of" in result.stderr
+    for name, option in (("TRIMTAB_LOG_LEVEL", "--log-level"), ("TRIMTAB_LOG_FORMAT", "--log-format")):
+        result = run_trimtab("serve", "--listen", "nowhere", **{name: "nonsense"})
+        assert (result.exit_code, option in result.stderr) == (2, True)
+        assert "'nonsense' is not one of" in result.stderr
 
 
 def test_serve_says_where_it_cannot_listen() -> None:
@@ -94,13 +92,13 @@ async def test_python_makes_no_full_collection_of_its_own(full_collections: list
     assert gc.get_freeze_count() > 0
     full_collections.clear()
     kept = []
-    for _ in range(300_000):
+    for _ in range(100_000):
         ring: list[object] = []
         ring.append(ring)
         kept.append([ring])
         del kept[:-1000]
     assert full_collections == []
-    assert gc.get_count()[0] < 300_000
+    assert gc.get_count()[0] < 100_000
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -143,25 +141,13 @@ def started(monkeypatch) -> list[Any]:
     return configs
 
 
-def test_it_has_all_options_of_serve() -> None:
-    assert {option.name for option in serving.serve.params} < {option.name for option in record.params}
-
-
-@pytest.mark.parametrize("name", ["plain", "with: colon", "null", "{braces}", "#hash"])
+@pytest.mark.parametrize("name", ["with: colon", "null", "#hash"])
 def test_its_option_names_the_folder(name, started, tmp_path) -> None:
     """Also if the name of the folder looks like another value of YAML."""
     done = run_trimtab("record", "--dir", tmp_path / name, "--set", "record.keep=7", "--listen", "[::1]:0")
     assert done.exit_code == 0, done.output
     assert (started[0].record.dir, started[0].record.keep) == (str(tmp_path / name), 7)
     assert started[0].listen == "[::1]:0"
-
-
-def test_without_options_it_records_where_inspect_looks(started) -> None:
-    assert run_trimtab("record", "--set", "mode=observe").exit_code == 0
-    assert started[0].record.dir == str(usual_recordings())
-    assert started[0].record.keep == 10_000
-    assert started[0].mode == "observe"
-    assert "trimtab record" in run_trimtab("inspect").stderr
 
 
 def test_the_folder_of_the_configuration_counts(started, tmp_path) -> None:
@@ -173,6 +159,7 @@ def test_the_folder_of_the_configuration_counts(started, tmp_path) -> None:
     assert run_trimtab("record", "--config", config, "--dir", tmp_path / "other").exit_code == 0
     config.write_text("record: {keep: 6}\n")
     assert run_trimtab("record", "--config", config).exit_code == 0
+    assert "trimtab record" in run_trimtab("inspect").stderr
     folders = [config.record.dir for config in started]
     assert folders == [str(tmp_path / "own"), str(tmp_path / "set"), str(tmp_path / "other"), str(usual_recordings())]
     assert [config.record.keep for config in started] == [5, 10_000, 5, 6]

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from support.golden import check_golden
 from support.model_learning import ListLog
 
 from trimtab.proxy.cli.serving import serve
@@ -16,57 +17,23 @@ from trimtab.proxy.telemetry.logs import LiveLine
 from trimtab.proxy.telemetry.metrics import Metrics
 
 
-@pytest.mark.parametrize(
-    ("settings", "lines"),
-    [
-        (["upstream.base_url=https://api.openai.com/v1"], ["OPENAI_BASE_URL=http://p/v1"]),
-        (["upstream.base_url=https://api.anthropic.com/v1"], ["ANTHROPIC_BASE_URL=http://p"]),
-        (
-            ["upstream.base_url=http://127.0.0.1:8000/v1"],
-            ["OPENAI_BASE_URL=http://p/v1", "ANTHROPIC_BASE_URL=http://p  # if the server has /v1/messages"],
-        ),
-        (
-            ["upstream.base_url=https://ours.openai.azure.com/openai/v1"],
-            ["OPENAI_BASE_URL=http://p/v1", "AZURE_OPENAI_ENDPOINT=http://p"],
-        ),
-        (
-            [
-                "upstreams={claude: {base_url: 'https://api.anthropic.com/v1', credential: client}}",
-                "models=[{match: 'claude*', upstream: claude}]",
-            ],
-            ["OPENAI_BASE_URL=http://p/v1", "ANTHROPIC_BASE_URL=http://p"],
-        ),
-    ],
-)
-def test_the_lines_to_set_are_those_of_the_dialects_of_the_upstreams(
-    settings: list[str], lines: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A server whose dialects are not known may have both."""
-    config = load_config(settings=settings, environment={})
-    Screen(is_read=True).greet(config, "http://p", "http://pages")
-
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert [line.strip().removeprefix("export ") for line in err.splitlines()[1:-1]] == lines
-    assert err.splitlines()[-1] == "  Dashboard: http://pages/trimtab/"
-
-
-@pytest.mark.parametrize(
-    ("setting", "told"),
-    [
-        ("dashboard={enabled: false}", None),
-        ("admin_token=PLANTED", "  Dashboard: http://pages/trimtab/  (the password is admin_token)"),
-    ],
-)
-def test_the_dashboard_is_named_only_if_there_is_one(
-    setting: str, told: str | None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The token itself is never shown."""
-    Screen(is_read=True).greet(load_config(settings=[setting], environment={}), "http://p", "http://pages")
-
-    err = capsys.readouterr().err
-    assert [line for line in err.splitlines() if "Dashboard" in line] == ([] if told is None else [told])
-    assert "PLANTED" not in err
+def test_the_lines_to_set_are_those_of_the_dialects_of_the_upstreams(capsys: pytest.CaptureFixture[str]) -> None:
+    """A server whose dialects are not known may have both. The dashboard is named if there is one, its token never."""
+    claude = "upstreams={claude: {base_url: 'https://api.anthropic.com/v1', credential: client}}"
+    greetings = {}
+    for settings in (
+        ("upstream.base_url=https://api.openai.com/v1", "dashboard={enabled: false}"),
+        ("upstream.base_url=https://api.anthropic.com/v1", "admin_token=PLANTED"),
+        ("upstream.base_url=http://127.0.0.1:8000/v1",),
+        ("upstream.base_url=https://ours.openai.azure.com/openai/v1",),
+        (claude, "models=[{match: 'claude*', upstream: claude}]"),
+    ):
+        config = load_config(settings=settings, environment={})
+        Screen(is_read=True).greet(config, "http://p", "http://pages")
+        out, greetings[" ".join(settings)] = capsys.readouterr()
+        assert out == ""
+    assert "PLANTED" not in "".join(greetings.values())
+    check_golden("commands/greeting", greetings)
 
 
 async def test_nothing_is_printed_if_nobody_reads_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from unittest.mock import Mock, call
 import pytest
 from support.model_learning import ListLog
 
-from trimtab.proxy.cli.serving.serve import Screen, WorkerLog, _LatestConfig, warn_of_risks
+from trimtab.proxy.cli.serving.serve import Screen, WorkerLog, _LatestConfig
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.schema import Config
@@ -58,18 +58,9 @@ def test_what_cannot_be_read_reaches_no_worker(load, event: str) -> None:
     assert "PLANTED" not in str(log.lines)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_each_line_of_a_worker_says_whose_it_is(level: str) -> None:
-    """The law holds at every level. The line keeps its own fields."""
-    log = Mock()
-    getattr(WorkerLog(log, 2), level)("event", key=1)
-    assert log.mock_calls == [getattr(call, level)("event", worker=2, key=1)]
-
-
-@pytest.mark.parametrize(
-    ("store", "workers", "is_warned"), [("memory", 2, True), ("memory", 1, False), ("sqlite", 2, False)]
-)
-def test_workers_that_share_no_store_are_warned_of(store: str, workers: int, *, is_warned: bool) -> None:
-    log = ListLog()
-    warn_of_risks(make(f"store={store}"), log, workers)
-    assert ("store_not_shared" in log.warned) is is_warned
+def test_each_line_of_a_worker_says_whose_it_is() -> None:
+    """At every level. The line keeps its own fields."""
+    for level in LEVELS:
+        log = Mock()
+        getattr(WorkerLog(log, 2), level)("event", key=1)
+        assert log.mock_calls == [getattr(call, level)("event", worker=2, key=1)]
