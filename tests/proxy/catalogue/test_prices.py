@@ -45,7 +45,8 @@ GATEWAY = "https://gateway.example.com/v1"
 
 
 def test_the_rules_get_ratios() -> None:
-    """Whatever the unit is, they are relative to an ordinary prompt token."""
+    """Whatever the unit is, they are relative to an ordinary prompt token; the usual ones if that costs nothing."""
+    assert PriceList((PriceTier(0, 0.0, 0.0, 0.0, 0.0),), PriceSource.CATALOGUE).to_ratios() == Prices()
     cheap, dear = PriceTier(0, 2.0, 0.2, 2.5, 10.0), PriceTier(200_000, 4.0, 1.0, 5.0, 12.0)
     prices = PriceList((cheap, dear), PriceSource.CATALOGUE, is_in_dollars=True)
     assert prices.to_ratios() == prices.to_ratios(200_000) == Prices(1.0, 0.1, 5.0, 1.25)
@@ -53,37 +54,18 @@ def test_the_rules_get_ratios() -> None:
     assert prices.to_ratios(200_001) == Prices(1.0, 0.25, 3.0, 1.25)
 
 
-def test_free_tokens_have_the_default_ratios() -> None:
-    """There is no ratio to a price of nothing."""
-    assert PriceList((PriceTier(0, 0.0, 0.0, 0.0, 0.0),), PriceSource.CATALOGUE).to_ratios() == Prices()
-
-
-@pytest.mark.parametrize("base_url", ["http://api.openai.com/v1", "http://api.openai.com:8080"])
-def test_an_upstream_by_plain_http_has_its_prices(base_url: str) -> None:
-    """They are dollars, not only ratios."""
-    prices = find_listed(base_url, "gpt-4o")
-    assert prices.is_in_dollars
-    assert prices == find_listed(OPENAI, "gpt-4o")
-
-
 def test_configured_prices_come_first() -> None:
-    """The same configuration gives the same object, so that policies can be kept by it."""
+    """The same configuration gives the same object, so that policies can be kept by it. Dollars are dollars."""
     config = load_config("prices: {input: 2, cached_input: 0.5, output: 9}", environment={})
     first, second = (find_price_list(config, config.policy_for("m"), "m") for _ in range(2))
     assert first is second
     assert first.to_ratios() == Prices(1.0, 0.25, 4.5, 1.0)
     assert not first.is_in_dollars
     assert first.source is PriceSource.CONFIGURED
-
-
-def test_configured_dollars_are_dollars() -> None:
-    """Writing into the cache has a price of its own if it is set."""
-    config = load_config(
-        "prices: {input: 2, cached_input: 0.2, cache_write: 2.5, output: 8, unit: usd}", environment={}
-    )
+    dollars = "prices: {input: 2, cached_input: 0.2, cache_write: 2.5, output: 8, unit: usd}"
+    config = load_config(dollars, environment={})
     prices = find_price_list(config, config.policy_for("m"), "m")
-    assert prices.is_in_dollars
-    assert prices.to_ratios().cache_write == 1.25
+    assert (prices.is_in_dollars, prices.to_ratios().cache_write) == (True, 1.25)
 
 
 def test_a_policy_has_the_prices_of_its_own_upstream() -> None:
@@ -160,21 +142,17 @@ def _price(amount: int) -> ModelPrice:
 
 
 def test_what_the_catalogue_does_not_say() -> None:
-    """No price of reading the cache is no discount, and no price of writing is the ordinary one."""
+    """No price of reading the cache is no discount, and no price of writing is the ordinary one.
+
+    A cached token is never dearer. A lower price of writing is what storing costs on top.
+    """
     found = _model(_price(2))
     assert found.tiers == (PriceTier(0, 2.0, 2.0, 2.0, 8.0),)
     assert _model(ModelPrice(input_mtok=Decimal(2))) is None
     assert _model(ModelPrice(output_mtok=Decimal(2))) is None
     assert _model([]) is None
-
-
-def test_a_cached_token_is_never_dearer_and_a_written_one_never_cheaper() -> None:
-    """A lower price of writing is what storing costs on top."""
-    odd = ModelPrice(
-        input_mtok=Decimal(2), cache_read_mtok=Decimal(3), cache_write_mtok=Decimal(1), output_mtok=Decimal(8)
-    )
-    found = _model(odd)
-    assert found.tiers == (PriceTier(0, 2.0, 2.0, 2.0, 8.0),)
+    odd = {"input_mtok": Decimal(2), "cache_read_mtok": Decimal(3), "cache_write_mtok": Decimal(1)}
+    assert _model(ModelPrice(**odd, output_mtok=Decimal(8))).tiers == (PriceTier(0, 2.0, 2.0, 2.0, 8.0),)
 
 
 def test_tiers_are_those_of_all_prices_together() -> None:
@@ -263,7 +241,4 @@ def test_the_length_of_the_prompt_decides_the_prices() -> None:
     prices = PriceList((short, long), PriceSource.CATALOGUE, is_in_dollars=True)
     assert price(Tokens.of(1000, completion=1), prices).total == 1000 * 1000 + 4000
     assert price(Tokens.of(1001, completion=1), prices).total == 1001 * 2000 + 8000
-
-
-def test_ratios_are_no_money() -> None:
-    assert price(Tokens.of(1000), PriceList((PriceTier(0, 1, 0.1, 1, 4),), PriceSource.DEFAULT)) is None
+    assert price(Tokens.of(1000), PriceList((short,), PriceSource.DEFAULT)) is None  # ratios are no money

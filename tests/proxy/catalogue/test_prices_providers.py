@@ -15,17 +15,9 @@ from trimtab.proxy.catalogue.prices import MAX_NAME_CHARS, MIN_WINDOW_TOKENS, as
 OPENAI = "https://api.openai.com/v1"
 
 
-def test_a_provider_is_found_by_its_url() -> None:
-    """A gateway is no provider."""
-    host = find_host(OPENAI)
-    assert host.id == "openai"
-    assert find_host("https://llm.example.com/v1") is None
-
-
 @pytest.mark.parametrize(
     ("base_url", "provider"),
     [
-        ("http://api.openai.com/v1", "openai"),
         ("http://api.openai.com:8080", "openai"),
         ("https://API.openai.com.:443/v1", "openai"),
         ("http://openrouter.ai:8080/api/v1", "openrouter"),
@@ -48,7 +40,7 @@ def test_the_host_decides_whatever_the_scheme_and_the_port(base_url: str, provid
 LOCAL = "http://127.0.0.1:8000/v1"
 
 
-@pytest.mark.parametrize(("base_urls", "loads"), [((), False), ((LOCAL,), False), ((LOCAL, OPENAI), True)])
+@pytest.mark.parametrize(("base_urls", "loads"), [((LOCAL,), False), ((LOCAL, OPENAI), True)])
 def test_the_catalogue_is_loaded_only_where_it_serves(base_urls: tuple[str, ...], *, loads: bool) -> None:
     """It is not loaded if all upstreams are local, nor if all windows are configured."""
     code = (
@@ -69,13 +61,11 @@ GATEWAY = "https://llm.example.com/v1"
     ("base_url", "model", "window_tokens"),
     [
         (OPENAI, "gpt-4o", 128_000),
-        (OPENAI, "gpt-4o-2024-08-06", 128_000),
         (OPENAI, "gpt-3.5-turbo", 16_385),
         ("https://api.anthropic.com/v1", "claude-3-5-haiku-latest", 200_000),
         (OPENAI, "gpt-5", 272_000),  # of 400,000 tokens, 128,000 are for the completion
         (OPENAI, "gpt-5-mini-2025-08-07", 272_000),
         (GATEWAY, "openai/gpt-5-codex", 272_000),
-        (OPENAI, "gpt-5-chat-latest", 128_000),
         (OPENAI, "gpt-5.2-chat-latest", 128_000),
         (OPENAI, "gpt-5.4", 922_000),
         (OPENAI, "gpt-5.4-mini", 272_000),
@@ -89,6 +79,7 @@ GATEWAY = "https://llm.example.com/v1"
         (GATEWAY, "openai/gpt-4o", 128_000),
         (GATEWAY, "my-own-model", None),
         (GATEWAY, "", None),
+        ("http://vllm:8000/v1", "gpt-4o", None),  # a local server may run a model of that name in any window
     ],
 )
 def test_the_window_is_the_hosts_else_the_makers(base_url: str, model: str, window_tokens: int | None) -> None:
@@ -100,16 +91,12 @@ def test_the_window_is_the_hosts_else_the_makers(base_url: str, model: str, wind
     ("model", "betas", "asks"),
     [
         ("claude-sonnet-4-5", "context-1m-2025-08-07", True),
-        ("claude-sonnet-4-20250514", "oauth-2025-04-20,context-1m-2025-08-07", True),
         ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", '["context-1m-2025-08-07"]', True),
         ("anthropic/claude-sonnet-4.5", "context-1m-2027-01-01", True),
         ("claude-sonnet-4-5[1m]", "", True),
         ("claude-opus-4-6[1M]", "", True),
-        ("claude-fable-5-1", "context-1m-2025-08-07", True),
         ("claude-mythos-5-2[1m]", "", True),
         ("claude-sonnet-4-5", "oauth-2025-04-20", False),
-        ("claude-sonnet-4-5", "", False),
-        ("claude-haiku-4-5", "context-1m-2025-08-07", False),
         ("claude-opus-4-5", "context-1m-2025-08-07", False),
         ("claude-3-7-sonnet-latest", "context-1m-2025-08-07", False),
         ("gpt-5[1m]", "", False),
@@ -126,11 +113,6 @@ def test_any_name_is_answered(model: str) -> None:
     for base_url in (OPENAI, GATEWAY, "https://openrouter.ai/api/v1"):
         window_tokens = find_window(base_url, model)
         assert window_tokens is None or window_tokens >= 1024
-
-
-def test_nothing_is_said_of_local_servers() -> None:
-    """A local server may run a model with the name of a hosted one in any window."""
-    assert find_window("http://vllm:8000/v1", "gpt-4o") is None
 
 
 def test_nothing_is_asked_of_the_network() -> None:

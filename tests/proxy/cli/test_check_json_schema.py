@@ -90,8 +90,12 @@ def _find_examples() -> Iterator[str]:
 
 
 def test_the_published_file_is_what_the_command_prints() -> None:
-    """The command `trimtab schema > docs/reference/trimtab.schema.json` has written it."""
+    """The command `trimtab schema > docs/reference/trimtab.schema.json` has written it. The example names it."""
+    result = run_trimtab("schema")
+    assert result.exit_code == 0
+    assert orjson.loads(result.stdout_bytes) == SCHEMA
     assert orjson.loads((ROOT / "docs/reference/trimtab.schema.json").read_bytes()) == SCHEMA
+    assert EXAMPLE.startswith("# yaml-language-server: $schema=docs/reference/trimtab.schema.json\n")
 
 
 def test_it_is_a_schema_with_a_name() -> None:
@@ -135,11 +139,6 @@ def test_the_example_is_accepted() -> None:
         assert list(VALIDATOR.iter_errors(Document.parse(text).data)) == []
 
 
-def test_the_example_names_the_schema() -> None:
-    """The name is in the first line, where editors look for it. The path is that of the published file."""
-    assert EXAMPLE.startswith("# yaml-language-server: $schema=docs/reference/trimtab.schema.json\n")
-
-
 def test_every_example_of_the_pages_is_accepted() -> None:
     """Each is accepted, whether its variables are set or not."""
     examples = list(_find_examples())
@@ -171,57 +170,24 @@ SCALARS = (
     | st.sampled_from([1023, 1024, 2**29 - 1, 2**29, 65_536, 10**9])
     | st.floats(-0.5, 3.5).filter(lambda number: not number.is_integer())
 )
-WORDS = st.sampled_from(
-    [
-        "auto",
-        "client",
-        "key",
-        "none",
-        "enforce",
-        "observe",
-        "off",
-        "balanced",
-        "prune",
-        "error",
-        "forward",
-        "truncate",
-        "salient",
-        "head_tail",
-        "heuristic",
-        "inline",
-        "pair",
-        "user",
-        "memory",
-        "sqlite",
-        "sqlite:///x",
-        "redis://h:1/0",
-        "valkeys://h",
-        "rediss+sentinel://h/s/0",
-        "redis+cluster://h,i",
-        "direct",
-        "http://h:1",
-        "HTTPS://H/v1",
-        "h:1",
-        "h:65535",
-        "h:65536",
-        "[::1]:80",
-        "/m",
-        "/a/*",
-        "header:x-a",
-        "authorization",
-        "5",
-        "0.5",
-        ".5",
-        "1e2",
-        "-1",
-        "1_000",
-        "true",
-        "Off",
-        "yEs",
-        "n",
-        "nothing",
-    ]
-) | st.just("")
+CHOICES = {
+    word for found in re.findall(r'"enum":(\[.*?\])', orjson.dumps(SCHEMA).decode()) for word in orjson.loads(found)
+}
+STORES = ("memory", "sqlite:///x", "redis://h:1/0", "valkeys://h", "rediss+sentinel://h/s/0", "redis+cluster://h,i")
+ADDRESSES = (
+    "direct",
+    "http://h:1",
+    "HTTPS://H/v1",
+    "h:1",
+    "h:65535",
+    "h:65536",
+    "[::1]:80",
+    "/m",
+    "/a/*",
+    "header:x-a",
+)
+NUMBERS = ("5", "0.5", ".5", "1e2", "-1", "1_000", "true", "Off", "yEs", "n", "nothing", "")
+WORDS = st.sampled_from([*sorted(map(str, CHOICES)), *STORES, *ADDRESSES, *NUMBERS])
 VARIABLES = st.builds("{}${{{}}}{}".format, st.sampled_from(["", "1"]), st.just("V"), st.sampled_from(["", "0"]))
 TEXTS_IN_LISTS = st.lists(st.sampled_from(["a", "*.md", "/p/*"]) | SCALARS, max_size=2)
 
@@ -255,16 +221,12 @@ def test_unknown_keys_and_collections_in_the_wrong_place_are_refused(paths: Sequ
     "text",
     [
         "mode: on",
-        "listen: 127.0.0.1",
         "listen: 127.0.0.1:70000",
         "upstream: {base_url: api.openai.com/v1}",
         "store: mysql://host/db",
         "tenant: cookie",
-        "client_keys: []",
         "client_keys: {}",
         "client_keys: {sk-a-key: alice}",
-        "client_keys: {alice: {key: x, max_concurrent_requests: 0}}",
-        "limits: {max_body_bytes: many}",
         "defaults: {tools: {'': {exclude: true}}}",
         "models: [{context_window: 1024}]",
         "dedupe: ${V}",
@@ -274,10 +236,3 @@ def test_what_is_plainly_wrong_is_refused(text: str) -> None:
     """Both the loader and the schema refuse it."""
     data = Document.parse(text).data
     assert (_loads(data), VALIDATOR.is_valid(data)) == (False, False)
-
-
-def test_the_schema_is_printed_as_json() -> None:
-    """It goes to standard output, and equals the file under docs."""
-    result = run_trimtab("schema")
-    assert result.exit_code == 0
-    assert orjson.loads(result.stdout_bytes) == SCHEMA

@@ -14,7 +14,6 @@ from trimtab.proxy.config.clients import (
     MAX_KEYS_BYTES,
     MAX_NAME_CHARS,
     ClientConfig,
-    Clients,
     divide_clients,
 )
 from trimtab.proxy.config.document import ConfigError
@@ -86,12 +85,6 @@ def test_a_client_has_several_keys_and_each_may_end(tmp_path: Path) -> None:
     assert both.budgets == {}
 
 
-def test_a_list_of_named_keys_is_told_the_mapping_to_write() -> None:
-    """What is wrong is the list, not a key in it."""
-    with pytest.raises(ConfigError, match=r"client_keys .*must be a list of keys or a mapping of names"):
-        _load("client_keys: [{name: alice, key: sk-a}, {name: bob, key: sk-b}]")
-
-
 def test_a_budget_belongs_to_a_name() -> None:
     """Without any limit there is none, whatever would happen at it."""
     text = "client_keys: {a: {key: x, tokens_per_day: 5, dollars_per_month: 1.5}, b: {key: y, over_budget: tell}}"
@@ -102,14 +95,11 @@ def test_a_budget_belongs_to_a_name() -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "key_file is empty"),
         (b" \n", "key_file is empty"),
-        (b"two words", "key_file must contain one key a line: one word of printable ASCII"),
         (b"one\ntwo words", "key_file must contain one key a line: one word of printable ASCII"),
         (b"one expires=soon", "key_file must have a date after expires=, such as 2027-01-31"),
         (b"sha256:00", "key_file must have 64 digits after sha256:"),
         (b"k\n" * MAX_KEYS_BYTES, "key_file is too long"),
-        ("schlüssel".encode(), "key_file must contain one key a line: one word of printable ASCII"),
         (b"\x00", "key_file must contain one key a line: one word of printable ASCII"),
         (b"k" * (MAX_KEY_FILE_BYTES + 1), "key_file must contain one key a line: one word of printable ASCII"),
         (None, "key_file cannot be read: no such file or directory"),
@@ -124,18 +114,13 @@ def test_a_key_file_without_one_key_is_a_problem(tmp_path: Path, content: bytes 
     assert find_problems(f"client_keys:\n  alice:\n    key_file: {file}\n") == [f"client_keys (line 2): {words}"]
 
 
-@pytest.mark.parametrize("setting", ["client_keys: ['{}']", "client_keys: {{a: '{}'}}", "admin_token: '{}'"])
-@pytest.mark.parametrize("key", ["sha256:", "sha256:planted", f"sha256:{'AB' * 32}"])
-def test_a_key_that_looks_like_a_hash_and_is_none_is_a_problem(setting: str, key: str) -> None:
+def test_a_key_that_looks_like_a_hash_and_is_none_is_a_problem() -> None:
     """Nobody could send it."""
-    (problem,) = find_problems(setting.format(key))
-    assert "must have 64 digits after sha256:" in problem
-    assert find_problems(setting.format(f"sha256:{'ab' * 32}")) == []
-
-
-def test_a_day_that_is_none_is_a_problem() -> None:
-    problems = find_problems("client_keys: {a: {key: one, expires: soon}}")
-    assert problems == ["client_keys.*.expires (line 1): must be a day, such as 2027-01-31, or null"]
+    for setting in ("client_keys: ['{}']", "client_keys: {{a: '{}'}}", "admin_token: '{}'"):
+        for key in ("sha256:", f"sha256:{'AB' * 32}"):
+            (problem,) = find_problems(setting.format(key))
+            assert "must have 64 digits after sha256:" in problem
+        assert find_problems(setting.format(f"sha256:{'ab' * 32}")) == []
 
 
 def test_a_folder_or_a_name_that_no_file_can_have_is_a_problem(tmp_path: Path) -> None:
@@ -201,18 +186,14 @@ def test_workers_together_admit_what_a_client_may_have(limit: int | None, worker
     """Each worker admits at least one. Keys and names are the same in each."""
     client_keys = {"a": ClientConfig(key="x", max_concurrent_requests=limit), "b": ClientConfig(key="y")}
     config = Config(client_keys=client_keys)
+    assert divide_clients(("a", "b"), workers) == ("a", "b")
+    assert divide_clients(None, workers) is None
     part = config.as_worker_of(workers).clients
 
     assert (part.keys, part.names) == (config.clients.keys, config.clients.names)
     assert set(part.limits) == set(config.clients.limits)
     for each in part.limits.values():
         assert (limit or 0) <= workers * each < (limit or 0) + workers
-
-
-def test_a_list_and_null_are_the_same_for_each_worker() -> None:
-    assert divide_clients(("a", "b"), 3) == ("a", "b")
-    assert divide_clients(None, 3) is None
-    assert Clients.of(None) == Clients()
 
 
 def test_the_clients_are_the_same_object_each_time() -> None:

@@ -68,13 +68,6 @@ def test_settings_lie_over_the_file() -> None:
     assert config.upstreams == {"b": UpstreamConfig(base_url="http://b").named()}
 
 
-@pytest.mark.parametrize("mode", ["enforce", "observe", "off"])
-def test_every_mode_can_be_written_without_quotes(mode: str) -> None:
-    """YAML reads a bare `off` as false; the configuration reads what was meant."""
-    assert _load(f"mode: {mode}").mode == mode
-    assert _load("", f"mode={mode}").mode == mode
-
-
 def test_environment_wins_over_the_file_and_settings_over_both() -> None:
     """TRIMTAB_UPSTREAM and TRIMTAB_LISTEN set one key each. An empty variable sets none."""
     text = "upstream: {base_url: 'http://file', read_timeout_seconds: 5}\nlisten: 127.0.0.1:1"
@@ -120,14 +113,7 @@ def test_variables_that_win_over_the_file_are_found() -> None:
     assert find_winning_variables({}) == []
 
 
-def test_the_process_s_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If no environment is given, the process's own is read."""
-    monkeypatch.setenv("TRIMTAB_UPSTREAM", "http://from-env/v1")
-
-    assert load_config().upstream.base_url == "http://from-env/v1"
-
-
-@pytest.mark.parametrize("text", ["", "\n\n", "# mode: off\n  # and more", "---\n", "null", "{} # the defaults"])
+@pytest.mark.parametrize("text", ["", "# mode: off\n  # and more", "{} # the defaults"])
 def test_a_file_that_says_nothing_is_valid_where_it_may_be(text: str, tmp_path: Path) -> None:
     """An empty file is valid at the start. At a reload, somebody is probably writing it."""
     file = tmp_path / "trimtab.yaml"
@@ -138,13 +124,6 @@ def test_a_file_that_says_nothing_is_valid_where_it_may_be(text: str, tmp_path: 
         load_file(file, may_be_empty=False)
     file.write_text("mode: enforce", encoding="utf-8")
     assert load_file(file, may_be_empty=False) == load_file(None)
-
-
-def test_variables_that_set_nothing_are_found_with_what_may_be_meant() -> None:
-    """Only those that begin like trimtab's own."""
-    environment = {"TRIMTAB_UPSTRAM": "x", "TRIMTAB_UPSTREAM": "http://a/v1", "TRIMTAB_QQQQQ": "x", "HOME": "/"}
-    assert find_unknown_variables(environment) == {"TRIMTAB_QQQQQ": None, "TRIMTAB_UPSTRAM": "TRIMTAB_UPSTREAM"}
-    assert find_unknown_variables({}) == {}
 
 
 @pytest.mark.parametrize(
@@ -183,24 +162,7 @@ def test_a_variable_lies_over_the_file_and_under_a_setting() -> None:
     assert _load(FILE, "defaults.high_water=0.9", **variables).defaults.high_water == 0.9
 
 
-def test_an_empty_variable_sets_nothing() -> None:
-    """Compose files write `NAME=` for what is not set."""
-    assert _load(FILE, TRIMTAB_MODE="", TRIMTAB_DEFAULTS__HIGH_WATER="", TRIMTAB_MODELS="") == _load(FILE)
-
-
-def test_a_list_or_a_mapping_is_written_as_yaml() -> None:
-    """It replaces what the file has there."""
-    config = _load(
-        "models: [{match: a}, {match: b}]",
-        TRIMTAB_MODELS='[{match: "gpt-*", mode: observe}]',
-        TRIMTAB_DEFAULTS__TOOLS='{"mcp__x": {dedupe: false}}',
-    )
-
-    assert [(entry.match, entry.mode) for entry in config.models] == [("gpt-*", "observe")]
-    assert list(config.defaults.tools) == ["mcp__x"]
-
-
-@pytest.mark.parametrize("key", ["123456", "true", "1e5", "a #b", "[a", "a: b", "*x", "&y", "2024-01-01"])
+@pytest.mark.parametrize("key", ["123456", "true", "a #b", "[a", "*x"])
 def test_a_text_is_taken_as_it_stands(key: str) -> None:
     """A key that YAML would read as a number, or cut at a comment, is the key all the same. Quotes are YAML's."""
     assert _load(TRIMTAB_DEFAULTS__SUMMARY__MODEL=key).defaults.summary.model == key

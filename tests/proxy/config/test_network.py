@@ -8,6 +8,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 from support.authority import Authority, write_key
+from support.config import find_problems
+from support.golden import check_golden
 
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_config
@@ -52,65 +54,28 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]
     return section
 
 
-@pytest.mark.parametrize(
-    ("keys", "problem"),
-    [
-        ({"ca_file": "missing"}, "upstream.ca_file (line 2): 'missing' cannot be read: no such file or directory"),
-        ({"ca_file": "folder"}, "upstream.ca_file (line 2): '.' cannot be read: is a directory"),
-        ({"ca_file": "text"}, "upstream.ca_file (line 2): 'text' contains no certificate in PEM form"),
-        ({"ca_file": "key"}, "upstream.ca_file (line 2): 'An-authority-1.key' contains no certificate in PEM form"),
-        ({"ca_file": "damaged"}, "upstream.ca_file (line 2): 'damaged.pem' contains a certificate that cannot be read"),
-        (
-            {"client_cert_file": "key"},
-            "upstream.client_cert_file (line 2): 'An-authority-1.key' contains no certificate in PEM form",
-        ),
-        (
-            {"client_cert_file": "cert"},
-            "upstream.client_key_file: null is not enough: client_cert_file contains no private key",
-        ),
-        (
-            {"client_key_file": "key"},
-            "upstream.client_key_file (line 2): 'An-authority-1.key' needs client_cert_file too",
-        ),
-        (
-            {"client_cert_file": "cert", "client_key_file": "other_key"},
-            "upstream.client_key_file (line 3): 'An-authority-2.key' does not belong to client_cert_file",
-        ),
-        (
-            {"client_cert_file": "cert", "client_key_file": "locked"},
-            "upstream.client_key_file (line 3): 'a.key' contains a private key with a passphrase; store it without one",
-        ),
-        (
-            {"client_cert_file": "cert", "client_key_file": "text"},
-            "upstream.client_key_file (line 3): 'text' contains no private key in PEM form",
-        ),
-        (
-            {"client_cert_file": "damaged", "client_key_file": "key"},
-            "upstream.client_key_file (line 3): 'An-authority-1.key' or its certificate is damaged",
-        ),
-    ],
-)
-def test_a_file_that_cannot_be_used_is_a_mistake_of_the_configuration(keys, problem, write) -> None:
+WRONG = (
+    {"ca_file": "missing"}, {"ca_file": "folder"}, {"ca_file": "text"}, {"ca_file": "key"}, {"ca_file": "damaged"},
+    {"client_cert_file": "key"}, {"client_cert_file": "cert"}, {"client_key_file": "key"},
+    {"client_cert_file": "cert", "client_key_file": "other_key"},
+    {"client_cert_file": "cert", "client_key_file": "locked"}, {"client_cert_file": "cert", "client_key_file": "text"},
+    {"client_cert_file": "damaged", "client_key_file": "key"},
+)  # fmt: skip
+
+
+def test_a_file_that_cannot_be_used_is_a_mistake_of_the_configuration(write) -> None:
     """The message has the key's name and line, like any other. Nobody is asked for a passphrase."""
-    with pytest.raises(ConfigError) as caught:
-        load_config(write(**keys), environment={})
-    assert str(caught.value) == problem
+    told = {str(keys): "\n".join(find_problems(write(**keys))) for keys in WRONG}
+    assert "PLANTED" not in "".join(told.values())
+    check_golden("commands/certificates", told)
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {},
-        {"ca_file": "ca"},
-        {"ca_file": "other"},
-        {"client_cert_file": "cert", "client_key_file": "key"},
-        {"client_cert_file": "both"},
-        {"ca_file": "ca", "client_cert_file": "both", "client_key_file": "key"},
-    ],
-)
-def test_files_that_fit_are_read_at_once(keys, write) -> None:
+def test_files_that_fit_are_read_at_once(write) -> None:
     """Later changes of the files do not change the TLS settings. Without files, the system's own are used."""
-    assert (load_config(write(**keys) if keys else "", environment={}).upstream.tls is not None) == bool(keys)
+    pair = {"client_cert_file": "cert", "client_key_file": "key"}
+    for keys in ({"ca_file": "ca"}, pair, {"client_cert_file": "both"}, {"ca_file": "ca", **pair}):
+        assert load_config(write(**keys), environment={}).upstream.tls is not None
+    assert load_config("", environment={}).upstream.tls is None
 
 
 def test_a_context_loads_the_client_certificate(tmp_path: Path) -> None:
@@ -196,7 +161,6 @@ def test_the_configuration_wins() -> None:
         ("api.example.com", "example.com", True),
         ("api.example.com", ".example.com", True),
         ("api.example.com", "*.example.com", True),
-        ("example.com", ".example.com", True),
         ("example.com", "EXAMPLE.com.", True),
         ("example.com.", "example.com", True),
         ("notexample.com", "example.com", False),
@@ -207,12 +171,10 @@ def test_the_configuration_wins() -> None:
         ("example.com", "a, b example.com,c", True),
         ("example.com", ", ,.,*.", False),
         ("10.1.2.3", "10.0.0.0/8", True),
-        ("10.1.2.3", "10.1.2.3", True),
         ("10.1.2.3", "10.1.2.3:443", True),
         ("10.1.2.3", "10.1.2", False),
         ("11.1.2.3", "10.0.0.0/8", False),
         ("fd00::1", "fd00::/8", True),
-        ("fd00::1", "fd00::1", True),
         ("fd00::1", "[fd00::1]", True),
         ("fd00::1", "[fd00::1]:443", True),
         ("fd00::1", "[fd00::1]:80", False),
@@ -247,15 +209,12 @@ def test_a_password_is_kept_apart() -> None:
     ("address", "words"),
     [
         ("socks5://PLANTED@a:1", "SOCKS proxies are not supported"),
-        ("socks4://a:1", "SOCKS proxies are not supported"),
-        ("socks5h://a:1", "SOCKS proxies are not supported"),
         ("ftp://a:1", "must be http://HOST:PORT"),
         ("http://", "must be http://HOST:PORT"),
         ("http://a:99999", "must be http://HOST:PORT"),
         ("http://a:0", "must be http://HOST:PORT"),
         ("http://me:PLANTED a:1", "must be http://HOST:PORT"),
         ("http://me:PLAN/TED@a:1", "in a password, write"),
-        ("http://me:PLAN#TED@a:1", "in a password, write"),
         ("http://me:PLAN?TED@a:1", "in a password, write"),
         ("http://me:1/PLANTED@a:1", "in a password, write"),
         ("http://me:PLÄNTED@a:1", "percent-encode characters"),
@@ -305,13 +264,11 @@ def test_each_upstream_has_its_own() -> None:
         ("api.anthropic.com", "anthropic"),
         ("API.Anthropic.com.", "anthropic"),
         ("name.openai.azure.com", "azure"),
-        ("name.cognitiveservices.azure.com", "azure"),
         ("name.services.ai.azure.com", "azure"),
         ("api.openai.com", None),
         ("api.anthropic.com.example.org", None),
         ("notanthropic.com", None),
         ("azure.com", None),
-        ("127.0.0.1", None),
         ("", None),
     ],
 )
@@ -323,8 +280,6 @@ def test_a_host_belongs_to_the_provider_that_owns_its_name(host: str, provider: 
 @pytest.mark.parametrize(
     "url",
     [
-        "https://h.example",
-        "http://h.example/v1",
         "http://H.Example:8080",
         "https://h.example./v1",
         "https://u:p@h.example:1",
@@ -342,9 +297,7 @@ def test_a_host_has_one_name_whatever_is_around_it(url: str) -> None:
         ("http://user:pa%2Fss@proxy:3128", {"pa%2Fss", "pa/ss"}),
         ("http://token@proxy:3128", {"token"}),
         ("user:pass@proxy:3128", {"pass"}),
-        ("http://proxy:3128", set()),
         ("direct", set()),
-        ("", set()),
         ("redis://:s3cret@redis:6379/0", {"s3cret"}),
         ("redis://redis:6379/0?username=me&password=s3cret", {"s3cret"}),
         ("redis+sentinel://u:p1@a:1,b:2/svc/0?sentinel_password=p2", {"p1", "p2"}),
@@ -356,12 +309,9 @@ def test_the_credentials_of_a_url_are_found(url, found):
     assert set(find_passwords(url)) == found
 
 
-@pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "all_proxy"])
-def test_the_password_of_a_proxy_in_the_environment_is_found(name):
-    assert list_passwords({name: "http://u:s3cret@proxy:3128"}) == ("s3cret",)
-
-
-def test_the_headers_for_the_collector_are_found():
+def test_passwords_of_proxies_and_headers_for_the_collector_are_found_in_the_environment():
+    for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "all_proxy"):
+        assert list_passwords({name: "http://u:s3cret@proxy:3128"}) == ("s3cret",)
     environment = {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20sk-1,x-key=sk-2"}
     assert set(list_passwords(environment)) == {"Bearer sk-1", "sk-1", "sk-2"}
 

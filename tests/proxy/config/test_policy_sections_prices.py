@@ -12,14 +12,6 @@ def _load(text: str = "", *settings: str, **environment: str) -> Config:
     return load_config(text, settings=settings, environment=environment)
 
 
-def test_the_defaults() -> None:
-    """Nothing is configured. In a mapping, reading the cache costs a tenth, and a completion four times a prompt."""
-    assert _load().prices == "auto"
-    prices = PricesConfig()
-    assert (prices.input, prices.cached_input, prices.cache_write, prices.output) == (1, 0.1, None, 4)
-    assert prices.unit == "ratio"
-
-
 def test_a_mapping_has_the_defaults_for_its_other_keys() -> None:
     """So a file that was written when there was no `auto` means the same."""
     assert _load("prices: {cached_input: 0.02}").prices == PricesConfig(cached_input=0.02)

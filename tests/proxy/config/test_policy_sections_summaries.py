@@ -34,7 +34,7 @@ def test_every_key_is_read() -> None:
     assert _load("{max_tokens: '100'}").max_tokens == 100
 
 
-@pytest.mark.parametrize("window_tokens", [8000, 32_000, 64_000, 128_000, 1_000_000])
+@pytest.mark.parametrize("window_tokens", [8000, 128_000])
 def test_a_summary_grows_with_the_window_unless_its_size_is_set(window_tokens: int) -> None:
     """A learned window counts like any other."""
     sizes = [

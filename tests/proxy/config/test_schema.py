@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from support.authority import Authority
 
 from trimtab.proxy.config.document import Document, name_path
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.network import UnusableProxyError
 from trimtab.proxy.config.policy import ModelConfig, PolicyConfig, SummaryConfig, ToolConfig
 from trimtab.proxy.config.schema import (
     MAX_MODEL_CHARS,
@@ -20,11 +19,7 @@ from trimtab.proxy.config.schema import (
     MIN_NAMED_CHARS,
     CompactionConfig,
     Config,
-    DashboardConfig,
     LimitsConfig,
-    LogConfig,
-    RecordConfig,
-    TracingConfig,
     UpstreamConfig,
     find_in_name,
     list_secrets,
@@ -76,12 +71,6 @@ def test_the_policies_that_the_example_only_mentions_are_valid() -> None:
     assert (len(config.models), list(config.profiles)) == (1, ["router"])
     assert list(config.defaults.tools) == ["*search*", "[Rr]ead*"]
     assert [one.tokens for one in config.defaults.context_windows] == [1_000_000, 272_000]
-
-
-@pytest.mark.parametrize("text", ["", "\n# nothing\n", "{}", "null", "---\n"])
-def test_every_key_has_a_default(text: str) -> None:
-    """An empty file is a configuration."""
-    assert _load(text) == Config()
 
 
 POLICIES = """
@@ -142,13 +131,11 @@ def test_a_name_of_megabytes_matches_nothing() -> None:
 @pytest.mark.parametrize(
     ("listen", "loopback"),
     [
-        ("127.0.0.1:1", True),
         ("127.8.9.1:1", True),
         ("localhost:1", True),
         ("'[::1]:1'", True),
         ("0.0.0.0:1", False),
         ("'[::]:1'", False),
-        ("192.168.0.2:1", False),
         ("example.org:1", False),
     ],
 )
@@ -163,18 +150,16 @@ def test_who_can_reach_the_proxy(listen: str, *, loopback: bool) -> None:
     assert _load(f"{{metrics_listen: {listen}, admin_token: t}}").open_addresses() == {}
 
 
-def test_keys_of_ours_come_from_file_or_environment() -> None:
-    """By default there are none."""
-    config = _load("client_keys: [a, '${KEY}']\nadmin_token: ${TOKEN}", KEY="b", TOKEN="c")
-    assert (config.client_keys, config.admin_token) == (("a", "b"), "c")
-    assert (_load().client_keys, _load().admin_token, _load().metrics_listen) == (None, None, None)
-
-
 def test_no_key_stands_in_what_python_says_of_a_configuration() -> None:
     """Neither a traceback nor a log line shows one."""
-    text = "upstream: {api_key: PLANT}\nclient_keys: [PLANT]\nadmin_token: PLANT\nstore: redis://:PLANT@h:1/0"
+    upstream = "upstream: {api_key: PLANT, proxy: 'http://user:PLANT@proxy.test:1'}"
+    text = f"{upstream}\nclient_keys: [PLANT]\nadmin_token: PLANT\nstore: redis://:PLANT@h:1/0"
     config = _load(text, "upstreams.b.api_key=PLANT")
-    assert "PLANT" not in f"{config!r} {config} {config.upstream!r} {config.upstreams}"
+    route = config.upstream.route
+    assert (
+        "PLANT" not in f"{config!r} {config} {config.upstream!r} {config.upstream} {config.upstreams} {route!r} {route}"
+    )
+    assert list_secrets(load_config("", environment={})) == ()
 
 
 def test_one_process_alone_has_the_very_configuration() -> None:
@@ -248,25 +233,6 @@ def test_a_path_stands_with_and_without_a_slash_at_its_end() -> None:
     }
 
 
-@pytest.mark.parametrize("path", ["/", "/llm/*", "llm", "/a/../b", "/a?b"])
-def test_a_path_is_whole_and_plain(path: str) -> None:
-    """A pattern, a query or dot segments would claim other paths than it seems."""
-    with pytest.raises(ValidationError):
-        CompactionConfig(paths={path: "chat"})
-
-
-def test_by_default_no_text_is_kept_or_sent():
-    assert not DashboardConfig().keep_text
-    assert TracingConfig().otlp_endpoint is None
-    assert (LogConfig().format, LogConfig().level) == ("auto", "info")
-
-
-@pytest.mark.parametrize("wrong", [{"keep": 0}, {"max_bytes": 10}, {"dri": "x"}])
-def test_wrong_limits_of_recordings_are_refused(wrong):
-    with pytest.raises(ValidationError):
-        RecordConfig.model_validate({"dir": "x", **wrong})
-
-
 # An upstream of the configuration: which environment applies to it, and which certificates.
 
 URL = "https://up.test/v1"
@@ -289,12 +255,6 @@ def test_what_is_configured_wins_over_the_environment(setting: str, url: str | N
     upstream = UpstreamConfig(base_url=URL, proxy=setting)
     for route in (upstream.route, upstream.routed_by(PROXIED).route):
         assert (route.proxy.url if route.proxy is not None else None) == url
-
-
-def test_a_proxy_of_the_environment_that_cannot_be_used_is_refused() -> None:
-    """Such a proxy is not skipped."""
-    with pytest.raises(UnusableProxyError, match="HTTPS_PROXY"):
-        UpstreamConfig(base_url=URL).routed_by({"HTTPS_PROXY": "socks5://proxy.test:1"})
 
 
 def test_certificates_are_those_that_were_read(tmp_path: Path) -> None:
@@ -355,7 +315,6 @@ def test_nonces_are_stripped_for_servers_of_other_providers(base_url: str, setti
     ("base_url", "bares"),
     [
         ("http://10.0.0.1:8000/v1", True),
-        ("http://gateway.internal/v1", True),
         ("http://localhost.example.com/v1", True),
         ("https://10.0.0.1/v1", False),
         ("http://127.0.0.9:8000/v1", False),
@@ -368,12 +327,6 @@ def test_a_credential_is_bare_on_the_way_to_another_machine_without_tls(base_url
     for fields in ({}, {"api_key": "k"}):
         assert UpstreamConfig(base_url=base_url, **fields).bares_credential is bares
     assert not UpstreamConfig(base_url=base_url).named().bares_credential
-
-
-def test_no_key_and_no_password_is_shown() -> None:
-    """Printing an upstream does not show them either."""
-    upstream = UpstreamConfig(base_url=URL, api_key="PLANTED", proxy="http://user:PLANTED@proxy.test:1")
-    assert "PLANTED" not in f"{upstream!r} {upstream} {upstream.route!r} {upstream.route}"
 
 
 @pytest.mark.parametrize(
@@ -408,10 +361,6 @@ def test_every_credential_is_listed_and_those_of_clients_are_the_last():
     }  # fmt: skip
     assert listed[-1] == "sk-alice"
     assert list_secrets(config) is listed
-
-
-def test_an_empty_configuration_has_none():
-    assert list_secrets(load_config("", environment={})) == ()
 
 
 def test_a_credential_in_a_name_is_found_unless_it_is_short():

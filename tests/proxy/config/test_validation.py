@@ -102,14 +102,6 @@ def test_a_secret_is_never_shown(text: str) -> None:
     assert caught.value.__cause__ is None
 
 
-def test_a_secret_from_the_environment_is_never_shown() -> None:
-    """The same holds for a secret from a variable."""
-    problems = find_problems("upstreams: [{api_key: '${KEY}'}]", KEY=SECRET)
-
-    assert problems
-    assert not [line for line in problems if SECRET[:8] in line]
-
-
 def test_a_long_value_is_cut() -> None:
     """The sentence stays readable."""
     (problem,) = find_problems("mode: " + "x" * 5000)
@@ -137,39 +129,24 @@ def test_any_key_is_named_with_its_line(place: str, key: str) -> None:
     assert problem.startswith(f"{place}.{shown}.nope (line {line}): unknown key; known here: ")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{listen: 'h:0', metrics_listen: 'h:0'}",
-        "workers: 4",
-        "dashboard: {keep_text: true}",
-        "{dashboard: {keep_text: true}, listen: '0.0.0.0:8790', client_keys: [a], admin_token: t}",
-        "{dashboard: {enabled: false, keep_text: true}, client_keys: [a]}",
-        "{workers: 256, limits: {max_memory_bytes: 137438953472}}",
-        "{workers: auto, limits: {max_memory_bytes: 536870912}}",
-        "{defaults: {low_water: 0.79, high_water: 0.8}}",
-        "{defaults: {low_water: 0.99}}",
-        "{defaults: {high_water: 0.01}}",
-        "{defaults: {low_water: auto}, profiles: {p: {high_water: auto}}}",
-        "{upstreams: {b: {base_url: 'http://b'}}, defaults: {upstream: b}}",
-        "{models: [{match: a}, {match: '*'}]}",
-    ],
-    ids=[
-        "port 0 is another one each time",
-        "memory for four",
-        "text on this machine only",
-        "text for who has the token",
-        "no text without a dashboard",
-        "memory for all",
-        "auto takes what there is memory for",
-        "low water below high water",
-        "a high water above it is found",
-        "a low water below it is found",
-        "both are found",
-        "an upstream that is there",
-        "narrow first",
-    ],
+NO_CONTRADICTIONS = (
+    "{listen: 'h:0', metrics_listen: 'h:0'}",  # port 0 is another one each time
+    "workers: 4",
+    "dashboard: {keep_text: true}",
+    "{dashboard: {keep_text: true}, listen: '0.0.0.0:8790', client_keys: [a], admin_token: t}",
+    "{dashboard: {enabled: false, keep_text: true}, client_keys: [a]}",
+    "{workers: 256, limits: {max_memory_bytes: 137438953472}}",
+    "{workers: auto, limits: {max_memory_bytes: 536870912}}",
+    "{defaults: {low_water: 0.79, high_water: 0.8}}",
+    "{defaults: {low_water: 0.99}}",
+    "{defaults: {high_water: 0.01}}",
+    "{defaults: {low_water: auto}, profiles: {p: {high_water: auto}}}",
+    "{upstreams: {b: {base_url: 'http://b'}}, defaults: {upstream: b}}",
+    "{models: [{match: a}, {match: '*'}]}",
 )
+
+
+@pytest.mark.parametrize("text", NO_CONTRADICTIONS)
 def test_what_does_not_contradict_is_accepted(text: str) -> None:
     """These values are close to contradictions."""
     assert find_problems(text) == []

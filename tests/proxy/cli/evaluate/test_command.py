@@ -7,12 +7,10 @@ import signal
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
-import aiohttp
 import orjson
 import pytest
 from aiohttp import web
 from click.testing import Result
-from programs.llama_server import REALSERVER, make_model, run_llama
 from programs.serving import own_environment
 from programs.starts import start_trimtab
 from support.command_line import run_trimtab
@@ -60,15 +58,6 @@ async def test_each_arm_is_measured(upstream: FakeUpstream, examinee: Examinee, 
     assert "user-secret" not in result.output
 
 
-async def test_all_of_a_session_is_asked_where_it_fits(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
-    """Then the model knows everything, so the exam can be passed."""
-    upstream.models = orjson.dumps({"data": [{"id": "exam-model", "max_model_len": 200_000}]})
-    result = await _evaluate(upstream, file, "--yes", "--arms", "none,truncate")
-    arms = {arm["name"]: arm["recall"] for arm in orjson.loads(result.stdout)["arms"]}
-    assert arms == {"none": 1.0, "truncate": 0.0}
-    assert "summary" not in examinee.kinds
-
-
 async def test_the_price_is_told_and_nothing_asked_without_consent(
     upstream: FakeUpstream, examinee: Examinee, file: Path
 ) -> None:
@@ -82,7 +71,7 @@ async def test_the_price_is_told_and_nothing_asked_without_consent(
     assert upstream.requests == examinee.kinds == []
 
 
-@pytest.mark.parametrize(("typed", "is_agreed"), [(b"y\n", True), (b"\n", False), (b"n\n", False)])
+@pytest.mark.parametrize(("typed", "is_agreed"), [(b"y\n", True), (b"\n", False)])
 async def test_a_person_is_asked_on_a_terminal(
     upstream: FakeUpstream, examinee: Examinee, file: Path, typed: bytes, *, is_agreed: bool
 ) -> None:
@@ -155,17 +144,14 @@ async def test_a_judge_of_its_own_grades(upstream: FakeUpstream, examinee: Exami
     assert orjson.loads(result.stdout)["judge"] == "wise-model"
 
 
-async def test_a_key_of_another_variable_is_shown(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
-    result = await _evaluate(upstream, file, "--yes", "--arms", "digest", "--api-key-env", "MINE", MINE="other-secret")
+@pytest.mark.parametrize("options", [("--api-key-env", "MINE"), ("--set", "upstream.api_key=other-secret")])
+async def test_another_key_goes_in_the_users_place(
+    upstream: FakeUpstream, examinee: Examinee, file: Path, options: tuple[str, str]
+) -> None:
+    """That of another variable, or the operator's."""
+    result = await _evaluate(upstream, file, "--yes", "--arms", "digest", *options, MINE="other-secret")
     assert {tuple(asked.header("Authorization")) for asked in upstream.requests} == {("Bearer other-secret",)}
     assert "other-secret" not in result.output
-    assert examinee.kinds
-
-
-async def test_an_operators_key_goes_in_the_users_place(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
-    result = await _evaluate(upstream, file, "--yes", "--arms", "digest", "--set", "upstream.api_key=own-secret")
-    assert {tuple(asked.header("Authorization")) for asked in upstream.requests} == {("Bearer own-secret",)}
-    assert "secret" not in result.output
     assert examinee.kinds
 
 
@@ -186,18 +172,13 @@ async def test_a_busy_upstream_is_waited_for(upstream: FakeUpstream, examinee: E
     assert 0.2 <= told["arms"][0]["recall"] <= 0.8
 
 
-@pytest.mark.parametrize(
-    ("status", "told"), [(401, "--api-key-env"), (404, "--model"), (403, "another key"), (429, "keeps answering")]
-)
 async def test_what_no_later_question_would_change_ends_the_run(
-    upstream: FakeUpstream, examinee: Examinee, file: Path, status: int, told: str
+    upstream: FakeUpstream, examinee: Examinee, file: Path
 ) -> None:
-    headers = {"Retry-After": "0"}
-    body = error(status, message="bad key user-secret").body
-    examinee.override = lambda _kind, _recorded: web.Response(status=status, headers=headers, body=body)
+    examinee.override = lambda _kind, _recorded: error(401, message="bad key user-secret")
     result = await _evaluate(upstream, file, "--yes")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert told in result.stderr
+    assert "--api-key-env" in result.stderr
     assert "user-secret" not in result.stderr
 
 
@@ -232,10 +213,7 @@ async def test_a_judge_that_grades_nothing_leaves_nothing_measured(
         (b'{"messages": [{"role": "user", "content": "hi"}]}', (), 2, "--model"),
         (make_session(2), (), 1, "compaction removes nothing from this session"),
         (SESSION, ("--arms", "none,other"), 2, "none,trimtab,digest,truncate"),
-        (SESSION, ("--arms", ","), 2, "none,trimtab,digest,truncate"),
         (SESSION, ("--api-key-env", "NOT_SET"), 2, "NOT_SET"),
-        (SESSION, ("--questions", "0"), 2, "--questions"),
-        (SESSION, ("--set", "nonsense=1"), 2, "nonsense"),
         (
             SESSION,
             ("--set", "defaults.on_exceeded=error", "--set", "defaults.overflow_strategy=error"),
@@ -272,26 +250,3 @@ async def test_a_model_that_is_named_is_asked(upstream: FakeUpstream, examinee: 
     await _evaluate(upstream, file, "--yes", "--arms", "digest", "--model", "named")
     assert {asked.json["model"] for asked in upstream.requests} == {"named"}
     assert examinee.kinds
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny random model, which writes nonsense."""
-    pytest.importorskip("xllamacpp", reason="the llama.cpp server (xllamacpp) is not installed")
-    if not REALSERVER.is_dir():
-        pytest.skip("the server's scripts (../shared/realserver) are not here")
-    return make_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.mark.recorded
-async def test_nonsense_of_a_real_server_is_told_as_such(
-    model: Path, client: aiohttp.ClientSession, tmp_path: Path
-) -> None:
-    """llama.cpp with a random model makes no question."""
-    file = tmp_path / "session.json"
-    _write(file, make_session(12, words=60))
-    async with run_llama(model, client) as url:
-        command = ("evaluate", file, "--upstream", url, "--window", "2048", "--questions", "2", "--yes")
-        made = await asyncio.to_thread(run_trimtab, *command)
-    assert made.exit_code == 1, made.output
-    assert "wrote no usable question" in made.stderr

@@ -2,8 +2,8 @@
 
 from io import StringIO
 
-import orjson
 from rich.console import Console
+from support.golden import check_golden
 
 from trimtab.proxy.cli.evaluate.asking import Answered, ArmResult
 from trimtab.proxy.cli.evaluate.command import Result
@@ -33,26 +33,14 @@ RESULT = Result(
 def _print(width: int = 100) -> str:
     out = StringIO()
     RESULT.print_table(Console(file=out, width=width))
-    return out.getvalue()
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
-def test_the_table_shows_each_arm_by_what_was_measured() -> None:
+def test_the_table_and_json_show_each_arm_by_what_was_measured() -> None:
     """Recall counts graded answers. An arm that was not asked has none. The reasons follow the table."""
-    text = _print()
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
-    assert rows == [
-        ["none", "", "80,000", "100.0%", "", "", "", ""],
-        ["trimtab", "62.5%", "20,000", "25.0%", "2", "1", "1", "1"],
-    ]
-    for told in (
-        "5 questions about 52 removed messages, window 32,000",
-        "none: does not fit the window",
-        "trimtab: judge: no grade",
-        "1 of 6 questions could not be used.",
-        "2 calls for summaries gave none: status 402\n",
-        "20 calls, 123,456 prompt tokens, 789 completion tokens",
-    ):
-        assert told in text
+    told = {f"{width} columns": _print(width) for width in (100, 80)}
+    told |= {f"JSON, {details=}": RESULT.write_json(details=details).decode() for details in (False, True)}
+    check_golden("commands/evaluate", told)
     assert max(map(len, _print(80).splitlines())) <= 80
 
 
@@ -60,20 +48,3 @@ def test_words_of_the_session_are_shown_on_demand_alone() -> None:
     assert "port?" not in _print()
     assert "answer" not in _print().replace("answers", "")
     assert b"8443" not in RESULT.write_json(details=False)
-
-
-def test_json_has_all_that_the_table_has() -> None:
-    told = orjson.loads(RESULT.write_json(details=False))
-    assert told["arms"][1] == {
-        "name": "trimtab",
-        "tokens": 20_000,
-        "recall": 0.625,
-        "right": 2,
-        "partly": 1,
-        "missed": 1,
-        "without_grade": 1,
-        "problems": ["judge: no grade"],
-    }
-    assert told["spent"] == {"calls": 20, "prompt": 123_456, "completion": 789}
-    detailed = orjson.loads(RESULT.write_json(details=True))
-    assert detailed["arms"][1]["answers"][0]["question"]["answer"] == "8443"

@@ -40,9 +40,11 @@ def _lines(*questions: object) -> str:
 
 
 def test_each_line_of_an_answer_is_a_question() -> None:
-    """An answer may be a number. The depth is the part's. Copied words may lose their escapes."""
+    """As many as wanted. An answer may be a number. The depth is the part's. Copied words may lose their escapes."""
     made = ExamQuestion(str(MAKE["question"]), "4", str(MAKE["quote"]), 0.25)
     assert read_questions(_lines(PORT, MAKE), PART) == [QUESTION, made]
+    many = [{**PORT, "question": f"Which port is it, {number}?"} for number in range(5)]
+    assert len(read_questions(_lines(*many), PART)) == PART.questions
 
 
 @pytest.mark.parametrize(
@@ -66,9 +68,6 @@ def test_questions_are_found_in_whatever_a_model_puts_around_them(written: str) 
 @pytest.mark.parametrize(
     "written",
     [
-        "",
-        "I cannot help with that.",
-        "{}",
         "[1, 2]",
         "{" * 5000,
         _lines({**PORT, "quote": "deploy to port 9443"}),
@@ -83,11 +82,6 @@ def test_questions_are_found_in_whatever_a_model_puts_around_them(written: str) 
 def test_what_is_no_question_about_the_part_is_left_out(written: str) -> None:
     """A quotation that is not in the part was made up, and its answer may be, too."""
     assert read_questions(written, PART) == []
-
-
-def test_no_more_questions_are_taken_than_were_wanted() -> None:
-    many = [{**PORT, "question": f"Which port is it, {number}?"} for number in range(5)]
-    assert len(read_questions(_lines(*many), PART)) == PART.questions
 
 
 @given(st.text(max_size=300))
@@ -112,12 +106,9 @@ def test_whatever_a_model_writes_is_read(written: str) -> None:
         ('{"grade": 2} or {"grade": 1}', None),
         ('{"grade": 2}, I repeat {"grade": 2}', 2),
         ('{"grade": 7}', None),
-        ('{"grade": 20}', None),
         ('{"grade": 1.5}', None),
         ("3", None),
         ("20", None),
-        ("The answer is right.", None),
-        ("", None),
     ],
 )
 def test_a_grade_is_read_or_is_none(written: str, grade: int | None) -> None:
@@ -129,11 +120,8 @@ def test_a_grade_is_read_or_is_none(written: str, grade: int | None) -> None:
     ("answer", "grade"),
     [
         ("NOT IN CONTEXT", 0),
-        ("Not in context.", 0),
         ("**NOT IN CONTEXT**: it was removed", 0),
-        ("", 0),
         (" ... ", 0),
-        ("8443", 2),
         ("`8443`.", 2),
         ("Port 8443", None),
         ("9443", None),
@@ -247,9 +235,8 @@ def test_a_message_is_shown_with_who_wrote_it() -> None:
     assert (part.text, part.questions) == (expected, 3)
 
 
-@pytest.mark.parametrize("questions", [1, 4])
-def test_more_than_the_parts_hold_is_shown_from_each_depth(questions: int) -> None:
+def test_more_than_the_parts_hold_is_shown_from_each_depth() -> None:
     """Each part begins with the oldest message of its stretch."""
     messages = [_change(f"message {number} " + "word " * 400) for number in range(40)]
-    parts = split_removed(messages, questions, count=_count, part_tokens=1000)
-    assert [part.text.split()[2] for part in parts] == [str(40 // questions * place) for place in range(questions)]
+    parts = split_removed(messages, 4, count=_count, part_tokens=1000)
+    assert [part.text.split()[2] for part in parts] == ["0", "10", "20", "30"]

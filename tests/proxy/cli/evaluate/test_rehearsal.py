@@ -59,15 +59,6 @@ async def _compact(config: Config, log: StageLog) -> bytes:
     return await compact_session(config, 16_000, read_session(make_session(60)), "key", log)
 
 
-def test_the_last_plan_is_that_of_the_whole_session(rehearsal: Rehearsal) -> None:
-    """Request by request or at once, the cut is the same: what is measured is what the proxy would forward."""
-    compactor = load_compactor("m", vocabulary="heuristic")
-    planned = compactor.plan(rehearsal.request, rehearsal.variant.policy)
-    assert rehearsal.last.planned.plan.window == planned.plan.window
-    assert rehearsal.last.compacted.body == compactor.apply(planned, None).body
-    assert rehearsal.wanted[-1].request == planned.plan.request
-
-
 def test_every_cut_goes_on_from_the_one_before(rehearsal: Rehearsal) -> None:
     assert len(rehearsal.wanted) >= 3
     keys = [one.request.key for one in rehearsal.wanted]
@@ -75,17 +66,13 @@ def test_every_cut_goes_on_from_the_one_before(rehearsal: Rehearsal) -> None:
     assert all(0 < one.prompt_tokens < 16_000 for one in rehearsal.wanted)
 
 
-def test_a_session_that_fits_wants_nothing() -> None:
-    body = make_session(2)
-    rehearsal = rehearse(read_session(body), Variant(load_compactor("m", vocabulary="heuristic"), Policy()))
-    assert rehearsal.wanted == ()
-    assert orjson.loads(rehearsal.last.compacted.body) == orjson.loads(body)
-
-
 async def test_a_model_writes_each_summary_once_behind_what_was_forwarded(
     upstream: FakeUpstream, examinee: Examinee
 ) -> None:
-    """The question comes after the session's own messages, with the previous summary. Nothing else is asked."""
+    """The question comes after the session's own messages, with the previous summary. Nothing else is asked.
+
+    Each is asked behind a prompt that is longer than what the cut leaves, and no longer than its price says.
+    """
     examinee.told, calls, spent, config = "The harbour is closed.", list[None](), Tokens(), _configure(upstream)
     log, rehearsal = StageLog(spent, lambda: calls.append(None)), _rehearse(config)
     compacted = await _compact(config, log)
@@ -97,29 +84,18 @@ async def test_a_model_writes_each_summary_once_behind_what_was_forwarded(
     assert first[:2] == orjson.loads(rehearsal.request.body)["messages"][:2]
     assert all("The harbour is closed." in orjson.dumps(messages).decode() for messages in later)
     assert {tuple(asked.header("Authorization")) for asked in upstream.summaries} == {("Bearer key",)}
+    read = [DEFAULT.read(one.body) for one in upstream.summaries]
+    tokens = [DEFAULT.decode(one, rehearsal.variant.compactor.counting).tokens for one in read]
+    priced = zip(tokens, rehearsal.wanted, strict=True)
+    assert all(0.8 * one.prompt_tokens < size <= one.prompt_tokens for size, one in priced)
 
 
-async def test_no_summary_takes_a_longer_prompt_than_its_price_says(upstream: FakeUpstream, examinee: Examinee) -> None:
-    """Each is asked behind a prompt that is longer than what the cut leaves."""
-    examinee.told, config = "The harbour is closed.", _configure(upstream)
-    await _compact(config, _log())
-    rehearsal, asked = _rehearse(config), [DEFAULT.read(one.body) for one in upstream.summaries]
-    tokens = [DEFAULT.decode(one, rehearsal.variant.compactor.counting).tokens for one in asked]
-    assert len(tokens) >= 3
-    assert all(
-        0.8 * one.prompt_tokens < size <= one.prompt_tokens for size, one in zip(tokens, rehearsal.wanted, strict=True)
-    )
-
-
-@pytest.mark.parametrize("status", [402, 429])
-async def test_the_digest_stands_where_no_summary_is_to_be_had(
-    upstream: FakeUpstream, examinee: Examinee, status: int
-) -> None:
+async def test_the_digest_stands_where_no_summary_is_to_be_had(upstream: FakeUpstream, examinee: Examinee) -> None:
     """Each failure is reported, also that of a server that stays busy."""
-    examinee.override = lambda _kind, _recorded: web.Response(status=status, headers={"Retry-After": "0"})
+    examinee.override = lambda _kind, _recorded: web.Response(status=429, headers={"Retry-After": "0"})
     log, config = _log(), _configure(upstream)
     compacted = await _compact(config, log)
-    assert set(log.failures) == {f"status {status}"}
+    assert set(log.failures) == {"status 429"}
     assert len(orjson.loads(compacted)["messages"]) < len(_rehearse(config).request.raws)
 
 
@@ -167,14 +143,12 @@ async def test_what_is_measured_is_what_the_proxy_forwards(
 ROOM = 1_000_000
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_arm_ends_with_a_line_of_the_assistant(rehearsal: Rehearsal, name: str) -> None:
+def test_every_arm_ends_with_a_line_of_the_assistant(rehearsal: Rehearsal) -> None:
     """So servers that require alternating roles accept the question. The client's last message stays."""
-    arm = make_arm(name, rehearsal, None, ROOM)
-    *before, last = arm.conversation.messages
-    assert (last.role, last.texts) == (Role.ASSISTANT, (PAUSED,))
-    assert before[-1].digest == rehearsal.last.planned.original.messages[-1].digest
-    assert arm.problem is None
+    for arm in (make_arm(name, rehearsal, None, ROOM) for name in NAMES):
+        *before, last = arm.conversation.messages
+        assert (last.role, last.texts, arm.problem) == (Role.ASSISTANT, (PAUSED,), None)
+        assert before[-1].digest == rehearsal.last.planned.original.messages[-1].digest
 
 
 def test_arms_hold_all_what_is_forwarded_and_the_newest(rehearsal: Rehearsal) -> None:
@@ -199,25 +173,17 @@ def test_what_does_not_fit_the_window_says_so(rehearsal: Rehearsal) -> None:
     assert make_arm("trimtab", rehearsal, None, 14_000).problem is None
 
 
-def test_open_calls_are_answered_in_every_arm() -> None:
-    """Strict servers accept even a session that ends in the middle of a call."""
+def test_open_calls_are_answered_in_every_arm_and_no_two_answers_are_adjacent() -> None:
+    """Strict servers accept even a session that ends in the middle of a call, or with an answer."""
     call = {"id": "1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
-    messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
-    variant = Variant(load_compactor("m", vocabulary="heuristic"), Policy())
-    rehearsal = rehearse(read_session(read_messages(messages, model="m").body), variant)
-    for name in NAMES:
-        arm = make_arm(name, rehearsal, None, ROOM)
-        roles = [message.role for message in arm.conversation.messages]
-        assert roles == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
-
-
-def test_a_session_that_ends_with_an_answer_stays_as_it_is() -> None:
-    """Else two messages of the assistant would be adjacent."""
-    messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": "done"}]
-    variant = Variant(load_compactor("m", vocabulary="heuristic"), Policy())
-    rehearsal = rehearse(read_session(read_messages(messages, model="m").body), variant)
-    arm = make_arm("none", rehearsal, None, ROOM)
-    assert [message.text for message in arm.conversation.messages] == ["go", "done"]
+    asked, done = {"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "assistant", "content": "done"}
+    open_roles = [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
+    for last, roles in ((asked, open_roles), (done, [Role.USER, Role.ASSISTANT])):
+        body = read_messages([{"role": "user", "content": "go"}, last], model="m").body
+        rehearsal = rehearse(read_session(body), Variant(load_compactor("m", vocabulary="heuristic"), Policy()))
+        for name in NAMES:
+            arm = make_arm(name, rehearsal, None, ROOM)
+            assert [message.role for message in arm.conversation.messages] == roles
 
 
 def _line(number: int, **members: object) -> bytes:
@@ -225,20 +191,12 @@ def _line(number: int, **members: object) -> bytes:
     return orjson.dumps({"messages": messages, **members})
 
 
-def test_a_request_with_line_breaks_is_one_session() -> None:
-    """A body of several lines is one session."""
-    body = orjson.dumps(orjson.loads(make_session(2)), option=orjson.OPT_INDENT_2)
-    session = read_session(body)
-    assert (session.model, len(session.raws)) == ("exam-model", 6)
-
-
-def test_of_many_lines_the_longest_is_taken() -> None:
-    data = b"\n".join([_line(2), _line(5), b"", _line(3)]) + b"\n"
-    assert len(read_session(data, "m").raws) == 5
-
-
-def test_a_model_that_is_named_counts_instead_of_the_sessions() -> None:
-    """The body has it, too; the body goes to the upstream with the questions."""
+def test_a_session_is_one_request_or_the_longest_of_several_lines() -> None:
+    """It may have line breaks, and odd JSON, which is read as the proxy reads it. A named model replaces its own."""
+    indented = orjson.dumps(orjson.loads(make_session(2)), option=orjson.OPT_INDENT_2)
+    odd = b'{"model": "m", "messages": [{"role": "user", "content": "a\\ud83d"}], "seed": NaN}'
+    lines = b"\n".join([_line(2), _line(5), b"", _line(3)]) + b"\n"
+    assert [len(read_session(data, "m").raws) for data in (indented, odd, lines)] == [6, 1, 5]
     session = read_session(_line(1, model="theirs"), "mine")
     assert session.model == orjson.loads(session.body)["model"] == "mine"
 
@@ -255,7 +213,6 @@ def test_what_prescribes_the_form_of_an_answer_is_left_out() -> None:
     ("data", "told"),
     [
         (b"", "not a chat request"),
-        (b"\n\n", "not a chat request"),
         (b"hello", "not a chat request"),
         (b'{"messages": 1}', "not a chat request"),
         (b'{"messages": [1], "model": "m"}', "not a chat request"),
@@ -265,9 +222,3 @@ def test_what_prescribes_the_form_of_an_answer_is_left_out() -> None:
 def test_what_holds_no_session_is_refused_with_what_to_do(data: bytes, told: str) -> None:
     with pytest.raises(NoSessionError, match=told):
         read_session(data)
-
-
-def test_odd_json_is_read_as_the_proxy_reads_it() -> None:
-    """A lone surrogate, which upstreams accept, is repaired."""
-    body = b'{"model": "m", "messages": [{"role": "user", "content": "a\\ud83d"}], "seed": NaN}'
-    assert len(read_session(body).raws) == 1
