@@ -46,6 +46,7 @@ ENVIRONMENTS = (
 )
 
 
+@pytest.mark.covered
 def test_what_check_says_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each mistake on its own line; which rule of cuts holds, in general and where another one does; who summarises."""
     monkeypatch.chdir(tmp_path)

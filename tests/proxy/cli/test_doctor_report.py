@@ -325,6 +325,7 @@ async def _answer_as(answers: Any, recorded: Any, _: web.BaseRequest) -> web.Str
     return web.Response(status=404) if found is None else web.json_response(found)
 
 
+@pytest.mark.covered
 async def test_each_engine_is_known_by_what_it_says(upstream) -> None:
     """Its version, its slots, and whether it counts; each model has the window that the server runs with."""
     texts = {}

@@ -72,6 +72,7 @@ def _make_recordings() -> dict[str, Recording]:
     }
 
 
+@pytest.mark.covered
 def test_what_is_shown_of_each_recording(tmp_path: Path) -> None:
     """In the list, by itself, and as JSON; errors say what to do. Calls for summaries are no requests."""
     texts = {}
@@ -91,6 +92,7 @@ def test_what_is_shown_of_each_recording(tmp_path: Path) -> None:
     check_golden("commands/inspect", texts)
 
 
+@pytest.mark.covered
 async def test_what_the_proxy_has_recorded_is_told_and_given(recorder, upstream) -> None:
     """Bodies byte for byte, for other programs to read; text of the conversation only where it is asked for."""
 

@@ -67,6 +67,7 @@ def _write_log(file: Path) -> Path:
     return file
 
 
+@pytest.mark.covered
 def test_what_is_told_of_recordings_a_log_and_bodies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each figure, as table and JSON; what could not be read; what a reader must know. Errors say what to do."""
     monkeypatch.chdir(tmp_path)
