@@ -26,10 +26,7 @@ async def proxy(start_proxy, local):
     return await start_proxy(f"upstreams.local.base_url={local.url}", *LOCAL)
 
 
-PATHS = ("/v1/embeddings", "/v1/completions", "/v1/rerank", "/v1/responses/compact", "/v1/anything", "/api/embed?x=1")
-
-
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/responses/compact", "/api/embed?x=1"])
 async def test_a_json_body_goes_to_the_upstream_of_its_model(path, proxy, client, upstream, local, log):
     """Byte for byte, whatever the path. The log names model, match and upstream."""
     body = b' {"input" : ["a"],  "x": 1E5, "model":"local-embed"}'
@@ -65,20 +62,12 @@ async def test_the_path_names_the_model_if_the_body_names_none(proxy, client, up
     assert [request.path for request in upstream.requests] == ["/v1/models/other"]
 
 
-@pytest.mark.parametrize(
-    ("body", "headers"),
-    [
-        (b'{"input":"a"}', {}),
-        (b"no JSON", {}),
-        (b'{"model":"local-embed"}', {"Content-Type": "application/octet-stream"}),
-        (b"", {}),
-    ],
-)
-async def test_what_names_no_model_goes_to_the_main_upstream(body, headers, proxy, client, upstream, local):
+async def test_what_names_no_model_goes_to_the_main_upstream(proxy, client, upstream, local):
     """So does a body that is no JSON by its type."""
-    await post(client, proxy.url + "/v1/files", body, **headers)
-
-    assert [request.body for request in upstream.requests] == [body]
+    bodies = [b'{"input":"a"}', b"no JSON", b"", b'{"model":"local-embed"}']
+    for body, kind in zip(bodies, [*["application/json"] * 3, "application/octet-stream"], strict=True):
+        await post(client, proxy.url + "/v1/files", body, **{"Content-Type": kind})
+    assert [request.body for request in upstream.requests] == bodies
     assert not local.requests
 
 
@@ -143,35 +132,26 @@ PROMPT = {"model": "m", "prompt": "Once"}
 OUTCOME = "x-trimtab-outcome"
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "label"),
-    [
-        ("POST", "/v1/completions", "completions"),
-        ("POST", "/v1/embeddings", "embeddings"),
-        ("GET", "/v1/models", "models"),
-        ("POST", "/v1/responses/compact", "responses"),
-        ("GET", "/v1/responses/resp_1", "responses"),
-        ("POST", "/v1/messages/batches", "messages"),
-        ("POST", "/v1beta/models/gemini:generateContent", "other"),
-        ("POST", "/v1/audio/speech", "other"),
-    ],
-)
-async def test_an_answer_of_a_known_api_says_that_it_was_passed(method, path, label, client, start_proxy, log):
-    """The log line and the metrics have the API's name."""
+async def test_an_answer_of_a_known_api_says_that_it_was_passed(client, start_proxy, log):
+    """The log line and the metrics have the API's name. Elsewhere there was no prompt that somebody could miss."""
     proxy = await start_proxy()
-    async with client.request(method, proxy.url + path, json=PROMPT if method == "POST" else None) as answer:
-        assert (answer.status, answer.headers[OUTCOME]) == (200, "passed")
-    line = next(line for line in log.lines if line["event"] == "request")
-    assert (line["endpoint"], line["outcome"]) == (label, "passed")
-    assert f'endpoint="{label}"' in proxy.services.recorder.metrics.render().decode()
-
-
-async def test_any_other_answer_says_nothing(client, start_proxy):
-    """There was no prompt that somebody could miss to be compacted."""
-    proxy = await start_proxy()
-    for path in ("/v1/files", "/", "/v1/threads/t/messages"):
-        async with client.post(proxy.url + path, json=PROMPT) as answer:
-            assert OUTCOME not in answer.headers
+    for method, path, label, outcome in (
+        ("POST", "/v1/completions", "completions", "passed"),
+        ("POST", "/v1/embeddings", "embeddings", "passed"),
+        ("GET", "/v1/models", "models", "passed"),
+        ("GET", "/v1/responses/resp_1", "responses", "passed"),
+        ("POST", "/v1/messages/batches", "messages", "passed"),
+        ("POST", "/v1beta/models/gemini:generateContent", "other", "passed"),
+        ("POST", "/v1/audio/speech", "other", "passed"),
+        ("POST", "/v1/files", "other", None),
+        ("POST", "/", "other", None),
+        ("POST", "/v1/threads/t/messages", "other", None),
+    ):
+        async with client.request(method, proxy.url + path, json=PROMPT if method == "POST" else None) as answer:
+            assert (answer.status, answer.headers.get(OUTCOME)) == (200, outcome)
+        line = [line for line in log.lines if line["event"] == "request"][-1]
+        assert (path, line["endpoint"], line["outcome"]) == (path, label, "passed")
+        assert f'endpoint="{label}"' in proxy.services.recorder.metrics.render().decode()
 
 
 async def test_a_websocket_of_a_known_api_says_it_too(upstream, start_proxy, log):

@@ -8,9 +8,9 @@ import pytest
 from support.client import CHAT, SMALL, post, settle
 from support.events import make_event, read_events
 from support.sessions import make_session, requests_of
-from upstreams.recording import completion
 
 from trimtab.proxy.account.history.sessions import SessionQuery
+from trimtab.proxy.http.errors import InvalidQueryError
 from trimtab.proxy.server.admin import api
 from trimtab.proxy.store.store import StoreError
 
@@ -52,30 +52,14 @@ def add_up(samples, name, **labels):
 
 
 async def test_the_overview_says_what_the_metrics_say_and_what_the_upstream_counted(client, upstream, start_proxy):
-    """The upstream keeps its own books of requests, prompts, cached tokens and completions."""
+    """Of the sums of sessions, of requests and of minutes the same is true."""
     plain = upstream.answer
-    booked = {"prompt": 0, "cached": 0, "completion": 0}
 
     async def answer(recorded, request):
-        if recorded.asks_for_summary:
-            return await plain(recorded, request)
-        prompt = len(recorded.body) // 4
-        booked["prompt"] += prompt
-        booked["cached"] += prompt // 2
-        booked["completion"] += 3
-        usage = orjson.dumps(
-            {
-                "choices": [{"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}],
-                "usage": {
-                    "prompt_tokens": prompt,
-                    "completion_tokens": 3,
-                    "total_tokens": prompt + 3,
-                    "prompt_tokens_details": {"cached_tokens": prompt // 2},
-                },
-            }
-        )
-        answered = completion()
-        answered.body = usage
+        answered = await plain(recorded, request)
+        if not recorded.asks_for_summary:
+            usage = {"prompt_tokens": 1000, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 500}}
+            answered.body = orjson.dumps(orjson.loads(answered.body) | {"usage": usage})
         return answered
 
     upstream.answer = answer
@@ -124,9 +108,7 @@ async def test_the_overview_says_what_the_metrics_say_and_what_the_upstream_coun
     assert totals["requests"] == totals["answered"] == len(upstream.chats)
     assert totals["cuts_summarised"] > 0 < totals["summaries_reused"]
     assert totals["summaries"] == totals["summary_calls"] == len(upstream.summaries) > 0
-    assert totals["completion_tokens"] == booked["completion"]
-    assert totals["cached_tokens"] == booked["cached"]
-    assert totals["cached_share"] == pytest.approx(booked["cached"] / booked["prompt"])
+    assert (totals["completion_tokens"], totals["cached_share"]) == (3 * len(upstream.chats), 0.5)
     assert totals["summary_completion_tokens"] == 7 * len(upstream.summaries)
     (model,) = overview["by_model"]
     none = {"fail_opens": None, "in_flight": None}
@@ -241,61 +223,24 @@ async def test_the_stream_of_a_clients_key_has_no_request_of_another(client, sta
     assert orjson.loads(data.removeprefix(b"data: "))["client"] == "bob"
 
 
-async def test_sessions_are_called_by_their_first_words_only_if_texts_are_kept(client, start_proxy):
-    """Else by what the client calls them; what clients put before the user's words is left out."""
-    text = "<system-reminder>today is Monday</system-reminder>Mend the parser, please.\nIt is broken."
-    for keeps, title in (("true", "Mend the parser, please. It is broken."), ("false", "")):
-        proxy = await start_proxy(f"dashboard.keep_text={keeps}")
-        for content in (text, text):
-            await post(client, f"{proxy.url}/v1/chat/completions", say(content), **{"x-session-id": "0199-abc"})
-        await proxy.services.lifecycle.idle.wait()
-        await proxy.services.past.settle()
-        (session,) = (await read(client, proxy, "sessions"))["sessions"]
-        assert (session["title"], session["header"]) == (title, "0199-abc")
-
-
-async def test_the_books_tell_the_days(client, start_proxy, tmp_path):
-    """They survive a restart. Money is null without a price; the books know no failures."""
-    store, first_day = f"store=sqlite:///{tmp_path}/summaries.sqlite3", time.time() // 86400 * 86400
-    for number, priced in ((1, PRICED), (2, PRICED)):
-        proxy = await start_proxy(store, priced)
-        await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
-        await proxy.services.lifecycle.idle.wait()
-        await proxy.services.recorder.books.flush()
-        told = await read(client, proxy, "timeline?days=30")
-        assert (told["step_seconds"], len(told["buckets"])) == (86400, 30)
-        days = [one["at"] for one in told["buckets"] if one["requests"]]
-        assert sum(one["requests"] for one in told["buckets"]) == number
-        assert first_day <= days[0] <= days[-1] <= told["buckets"][-1]["at"] <= time.time()
-        costs = [each["cost_usd"] > 0 for one in told["buckets"] for each in one["models"].values()]
-        assert costs == [True] * len(days)
-
-
-@pytest.mark.parametrize(("name", "allowed"), [("sort", "last"), ("order", "asc")])
-async def test_an_order_that_there_is_not_is_refused(name, allowed, client, start_proxy):
-    """The error says which there are."""
-    proxy = await start_proxy()
-    async with client.get(f"{proxy.url}/trimtab/api/sessions?{name}=at;DROP") as response:
-        assert response.status == 400
-        error = orjson.loads(await response.read())["error"]
-    assert (error["code"], error["param"]) == ("invalid_query", name)
-    assert allowed in error["message"]
-
-
 def test_what_a_reader_asks_of_sessions_is_what_is_looked_for():
-    """An empty name is none."""
+    """An empty name is none. The error of an order that there is not says which there are."""
     names = {"words": "a b", "model": "m", "client": "ci", "outcome": "compacted"}
     asked = api.read_session_query({**names, "limit": "7", "page": "3", "sort": "requests", "order": "asc"})
     assert asked == SessionQuery(7, 14, **names, order="requests", ascends=True)
     for empty in ({}, dict.fromkeys(names, ""), {"order": "desc"}):
         assert api.read_session_query(empty) == SessionQuery(50)
+    for name, allowed in (("sort", "last"), ("order", "asc")):
+        with pytest.raises(InvalidQueryError, match=allowed) as refused:
+            api.read_session_query({name: "at;DROP"})
+        assert refused.value.param == name
 
 
-async def test_the_week_survives_a_restart_and_includes_the_newest_request(client, start_proxy, tmp_path):
-    """The sums come from the store. Without a price there is no money."""
-    store = f"store=sqlite:///{tmp_path}/summaries.sqlite3"
-    for number, priced in ((1, PRICED), (2, PRICED)):
-        proxy = await start_proxy(store, priced)
+async def test_the_books_tell_the_week_and_the_days_and_survive_a_restart(client, start_proxy, tmp_path):
+    """With the newest request. Without a price there is no money."""
+    store, first_day = f"store=sqlite:///{tmp_path}/summaries.sqlite3", time.time() // 86400 * 86400
+    for number in (1, 2):
+        proxy = await start_proxy(store, PRICED)
         await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
         await proxy.services.lifecycle.idle.wait()
         week = (await read(client, proxy, "overview"))["week"]
@@ -305,6 +250,12 @@ async def test_the_week_survives_a_restart_and_includes_the_newest_request(clien
         assert week["net_usd"] == pytest.approx(week["without_usd"] - week["cost_usd"])
         await proxy.services.recorder.books.flush()
         assert (await read(client, proxy, "overview"))["week"] == week
+        told = await read(client, proxy, "timeline?days=30")
+        assert (told["step_seconds"], len(told["buckets"])) == (86400, 30)
+        days = [one for one in told["buckets"] if one["requests"]]
+        assert sum(one["requests"] for one in days) == number
+        assert first_day <= days[0]["at"] <= days[-1]["at"] <= told["buckets"][-1]["at"] <= time.time()
+        assert all(one["models"]["m"]["cost_usd"] > 0 for one in days)
 
 
 async def test_a_week_that_cannot_be_read_is_null(client, start_proxy, monkeypatch):
@@ -324,49 +275,20 @@ async def test_a_week_that_cannot_be_read_is_null(client, start_proxy, monkeypat
 
 async def test_requests_are_listed_newest_first_page_by_page(client, start_proxy):
     """Filters and pages lose no request and repeat none."""
-    proxy = await start_proxy(*SMALL)
-    ids = await send_session(client, proxy, steps=6)
-    await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
-    await proxy.services.lifecycle.idle.wait()
+    proxy = await start_proxy()
+    ids = [str(number) for number in range(6)]
+    for number in ids:
+        proxy.services.past.add(make_event(number, session="s", at=float(number), model="m"))
+    proxy.services.past.add(make_event("x", session="other", at=9.0))
     page = await read(client, proxy, "requests?limit=4")
     listed = [event["request_id"] for event in page["requests"]]
-    assert page["more"]
     while page["more"]:
         page = await read(client, proxy, f"requests?limit=4&before={listed[-1]}")
         listed += [event["request_id"] for event in page["requests"]]
-    assert listed[1:] == ids[::-1]
-    session = page["requests"][-1]["session"]
-    one = await read(client, proxy, f"requests?session={session}")
-    assert [event["request_id"] for event in one["requests"]] == ids[::-1]
-    assert (await read(client, proxy, "requests?outcome=aborted"))["requests"] == []
-    assert len((await read(client, proxy, "requests?model=m&limit=500"))["requests"]) == len(ids) + 1
-
-
-async def test_a_session_shows_its_turns_and_where_its_cut_moved(client, start_proxy):
-    """Each move is told once, with what it cost, and the session's sums are those of its turns."""
-    proxy = await start_proxy(*SMALL, PRICED)
-    ids = await send_session(client, proxy)
-    (session,) = (await read(client, proxy, "sessions"))["sessions"]
-    shown = await read(client, proxy, f"sessions/{session['id']}")
-    turns = shown["turns"]
-    assert shown["session"] == session
-    assert [turn["request_id"] for turn in turns] == ids
-    assert session["requests"] == len(turns)
-    assert session["saved_tokens"] == sum(turn["original_tokens"] - turn["sent_tokens"] for turn in turns)
-    assert session["cost_usd"] == pytest.approx(sum(turn["cost_usd"] for turn in turns) + session["summary_usd"])
-    assert (session["first_at"], session["last_at"]) == (turns[0]["at"], turns[-1]["at"])
-    assert (session["messages"], session["sent_tokens"]) == (turns[-1]["messages"], turns[-1]["sent_tokens"])
-    moved = [turn for turn in turns if turn["cut_moved"]]
-    assert session["cuts"] == len(moved) > 1
-    marks = [(turn["window"]["cuts"], turn["window"]["prune_stop"]) for turn in turns]
-    assert [turn["request_id"] for turn in moved] == [
-        turn["request_id"] for before, now, turn in zip([([], 0), *marks], marks, turns, strict=False) if before != now
-    ]
-    for turn in moved:
-        assert 0 < turn["cut_tokens"] <= turn["sent_tokens"]
-        assert turn["cut_cost_usd"] == pytest.approx(turn["cut_tokens"] * 2.25e-6)
-        assert turn["story"]
-    assert all(turn["cut_tokens"] is turn["cut_cost_usd"] is None for turn in turns if not turn["cut_moved"])
+    assert listed == ["x", *ids[::-1]]
+    for query, found in (("session=s", ids[::-1]), ("outcome=aborted", []), ("model=m&limit=500", ids[::-1])):
+        one = await read(client, proxy, f"requests?{query}")
+        assert [event["request_id"] for event in one["requests"]] == found
 
 
 async def test_a_long_session_shows_its_newest_requests(client, start_proxy, monkeypatch):
@@ -384,74 +306,52 @@ async def test_a_long_session_shows_its_newest_requests(client, start_proxy, mon
         assert ([turn["request_id"] for turn in shown["turns"]], shown["more"]) == (["3", "4", "5"], True)
 
 
-async def test_a_request_is_shown_with_its_sections_and_decisions(client, start_proxy):
-    proxy = await start_proxy(*SMALL)
-    await post(client, f"{proxy.url}/v1/chat/completions", {"model": "m", **make_session(40)})
-    await proxy.services.lifecycle.idle.wait()
-    (event,) = (await read(client, proxy, "requests"))["requests"]
-    shown = await read(client, proxy, f"requests/{event['request_id']}")
-    assert shown == {"event": event, "text": None}
-    assert sum(event["original_sections"].values()) == event["original_tokens"]
-    assert sum(event["sent_sections"].values()) == event["sent_tokens"]
-    assert list(event["sent_sections"]) == ["system", "summary", "memory", "recent", "current"]
-    assert event["story"][0] == f"The cut moved: {event['cut_why']}."
-    assert "did not fit the limit of 7,000" in event["cut_why"]
-    assert len(event["story"]) == 1 + len(event["decisions"]) > 1
-    assert "cost" not in event
-    assert "without_cost" not in event
-
-
-@pytest.mark.parametrize(
-    "path", ["requests/none", "sessions/none", "requests?before=none", "nope", "overview/x", "events/x", ""]
-)
-async def test_an_unknown_thing_is_not_found(path, client, start_proxy):
+async def test_an_unknown_thing_is_not_found(client, start_proxy):
     proxy = await start_proxy()
-    async with client.get(f"{proxy.url}/trimtab/api/{path}") as response:
-        assert response.status == 404
-        assert orjson.loads(await response.read())["error"]["code"] == "not_found"
+    for path in ("requests/none", "sessions/none", "requests?before=none", "nope", "overview/x", "events/x", ""):
+        async with client.get(f"{proxy.url}/trimtab/api/{path}") as response:
+            assert response.status == 404
+            assert orjson.loads(await response.read())["error"]["code"] == "not_found"
 
 
 MOST = {"timeline?minutes": 1440, "timeline?days": 366, "requests?limit": 500, "sessions?limit": 500}
 MOST |= {"sessions/s?limit": 500, "sessions?page": 10**6}
 
 
-@pytest.mark.parametrize("path", MOST)
-async def test_a_wrong_number_is_refused(path, client, start_proxy):
+async def test_a_wrong_number_is_refused(client, start_proxy):
     """The error names the parameter, and the numbers that are allowed."""
     proxy = await start_proxy()
-    name, most = path.partition("?")[2], MOST[path]
     proxy.services.past.add(make_event("1", session="s"))
-    for value in ("abc", "", "0", "-1", "1.5", str(most + 1), "%D9%A3", "1" * 5000):
-        async with client.get(f"{proxy.url}/trimtab/api/{path}={value}") as response:
-            assert response.status == 400, value
-            error = orjson.loads(await response.read())["error"]
-            assert (error["code"], error["param"]) == ("invalid_query", name)
-            assert error["message"] == f"{name} must be a whole number from 1 to {most}"
-    await read(client, proxy, f"{path}=1")
-    await read(client, proxy, f"{path}={most}")
+    for path, most in MOST.items():
+        name = path.partition("?")[2]
+        for value in ("abc", "", "0", "-1", "1.5", str(most + 1), "%D9%A3", "1" * 5000):
+            async with client.get(f"{proxy.url}/trimtab/api/{path}={value}") as response:
+                assert response.status == 400, value
+                error = orjson.loads(await response.read())["error"]
+                assert (error["code"], error["param"]) == ("invalid_query", name)
+                assert error["message"] == f"{name} must be a whole number from 1 to {most}"
+        await read(client, proxy, f"{path}=1")
+        await read(client, proxy, f"{path}={most}")
 
 
-@pytest.mark.parametrize(("minutes", "step", "number"), [(60, 60, 60), (120, 60, 120), (1440, 720, 120), (1, 60, 1)])
-async def test_the_timeline_has_no_holes(minutes, step, number, client, start_proxy):
+async def test_the_timeline_has_no_holes(client, start_proxy):
     proxy = await start_proxy()
     await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
     await proxy.services.lifecycle.idle.wait()
-    timeline = await read(client, proxy, f"timeline?minutes={minutes}")
-    times = [bucket["at"] for bucket in timeline["buckets"]]
-    assert timeline["step_seconds"] == step
-    assert times == [times[0] + step * index for index in range(number)]
-    assert times[-1] <= time.time() < times[-1] + step + 1
-    assert sum(bucket["requests"] for bucket in timeline["buckets"]) == 1
+    for minutes, step, number in ((60, 60, 60), (1440, 720, 120), (1, 60, 1)):
+        timeline = await read(client, proxy, f"timeline?minutes={minutes}")
+        times = [bucket["at"] for bucket in timeline["buckets"]]
+        assert timeline["step_seconds"] == step
+        assert times == [times[0] + step * index for index in range(number)]
+        assert times[-1] <= time.time() < times[-1] + step + 1
+        assert sum(bucket["requests"] for bucket in timeline["buckets"]) == 1
 
 
 async def test_a_session_can_be_erased_but_only_with_the_header(client, start_proxy):
-    """Its requests are gone from all lists; the sums of the minutes stay."""
-    proxy = await start_proxy(*SMALL)
-    ids = await send_session(client, proxy, steps=3)
-    await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
-    await proxy.services.lifecycle.idle.wait()
-    other, session = (await read(client, proxy, "sessions"))["sessions"]
-    url = f"{proxy.url}/trimtab/api/sessions/{session['id']}"
+    proxy = await start_proxy()
+    for name in ("a", "b"):
+        proxy.services.past.add(make_event(name, session=name))
+    url = f"{proxy.url}/trimtab/api/sessions/a"
     for method, headers, status in (
         ("DELETE", {}, 403),
         ("POST", {"x-trimtab-dashboard": "1"}, 405),
@@ -461,37 +361,29 @@ async def test_a_session_can_be_erased_but_only_with_the_header(client, start_pr
     ):
         async with client.request(method, url, headers=headers) as response:
             assert (method, response.status) == (method, status)
-    assert (await read(client, proxy, "sessions"))["sessions"] == [other]
-    listed = [event["request_id"] for event in (await read(client, proxy, "requests"))["requests"]]
-    assert len(listed) == 1
-    assert not set(listed) & set(ids)
-    assert (await read(client, proxy, f"requests/{listed[0]}"))["event"]["session"] == other["id"]
-    timeline = await read(client, proxy, "timeline")
-    assert sum(bucket["requests"] for bucket in timeline["buckets"]) == len(ids) + 1
+    assert [one["id"] for one in (await read(client, proxy, "sessions"))["sessions"]] == ["b"]
+    assert [event["request_id"] for event in (await read(client, proxy, "requests"))["requests"]] == ["b"]
 
 
-@pytest.mark.parametrize("value", ["onyl", ""])
-async def test_what_is_to_be_erased_is_never_guessed(value, client, start_proxy):
+async def test_what_is_to_be_erased_is_never_guessed(client, start_proxy):
     proxy = await start_proxy()
     proxy.services.past.add(make_event("1", session="s"))
-    url = f"{proxy.url}/trimtab/api/sessions/s?text={value}"
-    async with client.delete(url, headers={"x-trimtab-dashboard": "1"}) as response:
-        assert response.status == 400
-        error = orjson.loads(await response.read())["error"]
-        assert (error["code"], error["param"]) == ("invalid_query", "text")
-        assert error["message"] == "text must be only; without it, the whole session is deleted"
+    for value in ("onyl", ""):
+        url = f"{proxy.url}/trimtab/api/sessions/s?text={value}"
+        async with client.delete(url, headers={"x-trimtab-dashboard": "1"}) as response:
+            assert response.status == 400
+            error = orjson.loads(await response.read())["error"]
+            assert (error["code"], error["param"]) == ("invalid_query", "text")
     assert (await read(client, proxy, "sessions/s"))["turns"]
 
 
-@pytest.mark.parametrize("path", ["", "api/overview", "api/events", "api/requests", "page.css"])
-async def test_without_the_dashboard_there_is_no_page(path, client, start_proxy):
+async def test_without_the_dashboard_there_is_no_page(client, start_proxy):
     """Health, readiness and what is known of models stay."""
     proxy = await start_proxy("dashboard.enabled=false")
-    async with client.get(f"{proxy.url}/trimtab/{path}") as response:
-        assert response.status == 404
-    for stays in ("health", "ready", "api/models"):
-        async with client.get(f"{proxy.url}/trimtab/{stays}") as response:
-            assert response.status == 200
+    gone = dict.fromkeys(("", "api/overview", "api/events", "page.css"), 404)
+    for path, status in (gone | dict.fromkeys(("health", "ready", "api/models"), 200)).items():
+        async with client.get(f"{proxy.url}/trimtab/{path}") as response:
+            assert response.status == status
 
 
 async def test_a_table_that_cannot_be_read_is_said_so(client, start_proxy, monkeypatch):

@@ -5,12 +5,9 @@ import pytest
 from support.client import CHAT, post
 from upstreams.recording import FakeUpstream, completion, error
 
-from trimtab.proxy.compaction.pool import Compactors
-from trimtab.proxy.compaction.tokenizers.exact import VocabularyError
-from trimtab.proxy.config.load import load_config
 from trimtab.proxy.models.calibration import ERROR_WEIGHT
 from trimtab.proxy.server.admin.api import write_models
-from trimtab.proxy.server.app import Proxy, run_proxy
+from trimtab.proxy.server.app import Proxy
 
 
 async def _look(client, proxy: Proxy) -> dict:
@@ -55,22 +52,6 @@ async def test_a_model_is_shown_with_what_is_known_of_it(client, upstream: FakeU
     }
 
 
-async def test_what_counts_is_named(client, upstream, log, monkeypatch) -> None:
-    """If a vocabulary could not be loaded, the page names its replacement."""
-
-    def lose(*_: object) -> None:
-        message = "no such file"
-        raise VocabularyError(message)
-
-    settings = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", "store=memory")
-    for name in ("load_encoding", "read_vocabulary"):
-        monkeypatch.setattr(f"trimtab.proxy.compaction.pool.{name}", lose)
-    async with run_proxy(load_config(settings=settings, environment={}), log, Compactors(log)) as proxy:
-        await _ask(client, proxy, "gpt-4")
-        await _settle(proxy)
-        assert [model["vocabulary"] for model in (await _look(client, proxy))["models"]] == ["heuristic"]
-
-
 async def test_calibration_is_shown(client, upstream, start_proxy) -> None:
     """The page has the ratio, its source, and the error of recent counts."""
     reported = [6000] * 8 + [6127]
@@ -89,41 +70,6 @@ async def test_calibration_is_shown(client, upstream, start_proxy) -> None:
     assert shown["calibrated"]
     assert 1.4 < shown["token_ratio"] < 1.6
     assert shown["mean_error"] == round((6127 / 6000 - 1) * ERROR_WEIGHT, 4)
-
-
-async def test_what_a_refusal_taught_is_named(client, upstream, start_proxy, monkeypatch) -> None:
-    """It overrides the configuration, the upstream's own report and the catalogue."""
-    monkeypatch.setattr("trimtab.proxy.models.records.find_window", lambda *_: 30_000)
-
-    async def refuse(recorded, _request):
-        if len(recorded.body) < 60_000:
-            return completion()
-        message = (
-            "This model's maximum context length is 16000 tokens. However, your messages resulted in 24003 tokens."
-        )
-        return error(400, message=message, type="invalid_request_error", code="context_length_exceeded")
-
-    upstream.answer = refuse
-    upstream.models = _list(told=30_000)
-    proxy = await start_proxy("models=[{match: mine, context_window: 30000}]", "defaults.on_exceeded=truncate")
-    await _settle(proxy)
-    for model in ("mine", "told", "hosted"):
-        body = {"model": model, "messages": [{"role": "user", "content": "word " * 24_000}]}
-        await post(client, proxy.url + "/v1/chat/completions", body)
-    await _settle(proxy)
-
-    found = [(shown["window_tokens"], shown["window_from"]) for shown in (await _look(client, proxy))["models"]]
-    assert found == [(16_000, "learned")] * 3
-
-
-async def test_the_catalogue_is_named(client, upstream, start_proxy, monkeypatch) -> None:
-    """It is the source if no other source knows the window."""
-    monkeypatch.setattr("trimtab.proxy.models.records.find_window", lambda url, model: 7000 if model == "m" else None)
-    proxy = await start_proxy()
-    await _ask(client, proxy, "m")
-    shown = (await _look(client, proxy))["models"][0]
-
-    assert (shown["window_tokens"], shown["window_from"]) == (7000, "catalogue")
 
 
 async def test_a_name_that_no_upstream_has_vouched_for_is_not_shown(client, upstream, start_proxy) -> None:

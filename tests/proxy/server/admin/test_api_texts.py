@@ -7,6 +7,8 @@ from support.client import SMALL, post
 from support.events import read_events
 from support.sessions import make_session
 
+from trimtab.proxy.server.admin.shapes import diff_lines
+
 KEEP = "dashboard.keep_text=true"
 PLANTED = "PLANTED-TEXT"
 KEY = "sk-PLANTED-KEY-0123456789abcdef"
@@ -66,10 +68,7 @@ async def test_kept_text_is_shown_line_by_line(client, start_proxy):
     shown = await read(f"requests/{request_id}")
     text = shown["text"]
     assert text["sentences"] == shown["event"]["story"] != []
-    for change in text["changes"]:
-        lines = change["lines"]
-        assert [line["text"] for line in lines if line["kind"] != "added"] == change["before"].splitlines()
-        assert [line["text"] for line in lines if line["kind"] != "removed"] == change["after"].splitlines()
+    assert all(change["lines"] == diff_lines(change["before"], change["after"]) for change in text["changes"])
     assert (await read("sessions"))["sessions"][0]["has_text"] is True
     headers = {"x-trimtab-dashboard": "1"}
     async with client.delete(f"{url}/sessions/{session}?text=only", headers=headers) as response:

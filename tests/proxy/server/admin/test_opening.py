@@ -1,15 +1,13 @@
 """The dashboard's data follow the configuration."""
 
 import asyncio
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from support.client import CHAT, post
-from support.events import make_event, read_events
+from support.events import read_events
 
-from trimtab.proxy.account.history.table import sum_steps
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.memory import MAX_HISTORY_BYTES, MAX_TEXT_BYTES
 from trimtab.proxy.server.admin import opening
@@ -28,18 +26,6 @@ def test_the_memory_is_promised_only_for_what_is_on():
     assert measure_dashboard(load()) == MAX_HISTORY_BYTES
     assert measure_dashboard(load("dashboard.keep_text=true")) == MAX_HISTORY_BYTES + MAX_TEXT_BYTES
     assert measure_dashboard(load("limits.max_memory_bytes=536870912", "dashboard.keep_text=true")) == (8 + 32) * MB
-
-
-async def test_requests_get_the_memory_that_the_dashboard_does_not_take(start_proxy):
-    """Also after a reload."""
-    on, off = await start_proxy("dashboard.keep_text=true"), await start_proxy("dashboard.enabled=false")
-    added = off.services.memory.left_bytes - on.services.memory.left_bytes
-    assert added == MAX_HISTORY_BYTES + MAX_TEXT_BYTES
-    whole = off.services.memory.left_bytes
-    adopt(on.current, off.services.config)
-    assert on.services.memory.left_bytes == whole
-    adopt(on.current, load("dashboard.keep_text=true"))
-    assert on.services.memory.left_bytes == whole - added
 
 
 async def test_a_reload_switches_the_dashboard_and_its_texts(client, start_proxy):
@@ -67,16 +53,8 @@ async def test_a_reload_switches_the_dashboard_and_its_texts(client, start_proxy
     assert len(await read_events(past)) == 1
 
 
-async def test_a_history_is_opened_with_the_share_of_its_memory():
-    history = open_history(load("limits.max_memory_bytes=536870912", "store=memory"))
-    for number in range(3000):
-        history.add(make_event(str(number), reason="x" * 1500))
-    assert 3.8 * MB < await history.read(sum_bytes) < 4.01 * MB
-    await history.close()
-
-
-def sum_bytes(connection) -> int:
-    return connection.execute("SELECT SUM(LENGTH(event) + 500) FROM events").fetchone()[0]
+def test_events_have_half_of_the_history_s_memory():
+    assert open_history(load("limits.max_memory_bytes=536870912", "store=memory")).places.bounds.events_bytes == 4 * MB
 
 
 @pytest.mark.parametrize(
@@ -104,13 +82,6 @@ def test_what_is_kept_in_memory_leaves_space_for_the_metrics(store, events_mb, t
     worker = SimpleNamespace(number=1, count=8, metrics=SimpleNamespace(path=tmp_path))
     bounds = open_history(load(f"store={store}"), worker).places.bounds
     assert (bounds.text_bytes, bounds.events_bytes) == (16 * MB, events_mb * MB)
-
-
-async def test_without_the_dashboard_no_summary_is_kept():
-    history = open_history(load("store=memory", "dashboard.enabled=false"))
-    history.add_summary(1000.0, 5, "m", "", "s")
-    assert not await history.read(partial(sum_steps, start=0, stop=6000, step_seconds=60))
-    await history.close()
 
 
 def test_the_default_store_has_its_events_beside_it(monkeypatch):

@@ -5,40 +5,39 @@ import pytest
 from prometheus_client import parser as prometheus_text
 from prometheus_client.openmetrics import parser as open_metrics
 
-from trimtab.proxy.server.admin.pages import PAGES
+from trimtab.proxy.server.admin.pages import PAGES, asks_open_metrics
 from trimtab.proxy.server.admin.sending import SAFE
 
 
-@pytest.mark.parametrize(
-    "path", ["/trimtab/nope", "/trimtab/api/nope", "/trimtab/page.css/x", "/trimtab/health/x", "/%74rimtab/api"]
-)
-async def test_what_is_no_page_is_not_found(path, client, upstream, start_proxy):
+async def test_what_is_no_page_is_not_found(client, upstream, start_proxy):
     """The error has OpenAI's form and names the existing pages. Nothing is sent to the upstream."""
     proxy = await start_proxy()
-    async with client.get(proxy.url + path) as response:
-        error = orjson.loads(await response.read())["error"]
-        assert (response.status, response.content_type) == (404, "application/json")
-    assert (error["type"], error["code"]) == ("trimtab_error", "not_found")
-    assert all(page in error["message"] for page in (*PAGES, "/metrics"))
+    for path in ("/trimtab/nope", "/trimtab/api/nope", "/trimtab/page.css/x", "/trimtab/health/x", "/%74rimtab/api"):
+        async with client.get(proxy.url + path) as response:
+            error = orjson.loads(await response.read())["error"]
+            assert (response.status, response.content_type) == (404, "application/json")
+        assert (error["type"], error["code"]) == ("trimtab_error", "not_found")
+        assert all(page in error["message"] for page in (*PAGES, "/metrics"))
     assert upstream.requests == []
 
 
-@pytest.mark.parametrize("path", ["nope", "api/nope", "api/models", "api/overview"])
 @pytest.mark.parametrize("headers", [{}, {"Sec-Fetch-Site": "cross-site"}, {"Authorization": "Bearer boss"}])
-async def test_browsers_store_nothing_and_run_nothing(path, headers, client, start_proxy):
+async def test_browsers_store_nothing_and_run_nothing(headers, client, start_proxy):
     """Errors have the same headers as the data, whatever is wrong."""
     proxy = await start_proxy("admin_token=boss")
-    async with client.get(f"{proxy.url}/trimtab/{path}", headers=headers) as response:
-        assert response.headers.items() >= (SAFE | {"Cache-Control": "no-store"}).items()
+    for path in ("nope", "api/nope", "api/models", "api/overview"):
+        async with client.get(f"{proxy.url}/trimtab/{path}", headers=headers) as response:
+            assert response.headers.items() >= (SAFE | {"Cache-Control": "no-store"}).items()
 
 
-@pytest.mark.parametrize("path", ["/trimtabs", "/Trimtab/health", "/x/trimtab/health", "/metrics/x"])
-async def test_what_only_looks_like_ours_passes(path, client, upstream, start_proxy):
+async def test_what_only_looks_like_ours_passes(client, upstream, start_proxy):
     """A path next to ours belongs to the upstream."""
     proxy = await start_proxy()
-    async with client.get(proxy.url + path) as response:
-        assert response.status == 200
-    assert [recorded.path for recorded in upstream.requests] == [path]
+    paths = ["/trimtabs", "/Trimtab/health", "/x/trimtab/health", "/metrics/x"]
+    for path in paths:
+        async with client.get(proxy.url + path) as response:
+            assert response.status == 200
+    assert [recorded.path for recorded in upstream.requests] == paths
 
 
 PROMETHEUS = (
@@ -63,18 +62,22 @@ PROMETHEUS = (
         ("application/openmetrics-textual", False),
     ],
 )
-async def test_metrics_have_the_form_that_is_asked_for(accept, is_open, client, start_proxy):
-    """Without a wish it is Prometheus' text format."""
-    proxy = await start_proxy()
-    async with client.get(proxy.metrics_url, headers={} if accept is None else {"Accept": accept}) as response:
-        body = await response.text()
-        kind = response.headers["Content-Type"]
+def test_metrics_are_open_metrics_if_that_is_asked_for(accept, is_open):
+    """And no other form that is asked for is preferred."""
+    assert asks_open_metrics([] if accept is None else [("Accept", accept)]) is is_open
 
-    form = "application/openmetrics-text; version=1.0.0" if is_open else "text/plain; version=0.0.4"
-    parser = open_metrics if is_open else prometheus_text
-    names = {family.name for family in parser.text_string_to_metric_families(body)}
-    assert kind == f"{form}; charset=utf-8"
-    assert (body.endswith("# EOF\n"), "trimtab_requests" in names) == (is_open, True)
+
+async def test_metrics_have_the_form_that_is_asked_for(client, start_proxy):
+    proxy = await start_proxy()
+    for headers, form, parser in (
+        ({}, "text/plain; version=0.0.4", prometheus_text),
+        ({"Accept": PROMETHEUS}, "application/openmetrics-text; version=1.0.0", open_metrics),
+    ):
+        async with client.get(proxy.metrics_url, headers=headers) as response:
+            body = await response.text()
+            assert response.headers["Content-Type"] == f"{form}; charset=utf-8"
+        assert "trimtab_requests" in {family.name for family in parser.text_string_to_metric_families(body)}
+        assert body.endswith("# EOF\n") is (parser is open_metrics)
 
 
 async def test_a_process_that_answers_is_alive(client, start_proxy):

@@ -20,7 +20,6 @@ from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.server.admin.shapes import (
     Curve,
-    choose_step,
     diff_lines,
     read_clients,
     read_models,
@@ -29,7 +28,6 @@ from trimtab.proxy.server.admin.shapes import (
     shape_request,
     shape_session,
     shape_timeline,
-    tell_briefly,
     tell_why,
 )
 from trimtab.proxy.tasks import Tasks
@@ -45,23 +43,17 @@ def test_money_is_in_dollars_and_sections_have_names():
     assert shaped["sent_sections"] == {"system": 1, "summary": 2, "memory": 3, "recent": 4, "current": 5}
     assert shaped["original_sections"] == {}
     assert (shaped["cut_moved"], shaped["cut_tokens"], shaped["worker"]) == (True, 7, 2)
+    assert not {"cost", "without_cost"} & shaped.keys()
 
 
 def test_without_kept_text_the_story_comes_from_the_decisions():
     decisions = (
-        Entry("prune", "at high water", 12_000, 2_000, 3, 4, 1, 90),
-        Entry("pairing", "a call without its result", 10, 12, 1, 0, 2, 90),
         Entry("cold_cache", "cut early", 5, 5, 0, 0, 1, 90),
+        Entry("cold_cache", "cut early", 5, 5, 0, 0, 2, 90),
     )
-    assert tell_briefly(make_event(decisions=decisions)) == [
-        (
-            "3 tool results (from message 4 on) became one line each that tells the size, which saved 10,000 tokens;"
-            " the calls stay, and the agent can make them again."
-        ),
-        ("In the second attempt: Upstreams want exactly one result right after each call: a call without its result."),
-        "cold_cache: cut early.",
-    ]
-    assert shape_request(Turn(make_event(), 1, ["told"]))["story"] == ["told"]
+    told = ["cold_cache: cut early.", "In the second attempt: cold_cache: cut early."]
+    assert shape_request(Turn(make_event(decisions=decisions), 1))["story"] == told
+    assert shape_request(Turn(make_event(decisions=decisions), 1, ["told"]))["story"] == ["told"]
 
 
 def test_the_cost_of_a_session_includes_its_summaries():
@@ -102,10 +94,6 @@ def test_a_day_of_the_books_has_their_sums_and_no_failures() -> None:
     money = dict.fromkeys(("cost_usd", "without_usd", "saved_usd"))
     of_model = {name: figures[name] for name in ("requests", "original_tokens", "sent_tokens", "failed")} | money
     assert bucket == {"at": 86_400.0, **figures, **money, "models": {"m": of_model}, "clients": {}}
-
-
-def test_a_long_timeline_has_longer_steps():
-    assert [choose_step(minutes) for minutes in (1, 120, 121, 1440)] == [60, 60, 120, 720]
 
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "", "x y"]), max_size=12).map("\n".join)
@@ -183,6 +171,7 @@ def make_samples() -> Samples:
 
 
 def test_totals_add_up_all_models():
+    """As summaries count those that were written; of the calls for them those have failed that wrote none."""
     totals = read_totals(make_samples())
     assert (totals["requests"], totals["answered"], totals["failed"], totals["fail_opens"]) == (3, 1, 2, 3)
     assert totals["in_flight"] == 2
@@ -190,24 +179,9 @@ def test_totals_add_up_all_models():
     assert totals["prefix_kept"] == 0.75
     assert (totals["cost_usd"], totals["summary_usd"], totals["net_usd"]) == (3, 1, 4)
     assert totals["cached_share"] is totals["estimate_error"] is None
-
-
-def test_only_what_was_written_counts_as_a_summary():
-    """What was found in the store, refused, or replaced by a digest has its own number."""
-    totals = read_totals(make_samples())
     assert [totals[name] for name in ("summaries", "summaries_reused", "digests")] == [2, 4, 1]
-
-
-def test_of_the_calls_for_summaries_those_failed_that_wrote_none():
-    """A cut for which no try gave a summary is no call more. So never more calls have failed than there were."""
-    totals = read_totals(make_samples())
     assert (totals["summary_calls"], totals["summaries_failed"]) == (6, 4)
-
-
-def test_cuts_are_told_by_kind_because_a_request_may_have_two():
-    totals = read_totals(make_samples())
     assert [totals[name] for name in ("cuts_pruned", "cuts_summarised", "cuts_digested")] == [2, 1, 0]
-    assert "cuts" not in totals
 
 
 def test_each_model_has_its_own_and_what_has_no_model_is_null():
@@ -242,13 +216,6 @@ def _make_tasks() -> Tasks:
     return Tasks(fail)
 
 
-async def _show_when_done(curve: Curve, config: Config, background: Tasks) -> dict[str, object]:
-    assert curve.show(config, background) == {"state": "running"}
-    assert curve.show(config, background) == {"state": "running"}
-    await background.settle()
-    return curve.show(config, background)
-
-
 async def test_nothing_is_computed_without_recordings() -> None:
     """The page then says what to do."""
     assert Curve().show(load_config("", environment={}), _make_tasks()) == {"state": "off"}
@@ -256,24 +223,21 @@ async def test_nothing_is_computed_without_recordings() -> None:
 
 
 async def test_the_recordings_are_replayed_once(tmp_path: Path) -> None:
-    """With the policies of the configuration; the result is kept."""
-    for number in range(2):
-        keep(tmp_path, make_recording(f"{number:02x}" * 12, body=orjson.dumps(CHAT).decode()))
-    curve, background, config = Curve(), _make_tasks(), _configure(tmp_path)
-    shown = await _show_when_done(curve, config, background)
-    assert (shown["state"], shown["requests"]) == ("ready", 2)
-    points = shown["points"]
-    assert isinstance(points, list)
-    assert [point["name"] for point in points][:4] == ["recorded", "careful", "balanced", "frugal"]
-    assert curve.show(config, background) is shown
-
-
-async def test_a_folder_that_cannot_be_replayed_is_told(tmp_path: Path) -> None:
-    """And is not tried again at once."""
-    curve, background, config = Curve(), _make_tasks(), _configure(tmp_path / "none")
-    shown = await _show_when_done(curve, config, background)
-    assert (shown["state"], shown["points"]) == ("failed", [])
-    assert curve.show(config, background) is shown
+    """With the policies of the configuration; the result is kept, also that the folder cannot be replayed."""
+    background = _make_tasks()
+    keep(tmp_path, make_recording("ab" * 12, body=orjson.dumps(CHAT).decode()))
+    for folder, state, requests, names in (
+        (tmp_path, "ready", 1, ["recorded", "careful", "balanced", "frugal"]),
+        (tmp_path / "none", "failed", 0, []),
+    ):
+        curve, config = Curve(), _configure(folder)
+        for _ in range(2):
+            assert curve.show(config, background) == {"state": "running"}
+        await background.settle()
+        shown = curve.show(config, background)
+        assert (shown["state"], shown["requests"]) == (state, requests)
+        assert [point["name"] for point in shown["points"]][:4] == names
+        assert curve.show(config, background) is shown
 
 
 async def test_the_computation_ends_with_the_proxy(tmp_path: Path) -> None:

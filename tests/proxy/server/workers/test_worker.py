@@ -23,25 +23,13 @@ def line():
     theirs.close()
 
 
-def make_worker(line: socket.socket) -> Worker:
-    """A worker without sockets."""
-    metrics = SharedMetrics(Path(), Roster(2), 0)
-    return Worker(1, 2, (), (), spare_key=b"", metrics=metrics, line=line)
-
-
-def test_a_worker_says_how_far_it_is(line) -> None:
-    """Each state is one message."""
-    ours, theirs = line
-    worker = make_worker(theirs)
-    worker.tell(READY)
-    worker.tell(LEAVING)
-    assert ours.recv(16) == READY + LEAVING
-
-
 def test_a_worker_hears_that_the_supervisor_is_gone(line) -> None:
-    """It does not hear so before. What the worker says after that does no harm."""
+    """It does not hear so before, and says how far it is. What the worker says after that does no harm."""
     ours, theirs = line
-    worker, ended = make_worker(theirs), []
+    metrics = SharedMetrics(Path(), Roster(2), 0)
+    worker, ended = Worker(1, 2, (), (), spare_key=b"", metrics=metrics, line=theirs), []
+    worker.tell(READY)
+    assert ours.recv(16) == READY
     worker.hear_end(lambda: ended.append(1))
     assert ended == []
     ours.close()
@@ -86,15 +74,6 @@ def test_what_stops_listening_refuses_connections() -> None:
     shared.metrics.close()
 
 
-def test_an_address_that_is_taken_is_an_error_at_once() -> None:
-    """It is reported before there is any worker."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        with pytest.raises(OSError, match="in use"):
-            open_shared(f"metrics_listen=127.0.0.1:{taken.getsockname()[1]}")
-
-
 def test_metrics_without_a_folder_are_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """The addresses are free again afterwards."""
 
@@ -122,13 +101,6 @@ def listeners(request: pytest.FixtureRequest):
     made.close()
 
 
-def test_all_workers_have_one_address(listeners: Listeners) -> None:
-    """The port may be one that the system chooses."""
-    ports = {one.getsockname()[1] for number in (1, 2) for one in listeners.of(number)}
-    assert ports == {split_address(listeners.url.removeprefix("http://"))[1]}
-    assert ports != {0}
-
-
 def test_connections_wait_for_the_first_worker_from_the_start(listeners: Listeners) -> None:
     """So the address is taken at once, and no client is refused while the first worker starts."""
     with connect(listeners):
@@ -143,17 +115,6 @@ def test_what_comes_to_a_dead_worker_waits_for_the_next(listeners: Listeners) ->
     with connect(listeners):
         accepted, _ = one.accept()
         accepted.close()
-
-
-def test_every_connection_goes_to_one_who_listens() -> None:
-    """A worker that has not started gets none."""
-    listeners = Listeners(LOCAL, 2, is_spread=True)
-    (one,) = listeners.of(1)
-    one.settimeout(30)
-    for _ in range(16):
-        with connect(listeners):
-            one.accept()[0].close()
-    listeners.close()
 
 
 def test_renewed_sockets_get_nothing_until_they_listen() -> None:
