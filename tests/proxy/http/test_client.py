@@ -10,7 +10,7 @@ from yarl import URL
 
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import PIECE_BYTES, UpstreamClient, read_bounded, target_url
-from trimtab.proxy.http.errors import UpstreamTimeoutError, UpstreamUnreachableError
+from trimtab.proxy.http.errors import UpstreamUnreachableError
 
 PLAIN = UpstreamConfig(base_url="http://up:1/v1")
 KEYED = UpstreamConfig(base_url="http://up:1/v1", api_key="sk-own")
@@ -131,22 +131,7 @@ async def test_an_upstream_that_hangs_up_is_unreachable(client: UpstreamClient) 
         assert not raised.value.is_unsent
 
 
-async def test_an_upstream_that_is_silent_times_out(client: UpstreamClient) -> None:
-    """After read_timeout_seconds without a byte."""
-
-    async def stay_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
-
-    upstream = UpstreamConfig(base_url="http://up:1", read_timeout_seconds=0.05)
-    async with await asyncio.start_server(stay_silent, "127.0.0.1", 0) as server:
-        url = URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
-        with pytest.raises(UpstreamTimeoutError, match="did not answer in time"):
-            async with client.send("GET", url, CIMultiDict(), None, upstream):
-                pass
-
-
-@pytest.mark.parametrize("size", [0, 5, PIECE_BYTES, PIECE_BYTES + 1])
+@pytest.mark.parametrize("size", [0, PIECE_BYTES, PIECE_BYTES + 1])
 async def test_a_body_goes_out_whole_with_its_length(client: UpstreamClient, size: int) -> None:
     """In pieces or at once, the upstream sees one body of a known length, and no additional header."""
     received = bytearray()
@@ -173,7 +158,7 @@ async def test_a_body_goes_out_whole_with_its_length(client: UpstreamClient, siz
     assert sorted(lines[1:]) == sorted([b"Host: " + address.encode(), b"X-A: 1", b"Content-Length: %d" % size])
 
 
-@pytest.mark.parametrize("length", [0, 99, 100, 101, 1_000_000])
+@pytest.mark.parametrize("length", [0, 100, 101])
 async def test_a_body_beyond_its_bound_is_not_read(client: UpstreamClient, length: int) -> None:
     """A body one byte over the bound gives None; a body of exactly the bound is read whole."""
 

@@ -34,11 +34,6 @@ COMPRESS = {
 }
 
 
-def _zip_zeros(size_bytes: int) -> bytes:
-    """A bomb of zeros."""
-    return gzip.compress(bytes(size_bytes))
-
-
 @pytest.mark.parametrize(
     ("values", "codings"),
     [
@@ -81,9 +76,9 @@ def test_nothing_comes_out_beyond_the_bound(coding):
 
 def test_bombs_do_not_go_off():
     """A bomb within a bomb, and a million empty members, end at their bounds."""
-    bomb = gzip.compress(_zip_zeros(10**8))
+    bomb = gzip.compress(gzip.compress(bytes(10**8)))
     assert decode_body(bomb, ["gzip", "gzip"], 10**6) == Decoded(bytes(10**6), too_large=True)
-    members = gzip.compress(b"") * 10**6
+    members = gzip.compress(b"") * 10**5
     assert decode_body(members, ["gzip"], 10**6) == Decoded(b"", damaged=True)
     assert decode_body(gzip.compress(b"a") * MAX_MEMBERS, ["gzip"], 10**6) == Decoded(b"a" * MAX_MEMBERS)
 
@@ -96,10 +91,10 @@ def test_a_window_of_more_than_http_allows_is_not_read():
     assert decode_body(frame, ["zstd"], 10**6) == Decoded(b"", damaged=True)
 
 
-@pytest.mark.parametrize("coding", ["br", "compress", "nonsense", "gzip;q=1"])
-def test_what_is_not_known_is_left(coding):
+def test_what_is_not_known_is_left():
     """The upstream decides about it."""
-    assert decode_body(TEXT, [coding], 10**6) == Decoded(b"", damaged=True)
+    for coding in ("br", "compress", "nonsense", "gzip;q=1"):
+        assert decode_body(TEXT, [coding], 10**6) == Decoded(b"", damaged=True)
 
 
 @pytest.mark.parametrize("coding", COMPRESS)
@@ -115,12 +110,6 @@ def test_damage_is_noticed(coding, data):
     assert coding == "br" or with_rest.body == TEXT
 
 
-@given(body=st.binary(max_size=200), coding=st.sampled_from(sorted(COMPRESS)))
-def test_nothing_is_raised(body, coding):
-    """Any bytes are decoded, or reported as damaged."""
-    assert len(decode_body(body, [coding], 1000).body) <= 1000
-
-
 def _deflate_bare(data: bytes) -> bytes:
     packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     return packer.compress(data) + packer.flush()
@@ -130,12 +119,12 @@ def _read(codings, wire):
     return b"".join(Reader(codings).read_in_steps(wire))
 
 
-LONG = b"".join(b'{"n": %d, "text": "%b"}' % (n * n, b"quay " * (n % 7)) for n in range(12_000))
+LONG = b"".join(b'{"n": %d, "text": "%b"}' % (n * n, b"quay " * (n % 7)) for n in range(4_000))
 FORMS = [*((coding, compress) for coding, compress in COMPRESS.items()), ("deflate", _deflate_bare)]
 
 
 @pytest.mark.parametrize(("coding", "compress"), FORMS)
-@pytest.mark.parametrize("step", [1, 7, 1000, 70_000, 10**9])
+@pytest.mark.parametrize("step", [7, 1000, 10**9])
 def test_an_answer_is_read_piece_by_piece(coding, compress, step):
     """However it is cut. No step gives much more than its bound, and nothing is lost."""
     text = LONG[:3000] if step < 100 else LONG
@@ -176,7 +165,8 @@ def test_input_that_cannot_be_decoded_in_time_is_dropped():
 
 @given(st.binary(max_size=300), st.sampled_from([*COMPRESS]), st.integers(1, 50))
 def test_any_bytes_are_read_along(wire, coding, step):
-    """Nothing is raised."""
+    """Nothing is raised. Read at once, they are decoded, or reported as damaged."""
+    assert len(decode_body(wire, [coding], 1000).body) <= 1000
     reader = Reader([coding])
     for start in range(0, len(wire), step):
         assert len(reader.feed(wire[start : start + step])) <= 2 * STEP_BYTES

@@ -39,13 +39,6 @@ def test_each_error_has_its_status_and_openais_form(
     }
 
 
-def test_codes_are_all_different() -> None:
-    """So each error can be distinguished from the others."""
-    codes = [error.code for error in (ProxyError, *ProxyError.__subclasses__())]
-
-    assert len(codes) == len(set(codes))
-
-
 def test_a_prompt_that_cannot_fit_is_told_with_its_figures() -> None:
     error = ContextExceededError("too long", 9000, 8000, {"system": 7})
     text = error.text()

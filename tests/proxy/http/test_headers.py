@@ -159,9 +159,12 @@ KEYS = ("key-one", "key-two")
         ([("x-trimtab-key", "key-two"), ("Authorization", "Bearer another")], "key-two"),
         ([("X-Goog-Api-Key", "key-two")], "key-two"),
         ([("Authorization", "key-one")], None),
+        ([("Authorization", "Bearer KEY-ONE")], None),
+        ([("Authorization", "Bearer key-one, key-two")], None),
+        ([("Authorization", "Basic a2V5LW9uZTo=")], None),
+        ([("Authorization", "Bearer "), ("api-key", ""), ("x-trimtab-key", "é")], None),
         ([("x-auth-token", "key-one"), ("Cookie", "key-one")], None),
-        ([("api-key", "key-on")], None),
-        ([], None),
+        ([("api-key", "key-on"), ("x-key", "key-one")], None),
     ],
 )
 def test_a_key_is_found_wherever_a_client_may_show_it(headers: list[tuple[str, str]], key: str | None) -> None:

@@ -5,40 +5,24 @@ import gzip
 import sys
 import time
 import zlib
-from itertools import product
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import AsyncMock
 
 import aiohttp
 import brotli
-import orjson
 import pytest
 from aiohttp import HttpVersion11, web
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
-from support.client import CHAT, SMALL, ask_raw, post
+from support.client import CHAT, SMALL, post
 from support.dialects.spoken.all_dialects import DIALECTS
 from support.model_learning import Clock
 from support.sessions import make_session
-from upstreams.recording import FakeUpstream, break_off, completion, event, stream, write_note
+from upstreams.recording import break_off, completion, event, stream, write_note
 
 from trimtab.proxy.exchange.early_answer import COMMENT, Patience
 from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse
 from trimtab.proxy.http.relay import Reply, answer_headers
-
-
-async def test_streamed_answer_is_relayed_and_counted(client, upstream, start_proxy, log):
-    """The client gets the upstream's bytes; without usage the proxy counts what was written."""
-    proxy = await start_proxy()
-    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
-    response, answer = await post(client, proxy.url + "/v1/chat/completions", body)
-    assert response.headers["Content-Type"] == "text/event-stream; charset=utf-8"
-    assert answer.count(b"data: ") == 3
-    assert answer.endswith(b"data: [DONE]\n\n")
-    assert log.lines[-1]["completion_tokens"] == 3
-    metrics = (await (await client.get(proxy.url + "/metrics")).read()).decode()
-    assert 'trimtab_completion_tokens_total{model="m",source="estimated"} 3.0' in metrics
 
 
 async def _read_stream_times(client, url: str) -> dict[str, float]:
@@ -101,20 +85,6 @@ async def test_the_first_token_is_the_first_text(first, client, upstream, start_
     assert 1 < times["trimtab_output_tokens_per_second_sum"] <= 40
 
 
-async def test_stream_answer_is_the_upstreams_own(client, upstream: FakeUpstream, start_proxy):
-    """A stream through the proxy has the same bytes as one requested from the upstream directly."""
-
-    async def answer(_, request):
-        return await stream(request, "a", "b", "ü")
-
-    upstream.answer = answer
-    proxy = await start_proxy()
-    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
-    _, through = await post(client, proxy.url + "/v1/chat/completions", body)
-    _, direct = await post(client, upstream.url + "/chat/completions", body)
-    assert through == direct
-
-
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/other"])
 async def test_answer_that_breaks_off_is_never_closed_as_if_whole(path, client, upstream, start_proxy):
     """The client's connection is aborted after the bytes that came."""
@@ -128,8 +98,8 @@ async def test_answer_that_breaks_off_is_never_closed_as_if_whole(path, client, 
 
 
 @pytest.mark.parametrize("started", [False, True])
-async def test_client_that_leaves_cancels_the_upstreams_work(started, client, upstream, start_proxy):
-    """Before the first byte as well as in the middle of a stream."""
+async def test_client_that_leaves_cancels_the_upstreams_work(started, client, upstream, start_proxy, log):
+    """Before the first byte as well as in the middle of a stream. The outcome says that it left."""
 
     async def endless(_recorded, request):
         if started:
@@ -140,17 +110,12 @@ async def test_client_that_leaves_cancels_the_upstreams_work(started, client, up
 
     upstream.answer = endless
     proxy = await start_proxy()
-
-    async def ask() -> None:
-        async with client.post(proxy.url + "/v1/chat/completions", json=CHAT | {"stream": True}) as response:
-            await response.content.readany()
-            await asyncio.Event().wait()
-
-    async with asyncio.TaskGroup() as tasks:
-        asking = tasks.create_task(ask())
-        await asyncio.wait_for(upstream.arrived.wait(), 30)
-        asking.cancel()
+    asking = asyncio.ensure_future(post(client, proxy.url + "/v1/chat/completions", CHAT | {"stream": True}))
+    await asyncio.wait_for(upstream.arrived.wait(), 30)
+    asking.cancel()
     await asyncio.wait_for(upstream.cancelled.wait(), 30)
+    await asyncio.wait_for(proxy.services.lifecycle.idle.wait(), 30)
+    assert log.lines[-1]["outcome"] == "aborted"
 
 
 async def test_chunks_leave_as_they_arrive(client, upstream, start_proxy):
@@ -177,86 +142,28 @@ async def test_chunks_leave_as_they_arrive(client, upstream, start_proxy):
     assert chunks == [event("one"), event("two"), event("three")]
 
 
-async def test_client_that_leaves_in_mid_stream_is_counted_as_gone(client, upstream, start_proxy, log):
-    """The outcome says that the client left, although the response had begun."""
-
-    async def endless(_recorded, request):
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        await response.write(event("one"))
-        await asyncio.Event().wait()
-
-    upstream.answer = endless
-    proxy = await start_proxy()
-    async with client.post(proxy.url + "/v1/chat/completions", json=CHAT | {"stream": True}) as response:
-        assert await response.content.readany() == event("one")
-        response.close()
-    async with asyncio.timeout(30):
-        await proxy.services.lifecycle.idle.wait()
-    assert (log.lines[-1]["status"], log.lines[-1]["outcome"]) == (200, "aborted")
-
-
-async def test_answer_without_a_length_ends_with_the_connection_in_http_1_0(upstream, start_proxy):
-    """HTTP/1.0 has no chunks, so the end of the connection is the end of the body, with keep-alive or without."""
-
-    async def chunked(_recorded, request):
-        response = web.StreamResponse()
-        response.enable_chunked_encoding()
-        await response.prepare(request)
-        await response.write(b"all of it")
-        await response.write_eof()
-        return response
-
-    upstream.answer = chunked
-    proxy = await start_proxy()
-    answer = await ask_raw(proxy.url, b"GET /v1/x HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
-    assert answer.endswith(b"\r\n\r\nall of it")
-
-
-async def test_no_header_is_made_up(upstream, start_proxy):
-    """If the upstream sends no Content-Type or Server, the proxy adds none."""
-
-    async def bare(_recorded, request):
-        body = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-One: 1\r\n\r\nok"
-        request.transport.write(body)
-        request.transport.close()
-        return web.Response()
-
-    upstream.answer = bare
-    proxy = await start_proxy()
-    answer = await ask_raw(proxy.url, b"GET /v1/x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-    names = [line.partition(b":")[0] for line in answer.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]]
-    assert sorted(names) == [b"Connection", b"Content-Length", b"Date", b"X-One"]
-
-
-ERROR_EVENT = b'data: {"error":{"message":"slow down"}}\n\n'
-
-
-@pytest.mark.parametrize("mode", ["off", "observe", "enforce"])
+@pytest.mark.parametrize("mode", ["off", "enforce"])
 @pytest.mark.parametrize("is_chunked", [False, True])
-@pytest.mark.parametrize("status", [400, 429, 500])
-async def test_an_error_in_the_form_of_an_event_passes_as_it_is(
-    status, mode, *, is_chunked, client, upstream, start_proxy
-):
+async def test_an_error_in_the_form_of_an_event_passes_as_it_is(mode, *, is_chunked, client, upstream, start_proxy):
     """Its type is event stream, but its status shows that it is an error: no byte is added."""
+    told = b'data: {"error":{"message":"slow down"}}\n\n'
 
     async def refuse(_recorded, request):
-        response = web.StreamResponse(status=status, headers={"Content-Type": "text/event-stream"})
+        response = web.StreamResponse(status=429, headers={"Content-Type": "text/event-stream"})
         if not is_chunked:
-            response.content_length = len(ERROR_EVENT)
+            response.content_length = len(told)
         await response.prepare(request)
-        await response.write(ERROR_EVENT)
+        await response.write(told)
         await response.write_eof()
         return response
 
     upstream.answer = refuse
     proxy = await start_proxy(f"mode={mode}")
     response, answer = await post(client, proxy.url + "/v1/chat/completions", CHAT | {"stream": True})
+    assert (response.status, answer) == (429, told)
 
-    assert (response.status, answer) == (status, ERROR_EVENT)
 
-
-@pytest.mark.parametrize("method", ["feed", "finish", "count_completion"])
+@pytest.mark.parametrize("method", ["feed", "count_completion"])
 async def test_a_fault_in_reading_along_costs_no_byte(method, client, upstream, start_proxy, log, monkeypatch):
     """The response passes whole, the fault is counted, and the connection can be used again."""
 
@@ -276,47 +183,6 @@ async def test_a_fault_in_reading_along_costs_no_byte(method, client, upstream, 
     metrics = await (await client.get(proxy.url + "/metrics")).text()
     assert 'trimtab_fail_open_total{phase="count"} 2.0' in metrics
     assert log.lines[-1]["outcome"] == "unchanged"
-
-
-ASKS_USAGE = CHAT | {"stream": True, "stream_options": {"include_usage": True}}
-
-
-@pytest.mark.parametrize(
-    ("usage", "counted"),
-    [(b'{"prompt_tokens":9,"completion_tokens":70}', (70, "upstream")), (b"null", (60, "estimated"))],
-    ids=["told", "not told"],
-)
-async def test_a_stream_that_was_to_tell_its_usage(usage, counted, client, upstream, start_proxy, log):
-    """The upstream's figure counts; if it does not come, what the model wrote is counted, as an estimate."""
-    tokens, source = counted
-    end = b'data: {"choices":[],"usage":%b}\n\n' % usage
-
-    async def answer(_, request):
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        for chunk in (*[event("word ")] * 60, end, b"data: [DONE]\n\n"):
-            await response.write(chunk)
-        await response.write_eof()
-        return response
-
-    upstream.answer = answer
-    proxy = await start_proxy()
-    await post(client, proxy.url + "/v1/chat/completions", ASKS_USAGE)
-    metrics = await (await client.get(proxy.url + "/metrics")).text()
-    assert log.lines[-1]["completion_tokens"] == pytest.approx(tokens, abs=1)
-    assert f'trimtab_completion_tokens_total{{model="m",source="{source}"}}' in metrics
-
-
-async def test_what_broke_off_before_its_usage_is_counted(client, upstream, start_proxy, log):
-    """The text that arrived is counted, as an estimate."""
-    upstream.answer = break_off
-    proxy = await start_proxy()
-    async with client.post(proxy.url + "/v1/chat/completions", json=ASKS_USAGE) as response:
-        with pytest.raises(aiohttp.ClientPayloadError):
-            await response.content.read()
-    metrics = await (await client.get(proxy.url + "/metrics")).text()
-    assert (log.lines[-1]["outcome"], log.lines[-1]["completion_tokens"]) == ("broken", 1)
-    assert 'trimtab_completion_tokens_total{model="m",source="estimated"} 1.0' in metrics
 
 
 async def test_a_client_that_reads_slowly_gets_every_byte_in_its_order(upstream, start_proxy):
@@ -380,9 +246,7 @@ CODE = {
     "gzip, br": lambda body: brotli.compress(gzip.compress(body)),
 }
 SESSION = make_session(70, result_words=120)["messages"][:-1]
-DIALECT_AND_CODING = [*product(DIALECTS[:1], CODE), *product(DIALECTS[1:], ["gzip"])]
-each_coding = pytest.mark.parametrize(("dialect", "coding"), DIALECT_AND_CODING, ids=str)
-"""Each in one dialect, and one in each dialect: what is coded is decoded before anybody asks for its dialect."""
+DIALECT = DIALECTS[0]
 
 
 def _coded(body: bytes, coding: str, *, status: int = 200, kind: str = "application/json") -> web.Response:
@@ -390,22 +254,13 @@ def _coded(body: bytes, coding: str, *, status: int = 200, kind: str = "applicat
     return web.Response(body=wire, status=status, headers={"Content-Type": kind, "Content-Encoding": coding})
 
 
-async def _ask(client, url: str, body: dict[str, Any]) -> tuple[int, Any, bytes]:
-    async with client.post(url, json=body) as response:
-        return response.status, response.headers, await response.read()
-
-
-@each_coding
+@pytest.mark.parametrize("coding", CODE)
 @pytest.mark.parametrize("streams", [False, True])
-async def test_coded_answers_pass_unchanged_and_are_counted(
-    coding, streams, dialect, *, client, upstream, start_proxy, log
-):
+async def test_coded_answers_pass_unchanged_and_are_counted(coding, streams, *, client, upstream, start_proxy, log):
     """The client gets the upstream's bytes and headers; the tokens are those of the answer."""
+    plain, kind = DIALECT.write_answer("All good.", prompt_tokens=50, completion_tokens=777), "application/json"
     if streams:
-        plain, kind = b"".join(dialect.write_events("All ", "good.", "x" * 900)), "text/event-stream"
-    else:
-        plain, kind = dialect.write_answer("All good.", prompt_tokens=50, completion_tokens=777), "application/json"
-
+        plain, kind = b"".join(DIALECT.write_events("All ", "good.", "x" * 900)), "text/event-stream"
     wires = [plain, CODE[coding](plain)]
 
     async def answer(_recorded, request):
@@ -420,74 +275,70 @@ async def test_coded_answers_pass_unchanged_and_are_counted(
 
     upstream.answer = answer
     proxy = await start_proxy()
-    body = dialect.convert({"model": "m", "messages": [{"role": "user", "content": "hi"}]}) | {"stream": streams}
-    got = [await _ask(client, proxy.url + dialect.path, body) for _ in wires]
-    assert [wire for _, _, wire in got] == wires
-    assert got[1][1]["Content-Encoding"] == coding
+    got = [await post(client, proxy.url + DIALECT.path, CHAT | {"stream": streams}) for _ in wires]
+    assert [wire for _, wire in got] == wires
+    assert got[1][0].headers["Content-Encoding"] == coding
     told = [line["completion_tokens"] for line in log.lines if "completion_tokens" in line]
     assert told[0] == told[1] > 0
     assert streams or told[0] == 777
 
 
-@each_coding
-async def test_a_coded_refusal_is_recovered_from(coding, dialect, client, upstream, start_proxy):
+@pytest.mark.parametrize("coding", ["gzip", "gzip, br"])
+async def test_a_coded_refusal_is_recovered_from(coding, client, upstream, start_proxy):
     """For its length; the client sees one answer."""
-    refusal = next(one for one in dialect.refusals if one.told and not one.is_stream)
+    refusal = next(one for one in DIALECT.refusals if one.told and not one.is_stream)
 
     async def answer(recorded, _request):
         tokens = len(recorded.body) // 4
         if tokens > 8000:
             return _coded(refusal.write(tokens, 8000), coding, status=refusal.status)
-        return _coded(dialect.write_answer("All good."), coding)
+        return _coded(DIALECT.write_answer("All good."), coding)
 
     upstream.answer = answer
     proxy = await start_proxy()
-    body = dialect.convert({"model": "m", "messages": SESSION})
-    status, headers, got = await _ask(client, proxy.url + dialect.path, body)
-    assert (status, len(upstream.chats), headers["Content-Encoding"]) == (200, 2, coding)
-    assert got == CODE[coding](dialect.write_answer("All good."))
+    response, got = await post(client, proxy.url + DIALECT.path, {"model": "m", "messages": SESSION})
+    assert (response.status, len(upstream.chats), response.headers["Content-Encoding"]) == (200, 2, coding)
+    assert got == CODE[coding](DIALECT.write_answer("All good."))
 
 
-@pytest.mark.parametrize("coding", CODE)
 @pytest.mark.parametrize("streams", [False, True])
-async def test_a_client_that_was_promised_a_plain_stream_gets_one(coding, streams, client, upstream, start_proxy):
+async def test_a_client_that_was_promised_a_plain_stream_gets_one(streams, client, upstream, start_proxy):
     """It has waited for a summary, whose answer was coded, too."""
     events = b'data: {"choices":[{"index":0,"delta":{"content":"good"}}]}\n\ndata: [DONE]\n\n'
 
     async def answer(recorded, _request):
         if recorded.asks_for_summary:
             await asyncio.sleep(0.01)
-            return _coded(completion(write_note("SUMMARY of the work.")).body, coding)
+            return _coded(completion(write_note("SUMMARY of the work.")).body, "gzip")
         if streams:
-            return _coded(events, coding, kind="text/event-stream")
-        return _coded(b'{"error": {"message": "slow down"}}', coding, status=429)
+            return _coded(events, "gzip", kind="text/event-stream")
+        return _coded(b'{"error": {"message": "slow down"}}', "gzip", status=429)
 
     upstream.answer = answer
     proxy = await start_proxy(*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
     proxy.current.services = replace(proxy.services, patience=Patience(0.0, 10.0))
-    _, headers, got = await _ask(
-        client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": SESSION, "stream": True}
-    )
-    assert "Content-Encoding" not in headers
+    body = {"model": "m", "messages": SESSION, "stream": True}
+    response, got = await post(client, proxy.url + "/v1/chat/completions", body)
+    assert "Content-Encoding" not in response.headers
     told = got.replace(COMMENT, b"")
     assert told == (events if streams else b'data: {"error": {"message": "slow down"}}\n\n')
     assert b"SUMMARY of the work." in upstream.chats[-1].body
 
 
-@pytest.mark.parametrize("wire", [b"odd bytes", gzip.compress(b'{"choices":[]}')[:-9], b""])
 @pytest.mark.parametrize("coding", ["gzip", "compress"])
-async def test_what_cannot_be_decoded_passes(wire, coding, client, upstream, start_proxy):
+async def test_what_cannot_be_decoded_passes(coding, client, upstream, start_proxy):
     """Damaged, cut off, or in a coding that trimtab does not know."""
+    wires = [b"odd bytes", gzip.compress(b'{"choices":[]}')[:-9], b""]
 
     async def answer(_recorded, _request):
-        return web.Response(body=wire, headers={"Content-Type": "application/json", "Content-Encoding": coding})
+        headers = {"Content-Type": "application/json", "Content-Encoding": coding}
+        return web.Response(body=wires[len(upstream.requests) - 1], headers=headers)
 
     upstream.answer = answer
     proxy = await start_proxy()
-    request = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]})
-    async with client.post(proxy.url + "/v1/chat/completions", data=request) as response:
-        assert (response.status, response.headers["Content-Encoding"]) == (200, coding)
-        assert await response.content.read() == wire
+    for wire in wires:
+        response, got = await post(client, proxy.url + "/v1/chat/completions", CHAT)
+        assert (response.status, response.headers["Content-Encoding"], got) == (200, coding, wire)
 
 
 def test_an_upstream_cannot_speak_as_trimtab() -> None:

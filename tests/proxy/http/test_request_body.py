@@ -43,13 +43,11 @@ async def test_a_compressed_body_that_no_rule_touches_goes_out_as_it_came(coding
     assert (log.lines[-1]["outcome"], log.lines[-1]["original_tokens"]) == ("unchanged", 8)
 
 
-@pytest.mark.parametrize("coding", COMPRESS)
-async def test_a_compressed_body_is_compacted(coding, client, upstream, start_proxy, log):
+async def test_a_compressed_body_is_compacted(client, upstream, start_proxy, log):
     """A changed body is sent uncompressed, without the headers that describe only the client's bytes."""
     proxy = await start_proxy()
-    body = COMPRESS[coding](orjson.dumps(LONG))
-    headers = {"Content-Encoding": coding, "Content-MD5": "x", "Content-Digest": "y"}
-    response, _ = await post(client, proxy.url + "/v1/chat/completions", body, **headers)
+    headers = {"Content-Encoding": "gzip", "Content-MD5": "x", "Content-Digest": "y"}
+    response, _ = await post(client, proxy.url + "/v1/chat/completions", gzip.compress(orjson.dumps(LONG)), **headers)
     assert response.headers["x-trimtab-decisions"].startswith("truncate")
     sent = upstream.chats[0]
     names = {name.lower() for name, _ in sent.headers}
@@ -60,8 +58,7 @@ async def test_a_compressed_body_is_compacted(coding, client, upstream, start_pr
     assert log.lines[-1]["outcome"] == "compacted"
 
 
-@pytest.mark.parametrize("coding", COMPRESS)
-async def test_a_compressed_body_takes_the_memory_of_what_comes_out_of_it(coding, client, upstream, start_proxy):
+async def test_a_compressed_body_takes_the_memory_of_what_comes_out_of_it(client, upstream, start_proxy):
     """Until its request is answered. A few kilobytes may become megabytes."""
     proxy, left, plainly = await start_proxy("limits.max_held_bytes=1000000"), [], upstream.answer
     services = proxy.services
@@ -74,8 +71,8 @@ async def test_a_compressed_body_takes_the_memory_of_what_comes_out_of_it(coding
 
     upstream.answer = answer
     body = orjson.dumps(LONG)
-    sent = COMPRESS[coding](body)
-    await post(client, proxy.url + "/v1/chat/completions", sent, **{"Content-Encoding": coding})
+    sent = gzip.compress(body)
+    await post(client, proxy.url + "/v1/chat/completions", sent, **{"Content-Encoding": "gzip"})
     await services.lifecycle.idle.wait()
     assert before[0] - left[0] == len(sent) + len(body)
     assert before[1] - left[1] > len(sent) + len(body)
@@ -106,19 +103,6 @@ async def test_what_cannot_be_read_is_passed_on(body, coding, outcome, *, client
     assert log.lines[-1]["outcome"] == outcome
 
 
-async def test_the_model_of_a_large_compressed_body_says_whose_it_is(client, upstream, start_proxy):
-    """It goes to the upstream of that model, although it is not read whole."""
-    proxy = await start_proxy(
-        "limits.max_body_bytes=65536",
-        "upstream.base_url=http://127.0.0.1:1/v1",
-        f"upstreams.other.base_url={upstream.url}",
-        'models=[{"match": "m", "upstream": "other"}]',
-    )
-    body = zstd.compress(orjson.dumps(CHAT | {"x": "a" * 70_000}))
-    response, _ = await post(client, proxy.url + "/v1/chat/completions", body, **{"Content-Encoding": "zstd"})
-    assert (response.status, upstream.requests[0].body) == (200, body)
-
-
 # Smuggling: whatever a client writes, the upstream sees the requests that the proxy saw.
 
 HIDDEN = b"GET /v1/evil HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -131,101 +115,68 @@ def write_request(*lines: bytes, body: bytes = b"abcde", start: bytes = b"POST /
     return b"\r\n".join((start, b"Host: localhost", *lines)) + b"\r\n\r\n" + body
 
 
-REFUSED = {
-    "length and chunked": write_request(
-        b"Content-Length: 4", b"Transfer-Encoding: chunked", body=b"0\r\n\r\n" + HIDDEN
-    ),
-    "chunked and length": write_request(
-        b"Transfer-Encoding: chunked", b"Content-Length: 4", body=b"0\r\n\r\n" + HIDDEN
-    ),
-    "length and empty coding": write_request(b"Content-Length: 5", b"Transfer-Encoding:", body=b"abcde" + HIDDEN),
-    "two lengths": write_request(b"Content-Length: 5", b"Content-Length: 0", body=b"abcde"),
-    "length twice": write_request(b"Content-Length: 5", b"Content-Length: 5"),
-    "list of lengths": write_request(b"Content-Length: 5, 5"),
-    "length with sign": write_request(b"Content-Length: +5"),
-    "negative length": write_request(b"Content-Length: -5"),
-    "length with underscore": write_request(b"Content-Length: 0_5"),
-    "hexadecimal length": write_request(b"Content-Length: 0x5"),
-    "length in other digits": write_request("Content-Length: \u0665".encode()),
-    "two numbers": write_request(b"Content-Length: 5 0"),
-    "no length": write_request(b"Content-Length:"),
-    "length of 2**64": write_request(b"Content-Length: 18446744073709551616", body=HIDDEN),
-    "space before colon": write_request(b"Content-Length : 5"),
-    "chunked, space before colon": write_request(b"Transfer-Encoding : chunked", body=CHUNKED),
-    "chunked, then identity": write_request(b"Transfer-Encoding: chunked, identity", body=CHUNKED),
-    "identity": write_request(b"Transfer-Encoding: identity", b"Content-Length: 5"),
-    "identity alone": write_request(b"Transfer-Encoding: identity", body=HIDDEN),
-    "gzip, then chunked": write_request(b"Transfer-Encoding: gzip, chunked", body=CHUNKED),
-    "chunked twice": write_request(b"Transfer-Encoding: chunked, chunked", body=CHUNKED),
-    "two codings": write_request(b"Transfer-Encoding: chunked", b"Transfer-Encoding: identity", body=CHUNKED),
-    "two codings, turned": write_request(b"Transfer-Encoding: identity", b"Transfer-Encoding: chunked", body=CHUNKED),
-    "unknown coding": write_request(b"Transfer-Encoding: xchunked", body=CHUNKED),
-    "unknown coding with length": write_request(b"Transfer-Encoding: xchunked", b"Content-Length: 5"),
-    "coding behind a tabulator": write_request(b"Transfer-Encoding: \x0bchunked", body=CHUNKED),
-    "coding in quotes": write_request(b'Transfer-Encoding: "chunked"', body=CHUNKED),
-    "coding with parameter": write_request(b"Transfer-Encoding: chunked;a=b", body=CHUNKED),
-    "chunked in HTTP/1.0": write_request(b"Transfer-Encoding: chunked", body=CHUNKED, start=b"POST /v1/x HTTP/1.0"),
-    "folded coding": write_request(b"Transfer-Encoding:\r\n chunked", body=CHUNKED),
-    "folded header": write_request(b"X-A: 1\r\n X-B: 2", body=b""),
-    "fold in the first line": write_request(b" X-A: 1", start=b"GET /v1/x HTTP/1.1\r\n X: y", body=b""),
-    "bare line feeds": write_request(b"X-A: 1", body=b"").replace(b"\r\n", b"\n"),
-    "bare line feed in a value": write_request(b"X-A: 1\nX-B: 2", body=b""),
-    "bare carriage return in a value": write_request(b"X-A: 1\rX-B: 2", body=b""),
-    "NUL in a value": write_request(b"X-A: 1\x00", body=b""),
-    "control character in a value": write_request(b"X-A: \x01", body=b""),
-    "NUL in a name": write_request(b"X\x00A: 1", body=b""),
-    "space in a name": write_request(b"X A: 1", body=b""),
-    "odd sign in a name": write_request(b"X(A): 1", body=b""),
-    "byte beyond ASCII in a name": write_request(b"X\xe9A: 1", body=b""),
-    "empty name": write_request(b": 1", body=b""),
-    "no colon": write_request(b"X-A", body=b""),
-    "two hosts": write_request(b"Host: evil", body=b""),
-    "extension of a chunk with a line feed": write_request(
-        b"Transfer-Encoding: chunked", body=b"5;a\nabcde\r\n0\r\n\r\n"
-    ),
-    "chunks with bare line feeds": write_request(b"Transfer-Encoding: chunked", body=b"5\nabcde\n0\n\n"),
-    "chunk longer than it says": write_request(b"Transfer-Encoding: chunked", body=b"5\r\nabcdeXX0\r\n\r\n"),
-    "negative chunk": write_request(b"Transfer-Encoding: chunked", body=b"-5\r\nabcde\r\n0\r\n\r\n"),
-    "chunk with 0x": write_request(b"Transfer-Encoding: chunked", body=b"0x5\r\nabcde\r\n0\r\n\r\n"),
-    "chunk with space before": write_request(b"Transfer-Encoding: chunked", body=b" 5\r\nabcde\r\n0\r\n\r\n"),
-    "chunk of 2**72": write_request(b"Transfer-Encoding: chunked", body=b"1" + b"0" * 18 + b"\r\nabcde\r\n0\r\n\r\n"),
-    "length behind the last chunk": write_request(
-        b"Transfer-Encoding: chunked", body=b"5\r\nabcde\r\n0\r\nContent-Length: 40\r\n\r\n"
-    ),
-    "space in the target": write_request(body=b"", start=b"GET /v1/x y HTTP/1.1"),
-    "tabulator in the target": write_request(body=b"", start=b"GET /v1/x\ty HTTP/1.1"),
-    "NUL in the target": write_request(body=b"", start=b"GET /v1/x\x00y HTTP/1.1"),
-    "byte beyond ASCII in the target": write_request(body=b"", start=b"GET /v1/\xc4\x8d\xc4\x8aX:y HTTP/1.1"),
-    "method that is none": write_request(body=b"", start=b"GE(T /v1/x HTTP/1.1"),
-    "HTTP/0.9": b"GET /v1/x\r\n\r\n",
-    "HTTP/1.2": write_request(body=b"", start=b"GET /v1/x HTTP/1.2"),
-    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-}
-PASSED = {
-    "plain": (write_request(b"Content-Length: 5"), b"abcde"),
-    "request in the body": (write_request(b"Content-Length: %d" % len(HIDDEN), body=HIDDEN), HIDDEN),
-    "request in a chunk": (
-        write_request(b"Transfer-Encoding: chunked", body=b"%x\r\n%b\r\n0\r\n\r\n" % (len(HIDDEN), HIDDEN)),
-        HIDDEN,
-    ),
-    "zeros before the length": (write_request(b"Content-Length: 005"), b"abcde"),
-    "space around the length": (write_request(b"Content-Length:  5 \t"), b"abcde"),
-    "coding in capitals": (write_request(b"TrAnSfEr-EnCoDiNg: ChUnKeD", body=CHUNKED), b"abcde"),
-    "underscore in a name": (write_request(b"Content-Length: 5", b"Transfer_Encoding: chunked"), b"abcde"),
-    "other length with underscore": (write_request(b"Content-Length: 5", b"content_length: 0"), b"abcde"),
-    "extension of a chunk": (
-        write_request(b"Transfer-Encoding: chunked", body=b"5;a=b\r\nabcde\r\n0\r\n\r\n"), b"abcde"
-    ),
-    "header behind the last chunk": (
-        write_request(b"Transfer-Encoding: chunked", body=b"5\r\nabcde\r\n0\r\nX-T: 1\r\n\r\n"), b"abcde"
-    ),
-    "length named by Connection": (write_request(b"Connection: content-length, host", b"Content-Length: 5"), b"abcde"),
-    "coding named by Connection": (
-        write_request(b"Connection: transfer-encoding", b"Transfer-Encoding: chunked", body=CHUNKED), b"abcde"
-    ),
-    "unknown expectation": (write_request(b"Expect: 200-ok", b"Content-Length: 5"), b"abcde"),
-    "no body": (write_request(body=b""), b""),
-}  # fmt: skip
+LENGTHS = [
+    b"Content-Length: 5, 5", b"Content-Length: +5", b"Content-Length: -5", b"Content-Length: 0_5",
+    b"Content-Length: 0x5", "Content-Length: \u0665".encode(), b"Content-Length: 5 0", b"Content-Length:",
+    b"Content-Length: 18446744073709551616", b"Content-Length : 5",
+    b"Content-Length: 5\r\nContent-Length: 0", b"Content-Length: 5\r\nContent-Length: 5",
+    b"Transfer-Encoding: identity\r\nContent-Length: 5", b"Transfer-Encoding: xchunked\r\nContent-Length: 5",
+    b"Transfer-Encoding: identity",
+]  # fmt: skip
+CODINGS = [
+    b"Transfer-Encoding : chunked", b"Transfer-Encoding: chunked, identity", b"Transfer-Encoding: gzip, chunked",
+    b"Transfer-Encoding: chunked, chunked", b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+    b"Transfer-Encoding: identity\r\nTransfer-Encoding: chunked", b"Transfer-Encoding: xchunked",
+    b"Transfer-Encoding: \x0bchunked", b'Transfer-Encoding: "chunked"', b"Transfer-Encoding: chunked;a=b",
+    b"Transfer-Encoding:\r\n chunked",
+]  # fmt: skip
+FIELDS = [
+    b"X-A: 1\r\n X-B: 2", b"X-A: 1\nX-B: 2", b"X-A: 1\rX-B: 2", b"X-A: 1\x00", b"X-A: \x01", b"X\x00A: 1", b"X A: 1",
+    b"X(A): 1", b"X\xe9A: 1", b": 1", b"X-A", b"Host: evil",
+]  # fmt: skip
+CHUNKS = [
+    b"5;a\nabcde\r\n0\r\n\r\n", b"5\nabcde\n0\n\n", b"5\r\nabcdeXX0\r\n\r\n", b"-5\r\nabcde\r\n0\r\n\r\n",
+    b"0x5\r\nabcde\r\n0\r\n\r\n", b" 5\r\nabcde\r\n0\r\n\r\n", b"1" + b"0" * 18 + b"\r\nabcde\r\n0\r\n\r\n",
+    b"5\r\nabcde\r\n0\r\nContent-Length: 40\r\n\r\n",
+]  # fmt: skip
+STARTS = [
+    b"GET /v1/x HTTP/1.1\r\n X: y", b"GET /v1/x y HTTP/1.1", b"GET /v1/x\ty HTTP/1.1", b"GET /v1/x\x00y HTTP/1.1",
+    b"GET /v1/\xc4\x8d\xc4\x8aX:y HTTP/1.1", b"GE(T /v1/x HTTP/1.1", b"GET /v1/x HTTP/1.2",
+]  # fmt: skip
+REFUSED = [
+    *(write_request(line) for line in LENGTHS),
+    *(write_request(line, body=CHUNKED) for line in CODINGS),
+    *(write_request(line, body=b"") for line in FIELDS),
+    *(write_request(b"Transfer-Encoding: chunked", body=chunks) for chunks in CHUNKS),
+    *(write_request(b"X-A: 1", body=b"", start=start) for start in STARTS),
+    write_request(b"Content-Length: 4", b"Transfer-Encoding: chunked", body=b"0\r\n\r\n" + HIDDEN),
+    write_request(b"Transfer-Encoding: chunked", b"Content-Length: 4", body=b"0\r\n\r\n" + HIDDEN),
+    write_request(b"Content-Length: 5", b"Transfer-Encoding:", body=b"abcde" + HIDDEN),
+    write_request(b"Transfer-Encoding: chunked", body=CHUNKED, start=b"POST /v1/x HTTP/1.0"),
+    write_request(b"X-A: 1", body=b"").replace(b"\r\n", b"\n"),
+    b"GET /v1/x\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+]
+
+
+PASSED = [
+    (write_request(b"Content-Length: 5"), b"abcde"),
+    (write_request(b"Content-Length: %d" % len(HIDDEN), body=HIDDEN), HIDDEN),
+    (write_request(b"Transfer-Encoding: chunked", body=b"%x\r\n%b\r\n0\r\n\r\n" % (len(HIDDEN), HIDDEN)), HIDDEN),
+    (write_request(b"Content-Length: 005"), b"abcde"),
+    (write_request(b"Content-Length:  5 \t"), b"abcde"),
+    (write_request(b"TrAnSfEr-EnCoDiNg: ChUnKeD", body=CHUNKED), b"abcde"),
+    (write_request(b"Content-Length: 5", b"Transfer_Encoding: chunked"), b"abcde"),
+    (write_request(b"Content-Length: 5", b"content_length: 0"), b"abcde"),
+    (write_request(b"Transfer-Encoding: chunked", body=b"5;a=b\r\nabcde\r\n0\r\n\r\n"), b"abcde"),
+    (write_request(b"Transfer-Encoding: chunked", body=b"5\r\nabcde\r\n0\r\nX-T: 1\r\n\r\n"), b"abcde"),
+    (write_request(b"Connection: content-length, host", b"Content-Length: 5"), b"abcde"),
+    (write_request(b"Connection: transfer-encoding", b"Transfer-Encoding: chunked", body=CHUNKED), b"abcde"),
+    (write_request(b"Expect: 200-ok", b"Content-Length: 5"), b"abcde"),
+    (write_request(body=b""), b""),
+]
+
+
 FORBIDDEN = {b"transfer_encoding", b"content_length", b"upgrade", b"te", b"expect", b"proxy-connection"}
 
 
@@ -233,25 +184,24 @@ async def test_what_could_be_read_in_two_ways_is_refused(start_proxy):
     """With 400, at once. The upstream gets nothing, and the connection ends, so what follows is not read."""
     async with run_parsing_upstream() as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
-        answers = {name: await ask_raw(proxy.url, head + LAST) for name, head in REFUSED.items()}
-    found = {name: re.findall(rb"^HTTP/\S+ (\d+)", answer, re.MULTILINE) for name, answer in answers.items()}
-    assert found == {name: [b"400"] for name in REFUSED}
+        for head in REFUSED:
+            answer = await ask_raw(proxy.url, head + LAST)
+            assert (head, re.findall(rb"^HTTP/\S+ (\d+)", answer, re.MULTILINE)) == (head, [b"400"])
     assert upstream.connections == []
 
 
-@pytest.mark.parametrize("name", PASSED)
-async def test_what_passes_is_framed_anew(name, start_proxy):
+async def test_what_passes_is_framed_anew(start_proxy):
     """One request stays one, whatever its body contains. All headers about its framing are the proxy's own."""
-    request, body = PASSED[name]
-    async with run_parsing_upstream() as upstream:
-        proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
-        answer = await ask_raw(proxy.url, request + LAST)
-    assert answer.count(b"HTTP/1.1 200 ") == 2
-    assert upstream.requests == [("POST", "/v1/x", body), ("GET", "/v1/last", b"")]
-    names = [name for name, _ in upstream.headers]
-    assert FORBIDDEN.isdisjoint(names)
-    assert names.count(b"content-length") + names.count(b"transfer-encoding") == 1
-    assert names.count(b"host") == 2
+    for request, body in PASSED:
+        async with run_parsing_upstream() as upstream:
+            proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
+            answer = await ask_raw(proxy.url, request + LAST)
+        assert answer.count(b"HTTP/1.1 200 ") == 2
+        assert upstream.requests == [("POST", "/v1/x", body), ("GET", "/v1/last", b"")]
+        names = [name for name, _ in upstream.headers]
+        assert FORBIDDEN.isdisjoint(names)
+        assert names.count(b"content-length") + names.count(b"transfer-encoding") == 1
+        assert names.count(b"host") == 2
 
 
 @pytest.mark.parametrize("path", [b"/v1/x", b"/v1/chat/completions"])
@@ -318,62 +268,63 @@ async def test_at_random_the_upstream_sees_as_many_requests_as_the_log(start_pro
     choose = random.Random(7)  # noqa: S311 - the same at every run
     async with run_parsing_upstream() as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
-        for _ in range(300):
+        for _ in range(100):
             chosen = choose.sample(lines, choose.randint(1, 4))
             start = b"%b /v1/x HTTP/1.%d" % (choose.choice([b"POST", b"GET"]), choose.choice([1, 1, 1, 0]))
             await ask_raw(proxy.url, write_request(*chosen, body=choose.choice(bodies), start=start) + LAST)
     seen = [line for line in log.lines if line["event"] == "request"]
     passed = [line for line in seen if line["outcome"] == "passed"]
     assert len(upstream.requests) == len(passed)
-    assert len(passed) > 50
+    assert len(passed) > 15
     assert len(seen) > len(passed)
 
 
-BAD_HEADS = {
-    "control character in a value": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Bad: a\x01\x7fb\r\n\r\nok",
-    "control character in the reason": b"HTTP/1.1 200 O\x01K\r\nContent-Length: 2\r\n\r\nok",
-    "folded header": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Fold: a\r\n X-Bad: 2\r\n\r\nok",
-    "bytes beyond ASCII": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-C: \xc4\x8d\xc4\x8aX-Bad: 1\r\n\r\nok",
-    "header behind the last chunk": PLAIN.replace(
-        b"Content-Length: 2\r\n\r\nok", b"Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Bad: 1\r\n\r\n"
-    ),
-}
-BAD_ANSWERS = {
-    "carriage return in a value": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: 1\rX-Bad: 1\r\n\r\nok",
-    "NUL in a value": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Bad: 1\x00\r\n\r\nok",
-    "length and chunked": PLAIN.replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n"),
-    "two lengths": PLAIN.replace(b"\r\n\r\n", b"\r\nContent-Length: 1\r\n\r\n"),
-    "negative length": PLAIN.replace(b"2\r\n\r\n", b"-2\r\n\r\n"),
-    "no HTTP": b"\x00\x01\r\n\r\n",
-    "another protocol": b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
-    "coding in front of chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
-    "coding without chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nok",
-    "status below 100": PLAIN.replace(b"200 OK", b"099 Odd"),
-}
+BAD_HEADS = [
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Bad: a\x01\x7fb\r\n\r\nok",
+    b"HTTP/1.1 200 O\x01K\r\nContent-Length: 2\r\n\r\nok",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Fold: a\r\n X-Bad: 2\r\n\r\nok",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-C: \xc4\x8d\xc4\x8aX-Bad: 1\r\n\r\nok",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Bad: 1\r\n\r\n",
+]
+
+
+BAD_ANSWERS = [
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: 1\rX-Bad: 1\r\n\r\nok",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Bad: 1\x00\r\n\r\nok",
+    PLAIN.replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    PLAIN.replace(b"\r\n\r\n", b"\r\nContent-Length: 1\r\n\r\n"),
+    PLAIN.replace(b"2\r\n\r\n", b"-2\r\n\r\n"),
+    b"\x00\x01\r\n\r\n",
+    b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nok",
+    PLAIN.replace(b"200 OK", b"099 Odd"),
+]
 
 
 @pytest.mark.parametrize("path", ["/v1/x", "/v1/chat/completions"])
-@pytest.mark.parametrize("name", BAD_HEADS)
-async def test_an_answer_is_not_lost_by_an_odd_head(name, path, client, start_proxy):
+async def test_an_answer_is_not_lost_by_an_odd_head(path, client, start_proxy):
     """Headers that cannot be sent are left out, and nothing else becomes a header."""
-    async with run_parsing_upstream(BAD_HEADS[name]) as upstream:
+    async with run_parsing_upstream() as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
-        async with client.post(proxy.url + path, data=b"{}") as response:
-            assert (response.status, await response.read()) == (200, b"ok")
-            assert "X-Bad" not in response.headers
+        for upstream.answer in BAD_HEADS:
+            async with client.post(proxy.url + path, data=b"{}") as response:
+                assert (response.status, await response.read()) == (200, b"ok")
+                assert "X-Bad" not in response.headers
 
 
 @pytest.mark.parametrize("path", ["/v1/x", "/v1/chat/completions"])
-@pytest.mark.parametrize("name", BAD_ANSWERS)
-async def test_an_answer_that_is_none_is_502(name, path, client, start_proxy):
+async def test_an_answer_that_is_none_is_502(path, client, start_proxy):
     """With the proxy's own message. The client's connection can be used again."""
-    async with run_parsing_upstream(BAD_ANSWERS[name]) as upstream:
+    async with run_parsing_upstream() as upstream:
         proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
-        async with client.post(proxy.url + path, data=b"{}") as response:
-            assert (response.status, orjson.loads(await response.read())["error"]["type"]) == (502, "trimtab_error")
-        upstream.answer = PLAIN
-        async with client.post(proxy.url + path, data=b"{}") as response:
-            assert response.status == 200
+        for bad in BAD_ANSWERS:
+            upstream.answer = bad
+            async with client.post(proxy.url + path, data=b"{}") as response:
+                assert (response.status, orjson.loads(await response.read())["error"]["type"]) == (502, "trimtab_error")
+            upstream.answer = PLAIN
+            async with client.post(proxy.url + path, data=b"{}") as response:
+                assert response.status == 200
 
 
 async def test_an_answer_that_nobody_asked_for_reaches_nobody(client, start_proxy):

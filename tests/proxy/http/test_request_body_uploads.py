@@ -24,11 +24,10 @@ def _head(path: bytes, length: int) -> bytes:
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("sent", [b"", b'{"model":'])
-async def test_a_client_that_stops_sending_is_refused(path, sent, raw, start_proxy, log):
+async def test_a_client_that_stops_sending_is_refused(path, raw, start_proxy, log):
     """408 and the end of the connection, whether the body is read whole or streams through."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}", "limits.client_silence_seconds=0.1")
-    answer = await ask_raw(proxy.url, _head(path, 100) + sent)
+    answer = await ask_raw(proxy.url, _head(path, 100) + b'{"model":')
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b"Connection: close" in answer
     assert b'"code":"request_timeout"' in answer
@@ -36,13 +35,12 @@ async def test_a_client_that_stops_sending_is_refused(path, sent, raw, start_pro
     assert (log.lines[-1]["status"], log.lines[-1]["error"]) == (408, "request_timeout")
 
 
-@pytest.mark.parametrize("path", PATHS)
-async def test_a_client_that_drips_is_refused(path, raw, start_proxy):
+async def test_a_client_that_drips_is_refused(raw, start_proxy):
     """Each byte comes soon enough, but the average rate is too low."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}", "limits.client_silence_seconds=0.3")
     url = URL(proxy.url)
     reader, writer = await asyncio.open_connection(url.host, url.port)
-    writer.write(_head(path, 100_000))
+    writer.write(_head(PATHS[0], 100_000))
     reading = asyncio.ensure_future(reader.readline())
     async with asyncio.timeout(30):
         while not reading.done():

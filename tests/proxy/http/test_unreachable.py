@@ -17,7 +17,11 @@ from trimtab.proxy.http.unreachable import describe_refusal, explain, name_host
 UP = URL("https://up.test/v1/models")
 DIRECT = UpstreamConfig(base_url="https://up.test/v1", connect_timeout_seconds=3, read_timeout_seconds=7)
 PROXIED = UpstreamConfig(base_url="https://up.test/v1", proxy="http://user:PLANTED@proxy.test:3128")
+FAILED = r"up\.test:443 could not be reached"
+CLOSED = r"up\.test:443 closed the connection"
 KEY_END = r"check upstream\.base_url"
+
+
 PROXY_END = r"the proxy proxy\.test:3128 \(upstream\.proxy\)"
 
 
@@ -37,12 +41,6 @@ def certificate_error(code: int, words: str = "words of OpenSSL") -> ssl.SSLCert
     return error
 
 
-def tls_error(reason: str | None) -> ssl.SSLError:
-    error = ssl.SSLError(1, "x")
-    error.reason = reason
-    return error
-
-
 def tell(error: BaseException, upstream: UpstreamConfig = DIRECT) -> str:
     """The message, after checking what must hold for every message."""
     explained = explain(error, UP, upstream)  # type: ignore[arg-type]
@@ -54,44 +52,36 @@ def tell(error: BaseException, upstream: UpstreamConfig = DIRECT) -> str:
 
 
 @pytest.mark.parametrize(
-    ("error", "sentence"),
+    ("error", "upstream", "sentence"),
     [
-        (connector_error(errno.ECONNREFUSED), r"up\.test:443 could not be reached: it refuses connections; "),
-        (connector_error(errno.ENETUNREACH), r"up\.test:443 could not be reached: there is no network route to it; "),
-        (connector_error(errno.ETIMEDOUT), r"up\.test:443 could not be reached: connection timed out; "),
-        (connector_error(0), r"up\.test:443 could not be reached; "),
-        (aiohttp.ServerDisconnectedError(), r"up\.test:443 closed the connection before it answered; "),
-        (connector_error(errno.ECONNRESET), r"up\.test:443 closed the connection before it answered; "),
-        (aiohttp.ClientResponseError(None, ()), r"the response of up\.test:443 is not HTTP; "),
-        (aiohttp.ClientError(), r"up\.test:443 could not be reached; "),
-    ],
-)
-def test_a_connection_that_fails_is_told_by_its_cause(error: Exception, sentence: str) -> None:
-    """The configuration key with the URL is named."""
-    assert re.match(sentence + KEY_END, tell(error))
-
-
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        (aiohttp.ConnectionTimeoutError(), r"up\.test:443 could not be reached within 3 seconds; check upstream\.base"),
+        (connector_error(errno.ECONNREFUSED), DIRECT, rf"{FAILED}: it refuses connections; {KEY_END}"),
+        (connector_error(errno.ENETUNREACH), DIRECT, rf"{FAILED}: there is no network route to it; {KEY_END}"),
+        (connector_error(errno.ETIMEDOUT), DIRECT, rf"{FAILED}: connection timed out; {KEY_END}"),
+        (connector_error(0), DIRECT, rf"{FAILED}; {KEY_END}"),
+        (aiohttp.ClientError(), DIRECT, rf"{FAILED}; {KEY_END}"),
+        (aiohttp.ServerDisconnectedError(), DIRECT, rf"{CLOSED} before it answered; {KEY_END}"),
+        (connector_error(errno.ECONNRESET), DIRECT, rf"{CLOSED} before it answered; {KEY_END}"),
+        (aiohttp.ServerDisconnectedError(), PROXIED, rf"{CLOSED} through {PROXY_END} before it answered; {KEY_END}"),
+        (aiohttp.ClientResponseError(None, ()), DIRECT, rf"the response of up\.test:443 is not HTTP; {KEY_END}"),
+        (aiohttp.ConnectionTimeoutError(), DIRECT, rf"{FAILED} within 3 seconds; check upstream\.base"),
+        (aiohttp.ConnectionTimeoutError(), PROXIED, rf".* {PROXY_END} within 10 seconds; check upstream\.proxy,"),
         (
             caused(aiohttp.ConnectionTimeoutError(), TunnelTimeoutError()),
+            DIRECT,
             r"up\.test:443 did not finish the TLS handshake within 3 seconds; .*connect_timeout_seconds",
         ),
-        (TimeoutError(), r"up\.test:443 did not answer in time \(no byte for 7 seconds\); .*read_timeout_seconds"),
+        (
+            TimeoutError(),
+            DIRECT,
+            r"up\.test:443 did not answer in time \(no byte for 7 seconds\); .*read_timeout_seconds",
+        ),
     ],
 )
-def test_a_time_out_names_its_limit(error: Exception, sentence: str) -> None:
-    """In seconds, with the key that sets it."""
-    assert re.match(sentence, tell(error))
-
-
-def test_a_time_out_before_a_proxy_names_the_proxy() -> None:
-    """The URL of the forward proxy may be wrong."""
-    assert re.search(rf"through {PROXY_END} within 10 seconds; check upstream\.proxy,", tell(
-        aiohttp.ConnectionTimeoutError(), PROXIED
-    ))  # fmt: skip
+def test_a_connection_that_fails_is_told_by_its_cause(
+    error: Exception, upstream: UpstreamConfig, sentence: str
+) -> None:
+    """The configuration key is named, a time-out in seconds, and through which forward proxy the request went."""
+    assert re.match(sentence, tell(error, upstream))
 
 
 @pytest.mark.parametrize(
@@ -107,12 +97,6 @@ def test_a_failure_of_the_proxy_is_not_told_as_the_upstreams(error: Exception) -
     assert re.match(PROXY_END, said)
     assert "up.test" not in said
     assert "check upstream.proxy" in said
-
-
-def test_a_failure_behind_the_proxy_is_the_upstreams() -> None:
-    """The message says through which forward proxy the request went."""
-    said = tell(aiohttp.ServerDisconnectedError(), PROXIED)
-    assert re.match(rf"up\.test:443 closed the connection through {PROXY_END} before it answered; {KEY_END}", said)
 
 
 @pytest.mark.parametrize(
@@ -165,36 +149,30 @@ def test_authorities_of_the_environment_that_cannot_be_read_are_told_with_it() -
     assert "SSL_CERT_FILE names /nowhere" not in tell(certificate_error(20))
 
 
-@pytest.mark.parametrize(
-    ("found", "is_told"), [((None, None), True), (("file", None), False), ((None, "folder"), False)]
-)
-def test_a_machine_without_authorities_is_told(
-    found: tuple[str | None, str | None], monkeypatch: pytest.MonkeyPatch, *, is_told: bool
-) -> None:
+def test_a_machine_without_authorities_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """For example in a bare container."""
-    paths = ssl.DefaultVerifyPaths(*found, "SSL_CERT_FILE", "", "SSL_CERT_DIR", "")
-    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: paths)
-    assert ("this machine has no list of authorities" in tell(certificate_error(20))) is is_told
+    for found, is_told in (((None, None), True), (("file", None), False), ((None, "folder"), False)):
+        paths = ssl.DefaultVerifyPaths(*found, "SSL_CERT_FILE", "", "SSL_CERT_DIR", "")
+        monkeypatch.setattr(ssl, "get_default_verify_paths", lambda paths=paths: paths)
+        assert ("this machine has no list of authorities" in tell(certificate_error(20))) is is_told
 
 
 @pytest.mark.parametrize(
     ("reason", "words"),
     [
-        ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "wants a client certificate; set upstream.client_cert_file"),
-        ("SSLV3_ALERT_HANDSHAKE_FAILURE", "refuses the TLS handshake; it may want a client certificate; set"),
-        ("TLSV1_ALERT_UNKNOWN_CA", "refuses our certificate; check upstream.client_cert_file"),
-        ("WRONG_VERSION_NUMBER", "does not speak TLS; check whether its URL should begin with http://"),
+        ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "up.test:443 wants a client certificate; set upstream.client_cert_file"),
+        ("SSLV3_ALERT_HANDSHAKE_FAILURE", "up.test:443 refuses the TLS handshake; it may want a client certificate;"),
+        ("TLSV1_ALERT_UNKNOWN_CA", "up.test:443 refuses our certificate; check upstream.client_cert_file"),
+        ("WRONG_VERSION_NUMBER", "up.test:443 does not speak TLS; check whether its URL should begin with http://"),
+        ("NO_SHARED_CIPHER", "no TLS connection to up.test:443 could be made (no shared cipher); "),
+        (None, "no TLS connection to up.test:443 could be made (no reason given); "),
     ],
 )
-def test_a_handshake_that_fails_is_told_by_its_reason(reason: str, words: str) -> None:
-    """With the key to set."""
-    assert tell(tls_error(reason)).startswith(f"up.test:443 {words}")
-
-
-@pytest.mark.parametrize(("reason", "words"), [("NO_SHARED_CIPHER", "no shared cipher"), (None, "no reason given")])
-def test_another_reason_is_told_in_openssls_words(reason: str | None, words: str) -> None:
-    """Plainly written."""
-    assert tell(tls_error(reason)).startswith(f"no TLS connection to up.test:443 could be made ({words}); ")
+def test_a_handshake_that_fails_is_told_by_its_reason(reason: str | None, words: str) -> None:
+    """With the key to set. Another reason is told in OpenSSL's words."""
+    error = ssl.SSLError(1, "x")
+    error.reason = reason
+    assert tell(error).startswith(words)
 
 
 def test_only_https_hints_at_certificates() -> None:
@@ -205,9 +183,6 @@ def test_only_https_hints_at_certificates() -> None:
     assert "client_cert_file" not in tell(connector_error(errno.ECONNREFUSED))
 
 
-@pytest.mark.parametrize(
-    ("url", "name"), [("http://h/x", "h:80"), ("https://h:1", "h:1"), ("http://[::1]:9/", "[::1]:9")]
-)
-def test_a_host_is_named_with_its_port(url: str, name: str) -> None:
-    """In the form HOST:PORT."""
-    assert name_host(URL(url)) == name
+def test_a_host_is_named_with_its_port() -> None:
+    for url, name in (("http://h/x", "h:80"), ("https://h:1", "h:1"), ("http://[::1]:9/", "[::1]:9")):
+        assert name_host(URL(url)) == name

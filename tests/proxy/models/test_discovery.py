@@ -1,9 +1,7 @@
 """Discovery reads the windows of an upstream's models from every known form of answer, over real HTTP."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -30,7 +28,6 @@ from trimtab.proxy.models.discovery import (
 )
 from trimtab.rules.tokens.families import Reading
 
-ROWS = Path(__file__).parents[4].parent / "shared" / "data" / "models_endpoints.jsonl"
 NOTHING = Windows({}, None)
 CREDENTIAL = [("Authorization", "Bearer sk-client")]
 
@@ -207,19 +204,12 @@ def test_a_model_is_known_by_its_other_names(answer: Any, windows: dict[str, int
     assert read_models(orjson.dumps(answer)).by_model == windows
 
 
-def test_other_names_are_read_up_to_their_bound() -> None:
-    """More names than that are ignored."""
-    aliases = [str(number) for number in range(5000)]
-    windows = read_models(orjson.dumps(_list(_model(aliases=aliases, max_model_len=8192))))
-
-    assert list(windows.by_model) == [*aliases[:MAX_ALIASES], "m"]
-
-
-def test_a_list_is_read_up_to_its_bound() -> None:
-    """Of a longer list, the first models are read."""
-    windows = read_models(orjson.dumps(_list(*(_model(str(number), max_model_len=8192) for number in range(5000)))))
-
-    assert list(windows.by_model) == [str(number) for number in range(MAX_MODELS)]
+def test_lists_and_other_names_are_read_up_to_their_bound() -> None:
+    numbers = [str(number) for number in range(5000)]
+    windows = read_models(orjson.dumps(_list(_model(aliases=numbers, max_model_len=8192))))
+    assert list(windows.by_model) == [*numbers[:MAX_ALIASES], "m"]
+    windows = read_models(orjson.dumps(_list(*(_model(number, max_model_len=8192) for number in numbers))))
+    assert list(windows.by_model) == numbers[:MAX_MODELS]
 
 
 KEYS = [
@@ -241,36 +231,6 @@ def test_whatever_comes_back_never_raises(body: bytes) -> None:
     found = [*windows.by_model.values(), windows.every, read_props(body).every]
 
     assert all(MIN_WINDOW_TOKENS <= value <= MAX_WINDOW_TOKENS for value in found if value is not None)
-
-
-@pytest.mark.skipif(not ROWS.is_file(), reason="the recorded data (../shared/data) is not here")
-def test_every_recorded_answer_that_holds_a_window_gives_it() -> None:
-    """It is the right one for each name; an answer without a window gives none."""
-    rows = [orjson.loads(line) for line in ROWS.read_bytes().splitlines()]
-    found = {}
-    for row in rows:
-        body = orjson.dumps(row["body"])
-        windows = {read_props(body).every} if row["path"] == "/props" else {*read_models(body).by_model.values()}
-        found[row["server"].partition(" ")[0], row["path"]] = windows - {None}
-        assert bool(windows) == (row["context_field"] is not None), row["server"]
-    assert len(rows) == len(found) == 15
-    assert found == {
-        ("vllm", "/v1/models"): {32_768},
-        ("sglang", "/v1/models"): {8192},
-        ("llama.cpp", "/v1/models"): {16_384},
-        ("llama.cpp", "/props"): {16_384},
-        ("transformers", "/v1/models"): set(),
-        ("openrouter", "/api/v1/models"): {8192},
-        ("groq", "/openai/v1/models"): {131_072},
-        ("together", "/v1/models"): {131_072},
-        ("mistral", "/v1/models"): {131_072},
-        ("lm-studio", "/v1/models"): set(),
-        ("lm-studio", "/api/v0/models"): {8192},
-        ("lm-studio", "/api/v1/models"): {32_768},
-        ("ollama", "/v1/models"): set(),
-        ("maritaca", "/api/models"): {128_000},
-        ("openai", "/v1/models"): set(),
-    }
 
 
 @pytest.fixture(autouse=True)
@@ -321,7 +281,7 @@ LM_STUDIO = _list(_model(max_context_length=131_072, loaded_context_length=8192)
         ({"models": _llama(n_ctx=16_384)}, Windows({"m": 16_384}, 16_384), 2),
         *(
             ({"models": _llama(n_ctx=4096), "props": {"total_slots": told}}, Windows({"m": 4096}, 4096, slots), 2)
-            for told, slots in [(1, 1), (4, 4), (0, None), (True, None), ("1", None), ([1], None), (None, None)]
+            for told, slots in [(1, 1), (0, None), (True, None), ("1", None)]
         ),
         ({"models": 500, "props": _props(16_384)}, Windows({}, 16_384, 2, SHIFTS), 2),
         ({"models": _llama(n_ctx_train=65_536), "props": _props(16_384)}, Windows({}, 16_384, 2, SHIFTS), 2),
@@ -333,7 +293,6 @@ LM_STUDIO = _list(_model(max_context_length=131_072, loaded_context_length=8192)
         ({"models": _list(_model()), "litellm": LITELLM}, Windows({"m": 8192}, None), 7),
         ({"models": _llama(n_ctx_train=65_536)}, Windows({"m": 65_536}, 65_536), 7),
         ({"models": _list(_model())}, NOTHING, 7),
-        ({"models": _list(_model()), "ollama": {"models": []}}, NOTHING, 7),
         ({"models": b"{", "props": b"\xff", "lm_studio": b"[" * 9000, "lm_studio_1": b"", "ollama": b"1"}, NOTHING, 7),
         ({"models": 401, "props": 302, "lm_studio": 206, "lm_studio_1": 500, "ollama": 204}, NOTHING, 7),
     ],
@@ -539,22 +498,12 @@ async def test_an_endless_answer_is_given_up(asking: UpstreamClient, upstream: F
     await asyncio.wait_for(given_up.wait(), 30)
 
 
-async def test_an_upstream_that_is_not_there_tells_nothing(asking: UpstreamClient) -> None:
-    """Connections are refused, and there is no error."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        config = UpstreamConfig(base_url=f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
-        assert await discover(asking, config, CREDENTIAL) == NOTHING
-
-
 @pytest.mark.parametrize(
     "answer",
     [
         b"",
         b"\x00garbage\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n{}",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nzz\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
         b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000 + b"\r\n\r\n",

@@ -47,34 +47,23 @@ async def test_what_two_clients_have_met_counts_for_all(start: Start, clock: Clo
         assert (known.correct(BELIEVED), known.ratio) == (8192, 1.0)  # a ratio from a refusal is never claimed
 
 
-@pytest.mark.parametrize("key_ids", [("", ""), ("one", "one")])
-async def test_credentials_alone_tell_nobody_apart(start: Start, key_ids: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("key_ids", "lesson"),
+    [
+        (("", ""), LESSON),
+        (("one", "one"), LESSON),
+        (("one", "two"), Lesson(8192, is_certain=False, source="second attempt")),
+    ],
+)
+async def test_credentials_or_guesses_alone_count_for_nobody_else(
+    start: Start, key_ids: tuple[str, str], lesson: Lesson
+) -> None:
     """Anybody can invent credentials if the upstream checks none. Two tenants with one client key are one client."""
     process = start()
     for tenant, key_id in zip(("mine", "other"), key_ids, strict=True):
         name = replace(NAME, tenant=tenant, key_id=key_id)
         await process.look_up(name)
-        await process.models.learn(name, BELIEVED, LESSON)
-        await process.settle()
-
-    assert (await process.look_up(replace(NAME, tenant="third"))).correct(BELIEVED) == BELIEVED
-
-
-async def test_two_clients_calibrations_count_for_all_if_they_are_near(start: Start) -> None:
-    process = start()
-    for name, ratio in ((MINE, 1.3), (OTHER, 1.35)):
-        await process.look_up(name)
-        await process.feed([ratio] * WARM_UP_SAMPLES, name)
-
-    assert (await process.look_up(replace(NAME, tenant="third"))).ratio == 1.3
-
-
-async def test_a_guess_is_never_everybodys(start: Start) -> None:
-    """The upstream did not say it."""
-    process = start()
-    for name in (MINE, OTHER):
-        await process.look_up(name)
-        await process.models.learn(name, BELIEVED, Lesson(8192, is_certain=False, source="second attempt"))
+        await process.models.learn(name, BELIEVED, lesson)
         await process.settle()
 
     assert (await process.look_up(replace(NAME, tenant="third"))).correct(BELIEVED) == BELIEVED
@@ -189,13 +178,3 @@ async def test_a_ratio_that_was_learned_by_another_count_ends_with_it(start: Sta
     _say(process, SILENT)
     clock.seconds += REFRESH_SECONDS + 1
     assert (await process.look_up(MINE)).reading == TWICE
-
-
-async def test_whether_tools_are_left_out_changes_no_ratio(start: Start, clock: Clock) -> None:
-    process = start()
-    await process.look_up(MINE)
-    await process.feed([1.4] * WARM_UP_SAMPLES, MINE)
-    _say(process, Reading(drops_tools=True))
-    clock.seconds += REFRESH_SECONDS + 1
-    known = await process.look_up(MINE)
-    assert (known.ratio, known.reading.drops_tools) == (1.4, True)

@@ -53,13 +53,6 @@ def test_what_is_forgotten_leaves_no_trace() -> None:
     assert isinstance(model.calibration, Calibration)
 
 
-def test_a_lesson_without_a_ratio_leaves_a_calibration() -> None:
-    model = Model(NAME, Record(1.3, calibrated=True))
-    _teach(model, Lesson(window_tokens=8192))
-
-    assert (model.known.ratio, model.known.calibrated) == (1.3, True)
-
-
 @pytest.mark.parametrize(
     ("generation", "ratio", "is_taught", "adopts"),
     [

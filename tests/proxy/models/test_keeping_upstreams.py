@@ -16,11 +16,6 @@ NOTHING = Windows({}, None)
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 async def told(clock: Clock):
     client = UpstreamClient()
     yield Told(client, clock)
@@ -65,11 +60,6 @@ async def test_an_upstream_that_never_tells_is_asked_for_ever(told: Told, clock:
         await told.ask(UPSTREAM, [], "")
         assert not told.take_turn(UPSTREAM, "")
         clock.seconds += REDISCOVER_SECONDS + 1
-
-
-async def test_nobody_takes_a_turn_that_another_has(told: Told) -> None:
-    assert told.take_turn(UPSTREAM, "")
-    assert not told.take_turn(UPSTREAM, "")
 
 
 async def test_what_was_told_stays_if_nothing_is_told_later(told: Told, clock: Clock, answers: list[Windows]) -> None:

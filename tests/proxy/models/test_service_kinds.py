@@ -1,11 +1,11 @@
 """Ratios by kinds of text: what a model's answers in one language show changes nothing for another."""
 
 import pytest
-from support.model_learning import NAME, NOW, TOKENS, Clock, Process, Start
+from support.model_learning import NAME, TOKENS, Clock, Process, Start
 
 from trimtab.proxy.models.calibration import KEPT_SAMPLES, WARM_UP_SAMPLES
 from trimtab.proxy.models.keeping import REFRESH_SECONDS
-from trimtab.proxy.models.records import Record, find_scale
+from trimtab.proxy.models.records import find_scale
 from trimtab.rules.tokens.scripts import Chars, Scale
 
 ENGLISH, CHINESE, RUSSIAN = Chars(0.04), Chars(0.09, 1.1), Chars(0.0, 0.0, 3.5)
@@ -40,13 +40,6 @@ async def test_after_eight_answers_in_each_language_all_are_near(start: Start, o
         await learn(process, chars)
         for known in order[: number + 1]:
             assert abs(off(process, known)) < 0.01
-
-
-async def test_after_chinese_an_english_message_is_not_counted_twice(start: Start) -> None:
-    process = start()
-    await process.look_up()
-    await learn(process, CHINESE)
-    assert abs(off(process, ENGLISH)) < 0.1
 
 
 async def test_after_english_what_chinese_shows_leaves_the_ratio_alone(start: Start) -> None:
@@ -124,19 +117,3 @@ async def test_another_process_counts_alike(start: Start, clock: Clock) -> None:
     await first.look_up()
     assert scale_of(first) == scale_of(second)
     assert max(abs(off(first, chars)) for chars in (ENGLISH, CHINESE, RUSSIAN)) < 0.01
-
-
-async def test_a_record_of_an_older_version_is_used_and_gone_on_from(start: Start) -> None:
-    """Its ratio stays that of plain text."""
-    process = start()
-    await process.look_up()
-    model = process.models._kept.vouched.get(NAME.key)
-    assert model is not None
-    older = Record(1.11, calibrated=True, ratio_source="answers", ratio_at=NOW)
-    await process.models._kept._records.append(NAME, model.generation, older)
-    other = start()
-    await other.look_up()
-    assert scale_of(other) == Scale(1.11)
-    await learn(other, CHINESE)
-    assert other.models.recall(NAME).ratio == 1.11
-    assert abs(off(other, CHINESE)) < 0.01

@@ -17,7 +17,6 @@ from trimtab.proxy.store.store import MemoryStore
 from trimtab.rules.tokens.scripts import IS_PLAIN, Measured
 
 CREDENTIAL = [("Authorization", "Bearer sk-client")]
-MODEL = NAME.model
 
 
 @pytest.fixture
@@ -77,50 +76,6 @@ async def test_the_window_of_a_server_of_one_model_is_every_names(upstream: Fake
         assert (await process.look_up(ModelName(upstream.url, model, "auto"))).window_tokens == 16_384
 
 
-async def test_calibration_and_windows_do_not_undo_each_other(
-    upstream: FakeUpstream, start: Start, name: ModelName, clock: Clock
-) -> None:
-    """In the end both are known in every process, whichever came first."""
-    upstream.models, first, second = _list(secret_model=8192), start(), start()
-    await first.look_up(name)
-    await second.look_up(name)
-    await first.feed([1.3] * WARM_UP_SAMPLES, name)
-    await _seek(second, upstream)
-    clock.seconds += REFRESH_SECONDS + 1
-    for process in (first, second, first, start()):
-        clock.seconds += REFRESH_SECONDS + 1
-        facts = await process.look_up(name)
-
-    assert facts == await first.look_up(name) == await second.look_up(name) == Facts(1.3, 8192)
-
-
-async def test_a_process_that_could_not_ask_learns_from_the_store(
-    upstream: FakeUpstream, start: Start, name: ModelName
-) -> None:
-    """One process that has asked is enough."""
-    upstream.models, first, second = _list(secret_model=8192), start(), start()
-    await _seek(first, upstream)
-    await first.look_up(name)
-
-    assert await second.models.look_up(name, "other") == Facts(1.0, 8192)
-
-
-async def test_an_upstream_is_asked_once_in_a_while(upstream: FakeUpstream, start: Start, clock: Clock) -> None:
-    """More requests do not cause more questions, also while a question is under way."""
-    upstream.models, process = _list(secret_model=8192), start()
-    for _ in range(3):
-        process.models.seek_windows(UpstreamConfig(base_url=upstream.url))
-    await process.settle()
-    for seconds in (1, REDISCOVER_SECONDS - 1):
-        clock.seconds += seconds
-        await _seek(process, upstream, CREDENTIAL)
-    assert _count_questions(upstream) == 1
-
-    clock.seconds += 1
-    await _seek(process, upstream)
-    assert _count_questions(upstream) == 2
-
-
 async def test_a_credential_is_tried_once_where_nothing_was_learned(
     upstream: FakeUpstream, start: Start, name: ModelName, clock: Clock
 ) -> None:
@@ -141,29 +96,6 @@ async def test_a_credential_is_tried_once_where_nothing_was_learned(
     upstream.models = None
     await _seek(process, upstream, CREDENTIAL)
     assert _count_questions(upstream) == 2
-
-
-async def test_a_credential_that_teaches_nothing_is_not_tried_again(upstream: FakeUpstream, start: Start) -> None:
-    """It is tried again only after the usual pause."""
-    process = start()
-    for _ in range(3):
-        await _seek(process, upstream, CREDENTIAL)
-
-    assert _count_questions(upstream) == 1
-
-
-async def test_what_was_learned_stays_where_nothing_is_learned_later(
-    upstream: FakeUpstream, start: Start, name: ModelName, clock: Clock
-) -> None:
-    """An outage of the upstream does not change its window."""
-    upstream.models, process = _list(secret_model=8192), start()
-    await _seek(process, upstream)
-    upstream.models = None
-    clock.seconds += REDISCOVER_SECONDS + 1
-    await _seek(process, upstream)
-
-    assert await process.look_up(name) == Facts(1.0, 8192)
-    assert process.changes == {}
 
 
 async def test_a_new_window_is_every_processs_and_stays(
@@ -241,11 +173,3 @@ async def test_the_catalogue_knows_what_nobody_tells(start: Start) -> None:
     found = Record(1.3, None, calibrated=True, ratio_source="answers", ratio_at=NOW, measured=measured)
     assert (generation, record) == (1, found)
     assert process.changes == {"calibration": 1}
-
-
-async def test_what_was_learned_beats_the_catalogue(start: Start) -> None:
-    """The store has what the upstream reported or refused."""
-    store = MemoryStore()
-    await Records(store).append(HOSTED, 0, Record(1.0, 8192))
-
-    assert (await start(store).look_up(HOSTED)).window_tokens == 8192

@@ -23,41 +23,8 @@ from trimtab.proxy.server.access import admit_client, admit_reader, admit_site
 from trimtab.proxy.server.app import run_proxy
 
 KEYS = "client_keys=[key-one, key-two]"
-SHOWN = [
-    {"Authorization": "Bearer key-two"},
-    {"AUTHORIZATION": "bearer  key-one"},
-    {"api-key": "key-one"},
-    {"X-Api-Key": "key-two"},
-    {"x-trimtab-key": "key-one"},
-    {"Authorization": "Bearer another", "x-trimtab-key": "key-two"},
-]
-WRONG = [
-    {},
-    {"Authorization": "Bearer key-on"},
-    {"Authorization": "Bearer key-oneX"},
-    {"Authorization": "Bearer KEY-ONE"},
-    {"Authorization": "key-one"},
-    {"Authorization": "Basic " + base64.b64encode(b"key-one:").decode()},
-    {"Authorization": "Bearer key-one, key-two"},
-    {"Authorization": "Bearer"},
-    {"Authorization": "Bearer "},
-    {"api-key": ""},
-    {"x-key": "key-one"},
-    {"x-trimtab-key": "key-one key-two"},
-    {"x-trimtab-key": "é"},
-]
 TOKEN = Config(admin_token="boss")
 BASIC = 'Basic realm="trimtab", charset="UTF-8"'
-
-
-def test_a_known_key_is_let_in_from_wherever_clients_put_it() -> None:
-    """Any of the keys in any of the headers suffices, whatever else the request has."""
-    config = Config(client_keys=("key-one", "key-two"))
-    for shown in SHOWN:
-        assert admit_client(config, [*shown.items()]) in {"key-one", "key-two"}
-    for wrong in WRONG:
-        with pytest.raises(UnauthorizedError):
-            admit_client(config, [*wrong.items()])
 
 
 @pytest.mark.parametrize(("end", "is_refused"), [("2020-01-31", True), ("2999-01-31", False)])
@@ -245,13 +212,6 @@ async def test_a_drain_can_be_watched_to_its_end(client, upstream, log, compacto
         with pytest.raises(aiohttp.ClientConnectorError):
             await client.get(proxy.metrics_url)
     assert asked.result().status == 200
-
-
-def test_a_request_of_many_credentials_is_no_clients() -> None:
-    """Only the first few are compared, so that a stranger cannot keep us busy with hashing."""
-    guesses = [("api-key", f"guess{number}") for number in range(100)]
-    with pytest.raises(UnauthorizedError):
-        admit_client(Config(client_keys=("key-one",)), [*guesses, ("api-key", "key-one")])
 
 
 def test_without_keys_everybody_is_a_client():

@@ -31,7 +31,7 @@ async def _ask(url: str, proxy: ForwardProxy, seconds: float | None = None) -> b
             return await response.read()
 
 
-@pytest.mark.parametrize("status", [b"200", b"201", b"204", b"299"])
+@pytest.mark.parametrize("status", [b"200", b"204", b"299"])
 async def test_any_success_opens_a_tunnel_also_for_a_plain_upstream(status: bytes) -> None:
     """The upstream reads a request in origin form."""
     async with run_forward_proxy() as proxy, listen(_answer) as address:
@@ -50,14 +50,14 @@ async def test_a_proxy_that_does_not_answer_the_question_is_told_apart_from_an_u
     assert isinstance(raised.value.__cause__, aiohttp.ClientError)
 
 
-@pytest.mark.parametrize("status", [300, 407, 502])
-async def test_a_proxy_that_refuses_has_its_own_status(status: int) -> None:
+async def test_a_proxy_that_refuses_has_its_own_status() -> None:
     """As aiohttp tells it."""
     async with run_forward_proxy() as proxy:
-        proxy.answer = b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % status
-        with pytest.raises(aiohttp.ClientHttpProxyError) as raised:
-            await _ask("http://127.0.0.1:9/x", proxy)
-    assert raised.value.status == status
+        for status in (300, 407):
+            proxy.answer = b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % status
+            with pytest.raises(aiohttp.ClientHttpProxyError) as raised:
+                await _ask("http://127.0.0.1:9/x", proxy)
+            assert raised.value.status == status
 
 
 async def test_a_proxy_that_is_not_there_is_told_as_aiohttp_tells_it() -> None:
