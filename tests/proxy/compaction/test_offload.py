@@ -93,18 +93,6 @@ async def test_small_work_does_not_wait_for_large_work(workers: Workers) -> None
             wait.args[0].set()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("size_bytes", [SMALL_BYTES, MEDIUM_BYTES + 1, LARGE_BYTES])
-async def test_no_tenant_holds_all_threads(workers: Workers, size_bytes: int) -> None:
-    """However much work one tenant has, another tenant's work runs at once."""
-    with _blocker() as wait:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(20):
-                group.create_task(workers.run(_lane("greedy"), wait, size_bytes=size_bytes))
-            await asyncio.sleep(0)
-            assert await workers.run(_lane("other"), lambda: "done", size_bytes=size_bytes) == "done"
-            wait.args[0].set()  # type: ignore[attr-defined]
-
-
 async def test_who_waits_too_long_is_told_and_its_work_is_never_done() -> None:
     """The limit is on all of its waiting together. The next item in the lane then has its turn as usual."""
     workers, done = Workers([Tier("only", None, 1, 1)]), []

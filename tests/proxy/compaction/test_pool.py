@@ -46,14 +46,6 @@ def test_a_missing_vocabulary_is_said_once_and_replaced(monkeypatch: pytest.Monk
     assert missing == [("o200k_base", "heuristic"), ("cl100k_base", "o200k_base")]
 
 
-def test_one_vocabulary_stands_in_for_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without cl100k_base, o200k_base counts in its place."""
-    _lose(monkeypatch, "cl100k_base")
-    compactors = Compactors(ListLog())
-
-    assert compactors.choose(AUTO, "gpt-4").count is compactors.choose(AUTO, "gpt-4o").count
-
-
 def test_the_policy_chooses_how_tokens_are_counted(compactors: Compactors) -> None:
     """`auto` depends on the model. Any other value means the same for every model."""
     exact = compactors.choose(AUTO, "gpt-4o")
@@ -176,20 +168,6 @@ async def test_without_a_list_of_tokens_a_small_request_is_counted_by_characters
     assert compactor.count is count_by_heuristic
 
 
-def test_a_vocabulary_that_is_missing_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not looked for at every request."""
-    asked: list[str] = []
-    compactors = Compactors(ListLog())
-    compactors.load()
-    _lose(monkeypatch, "cl100k_base")
-    lose = module.load_encoding
-    monkeypatch.setattr(module, "load_encoding", lambda name, _: asked.append(name) or lose(name))
-    for model in ("gpt-4", "gpt-3.5-turbo", "gpt-4"):
-        compactors.choose(AUTO, model)
-
-    assert asked == ["cl100k_base"]
-
-
 async def test_each_tenant_has_compactors_of_its_own(compactors: Compactors) -> None:
     """A tenant gets the same ones each time. All count alike and share the vocabulary, which is loaded once."""
     one, two = (compactors.choose(AUTO, "gpt-4o", tenant) for tenant in ("one", "two"))
@@ -216,15 +194,6 @@ def test_what_the_server_says_of_its_template_is_counted(role: str, unspoken: in
     plain, added, dropped = tokens
     assert added == plain + unspoken
     assert dropped == 3 + 4 + 1 + unspoken
-
-
-def test_a_vocabulary_is_loaded_once_for_all_compactors_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of them still remembers its own texts."""
-    first = module.load_compactor("gpt-4o")
-    monkeypatch.setattr(module, "load_encoding", pytest.fail)
-    second = module.load_compactor("gpt-4o")
-    assert first is not second
-    assert first.count("a word " * 20) == second.count("a word " * 20)
 
 
 def test_a_result_is_shortened_alike_whatever_was_learned_of_other_scripts() -> None:

@@ -6,7 +6,6 @@ from functools import cache
 from importlib import resources
 from types import SimpleNamespace
 
-import msgspec
 import pytest
 import tiktoken
 from hypothesis import given
@@ -83,10 +82,6 @@ def test_another_content_is_damage(content: bytes) -> None:
         read_ranks(zstd.compress(content))
 
 
-def test_the_rank_of_a_token_is_its_place() -> None:
-    assert read_ranks(zstd.compress(msgspec.msgpack.encode([b"a", b"bb", b"c"]))) == {b"a": 0, b"bb": 1, b"c": 2}
-
-
 def test_a_missing_file_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading without the file raises VocabularyError."""
     elsewhere = SimpleNamespace(files=lambda _: resources.files("proxy") / "nowhere")
@@ -105,41 +100,9 @@ def test_counts_are_tiktokens_own(count: CountTokens, encoding: tiktoken.Encodin
     assert [count(text), count(text), make_counter(count_pieces(encoding))(text)] == [expected] * 3
 
 
-@pytest.mark.parametrize("size", [63, 64, PIECE_CHARS - 1, PIECE_CHARS])
-def test_counts_are_exact_up_to_a_piece(count: CountTokens, encoding: tiktoken.Encoding, size: int) -> None:
-    """The law holds at the bounds of the memo and of a piece."""
-    text = (CODE * 400)[:size]
-
-    assert len(text) == size
-    assert count(text) == len(encoding.encode_ordinary(text))
-
-
-@pytest.mark.parametrize(
-    "unit", [CODE, LOG, PROSE, '{"a":[1,2.5,null],"b":"c d"},', "naïve\tcafé\n\n\n   x", "猫が好き。"]
-)
-def test_longer_texts_are_counted_within_a_thousandth(
-    count: CountTokens, encoding: tiktoken.Encoding, unit: str
-) -> None:
-    """Cutting a text into pieces hardly changes its count."""
-    text = unit * (200_000 // len(unit))
-
-    assert count(text) == pytest.approx(len(encoding.encode_ordinary(text)), rel=0.001)
-
-
-@pytest.mark.parametrize("unit", [" ", "a", "\n", "=", "猫", "0", "\U0001f600"])
-def test_a_million_of_one_character_is_counted(count: CountTokens, unit: str) -> None:
-    """Text on which the tokenizer panics or becomes very slow is cut before."""
-    assert 0 < count(unit * 1_000_000) <= 3_000_000
-
-
-def test_special_tokens_are_plain_text(count: CountTokens) -> None:
-    """A text that names a special token is counted as plain text."""
+def test_special_tokens_are_plain_text_and_a_lone_surrogate_does_not_raise(count: CountTokens) -> None:
     assert count("<|endoftext|>") > 1
     assert count("<|endoftext|>" * 10) > 10
-
-
-def test_a_lone_surrogate_does_not_raise(count: CountTokens) -> None:
-    """A text that has no UTF-8 form is counted all the same."""
     assert count("\ud800") > 0
     assert count("a\ud800b" * 50) > 0
 
@@ -153,14 +116,9 @@ def test_pieces_join_to_the_text(text: str) -> None:
     assert all(0 < len(piece) <= PIECE_CHARS for piece in pieces)
 
 
-def test_no_text_has_no_tokens(count: CountTokens) -> None:
-    """The empty text costs nothing, in both ways of counting."""
-    assert (count(""), count_by_heuristic("")) == (0, 0)
-
-
 @pytest.mark.parametrize(
     ("text", "tokens"),
-    [("abcd" * 100, 100), ("猫" * 140, 100), ("ねこ" * 70, 100), ("고양" * 70, 100), ("猫abcd" * 14, 24)],
+    [("", 0), ("abcd" * 100, 100), ("猫" * 140, 100), ("ねこ" * 70, 100), ("고양" * 70, 100), ("猫abcd" * 14, 24)],
 )
 def test_the_heuristic_counts_wide_characters_apart(text: str, tokens: int) -> None:
     """A token has four characters, or 1.4 Chinese, Japanese or Korean ones."""
