@@ -2,19 +2,31 @@
 
 from dataclasses import replace
 
+import orjson
 from hypothesis import given
 from support.builders import assistant, call, conversation, count, function_result, result, system, transcripts
 
-from trimtab.rules.conversation import Message, Role
+from trimtab.rules.conversation import Message, Role, ToolCall
 from trimtab.rules.policy import Policy, ToolRule, Treatment
-from trimtab.rules.results.calls import EDGE_CHARS, OpenCalls, find_results, says_failure
+from trimtab.rules.results.calls import (
+    EDGE_CHARS,
+    MAX_DEPTH,
+    SHORT_CHARS,
+    OpenCalls,
+    _find_strings,
+    find_results,
+    has_argument,
+    reads_json_file,
+    says_failure,
+    tells_failure,
+    was_refused,
+)
 from trimtab.rules.results.pairing import pair_tool_calls
 
 POLICY = Policy()
 
 
 def calls_of(*messages: Message) -> list[str | None]:
-    """The arguments of each result's call."""
     return [place.call and place.call.arguments for place in find_results(messages, POLICY)]
 
 
@@ -48,16 +60,12 @@ def test_a_paired_result_has_its_call_wherever_one_begins_to_look(messages: tupl
 
 
 def test_every_call_of_a_message_is_answered_once() -> None:
-    """A message that is not a result closes all earlier calls."""
+    """A message that is not a result closes all earlier calls. Without a call, a result's own name tells its tool."""
     calls = OpenCalls()
     one, other = call("a", arguments="1"), call("b", arguments="2")
     seen = (assistant(None, one, other), result("b"), result("b"), result("a"), system(), result("a"))
     assert [calls.answer(message) for message in seen] == [None, other, None, one, None, None]
     assert calls.answer(Message(Role.TOOL, answers="a")) is None
-
-
-def test_without_a_call_the_results_own_name_tells_its_tool() -> None:
-    """Some clients name results. The call's name takes precedence."""
     policy = replace(POLICY, tools=(ToolRule("search", Treatment(POLICY.result_budget, is_exempt=True)),))
     named = (result("a", name="search"), result("a", name="other"))
     assert [place.treatment.is_exempt for place in find_results(named, policy)] == [True, False]
@@ -70,29 +78,19 @@ FAILED = [
     "ok\n<returncode>1</returncode>\n<output>",
     "<returncode>-11</returncode>",
     "Exit code 2\nfoo",
-    "exit code -1",
-    "Return code: 1",
     "CompletedProcess(args=['x'], returncode=1, stdout='')",
     "[The command completed with exit code 2.]",
-    "<system>ERROR: Command failed with exit code: 3.</system>",
-    "Process exited with code 127",
     "The script exited with code 3, then",
     "error: command failed with exit code 1: npm test",
     "make failed with status 2",
     "returned non-zero exit status 1.",
-    "(exit code 2)",
     '{"exit_code": 1, "output": "x"}',
-    '{"output":"x","metadata":{"exitCode":1}}',
     '{"content":[],"isError":true}',
     "npm test (exit 1)",
-    "[exit 1]",
     "Exit code: 1 (SIGHUP)",
-    "process exited (1)",
-    "rc=1",
     "failed: [web] => (rc=2)",
     "make: *** [all] Error 2",
     "Killed",
-    "Segmentation fault (core dumped)",
     "sh: line 1: 77 Segmentation fault      (core dumped) ./a.out",
     "npm ERR! errno 1",
 ]
@@ -118,3 +116,117 @@ def test_an_exit_code_that_is_not_0_is_a_failure() -> None:
     assert [text for text in WELL if says_failure(text) or says_failure(f"{text}\nmore\n")] == []
     edge = "a" * EDGE_CHARS
     assert not says_failure(f"{edge}\nexit code: 1\n{edge}")
+
+
+REFUSED = [
+    "Error: InputValidationError: TodoWrite failed due to the following issue",
+    "<tool_use_error>InputValidationError: no</tool_use_error>",
+    "The user doesn't want to proceed with this tool use. The tool use was rejected",
+    "[Request interrupted by user for tool use]",
+    "Permission to use Bash has been denied.",
+]
+BEGIN_FAILED = [
+    "Error: no",
+    '{"error": "no"}',
+    '{"error": {"code": 3}}',
+    "Traceback (most recent call last):\n  x",
+    "Failed to write a.py",
+    "Invalid arguments: todos",
+    "String to replace not found in file.",
+    "EACCES: permission denied, open '/etc/x'",
+    "No replacement was performed, old_str did not appear",
+    "ValueError: no",
+    "MCP error -32602: no",
+    "exit code: 1",
+]
+BEGIN_WELL = [
+    "", "ok", '{"error": null, "ok": true}', '{"error": ""}', '{"errors": []}', "Errors are told below.",
+    "Failed logins are counted.", "# Error: how to", "The user does it.", "Todos have been modified successfully",
+]  # fmt: skip
+
+
+def test_a_short_result_that_begins_like_an_error_is_a_failure() -> None:
+    """A refused call was not carried out. A long text was read."""
+    for text in [*REFUSED, *BEGIN_FAILED]:
+        assert tells_failure(result("1", text))
+        assert tells_failure(result("1", f"\n {text}"))
+        assert was_refused(result("1", text)) == (text in REFUSED)
+    for text in BEGIN_WELL:
+        assert not tells_failure(result("1", text))
+        assert not was_refused(result("1", text))
+        assert tells_failure(replace(result("1", text), is_error=True))
+    assert not tells_failure(result("1", "Error: no\n" + "x\n" * SHORT_CHARS))
+
+
+def make_call(name: str, **arguments: object) -> ToolCall:
+    return ToolCall("x", name, orjson.dumps(arguments).decode())
+
+
+def shell(command: str) -> ToolCall:
+    return make_call("bash", command=command)
+
+
+READS = [
+    make_call("read_file", path="src/a"),
+    make_call("mcp__fs__read_text_file", path="C:\\app\\a"),
+    make_call("ReadMcpResource", uri="file:///x/a"),
+    make_call("find_symbol", relative_path="a", include_body=True),
+    make_call("str_replace_editor", command="view", path="/testbed/package.json"),
+    shell("cat package.json"),
+    shell("cd /testbed && sed -n '10,40p' a.ipynb"),
+    shell("git show HEAD~1:src/a.json"),
+    shell("python3 -c \"print(open('a.json').read())\""),
+    shell("cat a.json#L10-L20"),
+    make_call("shell", command=["bash", "-lc", "cat composer.lock; ls -la"]),
+    ToolCall("x", "open_page", '"a.json" 10'),
+]
+READS_NOT = [
+    make_call("read_sensor", unit="kW", at="1.5"),
+    make_call("open_page", url="https://example.org/a.json"),
+    make_call("search", query="a json"),
+    shell("python a.py"),
+    shell("curl https://example.org/a.json"),
+    ToolCall("x", "bash", "no JSON: cat"),
+]
+
+
+def test_reading_a_file_of_json() -> None:
+    """The name of the tool shows it, or an argument that names such a file. URLs and programs are none."""
+    for one in READS:
+        assert reads_json_file(one)
+    for one in READS_NOT:
+        assert not reads_json_file(one)
+
+
+def test_an_argument_that_a_glob_matches() -> None:
+    """Any string in the arguments, or a word of a command, to some depth. Case matters; hostile ones are no matter."""
+    for one, glob, expected in [
+        (make_call("read", path="/repo/AGENTS.md"), "*AGENTS.md", True),
+        (make_call("read", path="/repo/agents.md"), "*AGENTS.md", False),
+        (shell("cd /repo && cat './AGENTS.md' | head"), "*AGENTS.md", True),
+        (shell("cat AGENTS.md.bak"), "*AGENTS.md", False),
+        (make_call("read", path="/repo/AGENTS.md:10-20"), "*AGENTS.md", True),
+        (make_call("read", path=5), "*", False),
+        (ToolCall("x", "read", "AGENTS.md"), "*AGENTS.md", True),
+        (ToolCall("x", "read", "{"), "*AGENTS.md", False),
+    ]:
+        assert has_argument(one, ("nothing", glob)) is expected
+    for arguments in [
+        "[" * 200_000,
+        '{"a":' * 100_000,
+        orjson.dumps(["cat a.py;" * 200_000] * 3).decode(),
+        "\ud800",
+        '"\\ud800"',
+    ]:
+        one = ToolCall("x", "bash", arguments)
+        assert reads_json_file(one) in {True, False}
+        assert not has_argument(one, ("*AGENTS.md",))
+    assert list(_find_strings({"a": ["cat", "x", 5], "b": ["one"], "c": "d"})) == ["cat x", "cat", "x", "one", "d"]
+    found = []
+    for depth in range(MAX_DEPTH + 2):
+        for wrap in (lambda inner: {"a": inner}, lambda inner: [inner]):
+            value: object = "x"
+            for _ in range(depth):
+                value = wrap(value)
+            found += [depth] * len([*_find_strings(value)])
+    assert found == [depth for depth in range(MAX_DEPTH + 1) for _ in range(2)]

@@ -1,6 +1,5 @@
 """Repeated results: pointers and diffs, and that their targets are forwarded."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -16,7 +15,6 @@ from support.builders import (
     fill,
     function_result,
     listing,
-    rereading,
     result,
     shown,
     user,
@@ -59,19 +57,14 @@ def dedupe(*messages: Message, start: int = 0, policy: Policy | None = None, wor
     return dedupe_tool_results(conversation(*messages), policy or Policy(), start=start, work=work or Work(count))
 
 
-def results_of(messages: Sequence[Message]) -> list[Message]:
-    return [message for message in messages if message.role is Role.TOOL]
-
-
 def replaced(outcome: Outcome) -> list[int]:
     """How many results back each result points; 0 for those that are forwarded in full."""
-    return [
-        read_pointer(message.text) if message.edited else 0 for message in results_of(outcome.conversation.messages)
-    ]
+    results = (message for message in outcome.conversation.messages if message.role is Role.TOOL)
+    return [read_pointer(message.text) if message.edited else 0 for message in results]
 
 
-def test_an_equal_result_becomes_a_pointer() -> None:
-    """One line says how many results back the earlier one is. It names the call if that is another one."""
+def test_a_result_like_an_earlier_one_becomes_a_pointer_or_a_diff() -> None:
+    """It says how many results back that is, and from which call; a diff has the lines with their places."""
     first, second = steps(TEXT), steps(TEXT, arguments='{"path": "b.py"}')
     outcome = dedupe(*first, *second)
     assert outcome.conversation.messages[3].texts == (
@@ -82,6 +75,17 @@ def test_an_equal_result_becomes_a_pointer() -> None:
     assert again.conversation.messages[-1].texts == (
         "[trimtab: same as the tool result 2 before this, from the same call]",
     )
+    outcome = dedupe(*steps(TEXT, CHANGED))
+    old, new = TEXT.split("\n"), CHANGED.split("\n")
+    assert outcome.conversation.messages[-1].text.split("\n") == [
+        "[trimtab: same as the tool result 1 before this, from the same call, except for this diff:]",
+        "@@ -1,1 +1,1 @@",
+        "-" + old[0],
+        "+" + new[0],
+        "@@ -8,1 +8,1 @@",
+        "-" + old[7],
+        "+" + new[7],
+    ]
 
 
 def test_what_is_not_known_of_shortened_results_is_not_said() -> None:
@@ -100,21 +104,6 @@ def test_what_is_not_known_of_shortened_results_is_not_said() -> None:
     assert dedupe(*steps(old, new)).decisions
 
 
-def test_a_nearly_equal_result_becomes_a_diff() -> None:
-    """The header says what it is; then the lines, with their places."""
-    outcome = dedupe(*steps(TEXT, CHANGED))
-    old, new = TEXT.split("\n"), CHANGED.split("\n")
-    assert outcome.conversation.messages[-1].text.split("\n") == [
-        "[trimtab: same as the tool result 1 before this, from the same call, except for this diff:]",
-        "@@ -1,1 +1,1 @@",
-        "-" + old[0],
-        "+" + new[0],
-        "@@ -8,1 +8,1 @@",
-        "-" + old[7],
-        "+" + new[7],
-    ]
-
-
 def test_pointers_point_to_what_stands_in_full() -> None:
     """Never to another pointer, to what stands before the start, or to the same step, which may shrink."""
     assert replaced(dedupe(*steps(TEXT, TEXT, TEXT, CHANGED, CHANGED))) == [0, 1, 2, 3, 4]
@@ -130,8 +119,17 @@ def test_pointers_point_to_what_stands_in_full() -> None:
     assert replaced(dedupe(*together, *steps(TEXT, CHANGED))) == [0, 0, 0, 3, 2]
 
 
-def test_only_what_saves_half_is_replaced() -> None:
-    """A diff that is nearly as long as the text is harder to read than the text."""
+def test_what_is_left_alone() -> None:
+    """What saves less than half, is small or huge, has media or our own text; several or long texts but as a whole."""
+    for twice in [
+        result("c0", fill("short", MIN_CHARS // 4)),
+        result("c0", "x" * (MAX_CHARS + 1)),
+        shown("c0", IMAGE, text=TEXT),
+        result("c0", f"{POINTER}1 back]\n{TEXT}"),
+        user(TEXT),
+    ]:
+        before = conversation(assistant(None, call("c0")), twice, assistant(None, call("c0")), replace(twice))
+        assert dedupe_tool_results(before, Policy(), start=0, work=Work(count)).conversation is before
     lines = TEXT.split("\n")
     half = "\n".join(
         line if number % 2 else f"now something quite different: {number}" for number, line in enumerate(lines)
@@ -140,6 +138,13 @@ def test_only_what_saves_half_is_replaced() -> None:
     assert replaced(dedupe(*steps(TEXT, half), work=Work(count, diffs=diffs))) == [0, 0]
     assert list(diffs.values()) == [""]  # a diff that is no shorter is not remembered
     assert replaced(dedupe(*steps(TEXT, half, half + "\nmore"))) == [0, 0, 1]
+    large = "\n".join(f"a line of a large file: {number}" for number in range(MAX_DIFF_CHARS // 24))
+    assert replaced(dedupe(*steps(large, large + "\nmore", large))) == [0, 0, 2]
+    narrow = "\n".join(f"{number}" for number in range(2000))
+    assert replaced(dedupe(*steps(narrow, narrow + "\nmore", narrow))) == [0, 0, 2]
+    parts = (TEXT, CHANGED)
+    assert replaced(dedupe(*steps(parts, parts))) == [0, 1]
+    assert replaced(dedupe(*steps(parts, "\n".join(parts), parts, (*parts, "more"), parts[::-1]))) == [0, 0, 2, 0, 0]
 
 
 def test_what_a_tool_says_goes_before_the_policy() -> None:
@@ -157,33 +162,6 @@ def test_what_a_tool_says_goes_before_the_policy() -> None:
     assert replaced(dedupe(*messages, policy=policy)) == [0, 0]
     pointer = dedupe(*messages).conversation.messages[-1].text
     assert pointer == "[trimtab: same as the tool result 1 before this]"
-
-
-@pytest.mark.parametrize(
-    "twice",
-    [
-        result("c0", fill("short", MIN_CHARS // 4)),
-        result("c0", "x" * (MAX_CHARS + 1)),
-        shown("c0", IMAGE, text=TEXT),
-        result("c0", f"{POINTER}1 back]\n{TEXT}"),
-        user(TEXT),
-    ],
-)
-def test_what_is_left_alone(twice: Message) -> None:
-    """Small and huge results, results with media or with trimtab's own text, and all other messages."""
-    before = conversation(assistant(None, call("c0")), twice, assistant(None, call("c0")), replace(twice))
-    assert dedupe_tool_results(before, Policy(), start=0, work=Work(count)).conversation is before
-
-
-def test_some_texts_are_compared_as_a_whole_only() -> None:
-    """Several, long ones, and those of short lines."""
-    large = "\n".join(f"a line of a large file: {number}" for number in range(MAX_DIFF_CHARS // 24))
-    assert replaced(dedupe(*steps(large, large + "\nmore", large))) == [0, 0, 2]
-    narrow = "\n".join(f"{number}" for number in range(2000))
-    assert replaced(dedupe(*steps(narrow, narrow + "\nmore", narrow))) == [0, 0, 2]
-    parts = (TEXT, CHANGED)
-    assert replaced(dedupe(*steps(parts, parts))) == [0, 1]
-    assert replaced(dedupe(*steps(parts, "\n".join(parts), parts, (*parts, "more"), parts[::-1]))) == [0, 0, 2, 0, 0]
 
 
 _HOSTILE = st.text(st.sampled_from("a]\n\r\x00\x1b\x85\u2028\u202e\ud800, 1back:"), max_size=300)
@@ -205,19 +183,6 @@ def test_a_pointer_is_one_short_line_whatever_the_call_says(name: str, arguments
         assert len(line) < 250
         assert line.isprintable()
         line.encode()
-
-
-def test_caches_change_nothing_but_the_time() -> None:
-    """The outcome is the same with caches, and their entries are used."""
-    messages = rereading(20)
-    work = Work(count)
-    assert dedupe(*messages, work=work) == dedupe(*messages) == dedupe(*messages, work=work)
-    texts = (TEXT, CHANGED)
-    left, right = (sketch_text(text).digest for text in texts)
-    planted = Work(count, diffs={(left, right): "planted"})
-    assert dedupe(*steps(*texts), work=planted).conversation.messages[-1].text.endswith("diff:]\nplanted")
-    planted = Work(count, sketches={text: Sketch(b"", ()) for text in texts})
-    assert replaced(dedupe(*steps(*texts), work=planted)) == [0, 0]
 
 
 def bounded(max_chars: int, sketches: dict[str, Sketch], diffs: dict[tuple[bytes, bytes], str]) -> Work:
@@ -263,8 +228,6 @@ def test_the_newest_of_those_that_share_the_most_lines_is_found() -> None:
     assert index.find_near(None) is None
 
 
-# Diffs: exact for any lines, in a form that models know.
-
 _LINES = st.sampled_from(
     ["", "a", "b", "c", "d", "-a", "+b", "@@ -1,1 +1,1 @@", "[trimtab: same as the tool result 1 back]",
      "a\r", "\ud800", "a\x85b\u2028c", " a"]
@@ -294,31 +257,24 @@ def test_few_edits_make_a_short_diff(old: str, edits: list[tuple[int, str]]) -> 
 
 
 def test_the_form_is_that_of_a_unified_diff_without_context() -> None:
-    """Changed, inserted and removed lines, each with its place and number in both texts."""
+    """With place and number in both texts. Sketches are the same on every machine: no hashes of Python's."""
     old = "one\ntwo\nthree\nfour\nfive\nsix"
     new = "zero\none\ntwo\n3\nfour\nsix"
     assert write_diff(old, new) == "@@ -0,0 +1,1 @@\n+zero\n@@ -3,1 +4,1 @@\n-three\n+3\n@@ -5,1 +5,0 @@\n-five"
-
-
-def _count_diff_steps(number: int) -> int:
-    """The steps for reordered, reversed, half changed and repeated lines."""
-    lines = [f"line {index}" for index in range(number)]
-    mixed = sorted(lines, key=lambda line: line[::-1])
-    repeated = ["a", "b"] * (number // 2)
-    changed = [line if index % 2 else f"new {line}" for index, line in enumerate(lines)]
-    pairs = ((lines, mixed), (lines, lines[::-1]), (lines, changed), (repeated, ["b", *repeated, "c"]))
-    return count_steps(lambda: [list(find_hunks(left, right)) for left, right in pairs])
-
-
-def test_the_work_is_linear_in_the_number_of_lines() -> None:
-    """Twice the lines take twice the work in any order. Comparing each line with each would take four times."""
-    assert 1.5 < _count_diff_steps(2000) / _count_diff_steps(1000) < 2.5
-
-
-def test_candidates_are_the_same_on_every_machine() -> None:
-    """They use checksums, not Python's own hashes, which differ between processes."""
     sketch = sketch_text("a line that is long enough\n\nanother line, long enough")
     assert sketch.lines == (1631350595, 3343473193)
     assert sketch.digest.hex().startswith("3acaabbd9e6ff073")
     assert sketch_text("no line break").lines == ()
     assert sketch_text("\ud800").digest != sketch_text("\udfff").digest
+
+
+def test_the_work_is_linear_in_the_number_of_lines() -> None:
+    """Twice the lines take twice the work in any order. Comparing each line with each would take four times."""
+    counts = []
+    for number in (500, 1000):
+        lines, repeated = [f"line {index}" for index in range(number)], ["a", "b"] * (number // 2)
+        mixed = sorted(lines, key=lambda line: line[::-1])
+        changed = [line if index % 2 else f"new {line}" for index, line in enumerate(lines)]
+        pairs = ((lines, mixed), (lines, lines[::-1]), (lines, changed), (repeated, ["b", *repeated, "c"]))
+        counts.append(count_steps(lambda pairs=pairs: [list(find_hunks(*pair)) for pair in pairs]))
+    assert 1.5 < counts[1] / counts[0] < 2.5

@@ -1,5 +1,6 @@
 """Long tool results keep head and tail."""
 
+import re
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,14 +10,22 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import IMAGE, assistant, call, conversation, count, fill, result, system, user
-from support.results import truncate_tool_results
+from support.builders import assistant, call, conversation, count, count_words, fill, result, system, user
+from support.results import shorten_text, truncate_tool_results
 
 from trimtab.proxy.compaction import pool
 from trimtab.proxy.compaction.tokenizers.exact import count_pieces
-from trimtab.rules.conversation import Conversation, CountTokens, Media, Message, Outcome
+from trimtab.rules.conversation import Conversation, CountTokens, Message, Outcome
 from trimtab.rules.policy import Budget, Policy, PreserveSystem, ToolRule, Treatment, Truncation
-from trimtab.rules.results.excerpt import LongMessages, may_shorten, shorten_message
+from trimtab.rules.results.excerpt import (
+    Facts,
+    LongMessages,
+    _shorten_within,
+    excerpt_text,
+    excerpt_written,
+    may_shorten,
+    shorten_message,
+)
 from trimtab.rules.results.work import ResultKey, Shortened, Work
 from trimtab.rules.text.head_tail import measure_bytes
 from trimtab.rules.text.payloads import hide_payloads
@@ -27,7 +36,6 @@ TEXTS = st.builds(lambda line, times, tail: line * times + tail, LINES, st.integ
 
 
 def truth(text: str) -> int:
-    """The tokens of a text."""
     return _load()(text)
 
 
@@ -79,24 +87,20 @@ PADDED = "".join(f"{number:<6}|{f'n{number}':<250}|{'':<250}|\n" for number in r
 
 
 def test_a_budget_in_bytes_is_used() -> None:
-    """The texts may have very many or very few bytes a token. A marker says what is missing."""
+    """Whatever bytes a token has. Where a marker would cost more than the text, its beginning is kept."""
     limit = 1000
-    for text in (PADDED, "-" * 5000 + "\nERROR\n" + "=" * 5000, " " * 20_000):
+    for text in (PADDED, "-" * 2000 + "\nERROR\n" + "=" * 2000, " " * 6000):
         (short,) = _truncate(result("1", text), Budget(4000, limit), truth).texts
         assert limit / 2 <= measure_bytes(short) <= limit
         assert "[trimtab: " in short
         assert truth(short) <= truth(text)
-
-
-@pytest.mark.parametrize("truncation", Truncation)
-def test_what_costs_few_tokens_keeps_a_budget_in_bytes(truncation: Truncation) -> None:
-    """If a marker would cost more than the text, the beginning of the text is kept."""
-    text = "=" * 400
-    policy = Policy(result_budget=Budget(4000, 256), truncation=truncation)
-    before = conversation(result("1", text))
-    (after,) = truncate_tool_results(before, policy=policy, work=Work(truth)).conversation.messages
-    assert after.text == text[:256]
-    assert truth(after.text) <= truth(text)
+    for truncation in Truncation:
+        text = "=" * 400
+        policy = Policy(result_budget=Budget(4000, 256), truncation=truncation)
+        before = conversation(result("1", text))
+        (after,) = truncate_tool_results(before, policy=policy, work=Work(truth)).conversation.messages
+        assert after.text == text[:256]
+        assert truth(after.text) <= truth(text)
 
 
 FILE = b64encode(bytes(range(256)) * 40).decode()
@@ -136,18 +140,6 @@ def test_what_is_left_is_that_of_the_text_with_the_marker(truncation: Truncation
     assert left[0] == left[1]
 
 
-SHOWN = Media(IMAGE, 85)
-
-
-def test_media_of_a_result_stay() -> None:
-    """Parts that are not text are kept."""
-    before = replace(result("1", LOG), media=(SHOWN,))
-    assert _truncate(before, Budget(100)).media == (SHOWN,)
-    # The cost of media does not change which savings in the texts are worth it.
-    many = replace(before, media=(SHOWN,) * 60, tokens=before.tokens + 90_000)
-    assert _truncate(many, Budget(100)).texts == _truncate(before, Budget(100)).texts
-
-
 def test_a_memo_changes_nothing() -> None:
     """With a cache the outcome is the same, and what is in the cache is used."""
     memo = {}
@@ -184,15 +176,12 @@ def _truncate(message: Message, budget: Budget, counted: Callable[[str], int] = 
     return _shorten(conversation(message), budget, counted=counted).conversation.messages[0]
 
 
-# Long messages of the assistant and of the system.
-
 LIMIT = 100
 POLICY = Policy(max_message_tokens=LIMIT)
 LONG = fill("said", 400)
 
 
 def shorten(*messages: Message, policy: Policy = POLICY) -> Outcome:
-    """The outcome after one leading message."""
     long = LongMessages(1)
     long.extend(messages, policy, Work(count))
     return long.apply(conversation(*messages))
@@ -214,30 +203,155 @@ def test_head_and_tail_stay_with_a_marker() -> None:
     assert decision.saved_tokens == conversation(*messages).tokens - outcome.conversation.tokens
 
 
-@pytest.mark.parametrize(
-    ("message", "policy"),
-    [
+def test_what_must_stay_stays() -> None:
+    """Several texts share the limit, unless each would get too little: then they would have to be joined."""
+    for message, policy in [
         (assistant(LONG), Policy()),
         (user(LONG), POLICY),
         (result("a", LONG), POLICY),
         (replace(assistant(LONG), has_fixed_texts=True), POLICY),
         (system(LONG), replace(POLICY, preserve_system=PreserveSystem.ALL)),
         (assistant("short", call("a", arguments=LONG)), POLICY),
-    ],
-    ids=["default", "user", "result", "fixed", "preserved", "arguments"],
-)
-def test_what_must_stay_stays(message: Message, policy: Policy) -> None:
-    """The same object."""
-    assert not may_shorten(message, policy) or shorten_message(message, LIMIT, Work(count)) is message
-    before = conversation(system(), message)
-    assert shorten(*before.messages, policy=policy).conversation.messages[1] is message
-
-
-def test_several_texts_share_the_limit() -> None:
-    """Unless each would get too little: then they all stay, because they would have to be joined."""
+    ]:
+        assert not may_shorten(message, policy) or shorten_message(message, LIMIT, Work(count)) is message
+        before = conversation(system(), message)
+        assert shorten(*before.messages, policy=policy).conversation.messages[1] is message
     parts = replace(assistant(LONG), texts=(LONG, "short", LONG), tokens=900)
     short = shorten_message(parts, LIMIT, Work(count))
     assert [text == "short" for text in short.texts] == [False, True, False]
     assert sum(map(count, short.texts)) <= LIMIT
     many = replace(parts, texts=(LONG,) * 9)
     assert shorten_message(many, LIMIT, Work(count)) is many
+
+
+PIECES = [
+    "a", " ", "\n", "\r\n", "error: ", "FAILED tests/test_a.py::test_b\n", "[", "{", '"', "\\", "漢字", "e\u0301",
+    "\ud800", "\0", "\t", "0123456789", "Traceback (most recent call last)\n", '  File "a.py", line 3, in b\n',
+    "diff --git a b\n", "@@ -1 +1 @@\n", "+x\n", "a/b.py:12: def f():\n", "def f(x):\n", "# Heading\n", "<html>\n",
+    "commit 0123abc\n", "1,", "/", "[trimtab: omitted 12 lines (~40 tokens)]\n",
+]  # fmt: skip
+ANY_TEXTS = st.builds(
+    lambda pieces, times: "".join(pieces) * times,
+    st.lists(st.sampled_from(PIECES), max_size=20),
+    st.sampled_from([1, 3, 40]),
+)
+STEPS = [f"step {number}: {'abcdefgh'[number % 8]} was done, {number % 97} of them" for number in range(1500)]
+STEPS[700] = "src/core.c:14:3: error: 'flag' undeclared"
+STEPS[1100] = "a very different kind of line, seen once"
+STEPS_LOG = "\n".join(STEPS) + "\n"
+_FIRST = re.compile(
+    r"\[trimtab: omitted lines? (\d+)(?:-(\d+))? \(~(\d+) tokens\); call the tool again for these lines\]"
+)
+_LATER = re.compile(r"\[trimtab: omitted lines? (\d+)(?:-(\d+))? \(~(\d+) tokens\)\]")
+
+
+@pytest.mark.parametrize("measure", [count, count_words])
+@given(text=ANY_TEXTS, limit=st.one_of(st.integers(0, 63), st.integers(64, 400)))
+def test_a_result_never_exceeds_its_budget(measure: CountTokens, text: str, limit: int) -> None:
+    """For any text: unchanged if it fits, the same outcome each time, and a second pass changes nothing."""
+    short = shorten_text(text, limit, measure)
+    assert measure(short) <= limit
+    assert measure(excerpt_written(text, limit, measure)) <= limit
+    assert short == shorten_text(text, limit, measure)
+    assert shorten_text(short, limit, measure) is short
+    if measure(text) <= limit:
+        assert short is text
+
+
+@given(
+    st.lists(
+        st.sampled_from(["x", "error: no such file", "", "word " * 9, "漢" * 20, "1,2,3", "  at f()"]), max_size=30
+    ),
+    st.integers(20, 40),
+    st.integers(100, 400),
+)
+def test_lines_and_markers_cover_the_text(some: list[str], times: int, limit: int) -> None:
+    """Each kept line is unchanged and has the number that the markers imply. Each marker covers exactly its gap."""
+    lines = some * times
+    short = shorten_text("".join(f"{line}\n" for line in lines), limit, count)
+    number = 1
+    for line in short.splitlines():
+        marker = _read_marker(line)
+        if marker is None:
+            assert lines[number - 1] == line
+            number += 1
+            continue
+        first, last, tokens = marker
+        missing = count("".join(f"{line}\n" for line in lines[first - 1 : last]))
+        assert first == number
+        assert abs(tokens - missing) <= 3 + missing * 0.1
+        number = last + 1
+    assert number == len(lines) + 1
+
+
+def _read_marker(line: str) -> tuple[int, int, int] | None:
+    """The first and the last line that are missing, and their tokens."""
+    if found := _FIRST.fullmatch(line) or _LATER.fullmatch(line):
+        return int(found[1]), int(found[2] or found[1]), int(found[3])
+    return None
+
+
+def test_most_of_the_budget_is_used() -> None:
+    """The first marker says how to get at what is missing; later ones are short."""
+    for limit in (200, 500, 1000, 4000):
+        short = excerpt_text(STEPS_LOG, limit, count, Facts())
+        assert short is not None
+        assert limit * 0.9 <= count(short) <= limit
+    short = excerpt_text(STEPS_LOG, 400, count, Facts())
+    markers = [line for line in short.split("\n") if line.startswith("[trimtab: ")]
+    assert _FIRST.fullmatch(markers[0])
+    assert len(markers) > 1
+    assert all(map(_LATER.fullmatch, markers[1:]))
+
+
+def test_what_repeats_without_end_is_shortened() -> None:
+    """To the budget, and some of the text stays: of one long line, both ends."""
+    for unit in ["\n", " ", "a", "[", '"', "\\", "\r", "\0", "\ud800", "\u0301", "error\n", "a/", "_", '{"a":']:
+        text = unit * (12_000 // len(unit))
+        short = shorten_text(text, 200, count)
+        assert short
+        assert count(short) <= 200
+    for sign in ["\u6f22", "a"]:
+        text = f"begin{sign * 6000}end"
+        short = shorten_text(text, 400, count)
+        assert short.startswith("begin")
+        assert short.endswith("end")
+        assert count(short) > 250
+
+
+def test_markers_name_lines_as_the_reader_can_ask_for_them() -> None:
+    """They use the numbers that the text shows. Within a string of JSON, they use none."""
+    text = "".join(
+        f"{number}\tdef function_{number}(value):\n{number + 1}\t    return value\n" for number in range(1001, 3001, 2)
+    )
+    first = re.search(
+        r"omitted lines (\d+)-(\d+) \(~\d+ tokens\); call the tool again for these lines\]",
+        shorten_text(text, 500, count),
+    )
+    assert 1001 < int(first[1]) < int(first[2]) <= 3000
+    log = "".join(f"poll {number}: done\n" for number in range(3000))
+    assert "call the tool again for these lines]" in shorten_text(log, 300, count)
+    short = orjson.loads(shorten_text(orjson.dumps({"log": log}).decode(), 300, count))["log"]
+    assert "call the tool again for this part]" in short
+    assert not re.search(r"trimtab: omitted lines? \d", short)
+
+
+def test_no_change_of_a_diff_stands_without_its_file() -> None:
+    """The last file named before a kept change is the file of that change."""
+    files = [
+        f"diff --git a/f{file}.py b/f{file}.py\n--- a/f{file}.py\n+++ b/f{file}.py\n"
+        + "".join(f"@@ -{hunk * 9} +{hunk * 9} @@\n-old {file} {hunk}\n+new {file} {hunk}\n" for hunk in range(12))
+        for file in range(40)
+    ]
+    file = ""
+    for line in shorten_text("".join(files), 1000, count).splitlines():
+        file = line.split("/f")[1].split(".py")[0] if line.startswith("diff --git") else file
+        if line.startswith(("-old", "+new")):
+            assert line.split()[1] == file
+
+
+def test_a_string_of_json_loses_its_file_only_if_it_does_not_fit() -> None:
+    text = f"Saved: {b64encode(bytes(range(256))).decode()}"
+    shorten = _shorten_within(count, Facts())
+    assert shorten(text, count(text)) == text
+    assert shorten(text, count(text) - 1) == "Saved: [trimtab: data, 256 bytes in Base64, omitted]"

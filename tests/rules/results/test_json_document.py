@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import count
+from support.golden import check_golden
 
 from trimtab.rules.results.json_document import MAX_DEPTH, MAX_LARGE_DEPTH, excerpt_json
 
 LIMITS = (100, 300)
-DEEP = 5000
+DEEP = 1500
 DOCUMENTS = {
     "large integers": json.dumps([10**30 + number for number in range(2000)]),
     "a float out of range": "[" + ",".join(f'{{"a":1e400,"v":1.10,"i":{number}}}' for number in range(500)) + "]",
@@ -52,7 +53,6 @@ VALUES = st.recursive(
 
 @pytest.mark.parametrize(("chars", "levels"), [(90_000, MAX_DEPTH), (120_000, MAX_LARGE_DEPTH)])
 def test_a_document_is_read_to_a_depth_that_is_less_if_it_is_large(chars: int, levels: int) -> None:
-    """What is below is left out as a whole."""
     value: object = ["w" * 8] * (chars // 12)
     for level in range(MAX_DEPTH + 4):
         value = {f"level {level}": value}
@@ -61,20 +61,20 @@ def test_a_document_is_read_to_a_depth_that_is_less_if_it_is_large(chars: int, l
     assert short.count("omitted") == 1
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_what_was_json_stays_json(name: str) -> None:
-    """Within the limit, and of the same type at its top."""
-    text = DOCUMENTS[name]
-    for limit in LIMITS:
-        short = excerpt_json(text, limit, count)
-        assert count(short) <= limit
-        json.loads(short)
-        assert short[0] == text.strip().removeprefix("\ufeff")[0]
+def test_what_was_json_stays_json() -> None:
+    """Within the limit, and of the same type at its top. What is none is left to others."""
+    for text in DOCUMENTS.values():
+        for limit in LIMITS:
+            short = excerpt_json(text, limit, count)
+            assert count(short) <= limit
+            json.loads(short)
+            assert short[0] == text.strip().removeprefix("\ufeff")[0]
+    for text in ["", "  ", "[INFO] a [x]", "{a: 1}", "[1,2", '{"a":1}\n{"a":2}', '["', "word", "[}", "{]"]:
+        assert excerpt_json(text * 300, 100, count) is None
 
 
-@given(st.lists(VALUES, min_size=1, max_size=30), st.integers(100, 400), st.sampled_from([None, 2]), st.booleans())
+@given(st.lists(VALUES, min_size=1, max_size=12), st.integers(100, 400), st.sampled_from([None, 2]), st.booleans())
 def test_any_document_stays_json(value: Any, limit: int, indent: int | None, escaped: bool) -> None:  # noqa: FBT001
-    """Whatever it holds, however it is written."""
     text = json.dumps(value, indent=indent, ensure_ascii=escaped)
     short = excerpt_json(text, limit, count)
     assert short is not None
@@ -84,24 +84,28 @@ def test_any_document_stays_json(value: Any, limit: int, indent: int | None, esc
 
 
 def test_values_stay_as_they_are_written() -> None:
-    """Numbers are no floats in between, keys keep their order, and escapes are not resolved."""
+    """Numbers, order and escapes. A string of several lines is shortened as a text is."""
     record = '{"z":1.10,"a":12345678901234567890123,"m":"\\u00e9","b":1e400}'
     text = "[" + ",".join([record] * 200) + "]"
     short = excerpt_json(text, 200, count)
     assert short.startswith("[" + record)
+    for lines, is_text in [(4, False), (5, True)]:
+        text = json.dumps({"log": "\n".join(f"line {number} " + "word " * 200 for number in range(lines))})
+        short = excerpt_json(text, 300, count, lambda *_: "a text")
+        assert short is not None
+        assert (short == '{"log": "a text"}') is is_text
 
 
-@pytest.mark.parametrize(("lines", "is_text"), [(4, False), (5, True)])
-def test_a_string_of_several_lines_keeps_its_end_too(lines: int, is_text: bool) -> None:  # noqa: FBT001
-    """It is shortened as a text is. Of any other string, the beginning is kept."""
-    text = json.dumps({"log": "\n".join(f"line {number} " + "word " * 200 for number in range(lines))})
-    short = excerpt_json(text, 300, count, lambda *_: "a text")
+def test_the_marker_counts_what_is_missing() -> None:
+    """And takes nobody's place: a key that the document has is not its key."""
+    short = excerpt_json(json.dumps(list(range(20_000))), 300, count)
     assert short is not None
-    assert (short == '{"log": "a text"}') is is_text
-
-
-def test_the_marker_takes_nobodys_place() -> None:
-    """If the document already has the marker's key, the marker gets another key."""
+    items = json.loads(short)
+    [marker] = [item for item in items if isinstance(item, str)]
+    found = re.fullmatch(r"\[trimtab: omitted (\d+) of 20000 items; narrow the query\]", marker)
+    numbers = [item for item in items if not isinstance(item, str)]
+    assert int(found[1]) + len(numbers) == 20_000
+    assert all(before < after for before, after in pairwise(numbers))
     text = json.dumps({"[trimtab]": {"a": 1}, **{f"k{number}": {"a": number} for number in range(900)}})
     short = excerpt_json(text, 300, count)
     assert short is not None
@@ -111,21 +115,77 @@ def test_the_marker_takes_nobodys_place() -> None:
     assert " members omitted, others may be incomplete; narrow the query" in json.loads(short)["[trimtab 2]"]
 
 
-def test_the_marker_counts_what_is_missing() -> None:
-    """Kept and missing items add up to all items of an array; the first items are kept in their order."""
-    short = excerpt_json(json.dumps(list(range(20_000))), 300, count)
-    assert short is not None
-    items = json.loads(short)
-    [marker] = [item for item in items if isinstance(item, str)]
-    found = re.fullmatch(r"\[trimtab: omitted (\d+) of 20000 items; narrow the query\]", marker)
-    numbers = [item for item in items if not isinstance(item, str)]
-    assert int(found[1]) + len(numbers) == 20_000
-    assert all(before < after for before, after in pairwise(numbers))
+STATES, ZONES = ("ready", "ready", "busy", "ready", "idle"), ("north", "south", "east")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "  ", "[INFO] a [x]", "{a: 1}", "[1,2", '{"a":1}\n{"a":2}', '["', "word", "[}", "{]"]
-)
-def test_what_is_no_json_is_left_to_others(text: str) -> None:
-    """An example is a text that looks like JSON at both ends."""
-    assert excerpt_json(text * 300, 100, count) is None
+def _make_service(number: int) -> dict[str, Any]:
+    service: dict[str, Any] = {
+        "id": 4000 + number,
+        "name": f"service {number * 7 % 90}",
+        "kind": "Service",
+        "state": STATES[number % 5],
+        "started": 1_700_000_000 + 60 * number,
+        "load": [number * 37 % 50 + 1, number % 3],
+        "place": {"zone": ZONES[number % 3], "rack": f"r{number % 11}", "spare": None, "unit": {"deep": number % 4}},
+        "ports": [8000 + number, 9000 + number, 80, 443, 22, 25, 53][: number % 7],
+        "note": f"it was checked by the night shift {number % 13} times and nothing was found",
+    }
+    return service
+
+
+def _make_services(number: int) -> list[dict[str, Any]]:
+    services = [_make_service(each) for each in range(number)]
+    services[41]["state"] = "failed"
+    services[17]["load"] = [9000, 1]
+    services[58]["error"] = {"code": 137, "message": "the process was killed because it took too much memory"}
+    services[33]["started"] = 1_700_000_000
+    services[73]["place"]["zone"] = "west"
+    return services
+
+
+HISTORY = [
+    {
+        "at": number,
+        "total": number * number,
+        "change": round((number * 29 % 17) / 7, 3),
+        "by": "anna" if number % 9 else "ben",
+    }
+    for number in range(60)
+]
+TREE = {
+    "name": "harbour",
+    "version": "2.4.1",
+    "scripts": {name: f"run {name} --with {number} workers" for number, name in enumerate(("build", "test", "lint"))},
+    "readme": "\n".join(
+        f"Line {number} of the text: {'error: it failed' if number == 20 else 'all is well'}" for number in range(60)
+    ),
+    "keywords": [f"word{number}" for number in range(80)],
+    "numbers": [number * 13 % 101 for number in range(200)],
+    "dependencies": {f"package-{number}": f"^{number % 5}.{number % 7}.0" for number in range(50)},
+    "nested": {"a": {"b": {"c": {"d": [[1, 2, [3, 4]], {"e": "f" * 300}]}}}},
+    "long": "one long sentence without an end " * 30,
+    "digits": int("1" * 90),
+    "empty": {"list": [], "object": {}, "text": "", "none": None, "yes": True},
+}
+GOLDEN = {
+    "services": json.dumps(_make_services(90)),
+    "services-indented": json.dumps({"items": _make_services(40 + 40), "next": None, "total": 80}, indent=2),
+    "few-records": json.dumps(_make_services(80)[55:60]),
+    "history": json.dumps(HISTORY),
+    "history-by-name": json.dumps({f"{row['by']} {row['at']}": row for row in HISTORY}, separators=(",", ":")),
+    "tree": json.dumps(TREE),
+    "tree-indented": json.dumps(TREE, indent=4),
+    "table": json.dumps([[number, f"row {number}", number % 4 == 3, [number, number + 1]] for number in range(70)]),
+    "texts": json.dumps([f"item {number}: {'x' * (number * 17 % 60)}" for number in range(120)]),
+    "escapes": json.dumps({"text": 'a "quoted" word, a \\ and é漢\U0001f600 ' * 40, "more": ["\n\t" * 50] * 3}),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_an_excerpt_of_json_is_as_it_was(name: str) -> None:
+    """Of records, of members and of items, with little room and with more."""
+    text = GOLDEN[name]
+    rooms = {f"{tokens} tokens": tokens for tokens in (90, 250, 700)}
+    check_golden(
+        f"excerpts/json-{name}", {title: str(excerpt_json(text, tokens, count)) for title, tokens in rooms.items()}
+    )

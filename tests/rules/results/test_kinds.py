@@ -4,7 +4,6 @@ from itertools import accumulate, chain, pairwise
 from unittest import mock
 
 import hypothesis.strategies as st
-import pytest
 from hypothesis import given
 from support.builders import call, count
 from support.markers import check_markers
@@ -31,56 +30,13 @@ from trimtab.rules.results.kinds import (
     tell_large_kind,
 )
 
-CODE = '''import os
-
-
-class Reader:
-    """Reads."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def read(self, size=0):
-        if not os.path.exists(self.path):
-            raise ValueError(self.path)
-        with open(self.path) as file:
-            return file.read(size)
-
-
-def main():
-    reader = Reader("a")
-    for line in reader.read():
-        print(line)
-'''
-PROSE = """Getting started
-
-The program reads a file and writes what it found to another one, unless told otherwise.
-You may give it more than one file; they are then read in the order in which they stand.
-
-Every option has a default, which the table below names together with what it means.
-Nothing is written before all of the input was read without any mistake in it.
-"""
 KINDS = {
-    "commits": (
-        kinds.COMMITS,
-        "".join(f"commit {number:040x}\nAuthor: A <a@b.c>\nDate: today\n\n    Fix {number}\n\n" for number in range(9)),
-    ),
-    "grep": (kinds.MATCHES, "".join(f"src/file_{n % 9}.py:{n}:    value = call({n})\n" for n in range(80))),
     "grep with context": (
         kinds.MATCHES,
         "".join(f"a/b.c-{n}-  before\na/b.c:{n + 1}:  hit {n}\na/b.c-{n + 2}-  behind\n--\n" for n in range(1, 200, 9)),
     ),
-    "grep for error": (kinds.MATCHES, "".join(f"src/a.py:{number}:    error = None\n" for number in range(3, 90, 2))),
     "grep in one file": (kinds.MATCHES, "".join(f"{number}:def f{number}():\n" for number in range(3, 300, 7))),
-    "find": (kinds.LISTING, "".join(f"./src/part_{number % 5}/file_{number}.c\n" for number in range(90))),
     "ls -l": (kinds.LISTING, "total 8\n" + "".join(f"-rw-r--r-- 1 me us {n} Jan 1 12:00 file\n" for n in range(90))),
-    "page": (kinds.PROSE, "<!DOCTYPE html>\n<html>\n<body>\n" + "<p>Some words</p>\n" * 60),
-    "source": (kinds.SOURCE, CODE * 4),
-    "numbered source": (kinds.SOURCE, "".join(f"{n:6}\t{line}\n" for n, line in enumerate((CODE * 4).splitlines(), 1))),
-    "prose": (
-        kinds.PROSE,
-        "".join(PROSE.replace("The", f"{word} the") for word in ("While", "Where", "Then", "Since")),
-    ),
     "changelog": (
         kinds.PROSE,
         "".join(
@@ -120,15 +76,22 @@ def test_a_kind_is_told() -> None:
     assert tell_kind(lines) is kinds.LOG
 
 
-@pytest.mark.parametrize("number", [320, 321, 5000])
-def test_a_long_text_is_known_by_eight_runs_of_lines_spread_over_it(number: int) -> None:
-    sample = _sample([str(line) for line in range(number)])
-    assert len(sample) == 320
-    assert int(sample[-1]) >= number - 10
+def test_the_kind_is_told_from_all_parts_of_the_text() -> None:
+    """Eight runs of lines of a long one. Very many characters or lines make it large."""
+    code = "".join(f"def function_{number}(value):\n    return value + {number}\n\n" for number in range(10_000))
+    assert tell_large_kind(code, 400) is SOURCE
+    assert tell_large_kind("x" * 3_000_000, 400) is LOG
+    for number in [320, 321, 5000]:
+        sample = _sample([str(line) for line in range(number)])
+        assert len(sample) == 320
+        assert int(sample[-1]) >= number - 10
+    assert not is_large("a" * LARGE_CHARS)
+    assert is_large("a" * (LARGE_CHARS + 1))
+    assert not is_large("a\n" * LARGE_LINES)
+    assert is_large("a\n" * (LARGE_LINES + 1))
 
 
 def score(texts: list[str], *terms: str) -> dict[int, float]:
-    """The scores that the terms alone give."""
     scores: dict[int, float] = {}
     add_terms(scores, "".join(texts), [0, *accumulate(map(len, texts))], terms)
     return scores
@@ -181,31 +144,11 @@ TEXTS = st.lists(
 ).map("".join)
 
 
-def test_only_a_very_long_text_or_one_of_very_many_lines_is_large() -> None:
-    """The bounds are inclusive."""
-    assert not is_large("a" * LARGE_CHARS)
-    assert is_large("a" * (LARGE_CHARS + 1))
-    assert not is_large("a\n" * LARGE_LINES)
-    assert is_large("a\n" * (LARGE_LINES + 1))
-
-
 @given(TEXTS)
 def test_the_units_joined_are_the_text(text: str) -> None:
-    """For any text, with its gaps."""
     units = split_large(text, LOG, SCAN)
     assert "".join(units.cut(index, index + 1) for index in range(len(units.texts))) == text
     assert len(units.texts) == len(units.lines) - 1 == len(units.offsets) - 1
-
-
-@given(TEXTS)
-def test_the_numbers_of_lines_are_true(text: str) -> None:
-    """Each unit has the numbers of its first and its last line; gaps do, too."""
-    units = split_large(text, LOG, SCAN)
-    for index in range(len(units.texts)):
-        start, stop = units.offsets[index], units.offsets[index + 1]
-        assert units.lines[index] == 1 + text.count("\n", 0, start)
-        assert units.last_line(index) == 1 + text.count("\n", 0, stop - 1)
-    assert units.lines[-1] == text.count("\n") + (not text.endswith("\n")) + 1
 
 
 @given(st.lists(st.sampled_from(["a" * 9 + "\n", "b" * 14 + "\n", "c\n"]), max_size=40))
@@ -235,28 +178,17 @@ def test_what_matters_most_is_kept_of_the_whole_text() -> None:
     assert len(units.texts) < 1000
 
 
-@pytest.mark.parametrize("line", ["error: it is bad {}\n", "{},1,2\n"])
-def test_no_more_units_are_kept_than_wanted(line: str) -> None:
-    """However many lines matter."""
-    text = "".join(line.format(number) for number in range(6000))
-    scan = Scan(400, 20, 1000, window_chars=20_000, most_units=100)
-    assert len(split_large(text, LOG, scan).texts) <= 2 * 100 + 4 * scan.limit
-
-
-def test_units_that_are_not_among_the_best_are_not_held() -> None:
-    """A stream without end takes no memory without end, and what cannot be among the best is not even looked at."""
+def test_no_more_units_are_kept_than_wanted() -> None:
+    """However many matter: what cannot be among the best is not held."""
+    for line in ["error: it is bad {}\n", "{},1,2\n"]:
+        text = "".join(line.format(number) for number in range(6000))
+        scan = Scan(400, 20, 1000, window_chars=20_000, most_units=100)
+        assert len(split_large(text, LOG, scan).texts) <= 2 * 100 + 4 * scan.limit
     best = _Best(4, 10)
     best.take(_Found(-float(score), score, score + 3, score) for score in range(1, 1000))
     assert len(best._kept) < 2 * 4
     assert best.floor >= 900
     assert [unit.start for unit in best.found()] == [999, 998, 997]
-
-
-def test_the_kind_is_told_from_all_parts_of_the_text() -> None:
-    """A short text is treated the same way."""
-    code = "".join(f"def function_{number}(value):\n    return value + {number}\n\n" for number in range(10_000))
-    assert tell_large_kind(code, 400) is SOURCE
-    assert tell_large_kind("x" * 3_000_000, 400) is LOG
 
 
 LONG = "x" * 90 + "\n"

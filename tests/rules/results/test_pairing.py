@@ -102,17 +102,13 @@ def test_results_that_became_a_message_have_a_hash_of_their_own() -> None:
     assert (made.media, made.texts[-1]) == ((), IMAGE_LINE)
 
 
-def test_a_result_moves_behind_its_call() -> None:
-    """A message that the client put between a call and its result comes after them, system messages too."""
+def test_a_result_goes_behind_the_nearest_call() -> None:
+    """Messages in between come after it. Once the model has gone on, a late result answers no call."""
     ask, answer, note, words = assistant(None, call("1")), result("1"), system("note"), user("wait")
     outcome = pair_tool_calls(conversation(user(), ask, note, words, answer), count=count)
     assert outcome.conversation.messages == (user(), ask, answer, note, words)
     assert outcome.decisions[0].reason == "0 calls answered, 0 results dropped, 1 results moved"
     assert outcome.decisions[0].first_changed == 2
-
-
-def test_results_go_to_the_nearest_call() -> None:
-    """Also behind another message of the assistant. Once the model has gone on, a late result answers no call."""
     far, near = assistant("far", call("1")), assistant("near", call("1"))
     first, second = result("1", "first"), result("1", "second")
     assert pair(user(), far, near, first, second) == (user(), far, second, near, first)
@@ -126,7 +122,7 @@ def test_results_go_to_the_nearest_call() -> None:
 
 
 def test_results_without_an_id_stay_in_place() -> None:
-    """If as many stand right behind the calls as are left. They have their own bytes, and answer these calls."""
+    """If as many as calls are left stand behind them, or they name its tool. A call that is left gets an answer."""
     ask = assistant(None, call("1"), call("2"), call("3"))
     messages = (user(), ask, result("", "a"), result("2", "b"), result(None, "c"), assistant("so"))
     outcome = pair_tool_calls(conversation(*messages), count=count)
@@ -134,21 +130,6 @@ def test_results_without_an_id_stay_in_place() -> None:
     assert write_all(outcome.conversation.messages) == write_all(messages)
     assert [message.answers for message in outcome.conversation.messages[2:5]] == ["1", "2", "3"]
     assert find_unpaired(messages) is None
-
-
-def test_a_result_with_the_id_of_no_call_gets_that_of_its_call() -> None:
-    """Its text and all else stay. A call without an id has none to give."""
-    ask, foreign = assistant(None, call("1"), call("2")), result("x", "a")
-    outcome = pair_tool_calls(conversation(user(), ask, result("2", "b"), foreign), count=count)
-    assert write_all(outcome.conversation.messages[3:]) == [{"role": "tool", "content": "a", "tool_call_id": "1"}]
-    tokens = conversation(user(), ask, result("2", "b"), foreign).tokens
-    reason = "0 calls answered, 0 results dropped, 0 results moved, 1 results renamed"
-    assert outcome.decisions == (Decision("pairing", reason, tokens, tokens, 1, 3),)
-    assert write_all(pair(user(), assistant(None, call("")), foreign)[2:]) == write_all([foreign])
-
-
-def test_a_result_that_names_only_its_tool_answers_the_oldest_call_of_that_tool() -> None:
-    """In the client's order, whatever the order of the calls. A call that is left gets an answer."""
     ask = assistant(None, call("1", "read"), call("2", "grep"), call("3", "grep"))
     found, other, text = result(None, "a", name="grep"), result("", "b", name="grep"), result(None, "c", name="read")
     outcome = pair_tool_calls(conversation(user(), ask, found, other, text), count=count)
@@ -156,6 +137,20 @@ def test_a_result_that_names_only_its_tool_answers_the_oldest_call_of_that_tool(
     assert [message.answers for message in outcome.conversation.messages[2:]] == ["2", "3", "1"]
     sent = pair(user(), ask, found, text)
     assert [(message.answers, message.text) for message in sent[2:]] == [("2", "a"), ("1", "c"), ("3", NO_RESULT)]
+
+
+def test_a_result_with_the_id_of_no_call_gets_that_of_its_call() -> None:
+    """As the call has it, also if that is a number. Its text and all else stay."""
+    ask, foreign = assistant(None, call("1"), call("2")), result("x", "a")
+    outcome = pair_tool_calls(conversation(user(), ask, result("2", "b"), foreign), count=count)
+    assert write_all(outcome.conversation.messages[3:]) == [{"role": "tool", "content": "a", "tool_call_id": "1"}]
+    tokens = conversation(user(), ask, result("2", "b"), foreign).tokens
+    reason = "0 calls answered, 0 results dropped, 0 results moved, 1 results renamed"
+    assert outcome.decisions == (Decision("pairing", reason, tokens, tokens, 1, 3),)
+    assert write_all(pair(user(), assistant(None, call("")), foreign)[2:]) == write_all([foreign])
+    ask = replace(assistant(), tool_calls=(replace(call("1"), id_json=b"1"),))
+    (made,) = pair(user(), ask)[2:]
+    assert (made.answers, made.answers_json) == ("1", b"1")
 
 
 def test_a_result_with_the_id_of_an_answered_call_answers_the_next_one() -> None:
@@ -212,13 +207,6 @@ def test_no_text_is_lost_if_each_step_has_as_many_results_as_calls(
     assert check_pairing(write_all(sent)) == []
 
 
-def test_an_answer_of_ours_has_the_id_as_the_call_has_it() -> None:
-    """Also if that is a number."""
-    ask = replace(assistant(), tool_calls=(replace(call("1"), id_json=b"1"),))
-    (made,) = pair(user(), ask)[2:]
-    assert (made.answers, made.answers_json) == ("1", b"1")
-
-
 def test_pairing_is_linear_in_calls_however_they_are_ordered() -> None:
     """Results in reverse order and many calling messages in a row: twice as many calls take about twice the steps."""
     counts = []
@@ -233,7 +221,6 @@ def test_pairing_is_linear_in_calls_however_they_are_ordered() -> None:
 
 @given(messages=transcripts())
 def test_what_is_unpaired_is_what_a_repair_would_change(messages: tuple[Message, ...]) -> None:
-    """The numbers of calls and results are those of the repair."""
     outcome, unpaired = pair_tool_calls(conversation(*messages), count=count), find_unpaired(messages)
     if not outcome.decisions:
         assert unpaired is None
@@ -248,17 +235,13 @@ def test_what_is_unpaired_is_what_a_repair_would_change(messages: tuple[Message,
     assert repaired is None
 
 
-def test_each_kind_of_mistake_has_its_indexes() -> None:
-    """A call without a result, a result without a call, and a result that comes too late."""
+def test_a_description_names_elements_and_no_text() -> None:
+    """Each once for each kind of mistake; a unit of several by its first and last."""
     asks = assistant(None, call("1"), call("2"))
     messages = (user(), asks, result("2"), result("9"), user("wait"), result("1"), assistant(None, call("3")))
 
     assert find_unpaired(messages) == Unpaired(calls=(6,), results=(3,), misplaced=(5,))
     assert find_unpaired((user(), asks, result("2"), result("1"))) is None
-
-
-def test_a_description_names_elements_and_no_text() -> None:
-    """An element is named once for each kind; a unit of several elements by its first and last."""
     origins = [Origin(0, 1), Origin(1, 4), Origin(4, 5, 0), Origin(4, 5, 1), None]
     said = describe_unpaired(Unpaired(calls=(1, 1), results=(2, 3), misplaced=()), origins, "input")
 

@@ -6,21 +6,20 @@ from string import ascii_lowercase
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import count
-from support.results import shorten_text
 
 from trimtab.rules.results import scores
 from trimtab.rules.results.scores import (
     find_rare,
-    is_commits,
     is_matches,
+    is_numbered,
     is_page,
     mark_changes,
-    score_commits,
     score_listing,
     score_log,
     score_matches,
     score_prose,
+    score_source,
+    strip_gutter,
 )
 
 DIFF = [
@@ -47,25 +46,6 @@ def test_files_and_changes_come_before_what_is_around_them() -> None:
     scores = mark_changes([*DIFF[:5], "+", "-", "+ ", "+}", "-x"])
     assert [scores[at] for at in (5, 6, 7)] == [0, 0, 0]
     assert scores[8] == scores[9] > 0
-
-
-def test_subjects_come_before_bodies() -> None:
-    """Bodies of commits have no score; neither have names of files."""
-    lines = [
-        "commit 0123456789abcdef",
-        "Author: A <a@b.c>",
-        "",
-        "    Read files once",
-        "",
-        "    It was slow to do it twice.",
-        " src/read.py | 12 ++++++------",
-        " src/a | b.bin | Bin 0 -> 9 bytes",
-    ]
-    scores = score_commits(lines)
-    assert scores[3] > scores[0] > 0
-    assert set(scores) == {0, 3}
-    assert is_commits(lines * 3)
-    assert not is_commits([*lines * 3, *DIFF])
 
 
 # Of logs, failures, their places and totals are kept.
@@ -97,51 +77,17 @@ SUMMARY = [
     "make: *** [Makefile:10: test] Error 1",
     "exit status 2",
 ]
-MATTERS = {
-    "traceback": TRACEBACK,
-    "compiler": COMPILER,
-    "test": PYTEST,
-    "cargo": ["error[E0382]: borrow of moved value: `list`", "  --> src/lib.rs:88:5"],
-    "go": ["--- FAIL: TestParse (0.00s)", "    parse_test.go:14: got 3, want 4"],
-    "jest": ["  \u25cf cart \u203a adds an item", "    expect(received).toBe(expected)"],
-    "rare": ["the cache was rebuilt because its version had changed"],
-    "not ok": ["not ok 17 - parses an empty list"],
-    "hunk": ["diff --git a/x.c b/x.c", "--- a/x.c", "+++ b/x.c", "@@ -3,2 +3,2 @@ int main", "-  int a;", "+  long a;"],
-}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MATTERS)
-def test_what_matters_is_kept(name: str) -> None:
-    """It is kept as a whole line, wherever it is among hundreds of lines that do not matter."""
-    for place in (90, 450, 790):
-        lines = [*NOISE[:place], *MATTERS[name], *NOISE[place:], *SUMMARY]
-        short = shorten_text("\n".join(lines), 300, count).split("\n")
-        assert {*MATTERS[name], *SUMMARY} <= {*short}
-
-
-def test_of_a_traceback_the_innermost_frames_count_most() -> None:
-    """The last two lines nearly as much as the exception, the next four half, and those further out ever less."""
+def test_of_a_traceback_the_innermost_frames_count_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those further out ever less. If every line begins one, each has only the frames before the next."""
     frames = [f"    frame {number} of it" for number in range(12)]
-    scores = score_log([*NOISE[:9], TRACEBACK[0], *frames, TRACEBACK[-1], *NOISE[9:]])
-    exception, inwards = scores[22], [scores[22 - distance] / scores[22] for distance in range(1, 14)]
-    assert exception == max(scores.values())
+    told = score_log([*NOISE[:9], TRACEBACK[0], *frames, TRACEBACK[-1], *NOISE[9:]])
+    exception, inwards = told[22], [told[22 - distance] / told[22] for distance in range(1, 14)]
+    assert exception == max(told.values())
     assert inwards[:6] == pytest.approx([0.85, 0.85, 0.5, 0.5, 0.5, 0.5])
     assert inwards[6:12] == pytest.approx([0.3 / (1 + distance / 8) for distance in range(7, 13)])
     assert inwards[12] >= 0.5  # the line that says what follows
-
-
-def test_lines_of_time_are_read_without_it() -> None:
-    """Times at the start of a log's lines do not hide errors."""
-    lines = [
-        f"2024-01-05 10:{number // 60:02}:{number % 60:02} INFO request {number} was served" for number in range(900)
-    ]
-    lines[500] = "2024-01-05 10:08:20 ERROR request 500: no space left on device"
-    scores = score_log(lines)
-    assert max(scores, key=scores.__getitem__) == 500
-
-
-def test_tracebacks_without_end_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If every line begins a traceback, each traceback has only the frames before the next one."""
     looked_at: list[str] = []
     is_frame = scores._is_frame
     monkeypatch.setattr(scores, "_is_frame", lambda line: (looked_at.append(line), is_frame(line))[1])
@@ -151,7 +97,7 @@ def test_tracebacks_without_end_are_read_once(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_every_line_that_matters_outweighs_all_that_do_not() -> None:
-    """Among lines of one shape, and among lines of different shapes. An empty line has no score."""
+    """Among lines of one shape, of different shapes, and behind times. An empty line has no score."""
     telling = [*TRACEBACK, *COMPILER, *PYTEST, *SUMMARY]
     varied = [f"the {one}{other} of {other}{one} was {one * 3}ed" for one, other in product(ascii_lowercase, repeat=2)]
     for noise in (NOISE, varied):
@@ -160,6 +106,12 @@ def test_every_line_that_matters_outweighs_all_that_do_not() -> None:
         assert set(scores) <= set(range(len(lines) - 1))
         noisy = max((score for index, score in scores.items() if index < len(noise)), default=0.0)
         assert min(scores[index] for index in range(len(noise), len(lines) - 1)) > 5 * noisy
+    lines = [
+        f"2024-01-05 10:{number // 60:02}:{number % 60:02} INFO request {number} was served" for number in range(900)
+    ]
+    lines[500] = "2024-01-05 10:08:20 ERROR request 500: no space left on device"
+    scores = score_log(lines)
+    assert max(scores, key=scores.__getitem__) == 500
 
 
 TEXT = [
@@ -177,11 +129,18 @@ def test_headings_come_before_openings_and_those_before_the_rest() -> None:
     assert scores[3] > scores[1] > scores[0] == scores[2]
 
 
-@pytest.mark.parametrize("line", ["<!DOCTYPE html>", "  <HTML>", "<?xml version='1.0'?>", "<head>"])
-def test_a_page_begins_as_one(line: str) -> None:
-    """A page is recognised by one of its first lines."""
-    assert is_page(["", line])
-    assert not is_page([*["words"] * 9, line])
+def test_places_of_matches() -> None:
+    """With a drive, with dashes, or a number alone; one message of a compiler makes it a log. A page begins as one."""
+    for place in ["a.py:3:", "C:\\a.py:3:", "dir/a-b.c:12:", "17:"]:
+        lines = [f"{place}x = {number}" for number in range(5)]
+        if place == "17:":
+            lines = [f"{number * 3 + 1}:x" for number in range(5)]
+        assert is_matches(lines)
+    for line in ["a.c:3:1: error: x", "a.c:3: warning: x", "a.py:3:1: E501 long", "a.rs:3: error[E1]: x"]:
+        assert not is_matches(["in file a.c", *(f"a.c:{number}: x" for number in range(9)), line])
+    for line in ["<!DOCTYPE html>", "  <HTML>", "<?xml version='1.0'?>", "<head>"]:
+        assert is_page(["", line])
+        assert not is_page([*["words"] * 9, line])
 
 
 def test_the_first_match_of_each_file_comes_first() -> None:
@@ -204,17 +163,6 @@ def test_the_first_match_of_each_file_comes_first() -> None:
     assert scores[0] == scores[52] > scores[53] == scores[1] > scores[50]
 
 
-def test_places_of_matches() -> None:
-    """With a drive, with dashes, or a number alone. One message of a compiler among them makes it a log."""
-    for place in ["a.py:3:", "C:\\a.py:3:", "dir/a-b.c:12:", "17:"]:
-        lines = [f"{place}x = {number}" for number in range(5)]
-        if place == "17:":
-            lines = [f"{number * 3 + 1}:x" for number in range(5)]
-        assert is_matches(lines)
-    for line in ["a.c:3:1: error: x", "a.c:3: warning: x", "a.py:3:1: E501 long", "a.rs:3: error[E1]: x"]:
-        assert not is_matches(["in file a.c", *(f"a.c:{number}: x" for number in range(9)), line])
-
-
 # Lines by their shape.
 
 LINES = st.lists(st.text(st.sampled_from("ab 1/.\"'=\ud800漢\t\r"), max_size=12), max_size=60)
@@ -234,3 +182,50 @@ def test_a_rare_line_is_there_once(lines: list[str]) -> None:
     rare, told = find_rare(lines)
     assert all(lines.count(lines[index]) == 1 for index in rare)
     assert 0 <= told <= 1
+
+
+DEFINITIONS = [
+    "def read(self):",
+    "    async def read(self):",
+    "class Reader:",
+    "export default function read() {",
+    "pub(crate) fn read(&self) -> u8 {",
+    "func (r *Reader) Read() error {",
+    "impl Reader {",
+    "interface Reader {",
+    "    public static final int read(String name) {",
+    "static int read(const char *name)",
+    "unsigned long read_all(void)",
+    "const read = async (name) => {",
+    "CREATE TABLE readers (",
+    "template<typename T>",
+]
+STATEMENTS = [
+    "    total = read(name)",
+    "    return total",
+    "# read the file",
+    "    if total:",
+    "int total = 3;",
+    "}",
+    "x(y);",
+]
+
+
+def test_a_definition_comes_before_any_statement() -> None:
+    """In any language, within a class or not, after a line number or not."""
+    for line in DEFINITIONS:
+        for text in (line, f"   120\t{line}", f"120: {line}"):
+            scores = score_source(["x = 1\n"] * 20 + [text])
+            assert max(scores, key=scores.__getitem__) == 20
+    for line in STATEMENTS:
+        assert set(score_source([line, "def f():"])) == {1}
+
+
+def test_a_gutter_is_no_code() -> None:
+    """With each sign that viewers print after a line number. Numbers that do not rise are data."""
+    for gutter in ("   12\t", "12: ", "12| ", "12\u2192", "12  "):
+        assert strip_gutter(f"{gutter}x = 1") == "x = 1"
+    assert strip_gutter("x = 12") == "x = 12"
+    assert is_numbered([f"{number}\tx" for number in range(50)])
+    assert not is_numbered([f"{number * 7 % 5}\tx" for number in range(50)])
+    assert not is_numbered(["x"] * 5)

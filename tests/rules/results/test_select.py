@@ -12,7 +12,6 @@ TEXT = "".join(f"{line}\n" for line in LINES)
 
 
 def select(scores: dict[int, float], limit: int, shares: Shares = NO_ENDS) -> str:
-    """The excerpt of the text."""
     return Selection(split_units(TEXT, 400), count(TEXT), Guide(scores)).write(limit, shares, count) or ""
 
 
@@ -71,10 +70,3 @@ def test_the_units_joined_are_the_text(text: str, max_chars: int) -> None:
         begins, ends = start == 0 or text[start - 1] == "\n", unit.endswith("\n") or start + len(unit) == len(text)
         assert units.is_part(index, index + 1) == (not (begins and ends) and unit.strip("\n") != "")
         assert len(unit) <= max_chars or not unit.strip("\n")
-
-
-def test_a_long_line_is_cut_behind_a_blank() -> None:
-    """If a blank is near, and no combining mark follows it."""
-    assert all(piece.endswith(" ") for piece in split_units("word " * 300, 100).texts)
-    pieces = split_units("word \u0301" * 300, 100).texts
-    assert not any(piece.startswith("\u0301") for piece in pieces)

@@ -1,5 +1,6 @@
 """Tidying of tool results: which results are tidied, and their budgets."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -28,31 +29,26 @@ GREEN = "".join(f"\x1b[32mthis is line {number} of what came out\x1b[0m\n" for n
 
 
 def tidy(*messages: Message, policy: Policy = POLICY) -> Outcome:
-    """The transcript, tidied."""
     return tidy_tool_results(conversation(*messages), policy=policy, work=Work(count))
 
 
-def test_a_short_result_has_nothing_to_lose() -> None:
-    """The length of all its texts together counts."""
+def test_what_a_tools_rule_switches_off_stays() -> None:
+    """All or one of them. A short result has nothing to lose."""
+    for tidying in [None, Tidying(ansi=False)]:
+        policy = replace(POLICY, tools=(ToolRule("run", Treatment(POLICY.result_budget, tidying=tidying)),))
+        assert not tidy(assistant(None, call("a", "run")), result("a", GREEN), policy=policy).decisions
+        assert tidy(assistant(None, call("a", "look")), result("a", GREEN), policy=policy).decisions
     small = "\x1b[32mx\x1b[0m" * 20
     assert not tidy(result("a", small[:MIN_CHARS])).decisions
     assert tidy(result("a", small[: MIN_CHARS + 1])).decisions
     assert tidy(result("a", small[: MIN_CHARS - 60], small[:70])).decisions
 
 
-@pytest.mark.parametrize("tidying", [None, Tidying(ansi=False)])
-def test_what_a_tools_rule_switches_off_stays(tidying: Tidying | None) -> None:
-    """If the rule of the result's own tool switches it off: all, or one of them."""
-    policy = replace(POLICY, tools=(ToolRule("run", Treatment(POLICY.result_budget, tidying=tidying)),))
-    assert not tidy(assistant(None, call("a", "run")), result("a", GREEN), policy=policy).decisions
-    assert tidy(assistant(None, call("a", "look")), result("a", GREEN), policy=policy).decisions
-
-
 SPACED = "[" + ",\n      ".join(f'{{"name": "n{number}", "x{number}": [ 1, 2 ]}}' for number in range(40)) + "]"
 
 
 def test_json_is_written_anew_if_it_then_fits_the_results_own_budget() -> None:
-    """Each of several texts has an equal share; an error has twice as much. In tokens and in bytes."""
+    """Several texts have equal shares, an error twice as much. A file that was read is not written anew."""
     tokens, size = count(SPACED) * 3 // 4, measure_bytes(SPACED) * 3 // 4
     for budget in (Budget(tokens), Budget(10 * tokens, size)):
         policy = replace(POLICY, result_budget=budget)
@@ -63,6 +59,11 @@ def test_json_is_written_anew_if_it_then_fits_the_results_own_budget() -> None:
         ):
             message = replace(result("a", *texts), is_error=is_error)
             assert bool(tidy(message, policy=policy).decisions) is expected
+    spaced = "{\n" + ",\n".join(f'    "name{number}":    [ {number} ]' for number in range(60)) + "\n}"
+    for command, expected in (("cat a.json", False), ("make a", True)):
+        read = call("a", "bash", f'{{"command":"{command}"}}')
+        policy = replace(POLICY, result_budget=Budget(4000))
+        assert bool(tidy(assistant(None, read), result("a", spaced), policy=policy).decisions) is expected
 
 
 def test_nobody_asks_whether_a_result_failed_if_its_budget_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,15 +77,6 @@ def test_nobody_asks_whether_a_result_failed_if_its_budget_does_not_say(monkeypa
         messages = (result("a", SPACED), result("b", GREEN), result("c", "plain text " * 40))
         tidy(*messages, policy=policy)
         assert asked == [SPACED] * expected
-
-
-def test_a_file_that_is_read_is_not_written_anew() -> None:
-    """Other output of the same call is shortened."""
-    spaced = "{\n" + ",\n".join(f'    "name{number}":    [ {number} ]' for number in range(60)) + "\n}"
-    for command, expected in (("cat a.json", False), ("make a", True)):
-        read = call("a", "bash", f'{{"command":"{command}"}}')
-        policy = replace(POLICY, result_budget=Budget(4000))
-        assert bool(tidy(assistant(None, read), result("a", spaced), policy=policy).decisions) is expected
 
 
 # JSON re-spaced as text.
@@ -112,21 +104,7 @@ def nest(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 JSON = st.recursive(SCALARS | STRINGS, nest, max_leaves=20)
 
 
-def tokens(text: str) -> list[str]:
-    """The tokens of a JSON text without the blanks between them. Read character by character, for comparison."""
-    found: list[str] = []
-    inside = escaped = False
-    for char in text:
-        if inside:
-            found[-1] += char
-            inside = escaped or char != '"'
-            escaped = char == "\\" and not escaped
-        elif char == '"':
-            found.append(char)
-            inside = True
-        elif char not in " \t\r\n":
-            found.append(char)
-    return found
+OUTSIDE = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\r\n]')  # of strings, for comparison
 
 
 @given(text=JSON)
@@ -134,7 +112,7 @@ def test_only_blanks_between_values_go(text: str) -> None:
     """Every string, number, key and escape stays exactly; duplicate keys and their order do, too."""
     compact = respace_json(text)
     assert compact is not None
-    assert compact == "".join(tokens(text))
+    assert compact == OUTSIDE.sub(r"\1", text)
     assert respace_json(compact) == compact
 
 
@@ -217,27 +195,16 @@ def shown(text: str) -> str:
     return settle_progress(strip_escapes(text, repaint=True))
 
 
-@pytest.mark.parametrize(
-    ("raw", "read"),
-    [
-        (
-            PIP,
-            f"  Downloading lib-1.0.whl (383 kB)\n     |{BAR}| 383 kB 5.8 MB/s \nInstalling\n",
-        ),
+def test_tools_read_as_on_a_terminal() -> None:
+    """Colours and links go, the last state of each overwritten line stays; so do wrongly decoded Latin letters."""
+    for raw, read in [
+        (PIP, f"  Downloading lib-1.0.whl (383 kB)\n     |{BAR}| 383 kB 5.8 MB/s \nInstalling\n"),
         (NPM, "\u2838 reify: lodash\r\nadded 120 packages in 3s\n"),
         (APT, "Get:1 http://deb jammy InRelease [129 kB]\nReading package lists... Done\n"),
-    ],
-    ids=["pip", "npm", "apt"],
-)
-def test_tools_read_as_on_a_terminal(raw: str, read: str) -> None:
-    """Colours and links go; the last state of each overwritten line stays."""
-    assert shown(raw) == read
-    assert shown(read) == read
-
-
-@pytest.mark.parametrize(
-    ("raw", "read"),
-    [
+    ]:
+        assert shown(raw) == read
+        assert shown(read) == read
+    for raw, read in [
         ("\x1b[38;5;196mred\x1b[m", "red"),
         ("\x1b[01;31m\x1b[Kmatch\x1b[m\x1b[K", "match"),
         ("\x1b]8;id=1;https://a.b/?c=d\x07link\x1b]8;;\x07", "link"),
@@ -248,11 +215,8 @@ def test_tools_read_as_on_a_terminal(raw: str, read: str) -> None:
         ("\x1b\x1b[31m[32mkept", "[32mkept"),
         ("lone \x1b ERROR", "lone  ERROR"),
         ("je\xc5\x9bli m\xc3\x93wi \x93so\x94 \xe2\x80\x9d1;", "je\xc5\x9bli m\xc3\x93wi \x93so\x94 \xe2\x80\x9d1;"),
-    ],
-)
-def test_escapes_go_and_text_stays(raw: str, read: str) -> None:
-    """Colours and links go, of which whole sequences. Wrongly decoded Latin letters stay."""
-    assert strip_escapes(raw, repaint=False) == read
+    ]:
+        assert strip_escapes(raw, repaint=False) == read
 
 
 @given(text=st.text("\x1b[]0;m\x07\\ab\n(?", max_size=60))

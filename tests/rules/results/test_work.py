@@ -6,18 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
-from support.builders import (
-    assistant,
-    call,
-    conversation,
-    count,
-    fill,
-    rereading,
-    result,
-    system,
-    transcripts,
-    user,
-)
+from support.builders import assistant, call, conversation, count, fill, rereading, result, system, transcripts, user
 from support.results import edit_results, tidy_tool_results, truncate_tool_results
 
 from trimtab.rules.conversation import CountTokens, Message, Outcome, Role, Telling, ToolCall
@@ -36,13 +25,20 @@ from trimtab.rules.results.work import (
 )
 
 
-def test_an_allowance_bounds_what_is_spent_in_all() -> None:
-    """All of the allowance can be spent, and not one character more."""
+def test_more_work_than_is_allowed_is_not_begun() -> None:
+    """Not one character more. What was done until then is cached and takes nothing from the allowance."""
     allowance = Allowance(10)
     allowance.spend(4)
     allowance.spend(6)
     with pytest.raises(LargeWorkError):
         allowance.spend(1)
+    memo = {}
+    messages = (result("a", GREEN), result("b", GREEN + "more\n"))
+    with pytest.raises(LargeWorkError):
+        tidy(*messages, work=Work(count, memo, Allowance(3 * MESSAGE_CHARS + len(GREEN) + 1)))
+    assert len(memo) == 1
+    done = tidy(*messages, work=Work(count, memo, Allowance(3 * MESSAGE_CHARS + len(GREEN) + 5)))
+    assert done == tidy(*messages) == tidy(*messages, work=Work(count, memo, Allowance(3 * MESSAGE_CHARS)))
 
 
 POLICY = Policy(result_budget=Budget(300), truncation=Truncation.HEAD_TAIL)
@@ -143,17 +139,6 @@ def test_all_that_an_outcome_depends_on_is_in_its_key(change: dict[str, object])
         messages = (assistant(None, one["call"]), one["message"])  # type: ignore[arg-type]
         edit_results(conversation(*messages), one["policy"], (editor,), Work(count, memo))  # type: ignore[arg-type]
     assert len(looked) == 2
-
-
-def test_more_work_than_is_allowed_is_not_begun() -> None:
-    """What was done until then is cached and not done again. Cached outcomes take nothing from the allowance."""
-    memo = {}
-    messages = (result("a", GREEN), result("b", GREEN + "more\n"))
-    with pytest.raises(LargeWorkError):
-        tidy(*messages, work=Work(count, memo, Allowance(3 * MESSAGE_CHARS + len(GREEN) + 1)))
-    assert len(memo) == 1
-    done = tidy(*messages, work=Work(count, memo, Allowance(3 * MESSAGE_CHARS + len(GREEN) + 5)))
-    assert done == tidy(*messages) == tidy(*messages, work=Work(count, memo, Allowance(3 * MESSAGE_CHARS)))
 
 
 SMALL = Policy(result_budget=Budget(60))

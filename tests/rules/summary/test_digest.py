@@ -4,9 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, call, count, result, transcripts, user
+from support.golden import check_golden
+from support.told_sessions import told_sessions
 
 from trimtab.rules.conversation import Message
-from trimtab.rules.summary.digest import ERRORS, RECENT_CALLS, find_note, write_digest
+from trimtab.rules.summary.digest import (
+    ERROR_CHARS,
+    ERRORS,
+    RECENT_CALLS,
+    find_note,
+    find_open_errors,
+    find_steps,
+    write_digest,
+)
 from trimtab.rules.summary.quoting import LINE_CHARS
 from trimtab.rules.summary.statements import SENTENCE_CHARS
 from trimtab.rules.text.markers import QUOTE_END, QUOTE_START
@@ -17,7 +27,7 @@ def digest(*messages: Message) -> str:
 
 
 def test_only_the_newest_calls_are_listed() -> None:
-    """Earlier ones are only counted, and those that set a task list are left out. Empty sections have no title."""
+    """Earlier ones are counted. Errors are listed once. Empty sections have no title."""
     calls = [assistant(None, call(str(number), arguments=str(number))) for number in range(RECENT_CALLS + 5)]
     text = digest(*calls)
     assert "(5 earlier calls omitted)\n" in text
@@ -26,10 +36,6 @@ def test_only_the_newest_calls_are_listed() -> None:
     assert "TodoWrite" not in digest(user(), todo, result("1"))
     assert digest(user(" ")) == "1 earlier messages were removed.\n"
     assert "##" not in digest()
-
-
-def test_the_last_errors_are_listed_once() -> None:
-    """Oldest first, at most two of one result, none twice, and only from results."""
     messages = [result("1", f"ok\nerror {number} a\nerror {number} b\nerror {number} c") for number in range(20)]
     rows = _section(digest(*messages, messages[-1], user("fatal error")), "Unresolved errors")
     newest = [f"error {number} {name}" for number in range(16, 20) for name in "bc"]
@@ -43,19 +49,8 @@ def test_a_single_sentence_without_end_is_clipped() -> None:
     assert [len(row) for row in rows] == [SENTENCE_CHARS + 1] * 2
 
 
-def test_user_and_assistant_share_the_room() -> None:
-    """No side takes all of it, however much it said."""
-    wordy = [assistant(f"The host of part {number} is alpha-{number}.example.net.") for number in range(500)]
-    brief = [user(f"Put order {number} on the list of tomorrow.") for number in range(500)]
-    text = write_digest([*brief, *wordy], max_tokens=400, count=count)
-    users, assistants = text.split(QUOTE_START)
-    assert users.count("order") >= 8
-    assert assistants.count("example.net") >= 8
-
-
 @given(messages=transcripts(), max_tokens=st.integers(0, 600))
 def test_a_digest_keeps_its_limit(messages: tuple[Message, ...], max_tokens: int) -> None:
-    """Any digest fits, and is the same when it is written again."""
     text = write_digest(messages, max_tokens=max_tokens, count=count)
     assert count(text) <= max_tokens
     assert text == write_digest(messages, max_tokens=max_tokens, count=count)
@@ -92,3 +87,99 @@ def test_hostile_paths_are_cut_to_a_bounded_length(path: str) -> None:
     rows = _section(write_digest(messages, max_tokens=10**6, count=count), "Files and what was done to them")
     assert all(len(row) <= LINE_CHARS + 257 for row in rows)
     assert count(write_digest(messages, max_tokens=500, count=count)) <= 500
+
+
+@pytest.mark.parametrize("name", told_sessions())
+def test_a_digest_is_as_it_was(name: str) -> None:
+    """With little room and with more, and of the first half behind a model's summary."""
+    messages = told_sessions()[name]
+    half = messages[: len(messages) // 2]
+    check_golden(
+        f"digests/{name}",
+        {
+            "200 tokens": write_digest(messages, max_tokens=200, count=count),
+            "1000 tokens": write_digest(messages, max_tokens=1000, count=count),
+            "half, 500 tokens": write_digest(half, max_tokens=500, count=count, note="A model's summary."),
+        },
+    )
+
+
+def shell(number: int, command: str) -> Message:
+    return assistant(None, call(str(number), "bash", f'{{"command": "{command}"}}'))
+
+
+def test_a_failed_call_did_nothing() -> None:
+    """Of several commands in a line it is uncertain which failed. Equal calls are one row with the end of the last."""
+    for name, arguments, said, told in [
+        ("edit", '{"path": "a/b"}', "String to replace not found in file.", "a/b (edit failed)"),
+        ("Write", '{"path": "a/b"}', "EACCES: permission denied, open 'a/b'", "a/b (write failed)"),
+        ("edit", '{"path": "a/b"}', "<tool_use_error>File has not been read yet</tool_use_error>", "a/b (edit failed)"),
+        ("read", '{"path": "a/b"}', "File does not exist.", "a/b (read failed)"),
+        ("bash", '{"command": "cd /w && rm a/b"}', "exit code: 1", "a/b (delete failed)"),
+        ("bash", '{"command": "sed -i s/x/y/ a/b && make"}', "exit code: 2", "a/b (edited)"),
+        ("bash", '{"command": "sed -i s/x/y/ a/b && make"}', "The user doesn't want to proceed", "a/b (edit failed)"),
+        ("edit", '{"path": "a/b"}', "The file was edited.", "a/b (edited)"),
+    ]:
+        failed = (assistant(None, call("1", name, arguments)), result("1", said))
+        assert told in find_steps(failed).files
+        done = (assistant(None, call("0", "edit", '{"path": "a/b"}')), result("0"))
+        files = find_steps((*done, *failed)).files
+        assert any(file.startswith("a/b (edited") for file in files)
+    failed = "exit code: 1"
+    messages = (
+        *(shell(1, "make"), result("1", failed)),
+        *(shell(2, "pytest -q"), result("2", failed)),
+        *(shell(3, "make"), result("3")),
+    )
+    assert find_steps(messages).calls == ("bash pytest -q -> failed", "bash make (2x) -> failed, then passed")
+
+
+def run(number: int, command: str, said: str) -> tuple[Message, Message]:
+    return assistant(None, call(str(number), "bash", f'{{"command": "{command}"}}')), result(str(number), said)
+
+
+def edit(path: str) -> Message:
+    return assistant(None, call("e", "edit_file", f'{{"path": "{path}"}}'))
+
+
+BROKEN = run(1, "make", "src/a.py:3: TypeError: no")
+
+
+def test_an_error_is_open_until_the_same_call_goes_well() -> None:
+    """Or the file is edited, and it does not come again. Of each call, the last errors count."""
+    assert find_open_errors(BROKEN) == ("src/a.py:3: TypeError: no",)
+    assert find_open_errors((*BROKEN, *run(2, "ls", "src"))) == ("src/a.py:3: TypeError: no",)
+    assert find_open_errors((*BROKEN, *run(2, "make", "all well"))) == ()
+    other = run(2, "lint", "Error: c.py is too long")
+    again = run(3, "make", "src/b.py:9: NameError: x")
+    assert find_open_errors((*BROKEN, *other, *again)) == ("Error: c.py is too long", "src/b.py:9: NameError: x")
+    assert find_open_errors((*BROKEN, *again, *BROKEN)) == ("src/a.py:3: TypeError: no",)
+    assert find_open_errors((*BROKEN, edit("src/a.py"))) == ()
+    assert find_open_errors((*BROKEN, edit("src/b.py"))) == ("src/a.py:3: TypeError: no",)
+    assert find_open_errors((*BROKEN, edit("src/a.py"), *BROKEN)) == ("src/a.py:3: TypeError: no",)
+    failed = (edit("src/a.py"), result("e", "String to replace not found in file."))
+    assert find_open_errors((*BROKEN, *failed)) == ("src/a.py:3: TypeError: no",)
+    assert find_open_errors((*BROKEN, edit("src/a.py"), *failed)) == ()
+
+
+def test_what_only_shows_errors_is_none() -> None:
+    """A file that was read, a search, what an edit shows. A program behind the search may still fail."""
+    read = assistant(None, call("1", "read_file", '{"path": "a.py"}'))
+    assert find_open_errors((read, result("1", "raise ValueError"))) == ()
+    assert find_open_errors((read, result("1", "Error: no such file\nexit code: 1"))) == ("Error: no such file",)
+    assert find_open_errors(run(1, "cd src && grep -n error a.py | head -3", "3: raise Error(1)")) == ()
+    assert find_open_errors(run(1, "cd src && python a.py | tail -3", "fatal: it broke")) == ("fatal: it broke",)
+    for line in ["    46\t# This should work but raises FieldError", "   369\traise DatabaseError('ORDER BY')"]:
+        shown = f"The file was edited. Here is the result of cat -n on a snippet:\n{line}\n   47\tfail = Error"
+        assert find_open_errors((edit("src/a.py"), result("e", shown))) == ()
+        assert find_open_errors(run(1, "python show.py", line)) == ()
+        assert find_open_errors((edit("src/a.py"), result("e", "Error: no match"))) == ("Error: no match",)
+
+
+def test_a_line_is_cut_around_its_error() -> None:
+    """A title alone is none: the error is below it."""
+    (row,) = find_open_errors((result("1", "x " * 2000 + "fatal: gone " + "y " * 2000),))
+    assert "fatal: gone" in row
+    assert len(row) <= ERROR_CHARS + 1
+    for line in ["ERROR:", "=== error ===", "Traceback (most recent call last):"]:
+        assert find_open_errors((result("1", f"{line}\nValueError: no"),)) == ("ValueError: no",)

@@ -107,7 +107,6 @@ def test_only_marks_are_added(note: str, source: str) -> None:
 
 @given(note=NOTES.filter(lambda note: UNVERIFIED not in note))
 def test_a_note_that_is_its_own_source_has_no_mark(note: str) -> None:
-    """A name that a source contains verbatim is never marked."""
     assert mark_unverified(note, [note]) == note
 
 

@@ -1,6 +1,7 @@
 """Files that the tools of agents read, write and change."""
 
 import pytest
+from support.steps import count_steps
 from support.tool_steps import answered
 
 from trimtab.rules.summary.files import (
@@ -9,6 +10,7 @@ from trimtab.rules.summary.files import (
     FileEvent,
     FileState,
     find_file_events,
+    find_shell_events,
     follow_events,
     normalise_path,
     take_name,
@@ -22,7 +24,6 @@ CHANGED = [FileEvent("/r/A.md", FileAct.CHANGE)]
 
 
 def find(name: str, arguments: object, said: str = BODY, *, fails: bool = False) -> list[FileEvent]:
-    """The events of Markdown files."""
     return list(find_file_events(answered(name, arguments, said, fails=fails), lambda path: path.endswith(".md")))
 
 
@@ -103,7 +104,7 @@ def follow(*events: FileEvent) -> FileState:
 
 
 def test_the_newest_text_is_known() -> None:
-    """A part does not replace the whole, unless that has changed."""
+    """A part does not replace the whole, and an edit is followed if it is clear. The number of files is bounded."""
     assert follow(READ, FileEvent("a", FileAct.READ, "three")) == FileState("a", "three", was_read=True)
     assert follow(READ, FileEvent("a", FileAct.WRITE, "three")) == FileState("a", "three", was_read=True)
     assert follow(FileEvent("a", FileAct.WRITE, "three")) == FileState("a", "three")
@@ -112,10 +113,6 @@ def test_the_newest_text_is_known() -> None:
     assert follow(READ, part).text == "one two"
     assert follow(READ, change, part) == FileState("a", "two", is_partial=True, was_read=True)
     assert follow(part, READ) == FileState("a", "one two", was_read=True)
-
-
-def test_an_edit_is_followed_if_it_is_unambiguous() -> None:
-    """Otherwise the file counts as changed: the old piece occurs never or twice, or the file's text is unknown."""
     edit = FileEvent("a", FileAct.EDIT, "2", "two")
     assert follow(READ, edit) == FileState("a", "one 2", was_read=True, edits=1)
     assert follow(READ, FileEvent("a", FileAct.EDIT, "2", "three")).is_changed
@@ -123,10 +120,6 @@ def test_an_edit_is_followed_if_it_is_unambiguous() -> None:
     assert follow(FileEvent("a", FileAct.READ), edit).is_changed
     assert follow(READ, FileEvent("/r/a", FileAct.CHANGE)).is_changed
     assert not follow(READ, FileEvent("ba", FileAct.CHANGE)).is_changed
-
-
-def test_files_are_in_the_order_in_which_they_were_last_seen() -> None:
-    """The number of files is bounded."""
     other = FileEvent("b", FileAct.READ, "x")
     assert list(follow_events((READ, other, READ))) == ["b", "a"]
     many = follow_events(FileEvent(str(number), FileAct.READ, "x") for number in range(MOST_STATES + 1))
@@ -142,3 +135,48 @@ def test_paths_are_written_in_one_way(path: str, plain: str) -> None:
     """Without the signs that tools add."""
     assert normalise_path(path) == plain
     assert take_name(plain).endswith(".md")
+
+
+def find_in_shell(command: str, result: str = BODY) -> list[FileEvent]:
+    return list(find_shell_events(command, result, lambda path: path.endswith(".md")))
+
+
+def test_a_plain_command_reads_a_file() -> None:
+    """Whole, if fewer lines came than were asked for. Mixed output is not its text, and naming it does nothing."""
+    for command, path, is_partial in [
+        ("cat a.md", "a.md", False),
+        ("/bin/cat ./a.md", "a.md", False),
+        ("nl -ba a.md", "a.md", False),
+        ("sed -n '1,3p' a.md", "a.md", False),
+        ("head -n 3 a.md", "a.md", False),
+        ("sed -n '1,2p' a.md", "a.md", True),
+        ("sed -n '7,90p' a.md", "a.md", True),
+        ("tail a.md", "a.md", True),
+        ("cat a.md | head", "a.md", True),
+    ]:
+        text = "" if "|" in command else BODY
+        assert find_in_shell(command) == [FileEvent(path, FileAct.READ, text, is_partial=is_partial)]
+    for command in ["ls; cat a.md", "cat a.md b.txt; git log", "cat a.md && cat c.md", "cat a.md\nls"]:
+        assert find_in_shell(command)[0] == FileEvent("a.md", FileAct.READ)
+    for command in ["grep x a.md", "ls a.md", "wc -l a.md", "echo a.md", "cat b.txt", "", "a.md"]:
+        assert find_in_shell(command) == []
+
+
+def test_other_programs_change_a_file() -> None:
+    """A here-document is its text, else that is unknown."""
+    for command in [
+        "sed -i s/a/b/ a.md",
+        "mv x a.md",
+        "echo x >> a.md",
+        "git checkout a.md",
+        "python - > a.md <<A\nx\nA",
+    ]:
+        assert find_in_shell(command) == [FileEvent("a.md", FileAct.CHANGE)]
+    for command in ["cat > a.md <<'A'\n- [ ] x\n\nA\nls", "cat <<A > a.md\n- [ ] x\n\nA", "cat <<-A >a.md\n- [ ] x\n"]:
+        assert find_in_shell("python - <<B\nprint()\nB\n" + command) == [FileEvent("a.md", FileAct.WRITE, "- [ ] x\n")]
+
+
+@pytest.mark.parametrize("piece", ["<<A\n", "'", "cat a.md;", "x a.md\n"])
+def test_twice_the_command_takes_at_most_twice_the_work(piece: str) -> None:
+    small, large = (count_steps(lambda n=n: find_in_shell("cat a.md " + piece * n)) for n in (400, 800))
+    assert large <= 2 * small

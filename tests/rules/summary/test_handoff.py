@@ -140,98 +140,88 @@ PLAN = """\
 EMPTY_HEADED = "\n".join(line.partition(":")[0] for line in PLAIN.splitlines())
 
 
-@pytest.mark.parametrize(
-    ("answer", "flaw"),
-    [
-        pytest.param("ok", Flaw.NO_HEADINGS, id="ok"),
-        pytest.param("I'm sorry, but I can't help with that.", Flaw.REFUSAL, id="sorry"),
-        pytest.param("I’m sorry, but I can’t assist with that request.", Flaw.REFUSAL, id="sorry, typeset"),
-        pytest.param("I cannot provide a summary of this conversation.", Flaw.REFUSAL, id="cannot"),
-        pytest.param(
+def test_an_answer_that_is_not_a_note_has_a_flaw() -> None:
+    """Also if it is shorter than what it replaces. Reasoning is never the answer."""
+    for answer, flaw in [
+        ("ok", Flaw.NO_HEADINGS),
+        ("I'm sorry, but I can't help with that.", Flaw.REFUSAL),
+        ("I’m sorry, but I can’t assist with that request.", Flaw.REFUSAL),
+        ("I cannot provide a summary of this conversation.", Flaw.REFUSAL),
+        (
             "\n".join(
                 f"{line.partition(':')[0]}: I cannot tell you that, it is private." for line in PLAIN.splitlines()
             ),
             Flaw.REFUSAL,
-            id="under every heading",
         ),
-        pytest.param('<tool_call>\n{"name": "ls", "arguments": {}}\n</tool_call>', Flaw.TOOL_CALL, id="Hermes"),
-        pytest.param("I'll look.\n<function=read_file>\n<parameter=path>a</parameter>", Flaw.TOOL_CALL, id="Qwen"),
-        pytest.param("<read_file>\n<path>src/app.py</path>\n</read_file>", Flaw.TOOL_CALL, id="Cline"),
-        pytest.param('{"name": "read_file", "arguments": {"path": "a"}}', Flaw.TOOL_CALL, id="JSON"),
-        pytest.param(f'{PLAIN}\n\n<tool_call>\n{{"name": "ls"}}\n</tool_call>', Flaw.TOOL_CALL, id="note and call"),
-        pytest.param(
-            f'{PLAIN}\n\nNow the tests. <tool_call>{{"name": "ls"}}', Flaw.TOOL_CALL, id="note and call in a line"
-        ),
-        pytest.param(f"{AS_ASKED}\n```tool\nls\n```", Flaw.TOOL_CALL, id="note and fenced call"),
-        pytest.param('{"progress": "done", "remaining": "nothing"}', Flaw.NO_HEADINGS, id="a note as JSON"),
-        pytest.param(
-            "Sure, let me continue by running the tests:\n\n```bash\npytest -q\n```", Flaw.IN_ROLE, id="goes on"
-        ),
-        pytest.param(f"Sure! I'll do this next:\n\n{PLAN}", Flaw.IN_ROLE, id="goes on with a plan"),
-        pytest.param(f"Now I need to mend it.\n\n{PLAN.replace('**', '')}", Flaw.IN_ROLE, id="a plain plan"),
-        pytest.param(PLAN, Flaw.NO_HEADINGS, id="a bare plan"),
-        pytest.param(
+        ('<tool_call>\n{"name": "ls", "arguments": {}}\n</tool_call>', Flaw.TOOL_CALL),
+        ("I'll look.\n<function=read_file>\n<parameter=path>a</parameter>", Flaw.TOOL_CALL),
+        ("<read_file>\n<path>src/app.py</path>\n</read_file>", Flaw.TOOL_CALL),
+        ('{"name": "read_file", "arguments": {"path": "a"}}', Flaw.TOOL_CALL),
+        (f'{PLAIN}\n\n<tool_call>\n{{"name": "ls"}}\n</tool_call>', Flaw.TOOL_CALL),
+        (f'{PLAIN}\n\nNow the tests. <tool_call>{{"name": "ls"}}', Flaw.TOOL_CALL),
+        (f"{AS_ASKED}\n```tool\nls\n```", Flaw.TOOL_CALL),
+        ('{"progress": "done", "remaining": "nothing"}', Flaw.NO_HEADINGS),
+        ("Sure, let me continue by running the tests:\n\n```bash\npytest -q\n```", Flaw.IN_ROLE),
+        (f"Sure! I'll do this next:\n\n{PLAN}", Flaw.IN_ROLE),
+        (f"Now I need to mend it.\n\n{PLAN.replace('**', '')}", Flaw.IN_ROLE),
+        (PLAN, Flaw.NO_HEADINGS),
+        (
             "The bug is mended.\n\n## Summary\nOne line.\n\n## Changes\n`a.py`\n\n## Next steps\nMerge it.",
             Flaw.NO_HEADINGS,
-            id="a final answer",
         ),
-        pytest.param(f"{EMPTY_HEADED}: a.py", Flaw.NO_HEADINGS, id="one thing under four headings"),
-        pytest.param(EMPTY_HEADED.replace("\n", ": None.\n"), Flaw.NO_CONTENT, id="none, none, none"),
-        pytest.param(NOTE_PARTS, Flaw.NO_HEADINGS, id="what was asked for, repeated"),
-        pytest.param(AS_ASKED.partition("## 3.")[0], Flaw.NO_HEADINGS, id="cut off in its second part"),
-        pytest.param("\n".join(reversed(PLAIN.splitlines())), Flaw.NO_HEADINGS, id="out of order"),
-        pytest.param("<think>on and on", Flaw.NO_HEADINGS, id="nothing but thinking"),
-    ],
-)
-def test_an_answer_that_is_not_a_note_has_a_flaw(answer: str, flaw: Flaw) -> None:
-    """An answer that is only shorter than what it replaces is not a note."""
-    assert read_answer(answer).flaw is flaw
+        (f"{EMPTY_HEADED}: a.py", Flaw.NO_HEADINGS),
+        (EMPTY_HEADED.replace("\n", ": None.\n"), Flaw.NO_CONTENT),
+        (NOTE_PARTS, Flaw.NO_HEADINGS),
+        (AS_ASKED.partition("## 3.")[0], Flaw.NO_HEADINGS),
+        ("\n".join(reversed(PLAIN.splitlines())), Flaw.NO_HEADINGS),
+        ("<think>on and on", Flaw.NO_HEADINGS),
+    ]:
+        assert read_answer(answer).flaw is flaw
+    assert read_answer("<think>hm</think> ok").text == "ok"
+    assert read_answer("<think>hm").text == ""
 
 
-@pytest.mark.parametrize(("parts", "flaw"), [(2, Flaw.IN_ROLE), (3, None), (4, None)])
-def test_three_headings_that_were_asked_for_make_a_note_however_it_begins(parts: int, flaw: Flaw | None) -> None:
-    """With fewer, a model that says what it does next goes on with the task."""
-    note = AS_ASKED.partition(f"## {parts + 1}.")[0]
-    assert read_answer(f"Sure! I'll do this next:\n\n{note}").flaw is flaw
+def test_an_answer_that_goes_on_is_not_a_note() -> None:
+    """A plan, a report to the user, a call at the end; with three of the headings it is one however it begins."""
+    for answer in [
+        f"Let me continue. Current plan:\n\n{STATUS_PLAN}",
+        f"好的，我来继续完成任务：\n\n{CHINESE_PLAN}",
+        CHINESE_PLAN,
+        f"Done! The pagination works.\n\n{FINAL}",
+        f"I've added it.\n\n{FINAL}\n\nLet me know if you want more.",
+        TUTORIAL,
+        TUTORIAL.replace("Install Docker", "安装").replace("Verify", "验证"),
+    ]:
+        assert read_answer(answer).flaw in {Flaw.IN_ROLE, Flaw.NO_HEADINGS}
+    for call in [
+        '[bash(command="pytest")]',
+        '```json\n{"name": "bash", "arguments": {"command": "pytest"}}\n```',
+        '{"name": "bash", "arguments": {"command": "pytest"}}',
+        'Now I run the tests:\n\n```json\n{"tool": "bash", "input": {}}\n```',
+        "<|start|>assistant<|channel|>commentary to=functions.ls <|message|>{}",
+    ]:
+        assert read_answer(f"{AS_ASKED}\n\n{call}").flaw is Flaw.TOOL_CALL
+    for parts, flaw in [(2, Flaw.IN_ROLE), (3, None), (4, None)]:
+        note = AS_ASKED.partition(f"## {parts + 1}.")[0]
+        assert read_answer(f"Sure! I'll do this next:\n\n{note}").flaw is flaw
 
 
 def under_headings(*bodies: str) -> str:
-    """The headings that were asked for, with a text below each."""
     headings = [line for line in NOTE_PARTS.splitlines() if line.startswith("#")]
     return "\n".join(f"{heading}\n{body}" for heading, body in zip(headings, bodies, strict=True))
 
 
-@pytest.mark.parametrize(
-    "bodies",
-    [
-        pytest.param(["Nothing to report for this part."] * 4, id="the same under each"),
-        pytest.param(
-            ["Nothing was done.", "No demands were made.", "Nothing remains.", "No data is at hand."], id="no"
-        ),
-        pytest.param(
-            [
-                "[Describe what was asked and done]",
-                "[List what the user wants]",
-                "<what is still to do>",
-                "[Paths, ids]",
-            ],
-            id="a template",
-        ),
-        pytest.param(["As an AI, I have no memory of earlier messages.", *["Unknown."] * 3], id="no memory"),
-        pytest.param(
-            ["The transcript is empty, so that no progress can be reported.", "None.", "Nothing.", "There is no data."],
-            id="an empty transcript",
-        ),
-        pytest.param(["It was all done.", "Be quick.", "Test it.", "None."], id="a few words"),
-    ],
-)
-def test_headings_without_content_are_not_a_note(bodies: list[str]) -> None:
-    """A text that says there is nothing to say, or that is still to be filled in, does not count."""
-    assert read_answer(under_headings(*bodies)).flaw in {Flaw.NO_CONTENT, Flaw.REFUSAL, Flaw.NO_HEADINGS}
-
-
-def test_forty_characters_are_content_and_fewer_are_not() -> None:
-    """A Chinese character counts as three letters."""
+def test_headings_without_content_are_not_a_note() -> None:
+    """Nor what says that there is nothing, or is to be filled in. Forty characters are content; fewer in Chinese."""
+    for bodies in [
+        ["Nothing to report for this part."] * 4,
+        ["Nothing was done.", "No demands were made.", "Nothing remains.", "No data is at hand."],
+        ["[Describe what was asked and done]", "[List what the user wants]", "<what is still to do>", "[Paths, ids]"],
+        ["As an AI, I have no memory of earlier messages.", *["Unknown."] * 3],
+        ["The transcript is empty, so that no progress can be reported.", "None.", "Nothing.", "There is no data."],
+        ["It was all done.", "Be quick.", "Test it.", "None."],
+    ]:
+        assert read_answer(under_headings(*bodies)).flaw in {Flaw.NO_CONTENT, Flaw.REFUSAL, Flaw.NO_HEADINGS}
     assert read_answer(under_headings("x" * 37, "y", "z", "w")).flaw is None
     assert read_answer(under_headings("x" * 36, "y", "z", "w")).flaw is Flaw.NO_CONTENT
     assert read_answer(under_headings("修" * 13, "y", "z", "w")).flaw is None
@@ -268,44 +258,6 @@ TUTORIAL = """\
 `curl localhost:8000/health` should give 200"""
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param(f"Let me continue. Current plan:\n\n{STATUS_PLAN}", id="a plan"),
-        pytest.param(f"好的，我来继续完成任务：\n\n{CHINESE_PLAN}", id="a Chinese plan"),
-        pytest.param(CHINESE_PLAN, id="a bare Chinese plan"),
-        pytest.param(f"Done! The pagination works.\n\n{FINAL}", id="done"),
-        pytest.param(f"I've added it.\n\n{FINAL}\n\nLet me know if you want more.", id="I have"),
-        pytest.param(TUTORIAL, id="four numbered headings in English"),
-        pytest.param(TUTORIAL.replace("Install Docker", "安装").replace("Verify", "验证"), id="in Chinese"),
-    ],
-)
-def test_a_plan_or_a_report_to_the_user_is_not_a_note(answer: str) -> None:
-    """Even if it contains some words of the headings."""
-    assert read_answer(answer).flaw in {Flaw.IN_ROLE, Flaw.NO_HEADINGS}
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        '[bash(command="pytest")]',
-        '```json\n{"name": "bash", "arguments": {"command": "pytest"}}\n```',
-        '{"name": "bash", "arguments": {"command": "pytest"}}',
-        'Now I run the tests:\n\n```json\n{"tool": "bash", "input": {}}\n```',
-        "<|start|>assistant<|channel|>commentary to=functions.ls <|message|>{}",
-    ],
-)
-def test_a_text_that_ends_in_a_call_is_not_a_note(call: str) -> None:
-    """The model goes on with the task instead of writing a note."""
-    assert read_answer(f"{AS_ASKED}\n\n{call}").flaw is Flaw.TOOL_CALL
-
-
-def test_reasoning_is_removed_from_a_flawed_answer_too() -> None:
-    """Reasoning is never taken for the answer."""
-    assert read_answer("<think>hm</think> ok").text == "ok"
-    assert read_answer("<think>hm").text == ""
-
-
 @given(st.text(alphabet=st.sampled_from("1234.)#* _-:`~<>|/{}[]\"'\n abdeforstuil数据："), max_size=300))
 def test_any_text_is_judged(text: str) -> None:
     """No text raises an exception, and a note is still a note when it is read a second time."""
@@ -318,7 +270,6 @@ def test_any_text_is_judged(text: str) -> None:
     "unit", ["1. progress: x\n", "```\n", "<tool", '{"name":\n', "**", "| ", "<h2>", "[a(", "- [x ", "<|channel|>final"]
 )
 def test_hostile_answers_are_judged(unit: str) -> None:
-    """A long text that may begin a pattern is read in linear time."""
 
     def work(size: int) -> None:
         assert read_answer(unit * (size // len(unit))).flaw is not None

@@ -34,13 +34,7 @@ SYMBOLS = (
 )  # fmt: skip
 NUMBERS = ("12345", "2024-01-15", "#12345", "ORD-99812", "a1b2c3d4", "550e8400-e29b-41d4-a716-446655440000")
 NAMES = (*PATHS, *ADDRESSES, *SYMBOLS, *NUMBERS, "45.123456", "4.0.dev20250910")
-AROUND = (
-    ("", ""),
-    (" ", " "),
-    ('"', '"'),
-    ("see ", "."),
-    ("x=", ","),
-)
+AROUND = (("", ""), (" ", " "), ('"', '"'), ("see ", "."), ("x=", ","))
 TEXTS = st.text() | st.text("ab1_-./@~#:\\ +$%[(\u4e2d", max_size=80)
 
 
@@ -64,11 +58,7 @@ def test_what_is_no_name_is_not_found() -> None:
         "",
     ]:
         assert find_names(text) == frozenset()
-    for text in [
-        "a_b/" * 200,
-        "a_b.c" * 200,
-        "x" * 300 + "@mail.example.org",
-    ]:
+    for text in ["a_b/" * 200, "a_b.c" * 200, "x" * 300 + "@mail.example.org"]:
         assert find_names(text) == frozenset()
     for chars, is_name in [
         (MIN_NAME_CHARS - 1, False),
@@ -169,15 +159,23 @@ def said(line: str) -> str:
 
 
 def test_a_line_that_shares_a_rare_word_with_the_tail_is_found() -> None:
-    """It does not matter who said it, or how far back it is."""
+    """Whoever said it, however far back. Compound words count for more; of equal lines the newest comes first."""
     tail = (assistant("Still to be looked at: kestrel-portal."),)
     for message in (user(FACT), assistant(f"{TALK} {FACT}"), result("1", f"{TALK}\n{FACT}\n{TALK}")):
         told = find_echoes((message, *(assistant(TALK) for _ in range(40))), tail, frozenset())
         assert told == (f"{SPEAKERS[message.role]}: {FACT}",)
+    tail = (assistant("On with kestrel-portal and the heronry."),)
+    plain, joined = "Here the heronry takes port 51234.", "Now this kestrel-portal needs port 5123."
+    assert find_echoes((user(joined), user(plain)), tail, frozenset()) == (said(joined), said(plain))
+    three, joined = "The heronry, jetty and lagoon take 512.", "Now this kestrel-portal has port 51234."
+    tail = (assistant("On with kestrel-portal, the heronry, the jetty and the lagoon."),)
+    assert find_echoes((user(three), user(joined)), tail, frozenset()) == (said(three), said(joined))
+    older, newer = "Now the heronry is at 10.", "Now the heronry is at 20."
+    assert find_echoes((user(older), user(newer)), tail, frozenset()) == (said(newer), said(older))
 
 
 def test_a_line_without_news_does_not_count() -> None:
-    """All its names are known, its word is in many lines, it is a system message's, or without end."""
+    """All its names are known, its word is in many lines, it is the system's, endless, or of a program or data."""
     tail = (assistant("The kestrel is next: src/kestrel/main.py."),)
     assert find_echoes((user("The kestrel was a good idea."),), tail, frozenset()) == ()
     line = "The kestrel lives in src/kestrel/main.py."
@@ -191,28 +189,11 @@ def test_a_line_without_news_does_not_count() -> None:
     tail = (assistant("kestrel-portal"),)
     assert find_echoes((system(FACT),), tail, frozenset()) == ()
     assert find_echoes((user(f"{'x' * LINE_CHARS} {FACT}"),), tail, frozenset()) == ()
-
-
-def test_compound_words_count_for_more_and_the_newest_of_equal_lines_comes_first() -> None:
-    """A word that no other line has counts for more, too."""
-    tail = (assistant("On with kestrel-portal and the heronry."),)
-    plain, joined = "Here the heronry takes port 51234.", "Now this kestrel-portal needs port 5123."
-    assert find_echoes((user(joined), user(plain)), tail, frozenset()) == (said(joined), said(plain))
-    three, joined = "The heronry, jetty and lagoon take 512.", "Now this kestrel-portal has port 51234."
-    tail = (assistant("On with kestrel-portal, the heronry, the jetty and the lagoon."),)
-    assert find_echoes((user(three), user(joined)), tail, frozenset()) == (said(three), said(joined))
-    older, newer = "Now the heronry is at 10.", "Now the heronry is at 20."
-    assert find_echoes((user(older), user(newer)), tail, frozenset()) == (said(newer), said(older))
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["   71\ttest_kestrel_portal()", "if kestrel_portal == '__main__':", "-rw-r--r-- 1 root root 13221 kestrel_portal",
-     '[{"kestrel_portal":"HAT279"}', "src/a.py:12:    raise kestrel_portal('12')"],
-)  # fmt: skip
-def test_lines_of_programs_listings_and_data_do_not_count(line: str) -> None:
-    """The number before a line of a file is not part of the line. Our own markers are not lines."""
     tail = (assistant("On with kestrel_portal."),)
-    assert find_echoes((result("1", line),), tail, frozenset()) == ()
-    ours = "[trimtab: omitted 12 lines of the kestrel_portal (~17 tokens); read the file again]"
-    assert find_echoes((result("1", ours),), tail, frozenset()) == ()
+    for line in (
+        "   71\ttest_kestrel_portal()",
+        "-rw-r--r-- 1 root root 13221 kestrel_portal",
+        '[{"kestrel_portal":"HAT279"}',
+        "[trimtab: omitted 12 lines of the kestrel_portal (~17 tokens); read the file again]",
+    ):
+        assert find_echoes((result("1", line),), tail, frozenset()) == ()

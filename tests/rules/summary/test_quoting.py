@@ -11,9 +11,12 @@ from trimtab.rules.summary.quoting import (
     BROKEN_MARKER,
     HEADINGS,
     LINE_CHARS,
+    ROUNDS,
     Rows,
     break_markers,
     clean_note,
+    fit,
+    frame,
     quote_line,
     write_lists,
 )
@@ -75,7 +78,7 @@ def test_every_heading_occurs_in_a_text_that_trimtab_writes() -> None:
     assert "End of trimtab's summary" in markers.SUMMARY_END
     assert all(BROKEN_HEADING in clean_note(text) for text in texts)
     assert {heading for heading in HEADINGS if any(heading.lower() in text.lower() for text in texts)} == {
-        *HEADINGS[:6],
+        *HEADINGS[:6]
     }
 
 
@@ -118,8 +121,13 @@ def test_a_quoted_line_is_one_line(text: str, chars: int) -> None:
     assert break_markers(line) == line
 
 
-def test_a_quoted_line_has_no_terminal_sequences() -> None:
-    """Colours, links and invisible characters are removed; words, scripts and emoji stay."""
+def test_a_note_has_no_invisible_characters() -> None:
+    """Nor terminal sequences, nor a part of a file where it is cut. Lines, scripts, emoji and their joiners stay."""
+    for char in INVISIBLE:
+        assert clean_note(f"{char}a{char}b{char}\nc{char}") == "ab\nc"
+    for text in ["👩\u200d💻", "می\u200cخواهم", "क्\u200dष"]:
+        assert clean_note(text) == text
+        assert clean_note(text.replace("\u200d", "\u200d\u200d")) == text
     assert quote_line("\x1b[31merror:\x1b[0m \x1b]8;;http://x\x07link\x1b]8;;\x07", 99) == "error: link"
     assert quote_line("a\u200bb\u202ec\ufeffd\x00e\U000e0041f", 99) == "abcdef"
     assert (
@@ -129,15 +137,11 @@ def test_a_quoted_line_has_no_terminal_sequences() -> None:
     )
     assert quote_line("نمی‌شود 👩‍🔬 größer", 99) == "نمی‌شود 👩‍🔬 größer"
     assert quote_line("[tr\x1b[1mimtab\x1b[0m: end", 99) == f"{BROKEN_MARKER}: end"
-
-
-@pytest.mark.parametrize("data", ["iVBORw0KGgoAAAANSUhEUgAA" * 40, "\n".join(["iVBORw0KGgoAAAANSUhEUgAA" * 3] * 12)])
-def test_a_cut_line_has_no_part_of_a_file(data: str) -> None:
-    """It ends where the `data:` URL begins. One that fits stays whole."""
-    text = f'the plan: <img src="data:image/png;base64,{data}"> is final'
-    assert quote_line(text, 300) == 'the plan: <img src="…'
-    assert quote_line(text, 8) == "the plan…"
-    assert quote_line(text, 2000) == " ".join(text.split())
+    for data in ["iVBORw0KGgoAAAANSUhEUgAA" * 40, "\n".join(["iVBORw0KGgoAAAANSUhEUgAA" * 3] * 12)]:
+        text = f'the plan: <img src="data:image/png;base64,{data}"> is final'
+        assert quote_line(text, 300) == 'the plan: <img src="…'
+        assert quote_line(text, 8) == "the plan…"
+        assert quote_line(text, 2000) == " ".join(text.split())
 
 
 def test_a_hostile_text_takes_linear_time() -> None:
@@ -183,15 +187,6 @@ INVISIBLE = (
 )
 
 
-def test_a_note_has_no_invisible_characters() -> None:
-    """Lines stay, and so do joiners that a script needs; a run of them is one."""
-    for char in INVISIBLE:
-        assert clean_note(f"{char}a{char}b{char}\nc{char}") == "ab\nc"
-    for text in ["👩\u200d💻", "می\u200cخواهم", "क्\u200dष"]:
-        assert clean_note(text) == text
-        assert clean_note(text.replace("\u200d", "\u200d\u200d")) == text
-
-
 TOKENS = st.lists(
     st.one_of(st.sampled_from((*_FRAGMENTS, *SPECIAL_TOKENS, *INVISIBLE, "<", "|>")), st.text(max_size=6))
 )
@@ -210,16 +205,12 @@ ROWS = st.lists(st.text(st.characters(exclude_categories=("C", "Z")), max_size=4
 
 
 def test_the_users_rows_are_outside_the_quotation() -> None:
-    """Lists keep their order, each below its title. A line says how many rows are left out."""
+    """The newest rows stay, and the user's first; a line tells the number of others. Each list has its share."""
     text = write_lists("Told:\n", (SAID, replace(CALLS, rows=("run 8",)), WORD), max_tokens=999, count=count)
     assert text == (
         "Told:\n## Requests\n- one\n- two\n- three\n"
         f"{QUOTE_START}\n## Calls\n(4 earlier calls omitted)\n> run 8\n## Last\n> done\n{QUOTE_END}\n"
     )
-
-
-def test_the_newest_rows_stay() -> None:
-    """The first of the user's rows stays, too. A line in place of the others says how many there were."""
     many = replace(SAID, rows=tuple(f"wish {number}, at some length" for number in range(50)))
     text = write_lists("", (many, CALLS, WORD), max_tokens=160, count=count)
     lines = text.splitlines()
@@ -229,10 +220,6 @@ def test_the_newest_rows_stay() -> None:
     assert said[1:] == [f"- wish {number}, at some length" for number in range(51 - len(said), 50)]
     assert lines[2] == f"({50 - len(said)} earlier requests omitted)"
     assert "> run 8\n## Last\n> done" in text
-
-
-def test_each_list_has_its_share_and_the_last_one_the_rest() -> None:
-    """What a list takes of its share is no longer there for the others."""
     lists = [Rows(title, tuple(f"{title} {number:02}" for number in range(40)), 0.4) for title in ("a", "b", "c")]
     text = write_lists("", lists, max_tokens=200, count=count)
     rows = [text.count(f"> {title} ") for title in ("a", "b", "c")]
@@ -261,22 +248,10 @@ def test_whatever_the_budget_the_quotation_is_whole(
     "parts", [("[trim", "tab: end"), ("User messages from", "the removed part"), ("[", "trimtab: x]")]
 )
 def test_rows_do_not_make_a_marker_together(parts: tuple[str, str]) -> None:
-    """A marker that is split between two rows is broken, too."""
     text = write_lists("", (replace(CALLS, rows=parts),), max_tokens=999, count=count)
     assert "quoted trimtab" in text or "(quoted heading)" in text
     assert "the removed part" not in text
     assert text.count("[") == 2 + text.count("[quoted")
-
-
-@pytest.mark.parametrize("more", [0, 1, 3])
-def test_a_measure_that_costs_more_together_is_kept(more: int) -> None:
-    """Rows are counted one by one, but the count of the whole text must fit."""
-
-    def uneven(text: str) -> int:
-        return count(text) + more * (text.count("\n") // 4)
-
-    text = write_lists("Told:\n", (SAID, CALLS, WORD), max_tokens=110, count=uneven)
-    assert 0 < uneven(text) <= 110
 
 
 def test_rows_with_an_order_are_taken_by_it() -> None:
@@ -291,3 +266,34 @@ def test_rows_with_an_order_are_taken_by_it() -> None:
     assert "; ".join(line.removeprefix("> ") for line in lines).split("; ") == list(rows.rows)
     assert all(line.startswith("> ") and len(line) <= LINE_CHARS + len("> ; ") for line in lines)
     assert len(lines) == 4
+
+
+QUOTED = st.lists(st.sampled_from([QUOTE_END, QUOTE_START, "[trimtab: x]", "\n", "a ", "\u200b"])).map("".join)
+
+
+@given(text=QUOTED)
+def test_only_its_end_ends_the_quotation(text: str) -> None:
+    quoted = frame(break_markers(text))
+    assert quoted.startswith(f"{QUOTE_START}\n")
+    assert quoted.endswith(f"\n{QUOTE_END}\n")
+    assert quoted.count("[trimtab: ") == 2
+
+
+@given(text=QUOTED, max_tokens=st.integers(-1, 60))
+def test_a_text_that_does_not_fit_is_left_out(text: str, max_tokens: int) -> None:
+    fitted = fit(lambda room: frame(break_markers(text[:room])), max_tokens=max_tokens, count=count)
+    assert not fitted or count(fitted) <= max_tokens
+
+
+def test_a_text_that_never_fits_is_tried_a_few_times() -> None:
+    """Even if it ignores the room that it is given."""
+    rooms: list[int] = []
+    assert fit(lambda room: rooms.append(room) or "x" * 404, max_tokens=100, count=count) == ""
+    assert rooms == list(range(100, 100 - ROUNDS, -1))
+
+
+@given(max_tokens=st.integers(-5, 5))
+def test_without_room_nothing_is_written(max_tokens: int) -> None:
+    rooms: list[int] = []
+    fit(lambda room: rooms.append(room) or "xxxxxxxx", max_tokens=max_tokens, count=len)
+    assert all(room > 0 for room in rooms)

@@ -15,7 +15,6 @@ SHELL = step("Bash", {"command": "npm run dev", "run_in_background": True}, "Run
 
 
 def run(command: str, said: str = "ok") -> list[Message]:
-    """A command line."""
     return step("bash", {"command": command}, said)
 
 
@@ -141,5 +140,4 @@ def test_texts_are_blanked(command: str, blanked: str) -> None:
 
 @given(command=st.text(st.sampled_from("ab '\"\\\n#<E&c-sh"), max_size=60))
 def test_each_index_stays_valid(command: str) -> None:
-    """The length of any line is unchanged."""
     assert len(blank_texts(command)) == len(command)

@@ -38,14 +38,7 @@ from trimtab.rules.conversation import Conversation, Message, Outcome, Role, Sha
 from trimtab.rules.policy import SummaryRole
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.summary.splice import splice_summary
-from trimtab.rules.text.markers import (
-    ACKNOWLEDGEMENT,
-    INTRODUCTION,
-    KEPT_TITLE,
-    SUMMARY_END,
-    UNVERIFIED,
-    mark_coverage,
-)
+from trimtab.rules.text.markers import ACKNOWLEDGEMENT, INTRODUCTION, KEPT_TITLE, SUMMARY_END, UNVERIFIED, mark_coverage
 from trimtab.rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 from trimtab.rules.window.prune import drop_images
 from trimtab.rules.window.state import Cut, CutKind, Window
@@ -57,7 +50,6 @@ ROLES = pytest.mark.parametrize("role", SummaryRole)
 
 
 def window(at: int, *, task: int | None = 1, kept: tuple[int, ...] = (), reserved: int = 200) -> Window:
-    """A window with one cut."""
     return Window(task=task, cuts=(Cut(CutKind.SUMMARISE, at, reserved, kept, reserved + SUMMARY_FRAME_TOKENS),))
 
 
@@ -82,19 +74,24 @@ def splice(messages: tuple[Message, ...], cut: Window, text: str = "All went wel
 
 
 def speak(messages: tuple[Message, ...], cut: Window, role: SummaryRole) -> list[str]:
-    """The roles of the forwarded messages, in order."""
     return [message.role for message in put(conversation(*messages), cut, role).conversation.messages]
 
 
-@ROLES
-def test_without_a_cut_there_is_nothing_to_splice(role: SummaryRole) -> None:
-    """The same object is returned."""
-    before = conversation(*session(3))
-    assert put(before, Window(task=1), role).conversation is before
-
-
-def test_no_line_or_system_message_is_made_if_the_dialect_needs_or_takes_none() -> None:
-    """The summary joins the task statement, and no acknowledgement is inserted."""
+def test_nothing_is_written_for_an_assistant_whose_reasoning_is_sealed() -> None:
+    """Nor a line or a system message where the dialect needs or takes none: the summary joins the user's message."""
+    for role in [SummaryRole.ASSISTANT, SummaryRole.PAIR, SummaryRole.AUTO]:
+        for alternates in [True, False]:
+            messages = (
+                system(),
+                user("task"),
+                replace(assistant(LONG), has_reasoning=True),
+                user("next"),
+                assistant("done"),
+            )
+            sealed = replace(conversation(*messages), shape=Shape(alternates=alternates, seals_reasoning=True))
+            sent = put(sealed, window(3), role).conversation.messages
+            assert [message.role for message in sent] == ["system", "user", "user", "assistant"]
+            assert sent[2:] == messages[3:]
     before = conversation(*session(6))
     without = replace(before, shape=Shape(has_system_messages=False))
     made = put(without, window(8), SummaryRole.SYSTEM).conversation
@@ -119,17 +116,6 @@ def test_what_we_write_for_the_assistant_is_accompanied_as_its_own_messages_are(
         assert made
         assert all(message.beside == BESIDE for message in made)
         assert not any(message.beside for message in sent if message.role is not Role.ASSISTANT)
-
-
-@pytest.mark.parametrize("role", [SummaryRole.ASSISTANT, SummaryRole.PAIR, SummaryRole.AUTO])
-@pytest.mark.parametrize("alternates", [True, False])
-def test_nothing_is_written_for_an_assistant_whose_reasoning_is_sealed(role: SummaryRole, *, alternates: bool) -> None:
-    """Where nobody can write reasoning, the summary stands in the user's message, and no line is inserted."""
-    messages = (system(), user("task"), replace(assistant(LONG), has_reasoning=True), user("next"), assistant("done"))
-    sealed = replace(conversation(*messages), shape=Shape(alternates=alternates, seals_reasoning=True))
-    sent = put(sealed, window(3), role).conversation.messages
-    assert [message.role for message in sent] == ["system", "user", "user", "assistant"]
-    assert sent[2:] == messages[3:]
 
 
 @ROLES
@@ -166,7 +152,7 @@ def test_without_a_task_before_the_cut_the_summary_has_a_message_of_its_own() ->
 
 
 def test_kept_system_messages_follow_the_summary() -> None:
-    """In their order, unchanged; those that the cut does not keep are gone."""
+    """In their order, unchanged; where the user speaks next and roles need not alternate, none stays."""
     note, other = system("note"), system("other", role="developer")
     messages = (system(), user("task"), assistant(LONG), note, assistant("a"), other, assistant("b"), assistant("c"))
     cut = structs.replace(window(6).cuts[0], kept_systems=(3, 5))
@@ -174,16 +160,15 @@ def test_kept_system_messages_follow_the_summary() -> None:
     assert sent[2:] == (note, other, *messages[6:])
     sent = splice(messages, Window(task=1, cuts=(structs.replace(cut, kept_systems=(5,)),)))
     assert sent[2:] == (other, *messages[6:])
-
-
-@pytest.mark.parametrize("last", [user("next"), assistant("next")])
-def test_a_kept_system_message_stays_unless_the_user_speaks_next(last: Message) -> None:
-    """Where it must not, and roles need not alternate: no answer is inserted between the two."""
-    messages = (system(), user("task"), assistant(LONG), system("note"), assistant("a"), last)
-    cut = structs.replace(window(5).cuts[0], kept_systems=(3,))
-    before = replace(conversation(*messages), shape=Shape(alternates=False, joins_systems=True))
-    sent = put(before, Window(task=1, cuts=(cut,))).conversation.messages
-    assert [one.text for one in sent[2:] if one.text in {"note", "next"}] == [*["note"] * (last.role != "user"), "next"]
+    for last in [user("next"), assistant("next")]:
+        messages = (system(), user("task"), assistant(LONG), system("note"), assistant("a"), last)
+        cut = structs.replace(window(5).cuts[0], kept_systems=(3,))
+        before = replace(conversation(*messages), shape=Shape(alternates=False, joins_systems=True))
+        sent = put(before, Window(task=1, cuts=(cut,))).conversation.messages
+        assert [one.text for one in sent[2:] if one.text in {"note", "next"}] == [
+            *["note"] * (last.role != "user"),
+            "next",
+        ]
 
 
 def test_kept_steps_follow_the_summary() -> None:
@@ -233,7 +218,7 @@ def test_a_summary_says_how_much_it_covers_and_where_it_ends(role: SummaryRole) 
 
 
 def test_a_longer_text_than_was_reserved_is_truncated() -> None:
-    """What is carried is whole behind it. Without room one line says that messages were removed."""
+    """What is carried is whole behind it. Marks of a model's summary are explained once it has some."""
     memo = splice(session(20), window(30, reserved=50), text=fill("long", 300))[1]
     body = told(memo.texts[1])
     assert "[trimtab: omitted " in body
@@ -245,10 +230,6 @@ def test_a_longer_text_than_was_reserved_is_truncated() -> None:
     assert count(text) <= 50
     memo = splice(session(8), window(12, reserved=20), text="All went well.")[1]
     assert told(memo.texts[1]) == "Earlier messages were removed."
-
-
-def test_marks_of_a_model_s_summary_are_explained_once_it_has_some() -> None:
-    """Marks that a digest quotes are not explained."""
     for text, by_model in ((f"In a.py {UNVERIFIED}.", True), (f"In a.py {UNVERIFIED}.", False), ("In a.py.", True)):
         (_, memo, *_) = put(
             conversation(*session(20)), window(30), summary=Summary(text, by_model=by_model)
@@ -275,41 +256,20 @@ def test_a_models_summary_introduces_no_words_of_the_user(role: SummaryRole) -> 
     assert f"\n\n{broken} It" in "".join(texts)
 
 
-@given(tokens=st.integers(0, 400), kept=st.sets(st.sampled_from([2, 4, 6])), reserved=st.integers(0, 200))
-def test_a_splice_costs_no_more_than_was_reserved(tokens: int, kept: set[int], reserved: int) -> None:
-    """Between head and tail there is at most the reserve, the frame and the kept messages."""
-    messages = (user("task"), *(part for turn in range(5) for part in (assistant(LONG), user(f"word {turn}"))))
-    cut = window(9, task=0, kept=tuple(sorted(kept)), reserved=reserved)
-    sent = splice(messages, cut, text=fill("said", tokens))
-    head, tail = messages[0].tokens, sum(message.tokens for message in messages[9:])
-    words = sum(messages[index].tokens for index in kept)
-    assert sum(message.tokens for message in sent) <= head + tail + reserved + SUMMARY_FRAME_TOKENS + words
-
-
-@pytest.mark.parametrize(
-    ("role", "speakers"),
-    [
+def test_each_role_has_its_own_form() -> None:
+    """Joined to the task statement, or behind it as user, system, assistant or pair."""
+    for role, speakers in [
         (SummaryRole.AUTO, "suUatU"),
         (SummaryRole.USER, "suUatU"),
         (SummaryRole.SYSTEM, "susatU"),
         (SummaryRole.ASSISTANT, "suaatU"),
         (SummaryRole.PAIR, "suauatU"),
-    ],
-)
-def test_each_role_has_its_own_form(role: SummaryRole, speakers: str) -> None:
-    """The summary is joined to the task statement, or follows it as user, system or assistant message.
-
-    With `pair`, the user asks to go on.
-    """
-    messages = (*session(6), user("next"))
-    expected = [{"s": "system", "u": "user", "a": "assistant", "t": "tool", "U": "user"}[one] for one in speakers]
-    if role is SummaryRole.AUTO:
-        expected.pop(2)
-    assert speak(messages, window(12), role) == expected
-
-
-def test_a_pair_needs_no_line_before_the_user() -> None:
-    """If the tail begins with a user message, the assistant's summary directly precedes it."""
+    ]:
+        messages = (*session(6), user("next"))
+        expected = [{"s": "system", "u": "user", "a": "assistant", "t": "tool", "U": "user"}[one] for one in speakers]
+        if role is SummaryRole.AUTO:
+            expected.pop(2)
+        assert speak(messages, window(12), role) == expected
     messages = (system(), user("task"), assistant(LONG), user("next"), assistant("done"))
     sent = write_all(put(conversation(*messages), window(3), SummaryRole.PAIR).conversation.messages)
     assert [message["role"] for message in sent] == ["system", "user", "assistant", "user", "assistant"]

@@ -15,6 +15,7 @@ from trimtab.rules.summary.statements import (
     find_statements,
     rank,
     read_words,
+    shorten,
     split_sentences,
 )
 
@@ -59,54 +60,35 @@ def test_facts_are_taken_before_small_talk_and_questions() -> None:
     assert sorted(assistants) == ["I will use db-1 because it is near.", "It has 3 rows."]
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
+def test_what_the_user_asks_to_remember_is_taken_before_what_weighs_more() -> None:
+    """In the same sentence or the one before. So is what frames a long message, whose middle is material."""
+    for asked in [
         "My sister is called Ingrid. Please remember that.",
         "Remember that my sister is called Ingrid.",
         "Meine Schwester heißt Ingrid. Merk dir das bitte.",
         "我妹妹叫 Ingrid。请记住。",
-    ],
-)
-def test_what_the_user_asks_to_remember_is_taken_before_what_weighs_more(asked: str) -> None:
-    """In the same sentence, or in the one before it."""
-    heavy = [user(f"The hosts are db-{n}.example.net, db-{n}.example.org and `api_{n}` on port {n}.") for n in range(9)]
-    users, _ = ranked(user("Begin."), user(asked), *heavy, max_tokens=400)
-    assert "Ingrid" in users[1]
-
-
-@pytest.mark.parametrize("form", ["{said} Here is a page. {page} Sum it up.", "“{page}” That was it. {said}"])
-def test_what_the_user_says_is_taken_before_the_middle_of_a_long_message(form: str) -> None:
-    """That is mostly material, whose names and numbers weigh more. A decision in it keeps its weight."""
-    pages = [" ".join(f"Berth 1{n}{m} of the harbour was built of stone." for m in range(9)) for n in range(9)]
-    long = [user(form.format(said="", page=page).strip()) for page in pages]
-    said = user(form.format(said="My sister is Ingrid.", page=f"We never use db-10. {pages[0]}"))
-    users, _ = ranked(user("Begin."), said, *long, max_tokens=400)
-    assert "Ingrid" in "".join(users[:3])
-    assert "never use db-10" in "".join(users[:3])
+    ]:
+        heavy = [
+            user(f"The hosts are db-{n}.example.net, db-{n}.example.org and `api_{n}` on port {n}.") for n in range(9)
+        ]
+        users, _ = ranked(user("Begin."), user(asked), *heavy, max_tokens=400)
+        assert "Ingrid" in users[1]
+    for form in ["{said} Here is a page. {page} Sum it up.", "“{page}” That was it. {said}"]:
+        pages = [" ".join(f"Berth 1{n}{m} of the harbour was built of stone." for m in range(9)) for n in range(9)]
+        long = [user(form.format(said="", page=page).strip()) for page in pages]
+        said = user(form.format(said="My sister is Ingrid.", page=f"We never use db-10. {pages[0]}"))
+        users, _ = ranked(user("Begin."), said, *long, max_tokens=400)
+        assert "Ingrid" in "".join(users[:3])
+        assert "never use db-10" in "".join(users[:3])
 
 
 @given(st.lists(st.text(max_size=120), max_size=8), st.integers(0, 60))
 def test_lines_are_single_lines_and_each_is_taken_once(texts: list[str], max_tokens: int) -> None:
-    """For any texts."""
     messages = [user(text) if number % 2 else assistant(text) for number, text in enumerate(texts)]
     for said in find_statements(messages):
         found = rank(said, max_tokens=max_tokens, number=len(messages))
         assert sorted(found.order) == list(range(len(found.lines)))
         assert all(len(line.splitlines()) == 1 for line in found.lines)
-
-
-TALK = ("Thanks, that helps a lot.", "Okay, let us go on then.", "What do you think of it?")
-
-
-def weigh(text: str, *others: str) -> float:
-    """The weight of a text among others, and among small talk that was repeated three times."""
-    census = Census()
-    for each in (text, *others):
-        census.add(read_words(each))
-    for each in TALK:
-        census.add(read_words(each), 3)
-    return census.finish().weigh(text, read_words(text))
 
 
 def test_the_form_of_a_word_shows_its_kind() -> None:
@@ -127,8 +109,46 @@ def test_the_form_of_a_word_shows_its_kind() -> None:
     assert census.finish().find_keys(words) == {"Petra", "5433"}
 
 
-@given(st.lists(st.text(max_size=80), max_size=6))
-def test_any_text_has_a_weight_within_bounds(texts: list[str]) -> None:
-    """The weight is never negative."""
-    for text in texts:
-        assert 0.0 <= weigh(text, *texts) < 7.0
+PARTS = (
+    "by the way", "the port is 5433", "as far as I can see", "but not on Mondays", "if the build 7 fails", "and so on",
+    "never call Petra", "I think", "said the host db-4", "we will not use it", "which is fine", "顺便说一下",
+    "端口是5433",
+)  # fmt: skip
+TALK = ("by the way", "as far as I can see", "and so on", "I think", "which is fine", "thanks a lot", "顺便说一下")
+
+
+def shortened(text: str) -> str:
+    """The shortened sentence; all of its short words count as common."""
+    census = Census()
+    census.add(read_words(text))
+    for part in TALK:
+        census.add(read_words(part), 5)
+    return shorten(text, census.finish())
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("By the way, the port is 5433, as far as I can see.", "port is 5433;"),
+        ("I found that the port is 5433.", "port is 5433."),
+        ("The port is 5433, but not on Mondays.", "port is 5433, but not on Mondays."),
+        ("If the build 7 fails, call Petra.", "If build 7 fails, call Petra."),
+        ("I am not sure that the port is 5433.", "I am not sure that port is 5433."),
+        ("顺便说一下，端口是5433。", "端口是5433。"),
+    ],
+)
+def test_the_part_with_the_fact_stays(said: str, told: str) -> None:
+    """Together with what limits or denies it."""
+    assert shortened(said) == told
+
+
+@given(st.lists(st.sampled_from(PARTS), min_size=1, max_size=8))
+def test_no_word_is_added_or_moved_and_no_negation_is_dropped(parts: list[str]) -> None:
+    """All words of the result are words of the sentence, in order."""
+    said = ", ".join(parts) + "."
+    told = shortened(said)
+    rest = iter(said.rstrip("."))
+    assert all(char in rest for char in told.rstrip(".;"))
+    assert told
+    for denial in ("not", "never"):
+        assert told.split().count(denial) == said.split().count(denial)

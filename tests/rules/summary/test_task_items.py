@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from support.steps import count_steps
 
 from trimtab.rules.summary.task_items import (
@@ -31,19 +30,21 @@ def test_an_item_is_written_with_its_status_and_name() -> None:
     assert item.change(make_item("", "pending")) == Item("a", "pending", Rank.OPEN, "1")
 
 
-@pytest.mark.parametrize(
-    ("status", "rank"),
-    [
+def test_the_status_decides_the_rank() -> None:
+    """An unknown one counts as open, and is none."""
+    for status, rank in [
         ("in_progress", Rank.ACTIVE), ("In Progress", Rank.ACTIVE), ("doing", Rank.ACTIVE), ("进行中", Rank.ACTIVE),
         ("~", Rank.ACTIVE), ("pending", Rank.OPEN), ("not-started", Rank.OPEN), (" ", Rank.OPEN), ("", Rank.OPEN),
         ("whatever", Rank.OPEN), ("COMPLETE", Rank.CLOSED), ("done", Rank.CLOSED), ("X", Rank.CLOSED),
         ("cancelled", Rank.CLOSED), ("✅", Rank.CLOSED),
-    ],
-)  # fmt: skip
-def test_the_status_decides_the_rank(status: str, rank: Rank) -> None:
-    """An unknown status counts as open."""
-    assert rank_status(status) is rank
-    assert is_status(status) == (status != "whatever")
+    ]:  # fmt: skip
+        assert rank_status(status) is rank
+        assert is_status(status) == (status != "whatever")
+    assert have_statuses((make_item("a", "done"), make_item("b", "todo")))
+    assert not have_statuses((make_item("a", "done"), make_item("b")))
+    assert not have_statuses((make_item("a", "shipped to Bonn"),))
+    assert not have_statuses((make_item("", "done", name="1"),))
+    assert have_statuses((make_item("", "done", name="1"),), have_labels=False)
 
 
 PLAN = """\
@@ -73,12 +74,7 @@ def test_the_lines_of_a_check_list_are_unchanged() -> None:
     assert [item.rank for item in items] == [Rank.TITLE, Rank.CLOSED, Rank.OPEN, Rank.TITLE, Rank.ACTIVE]
     assert items[1].details == "  - mit Bedacht\n"
     assert items[2].details == "  in `a.py`\n  und `b.py`\n"
-    for text in [
-        "- [ ] alone",
-        "- a\n- b",
-        "[ ] a\n[x] b",
-        "- [ ]\n- [ ] \n",
-    ]:
+    for text in ["- [ ] alone", "- a\n- b", "[ ] a\n[x] b", "- [ ]\n- [ ] \n"]:
         assert read_markdown(text) == ()
     assert [item.write() for item in read_prose("\n# Plan\n\nDo it.\n")] == ["# Plan\n\nDo it."]
     assert read_prose("do it") == ()
@@ -98,11 +94,19 @@ def test_a_tool_of_lists_may_write_them_in_other_forms() -> None:
     assert read_any("[INFO] started\n12 [main] ok\n- [docs] a") == ()
 
 
-@pytest.mark.parametrize("line", ["- [ ] a\n", "  x\n", "- [ ]" + " " * 60 + "\n"])
-def test_twice_the_lines_take_at_most_twice_the_work(line: str) -> None:
-    """No line is read twice, and the length of a list is bounded."""
-    small, large = (count_steps(lambda n=n: read_markdown("- [ ] a\n- [x] b\n" + line * n)) for n in (300, 600))
-    assert large <= 2 * small
+def test_size_and_depth_are_bounded() -> None:
+    """However long or deep the input is; no line is read twice."""
+    value: list[Any] = []
+    for _ in range(50):
+        value = [{"content": "a", "subtasks": value}]
+    assert len(read_items(value) or ()) == 4
+    assert len(read_items([{"content": "a"}] * 5000) or ()) == MOST_ITEMS
+    huge = read_item({"content": "a" * 10**6, "id": 10**400, "status": "b" * 10**6})
+    assert len(huge.write()) < 3000
+    for line in ("- [ ] a\n", "- [ ]" + " " * 60 + "\n"):
+        texts = ["- [ ] a\n- [x] b\n" + line * number for number in (300, 600)]
+        small, large = (count_steps(lambda text=text: read_markdown(text)) for text in texts)
+        assert large <= 2 * small
     assert len(read_markdown("- [ ] a\n" * 5000)) == MOST_ITEMS
 
 
@@ -121,23 +125,3 @@ def test_an_object_is_an_item_in_the_words_of_any_tool() -> None:
     assert read_items(value) == (make_item("a", details="n"), make_item("b", "done", depth=1), make_item("c"))
     for value in [None, 1, "a", {"content": "a"}, [1], [[]], [{"x": 1}], [""], [None]]:
         assert read_items(value) is None
-
-
-def test_whether_all_items_have_a_status() -> None:
-    """A known status."""
-    assert have_statuses((make_item("a", "done"), make_item("b", "todo")))
-    assert not have_statuses((make_item("a", "done"), make_item("b")))
-    assert not have_statuses((make_item("a", "shipped to Bonn"),))
-    assert not have_statuses((make_item("", "done", name="1"),))
-    assert have_statuses((make_item("", "done", name="1"),), have_labels=False)
-
-
-def test_size_and_depth_are_bounded() -> None:
-    """However long or deep the input is."""
-    value: list[Any] = []
-    for _ in range(50):
-        value = [{"content": "a", "subtasks": value}]
-    assert len(read_items(value) or ()) == 4
-    assert len(read_items([{"content": "a"}] * 5000) or ()) == MOST_ITEMS
-    huge = read_item({"content": "a" * 10**6, "id": 10**400, "status": "b" * 10**6})
-    assert len(huge.write()) < 3000

@@ -7,16 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, count, transcripts, user
 from support.steps import count_steps
-from support.tool_steps import step
+from support.tool_steps import answered, step
 
 from trimtab.rules.conversation import Message
 from trimtab.rules.summary.task_items import Item, Rank, make_item
 from trimtab.rules.summary.task_list import (
     ITEM_CHARS,
     KEPT_CHARS,
+    RESULT_CHARS,
     OpenItem,
     TaskList,
+    apply_changes,
     find_task_list,
+    read_list_call,
     write_task_list,
 )
 from trimtab.rules.text.markers import QUOTE_END, QUOTE_START
@@ -41,14 +44,31 @@ FILED = step("Write", {"file_path": "/r/TODO.md", "content": "# Now\n- [ ] file\
 
 
 def test_the_newest_list_is_kept_as_the_agent_wrote_it() -> None:
-    """An older list does not count."""
+    """Not one that was rejected. A tail that only changes it does not hold it."""
     assert found([user(), *A, *B]) == ["- [in_progress] b", "- [completed] c"]
     assert find_task_list([*A, *B], []) == TaskList(
         (make_item("b", "in_progress"), make_item("c", "completed")), "TodoWrite"
     )
+    for said in [
+        "Error: InputValidationError: TodoWrite failed",
+        "The user doesn't want to proceed with this tool use. The tool use was rejected",
+    ]:
+        rejected = step("TodoWrite", {"todos": [{"content": "new", "status": "pending"}]}, said)
+        assert found([*B, *rejected]) == found(B)
+    made = [
+        *step("TaskCreate", {"subject": "a", "description": "how"}, "Task #1 created successfully: a"),
+        *step("TaskCreate", {"subject": "b"}, "Task #2 created successfully: b"),
+        *step("TaskUpdate", {"taskId": "1", "status": "in_progress"}),
+    ]
+    update = step("TaskUpdate", {"taskId": "1", "status": "completed"})
+    assert found(made, update) == ["- [in_progress] 1: a", "- 2: b"]
+    assert found([*made, *update]) == ["- [completed] 1: a", "- 2: b"]
+    assert found(made, step("TaskList", {}, "#1 [completed] a\n#2 [pending] b")) is None
+    gone = step("TaskUpdate", {"taskId": "1", "status": "deleted"})
+    assert found([*made, *gone]) == ["- 2: b"]
 
 
-@given(before=transcripts(), after=transcripts(), items=ITEMS, texts=st.lists(st.text()))
+@given(before=transcripts(), after=transcripts(), items=ITEMS, texts=st.lists(st.text(), max_size=3))
 def test_a_list_is_found_in_any_transcript(
     before: list[Message], after: list[Message], items: list[tuple[str, str]], texts: list[str]
 ) -> None:
@@ -70,21 +90,6 @@ def test_a_tail_that_holds_a_list_holds_the_newest(
     """So nothing is carried, at whatever place of the tail the list is."""
     assert find_task_list([*removed, *A], [*tail, *todo(*items)]) is None
     assert find_task_list([*removed, *A], [*todo(*items), *tail]) is None
-
-
-def test_a_tail_that_only_changes_the_list_does_not_hold_it() -> None:
-    """The last known state is carried."""
-    made = [
-        *step("TaskCreate", {"subject": "a", "description": "how"}, "Task #1 created successfully: a"),
-        *step("TaskCreate", {"subject": "b"}, "Task #2 created successfully: b"),
-        *step("TaskUpdate", {"taskId": "1", "status": "in_progress"}),
-    ]
-    update = step("TaskUpdate", {"taskId": "1", "status": "completed"})
-    assert found(made, update) == ["- [in_progress] 1: a", "- 2: b"]
-    assert found([*made, *update]) == ["- [completed] 1: a", "- 2: b"]
-    assert found(made, step("TaskList", {}, "#1 [completed] a\n#2 [pending] b")) is None
-    gone = step("TaskUpdate", {"taskId": "1", "status": "deleted"})
-    assert found([*made, *gone]) == ["- 2: b"]
 
 
 def test_a_tools_list_counts_more_than_words_and_files() -> None:
@@ -128,23 +133,14 @@ def test_a_list_is_marked_as_of_then_and_quoted() -> None:
 
 
 def test_the_items_with_priority_stay_if_not_all_fit() -> None:
-    """A line says how many items are left out; the order stays."""
+    """A line says how many are left out. A plan in prose keeps head and tail."""
     closed = [make_item(f"closed {number} and some more words", "completed") for number in range(20)]
     opened = [make_item("now", "in_progress", details="with care"), make_item("later", "pending")]
     text = write_task_list(TaskList((*closed, *opened), "t"), max_tokens=70, count=count)
     lines = text.splitlines()
     assert lines[2] == "(0 open and 19 closed items omitted)"
-    assert lines[3:-1] == [
-        closed[19].write(),
-        "- [in_progress] now",
-        "  with care",
-        "- [pending] later",
-    ]
+    assert lines[3:-1] == [closed[19].write(), "- [in_progress] now", "  with care", "- [pending] later"]
     assert write_task_list(TaskList((make_item("a" * 400),), "t"), max_tokens=60, count=count) == ""
-
-
-def test_a_plan_in_prose_keeps_head_and_tail() -> None:
-    """With one of our markers between them."""
     plan = "# Plan\n" + "".join(f"Step {number}: do what is to be done.\n" for number in range(99)) + "The end."
     task_list = find_task_list(step("ExitPlanMode", {"plan": plan}), [])
     assert task_list is not None
@@ -161,29 +157,14 @@ def test_a_plan_in_prose_keeps_head_and_tail() -> None:
     max_tokens=st.integers(-5, 200),
 )
 def test_the_text_is_within_the_budget_and_whole(items: list[Item], source: str, max_tokens: int) -> None:
-    """If no whole text fits, it is empty."""
     text = write_task_list(TaskList(tuple(items), source), max_tokens=max_tokens, count=count)
     assert not text or (count(text) <= max_tokens and text.startswith(QUOTE_START) and text.endswith(f"{QUOTE_END}\n"))
 
 
 @pytest.mark.parametrize("steps", [step("bash", {"command": "ls TODO.md"}), [assistant("- [ ] one\n")], [user(SAID)]])
 def test_twice_the_messages_take_at_most_twice_the_work(steps: list[Message]) -> None:
-    """No message is read twice."""
     small, large = (count_steps(lambda n=n: find_task_list([*FILED, *steps * n], steps * n)) for n in (40, 80))
     assert large <= 2 * small
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "Error: InputValidationError: TodoWrite failed",
-        "The user doesn't want to proceed with this tool use. The tool use was rejected",
-    ],
-)
-def test_a_list_that_was_rejected_replaces_none(said: str) -> None:
-    """The list before it is still valid."""
-    rejected = step("TodoWrite", {"todos": [{"content": "new", "status": "pending"}]}, said)
-    assert found([*B, *rejected]) == found(B)
 
 
 def follow(steps: Sequence[Sequence[Message]]) -> str:
@@ -226,7 +207,6 @@ def test_the_item_under_way_comes_first() -> None:
 
 @given(steps=st.lists(st.sampled_from(STEPS), max_size=12))
 def test_following_finds_what_a_search_finds(steps: list[list[Message]]) -> None:
-    """The same item as in the list that a cut would carry over."""
     tasks = find_task_list([message for one in steps for message in one], ())
     ranks = [] if tasks is None else [(item.rank, item.label) for item in tasks.items if item.rank <= Rank.OPEN]
     assert follow(steps) == (min(ranks, key=lambda pair: pair[0])[1] if ranks else "")
@@ -239,3 +219,86 @@ def test_what_is_kept_is_bounded() -> None:
     for number in range(100):
         item.add(step("Write", {"file_path": f"/r/plan-{number}.md", "content": text}))
     assert item.size_bytes <= KEPT_CHARS
+
+
+def lines(name: str, arguments: object, said: str = "ok") -> list[str] | None:
+    told = read_list_call(answered(name, arguments, said))
+    return [item.write() for item in told.items] if told is not None and told.is_whole else None
+
+
+def test_the_whole_list_is_read_from_the_arguments() -> None:
+    """With the agent's own labels and statuses; or from the result, if it was only looked at."""
+    for name, arguments, line in [
+        ("TodoWrite", {"todos": [{"content": "a", "status": "pending", "activeForm": "Doing"}]}, "- [pending] a"),
+        ("todo_write", {"todos": [{"id": "1", "content": "a", "status": "pending"}]}, "- [pending] 1: a"),
+        ("update_plan", {"explanation": "e", "plan": [{"step": "a", "status": "pending"}]}, "- [pending] a"),
+        ("write_todos", {"todos": [{"description": "a", "status": "cancelled"}]}, "- [cancelled] a"),
+        ("task_tracker", {"command": "plan", "task_list": [{"title": "a", "status": "todo"}]}, "- [todo] a"),
+        ("manage_todo_list", {"operation": "write", "todoList": [{"id": 1, "title": "a", "status": "not-started"}]},
+         "- [not-started] 1: a"),
+        ("todo", {"action": "write", "todos": [{"id": "1", "content": "a"}]}, "- 1: a"),
+        ("update_todo_list", {"todos": "[-] a"}, "[-] a"),
+        ("Checklist", {"checklist": "- [x] a"}, "- [x] a"),
+        ("execute_command", {"command": "ls", "task_progress": "- [x] a"}, "- [x] a"),
+        ("mcp__planner__set", {"tasks": [{"name": "a", "state": "open"}]}, "- [open] a"),
+        ("write_todos", ["a"], None),
+        ("write_todos", {"todos": ["a"]}, "- a"),
+        ("TodoWrite", {"todos": '[{"content": "a", "status": "pending"}]'}, "- [pending] a"),
+        ("ExitPlanMode", {"plan": "# P\ndo"}, "# P\ndo"),
+    ]:  # fmt: skip
+        assert lines(name, arguments) == (None if line is None else [line])
+    for name, arguments, said in [
+        ("TaskList", {}, "#1 [completed] a\n#2 [pending] b"),
+        ("todoread", {}, '[{"content":"a","status":"completed"},{"content":"b","status":"pending"}]'),
+        (
+            "todo",
+            {"action": "read"},
+            '{"todos":[{"content":"a","status":"completed"},{"content":"b","status":"pending"}]}',
+        ),
+        ("task_tracker", {"command": "view"}, "1. ✅ a\n2. ⏳ b"),
+    ]:
+        told = read_list_call(answered(name, arguments, said))
+        assert told.is_whole
+        assert [item.label for item in told.items] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("Task", {"description": "look", "prompt": "do", "subagent_type": "x"}, "- [ ] a\n- [ ] b"),
+        ("TaskGet", {"taskId": "1"}, "Task #1\n- [ ] a\n- [ ] b"),
+        ("run_tasks", {"tasks": ["build", "test"]}, "ok"),
+        ("spawn_tasks", {"tasks": [{"name": "a", "prompt": "do"}]}, "ok"),
+        ("find_orders", {"tasks": [{"name": "a", "status": "shipped to Bonn"}]}, "ok"),
+        ("bash", {"command": "echo '- [ ] a'"}, "- [ ] a\n- [ ] b"),
+        ("pay", {"todos": []}, "ok"),
+        ("TodoWrite", '{"todos": [{"content": "a", "sta', "ok"),
+        ("TaskList", {}, "#1 [pending] a\n" * (RESULT_CHARS // 15 + 1)),
+        ("TodoWrite", {"todos": 7}, "ok"),
+    ],
+)
+def test_other_calls_say_nothing_about_the_list(name: str, arguments: object, said: str) -> None:
+    assert read_list_call(answered(name, arguments, said)) is None
+
+
+def test_single_items_are_added_and_changed() -> None:
+    """They keep their order; a change of an unknown item adds nothing."""
+    for name, arguments, said, item in [
+        ("TaskCreate", {"subject": "a", "description": "d"}, "Task #7 created successfully: a",
+         make_item("a", name="7", details="d")),
+        ("task_create", {"title": "a"}, '{"task": {"id": "t-1", "title": "a"}}', make_item("a", name="t-1")),
+        ("TaskUpdate", {"taskId": "7", "status": "done", "addBlocks": ["8"]}, "ok", make_item("", "done", name="7")),
+        ("todo", {"action": "complete", "id": 3}, "ok", make_item("", "complete", name="3")),
+        ("todo_write", {"merge": True, "todos": [{"id": "a", "status": "completed"}]}, "ok",
+         make_item("", "completed", name="a")),
+        ("update_tasks", {"tasks": [{"task_id": "a", "state": "COMPLETE"}]}, "ok", make_item("", "COMPLETE", name="a")),
+    ]:  # fmt: skip
+        told = read_list_call(answered(name, arguments, said))
+        assert (told.items, told.is_whole) == ((item,), False)
+    whole = (make_item("a", "pending", name="1"), make_item("b", "pending", name="2"), make_item("x"))
+    changes = (
+        [make_item("", "in_progress", name="1")],
+        [make_item("c", name="3"), make_item("", "done", name="9")],
+        [make_item("", "deleted", name="2"), make_item("A", name="1")],
+    )
+    assert [item.write() for item in apply_changes(whole, changes)] == ["- [in_progress] 1: A", "- x", "- 3: c"]

@@ -1,11 +1,22 @@
 """Summaries that clients wrote themselves are recognised by their first words."""
 
+import re
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.client_words import AFTER_CONVERSATION, IN_SYSTEM, IN_USER, Words
 
-from trimtab.rules.text.client_summaries import INTRODUCTIONS, TEMPLATES, find_memory, is_client_summary
+from trimtab.rules.text import client_summaries
+from trimtab.rules.text.client_summaries import (
+    INTRODUCTIONS,
+    TEMPLATES,
+    asks_for_summary,
+    find_memory,
+    instructs_to_summarise,
+    is_client_summary,
+)
 
 NEXT_SESSIONS = {
     "Claude Code": "This session is being continued from a previous conversation that ran out of context. The summary"
@@ -61,7 +72,7 @@ def quote(text: str, tags: tuple[str, ...] = TAGS) -> list[str]:
 
 
 def test_a_block_goes_from_its_tag_to_the_first_closing_tag_of_its_name() -> None:
-    """Attributes and line breaks may follow a name, letters may not. Without tags there is no memory."""
+    """Attributes and line breaks may follow a name, letters may not. Tags that are never closed are read once."""
     assert quote("a<rule>b</rule>c <rules>d</rules> <ruler/>") == ["<rule>b</rule>"]
     blocks = ['<rule a="1">b</rule>', "<rule\n>c</rule>", "<note>d</note>"]
     assert quote("".join(blocks)) == blocks
@@ -70,10 +81,6 @@ def test_a_block_goes_from_its_tag_to_the_first_closing_tag_of_its_name() -> Non
     assert quote("<rule>open <note>a</note>") == ["<note>a</note>"]
     assert quote("<rule>a</rule>", ()) == []
     assert quote("<RULE>a</RULE>") == []
-
-
-def test_tags_that_are_never_closed_are_read_in_one_pass() -> None:
-    """A hundred thousand opening tags have no block without a closing tag, and a single block with one."""
     opened = "<rule>" * 100_000
     assert quote(opened) == []
     assert quote(opened + "<note></note>") == ["<note></note>"]
@@ -94,3 +101,65 @@ def test_spans_are_apart_and_each_is_a_block(parts: list[str]) -> None:
     borders = [0, *(border for span in spans for border in span), len(text)]
     for start, stop in zip(borders[::2], borders[1::2], strict=True):
         assert find_memory(text[start:stop], TAGS) == []
+
+
+OWN_WORDS = (
+    "Summarise the conversation so far.",
+    "Please summarize what we did. You are performing a CONTEXT CHECKPOINT COMPACTION, says the log.",
+    "What does `First, reason in your scratchpad. Then, generate the <state_snapshot>.` mean?",
+    "<command-name>/compact</command-name>\n<command-message>compact</command-message>",
+    "<conversation>\nA: Hello.\nB: Hello.\n</conversation>\n\nWho spoke first?",
+    "<conversation>\nThe messages above are a conversation to summarize.",
+    "",
+)
+"""Texts of users, and of commands, that ask no model for a client's summary."""
+
+
+def test_each_clients_words_are_recognised_at_the_beginning_of_a_text() -> None:
+    """Or of a text of the system prompt. A quotation does not count, nor do a user's own words."""
+    for form in IN_USER:
+        assert asks_for_summary(form.sample)
+        assert asks_for_summary(f"\n  {form.sample}\n\nFocus on the tests.")
+        assert not asks_for_summary(f"What does this mean? {form.sample}")
+    for form in IN_SYSTEM:
+        assert instructs_to_summarise(f"{form.sample} More.")
+        assert not instructs_to_summarise(f"You are a coding agent. Quote this: {form.sample}")
+    for text in OWN_WORDS:
+        assert not asks_for_summary(text)
+        assert not instructs_to_summarise(text)
+
+
+@pytest.mark.parametrize("opening", ["<conversation>\n", "Here is the conversation so far:\n\n<conversation>\n"])
+@pytest.mark.parametrize("form", AFTER_CONVERSATION, ids=lambda form: form.sample[:30])
+def test_the_words_after_a_conversation_decide(form: Words, opening: str) -> None:
+    """The conversation may quote them, and an earlier summary may be between them and it."""
+    said = f"{opening}[User]: {form.sample}\n{form.sample}\n</conversation>\n\n"
+    assert asks_for_summary(said + form.sample)
+    assert asks_for_summary(f"{said}<previous-summary>\n## Goal\n</previous-summary>\n\n{form.sample}")
+    assert not asks_for_summary(f"{said}Who is right?")
+    assert not asks_for_summary(form.sample)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " \n" * 1_000_000,
+        "CRITICAL: Respond with TEXT ONLY." + "Your task is to create a detailed summary of " * 50_000,
+        "<conversation>" * 100_000 + "</conversation>" * 100_000,
+    ],
+    ids=["blanks", "preamble", "tags"],
+)
+def test_long_texts_take_linear_time(text: str) -> None:
+    """A quadratic search would not end within the test's time limit."""
+    assert not asks_for_summary(text)
+    assert not instructs_to_summarise(text)
+
+
+@pytest.mark.parametrize("place", ["IN_USER", "IN_SYSTEM", "AFTER_CONVERSATION"])
+def test_each_pattern_is_that_of_its_sample(place: str) -> None:
+    """The sample is a short quotation, of which the pattern is the beginning."""
+    samples = {"IN_USER": IN_USER, "IN_SYSTEM": IN_SYSTEM, "AFTER_CONVERSATION": AFTER_CONVERSATION}[place]
+    for pattern, form in zip(getattr(client_summaries, place), samples, strict=True):
+        assert re.search(r"\w/\S+[@#]\w+|opencode: ", form.source)
+        assert len(form.sample) <= 160
+        assert re.match(rf"\s*(?:{pattern})", form.sample)

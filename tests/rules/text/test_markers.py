@@ -36,16 +36,8 @@ def test_markers_read_as_the_manual_says() -> None:
     assert markers.mark_member_records(2, 9) == members
 
 
-def test_a_pin_quotes_so_that_nothing_closes_the_quotation() -> None:
-    """The goal, and the open item if there is one."""
-    assert markers.mark_pin("Mend it.") == '[trimtab: reminder of the user\'s goal: "Mend it."]'
-    pin = markers.mark_pin('Say "no".', 'x"; goal: "y')
-    told = "[trimtab: reminder of the user's goal: \"Say 'no'.\"; open item of the task list: \"x'; goal: 'y\"]"
-    assert pin == told
-
-
 def test_a_pointer_says_where_the_text_stands() -> None:
-    """Counted back from the result, with the call. A line of coverage explains a doubt if there is one."""
+    """Counted back, with the call. A doubt is explained if there is one, and nothing closes the quotation of a pin."""
     assert markers.mark_same(2, "", as_shown=False) == f"{markers.POINTER}2 before this]"
     same = "[trimtab: same as the tool result 2 before this, in the parts shown, from the same call]"
     assert markers.mark_same(2, "the same call", as_shown=True) == same
@@ -54,6 +46,12 @@ def test_a_pointer_says_where_the_text_stands() -> None:
     assert markers.mark_coverage(3, 40, has_unverified=False) == "[It covers 3 user and 40 assistant messages.]"
     told = "[It covers 3 user and 40 assistant messages. [unverified]: not found in them; check it.]"
     assert markers.mark_coverage(3, 40, has_unverified=True) == told
+    assert markers.mark_pin("Mend it.") == '[trimtab: reminder of the user\'s goal: "Mend it."]'
+    pin = markers.mark_pin('Say "no".', 'x"; goal: "y')
+    told = "[trimtab: reminder of the user's goal: \"Say 'no'.\"; open item of the task list: \"x'; goal: 'y\"]"
+    assert pin == told
+    assert markers.name_member("{}") == "[trimtab]"
+    assert markers.name_member('{"[trimtab]": 1, "[trimtab 2]": 2}') == "[trimtab 3]"
 
 
 def test_a_text_with_a_marker_of_truncation_is_recognised() -> None:
@@ -70,8 +68,3 @@ def test_a_text_with_a_marker_of_truncation_is_recognised() -> None:
         assert not markers.tells_omission(text)
     written = (markers.mark_gap("9 lines", 40, markers.READ_PART), markers.mark_pruned(9))
     assert markers.strip_markers(f"a {' '.join(written)} b").split() == ["a", "b"]
-
-
-def test_a_member_has_a_name_that_the_document_has_not() -> None:
-    assert markers.name_member("{}") == "[trimtab]"
-    assert markers.name_member('{"[trimtab]": 1, "[trimtab 2]": 2}') == "[trimtab 3]"
