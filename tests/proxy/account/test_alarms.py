@@ -68,7 +68,6 @@ def test_summaries_that_fail_are_told_by_what_they_fail_of() -> None:
 
 
 def test_a_cut_that_moves_again_and_again_is_thrash() -> None:
-    """One that stands is none; nor is the first cut of each session."""
     windows = [make_window(number) for number in range(1, 12)]
     moving = [make_event(str(number), session="s", window=one) for number, one in enumerate(windows)]
     (told,) = _tell(*moving)

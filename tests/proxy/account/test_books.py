@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.account.books import NAMES, Batch, Books, MemoryStatistics, Place, Sums, go_back, name_day
+from trimtab.proxy.account.books import NAMES, Batch, Books, MemoryStatistics, Place, Sums
 from trimtab.proxy.catalogue.prices import Bill, Cost, PriceList, PriceSource, PriceTier, Tokens
 from trimtab.proxy.store.store import StoreError
 from trimtab.proxy.telemetry.metrics import Metrics
@@ -90,12 +90,6 @@ async def test_both_get_the_same_parts() -> None:
     assert (sums.summaries, sums.unpriced_summaries) == (2, 1)
 
 
-def test_without_a_price_no_series_appears() -> None:
-    metrics = Metrics()
-    Books(metrics).charge("m", "", Bill(Tokens.of(10), Tokens.of(20)))
-    assert "trimtab_cost_usd_total{" not in metrics.render().decode()
-
-
 # Sums are exact in any order, and what is saved is what is left.
 
 sums = st.builds(Sums, *[st.integers(0, 2**50)] * len(NAMES))
@@ -120,8 +114,3 @@ def test_what_has_no_price_is_counted_but_not_in_the_money() -> None:
     assert (total.requests, total.unpriced_requests, total.unpriced_summaries) == (1, 1, 1)
     assert (total.original_tokens, total.sent_tokens) == (20, 10)
     assert total.cost_nanodollars == total.without_nanodollars == 0
-
-
-def test_days_are_in_utc() -> None:
-    assert name_day(0.0) == "1970-01-01"
-    assert go_back("2028-03-01", 1) == "2028-02-29"

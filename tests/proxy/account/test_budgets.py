@@ -51,7 +51,6 @@ def spend(books: Books, client: str = "alice", tokens: int = 100, dollars: int =
 async def test_a_budget_is_spent_by_answers_and_is_new_later(
     limits: dict[str, float], name: str, until: str, seconds: int, log
 ) -> None:
-    """What is left is left: the answer that reaches it is served. Another client's answers spend nothing of it."""
     budgets, books, clock = make(log, **limits)
     spend(books, "bob", 10_000, 100)
     spend(books)
@@ -67,7 +66,6 @@ async def test_a_budget_is_spent_by_answers_and_is_new_later(
 
 
 async def test_large_budgets_are_written_in_full(log) -> None:
-    """As a header may have them, and as people read them."""
     budgets, books, _ = make(log, tokens_per_day=20_000_000)
     spend(books, tokens=20_000_000)
     spent = budgets.check("alice")
@@ -94,7 +92,6 @@ async def test_it_is_logged_once_each_time_that_it_is_spent(log) -> None:
 
 
 async def test_processes_share_what_is_spent_through_the_store(log) -> None:
-    """And a restart forgets nothing. What waits to be written counts once."""
     store = MemoryStatistics()
     await store.add(Batch("other", 1, "2026-12-30", {Place("2026-12-30", "m", "alice"): Sums(sent_tokens=60)}))
     await store.add(Batch("other", 2, "2026-12-30", {Place("2026-11-30", "m", "alice"): Sums(sent_tokens=900)}))
@@ -128,7 +125,6 @@ class _Slow(MemoryStatistics):
 
 
 async def test_what_is_spent_while_the_store_is_read_or_out_counts(log) -> None:
-    """What was tried to be written is neither lost nor counted twice."""
     store = _Slow(lambda: spend(books))
     budgets, books, _ = make(log, store, tokens_per_month=400)
     spend(books)
@@ -145,7 +141,6 @@ async def test_what_is_spent_while_the_store_is_read_or_out_counts(log) -> None:
 
 
 async def test_days_that_are_over_are_read_once(log) -> None:
-    """And again for a client that gets a budget later. Nothing of them is forgotten."""
     store = _Slow(lambda: None)
     await store.add(Batch("other", 1, "2026-12-30", {Place("2026-12-03", "m", "alice"): Sums(sent_tokens=60)}))
     await store.add(Batch("other", 2, "2026-12-30", {Place("2026-12-03", "m", "bob"): Sums(sent_tokens=60)}))
@@ -163,7 +158,6 @@ async def test_days_that_are_over_are_read_once(log) -> None:
 
 
 async def test_what_another_process_writes_late_counts_within_the_hour(log) -> None:
-    """It could not write for days; then it writes of days before yesterday."""
     store = MemoryStatistics()
     budgets, _, clock = make(log, store, tokens_per_month=60)
     await budgets.refresh()
@@ -173,14 +167,6 @@ async def test_what_another_process_writes_late_counts_within_the_hour(log) -> N
     assert budgets.check("alice") is not None
 
 
-async def test_without_budgets_nothing_runs(log) -> None:
-    """The books tell nobody, and read nothing."""
-    books = Books(Metrics())
-    budgets = Budgets(books, log)
-    assert (books.on_booked, books.after_writing) == (None, None)
-    assert budgets.check("alice") is None
-
-
 KEYS = "client_keys={alice: {key: key-a, tokens_per_day: 5, over_budget: %s}, bob: key-b}"
 ALICE, BOB = {"Authorization": "Bearer key-a"}, {"Authorization": "Bearer key-b"}
 
@@ -188,7 +174,6 @@ ALICE, BOB = {"Authorization": "Bearer key-a"}, {"Authorization": "Bearer key-b"
 async def test_a_client_over_its_budget_gets_429_until_it_is_new(
     client, start_proxy: Callable, upstream: FakeUpstream
 ) -> None:
-    """Other clients are served. A reload that raises the budget is heeded at once."""
     proxy = await start_proxy(KEYS % "refuse")
     url = f"{proxy.url}/v1/chat/completions"
     async with client.post(url, json=CHAT, headers=ALICE) as response:
@@ -211,7 +196,6 @@ async def test_a_client_over_its_budget_gets_429_until_it_is_new(
 
 
 async def test_a_budget_that_only_tells_refuses_nothing(client, start_proxy: Callable) -> None:
-    """A header and a line of the log say that it is spent."""
     proxy = await start_proxy(KEYS % "tell")
     for expected in (None, 'spent;limit=5;of="tokens a day"'):
         async with client.post(f"{proxy.url}/v1/chat/completions", json=CHAT, headers=ALICE) as response:

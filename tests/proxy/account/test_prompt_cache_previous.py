@@ -1,6 +1,7 @@
 """How much of a prompt the upstream has read before."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from support.builders import assistant, conversation, result, session, system, user
@@ -11,25 +12,15 @@ from trimtab.rules.conversation import Message
 from trimtab.rules.prefix import hash_prefixes
 
 
-def observe(
-    previous: PreviousRequests, messages: tuple[Message, ...], *, client: str = "m", tools: bytes = b"[]"
-) -> float | None:
+def observe(previous: PreviousRequests, messages: tuple[Message, ...], *, client: str = "m") -> float | None:
     """The share that is kept of a request that is forwarded unchanged, with ten tokens outside its messages."""
-    prefix = compare(previous, messages, client=client, tools=tools)
+    prefix = see(previous, messages, client=client).prefix
     return prefix.kept_share if prefix is not None and prefix.continues else None
 
 
-def compare(
-    previous: PreviousRequests,
-    messages: tuple[Message, ...],
-    forwarded: tuple[Message, ...] | None = None,
-    *,
-    client: str = "m",
-    tools: bytes = b"[]",
-    age_seconds: float = 0.0,
-) -> Prefix | None:
-    """What is found of a request; it is forwarded unchanged if `forwarded` is None."""
-    return see(previous, messages, forwarded, client=client, tools=tools, age_seconds=age_seconds).prefix
+def compare(previous: PreviousRequests, messages: tuple[Message, ...], *forwarded: Any, **more: Any) -> Prefix | None:
+    """What is found of a request; it is forwarded unchanged if nothing else is given."""
+    return see(previous, messages, *forwarded, **more).prefix
 
 
 def see(
@@ -46,15 +37,7 @@ def see(
     return previous.observe(client, hashes, Sent(messages, sent, (tools,), age_seconds, is_changed))
 
 
-def test_of_a_first_request_nothing_is_said() -> None:
-    """There is no earlier request to compare with. Another client's requests are not compared."""
-    previous = PreviousRequests()
-    assert observe(previous, session(3)) is None
-    assert observe(previous, session(4), client="other") is None
-
-
 def test_what_stands_as_it_did_is_kept() -> None:
-    """Tools and earlier messages count. New messages do not."""
     previous = PreviousRequests()
     before, after = session(3), session(4)
     assert observe(previous, before) is None
@@ -64,7 +47,6 @@ def test_what_stands_as_it_did_is_kept() -> None:
 
 
 def test_a_session_goes_on_after_an_answer_that_the_client_had_begun() -> None:
-    """The transcript then has the whole answer, and what stands before it is kept."""
     previous, asked = PreviousRequests(), (user("task"), assistant("yes"), user("count to ten"))
     assert observe(previous, (*asked, assistant("1, 2,"))) is None
     after = (*asked, assistant("1, 2, 3, 4"), user("go on"))
@@ -73,27 +55,7 @@ def test_a_session_goes_on_after_an_answer_that_the_client_had_begun() -> None:
     assert observe(previous, after) == 1.0
 
 
-def test_a_changed_message_breaks_the_prefix_there() -> None:
-    """The forwarded bytes are compared, not what the client said."""
-    previous = PreviousRequests()
-    messages = session(3)
-    assert observe(previous, messages) is None
-    edited = (*messages[:3], replace(messages[3], texts=("pruned",), edited=True), *messages[4:])
-    forwarded = conversation(*edited, fixed_tokens=10)
-    kept = 10 + sum(message.tokens for message in edited[:3])
-    prefix = compare(previous, messages, edited)
-    assert prefix.kept_share == pytest.approx(kept / forwarded.tokens)
-
-
-def test_changed_tools_break_all_of_it() -> None:
-    """In a prompt, tools come before the first message."""
-    previous = PreviousRequests()
-    assert observe(previous, session(3)) is None
-    assert observe(previous, session(4), tools=b"[{}]") == 0.0
-
-
 def test_sessions_that_differ_in_their_tools_only_do_not_mix() -> None:
-    """Each goes on with its own request, whose turn ever it is; and what is learned of the cache stays with its own."""
     previous, caches = PreviousRequests(), {b"[1]": Cache(hit_share=0.1), b"[2]": Cache(hit_share=0.2)}
     for number in (3, 4, 5):
         seen = {tools: see(previous, session(number), tools=tools) for tools in caches}
@@ -106,7 +68,6 @@ def test_sessions_that_differ_in_their_tools_only_do_not_mix() -> None:
 
 
 def test_parallel_branches_do_not_mix() -> None:
-    """Each branch continues its own last request."""
     previous = PreviousRequests()
     trunk = (user("task"), assistant("yes"))
     left, right = (*trunk, user("left")), (*trunk, user("right"))
@@ -118,7 +79,6 @@ def test_parallel_branches_do_not_mix() -> None:
 
 
 def test_the_search_for_the_request_before_is_bounded() -> None:
-    """If a transcript has grown by more, it counts as a new one."""
     previous, messages = PreviousRequests(), session(MAX_NEW_MESSAGES)
     for growth, is_known in ((MAX_NEW_MESSAGES - 1, True), (MAX_NEW_MESSAGES, False)):
         assert observe(previous, messages[:4], client=str(growth)) is None
@@ -126,7 +86,6 @@ def test_the_search_for_the_request_before_is_bounded() -> None:
 
 
 def test_what_changes_while_the_client_only_adds_is_ours() -> None:
-    """A cut changes what is forwarded; the client's transcript, instructions and tools go on."""
     previous = PreviousRequests()
     before, after = (system(), *session(4)), (system(), *session(5))
     compare(previous, before)
@@ -142,7 +101,6 @@ def test_what_changes_while_the_client_only_adds_is_ours() -> None:
 
 @pytest.mark.parametrize("changed", ["tools", "instruction", "transcript", "shorter"])
 def test_what_the_client_changes_is_not_ours(changed: str) -> None:
-    """A session whose transcript was rewritten is recognised by its first message."""
     previous = PreviousRequests()
     before = (system(), *session(4))
     after = {
@@ -161,7 +119,6 @@ def test_what_the_client_changes_is_not_ours(changed: str) -> None:
 
 
 def test_the_pause_is_between_the_moments_of_sending() -> None:
-    """How long the answers took does not count. A clock that is set back gives no pause."""
     times = iter([100.0, 400.0, 50.0])
     previous = PreviousRequests(lambda: next(times))
     found = [compare(previous, session(steps), age_seconds=age) for steps, age in ((3, 20.0), (4, 60.0), (5, 0.0))]
@@ -170,7 +127,6 @@ def test_the_pause_is_between_the_moments_of_sending() -> None:
 
 
 def test_another_branch_is_compared_with_the_newest_request_of_the_same_beginning() -> None:
-    """It does not count as a continuation, and the branch that it is compared with can still be continued."""
     previous = PreviousRequests()
     trunk = (user("task"), assistant("yes"))
     compare(previous, (*trunk, user("left")))
@@ -184,7 +140,6 @@ def test_another_branch_is_compared_with_the_newest_request_of_the_same_beginnin
 
 
 def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Old sessions are forgotten, and a forgotten session counts as new."""
     monkeypatch.setattr(prompt_cache, "MAX_BYTES", 20_000)
     monkeypatch.setattr(prompt_cache, "MAX_NEWEST_BYTES", 5_000)
     previous = PreviousRequests()
@@ -198,7 +153,6 @@ def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_after_a_rewind_the_request_before_is_still_known() -> None:
-    """Its bytes are not: another request has taken its place in the upstream's cache."""
     previous, messages = PreviousRequests(), session(4)
     see(previous, messages[:3])
     see(previous, messages)

@@ -14,7 +14,6 @@ from trimtab.proxy.account.recorder import MAX_TOLD_PATHS, MAX_TOLD_SESSIONS, Ph
 from trimtab.proxy.catalogue.prices import Bill, Tokens
 from trimtab.proxy.telemetry.ledger import Ledger
 from trimtab.proxy.telemetry.metrics import Metrics
-from trimtab.proxy.wire.codec import UndecodableError
 from trimtab.rules.tokens.sections import Sections
 
 
@@ -91,13 +90,6 @@ def _figures(recorder: Recorder) -> dict[str, float]:
     return found
 
 
-TRUNCATED = {
-    "rule": "truncate",
-    "before_tokens": 900,
-    "after_tokens": 400,
-    "saved_tokens": 500,
-    "first_changed": 3,
-}
 REQUEST = {"requests_total{chat,m*,compacted,200}": 1, "answered_requests_total{m*,compacted}": 1}
 TIMES = {"upstream_seconds_sum{m*}": 2.5}
 SECTIONS = {
@@ -113,7 +105,6 @@ SECTIONS = {
 
 
 def test_a_compacted_request_is_counted(recorder: Recorder) -> None:
-    """Metrics have the tokens before and after, what each rule did, the times, and the upstream's own figures."""
     phases = (("plan", 0.25), ("apply", 0.5), ("plan", 0.25))
     answered = {"prompt_tokens": 508, "cached_tokens": 0, "completion_tokens": 30}
     recorder.record(_outcome(**answered, prefix_kept=0.75, phase_seconds=phases))
@@ -135,7 +126,6 @@ def test_a_compacted_request_is_counted(recorder: Recorder) -> None:
 
 
 def test_a_client_with_a_name_is_counted_by_it(recorder: Recorder) -> None:
-    """Others are not: there may be any number of them."""
     for name in ("", "team"):
         recorder.record(_outcome(client=name, completion_tokens=30))
 
@@ -147,16 +137,7 @@ def test_a_client_with_a_name_is_counted_by_it(recorder: Recorder) -> None:
     }
 
 
-def test_a_stream_has_a_first_token_and_a_rate(recorder: Recorder) -> None:
-    recorder.record(_outcome(first_token_seconds=1.0, tokens_per_second=15.0))
-
-    figures = _figures(recorder)
-    assert figures["time_to_first_token_seconds_sum{m*}"] == 1.0
-    assert figures["output_tokens_per_second_sum{m*}"] == 15.0
-
-
 def test_a_request_only_observed_saves_nothing(recorder: Recorder) -> None:
-    """The original went out, so the tokens sent are the original ones, and no rule saved any."""
     recorder.record(_outcome(mode="observe", outcome="observe", sent_tokens=1000, sent_sections=BEFORE))
 
     sent = {name.replace("original", "sent"): value for name, value in SECTIONS.items() if "original" in name}
@@ -171,58 +152,18 @@ def test_a_request_only_observed_saves_nothing(recorder: Recorder) -> None:
 
 
 def test_the_log_line_says_what_happened_and_no_text(recorder: Recorder, log: _Log) -> None:
-    """It has status, outcome, tokens and decisions, and no text of the request."""
     recorder.record(_outcome(completion_tokens=30, is_estimated=True, prefix_kept=0.5))
 
     (line,) = log.lines
-    assert line == {
-        "event": "request",
-        "request_id": "id",
-        "endpoint": "chat",
-        "method": "POST",
-        "path": "/v1/chat/completions",
-        "upstream": "local",
-        "model": "m",
-        "match": "m*",
-        "status": 200,
-        "outcome": "compacted",
-        "seconds": 3.0,
-        "original_tokens": 1000,
-        "sent_tokens": 508,
-        "limit_tokens": 2000,
-        "sections": {
-            "system": {"original": 100, "sent": 100},
-            "summary": {"original": 0, "sent": 30},
-            "memory": {"original": 50, "sent": 0},
-            "recent": {"original": 800, "sent": 328},
-            "current": {"original": 50, "sent": 50},
-        },
-        "decisions": [
-            {**TRUNCATED, "attempt": 1, "limit_tokens": 4000},
-            {**TRUNCATED, "attempt": 2, "limit_tokens": 2000},
-            {
-                "rule": "pairing",
-                "attempt": 2,
-                "limit_tokens": 2000,
-                "before_tokens": 400,
-                "after_tokens": 408,
-                "saved_tokens": -8,
-                "first_changed": 7,
-            },
-        ],
-        "summary": {"id": "3f9a", "kind": "summarise", "messages": 34},
-        "prefix_kept": 0.5,
-        "completion_tokens": 30,
-        "is_estimated": True,
-    }
-
-
-def test_what_is_not_known_is_not_logged(recorder: Recorder, log: _Log) -> None:
-    """A request that was refused early has neither a model nor an upstream."""
-    recorder.record(Outcome("id", 1000.0, "other", "GET", "/", 401, "refused", 0.1))
-
-    (line,) = log.lines
-    assert {"upstream", "model", "match"} & line.keys() == set()
+    assert line.pop("decisions") == [entry.describe() for entry in LEDGER.entries]
+    names = ("system", "summary", "memory", "recent", "current")
+    sections = zip(names, BEFORE, AFTER, strict=True)
+    assert line.pop("sections") == {name: {"original": before, "sent": after} for name, before, after in sections}
+    assert line.pop("summary") == {"id": "3f9a", "kind": "summarise", "messages": 34}
+    figures = ("request_id", "endpoint", "method", "path", "upstream", "model", "match", "status", "outcome", "seconds")
+    figures += ("original_tokens", "sent_tokens", "limit_tokens")
+    told = {"prefix_kept": 0.5, "completion_tokens": 30, "is_estimated": True}
+    assert line == {"event": "request", **{name: getattr(OUTCOME, name) for name in figures}, **told}
 
 
 @pytest.mark.parametrize(
@@ -236,25 +177,13 @@ def test_what_is_not_known_is_not_logged(recorder: Recorder, log: _Log) -> None:
     ],
 )
 def test_a_failure_on_our_side_is_a_warning(status: int, outcome: str, level: str) -> None:
-    """That is a failure of the upstream or of trimtab. An error of the client, or a client that left, is no warning."""
     log = Mock()
     Recorder(Metrics(), log).record(_outcome(status=status, outcome=outcome))
 
     assert [call[0] for call in log.method_calls] == [level]
 
 
-def test_a_refusal_is_recorded_with_its_code(recorder: Recorder, log: _Log) -> None:
-    """The proxy's own error is recorded with status, code and message, which contains no text of the conversation."""
-    code, reason = "context_length_exceeded", "This model's maximum context length is 8000 tokens."
-    recorder.record(_outcome(status=400, outcome="refused", error=code, reason=reason))
-
-    (line,) = log.lines
-    assert (line["status"], line["outcome"], line["error"]) == (400, "refused", "context_length_exceeded")
-    assert line["reason"] == "This model's maximum context length is 8000 tokens."
-
-
 def test_a_fault_is_logged_by_its_type(recorder: Recorder, log: _Log) -> None:
-    """It is counted by its phase. The error's own text is not logged, because it may be the client's."""
     phases = Phases("plan")
     with fail_open(recorder, "id", phases):
         phases.begin("apply")
@@ -266,16 +195,7 @@ def test_a_fault_is_logged_by_its_type(recorder: Recorder, log: _Log) -> None:
     assert phases.seconds == ()
 
 
-def test_what_cannot_be_decoded_is_no_fault(recorder: Recorder, log: _Log) -> None:
-    """The error is raised, so that the upstream decides."""
-    with pytest.raises(UndecodableError), fail_open(recorder, "id", Phases("plan")):
-        raise UndecodableError
-
-    assert log.lines == []
-
-
 def test_a_second_attempt_is_counted(recorder: Recorder) -> None:
-    """The label says what became of it. A refusal that stands saves nothing, and has no prompt in any sum."""
     recorder.record(_outcome(client="ann", status=400, retry="hopeless", bill=None))
 
     figures = _figures(recorder)
@@ -284,14 +204,12 @@ def test_a_second_attempt_is_counted(recorder: Recorder) -> None:
 
 
 def test_a_prompt_that_was_not_counted_counts_as_the_upstream_reports_it() -> None:
-    """What recall asked more was sent, too."""
     bill = Bill(Tokens.of(80), Tokens.of(80))
     assert _outcome(has_prompt=False, bill=bill).counted == (80, 80)
     assert _outcome(recall_prompt_tokens=70).counted == (1000, 508 + 70)
 
 
 def test_a_client_that_halves_the_window_is_told_once_for_each_model(recorder: Recorder, log: _Log) -> None:
-    """Claude Code asks for 32,000 tokens, whatever the window is."""
     for fields in ({"max_tokens": 2000}, {"max_tokens": 32_000}, {"max_tokens": 1999, "label": "n"}, {"label": "o"}):
         recorder.record(_outcome(**fields))
     told = [line for line in log.lines if line["event"] == "window_halved"]
@@ -302,7 +220,6 @@ def test_a_client_that_halves_the_window_is_told_once_for_each_model(recorder: R
 
 
 def test_a_head_that_fills_the_window_is_told_once_a_session(recorder: Recorder, log: _Log) -> None:
-    """Half of the limit is too much; a session is told of again only after many others."""
     for session, tokens in (("a", 999), ("a", 1560), ("a", 1700), ("b", 1000), ("c", 999)):
         recorder.record(_outcome(session=session, limit_tokens=2000, original_sections=(tokens, 0, 0, 1, 1)))
     recorder.record(_outcome(session="d", limit_tokens=0, original_sections=(5, 0, 0, 0, 0)))
@@ -321,7 +238,6 @@ def test_a_head_that_fills_the_window_is_told_once_a_session(recorder: Recorder,
 
 
 def test_paths_that_are_not_compacted_are_told_once_and_up_to_a_bound(recorder: Recorder, log: _Log) -> None:
-    """A client may invent paths."""
     for number in [*range(MAX_TOLD_PATHS + 5), 0]:
         recorder.record(_outcome(path=f"/v{number}/completions", is_uncompacted=True))
         recorder.record(_outcome(path="/refused"))
@@ -342,7 +258,6 @@ def test_paths_that_are_not_compacted_are_told_once_and_up_to_a_bound(recorder: 
 def test_the_upstreams_cache_is_told_as_far_as_it_reports_it(
     answered: tuple[int | None, ...], expected: dict[str, int], recorder: Recorder, log: _Log
 ) -> None:
-    """Zero that is reported is logged; what is not reported is absent."""
     prompt, cached, written = answered
     recorder.record(_outcome(prompt_tokens=prompt, cached_tokens=cached, written_tokens=written))
 
@@ -357,20 +272,22 @@ def test_the_upstreams_cache_is_told_as_far_as_it_reports_it(
     assert figures.get("cache_write_tokens_total{m*}", 0) == expected.get("written_tokens", 0)
 
 
-def test_a_miss_is_counted_and_logged_with_its_cause(recorder: Recorder, log: _Log) -> None:
-    """A request has one cause at most."""
-    recorder.record(_outcome(prompt_tokens=508, cached_tokens=0, cache_miss="expired"))
-
-    assert log.lines[0]["cache_miss"] == "expired"
-    assert {name: value for name, value in _figures(recorder).items() if "misses" in name} == {
-        "cache_misses_total{expired,m*}": 1
-    }
-
-
 def test_a_key_is_told_again_on_another_day(recorder: Recorder, log: _Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In UTC; and a key that stands there as a hash has the ID of the key itself."""
     for now, key in ((86399.0, "k"), (86399.0, "k"), (86400.0, "k")):
         monkeypatch.setattr("trimtab.proxy.account.recorder.time.time", lambda now=now: now)
         recorder.record_key("ana", key)
     recorder.record_key("ana", "sha256:" + "ab" * 32)
     assert [line["key"] for line in log.lines] == ["8254c329", "8254c329", "abababab"]
+
+
+def test_after_a_phase_within_another_the_outer_one_is_current_again() -> None:
+    """So a fault counts under the innermost phase that has not ended."""
+    phases = Phases("plan")
+    outer = phases.begin("summary")
+    inner = phases.begin("apply")
+    assert phases.current == "apply"
+    phases.end(inner)
+    phases.end(outer)
+
+    assert phases.current == "plan"
+    assert [name for name, _ in phases.seconds] == ["apply", "summary"]

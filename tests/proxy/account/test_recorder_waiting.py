@@ -53,7 +53,6 @@ def record(recorder: Recorder, *numbers: int) -> None:
 def test_requests_wait_and_are_told_together_in_order(
     recorder: Recorder, timers: Timers, told: list[list[str]], log: ListLog
 ) -> None:
-    """One timer serves them all; the next request after it sets a new one. Nothing is told twice."""
     record(recorder, 1, 2)
     assert (told, log.lines) == ([], [])
     assert [seconds for seconds, _ in timers.set] == [WAIT_SECONDS]
@@ -66,15 +65,6 @@ def test_requests_wait_and_are_told_together_in_order(
     assert recorder.metrics.requests["m", "chat", "200", "unchanged"] == 3
 
 
-def test_whoever_reads_gets_what_has_ended(recorder: Recorder, timers: Timers, told: list[list[str]]) -> None:
-    """The timer then finds nothing to tell."""
-    record(recorder, 1)
-    recorder.drain()
-    assert told == [["1"]]
-    timers.fire()
-    assert told == [["1"]]
-
-
 def test_a_full_ring_is_told_at_once(recorder: Recorder, told: list[list[str]]) -> None:
     """So what waits is bounded, and no request waits for it."""
     record(recorder, *range(MOST_WAITING + 1))
@@ -82,7 +72,6 @@ def test_a_full_ring_is_told_at_once(recorder: Recorder, told: list[list[str]]) 
 
 
 def test_a_fault_loses_one_request_for_one_observer(recorder: Recorder, told: list[list[str]], log: ListLog) -> None:
-    """The others of its batch are told, and the other observers get it."""
     kept: list[str] = []
 
     def fail(outcomes: Iterator[Outcome]) -> None:
@@ -106,10 +95,3 @@ def test_an_observer_that_takes_nothing_does_not_hold_the_others(recorder: Recor
     record(recorder, 1, 2)
     recorder.drain()
     assert told == [["1", "2"]]
-
-
-def test_without_a_timer_nothing_waits(log: ListLog) -> None:
-    """Nobody would tell it."""
-    recorder = Recorder(Metrics(), log)
-    record(recorder, 1)
-    assert [line["request_id"] for line in log.lines] == ["1"]

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 from aiohttp import web
-from support.client import post
+from support.client import post, settle
 from upstreams.recording import completion
 
 CONFIGURED = "defaults.context_window=8000"
@@ -37,33 +37,29 @@ def serve(upstream, *, server: str = "", timings: dict[str, int] | None = None) 
     upstream.answer, upstream.answers_questions = answer, True
 
 
-@pytest.mark.parametrize("said", [{"server": "llama.cpp"}, {"timings": TIMINGS}], ids=["header", "body"])
-async def test_it_is_asked_once_after_its_first_answer(said, client, upstream, start_proxy):
-    """Not before: no request waits for it. Then its slots and its template are known."""
+@pytest.mark.parametrize(
+    ("said", "times"),
+    [({"server": "llama.cpp"}, 1), ({"timings": TIMINGS}, 1), ({"server": "nginx"}, 0)],
+    ids=["header", "body", "another server"],
+)
+async def test_it_is_asked_once_after_its_first_answer(said, times, client, upstream, start_proxy):
     serve(upstream, **said)
     proxy = await start_proxy(CONFIGURED)
-    await proxy.services.models.settle()
+    models = proxy.services.models
+    await models.settle()
     assert not [one for one in upstream.requests if one.method == "GET"]
-    for _ in range(3):
+    for _ in range(2):
         response, _ = await post(client, proxy.url + "/v1/chat/completions", BODY)
         assert (response.status, response.headers["x-trimtab-tokens"].endswith("limit=6000")) == (200, True)
-        await proxy.services.lifecycle.idle.wait()
-        await proxy.services.models.settle()
-    assert [one.path for one in upstream.requests].count("/v1/models") == 1
-    models = proxy.services.models
+        await settle(proxy)
+        await models.settle()
+    assert [one.path for one in upstream.requests].count("/v1/models") == times
     known = next(one for one in models.list_known() if one.name.tenant)
-    assert models.find_slots(known.name) == 1
-    assert (known.facts.reading.drops_tools, known.facts.reading.drops_calls) == (True, True)
-
-
-async def test_no_other_server_is_asked(client, upstream, start_proxy):
-    serve(upstream, server="nginx")
-    proxy = await start_proxy(CONFIGURED)
-    for _ in range(2):
-        await post(client, proxy.url + "/v1/chat/completions", BODY)
-        await proxy.services.lifecycle.idle.wait()
-        await proxy.services.models.settle()
-    assert not [one for one in upstream.requests if one.method == "GET"]
+    reading = known.facts.reading
+    assert (models.find_slots(known.name), reading.drops_tools, reading.drops_calls) == (
+        times or None,
+        *[times > 0] * 2,
+    )
 
 
 def make_agent(steps: int) -> list[dict[str, Any]]:
@@ -80,13 +76,11 @@ def make_agent(steps: int) -> list[dict[str, Any]]:
     return messages
 
 
-@pytest.mark.parametrize("known_at", [0, 2])
-async def test_the_forwarded_prefix_changes_at_most_once_when_it_is_known_late(known_at, client, upstream, start_proxy):
-    """Its summaries stand elsewhere and calls are not counted, also behind a cut that stands by then."""
+async def test_the_forwarded_prefix_changes_at_most_once_when_it_is_known_late(client, upstream, start_proxy):
     proxy = await start_proxy(
         "defaults.context_window=4000", "defaults.completion_reserve=100", "defaults.summary.when=never"
     )
-    messages, sent, changed = make_agent(60), [], []
+    messages, sent, changed, known_at = make_agent(60), [], [], 2
     for number, stop in enumerate(range(202, 2 + 4 * 57, 4)):
         serve(upstream, server="llama.cpp" if number >= known_at else "")
         before, upstream.requests[:] = sent, []

@@ -15,9 +15,9 @@ async def _attempt(make_stages: MakeStages, *settings: str) -> list[Attempt]:
 
 @pytest.mark.parametrize("mode", ["enforce", "observe"])
 async def test_each_case_knows_what_its_stages_found_out(mode: str, make_stages: MakeStages) -> None:
-    """All can be asked for the call, the figures, the body and the refusal."""
     attempts = await _attempt(make_stages, f"mode={mode}")
 
+    assert attempts[0].outcome == "undecodable"
     assert [type(one) for one in attempts] == [Passed, Refused, Prepared]
     assert [one.call is not None for one in attempts] == [False, True, True]
     assert [one.compacted is not None for one in attempts] == [False, True, True]

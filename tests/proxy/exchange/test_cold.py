@@ -10,7 +10,8 @@ from support.builders import assistant, transcripts, user
 from support.client import SMALL
 from support.journeys import MakeStages, Stages, make_reply, read_session
 
-from trimtab.proxy.exchange.attempt import Call
+from trimtab.proxy.account.outcome import Answered
+from trimtab.proxy.exchange.attempt import Call, Passed
 from trimtab.proxy.exchange.cold import (
     COLD_CACHE,
     cut_at_cold_cache,
@@ -20,6 +21,7 @@ from trimtab.proxy.exchange.cold import (
     name_cache,
     read_command,
     recall_earlier,
+    remember,
     uses_cache,
 )
 from trimtab.proxy.models.records import ModelName
@@ -31,7 +33,6 @@ from trimtab.rules.conversation import Role
 
 @given(transcripts())
 def test_the_previous_request_ends_where_the_last_answer_begins(messages) -> None:
-    """An answer may be several messages. What a client has begun to write of the next one (a prefill) is none."""
     messages = (*messages, user("Go on."))
     at = find_previous(messages)
     assert 0 <= at <= len(messages)
@@ -56,15 +57,19 @@ def test_only_a_last_message_of_the_user_is_a_command(said, words) -> None:
     assert read_command([user(said), assistant(said)]) is None
 
 
+def _keep_cuts(now: float = 100.0) -> ColdCuts:
+    """Cuts in a store that counts as one that is kept."""
+    store = MemoryStore(ttl_seconds=1e6)
+    store.name = "sqlite"
+    return ColdCuts(store, clock=lambda: now)
+
+
 async def test_an_earlier_request_is_found_if_the_last_answer_was_not_asked_for_here(make_stages: MakeStages) -> None:
-    """Another model may have answered in between. The newest request that this process knows counts."""
     stages = await make_stages(*SMALL)
     request = read_session(20)
     call = await stages.prepare(request)
     planned = call.compactor.plan(request, call.view.policy)
-    store = MemoryStore(ttl_seconds=1.0)
-    store.name = "sqlite"
-    cold_cuts = ColdCuts(store, clock=lambda: 100.0)
+    cold_cuts = _keep_cuts()
     session = find_session(structs.replace(stages.services, cold_cuts=cold_cuts), call, planned)
     assert session is not None
     hashes, messages = planned.plan.hashes, planned.plan.conversation.messages
@@ -82,9 +87,7 @@ async def test_only_requests_that_are_compacted_have_a_session(setting, counts, 
     call = await stages.prepare(request)
     planned = call.compactor.plan(request, call.view.policy)
     assert find_session(stages.services, call, planned) is None
-    store = MemoryStore(ttl_seconds=1.0)
-    store.name = "sqlite"
-    services = structs.replace(stages.services, cold_cuts=ColdCuts(store))
+    services = structs.replace(stages.services, cold_cuts=_keep_cuts())
     assert (find_session(services, call, planned) is not None) is counts
     continued = structs.replace(planned, original=replace(planned.original, continues=True))
     assert find_session(services, call, continued) is None
@@ -94,15 +97,12 @@ async def test_only_requests_that_are_compacted_have_a_session(setting, counts, 
 
 @pytest.mark.parametrize("is_count", [True, False])
 async def test_at_a_warm_cache_a_long_session_is_planned_as_it_was(is_count: bool, make_stages: MakeStages) -> None:  # noqa: FBT001
-    """A question for the number of tokens is no request to the model, so it says nothing of the cache."""
     stages = await make_stages(*SMALL)
     request = read_session(60)
     call = await stages.prepare(request)
     planned = call.compactor.plan(request, call.view.policy)
     assert planned.plan.window.is_long
-    store = MemoryStore(ttl_seconds=1e6)
-    store.name = "sqlite"
-    services = structs.replace(stages.services, cold_cuts=ColdCuts(store, clock=lambda: 100.0))
+    services = structs.replace(stages.services, cold_cuts=_keep_cuts())
     if is_count:
         call = structs.replace(call, request=replace(request, codec=Counting()))
     heeded, again = await cut_at_cold_cache(services, call, planned, fail_to_plan, make_reply())
@@ -123,7 +123,6 @@ async def fail_to_plan(call: Call) -> NoReturn:
 
 @pytest.mark.parametrize(("setting", "seconds"), [("auto", None), ("900", 900.0), ("0", 0.0)])
 async def test_a_configured_lifetime_replaces_the_known_one(setting, seconds, make_stages: MakeStages) -> None:
-    """0 turns it off."""
     stages = await make_stages(*SMALL, f"upstream.cache_seconds={setting}")
     call = await stages.prepare(read_session(3))
     assert find_lifetime(stages.services, call) == seconds
@@ -131,7 +130,6 @@ async def test_a_configured_lifetime_replaces_the_known_one(setting, seconds, ma
 
 
 async def test_the_retention_is_read_from_members_not_from_texts(make_stages: MakeStages) -> None:
-    """A message that quotes such a member has escaped quotes."""
     stages = await make_stages(*SMALL, "upstream.base_url=https://api.openai.com/v1")
     call = await stages.prepare(read_session(3, prompt_cache_retention="24h"))
     assert find_lifetime(stages.services, call) == 86_400
@@ -145,9 +143,7 @@ ASKS = (*SMALL, "defaults.overflow_strategy=summarize", "upstream.cache_seconds=
 
 async def _attempt_after(stages: Stages, idle_seconds: float, *, slides: bool = False) -> list[str]:
     """The rules that decide about a long session after a silence."""
-    store, request = MemoryStore(ttl_seconds=1e6), read_session(22, result_words=200)
-    store.name = "sqlite"
-    cold_cuts = ColdCuts(store, clock=lambda: 10_000.0)
+    cold_cuts, request = _keep_cuts(10_000.0), read_session(22, result_words=200)
     stages = replace(stages, services=structs.replace(stages.services, cold_cuts=cold_cuts))
     call = await stages.prepare(request)
     planned = call.compactor.plan(request, call.view.policy)
@@ -185,7 +181,21 @@ async def test_a_model_is_asked_at_a_cold_cache_only_if_the_request_may_wait(
 
 
 def test_each_model_of_each_upstream_has_its_own_cache() -> None:
-    """However a client's requests for it are counted."""
     names = [ModelName(url, model, vocabulary) for url in "ab" for model in "mn" for vocabulary in "vw"]
     assert len({name_cache(name) for name in names}) == 4
     assert all(name_cache(one) == name_cache(other) for one, other in zip(names[::2], names[1::2], strict=True))
+
+
+async def test_an_answer_after_a_silence_teaches_how_long_the_cache_lives(make_stages: MakeStages) -> None:
+    stages = await make_stages(*SMALL, "upstream.base_url=https://api.openai.com/v1")
+    services = structs.replace(stages.services, cold_cuts=_keep_cuts())
+    attempt = await stages.attempt(read_session(20))
+    call = structs.replace(attempt.call, idle_seconds=1500.0)
+    await remember(services, Passed("undecodable"), Answered(5000, 4900))
+    await remember(services, structs.replace(attempt, call=call, body=None), Answered(5000, 4900))
+    assert not services.cold_cuts._forwarded.items()
+    await remember(services, structs.replace(attempt, call=call), Answered(5000, 4900))
+    assert len(services.cold_cuts._forwarded.items()) == 1
+    name = call.view.name
+    assert services.lifetimes.find(call.arrival.tenant.id, name.base_url, name.model) == 1500
+    assert services.lifetimes.find("other", name.base_url, name.model) == 300

@@ -14,7 +14,7 @@ from trimtab.proxy.compaction.compactor import Compactor, Planned
 from trimtab.proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES, Workers, weigh_known
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
-from trimtab.proxy.exchange.attempt import Passed, Prepared
+from trimtab.proxy.exchange.attempt import Prepared
 from trimtab.proxy.exchange.compact import add_kept_of_session, compact, refuse_or_pass, surely_stays
 from trimtab.proxy.models.calibration import Report
 from trimtab.proxy.models.hypotheses import FIRST_TEST
@@ -31,14 +31,7 @@ LONG = [{"role": "user", "content": "word " * 9000}]
 SHORT = [{"role": "user", "content": "hi"}]
 
 
-async def test_off_is_nothing_at_all(make_stages: MakeStages) -> None:
-    """It is neither counted nor planned."""
-    stages = await make_stages(*PRUNES, "mode=off")
-    assert await stages.attempt(read_session(60)) == Passed("off")
-
-
 async def test_what_fits_goes_out_as_the_clients_own_bytes(make_stages: MakeStages) -> None:
-    """The body is the same object, without a decision."""
     stages = await make_stages(*PRUNES)
     request = read_session(3)
     attempt = await stages.attempt(request)
@@ -49,7 +42,6 @@ async def test_what_fits_goes_out_as_the_clients_own_bytes(make_stages: MakeStag
 
 
 async def test_what_does_not_fit_is_compacted(make_stages: MakeStages) -> None:
-    """The body sent is within the limit, and its figures say so. Each phase has its time."""
     stages = await make_stages(*PRUNES)
     request = read_session(24, result_words=400)
     attempt = await stages.attempt(request)
@@ -62,7 +54,6 @@ async def test_what_does_not_fit_is_compacted(make_stages: MakeStages) -> None:
 
 
 async def test_observing_decides_the_same_and_sends_the_original(make_stages: MakeStages) -> None:
-    """The decisions of `enforce` are known, but the original is sent."""
     enforced, observed = [await make_stages(*PRUNES, f"mode={mode}") for mode in ("enforce", "observe")]
     request = read_session(70)
     done, seen = await enforced.attempt(request), await observed.attempt(request)
@@ -73,19 +64,8 @@ async def test_observing_decides_the_same_and_sends_the_original(make_stages: Ma
     assert (by_header.outcome, by_header.body, by_header.compacted) == ("observe", None, done.compacted)
 
 
-@pytest.mark.parametrize("messages", [[{}], [5], [{"role": 5}]])
-async def test_what_cannot_be_decoded_is_the_upstreams_to_judge(make_stages: MakeStages, messages: list) -> None:
-    """It is no fault, and nothing about it is known."""
-    stages = await make_stages()
-    attempt = await stages.attempt(read(messages))
-
-    assert (attempt.outcome, attempt.body, attempt.compacted, attempt.call) == ("undecodable", None, None, None)
-    assert stages.count("fail_open_total", phase="plan") == 0
-
-
 @pytest.mark.parametrize("mode", ["enforce", "observe"])
 async def test_what_the_policy_refuses_is_told_in_figures(make_stages: MakeStages, mode: str) -> None:
-    """In mode `enforce` it is refused. In mode `observe` it goes out as the client wrote it."""
     stages = await make_stages("defaults.on_exceeded=error", "defaults.completion_reserve=1000", f"mode={mode}")
     attempt = await stages.attempt(read(LONG))
 
@@ -94,10 +74,10 @@ async def test_what_the_policy_refuses_is_told_in_figures(make_stages: MakeStage
     assert attempt.compacted.original_tokens == attempt.compacted.sent_tokens > 9000
     assert (attempt.refusal is not None) is (mode == "enforce")
     assert attempt.refusal is None or "after compaction" not in str(attempt.refusal)
+    assert [name for name, _ in attempt.seconds][:1] == ["plan"]
 
 
 async def test_a_refusal_says_what_the_limit_is_made_of(make_stages: MakeStages) -> None:
-    """It has the words that clients look for, and names the rules that did not suffice."""
     settings = ("defaults.on_exceeded=error", "defaults.completion_reserve=1000", "defaults.max_tool_result_tokens=100")
     stages = await make_stages(*settings)
     messages = [{"role": "tool", "tool_call_id": "a", "content": "a line of it\n" * 500}]
@@ -137,37 +117,24 @@ class _BrokenPool:
         return _Broken(self._at)
 
 
-@pytest.mark.parametrize(("at", "phase"), [("get", "plan"), ("plan", "plan"), ("apply", "apply")])
+@pytest.mark.parametrize(
+    ("at", "phase"), [("get", "plan"), ("plan", "plan"), ("apply", "apply"), ("summaries", "summary")]
+)
 async def test_a_fault_fails_open_and_is_counted_under_its_phase(make_stages: MakeStages, at: str, phase: str) -> None:
-    """The client's own bytes go out. The fault is logged by its type, without any text."""
-    stages = await make_stages()
-    broken = structs.replace(stages.services, compactors=_BrokenPool(at))
-    attempt = await compact(
-        broken, arrive(), stages.route(), read_session(70), make_reply(), broken.lane(ARRIVAL.tenant)
-    )
+    stages = await make_stages("defaults.overflow_strategy=summarize")
+    broken = {"summaries": None} if at == "summaries" else {"compactors": _BrokenPool(at)}
+    services = structs.replace(stages.services, **broken)
+    lane = services.lane(ARRIVAL.tenant)
+    attempt = await compact(services, arrive(), stages.route(), read_session(70), make_reply(), lane)
 
     assert (attempt.outcome, attempt.body, attempt.compacted) == ("failed_open", None, None)
     assert stages.count("fail_open_total", phase=phase) == 1
-    assert stages.log.lines == [
-        {"event": "fail_open", "request_id": "id", "phase": phase, "error": "ZeroDivisionError"}
-    ]
+    error = "AttributeError" if at == "summaries" else "ZeroDivisionError"
+    assert stages.log.lines == [{"event": "fail_open", "request_id": "id", "phase": phase, "error": error}]
     assert phase not in dict(attempt.seconds)
 
 
-async def test_a_fault_of_the_summaries_fails_open_too(make_stages: MakeStages) -> None:
-    """One example is a fault while the plan waits for its text."""
-    stages = await make_stages("defaults.overflow_strategy=summarize")
-    broken = structs.replace(stages.services, summaries=None)
-    attempt = await compact(
-        broken, arrive(), stages.route(), read_session(70), make_reply(), broken.lane(ARRIVAL.tenant)
-    )
-
-    assert (attempt.outcome, attempt.body) == ("failed_open", None)
-    assert stages.count("fail_open_total", phase="summary") == 1
-
-
 async def test_the_work_on_many_messages_is_more_than_that_on_new_ones(make_stages: MakeStages, monkeypatch) -> None:
-    """To go through all of them counts, too."""
     stages, sizes = await make_stages(), []
     request = read([{"role": "user", "content": f"Part {number}."} for number in range(MANY_MESSAGES + 1)])
     bounded = Workers.run_bounded
@@ -203,7 +170,6 @@ def _note_threads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 async def test_what_holds_the_event_loop_is_planned_in_a_thread(
     make_stages: MakeStages, monkeypatch: pytest.MonkeyPatch, texts: list[str], *, is_on_loop: bool
 ) -> None:
-    """One long word takes ten times as long as a text of that length, and a short message as long as 250 bytes."""
     stages, on_loop = await make_stages(), _note_threads(monkeypatch)
     await stages.attempt(read([{"role": "user", "content": text} for text in texts]))
     assert set(on_loop) == {is_on_loop}
@@ -212,7 +178,6 @@ async def test_what_holds_the_event_loop_is_planned_in_a_thread(
 async def test_known_messages_in_a_new_order_are_planned_in_a_thread_too(
     make_stages: MakeStages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is nothing to count, and all messages are to be gone through."""
     stages, messages = await make_stages(), [{"role": "user", "content": f"Part {number}."} for number in range(300)]
     await stages.attempt(read(messages))
     on_loop = _note_threads(monkeypatch)
@@ -223,23 +188,10 @@ async def test_known_messages_in_a_new_order_are_planned_in_a_thread_too(
 async def test_nothing_is_counted_on_the_event_loop_before_the_vocabulary_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One word of 512 letters takes 34 ms then."""
     on_loop = _note_threads(monkeypatch)
     async with run_stages(Compactors(ListLog())) as stages:
         await stages.attempt(read([{"role": "user", "content": LETTERS[:400]}]))
     assert set(on_loop) == {False}
-
-
-async def test_a_call_has_one_view_of_its_model(make_stages: MakeStages) -> None:
-    """The request is planned with the same policy object that all other code reads."""
-    stages = await make_stages("models=[{match: 'm*', high_water: 0.7}]")
-    calls = [await stages.prepare(read(SHORT)) for _ in range(2)]
-
-    assert calls[0].view == calls[1].view
-    assert calls[0].view.policy is calls[1].view.policy
-    assert calls[0].compactor is calls[1].compactor
-    view = calls[0].view
-    assert (view.name.model, view.policy.high_water, view.believed_tokens) == ("m", 0.7, 8000)
 
 
 async def _learn(stages: Stages, lesson: Lesson) -> None:
@@ -255,7 +207,6 @@ GUESS = Lesson(2048, is_certain=False, source="second attempt")
 
 @pytest.mark.parametrize(("words", "is_refused"), [(4000, False), (9000, True)])
 async def test_a_lesson_alone_never_refuses(make_stages: MakeStages, words: int, *, is_refused: bool) -> None:
-    """What fits only without the lesson is sent as a test. What fits in neither way is refused by what was learned."""
     stages = await make_stages("defaults.on_exceeded=error", "defaults.completion_reserve=1000")
     await _learn(stages, GUESS)
     attempt = await stages.attempt(read([{"role": "user", "content": "word " * words}]))
@@ -268,7 +219,6 @@ async def test_a_lesson_alone_never_refuses(make_stages: MakeStages, words: int,
 
 @pytest.mark.parametrize("strategy", ["prune", "summarize"])
 async def test_each_so_many_requests_that_only_a_lesson_cuts_one_goes_out_uncut(make_stages, strategy: str) -> None:
-    """However they are cut. An observed request is none of them, and neither is one that no lesson cuts."""
     stages = await make_stages(f"defaults.overflow_strategy={strategy}", "defaults.completion_reserve=100")
     request = read_session(22, result_words=200)
     assert [(await stages.attempt(request)).is_test for _ in range(FIRST_TEST)] == [False] * FIRST_TEST
@@ -282,7 +232,6 @@ async def test_each_so_many_requests_that_only_a_lesson_cuts_one_goes_out_uncut(
 
 
 async def test_a_ratio_alone_shortens_no_message_until_the_server_has_refused_it(make_stages: MakeStages) -> None:
-    """It may be that of another script. What does not fit by the family's ratio either is shortened at once."""
     stages = await make_stages("defaults.completion_reserve=1000")
     name, models = (await stages.prepare(read(SHORT))).view.name, stages.services.models
     models.note_answer(name, 0)
@@ -301,29 +250,7 @@ async def test_a_ratio_alone_shortens_no_message_until_the_server_has_refused_it
     assert (attempt.outcome, attempt.is_test) == ("compacted", False)
 
 
-async def test_a_refused_attempt_has_the_time_of_its_phases(make_stages: MakeStages) -> None:
-    """It was planned before it was refused."""
-    stages = await make_stages("defaults.on_exceeded=error", "defaults.completion_reserve=1000")
-    attempt = await stages.attempt(read(LONG))
-
-    assert attempt.refusal is not None
-    assert [name for name, _ in attempt.seconds][:1] == ["plan"]
-
-
-async def test_the_label_of_a_model_is_never_a_clients_word(make_stages: MakeStages) -> None:
-    """It is the configuration's glob, or the name once an upstream has answered for it."""
-    matched = await make_stages("models=[{match: 'gpt*'}]")
-    metrics, (known, other) = (
-        matched.services.recorder.metrics,
-        (matched.route(model).target for model in ("gpt-5", "other-model")),
-    )
-    assert [metrics.label_model(target.model, target.match) for target in (known, other)] == ["gpt*", "other"]
-    metrics.vouch_for("other-model")
-    assert metrics.label_model("other-model", None) == "other-model"
-
-
 async def test_an_upstream_is_asked_for_an_open_window_with_the_clients_credential(make_stages: MakeStages) -> None:
-    """It is asked in the background. A model with a configured window is not asked for."""
     configured, open_ = await make_stages(), await make_stages("defaults.context_window=auto")
     for stages in (configured, open_):
         await stages.prepare(read(SHORT), Authorization="Bearer sk-own")
@@ -350,7 +277,6 @@ LONG_TEXT = "some words of no weight " * 4000
     ],
 )
 def test_what_was_not_counted_stays_only_if_that_is_sure(request_: Request, policy: Policy, stays: bool) -> None:  # noqa: FBT001
-    """A token has at least one byte. Parts that are not text are not counted by their bytes."""
     assert surely_stays(request_, policy) == stays
     if stays:
         compactor = Compactor(len)  # the most tokens that there can be
@@ -372,25 +298,24 @@ def _say(text: str) -> list[dict]:
 async def test_a_share_of_sessions_is_observed_and_each_stays_on_its_side(make_stages: MakeStages) -> None:
     """A session of a small share is in each larger one, too. The shares 0 and 1 are exact.
 
-    300 sessions at 0.3: 90 are expected, and 40 more or fewer are 5 standard deviations.
+    100 sessions at 0.3: 30 are expected, and 23 more or fewer are 5 standard deviations.
     """
     shares = {share: await make_stages(f"defaults.observe_share={share}") for share in (0, 0.3, 0.9, 1)}
-    tasks = [f"Task {number}." for number in range(300)]
+    tasks = [f"Task {number}." for number in range(100)]
     seen = {share: {task for task in tasks if await _observes(stages, task)} for share, stages in shares.items()}
 
     assert (seen[0], seen[1]) == (set(), set(tasks))
-    assert abs(len(seen[0.3]) - 90) <= 40
-    assert abs(len(seen[0.9]) - 270) <= 26
+    assert abs(len(seen[0.3]) - 30) <= 23
+    assert 75 <= len(seen[0.9]) < 100
     assert seen[0.3] < seen[0.9]
     again = await make_stages("defaults.observe_share=0.3")  # another replica
-    for task in tasks[:20]:
+    for task in tasks[:9]:
         later = ({"role": "assistant", "content": "Done."}, *_say("More."))
         assert await _observes(again, task, *later) is (task in seen[0.3])
         assert await _observes(again, task, *later, {"role": "assistant", "content": "Yes."}) is (task in seen[0.3])
 
 
 async def test_an_observed_session_asks_for_no_summary_and_is_not_refused(make_stages: MakeStages) -> None:
-    """Its route says observe before anything is asked or refused. The other side is compacted or refused."""
     settings = ("defaults.on_exceeded=error", "defaults.completion_reserve=1000", "defaults.observe_share=0.5")
     stages = await make_stages(*settings)
     outcomes = set()
@@ -422,7 +347,6 @@ OPEN = [*_say("Do it."), {"role": "assistant", "content": None, "tool_calls": [C
 async def test_an_unpaired_transcript_is_repaired_or_refused(
     make_stages: MakeStages, settings: tuple[str, ...], outcome: str, *, is_refused: bool
 ) -> None:
-    """Only in mode enforce. It is no fault."""
     stages = await make_stages(*settings)
     attempt = await stages.attempt(read(OPEN))
 
@@ -438,14 +362,12 @@ async def test_an_unpaired_transcript_is_repaired_or_refused(
 
 @pytest.mark.parametrize(("steps", "passes"), [(1, True), (60, False)])
 async def test_only_a_request_that_surely_needs_nothing_passes(steps: int, passes, make_stages: MakeStages) -> None:
-    """A long one is refused, and the client may try again."""
     stages = await make_stages(*SMALL)
     call = await stages.prepare(read_session(steps))
     assert (refuse_or_pass(call) is None) is passes
 
 
 async def test_what_was_found_for_a_session_stands_in_its_next_plan(make_stages: MakeStages) -> None:
-    """Behind the call that it was found for; in no other session, and not with another `recall`."""
     request = read_session(4)
     for recall, stands in (("tool", True), ("off", False)):
         stages = await make_stages(f"defaults.recall={recall}")

@@ -41,7 +41,6 @@ async def find(proxy, request_id):
 
 
 async def test_the_text_of_changed_messages_is_kept(client, start_proxy):
-    """With what they said, and the summary that stands for them."""
     proxy = await start_proxy(*SMALL, KEEP, "defaults.overflow_strategy=summarize")
     response = await send(client, proxy, make_body())
     listed, pack = await find(proxy, response.headers["x-trimtab-request-id"])
@@ -68,7 +67,6 @@ async def test_else_no_text_is_kept(settings, body, client, start_proxy):
     ],
 )
 async def test_no_kept_text_holds_the_key_of_its_request(headers, query, client, start_proxy):
-    """Not in a message, not in a result, not as the name of a tool, not across the end of what is kept."""
     proxy = await start_proxy(*SMALL, KEEP)
     body = make_body(f"{KEY} {PLANTED}")
     body["messages"][1]["content"] += "x" * (MAX_MESSAGE_CHARS - 80) + KEY
@@ -85,20 +83,7 @@ async def test_no_kept_text_holds_the_key_of_its_request(headers, query, client,
         assert b"sk-planted" not in await shown.read()
 
 
-async def test_lone_surrogates_do_no_harm(client, start_proxy, log):
-    """JSON may hold them; the page cannot."""
-    proxy = await start_proxy(*SMALL, KEEP)
-    session = make_session(40)
-    session["messages"][3]["content"] += "SURROGATE"
-    body = orjson.dumps({"model": "m", **session}).replace(b"SURROGATE", b"\\ud800")
-    response = await send(client, proxy, body)
-    assert (await find(proxy, response.headers["x-trimtab-request-id"]))[1] is not None
-    assert not [line for line in log.lines if line["event"] == "fail_open"]
-
-
 async def test_a_fault_in_the_story_costs_nothing_else(client, start_proxy, monkeypatch, log):
-    """It is counted, and the event is kept."""
-
     def fail(*_, **__):
         raise ZeroDivisionError
 
@@ -120,7 +105,6 @@ def test_a_long_text_is_cropped_and_says_so():
 
 
 def test_the_newest_changes_get_their_texts_first(monkeypatch):
-    """A request of many megabytes keeps a bounded part of them."""
     monkeypatch.setattr(record_module, "MAX_TEXT_CHARS", 1000)
     changes = [Change(at, "tool", "read", Fate.REMOVED, (), 9, 0, before="x" * 400) for at in range(5)]
     kept = list(record_module._crop(changes))
@@ -149,5 +133,4 @@ REMINDER = "<system-reminder>Today is Monday.</system-reminder>"
     ],
 )
 def test_a_title_is_the_first_words_of_the_user(messages, title):
-    """One line, without what clients put before, without keys, and without what controls a terminal."""
     assert find_title(messages, find_hidden(Config(), [KEY])) == title

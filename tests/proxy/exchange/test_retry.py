@@ -1,6 +1,5 @@
 """A prompt that the upstream refuses for its length is sent again, shorter. The client sees one answer."""
 
-import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 from support.client import post, settle
 from support.journeys import MakeStages, Stages, make_reply, read, read_session
 from support.sessions import make_session, requests_of
-from upstreams.recording import FakeUpstream, Recorded, completion, error, stream, write_note
+from upstreams.recording import FakeUpstream, Recorded, completion, stream, write_note
 from upstreams.speech.messages import refuse
 
 from trimtab.proxy.compaction import pool
@@ -105,30 +104,19 @@ async def _retries(client: Any, proxy: Any) -> dict[str, float]:
 async def test_the_client_sees_the_second_attempt_only(streams, client, upstream, start_proxy):
     upstream.answer = strict = Strict()
     proxy = await start_proxy()
-    body = _session() | {"stream": streams}
+    *_, body, later = [one | {"stream": streams} for one in _requests(60)]
     response, answer = await post(client, proxy.url + "/v1/chat/completions", body)
     assert response.status == 200
     assert b"All " in answer
     assert b"good." in answer
-    assert strict.refused == 1, strict.seen
     assert len(upstream.chats) == 2
     assert upstream.chats[0].body == orjson.dumps(body)
     sent = response.headers["x-trimtab-tokens"]
     assert f"limit={WINDOW - WINDOW // 4}" in sent
     assert await _retries(client, proxy) == {"recovered": 1.0}
-
-
-async def test_a_whole_session_meets_one_refusal(client, upstream, start_proxy, log):
-    """The lesson applies to later requests, and none of them is refused."""
-    upstream.answer = strict = Strict()
-    proxy = await start_proxy()
-    for body in _requests(120):
-        response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
-        assert response.status == 200
-        await settle(proxy)
+    await settle(proxy)
+    await post(client, proxy.url + "/v1/chat/completions", later)
     assert strict.refused == 1, strict.seen
-    changes = [line for line in log.lines if line["event"] == "policy_changed"]
-    assert [line["after"] for line in changes if line["cause"] == "window"] == [WINDOW]
 
 
 async def test_a_refusal_of_a_large_body_teaches_how_its_server_counts(client, upstream, start_proxy):
@@ -174,21 +162,17 @@ def _always(status: int, body: bytes, **headers: str) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("body", [_session(), HOPELESS], ids=["refused twice", "nothing shorter"])
 async def test_a_refusal_that_stands_comes_as_it_came(body, client, upstream, start_proxy):
-    refusal = (
-        b'[{"error": {"code":400,\n"message":"input token count (99999) exceeds the maximum number of tokens (8192)"}}]'
-    )
+    nested = {
+        "error": {"code": 400, "message": "input token count (99999) exceeds the maximum number of tokens (8192)"}
+    }
+    refusal = orjson.dumps([nested], option=orjson.OPT_INDENT_2)
     upstream.answer = _always(400, refusal, **{"X-Up": "1"})
     proxy = await start_proxy()
     response, answer = await post(client, proxy.url + "/v1/chat/completions", body)
     assert (response.status, response.headers["X-Up"], answer) == (400, "1", refusal)
 
-
-@pytest.mark.parametrize("streams", [False, True])
-@pytest.mark.parametrize("body", [_session(), HOPELESS], ids=["refused twice", "nothing shorter"])
-async def test_a_flat_refusal_is_put_in_the_form_that_clients_recognise(body, streams, client, upstream, start_proxy):
     upstream.answer = _always(400, orjson.dumps(FLAT), **{"X-Up": "1"})
-    proxy = await start_proxy()
-    response, answer = await post(client, proxy.url + "/v1/chat/completions", body | {"stream": streams})
+    response, answer = await post(client, proxy.url + "/v1/chat/completions", body | {"stream": True})
     assert (response.status, response.headers["X-Up"]) == (400, "1")
     assert int(response.headers["Content-Length"]) == len(answer)
     error = orjson.loads(answer)["error"]
@@ -205,9 +189,8 @@ async def test_a_proxy_that_must_not_act_passes_refusals_on(mode, client, upstre
     assert len(upstream.requests) == 1
 
 
-@pytest.mark.parametrize("status", [429, 500, 502, 503, 529])
+@pytest.mark.parametrize("status", [429, 529])
 async def test_other_errors_are_never_tried_again(status, client, upstream, start_proxy):
-    """Clients repeat such requests themselves, as the headers of the answer ask."""
     body = b'{"error":{"message":"Rate limit reached on tokens per min (TPM): Limit 9000, Used 9000, Requested 2000."}}'
     upstream.answer = _always(status, body, **{"Retry-After": "7", "x-ratelimit-remaining-tokens": "0"})
     proxy = await start_proxy()
@@ -240,38 +223,24 @@ async def test_an_event_of_another_error_passes(client, upstream, start_proxy):
     assert len(upstream.chats) == 1
 
 
-@pytest.mark.parametrize(("status", "result"), [(500, "failed"), (429, "failed")])
-async def test_whatever_the_second_attempt_meets_is_the_answer(status, result, client, upstream, start_proxy):
-    """There is no third attempt."""
+async def test_whatever_the_second_attempt_meets_is_the_answer(client, upstream, start_proxy):
     strict = Strict()
 
     async def answer(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
         response = await strict(recorded, request)
         if recorded.asks_for_summary or response.status != 200:
             return response
-        return web.Response(status=status, body=b'{"error":{"message":"no"}}', content_type="application/json")
+        return web.Response(status=429, body=b'{"error":{"message":"no"}}', content_type="application/json")
 
     upstream.answer = answer
     proxy = await start_proxy()
     response, body = await post(client, proxy.url + "/v1/chat/completions", _session())
-    assert (response.status, body) == (status, b'{"error":{"message":"no"}}')
+    assert (response.status, body) == (429, b'{"error":{"message":"no"}}')
     assert len(upstream.chats) == 2
-    assert await _retries(client, proxy) == {result: 1.0}
-
-
-async def test_requests_refused_at_the_same_time_all_recover(client, upstream, start_proxy):
-    upstream.answer = strict = Strict()
-    proxy = await start_proxy()
-    url = proxy.url + "/v1/chat/completions"
-    bodies = [_session() | {"user": f"user {number}"} for number in range(6)]
-    async with asyncio.TaskGroup() as tasks:
-        asked = [tasks.create_task(post(client, url, body)) for body in bodies]
-    assert [task.result()[0].status for task in asked] == [200] * 6
-    assert strict.refused <= 6
+    assert await _retries(client, proxy) == {"failed": 1.0}
 
 
 async def test_a_completion_that_the_server_adds_is_left_room_from_then_on(client, upstream, start_proxy):
-    """There is one refusal. From the second attempt on, the prefix stays the same."""
     wanted = 10_000
 
     def refuse(tokens: int) -> tuple[int, bytes]:
@@ -283,7 +252,7 @@ async def test_a_completion_that_the_server_adds_is_left_room_from_then_on(clien
 
     upstream.answer = strict = Strict(refuse, adds_completion=True)
     proxy = await start_proxy(f"defaults.context_window={WINDOW}")
-    for body in _requests(40):
+    for body in [*_requests(40)][20::4]:
         response, _ = await post(client, proxy.url + "/v1/chat/completions", body | {"max_tokens": wanted})
         assert response.status == 200
         await settle(proxy)
@@ -303,7 +272,6 @@ async def _window_of(stages: Stages) -> int:
 
 
 async def test_a_refusal_narrows_the_second_attempt_and_those_that_follow(make_stages: MakeStages) -> None:
-    """The second attempt is planned within the limits of the refusal, and names the lesson."""
     stages = await make_stages(*PRUNES)
     first = await stages.attempt(read_session(50))
     second = await recover(stages.services, first, SAID, make_reply())
@@ -317,7 +285,6 @@ async def test_a_refusal_narrows_the_second_attempt_and_those_that_follow(make_s
 
 
 async def test_nothing_is_sent_again_that_is_not_shorter(make_stages: MakeStages) -> None:
-    """Examples: a message that no rule shortens, and a refusal that no shorter prompt avoids."""
     stages = await make_stages(*PRUNES, "defaults.on_exceeded=forward")
     whole = await stages.attempt(read(HOPELESS["messages"]))
     assert whole.body is not None
@@ -329,7 +296,6 @@ async def test_nothing_is_sent_again_that_is_not_shorter(make_stages: MakeStages
 
 
 async def test_what_the_policy_refuses_within_the_narrower_window_is_not_sent_again(make_stages: MakeStages) -> None:
-    """The client gets the upstream's own refusal, and the ledger says why there was no second attempt."""
     stages = await make_stages(*PRUNES, "defaults.on_exceeded=error")
     messages = make_session(1)["messages"][:-1]
     messages[1]["content"] = "word " * 4500
@@ -345,7 +311,6 @@ async def test_what_the_policy_refuses_within_the_narrower_window_is_not_sent_ag
 @pytest.mark.parametrize(
     ("said", "written"),
     [
-        ("maximum context length is 4000 tokens", "maximum context length is 4000 tokens"),
         ('maximum context length of "a/b" is 4000 tokens', r"maximum context length of \"a\/b\" is 4000 tokens"),
         ("maximum context length, é, is 4,000 tokens", r"maximum context length, \u00e9, is 4,000 tokens"),
     ],
@@ -353,7 +318,6 @@ async def test_what_the_policy_refuses_within_the_narrower_window_is_not_sent_ag
 async def test_what_a_client_may_have_written_is_learned_by_nobody_else(
     said: str, written: str, make_stages: MakeStages
 ) -> None:
-    """The law holds for any form of its JSON. Only its own requests are planned with the lesson, which harms nobody."""
     stages = await make_stages(*PRUNES)
     plain = read_session(40)
     for marked, window in (
@@ -379,21 +343,13 @@ async def test_a_guess_is_learned_once_it_has_gone_through(make_stages: MakeStag
         (Opening(500), 8000),
         (Opening(400, overflow=Overflow(Kind.COMPLETION)), 8000),
         (Opening(200), guess),
+        (Opening(400, overflow=SAID), 4000),  # a second refusal teaches, too
     ):
         await learn_from_retry(stages.services, second, second.lesson, opening)
         assert await _window_of(stages) == window
 
 
-async def test_a_second_refusal_teaches_too(make_stages: MakeStages) -> None:
-    """Its certain numbers are learned, although there is no third attempt."""
-    stages = await make_stages(*PRUNES)
-    second = await recover(stages.services, await stages.attempt(read_session(40)), UNSAID, make_reply())
-    await learn_from_retry(stages.services, second, second.lesson, Opening(400, overflow=SAID))
-    assert await _window_of(stages) == 4000
-
-
 async def test_a_fault_of_the_recovery_lets_the_refusal_stand(make_stages: MakeStages) -> None:
-    """The fault is counted under its own phase, and nothing is sent again."""
     stages = await make_stages(*PRUNES)
     first = await stages.attempt(read_session(40))
     broken = replace(stages.services, models=None)
@@ -453,7 +409,6 @@ def send(client, upstream: FakeUpstream, start_proxy):
 
 
 async def test_what_is_refused_for_a_change_goes_out_as_the_client_wrote_it(send, upstream: FakeUpstream):
-    """The next request of the session asks at once that such thinking may be dropped. Another session does not."""
     send_one, body = await send("defaults.context_window=400000"), write_body()
     assert await send_one(body) == 200
     assert [is_changed(one) for one in upstream.requests] == [True, False]
@@ -469,7 +424,6 @@ async def test_what_is_refused_for_a_change_goes_out_as_the_client_wrote_it(send
 
 
 async def test_what_does_not_fit_as_the_client_wrote_it_may_lose_thinking(send, upstream: FakeUpstream):
-    """It is sent again with the setting."""
     send_one = await send("defaults.context_window=12000", "defaults.completion_reserve=1000")
     assert await send_one(write_body()) == 200
     assert [b"drop_block" in one.body for one in upstream.requests] == [False, True]
@@ -477,21 +431,7 @@ async def test_what_does_not_fit_as_the_client_wrote_it_may_lose_thinking(send, 
 
 @pytest.mark.parametrize("model", ["claude-opus-5-5", "claude-sonnet-4-6"])
 async def test_a_refusal_of_the_clients_own_bytes_is_the_clients(model, send, upstream: FakeUpstream):
-    """After one more request at most. Nothing is remembered of the session."""
     send_one = await send("defaults.context_window=400000", refuses=lambda _: True)
     for _ in range(2):
         assert await send_one(write_body(model=model)) == 400
         assert [b"drop_block" in one.body for one in upstream.requests] == [False, False]
-
-
-async def test_other_refusals_are_the_clients(send, upstream: FakeUpstream):
-    """Nothing is sent again for them."""
-    send_one = await send("defaults.context_window=400000")
-
-    async def refuse_otherwise(*_: Any) -> Any:
-        return error(400, message="messages: at least one message is required")
-
-    upstream.answer = refuse_otherwise
-    assert await send_one(write_body()) == 400
-    assert len(upstream.requests) == 1
-    assert orjson.loads(upstream.requests[0].body)["model"] == "claude-opus-5-5"

@@ -1,13 +1,21 @@
 """The services of requests."""
 
 from contextlib import ExitStack, suppress
+from typing import Any
 
+import orjson
+import pytest
 from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 from hypothesis import strategies as st
+from support.client import post
+from support.journeys import MakeStages, make_reply
 
-from trimtab.proxy.exchange.services import Lifecycle, Serving
+from trimtab.proxy.compaction.offload import BusyError
+from trimtab.proxy.exchange.services import Lifecycle, Serving, translate, working
+from trimtab.proxy.http.errors import OverloadedError
 from trimtab.proxy.http.relay import Reply
+from trimtab.proxy.http.request_body import ReceivedBody
 
 
 def _make_reply() -> Reply:
@@ -15,7 +23,6 @@ def _make_reply() -> Reply:
 
 
 def test_a_proxy_is_idle_until_a_request_comes_and_after_the_last_has_gone() -> None:
-    """`idle` is set exactly while no request is in flight, however requests end. Each new number is shown."""
     lifecycle, shown = Lifecycle(), []
     lifecycle.show = shown.append
     assert lifecycle.idle.is_set()
@@ -46,7 +53,6 @@ def test_the_end_of_the_last_request_is_told_before_the_proxy_is_idle() -> None:
 
 @given(clients=st.lists(st.sampled_from(["", "alice", "bob"]), max_size=12), answered=st.sets(st.integers(0, 11)))
 def test_a_client_s_requests_count_until_their_last_byte_is_sent(clients, answered) -> None:
-    """Each name has a number of its own. Clients without a name have none. Nothing is left when all have ended."""
     lifecycle = Lifecycle()
     with ExitStack() as open_requests:
         for index, client in enumerate(clients):
@@ -59,3 +65,31 @@ def test_a_client_s_requests_count_until_their_last_byte_is_sent(clients, answer
         assert lifecycle.count_of("") == 0
 
     assert lifecycle.by_client == {}
+
+
+def _write(text: str, **members: Any) -> bytes:
+    return orjson.dumps({"model": "m", "messages": [{"role": "user", "content": text}], **members})
+
+
+@pytest.mark.parametrize("error", [BusyError(), MemoryError()])
+def test_what_there_is_no_room_for_is_said(error: BusyError | MemoryError) -> None:
+    with pytest.raises(OverloadedError, match="try again"):
+        raise translate(error)
+
+
+async def test_a_body_for_which_there_would_never_be_memory_streams_through(client, upstream, start_proxy) -> None:
+    proxy = await start_proxy()
+    body = _write("é" * 20_000)
+    proxy.services.memory.add(20 * len(body) - 2 * proxy.services.memory.most_bytes)
+    for sent, outcome in ((body, "too_large"), (_write("e" * 30_000), "unchanged")):
+        response, _ = await post(client, proxy.url + "/v1/chat/completions", sent)
+        assert (response.status, upstream.chats[-1].body) == (200, sent)
+        text = (await (await client.get(proxy.url + "/metrics")).read()).decode()
+        assert f'outcome="{outcome}"' in text
+
+
+async def test_what_is_not_decoded_takes_no_memory_for_work(make_stages: MakeStages) -> None:
+    stages = await make_stages()
+    left_bytes = stages.services.memory.left_bytes
+    async with working(stages.services, make_reply().request, ReceivedBody(b"x", None, b"x")):
+        assert stages.services.memory.left_bytes == left_bytes

@@ -65,7 +65,6 @@ async def talk_until(client: Any, proxy: Any) -> int:
 async def test_a_summary_is_written_while_the_user_reads_and_is_there_for_the_cut(
     client, upstream, start_proxy, monkeypatch
 ):
-    """It is asked for behind the session's own prompt, which the slot has in its cache."""
     monkeypatch.setattr(services, "QUIET_SECONDS", 0.0)
     have_one_slot(upstream).set()
     proxy = await start_proxy(*SETTINGS)
@@ -87,7 +86,6 @@ async def test_a_summary_is_written_while_the_user_reads_and_is_there_for_the_cu
 async def test_in_a_small_window_each_cut_has_its_summary_from_a_quiet_time(
     chars, client, upstream, start_proxy, monkeypatch
 ):
-    """Without any settings. There is room for the question as long as its answer fits behind it."""
     monkeypatch.setattr(services, "QUIET_SECONDS", 0.0)
     have_one_slot(upstream, window=4096).set()
     proxy = await start_proxy("defaults.context_window=auto", "prices=auto")
@@ -128,7 +126,6 @@ async def test_no_client_waits_for_a_summary_on_one_slot(client, upstream, start
 
 
 async def test_a_summary_that_is_late_gives_the_slot_back(client, upstream, start_proxy):
-    """Somebody wants requests to wait for summaries; but not longer than is configured, and then the slot is free."""
     _ = have_one_slot(upstream)
     proxy = await start_proxy(*SETTINGS, "defaults.summary.when=needed", "defaults.summary.wait_seconds=0.05")
     for turns in range(1, TURNS):

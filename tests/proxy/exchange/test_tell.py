@@ -1,46 +1,38 @@
 """Every request that is over is told to the history."""
 
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from msgspec import structs
 from msgspec.structs import replace
-from support.client import CHAT, SMALL, ask_raw, post
-from support.events import read_events
+from support.client import ask_raw
+from support.events import ANSWERED, read_events
 from support.journeys import ARRIVAL, DECISIONS, TARGET, MakeStages, read, read_session
-from support.sessions import make_session
 
+from trimtab.proxy.account.outcome import Answered, Outcome
+from trimtab.proxy.account.recorder import Recorder
 from trimtab.proxy.compaction.compactor import Compacted, Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.exchange.answer import Learned
 from trimtab.proxy.exchange.attempt import Attempt, Chosen, Passed, Prepared, Refused
-from trimtab.proxy.exchange.tell import MAX_TOLD_ENTRIES, _price_cache, write_headers, write_ledger_headers
-from trimtab.proxy.http.errors import UpstreamUnreachableError
+from trimtab.proxy.exchange.early_answer import Opening
+from trimtab.proxy.exchange.tell import (
+    MAX_TOLD_ENTRIES,
+    Finished,
+    _price_cache,
+    make_outcome,
+    write_headers,
+    write_ledger_headers,
+)
+from trimtab.proxy.http.errors import ContextExceededError, ProxyError, UpstreamUnreachableError
+from trimtab.proxy.http.relay import Pace, Reply
 from trimtab.proxy.telemetry.ledger import Ledger, UsedSummary
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.wire.overflow import Kind, Overflow
 from trimtab.rules.conversation import Conversation, Decision
 from trimtab.rules.policy import Policy
 from trimtab.rules.tokens.sections import Sections
-
-
-async def test_each_request_is_told_once(client, start_proxy, log):
-    """Its figures are those of its log line."""
-    proxy = await start_proxy(*SMALL)
-    for body in (CHAT, {"model": "m", **make_session(40)}):
-        await post(client, f"{proxy.url}/v1/chat/completions", body)
-    await proxy.services.lifecycle.idle.wait()
-
-    events = await read_events(proxy.services.past)
-    lines = [line for line in log.lines if line["event"] == "request"]
-    assert [event.request_id for event in events] == [line["request_id"] for line in lines]
-    for event, line in zip(events, lines, strict=True):
-        assert (event.original_tokens, event.sent_tokens) == (line["original_tokens"], line["sent_tokens"])
-        assert [one.rule for one in event.decisions] == [one["rule"] for one in line["decisions"]]
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-async def test_without_a_dashboard_nothing_is_told(enabled, client, start_proxy):
-    proxy = await start_proxy(f"dashboard.enabled={str(enabled).lower()}")
-    await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
-    assert (proxy.services.history is not None) is enabled
 
 
 @pytest.mark.parametrize("target", [b"/v1/chat/completions?x=%ff", b"/v1/%ff%ed%a0%80/chat/completions"])
@@ -63,7 +55,6 @@ async def test_a_path_or_a_model_that_is_no_text_is_told_too(target, client, sta
 async def test_what_a_miss_costs_is_priced_as_the_upstream_charges_it(
     written: int | None, unit: str, price: float | None, make_stages: MakeStages
 ) -> None:
-    """Where it charges for writing into its cache, by that price; in nanodollars. Relative prices are no dollars."""
     prices = f"prices={{unit: {unit}, input: 1, cached_input: 0.1, cache_write: 1.25, output: 4}}"
     stages = await make_stages(prices)
     attempt = await stages.attempt(read_session(2))
@@ -104,7 +95,6 @@ def _write(attempt: Attempt) -> list[tuple[str, str]]:
 
 
 def test_the_answers_headers_say_what_was_done() -> None:
-    """Structured fields give the tokens, the decisions, and the time that the proxy took."""
     ledger = Ledger()
     ledger.note(1, 4000, DECISIONS[:1])
     ledger.note(2, 2000, DECISIONS)
@@ -122,7 +112,6 @@ def test_the_answers_headers_say_what_was_done() -> None:
 
 
 def test_a_request_only_observed_says_that_the_original_went_out() -> None:
-    """The decisions are shown. The tokens sent are those of the original."""
     headers = dict(_write(make_attempt("observe")))
 
     assert headers["x-trimtab-tokens"] == "original=1000, sent=1000, limit=2000"
@@ -153,7 +142,6 @@ def test_a_refused_request_is_over_its_limit_or_not(original_tokens: int, told: 
 
 
 def test_without_a_decision_there_is_no_header_of_them() -> None:
-    """There is no empty header, and there are no tokens without a transcript."""
     assert "x-trimtab-decisions" not in dict(_write(make_attempt()))
     assert [name for name, _ in _write(Passed("undecodable"))] == [
         "x-trimtab-request-id",
@@ -162,25 +150,135 @@ def test_without_a_decision_there_is_no_header_of_them() -> None:
     ]
 
 
+def test_the_headers_of_the_ledger_tell_why_there_is_a_digest_and_the_last_decisions() -> None:
+    ledger = Ledger()
+    ledger.note(1, 2000, [Decision("truncate", f"{number}", 900, 400, 2, 3) for number in range(MAX_TOLD_ENTRIES + 1)])
+    summary = UsedSummary("abc", "digest", 3, "busy")
+    headers = dict(write_ledger_headers(BEFORE, AFTER, ledger.entries, summary))
+    assert headers["x-trimtab-summary"] == '"abc";kind=digest;messages=3;instead=busy'
+    assert headers["x-trimtab-decisions"].count("truncate;saved=500;") == MAX_TOLD_ENTRIES
+
+
+OVERFLOW = Overflow(Kind.PROMPT)
+
+
+def _finish(status: int = 200, **more: Any) -> Finished:
+    """A request that arrived at 100 s, left at 100.5 s and was answered by 103 s."""
+    reply = Reply(Mock())
+    reply.status, reply.last_byte_at = status, 103.0
+    found = {"attempt": make_attempt(), "sent_at": 100.5, "opening": Opening(status)}
+    return Finished(ARRIVAL, reply, TARGET, **{**found, **more})
+
+
+def _make(finished: Finished, error: ProxyError | None = None, *, has_failed: bool = False) -> Outcome:
+    return make_outcome(Recorder(Metrics(), Mock()), finished, error, has_failed=has_failed)
+
+
+def test_the_outcome_says_what_was_sent() -> None:
+    outcome = _make(_finish())
+
+    assert (outcome.request_id, outcome.model, outcome.match) == (ARRIVAL.request_id, TARGET.shown_model, TARGET.match)
+    assert (outcome.status, outcome.outcome, outcome.has_prompt) == (200, "compacted", True)
+    assert (outcome.original_tokens, outcome.sent_tokens, outcome.limit_tokens) == (1000, 508, 2000)
+    assert (outcome.planned, outcome.bill, outcome.counted_decisions) == (DECISIONS, None, ())
+    assert structs.replace(outcome, bill=ANSWERED).counted_decisions == DECISIONS
+    assert (outcome.upstream_seconds, outcome.phase_seconds) == (2.5, (("plan", 0.1),))
+    assert (outcome.retry, outcome.error) == ("", "")
+    assert outcome.is_compacted
+
+
+def test_a_request_without_a_connection_was_not_sent_compacted() -> None:
+    error = UpstreamUnreachableError("nobody listens")
+    error.is_unsent = True
+    outcome = _make(_finish(opening=None), error)
+    assert (outcome.is_compacted, outcome.sent_tokens, outcome.upstream_overhead_seconds) == (False, 0, None)
+    assert outcome.overhead_seconds == 0.5
+
+
+def test_a_request_that_never_left_sent_nothing() -> None:
+    outcome = _make(_finish(sent_at=0.0), ContextExceededError("too long"))
+    assert not outcome.is_compacted
+
+    assert (outcome.status, outcome.outcome, outcome.error) == (400, "refused", "context_length_exceeded")
+    assert outcome.reason == "too long"
+    assert (outcome.original_tokens, outcome.sent_tokens, outcome.upstream_seconds) == (1000, 0, None)
+
+
 @pytest.mark.parametrize(
-    ("summary", "told"),
+    ("status", "broken", "client_left", "outcome"),
     [
-        (None, None),
-        (UsedSummary("abc", "summarise", 12), '"abc";kind=summarise;messages=12'),
-        (UsedSummary("abc", "digest", 3, "busy"), '"abc";kind=digest;messages=3;instead=busy'),
+        (0, False, False, "aborted"),
+        (200, True, False, "broken"),
+        (200, False, True, "aborted"),
+        (500, False, False, "compacted"),
     ],
 )
-def test_the_headers_of_the_ledger_tell_sections_decisions_and_the_summary(
-    summary: UsedSummary | None, told: str | None
-) -> None:
-    """What there is not is not told. Of very many decisions, the last ones are."""
-    first, second = Sections(100, 0, 50, 800, 50), Sections(100, 30, 0, 328, 50)
-    ledger = Ledger()
-    headers = dict(write_ledger_headers(first, second, ledger.entries, summary))
-    sections = zip(Sections._fields, first, second, strict=True)
-    assert headers.pop("x-trimtab-sections") == ", ".join(f"{name};original={a};sent={b}" for name, a, b in sections)
-    assert headers == ({} if told is None else {"x-trimtab-summary": told})
+def test_how_it_ended_goes_before_what_was_done(status: int, outcome: str, *, broken: bool, client_left: bool) -> None:
+    finished = _finish(status)
+    finished.reply.broken, finished.reply.client_left = broken, client_left
 
-    ledger.note(1, 2000, [Decision("truncate", f"{number}", 900, 400, 2, 3) for number in range(MAX_TOLD_ENTRIES + 1)])
-    headers = dict(write_ledger_headers(first, second, ledger.entries, summary))
-    assert headers["x-trimtab-decisions"].count("truncate;saved=500;") == MAX_TOLD_ENTRIES
+    assert (_make(finished).outcome, _make(finished).status) == (outcome, status)
+    assert _make(_finish(), has_failed=True).outcome == "broken"
+
+
+GONE = UpstreamUnreachableError("gone")
+
+
+@pytest.mark.parametrize(
+    ("attempts", "opening", "error", "retry"),
+    [
+        (1, Opening(200), None, ""),
+        (1, Opening(400, overflow=OVERFLOW), None, ""),
+        (1, None, GONE, ""),
+        (2, Opening(200), None, "recovered"),
+        (2, Opening(400, overflow=OVERFLOW), None, "refused"),
+        (2, Opening(429), None, "failed"),
+        (2, None, GONE, "failed"),
+        (2, None, None, "aborted"),
+    ],
+)
+def test_a_second_attempt_ends_in_one_way(
+    attempts: int, opening: Opening | None, error: UpstreamUnreachableError | None, retry: str
+) -> None:
+    """A first attempt has no label, unless its refusal stands because nothing shorter could be sent."""
+    finished = _finish(attempt=make_attempt(number=attempts), opening=opening)
+
+    assert _make(finished, error).retry == retry
+
+
+def test_a_refusal_stands_only_once_that_is_known() -> None:
+    opening = Opening(400, overflow=OVERFLOW)
+    for is_hopeless, told in ((False, ""), (True, "hopeless")):
+        assert _make(_finish(400, opening=opening, is_hopeless=is_hopeless)).retry == told
+
+
+def test_a_success_without_a_transcript_vouches_for_nothing() -> None:
+    """A body that was not read as a chat request proves nothing about a model. A name with a credential is no label."""
+    recorder, found = Recorder(Metrics(), Mock()), _finish()
+    target, planned = replace(TARGET, match=None), make_attempt()
+    for attempt, is_secret, label in (
+        (Passed("undecodable"), False, "other"),
+        (planned, True, "other"),
+        (planned, False, "m"),
+    ):
+        finished = structs.replace(found, attempt=attempt, target=replace(target, is_secret=is_secret))
+        assert make_outcome(recorder, finished, None).label == label
+
+
+@pytest.mark.parametrize(
+    ("pace", "streamed_tokens", "seconds", "rate"),
+    [
+        (Pace(first_at=101.0, last_at=103.0, first_chars=200, chars=400), 60, 1.0, 15.0),
+        (Pace(first_at=101.0, last_at=103.0, first_chars=200, chars=400), None, 1.0, None),
+        (Pace(101.0, 101.0, 400, 400), 60, 1.0, None),
+        (Pace(), 60, None, None),
+    ],
+)
+def test_a_stream_has_a_first_token_and_a_rate(
+    pace: Pace, streamed_tokens: int | None, seconds: float | None, rate: float | None
+) -> None:
+    finished = _finish(learned=Learned(Answered(completion_tokens=2060, streamed_tokens=streamed_tokens)))
+    finished.reply.pace = pace
+    outcome = _make(finished)
+
+    assert (outcome.first_token_seconds, outcome.tokens_per_second) == (seconds, rate)

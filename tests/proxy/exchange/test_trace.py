@@ -58,7 +58,6 @@ def _begin(spans: Any) -> Any:
 
 
 def test_what_is_sent_again_has_a_span_of_its_own() -> None:
-    """The first one ends with the refusal, and the second one comes after it."""
     spans = _Noting()
     trace = _begin(spans)
     trace.send(CIMultiDict())

@@ -33,7 +33,6 @@ class Table(Collector):
 
 @given(steps)
 def test_the_page_is_the_librarys_byte_for_byte(steps) -> None:
-    """Names, types, units, escapes, numbers and order of series, in both forms."""
     table, ours, theirs = Table(), CollectorRegistry(), CollectorRegistry()
     ours.register(table)
     counter, faults, histogram = table.families
@@ -66,7 +65,6 @@ def test_what_was_never_counted_has_no_series_but_zero_added_has() -> None:
 
 
 def test_a_family_as_declared_stays_empty() -> None:
-    """Each one that begins is its own."""
     first, second = Table.wait_seconds.begin(), Table.wait_seconds.begin()
     first.observe("plan", 1)
     assert (second.read().samples, Table.wait_seconds.read().samples) == ([], [])

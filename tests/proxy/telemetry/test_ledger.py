@@ -8,7 +8,6 @@ CUT = Decision("digest", "cut before message 8", 400, 100, 7, 1)
 
 
 def test_each_decision_keeps_its_attempt_and_its_limit() -> None:
-    """What a later plan decides is added, and removes nothing."""
     ledger = Ledger()
     ledger.note(1, 8000, [PRUNED])
     ledger.note(2, 4000, [])
@@ -18,7 +17,6 @@ def test_each_decision_keeps_its_attempt_and_its_limit() -> None:
 
 
 def test_an_entry_is_described_with_the_sizes_before_and_after() -> None:
-    """A client whose request was refused gets the reason; the log gets the first message that changed."""
     entry = Entry.of(PRUNED, 1, 8000)
     figures = {"attempt": 1, "limit_tokens": 8000, "before_tokens": 900, "after_tokens": 400, "saved_tokens": 500}
 
@@ -27,7 +25,6 @@ def test_an_entry_is_described_with_the_sizes_before_and_after() -> None:
 
 
 def test_a_refusal_changes_nothing() -> None:
-    """It is an entry with the size of what was refused."""
     ledger = Ledger()
     ledger.note_refusal(2, 8000, 9000, "it does not fit")
     assert ledger.entries == (Entry(REFUSED, "it does not fit", 9000, 9000, 0, 0, 2, 8000),)

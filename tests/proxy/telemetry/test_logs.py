@@ -1,9 +1,16 @@
 """The log."""
 
+import fcntl
 import io
+import os
+import pty
 import re
+import select
+import struct
+import termios
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -12,7 +19,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.proxy.telemetry.logs import LEVELS, _write_text, configure_log, get_log
+from trimtab.proxy.telemetry.logs import (
+    CLEAR_LINE,
+    LEVELS,
+    WHOLE_BYTES,
+    JsonLines,
+    LiveLine,
+    _write_text,
+    can_rewrite,
+    configure_log,
+    get_log,
+    shows_text,
+    together,
+)
 
 pytestmark = pytest.mark.usefixtures("restored_log")
 
@@ -81,7 +100,6 @@ def _strip_time(line: str) -> str:
 
 
 def test_a_line_is_json_when_nobody_is_looking(configure: Configure) -> None:
-    """Each line is one object with level and time, whatever characters it contains."""
     stream = configure()
     log = get_log()
     log.info("request", status=200, model="é\n", decisions=[{"rule": "prune"}])
@@ -99,14 +117,6 @@ def test_a_line_is_json_when_nobody_is_looking(configure: Configure) -> None:
     }
 
 
-def test_a_request_as_text_says_which_worker_served_it(configure: Configure) -> None:
-    """If there are several workers, the number follows the sentence."""
-    stream = configure(form="text", is_terminal=True)
-    get_log().info("request", worker=2, **REQUEST)
-    (line,) = stream.lines
-    assert line.endswith(f"{TO} worker=2")
-
-
 @pytest.mark.parametrize(
     ("fields", "line"),
     [
@@ -115,8 +125,9 @@ def test_a_request_as_text_says_which_worker_served_it(configure: Configure) -> 
             f"gpt-4o-mini (gpt-4o*) 200 compacted 41230→17002 tokens (limit 119808) truncate,prune 512 out 1.2s {TO}",
         ),
         (
-            REQUEST | {"match": "gpt-4o-mini", "sent_tokens": 41230, "decisions": [], "outcome": "unchanged"},
-            f"gpt-4o-mini 200 unchanged 41230 tokens (limit 119808) 512 out 1.2s {TO}",
+            REQUEST
+            | {"match": "gpt-4o-mini", "sent_tokens": 41230, "decisions": [], "outcome": "unchanged", "worker": 2},
+            f"gpt-4o-mini 200 unchanged 41230 tokens (limit 119808) 512 out 1.2s {TO} worker=2",
         ),
         (
             REQUEST | {"status": 400, "outcome": "refused", "error": "too_long", "sent_tokens": 0},
@@ -142,7 +153,6 @@ def test_a_request_as_text_says_which_worker_served_it(configure: Configure) -> 
 def test_a_request_is_one_readable_line_on_a_terminal(
     configure: Configure, fields: dict[str, object], line: str
 ) -> None:
-    """It has model, outcome, tokens, time, and where the request went."""
     stream = configure(is_terminal=True)
     get_log().info("request", **fields)
 
@@ -164,7 +174,6 @@ def test_other_events_are_lines_of_names_and_values_on_a_terminal(configure: Con
 @pytest.mark.parametrize("event", ["request", "other"])
 @given(text=st.text(alphabet=st.characters(), max_size=30))
 def test_nothing_that_is_logged_reaches_a_terminal_but_signs(event: str, text: str) -> None:
-    """It has no escape sequence, line break or change of direction. Each event is one line of printable characters."""
     hostile = text + "\x1b]0;x\x07\r\n\x9b2J\u202e\ud800"
     fields = REQUEST | {"model": hostile, "path": hostile, "upstream": hostile, "match": hostile}
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -188,7 +197,6 @@ def test_nothing_that_is_logged_reaches_a_terminal_but_signs(event: str, text: s
     ],
 )
 def test_the_form_may_be_asked_for(configure: Configure, form: str, *, is_terminal: bool, is_json: bool) -> None:
-    """The default is text on a terminal and JSON elsewhere. Text in a file has dates, and no colours."""
     stream = configure(form=form, is_terminal=is_terminal)
     get_log().info("draining", seconds=30)
 
@@ -211,18 +219,15 @@ def test_a_terminal_gets_colours_unless_it_wants_none(configure: Configure, monk
     assert ["\x1b" in stream.lines[0] for stream in (plain, coloured)] == [False, True]
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_what_is_below_the_level_is_not_logged(configure: Configure, level: str) -> None:
-    """That level and all higher levels are logged."""
-    stream = configure(level)
-    for name in LEVELS:
-        getattr(get_log(), name)("event")
-
-    assert [orjson.loads(line)["level"] for line in stream.lines] == list(LEVELS[LEVELS.index(level) :])
+def test_what_is_below_the_level_is_not_logged(configure: Configure) -> None:
+    for level in LEVELS:
+        stream = configure(level)
+        for name in LEVELS:
+            getattr(get_log(), name)("event")
+        assert [orjson.loads(line)["level"] for line in stream.lines] == list(LEVELS[LEVELS.index(level) :])
 
 
 def test_a_value_that_is_no_json_does_not_break_the_log(configure: Configure) -> None:
-    """A path or an exception is written as its text."""
     stream = configure()
     get_log().error("fault", error=ValueError("x"), path=Path("x"))
 
@@ -231,7 +236,6 @@ def test_a_value_that_is_no_json_does_not_break_the_log(configure: Configure) ->
 
 
 def test_times_are_those_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With their distance from UTC."""
     monkeypatch.setenv("TZ", "Etc/GMT-2")
     time.tzset()
     try:
@@ -240,3 +244,164 @@ def test_times_are_those_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def _read(stream: io.BytesIO) -> list[str]:
+    return [orjson.loads(line)["n"] for line in stream.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("event", ["request", "draining"])
+def test_lines_of_a_block_are_written_together_at_its_end(event: str) -> None:
+    stream = io.BytesIO()
+    lines = JsonLines(stream)
+    lines.write("info", event, {"n": 1})
+    assert _read(stream) == [1]
+    with together:
+        lines.write("info", event, {"n": 2})
+        lines.write("warning", event, {"n": 3})
+        assert _read(stream) == [1]
+    assert _read(stream) == [1, 2, 3]
+
+
+def test_another_threads_line_does_not_wait_for_the_block() -> None:
+    stream = io.BytesIO()
+    lines = JsonLines(stream)
+    with together:
+        other = threading.Thread(target=lines.write, args=("info", "request", {"n": 1}))
+        other.start()
+        other.join()
+        assert _read(stream) == [1]
+
+
+def test_lines_are_written_whole_for_other_processes_write_to_the_same_pipe() -> None:
+    pieces: list[bytes] = []
+
+    class Stream(io.BytesIO):
+        def write(self, piece: bytes) -> int:
+            pieces.append(piece)
+            return len(piece)
+
+    lines = JsonLines(Stream())
+    with together:
+        for length in (10, 900, 5000, 1000, 1000, 1000, 1000, 1000, 1):
+            lines.write("info", "request", {"n": "x" * length})
+    assert all(piece.endswith(b"\n") for piece in pieces)
+    assert all(len(piece) <= WHOLE_BYTES or piece.count(b"\n") == 1 for piece in pieces)
+    assert [len(orjson.loads(line)["n"]) for line in b"".join(pieces).splitlines()] == [
+        10, 900, 5000, 1000, 1000, 1000, 1000, 1000, 1
+    ]  # fmt: skip
+    assert 4 <= len(pieces) < 9
+
+
+def test_a_stream_that_takes_nothing_any_more_fails_nobody() -> None:
+    stream = io.BytesIO()
+    lines = JsonLines(stream)
+    stream.close()
+    lines.write("warning", "request", {"n": 1})
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "form", "environment", "text", "live"),
+    [
+        (True, "auto", {"TERM": "xterm"}, True, True),
+        (True, "text", {"TERM": "xterm-256color"}, True, True),
+        (True, "json", {"TERM": "xterm"}, False, False),
+        (False, "text", {"TERM": "xterm"}, False, False),
+        (False, "auto", {"TERM": "xterm"}, False, False),
+        (True, "auto", {"TERM": "xterm", "NO_COLOR": "1"}, True, False),
+        (True, "auto", {"TERM": "xterm", "NO_COLOR": ""}, True, True),
+        (True, "auto", {"TERM": "dumb"}, True, False),
+        (True, "auto", {}, True, False),
+    ],
+)
+def test_only_a_capable_terminal_gets_control_sequences(
+    monkeypatch: pytest.MonkeyPatch,
+    form: str,
+    environment: dict[str, str],
+    *,
+    is_terminal: bool,
+    text: bool,
+    live: bool,
+) -> None:
+    """Text is for any terminal whose log is text. An empty NO_COLOR is as if it were not set."""
+    for name in ("TERM", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.stderr", _Stream(is_terminal=is_terminal))
+
+    assert (shows_text(form), can_rewrite(form)) == (text, live)
+
+
+# The line at the bottom of a terminal.
+
+Line = Callable[[], LiveLine]
+
+
+class Terminal:
+    """A pseudo-terminal in place of standard error."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = pty.openpty()
+
+    def fileno(self) -> int:
+        return self.theirs
+
+    def resize(self, columns: int) -> None:
+        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+    def read(self) -> str:
+        """All that was written. The kernel may hand it out in pieces."""
+        written = b""
+        while select.select([self.ours], [], [], 0.2)[0]:
+            written += os.read(self.ours, 4096)
+        return written.decode()
+
+
+@pytest.fixture
+def line(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Callable[[], LiveLine]:
+    """Makes a line on the terminal. It is called in the test, because pytest sets sys.stderr before each."""
+
+    def make() -> LiveLine:
+        monkeypatch.setattr("sys.stderr", terminal)
+        return LiveLine()
+
+    return make
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    terminal = Terminal()
+    yield terminal
+    os.close(terminal.ours)
+    os.close(terminal.theirs)
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"), [(40, "one, two, three, four, five"), (24, "one, two, three, four,…"), (0, None)]
+)
+def test_the_line_never_wraps(terminal: Terminal, line: Line, columns: int, shown: str | None) -> None:
+    terminal.resize(columns)
+    text = "one, two, three, four, five"
+    line().show(text)
+
+    assert terminal.read() == f"{CLEAR_LINE}{shown or text}"
+
+
+def test_the_last_line_stays(terminal: Terminal, line: Line) -> None:
+    """The cursor goes to the next line, once, and only if there was a line."""
+    shown = line()
+    shown.end()
+    shown.show("one")
+    shown.end()
+    shown.end()
+
+    assert terminal.read() == f"{CLEAR_LINE}one\r\n"
+
+
+def test_a_terminal_that_is_gone_stops_nothing(terminal: Terminal, line: Line) -> None:
+    shown = line()
+    os.close(terminal.ours)
+    shown.show("one")
+    shown.end()
+    terminal.ours = os.dup(terminal.theirs)

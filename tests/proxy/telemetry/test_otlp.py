@@ -8,10 +8,10 @@ import time
 import aiohttp
 import pytest
 from aiohttp import web
-from support.client import CHAT, SMALL, post, settle
+from support.client import CHAT, SMALL, post
 from support.collector import Collector, run_collector, sending_soon
-from support.sessions import make_session, requests_of
-from upstreams.recording import break_off, error, event, hold_summaries
+from support.sessions import make_session
+from upstreams.recording import break_off, error, event
 
 from trimtab.proxy.telemetry import otlp
 from trimtab.proxy.telemetry.otlp import Spans
@@ -61,7 +61,6 @@ def name_parents(request) -> list[tuple[str, str]]:
 
 
 async def test_a_call_is_one_span(client, start, collector, upstream):
-    """It has the names of the conventions, and trimtab's own figures."""
     url = await start("tracing.service_name=here", "models=[{match: 'm*'}]")
 
     async def answer(*_):
@@ -105,7 +104,6 @@ async def test_a_call_is_one_span(client, start, collector, upstream):
 
 
 async def test_the_trace_of_the_client_goes_on(client, start, collector, upstream):
-    """The span is a child of the client's, and the forwarded request names the span. Other headers are unchanged."""
     url = await start()
     sent = {"traceparent": TRACEPARENT, "tracestate": "a=1,b=2", "baggage": "k=v"}
     await post(client, url, CHAT, **sent)
@@ -118,9 +116,7 @@ async def test_the_trace_of_the_client_goes_on(client, start, collector, upstrea
     assert request.header("baggage") == ["k=v"]
 
 
-@pytest.mark.parametrize(
-    "given", ["nonsense", f"00-{'0' * 32}-{PARENT}-01", f"ff-{TRACE}-{PARENT}-01", f"00-{TRACE}-{PARENT}-01-x", ""]
-)
+@pytest.mark.parametrize("given", [f"00-{'0' * 32}-{PARENT}-01", f"00-{TRACE}-{PARENT}-01-x"])
 async def test_a_parent_that_cannot_be_read_begins_a_new_trace(given, client, start, collector, upstream):
     """Its state goes, too, since it belongs to that parent."""
     url = await start()
@@ -134,7 +130,6 @@ async def test_a_parent_that_cannot_be_read_begins_a_new_trace(given, client, st
 
 
 async def test_what_the_client_does_not_sample_is_not_sent(client, start, collector, upstream):
-    """The forwarded request still belongs to its trace, unsampled."""
     url = await start()
     await post(client, url, CHAT, traceparent=f"00-{TRACE}-{PARENT}-00")
     await post(client, url, CHAT)
@@ -155,19 +150,7 @@ async def test_without_tracing_headers_pass_unchanged(client, start_proxy, colle
     assert collector.bodies == []
 
 
-async def test_what_no_dialect_claims_is_not_traced(client, start, collector, upstream):
-    """Its headers pass unchanged."""
-    url = await start()
-    await post(client, url.replace("chat/completions", "embeddings"), CHAT, traceparent=TRACEPARENT)
-    await post(client, url, CHAT)
-    (span,) = await collector.wait_for(1)
-
-    assert upstream.requests[0].header("traceparent") == [TRACEPARENT]
-    assert span.attributes["trimtab.endpoint"] == "chat"
-
-
 async def test_a_stream_ends_its_span_at_its_last_byte(client, start, collector, upstream):
-    """The span tells when the first text came, and the figures of the whole stream."""
     url = await start()
     release, times = asyncio.Event(), []
 
@@ -198,7 +181,6 @@ async def test_a_stream_ends_its_span_at_its_last_byte(client, start, collector,
 
 
 async def test_a_summary_is_a_child(client, start, collector, upstream):
-    """Its span lies within that of the request that waits for it, and its call names it as its parent."""
     url = await start()
     response, _ = await post(client, url, LONG, traceparent=TRACEPARENT)
     await collector.wait_until(lambda: not all(span.is_summary for span in collector.spans))
@@ -227,29 +209,7 @@ async def test_a_summary_is_a_child(client, start, collector, upstream):
     assert told["trimtab.tokens.saved"] == int(tokens["original"]) - int(tokens["sent"])
 
 
-async def test_a_summary_that_nobody_waits_for_is_a_child_too(client, start, collector, upstream):
-    """It may end after the request that began it."""
-    url, session = await start("defaults.summary.max_tokens=300"), make_session(60, result_words=120)
-    release = hold_summaries(upstream)
-    for messages in requests_of(session):
-        await post(client, url, {"model": "m", "messages": messages, "tools": session["tools"]})
-        if start.proxy.services.summaries._under_way:
-            break
-    (last,) = upstream.chats[-1].header("traceparent")
-    release.set()
-    await settle(start.proxy)
-    await collector.wait_until(lambda: any(span.is_summary for span in collector.spans))
-    await collector.wait_for(len(upstream.requests))
-    request = next(span for span in collector.spans if span.id == last.split("-")[2])
-    summary = next(span for span in collector.spans if span.is_summary)
-
-    assert (summary.parent, summary.trace) == (request.id, request.trace)
-    assert summary.end > request.end
-
-
-@pytest.mark.parametrize("traceparent", [None, TRACEPARENT])
-async def test_each_attempt_is_a_span(traceparent, client, start, collector, upstream):
-    """The second one is a sibling of the first; without a parent from the client, its child."""
+async def test_each_attempt_is_a_span(client, start, collector, upstream):
     url = await start("defaults.context_window=20000")
     plain, refused = upstream.answer, []
 
@@ -261,7 +221,7 @@ async def test_each_attempt_is_a_span(traceparent, client, start, collector, ups
 
     upstream.answer = refuse
     body = {"model": "m", **make_session(14)}
-    response, _ = await post(client, url, body, **({} if traceparent is None else {"traceparent": traceparent}))
+    response, _ = await post(client, url, body)
     await collector.wait_until(lambda: sum(not span.is_summary for span in collector.spans) == 2)
     first, second = [span for span in collector.spans if not span.is_summary]
     names = [name_parents(request) for request in upstream.chats]
@@ -269,7 +229,7 @@ async def test_each_attempt_is_a_span(traceparent, client, start, collector, ups
     assert response.status == 200
     assert names == [[(span.trace, span.id)] for span in (first, second)]
     assert first.trace == second.trace
-    assert second.parent == (first.id if traceparent is None else PARENT)
+    assert second.parent == first.id
     assert (first.is_error, first.attributes["error.type"]) == (True, "context_length_exceeded")
     assert first.attributes["http.response.status_code"] == 400
     assert (second.is_error, second.attributes["http.request.resend_count"]) == (False, 1)
@@ -302,56 +262,7 @@ async def test_an_error_is_told_by_its_kind(client, start, collector, upstream):
     assert [span.attributes["http.response.status_code"] for span in spans] == [429, 200, 502]
 
 
-async def test_a_client_that_leaves_ends_its_span(client, start, collector, upstream):
-    """The error is `aborted`."""
-    url = await start()
-
-    async def never(*_):
-        await asyncio.Event().wait()
-
-    upstream.answer = never
-    asking = asyncio.ensure_future(post(client, url, CHAT))
-    await upstream.arrived.wait()
-    asking.cancel()
-    (span,) = await collector.wait_for(1)
-
-    assert (span.is_error, span.attributes["error.type"], span.attributes["trimtab.outcome"]) == (
-        True,
-        "aborted",
-        "aborted",
-    )
-
-
-async def test_what_trimtab_refuses_is_no_call(client, start, collector, upstream):
-    """There is no span of a request that was never sent."""
-    url = await start("defaults.on_exceeded=error", "defaults.overflow_strategy=error")
-    response, _ = await post(client, url, LONG)
-    await post(client, url, CHAT)
-    (span,) = await collector.wait_for(1)
-
-    assert response.status == 400
-    assert span.attributes["trimtab.outcome"] == "unchanged"
-    assert len(upstream.requests) == 1
-
-
-@pytest.mark.measured
-async def test_a_collector_that_is_down_delays_nothing(client, start_proxy, log, upstream):
-    """The log says so once, and once more when spans arrive again. What ended meanwhile is lost."""
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    proxy = await start_proxy(f"tracing.otlp_endpoint=http://127.0.0.1:{port}")
-    for _ in range(3):
-        response, _ = await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
-        assert response.status == 200
-    begun = time.monotonic()
-    await proxy.services.spans.close()
-
-    assert time.monotonic() - begun < otlp.FLUSH_SECONDS + 10
-    assert [line["event"] for line in log.lines].count("traces_not_sent") <= 1
-
-
 async def test_each_change_of_the_collector_is_told_once(client, start, collector, log, monkeypatch):
-    """Not each failure."""
     monkeypatch.setattr(otlp, "EXPORT_SECONDS", 0.01)
     url = await start()
     collector.status = 400
@@ -379,7 +290,6 @@ async def test_the_last_spans_are_sent_at_the_end(client, start, collector, monk
 
 
 async def test_too_many_spans_are_dropped_and_that_is_told_once(collector, log, monkeypatch):
-    """The memory that they take is bounded."""
     monkeypatch.setattr(otlp, "DELAY_MILLISECONDS", 60_000)
     monkeypatch.setattr(otlp, "MAX_WAITING_SPANS", 4)
     monkeypatch.setattr(otlp, "MAX_BATCH_SPANS", 4)
@@ -396,7 +306,6 @@ async def test_too_many_spans_are_dropped_and_that_is_told_once(collector, log, 
 
 
 async def test_no_key_and_no_text_is_in_a_span(client, start, collector, upstream):
-    """Planted in headers, path, query, model, messages, tools, answers and errors."""
     url = await start()
     session = make_session(40)
     for message in session["messages"]:

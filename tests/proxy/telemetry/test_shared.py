@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from trimtab.proxy.telemetry.families import Numbers
 from trimtab.proxy.telemetry.metrics import Metrics
-from trimtab.proxy.telemetry.shared import FOLDER_PREFIX, MEMORY_FOLDER, Roster, SharedMetrics
+from trimtab.proxy.telemetry.shared import FOLDER_PREFIX, MEMORY_FOLDER, SharedMetrics
 
 WORKERS = 3
 
@@ -48,7 +48,6 @@ def read(metrics: Metrics) -> dict[str, float]:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps)
 def test_every_worker_tells_what_all_have_counted(steps, tmp_path_factory) -> None:
-    """Counters and histograms are sums, dead workers included. Requests in flight are those of living workers."""
     shared = SharedMetrics.open(WORKERS, (tmp_path_factory.mktemp("metrics"),))
     living = {number: make_worker(shared, number) for number in range(1, WORKERS + 1)}
     counted, observed, begun = 0, 0, dict.fromkeys(living, 0)
@@ -78,7 +77,6 @@ def test_every_worker_tells_what_all_have_counted(steps, tmp_path_factory) -> No
 
 
 def test_each_process_is_told_apart(shared: SharedMetrics) -> None:
-    """The metrics of a process are its worker's own. A worker that is away is shown as down, and has none."""
     worker = make_worker(shared, 1)
     shared.roster.write(1, os.getpid(), 2)
     page = read(worker)
@@ -92,17 +90,7 @@ def test_each_process_is_told_apart(shared: SharedMetrics) -> None:
     assert page["trimtab_build_info"] == 1
 
 
-def test_a_page_says_the_kind_and_help_of_each_metric(shared: SharedMetrics) -> None:
-    """It includes metrics without a value, as with one process. Each metric appears once."""
-    alone = Metrics().render().decode()
-    page = make_worker(shared, 1).render().decode()
-    told = [line for line in page.splitlines() if line.startswith("# TYPE")]
-    assert {line for line in alone.splitlines() if line.startswith("# TYPE trimtab")} <= set(told)
-    assert len(told) == len(set(told))
-
-
 def test_open_metrics_of_all_workers_are_valid(shared: SharedMetrics) -> None:
-    """Its own parser accepts the page, and the sums are those of the other form."""
     first, second = make_worker(shared, 1), make_worker(shared, 2)
     for number, metrics in enumerate((first, second), 1):
         metrics.requests["m", "chat", "200", "unchanged"] += number
@@ -129,7 +117,6 @@ def test_open_metrics_of_all_workers_are_valid(shared: SharedMetrics) -> None:
 
 
 def test_half_a_line_of_a_worker_that_was_killed_costs_no_other(shared: SharedMetrics) -> None:
-    """A page can be made, the next process of the worker begins, and what it counts is read."""
     make_worker(shared, 1).cuts["m", "prune"] += 1
     with (shared.path / "1.names").open("ab") as file:
         file.write(b'["trimtab_cuts",["m","dig')
@@ -166,7 +153,6 @@ def test_the_space_for_numbers_is_taken_before_they_are_written() -> None:
 
 
 def test_numbers_beyond_a_block_are_told_and_found_again(shared: SharedMetrics) -> None:
-    """Each has its own cells, of which none is in two blocks."""
     numbers = shared.open_numbers(1)
     written = {}
     for number in range(1, 6):
@@ -179,7 +165,6 @@ def test_numbers_beyond_a_block_are_told_and_found_again(shared: SharedMetrics) 
 
 
 def test_all_workers_tell_the_same_of_the_last_reload(shared: SharedMetrics) -> None:
-    """A worker that starts after a failure does not hide it."""
     first = make_worker(shared, 1)
     at = read(first)["trimtab_config_last_reload_success_timestamp_seconds"]
     shared.reloads.write(None)
@@ -200,16 +185,7 @@ def test_a_folder_is_the_owners_alone_and_goes_in_the_end(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_memory_cannot_be_written_temporary_files_stand_in(tmp_path: Path, monkeypatch) -> None:
-    """Some systems have no such folder."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    shared = SharedMetrics.open(1, (Path("/nowhere"),))
-    assert shared.path.parent == tmp_path
-    shared.close()
-
-
 def test_a_run_that_was_killed_leaves_nothing_behind_for_long(tmp_path: Path) -> None:
-    """The next run removes its folder, but no folder of a run whose processes live."""
     code = (
         "import os, sys; from pathlib import Path; from trimtab.proxy.telemetry.shared import SharedMetrics;"
         "SharedMetrics.open(1, (Path(sys.argv[1]),)); os.kill(os.getpid(), 9)"
@@ -222,11 +198,3 @@ def test_a_run_that_was_killed_leaves_nothing_behind_for_long(tmp_path: Path) ->
     assert first.path.exists()
     second.close()
     first.close()
-
-
-def test_a_roster_is_read_as_it_was_written() -> None:
-    """Every process that was forked later reads it."""
-    roster = Roster(2)
-    pid = os.getpid()
-    roster.write(2, pid, 5)
-    assert roster.read() == [(1, 0, 0), (2, pid, 5)]

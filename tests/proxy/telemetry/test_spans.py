@@ -36,7 +36,6 @@ def test_a_host_names_its_provider(host, dialect, provider) -> None:
 
 
 def test_without_a_collector_no_library_is_loaded() -> None:
-    """Whatever OpenTelemetry's own variables say."""
     program = f"""
 import sys
 from trimtab.proxy.config.load import load_config
@@ -54,14 +53,8 @@ print(spans, {MODULES})
     "missing", ["opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http.trace_exporter"]
 )
 def test_a_missing_package_is_told_with_what_to_install(missing, monkeypatch, log) -> None:
-    """The error names the key and the extra."""
     config = load_config(settings=["tracing.otlp_endpoint=http://127.0.0.1:9"], environment={})
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.delitem(sys.modules, "trimtab.proxy.telemetry.otlp", raising=False)
     with pytest.raises(ConfigError, match=r"^tracing\.otlp_endpoint: .*pip install 'trimtab\[otel\]'$"):
         open_spans(config, log)
-
-
-def test_null_means_no_traces(log) -> None:
-    """That is the default."""
-    assert open_spans(load_config(settings=[], environment={}), log) is None

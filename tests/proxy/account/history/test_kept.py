@@ -12,7 +12,7 @@ from support.events import make_event, read_events
 from trimtab.proxy.account.history import kept
 from trimtab.proxy.account.history.kept import History, Places, SharedLog, Text
 from trimtab.proxy.account.history.sessions import find_named
-from trimtab.proxy.account.history.table import Bounds, sum_steps
+from trimtab.proxy.account.history.table import sum_steps
 from trimtab.proxy.account.history.texts import Title, find_text, pack_text, read_notes
 from trimtab.proxy.account.outcome import OutcomeText
 from trimtab.proxy.store.store import StoreError
@@ -67,7 +67,6 @@ def count_rows(path) -> int:
 
 
 async def test_a_file_outlives_the_process(tmp_path):
-    """What waits at the end is written. Only the owner can read it."""
     places = Places([tmp_path / "events"])
     for number in range(3):
         history = History(places=places)
@@ -80,7 +79,6 @@ async def test_a_file_outlives_the_process(tmp_path):
 
 
 async def test_workers_and_replicas_see_what_each_of_them_did(twins):
-    """Rows, minutes and orders to erase; a cut that another one has seen has not moved."""
     one, two = twins
     now = time.time() // 60 * 60
     one.add(make_event("a", session="s", at=now - 60))
@@ -100,7 +98,6 @@ async def test_workers_and_replicas_see_what_each_of_them_did(twins):
 
 
 async def test_a_place_that_cannot_be_used_is_passed_over(tmp_path, log):
-    """The page works all the same; the fault is counted once."""
     faults = []
     (tmp_path / "file").touch()
     history = History(places=Places([tmp_path / "file" / "events"]), log=log, on_fault=faults.append)
@@ -125,17 +122,8 @@ async def test_a_file_that_another_process_holds_just_now_is_waited_for(tmp_path
     assert count_rows(path) == 1
 
 
-async def test_what_comes_after_the_end_starts_nothing(history):
-    """A summary may be paid for while everything ends."""
-    await history.close()
-    history.add_summary(1000.0, 5, "m", "", "s")
-    assert history._tasks.is_idle
-
-
-@pytest.mark.parametrize("is_in_use", [False, True])
-@pytest.mark.parametrize("has_file", [False, True])
+@pytest.mark.parametrize(("is_in_use", "has_file"), [(False, True), (True, False), (True, True)])
 async def test_damaged_texts_begin_again(is_in_use, has_file, tmp_path, log):
-    """The rows stay, wherever they are."""
     place, files = tmp_path / "texts", [tmp_path / "events"] if has_file else []
     history = History(keeps_text=True, places=Places(files, str(place)), log=log, on_fault=pytest.fail)
     if is_in_use:
@@ -163,7 +151,6 @@ async def test_another_programs_file_is_left_alone(tmp_path, log):
 
 
 async def test_what_cannot_be_written_now_is_written_later(tmp_path, log):
-    """Another process holds the file."""
     faults, path = [], tmp_path / "events"
     history = History(places=Places([path]), log=log, on_fault=faults.append)
     await history.read(lambda _: None)
@@ -187,33 +174,16 @@ async def test_a_request_that_is_no_json_is_a_fault_and_costs_no_other(history):
     assert [type(fault) for fault in faults] == [UnicodeEncodeError]
 
 
-async def test_what_waits_is_bounded(history, monkeypatch):
-    for number in range(kept.MAX_WAITING + 5):
-        history.add(make_event(str(number)))
-    assert len(history._rows) == kept.MAX_WAITING
-
-
-async def test_without_a_server_a_replica_knows_its_own_requests(log):
-    """Each failure is counted, and the server is not asked at each look."""
-    faults = []
-    places = Places(log=SharedLog("redis://127.0.0.1:9/0", ttl_seconds=60))
-    history = History(places=places, log=log, on_fault=faults.append)
-    history.add(make_event())
-    assert await names(history) == ["a"]
-    assert set(faults) == {"redis"}
-    await history.close()
-
-
 async def test_what_cannot_be_erased_everywhere_can_be_tried_again(log):
-    """Its texts are gone at once."""
-    places = Places(log=SharedLog("redis://127.0.0.1:9/0", ttl_seconds=60))
-    history = History(places=places, log=log, keeps_text=True)
+    places, faults = Places(log=SharedLog("redis://127.0.0.1:9/0", ttl_seconds=60)), []
+    history = History(places=places, log=log, keeps_text=True, on_fault=faults.append)
     history.add(make_event("1", session="s"))
     assert await write_texts(history, "1") == ["1"]
     with pytest.raises(StoreError):
         await history.erase("s")
     assert await names(history) == ["1"]
     assert await history.read(partial(find_text, request_id="1")) is None
+    assert set(faults) == {"redis"}
     await history.close()
 
 
@@ -244,35 +214,22 @@ async def write_texts(history, wanted: str, size_bytes: int = 1, write=lambda: p
 
 
 async def test_texts_are_written_in_a_thread(history):
-    threads = set()
+    threads, results = set(), [pack_text(OutcomeText()), None, pack_text(OutcomeText())]
 
     def write():
         threads.add(threading.current_thread().name)
+        return results.pop(0)
+
+    def write_late():
+        history.keep_text(keeps_text=False)
         return pack_text(OutcomeText())
 
-    assert await write_texts(history, "abc", write=write) == list("abc")
+    assert await write_texts(history, "abc", write=write) == ["a", "c"]
     assert threading.main_thread().name not in threads
-
-
-async def test_the_oldest_waiting_texts_give_way(history, monkeypatch):
-    monkeypatch.setattr(kept, "MAX_TEXTS_WAITING", 2)
-    assert await write_texts(history, "abcde") == list("de")
-
-
-async def test_texts_that_wait_are_bounded_by_bytes_too(log):
-    history = History(keeps_text=True, places=Places(bounds=Bounds(text_bytes=10_000)), log=log)
-    assert await write_texts(history, "abcd", size_bytes=2000) == list("cd")
-    assert await write_texts(history, "e", size_bytes=5001) == []
-    await history.close()
-
-
-async def test_a_failed_text_is_not_kept_and_the_next_one_is(history):
-    results = [None, pack_text(OutcomeText())]
-    assert await write_texts(history, "ab", write=lambda: results.pop(0)) == ["b"]
+    assert await write_texts(history, "d", write=write_late) == []
 
 
 async def test_what_a_session_is_called_is_written_without_its_words_if_texts_are_not_kept(history):
-    """A title that gave way, or was erased, is to be written again."""
     history.add(make_event(session="s"))
     for keeps, found in ((True, Title("words", "header")), (False, Title("", "header"))):
         history.keep_text(keeps_text=keeps)
@@ -296,7 +253,6 @@ async def test_a_title_that_gives_way_is_wanted_again(history, monkeypatch):
 
 
 async def test_a_session_is_erased_with_its_texts(history):
-    """What waits to be written goes with it."""
     history.add(make_event(session="s"))
     history.add_text(Text("a", "s", 1000.0, 1, lambda: pack_text(OutcomeText())))
     assert await history.erase("s")
@@ -308,7 +264,6 @@ async def test_a_session_is_erased_with_its_texts(history):
 
 @pytest.mark.parametrize("is_cleared", [False, True])
 async def test_what_is_switched_off_keeps_nothing(is_cleared, history):
-    """And all streams end."""
     ending = history.streams.ending
     history.add(make_event("1", session="s"))
     await write_texts(history, "1")
@@ -341,7 +296,6 @@ async def test_who_switches_off_leaves_the_rows_of_others(tmp_path, log):
 
 
 async def test_who_switches_off_forgets_its_copy_of_the_log_of_replicas(redis_url, log):
-    """The log is theirs. It is copied again when the dashboard is on again."""
     one, other = (History(places=Places(log=SharedLog(redis_url, ttl_seconds=60)), log=log) for _ in range(2))
     one.add(make_event("1"))
     assert await names(one) == await names(other) == ["1"]
@@ -352,14 +306,6 @@ async def test_who_switches_off_forgets_its_copy_of_the_log_of_replicas(redis_ur
     assert await names(one) == ["1"]
     for each in (one, other):
         await each.close()
-
-
-async def test_text_that_is_not_wanted_any_more_is_not_kept(history):
-    def write():
-        history.keep_text(keeps_text=False)
-        return pack_text(OutcomeText())
-
-    assert await write_texts(history, "a", write=write) == []
 
 
 async def test_notes_go_to_the_other_workers(tmp_path, monkeypatch):

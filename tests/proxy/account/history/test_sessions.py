@@ -83,18 +83,11 @@ def test_sessions_are_found_by_words_and_by_what_their_newest_request_has(three,
     assert list_sessions(three, SessionQuery(1, **query))[1] == len(found)
 
 
-@pytest.mark.parametrize(("words", "found"), [("ärzte", ["s"]), ("ÄRZTE s", ["s"]), ("ärzt", ["s"]), ("ärzten", [])])
-def test_names_are_found_in_any_case_of_any_script(connection, words, found):
-    keep(connection, make_event("1", session="s", client="Ärzte", at=1.0), make_event("2", session="t", at=2.0))
-    assert names(connection, words=words) == found
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_pages_lose_no_session_and_repeat_none(three, order):
-    """Whatever they are sorted by."""
-    pages = [list_sessions(three, SessionQuery(2, offset, order=order)) for offset in (0, 2, 4)]
-    assert sorted(one.name for page, _ in pages for one in page) == ["aa", "bb", "cc"]
-    assert [total for _, total in pages] == [3, 3, 3]
+def test_pages_lose_no_session_and_repeat_none(three):
+    for order in ORDERS:
+        pages = [list_sessions(three, SessionQuery(2, offset, order=order)) for offset in (0, 2, 4)]
+        assert sorted(one.name for page, _ in pages for one in page) == ["aa", "bb", "cc"]
+        assert [total for _, total in pages] == [3, 3, 3]
 
 
 def test_only_what_is_there_can_be_chosen(three):
@@ -113,7 +106,6 @@ def test_a_session_of_another_client_is_not_there(three):
 
 
 def test_a_title_is_erased_with_its_session_and_its_texts(three):
-    """It does not come back with a request that ended before."""
     assert [find_named(three, name).title for name in ("aa", "cc")] == ["Ärger mit dem Parser", ""]
     assert find_named(three, "bb").header == "0199-session"
     erase(three, Erased("aa", time.time(), text_only=True))
@@ -131,13 +123,11 @@ def test_the_oldest_titles_give_way(connection, monkeypatch):
     assert connection.execute("SELECT session FROM private.titles").fetchall() == [("2",), ("3",)]
 
 
-def test_a_page_of_ten_thousand_sessions_reads_only_its_own(connection, monkeypatch):
-    """The rest is done by SQLite, which lets the event loop run."""
-    for start in range(0, table.MAX_EVENTS, 1000):
-        keep(connection, *(make_event(str(n), session=str(n), at=float(n)) for n in range(start, start + 1000)))
+def test_a_page_of_many_sessions_reads_only_its_own(connection, monkeypatch):
+    keep(connection, *(make_event(str(n), session=str(n), at=float(n)) for n in range(1000)))
     read = []
     monkeypatch.setattr(sessions, "find_previous", lambda *a: read.append(a) or table.find_previous(*a))
     counted = count_instructions(connection)
-    found, total = list_sessions(connection, SessionQuery(50, 9950, words="a", order="requests"))
-    assert (len(found), total, len(read)) == (50, table.MAX_EVENTS, 50)
-    assert counted() < 1000 * table.MAX_EVENTS
+    found, total = list_sessions(connection, SessionQuery(50, 950, words="a", order="requests"))
+    assert (len(found), total, len(read)) == (50, 1000, 50)
+    assert counted() < 1000 * 1000

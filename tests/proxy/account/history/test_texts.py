@@ -48,7 +48,6 @@ def test_what_was_erased_while_it_was_written_is_not_kept(connection):
 
 
 def test_texts_are_never_in_the_file_of_the_rows(tmp_path):
-    """But where workers share them."""
     connection = sqlite3.connect(tmp_path / "events", isolation_level=None)
     attach(connection, str(tmp_path / "texts"))
     other = open_in_memory()

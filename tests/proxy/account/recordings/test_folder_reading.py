@@ -70,7 +70,6 @@ def test_a_broken_file_is_told_and_the_others_are_read(folder):
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
 def test_what_is_no_regular_file_is_told_and_never_waited_for(kind, folder):
-    """A pipe has no end until somebody writes to it, and a device may have none at all."""
     odd = folder / f"1800000000000-{'d4' * 12}.json.gz"
     if kind == "pipe":
         os.mkfifo(odd)
@@ -84,13 +83,6 @@ def test_what_is_no_regular_file_is_told_and_never_waited_for(kind, folder):
     assert told == [(odd, "it is not a regular file")]
     with pytest.raises(BadRecordingError, match=f"{odd.name}: it is not a regular file; delete the file"):
         read_one(folder, "d4d4", refuse)
-
-
-def test_a_file_that_is_deleted_meanwhile_is_told(folder):
-    (first, *_) = list_files(folder)
-    first.path.unlink()
-    with pytest.raises(BadRecordingError, match="cannot be read"):
-        first.read()
 
 
 def test_a_folder_that_is_not_there_or_empty_says_what_to_do(tmp_path):

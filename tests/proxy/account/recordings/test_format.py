@@ -59,16 +59,7 @@ def test_a_recording_is_the_same_after_it_was_written(changes):
     assert decode(encode(recording)) == recording
 
 
-def test_the_body_that_was_sent_is_the_clients_own_unless_another_one_is_recorded():
-    recording = make_recording(body="received")
-    assert recording.sent_body == b"received"
-    assert replace(recording, sent=RecordedSending("sent")).sent_body == b"sent"
-    assert replace(recording, sent=None).sent_body is None
-    assert replace(recording, request=None).received_body is None
-
-
 def test_a_recording_of_an_older_trimtab_is_read():
-    """The circumstances had a member for the key of the provider's cache, which was always empty."""
     now = encode(make_recording())
     older = gzip.decompress(now).replace(b'"cache_adds":[]', b'"cache_adds":[],"cache_key":""')
     assert b"cache_key" in older
@@ -89,14 +80,13 @@ def _with_body(body):
         (b"no gzip at all", "not compressed"),
         (encode(make_recording())[:-9], "ends too early"),
         (gzip.compress(b"{}"), "not a recording"),
-        (gzip.compress(b"["), "not a recording"),
         (gzip.compress(b'["' * 100_000), "not a recording"),
         (gzip.compress(b"\xff"), "not a recording"),
         (gzip.compress(b'{"version":2,"event":"secret"}'), "version 2"),
         (gzip.compress(b'{"version":1,"event":"secret"}'), "wrong form"),
         (_with_body(b'{"base64":"A"}'), "wrong form"),
     ],
-    ids=["empty", "text", "cut off", "object", "no JSON", "deep", "no UTF-8", "version", "form", "base64"],
+    ids=["empty", "text", "cut off", "object", "deep", "no UTF-8", "version", "form", "base64"],
 )
 def test_another_file_is_refused_with_a_reason_that_quotes_nothing(content, told):
     with pytest.raises(BadRecordingError, match=told) as caught:
@@ -119,7 +109,6 @@ def test_another_file_is_refused_with_a_reason_that_quotes_nothing(content, told
     ],
 )
 def test_figures_that_no_request_has_are_refused(changes):
-    """A time without a date, a number without bounds, sections that are none."""
     recording = make_recording()
     with pytest.raises(BadRecordingError, match="out of bounds"):
         decode(encode(replace(recording, event=structs.replace(recording.event, **changes))))
@@ -132,7 +121,6 @@ def test_a_file_that_grows_without_bound_is_refused(monkeypatch):
 
 
 def test_the_text_of_a_conversation_is_not_shown_by_accident():
-    """Tracebacks and logs show the `repr` of values."""
     recording = replace(make_recording(body="secret"), summary=RecordedSummary("", "", by_model=True, text="secret"))
     assert "secret" not in repr(replace(recording, sent=RecordedSending("secret")))
     assert "c2VjcmV0" not in repr(Binary("c2VjcmV0"))

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from functools import partial
 
 import pytest
 from support.model_learning import ListLog
@@ -30,9 +29,9 @@ class Counted:
         return {one.labels["result"]: int(one.value) for one in samples if one.name.endswith("_total")}
 
 
-async def test_what_was_taken_is_written_when_it_closes(tmp_path):
-    """It is made in another thread than the caller's."""
-    counted, threads = Counted(tmp_path), set()
+async def test_what_was_taken_is_written_when_it_closes(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    counted, threads = Counted(f"~/{tmp_path.name}"), set()
     for number in range(20):
         counted.add(number, lambda: threads.add(threading.current_thread().name) or b"content")
     await counted.recordings.close()
@@ -41,16 +40,13 @@ async def test_what_was_taken_is_written_when_it_closes(tmp_path):
     assert threads == {"trimtab-recordings"}
 
 
-async def test_a_writer_without_recordings_has_no_thread_and_closes(tmp_path):
-    counted = Counted(tmp_path / "absent")
-    await counted.recordings.close()
-    assert not (tmp_path / "absent").exists()
-
-
-@pytest.mark.parametrize(("limit", "value"), [("MAX_WAITING", 3), ("MAX_WAITING_BYTES", 30)])
-async def test_what_is_too_much_is_dropped_and_counted(limit, value, tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, limit, value)
+@pytest.mark.parametrize("limit", ["MAX_WAITING", "MAX_WAITING_BYTES", "most_bytes"])
+async def test_what_is_too_much_is_dropped_and_counted(limit, tmp_path, monkeypatch):
     counted, go_on = Counted(tmp_path), threading.Event()
+    if limit == "most_bytes":  # its share of the memory
+        counted.recordings.most_bytes = 30
+    else:
+        monkeypatch.setattr(writing, limit, 3 if limit == "MAX_WAITING" else 30)
     counted.add(0, lambda: go_on.wait(30) and b"content")
     for number in range(1, 10):
         counted.add(number)
@@ -118,43 +114,6 @@ async def test_a_folder_that_cannot_be_written_is_told_once_and_when_it_works_ag
     await counted.recordings.close()
     assert counted.results() == {"failed": 3, "written": 2}
     assert [line["event"] for line in counted.log.lines] == ["recordings_fail", "recordings_work_again"]
-
-
-async def test_a_path_that_no_system_has_is_told(tmp_path):
-    counted = Counted(f"{tmp_path}/\0")
-    counted.add(0)
-    await counted.recordings.close()
-    assert counted.results() == {"failed": 1}
-
-
-async def test_the_users_folder_is_found(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    counted = Counted("~/recordings")
-    counted.add(0)
-    await counted.recordings.close()
-    assert len(list_files(tmp_path / "recordings")) == 1
-
-
-async def test_many_threads_may_add(tmp_path):
-    counted = Counted(tmp_path)
-    threads = [threading.Thread(target=partial(counted.add, number)) for number in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    await counted.recordings.close()
-    assert counted.results() == {"written": 20}
-
-
-async def test_what_waits_stays_within_its_share_of_the_memory(tmp_path):
-    counted, go_on = Counted(tmp_path), threading.Event()
-    counted.recordings.most_bytes = 30
-    counted.add(0, lambda: go_on.wait(30) and b"content")
-    for number in range(1, 10):
-        counted.add(number)
-    go_on.set()
-    await counted.recordings.close()
-    assert counted.results() == {"dropped": 7, "written": 3}
 
 
 def test_without_recordings_no_memory_is_set_aside():

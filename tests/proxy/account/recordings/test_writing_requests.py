@@ -74,7 +74,6 @@ async def test_a_compacted_request_is_recorded_as_it_arrived_and_as_it_went(clie
 
 
 async def test_a_call_for_a_summary_is_recorded_with_its_cost(client, start, folder, upstream):
-    """What the recordings charge for is what the metrics count."""
     proxy = await start(*SMALL, "prices={input: 1, cached_input: 0.1, output: 4, unit: usd}")
     await post(client, proxy.url + PATH, {"model": "m", **make_session(40)})
     await settle(proxy)
@@ -92,13 +91,10 @@ async def test_a_call_for_a_summary_is_recorded_with_its_cost(client, start, fol
 @pytest.mark.parametrize(
     ("headers", "query", "more", "session"),
     [
-        ({"authorization": f"Bearer {KEY}"}, "", {}, True),
-        ({"authorization": f"Bearer {KEY}"}, "", {}, False),
         ({"x-api-key": KEY}, "", {}, False),
         ({"cookie": f"session={KEY}"}, "", {}, False),
         ({}, f"?key={KEY}", {}, False),
         ({"x-acme-token": KEY}, "", {}, False),
-        ({"authorization": f"Bearer {KEY}"}, "", {"user": KEY}, False),
         ({"authorization": f"Bearer {KEY}"}, f"?api-key={KEY}", {"model": f"m-{KEY}", "user": KEY}, True),
         ({"authorization": f"Bearer {KEY}"}, f"?api-key={KEY}", {"model": f"m-{KEY}"}, False),
         ({"authorization": f"Bearer {KEY}", "user-agent": f"agent {KEY}"}, "", {}, False),
@@ -106,7 +102,6 @@ async def test_a_call_for_a_summary_is_recorded_with_its_cost(client, start, fol
     ],
 )
 async def test_no_recording_holds_a_planted_key(headers, query, more, session, client, start, folder):  # noqa: PLR0917 - fixtures
-    """Whether it stands in a header, in the query, in the body, or in a message; also after compaction."""
     proxy = await start(*SMALL, "upstream.api_key=sk-operators-own-0123456789")
     messages = make_session(40)["messages"] if session else CHAT["messages"]
     told = [*messages, {"role": "user", "content": f'my key is {KEY}, and "{KEY}" in JSON: {{\\"k\\":\\"{KEY}\\"}}'}]
@@ -154,12 +149,10 @@ async def test_a_body_without_a_key_is_recorded_byte_for_byte(client, start, fol
     ("path", "body", "outcome"),
     [
         (PATH, b"no JSON", "undecodable"),
-        (PATH, b'{"model":"m"}', "undecodable"),
-        (PATH, b'{"messages": 3}', "undecodable"),
         (PATH, orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "long " * 900}]}), "too_large"),
         ("/v1/embeddings", b'{"model":"m","input":"text of the client"}', "passed"),
     ],
-    ids=["no JSON", "no messages", "odd messages", "too large", "passes"],
+    ids=["no JSON", "too large", "passes"],
 )
 async def test_of_what_is_not_decoded_only_the_event_is_recorded(path, body, outcome, client, start, folder):
     proxy = await start("limits.max_body_bytes=1024")
@@ -193,17 +186,6 @@ async def test_a_refused_request_was_not_sent(client, start, folder):
     assert recording.event.error == "context_length_exceeded"
 
 
-async def test_the_client_has_its_answer_though_nothing_can_be_recorded(client, start, folder, log):
-    folder.write_text("no folder")
-    proxy = await start()
-    for _ in range(3):
-        answer, _ = await post(client, proxy.url + PATH, CHAT)
-        assert answer.status == 200
-    await proxy.services.recordings.settle()
-    assert read_sample(proxy, "trimtab_recordings_total", result="failed") == 3
-    assert [line["event"] for line in log.lines].count("recordings_fail") == 1
-
-
 async def test_a_fault_in_making_a_recording_is_counted_and_costs_nobody_an_answer(client, start, monkeypatch):
     proxy = await start()
     monkeypatch.setattr(telling, "_make_request", lambda _: 1 / 0)
@@ -216,7 +198,6 @@ async def test_a_fault_in_making_a_recording_is_counted_and_costs_nobody_an_answ
 
 
 async def test_a_client_that_leaves_is_recorded(client, start, folder, upstream):
-    """It left while it waited for a summary: nothing was sent, and it was counted as such."""
     release = hold_summaries(upstream)
     proxy = await start(*SMALL)
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
