@@ -39,7 +39,6 @@ def compact(caches: Caches, bodies: Sequence[bytes], policy: Policy = POLICY) ->
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Caches:
-    """Caches that hold one or two sessions."""
     for name in ("RESULTS_BYTES", "SKETCHES_BYTES", "DIFFS_BYTES", "STATES_BYTES"):
         monkeypatch.setattr(sizes, name, BOUND)
     return Caches()
@@ -65,7 +64,6 @@ def test_what_became_of_results_stays_within_its_bound(small: Caches) -> None:
 
 
 def test_a_state_that_is_too_large_is_not_kept(small: Caches) -> None:
-    """The session is compacted all the same, at each request."""
     large = session("large", 200)
     first, second = compact(small, [large]), compact(small, [large])
     assert small.states.items() == []

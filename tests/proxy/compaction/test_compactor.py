@@ -200,7 +200,6 @@ def test_the_requests_own_maximum_lowers_the_limit(compactor: Compactor) -> None
 
 
 def test_what_cannot_fit_is_refused_or_forwarded_as_the_policy_says(compactor: Compactor) -> None:
-    """The newest user message is cut only if the policy says so."""
     body = orjson.dumps({"messages": [{"role": "user", "content": "x" * 40_000}]})
     text = "{{context_window: 4000, on_exceeded: {}}}"
 
@@ -214,7 +213,6 @@ def test_what_cannot_fit_is_refused_or_forwarded_as_the_policy_says(compactor: C
 
 
 def test_an_empty_plan_leaves_the_request_alone(compactor: Compactor) -> None:
-    """The result equals that of carrying the plan out."""
     body = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "Hello."}]})
     planned = compactor.plan(CHAT.codec.read(body), _settings().to_policy(Prices()))
     assert planned.plan.is_empty
@@ -239,7 +237,6 @@ def test_a_cleaned_request_keeps_what_is_known_of_it_beside_its_body(compactor: 
 def test_where_no_tool_is_to_go_nothing_is_decoded(
     compactor: Compactor, tools: list[dict[str, str]], unsent: tuple[str, ...]
 ) -> None:
-    """A request that cannot be decoded passes."""
     request = CHAT.codec.read(orjson.dumps({"model": "m", "messages": [1], **({"tools": tools} if tools else {})}))
     assert compactor.clean(request, Unsent(tools=unsent)) is request
 

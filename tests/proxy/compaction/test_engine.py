@@ -31,14 +31,7 @@ def _compact(body: bytes, variant: Variant, **more: object) -> Compaction:
     return compact(CHAT.read(body), variant, **more)  # type: ignore[arg-type]
 
 
-def test_a_request_that_fits_passes_byte_for_byte(compactors: Compactors) -> None:
-    body = _body(2)
-    compaction = _compact(body, _variant(compactors))
-    assert (compaction.outcome, compaction.body) == ("unchanged", body)
-
-
 def test_a_cut_gets_the_text_that_is_chosen_for_it(compactors: Compactors) -> None:
-    """Without one, a digest stands in."""
     summary = Summary("## 1. Progress\nThe harbour was mended.", by_model=True)
     told = _compact(_body(), _variant(compactors), choose=lambda plan: Text(plan, summary))
     digest = _compact(_body(), _variant(compactors))
@@ -49,18 +42,12 @@ def test_a_cut_gets_the_text_that_is_chosen_for_it(compactors: Compactors) -> No
     assert told.outcome == digest.outcome == "compacted"
 
 
-def test_what_is_only_observed_keeps_the_clients_body(compactors: Compactors) -> None:
-    compaction = _compact(_body(), _variant(compactors, mode="observe"))
-    assert (compaction.outcome, compaction.body) == ("observe", None)
-    assert compaction.compacted.decisions
-
-
-def test_a_request_that_cannot_fit_is_refused(compactors: Compactors) -> None:
-    """In mode observe it is not."""
+def test_a_request_that_cannot_fit_is_refused_unless_it_is_only_observed(compactors: Compactors) -> None:
     body = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "word " * 9000}]})
     policy = replace(POLICY, on_exceeded=OnExceeded.ERROR)
     assert _compact(body, _variant(compactors, policy=policy)).outcome == "refused"
-    assert _compact(body, _variant(compactors, policy=policy, mode="observe")).outcome == "observe"
+    observed = _compact(body, _variant(compactors, policy=policy, mode="observe"))
+    assert (observed.outcome, observed.body) == ("observe", None)
 
 
 def test_tools_are_taken_out_before_the_plan(compactors: Compactors) -> None:
@@ -77,10 +64,3 @@ def test_what_is_added_for_the_providers_cache_is_added_again(compactors: Compac
     compaction = _compact(_body(2), _variant(compactors, cache=CacheHelp(frozenset({"cache_key"}), "k1")))
     assert orjson.loads(compaction.body or b"")["prompt_cache_key"] == "k1"
     assert [(one.rule, one.saved_tokens) for one in compaction.compacted.decisions] == [("cache_key", 0)]
-
-
-def test_unpaired_calls_are_refused_if_the_policy_says_so(compactors: Compactors) -> None:
-    body = orjson.dumps({"model": "m", "messages": [{"role": "tool", "tool_call_id": "x", "content": "lost"}]})
-    compaction = _compact(body, _variant(compactors, refuses_unpaired=True))
-    assert (compaction.outcome, compaction.compacted.sent_tokens) == ("refused", 0)
-    assert not _compact(body, _variant(compactors)).is_refused

@@ -72,7 +72,6 @@ def _run_session(compact: Callable[[list[Any]], Result], dialect: str, number: i
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_what_is_returned_begins_as_before_unless_a_cut_moves(dialect: str) -> None:
-    """A compactor that has seen nothing returns the same."""
     results = _run_session(Compactor(SMALL, dialect=dialect, vocabulary="heuristic").compact, dialect)
     kept = [after.messages[: len(before.messages)] == before.messages for before, after in pairwise(results)]
 
@@ -278,7 +277,6 @@ def test_to_import_it_loads_nothing() -> None:
 
 @pytest.mark.parametrize("given", [{"policy": {"context_window": 8000}}, {"model": 5}, {"dialect": None}])
 def test_a_value_of_another_type_is_refused_by_its_name(given: dict[str, Any]) -> None:
-    """At once, and not as a fault somewhere inside."""
     with pytest.raises(TypeError, match=f"^{next(iter(given))} must be "):
         Compactor(**given)
 

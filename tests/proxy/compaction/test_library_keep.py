@@ -97,7 +97,6 @@ def _find_problems(dialect: str, original: list[Any], messages: list[Any]) -> li
     ("kind", "dialect"), [*((kind, "chat") for kind in MARKED), ("parallel", "messages"), ("parallel", "responses")]
 )
 def test_a_marked_message_stays_word_for_word(kind: str, dialect: str) -> None:
-    """Of a step with it, other results give way."""
     chat = _make_chat(MARKED[kind], 30)
     results = _run(dialect, chat)
     after = results[4:]
@@ -135,7 +134,6 @@ def test_what_alone_would_fill_the_window_is_told_and_the_request_goes_on() -> N
 
 
 def test_a_tool_or_the_model_can_ask_only_at_the_ends_of_a_text() -> None:
-    """A file that a tool reads may quote the marker."""
     quoted = f"{RULES}\n{KEEP}\nmore"
     for kind, place in (("result", _result(900, quoted)), ("answer", {"role": "assistant", "content": quoted})):
         marked = [*MARKED[kind][:-1], place] if kind == "result" else [place, MARKED[kind][1]]

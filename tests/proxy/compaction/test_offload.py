@@ -24,7 +24,6 @@ async def workers() -> AsyncIterator[Workers]:
 
 @contextmanager
 def _blocker() -> Iterator[Callable[[], None]]:
-    """Work that lasts as long as the block."""
     over = threading.Event()
     try:
         yield partial(_wait_for, over)
@@ -131,7 +130,6 @@ async def test_who_leaves_takes_its_work_along(begun: bool) -> None:  # noqa: FB
 
 
 async def test_a_turn_that_comes_as_its_owner_leaves_is_the_next_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The place is not lost: others get it."""
     workers = Workers([Tier("only", None, 1, 1)])
     pool = workers.pools[0][1]
     with _blocker() as wait:
@@ -154,6 +152,5 @@ async def test_closed_workers_begin_nothing_and_hang_on_nothing(workers: Workers
 
 
 def test_work_on_what_is_known_counts_little_and_never_as_none() -> None:
-    """Such work runs in a thread, however short it is."""
     assert weigh_known(0) > INLINE_BYTES
     assert weigh_known(32 * 1024 * 1024) == 2 * 1024 * 1024

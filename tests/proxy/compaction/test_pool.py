@@ -21,7 +21,6 @@ AUTO = PolicyConfig()
 
 
 def _lose(monkeypatch: pytest.MonkeyPatch, *lost: str) -> None:
-    """Make some vocabularies unavailable."""
     load_encoding = module.load_encoding
 
     def load(name: str, _: object = None) -> object:
@@ -57,25 +56,9 @@ def test_the_policy_chooses_how_tokens_are_counted(compactors: Compactors) -> No
 
 
 def test_early_models_are_counted_by_their_own_vocabulary(compactors: Compactors) -> None:
-    """The same text costs gpt-4 more than gpt-4o."""
     text = "我喜欢猫。" * 100
 
     assert compactors.choose(AUTO, "gpt-4").count(text) > compactors.choose(AUTO, "gpt-4o").count(text)
-
-
-def test_a_vocabulary_is_loaded_once_and_only_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """o200k_base in advance or with the first model that uses it, and cl100k_base with its first one."""
-    loaded = []
-    load_encoding = module.load_encoding
-    monkeypatch.setattr(module, "load_encoding", lambda name, _: loaded.append(name) or load_encoding(name))
-    compactors = Compactors(ListLog())
-    at_start = list(loaded)
-    compactors.load()
-    compactors.load()
-    for model in ("gpt-4o", "gpt-4", "gpt-3.5-turbo", "gpt-4", "claude"):
-        compactors.choose(AUTO, model)
-
-    assert (at_start, loaded) == ([], ["o200k_base", "cl100k_base"])
 
 
 async def test_models_of_equal_costs_share_a_compactor(compactors: Compactors) -> None:
@@ -146,7 +129,6 @@ async def test_a_small_request_does_not_wait_for_the_vocabulary(monkeypatch: pyt
 
 
 async def test_only_the_first_few_small_requests_are_counted_without_the_vocabulary() -> None:
-    """Each of their texts takes as long as a hundred with it."""
     compactors = Compactors(ListLog())
     compactors.read()
     for _ in range(module.EARLY_REQUESTS):

@@ -14,7 +14,6 @@ from trimtab.proxy.compaction import (
     read_messages,
     read_request,
 )
-from trimtab.rules import Policy
 
 CALL = {"id": "1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
 MESSAGES = [
@@ -24,22 +23,7 @@ MESSAGES = [
 ]
 
 
-def test_a_request_is_compacted_by_public_names_alone() -> None:
-    """It works as in the package's docstring. What no rule touched keeps its bytes."""
-    compactor = load_compactor("gpt-4o")
-    body = orjson.dumps({"model": "gpt-4o", "messages": MESSAGES})
-    policy = Policy(context_window=128_000)
-    compacted = compactor.apply(compactor.plan(read_request(body), policy), None)
-
-    assert [decision.rule for decision in compacted.decisions] == ["truncate"]
-    assert compacted.sent_tokens < compacted.original_tokens
-    assert orjson.loads(compacted.body)["messages"][:2] == MESSAGES[:2]
-    small = orjson.dumps({"model": "gpt-4o", "messages": MESSAGES[:1]})
-    assert compactor.apply(compactor.plan(read_request(small), policy), None).body == small
-
-
 def test_messages_make_the_same_request_as_their_body() -> None:
-    """Some programs have messages instead of bytes."""
     request = read_messages(MESSAGES, model="gpt-4o", max_tokens=100)
 
     assert (request.model, request.max_tokens) == ("gpt-4o", 100)
@@ -56,7 +40,6 @@ def test_what_cannot_be_read_or_counted_is_told() -> None:
 
 
 def test_the_example_of_the_library_page_runs_as_it_stands() -> None:
-    """All Python blocks of the page run, one after the other."""
     text = Path(__file__).parents[3].joinpath("docs/reference/library.md").read_text(encoding="utf-8")
     snippets = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(snippets) >= 2

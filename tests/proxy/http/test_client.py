@@ -1,15 +1,18 @@
 """Requests to the upstream."""
 
 import asyncio
-import socket
+import posixpath
 from collections.abc import AsyncIterator
+from urllib.parse import unquote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from multidict import CIMultiDict
 from yarl import URL
 
 from trimtab.proxy.config.schema import UpstreamConfig
-from trimtab.proxy.http.client import PIECE_BYTES, UpstreamClient, read_bounded, target_url
+from trimtab.proxy.http.client import PIECE_BYTES, UpstreamClient, is_allowed, read_bounded, target_url
 from trimtab.proxy.http.errors import UpstreamUnreachableError
 
 PLAIN = UpstreamConfig(base_url="http://up:1/v1")
@@ -88,21 +91,7 @@ async def client() -> AsyncIterator[UpstreamClient]:
     await made.close()
 
 
-async def test_an_upstream_that_is_not_there_is_unreachable(client: UpstreamClient) -> None:
-    """The error names the address and what to do."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        url = URL(f"http://127.0.0.1:{unused.getsockname()[1]}/v1/models")
-        words = rf"127\.0\.0\.1:{url.port} could not be reached: it refuses connections; .*base_url"
-        with pytest.raises(UpstreamUnreachableError, match=words) as raised:
-            async with client.send("GET", url, CIMultiDict(), None, PLAIN):
-                pass
-        assert raised.value.is_unsent
-
-
 async def test_a_tunnel_that_the_forward_proxy_refuses_is_no_connection(client: UpstreamClient) -> None:
-    """Nothing of the request has left."""
-
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
@@ -118,8 +107,6 @@ async def test_a_tunnel_that_the_forward_proxy_refuses_is_no_connection(client: 
 
 
 async def test_an_upstream_that_hangs_up_is_unreachable(client: UpstreamClient) -> None:
-    """A connection that closes before a response is an error."""
-
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
@@ -170,3 +157,57 @@ async def test_a_body_beyond_its_bound_is_not_read(client: UpstreamClient, lengt
         url = URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
         async with client.send("GET", url, CIMultiDict(), None, PLAIN) as response:
             assert await read_bounded(response, 100) == (b"x" * length if length <= 100 else None)
+
+
+# To which paths the operator's key is sent, however a path is written.
+
+
+PIECES = [
+    "/", "..", ".", "a", "%2e", "%2E%2e", "%2f", "%5c", "\\", ";x", ";", "%3b", "%252e", "%25", "v1", "//", "%c0%ae",
+]  # fmt: skip
+
+
+def _resolve(path: str, *, slashes: bool, parameters: bool) -> str:
+    path = path.replace("\\", "/") if slashes else path
+    parts = (part.partition(";")[0] if parameters else part for part in path.split("/"))
+    return posixpath.normpath("/" + "/".join(parts).lstrip("/"))
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=9))
+def test_no_server_reads_an_allowed_path_as_one_beyond(pieces: list[str]) -> None:
+    """With escapes undone zero to three times, with and without backslashes and parameters."""
+    path = "/v1/" + "".join(pieces)
+    if not is_allowed(path, "/v1", ()):
+        return
+    for _ in range(4):
+        for slashes in (False, True):
+            for parameters in (False, True):
+                read = _resolve(path, slashes=slashes, parameters=parameters)
+                assert read == "/v1" or read.startswith("/v1/"), read
+        path = unquote(path)
+
+
+@given(st.lists(st.text("abcXYZ019-_~!$&'()*+,=:@", min_size=1), max_size=6))
+def test_a_path_without_tricks_is_allowed(parts: list[str]) -> None:
+    path = "/".join(("/v1", *parts))
+    assert is_allowed(path, "/v1", ())
+    assert not is_allowed(f"/x{path}", "/v1", ())
+    assert is_allowed(f"/x{path}", "/v1", ("/x/*",))
+
+
+@pytest.mark.parametrize("base", ["", "/api/v1"])
+def test_a_base_may_have_any_depth(base: str) -> None:
+    assert is_allowed(f"{base}/x/../y", base, ())
+    assert not is_allowed(f"{base}/../y", base, ())
+
+
+def test_a_listed_path_is_that_path_alone() -> None:
+    """A listed folder allows what is below it. A name that only begins with either is not allowed."""
+    assert is_allowed("/a", "/v1", ("/a",))
+    assert not is_allowed("/a/b", "/v1", ("/a",))
+    assert is_allowed("/a/b", "/v1", ("/a/*",))
+    assert not is_allowed("/ab", "/v1", ("/a/*",))
+
+
+def test_escapes_without_end_are_refused() -> None:
+    assert not is_allowed("/v1/%2525252525252541", "/v1", ())

@@ -52,7 +52,6 @@ def test_codings_are_read_in_their_order(values, codings):
 
 @pytest.mark.parametrize("coding", COMPRESS)
 def test_what_was_compressed_is_read(coding):
-    """Each known coding, and several members one after another."""
     compress = COMPRESS[coding]
     assert decode_body(compress(TEXT), [coding], 10**6) == Decoded(TEXT)
     if coding not in {"deflate", "br"}:
@@ -60,7 +59,6 @@ def test_what_was_compressed_is_read(coding):
 
 
 def test_codings_upon_each_other_are_taken_off_in_reverse():
-    """Two of them; more are not read."""
     twice = zstd.compress(gzip.compress(TEXT))
     assert decode_body(twice, ["gzip", "zstd"], 10**6) == Decoded(TEXT)
     assert decode_body(gzip.compress(twice), ["gzip", "zstd", "gzip"], 10**6) == Decoded(b"", damaged=True)
@@ -84,7 +82,6 @@ def test_bombs_do_not_go_off():
 
 
 def test_a_window_of_more_than_http_allows_is_not_read():
-    """Zstd frames may ask for gigabytes of memory."""
     options = {zstd.CompressionParameter.window_log: 27, zstd.CompressionParameter.content_size_flag: 0}
     compressor = zstd.ZstdCompressor(options=options)
     frame = compressor.compress(TEXT, compressor.FLUSH_BLOCK) + compressor.flush()
@@ -92,7 +89,6 @@ def test_a_window_of_more_than_http_allows_is_not_read():
 
 
 def test_what_is_not_known_is_left():
-    """The upstream decides about it."""
     for coding in ("br", "compress", "nonsense", "gzip;q=1"):
         assert decode_body(TEXT, [coding], 10**6) == Decoded(b"", damaged=True)
 
@@ -147,7 +143,6 @@ def test_what_is_read_along_is_bounded(coding, compress, monkeypatch):
 
 
 def test_codings_upon_each_other_are_read_along():
-    """An unknown one gives nothing."""
     twice = brotli.compress(gzip.compress(LONG))
     assert _read(["gzip", "br"], twice) == LONG
     assert _read(["gzip", "compress"], twice) == _read(["br"] * 3, twice) == b""

@@ -29,7 +29,6 @@ PARAMETERS = st.lists(
 
 
 def test_each_place_of_the_table_is_seen_in_the_header_and_in_the_query() -> None:
-    """However it is spelt."""
     for name, spelt in ((each, spelt) for each in KEY_NAMES for spelt in (each, each.upper(), each.replace("-", "_"))):
         assert find_shown([("X-A", "1"), (spelt, "K=1")]) == [(name, "K=1")]
         assert find_shown([], f"/v1/x?a=1&{spelt}=K=1") == [(f"?{name}", "K=1")]
@@ -41,7 +40,6 @@ def test_each_place_of_the_table_is_seen_in_the_header_and_in_the_query() -> Non
      "x-db-password", "x-some-JWT", "my-credentials", "X-ZUMO-AUTH", "x-vercel-oidc-token"],
 )  # fmt: skip
 def test_a_name_that_says_it_holds_a_key_is_believed(name: str) -> None:
-    """No table is complete."""
     assert is_key(plain(name))
 
 
@@ -67,7 +65,6 @@ def test_who_pays_and_who_asks_tell_clients_apart_and_are_no_secret() -> None:
 
 @pytest.mark.parametrize("value", ["", " ", "Bearer", "bearer ", "Basic"])
 def test_a_scheme_alone_shows_nothing(value: str) -> None:
-    """Clients that have no key send one."""
     assert find_shown([("Authorization", value), ("Cookie", " ; "), ("x-api-key", "")], "/v1/x?key=&b") == []
 
 
@@ -85,7 +82,6 @@ def test_cookies_of_load_balancers_are_no_credential(cookies: str, shown: list[t
 
 
 def test_a_long_part_of_the_path_counts_where_nothing_else_is_shown() -> None:
-    """It may be a key, or only the name of a deployment."""
     target = "/sk-helicone-abcdefghijkl/v1/chat/completions"
     assert find_shown([], target) == [("/", "sk-helicone-abcdefghijkl")]
     assert find_shown([("api-key", "a")], target) == [("api-key", "a")]
@@ -116,7 +112,6 @@ def test_a_querys_keys_are_taken_out_and_nothing_else(target: str, left: str, ke
 
 @given(PARAMETERS)
 def test_what_is_left_of_a_query_holds_no_key_and_all_the_rest(parameters: list[str]) -> None:
-    """In their order. A query without keys stays unchanged."""
     target = "/v1/x?" + "&".join(parameters)
     left = drop_query_keys(target)
     assert "K" not in left
@@ -126,7 +121,6 @@ def test_what_is_left_of_a_query_holds_no_key_and_all_the_rest(parameters: list[
 
 
 def test_a_clients_headers_are_parted_in_two() -> None:
-    """Credentials and others, each in their order."""
     headers = [
         ("A", "1"),
         ("Authorization", "a"),
@@ -149,7 +143,6 @@ def test_a_clients_headers_are_parted_in_two() -> None:
     ],
 )
 def test_a_browsers_key_stands_among_its_subprotocols(protocols: str, left: str | None) -> None:
-    """A browser cannot set any other header of a WebSocket."""
     name = "Sec-WebSocket-Protocol"
     assert drop_credentials([(name, protocols)]) == ([] if left is None else [(name, left)])
 

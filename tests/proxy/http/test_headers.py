@@ -31,7 +31,6 @@ def _headers(*lines: str) -> list[tuple[str, str]]:
 
 
 def test_headers_are_read_as_they_are() -> None:
-    """Order, case, duplicates and bytes beyond ASCII survive."""
     raw = ((b"X-A", b"1"), (b"x-a", b"2"), (b"X-B", "ü".encode()), (b"X-C", b"\xff"))
 
     headers = read_headers(raw)
@@ -58,7 +57,6 @@ def test_only_connection_names_other_headers() -> None:
 
 
 def test_a_request_passes_as_it_is() -> None:
-    """Except for headers of the hop and the proxy's own."""
     headers = _headers(
         "Host: proxy", "X-Twice: 1", "Authorization: Bearer mine", "Content-Length: 5", "x-twice: 2", "Expect: 100",
         "X-Trimtab-Mode: off", "Accept-Encoding: gzip, br", "Connection: x-twice-not", "User-Agent: me",
@@ -72,7 +70,6 @@ def test_a_request_passes_as_it_is() -> None:
 
 
 def test_identity_replaces_every_encoding_that_the_client_takes() -> None:
-    """The proxy must be able to read the response."""
     headers = _headers("accept-encoding: gzip", "X-A: 1", "Accept-Encoding: br")
 
     forwarded = request_headers(headers, PLAIN, identity=True)
@@ -127,7 +124,6 @@ def test_a_key_is_where_the_server_looks_for_it(host: str, chat: object, message
 
 
 def test_a_clients_own_credential_stays_in_its_own_header() -> None:
-    """Whatever the dialect, it passes as the client wrote it."""
     for headers in (_headers("x-api-key: theirs"), _headers("Authorization: Bearer theirs")):
         assert list(request_headers(headers, PLAIN, identity=False, is_messages=True).items()) == headers
 
@@ -200,14 +196,12 @@ def test_ten_thousand_keys_cost_no_more_than_two() -> None:
 
 
 def test_of_equal_keys_the_first_counts() -> None:
-    """Also if one of them is written as its hash."""
     keys = ("other", f"{HASHED}{sha256(b'same').hexdigest()}", "same")
 
     assert find_key(keys, [("api-key", "same")]) == keys[1]
 
 
 def test_only_the_first_credentials_are_looked_at() -> None:
-    """Real clients do not send more."""
     shown = [("api-key", f"wrong-{number}") for number in range(MAX_SHOWN)]
 
     assert find_key(KEYS, [*shown, ("api-key", "key-one")]) is None

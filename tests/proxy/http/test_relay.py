@@ -22,7 +22,7 @@ from upstreams.recording import break_off, completion, event, stream, write_note
 
 from trimtab.proxy.exchange.early_answer import COMMENT, Patience
 from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse
-from trimtab.proxy.http.relay import Reply, answer_headers
+from trimtab.proxy.http.relay import MIN_SECONDS, Pace, Reply, answer_headers
 
 
 async def _read_stream_times(client, url: str) -> dict[str, float]:
@@ -35,26 +35,16 @@ async def _read_stream_times(client, url: str) -> dict[str, float]:
     return {sample.name: sample.value for sample in samples}
 
 
-async def test_an_answer_that_is_no_stream_has_no_first_token_and_no_rate(client, upstream, start_proxy):
-    """Its first and its last byte come together. The same holds for a stream without text."""
-
-    async def say_nothing(_, request):
-        return await stream(request, "")
-
-    proxy = await start_proxy()
-    await post(client, proxy.url + "/v1/chat/completions", CHAT)
-    upstream.answer = say_nothing
-    await post(client, proxy.url + "/v1/chat/completions", CHAT | {"stream": True})
-    assert await _read_stream_times(client, proxy.url) == {}
-
-
 ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
 REASONING = b'data: {"choices":[{"index":0,"delta":{"reasoning_content":"%b"}}]}\n\n' % (b"hm " * 20)
 
 
 @pytest.mark.parametrize("first", [event("text " * 10), REASONING], ids=["text", "reasoning"])
 async def test_the_first_token_is_the_first_text(first, client, upstream, start_proxy, monkeypatch):
-    """Reasoning counts as text; comments and a role do not. The rate is that of the text after the first."""
+    """Reasoning counts as text; comments and a role do not. The rate is that of the text after the first.
+
+    Each chunk reaches the client before the upstream writes the next one.
+    """
     clock = Clock()
     for module in ("relay", "aiohttp_fixes.server"):
         monkeypatch.setattr(f"trimtab.proxy.http.{module}.time", SimpleNamespace(monotonic=clock))
@@ -116,30 +106,6 @@ async def test_client_that_leaves_cancels_the_upstreams_work(started, client, up
     await asyncio.wait_for(upstream.cancelled.wait(), 30)
     await asyncio.wait_for(proxy.services.lifecycle.idle.wait(), 30)
     assert log.lines[-1]["outcome"] == "aborted"
-
-
-async def test_chunks_leave_as_they_arrive(client, upstream, start_proxy):
-    """Each chunk reaches the client before the upstream writes the next one."""
-    received = asyncio.Event()
-
-    async def step_by_step(_recorded, request):
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        for text in ("one", "two", "three"):
-            received.clear()
-            await response.write(event(text))
-            await asyncio.wait_for(received.wait(), 30)
-        await response.write_eof()
-        return response
-
-    upstream.answer = step_by_step
-    proxy = await start_proxy()
-    chunks = []
-    async with client.post(proxy.url + "/v1/chat/completions", json=CHAT | {"stream": True}) as response:
-        async for chunk in response.content.iter_any():
-            chunks.append(chunk)
-            received.set()
-    assert chunks == [event("one"), event("two"), event("three")]
 
 
 @pytest.mark.parametrize("mode", ["off", "enforce"])
@@ -211,7 +177,6 @@ async def test_a_client_that_reads_slowly_gets_every_byte_in_its_order(upstream,
 
 
 async def test_nothing_is_written_to_a_client_that_has_left() -> None:
-    """It is noted that it has left, and at which piece."""
     reply, response = Reply(SimpleNamespace()), PlainResponse()
     protocol = SimpleNamespace(transport=None)
     response._payload_writer = SimpleNamespace(_protocol=protocol, chunked=True, length=None, _headers_buf=None)
@@ -285,7 +250,6 @@ async def test_coded_answers_pass_unchanged_and_are_counted(coding, streams, *, 
 
 @pytest.mark.parametrize("coding", ["gzip", "gzip, br"])
 async def test_a_coded_refusal_is_recovered_from(coding, client, upstream, start_proxy):
-    """For its length; the client sees one answer."""
     refusal = next(one for one in DIALECT.refusals if one.told and not one.is_stream)
 
     async def answer(recorded, _request):
@@ -303,7 +267,6 @@ async def test_a_coded_refusal_is_recovered_from(coding, client, upstream, start
 
 @pytest.mark.parametrize("streams", [False, True])
 async def test_a_client_that_was_promised_a_plain_stream_gets_one(streams, client, upstream, start_proxy):
-    """It has waited for a summary, whose answer was coded, too."""
     events = b'data: {"choices":[{"index":0,"delta":{"content":"good"}}]}\n\ndata: [DONE]\n\n'
 
     async def answer(recorded, _request):
@@ -351,3 +314,27 @@ def test_an_upstream_cannot_speak_as_trimtab() -> None:
     ]
     raw += [(b"x-trimtab", b"2"), (b"X-TRIMTAB-", b"3"), (b"my-x-trimtab-outcome", b"4")]
     assert answer_headers(raw) == [("X-A", "1"), ("x-trimtab", "2"), ("my-x-trimtab-outcome", "4")]
+
+
+# The speed of a streamed text.
+
+
+def test_the_rate_is_that_of_the_text_behind_the_first_chunk() -> None:
+    """Half of 400 characters came within 2 seconds after the first half, so half of the 100 tokens did."""
+    assert Pace(10.0, 12.0, 200, 400).tokens_per_second(100) == 25.0
+
+
+@pytest.mark.parametrize(
+    ("pace", "tokens"),
+    [
+        (Pace(), 7),
+        (Pace(10.0, 12.0, 400, 400), 100),
+        (Pace(10.0, 10.0, 200, 400), 100),
+        (Pace(10.0, 10.0 + MIN_SECONDS / 2, 200, 400), 100),
+        (Pace(10.0, 12.0, 200, 400), 0),
+        (Pace(10.0, 12.0, 200, 400), 2000),
+    ],
+    ids=["no text", "one chunk", "at once", "out of a buffer", "no tokens", "tokens that were not sent"],
+)
+def test_what_cannot_be_known_is_not_told(pace: Pace, tokens: int) -> None:
+    assert pace.tokens_per_second(tokens) is None

@@ -6,11 +6,14 @@ import random
 import re
 import sys
 import zlib
+from collections.abc import AsyncIterator
 
 import orjson
 import pytest
+from aiohttp import web
 from support.client import CHAT, ask_raw, post, wait_until
 from upstreams.parsing import PLAIN, run_parsing_upstream
+from upstreams.raw import OK, RawUpstream, run_raw_upstream
 from yarl import URL
 
 if sys.version_info >= (3, 14):
@@ -111,14 +114,13 @@ CHUNKED = b"5\r\nabcde\r\n0\r\n\r\n"
 
 
 def write_request(*lines: bytes, body: bytes = b"abcde", start: bytes = b"POST /v1/x HTTP/1.1") -> bytes:
-    """A request with exactly these header lines."""
     return b"\r\n".join((start, b"Host: localhost", *lines)) + b"\r\n\r\n" + body
 
 
 LENGTHS = [
     b"Content-Length: 5, 5", b"Content-Length: +5", b"Content-Length: -5", b"Content-Length: 0_5",
     b"Content-Length: 0x5", "Content-Length: \u0665".encode(), b"Content-Length: 5 0", b"Content-Length:",
-    b"Content-Length: 18446744073709551616", b"Content-Length : 5",
+    b"Content-Length: 9223372036854775808", b"Content-Length: 18446744073709551616", b"Content-Length : 5",
     b"Content-Length: 5\r\nContent-Length: 0", b"Content-Length: 5\r\nContent-Length: 5",
     b"Transfer-Encoding: identity\r\nContent-Length: 5", b"Transfer-Encoding: xchunked\r\nContent-Length: 5",
     b"Transfer-Encoding: identity",
@@ -202,35 +204,6 @@ async def test_what_passes_is_framed_anew(start_proxy):
         assert FORBIDDEN.isdisjoint(names)
         assert names.count(b"content-length") + names.count(b"transfer-encoding") == 1
         assert names.count(b"host") == 2
-
-
-@pytest.mark.parametrize("path", [b"/v1/x", b"/v1/chat/completions"])
-@pytest.mark.parametrize("length", [2**63, 2**64 - 1])
-async def test_a_length_that_is_none_to_many_servers_is_refused(length, path, start_proxy):
-    """Before the body is read. What follows is never treated as a request."""
-    async with run_parsing_upstream() as upstream:
-        proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
-        url = URL(proxy.url)
-        reader, writer = await asyncio.open_connection(url.host, url.port)
-        start = b"POST %b HTTP/1.1" % path
-        writer.write(write_request(b"Content-Length: %d" % length, body=HIDDEN + LAST, start=start))
-        assert await asyncio.wait_for(reader.readline(), 30) == b"HTTP/1.1 400 Bad Request\r\n"
-        writer.write_eof()
-        assert b"HTTP/1." not in await asyncio.wait_for(reader.read(), 30)
-        writer.close()
-        await writer.wait_closed()
-    assert upstream.connections == []
-
-
-async def test_another_protocol_is_not_passed_on(client, start_proxy):
-    """No upstream is made to switch protocols, because the proxy could not read what follows."""
-    async with run_parsing_upstream() as upstream:
-        proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
-        headers = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABkAAQAAP__"}
-        async with client.post(proxy.url + "/v1/x", data=b"abcde", headers=headers) as response:
-            assert response.status == 200
-    assert upstream.requests == [("POST", "/v1/x", b"abcde")]
-    assert {b"upgrade", b"http2-settings", b"connection"}.isdisjoint(name for name, _ in upstream.headers)
 
 
 @pytest.mark.parametrize("frame", [b"Content-Length: 20", b"Transfer-Encoding: chunked"])
@@ -327,15 +300,6 @@ async def test_an_answer_that_is_none_is_502(path, client, start_proxy):
                 assert response.status == 200
 
 
-async def test_an_answer_that_nobody_asked_for_reaches_nobody(client, start_proxy):
-    """Two answers to one request: the second is not the next client's."""
-    async with run_parsing_upstream(PLAIN + PLAIN.replace(b"2\r\n\r\nok", b"4\r\n\r\nevil")) as upstream:
-        proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
-        for _ in range(3):
-            async with client.get(proxy.url + "/v1/x") as response:
-                assert b"evil" not in await response.read()
-
-
 TARGETS = [
     b"http://EVIL/v1/x", b"http://EVIL", b"https://user:word@EVIL/v1/x", b"//EVIL/v1/x", b"///EVIL/v1/x", b"/\\EVIL/x",
     b"\\\\EVIL\\x", b"/@EVIL/x", b"/v1/../..//EVIL/x", b"/v1/..;/x", b"/v1/%2e%2e/%2e%2e/x", b"/v1//EVIL/x",
@@ -372,3 +336,102 @@ async def test_no_target_and_no_header_chooses_the_host(method, start_proxy):
     own = f"127.0.0.1:{URL(upstream.url).port}".encode()
     assert {value for name, value in upstream.headers if name == b"host"} <= {own}
     assert (len(upstream.requests) == 0) is (method == b"CONNECT")
+
+
+# Bodies that come slowly, stop, or are too many: refused, and the proxy stays free for others.
+
+
+PATHS = [b"/v1/chat/completions", b"/v1/files"]
+
+
+@pytest.fixture
+async def raw() -> AsyncIterator[RawUpstream]:
+    async with run_raw_upstream() as upstream:
+        yield upstream
+
+
+def _head(path: bytes, length: int) -> bytes:
+    return b"POST " + path + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % length
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_client_that_stops_sending_is_refused(path, raw, start_proxy, log):
+    """408 and the end of the connection, whether the body is read whole or streams through."""
+    proxy = await start_proxy(f"upstream.base_url={raw.url}", "limits.client_silence_seconds=0.1")
+    answer = await ask_raw(proxy.url, _head(path, 100) + b'{"model":')
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"Connection: close" in answer
+    assert b'"code":"request_timeout"' in answer
+    await asyncio.wait_for(proxy.services.lifecycle.idle.wait(), 30)
+    assert (log.lines[-1]["status"], log.lines[-1]["error"]) == (408, "request_timeout")
+
+
+async def test_a_client_that_drips_is_refused(raw, start_proxy):
+    """Each byte comes soon enough, but the average rate is too low."""
+    proxy = await start_proxy(f"upstream.base_url={raw.url}", "limits.client_silence_seconds=0.3")
+    url = URL(proxy.url)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(_head(PATHS[0], 100_000))
+    reading = asyncio.ensure_future(reader.readline())
+    async with asyncio.timeout(30):
+        while not reading.done():
+            writer.write(b" ")
+            await asyncio.wait([reading], timeout=0.05)
+    assert (await reading).startswith(b"HTTP/1.1 408 ")
+    writer.close()
+
+
+async def test_an_upstream_that_takes_its_time_is_not_the_clients_fault(start_proxy):
+    """The client's upload stops when the sockets are full. Such a client does not count as silent."""
+    release = asyncio.Event()
+    size_bytes = 50_000_000
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await release.wait()  # what has come stays in the socket
+        await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(size_bytes)
+        writer.write(OK)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        proxy = await start_proxy(f"upstream.base_url={base_url}", "limits.client_silence_seconds=2")
+        url = URL(proxy.url)
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(_head(b"/v1/files", size_bytes) + bytes(size_bytes))
+        reading = asyncio.ensure_future(reader.readline())
+        assert await asyncio.wait([reading], timeout=3) == (set(), {reading})
+        assert writer.transport.get_write_buffer_size() > size_bytes // 2
+        release.set()
+        assert await asyncio.wait_for(reading, 30) == b"HTTP/1.1 200 OK\r\n"
+        writer.close()
+
+
+@pytest.mark.parametrize("most_bytes", [1024, 1024 * 1024])
+async def test_bodies_that_are_held_are_bounded_together(most_bytes, upstream, start_proxy, client):
+    """A body that does not fit is refused with 503. When the others are done, it is accepted.
+
+    A short one comes with its head, a long one in pieces.
+    """
+    proxy = await start_proxy(f"limits.max_held_bytes={most_bytes}")
+    arrived, release = asyncio.Event(), asyncio.Event()
+
+    async def hold(_recorded, _request):
+        arrived.set()
+        await release.wait()
+        return web.Response()
+
+    upstream.answer = hold
+    url = proxy.url + "/v1/chat/completions"
+    body = CHAT | {"x": "a" * (most_bytes // 2)}
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(post(client, url, body))
+        await asyncio.wait_for(arrived.wait(), 30)
+        refused, answer = await post(client, url, body)
+        assert (refused.status, refused.headers["Retry-After"]) == (503, "1")
+        assert b"limits.max_held_bytes" in answer
+        release.set()
+    assert first.result()[0].status == 200
+    assert (await post(client, url, body))[0].status == 200
+    await asyncio.wait_for(proxy.services.lifecycle.idle.wait(), 30)
+    assert proxy.services.uploads.left_bytes == most_bytes

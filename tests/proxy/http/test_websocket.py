@@ -46,8 +46,6 @@ async def test_websocket_passes_both_ways(upstream, start_proxy):
 
 
 async def test_refused_websocket_is_refused(upstream, start_proxy):
-    """A status other than 101 reaches the client."""
-
     async def refuse(_recorded, _request):
         return web.Response(status=403, text="no such model", headers={"X-Reason": "model"})
 
@@ -92,7 +90,6 @@ class Ends:
 
 @pytest.fixture
 async def raw() -> AsyncIterator[RawUpstream]:
-    """An upstream of bare sockets."""
     async with run_raw_upstream() as upstream:
         yield upstream
 
@@ -136,7 +133,6 @@ async def test_the_handshake_and_all_that_follows_pass_as_bytes(raw, start_proxy
 
 
 async def test_an_upstream_that_leaves_ends_the_clients_side(raw, start_proxy, log):
-    """Its last bytes arrive before the end."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     async with open_tunnel(raw, proxy) as (reader, _, request, upstream_writer), asyncio.timeout(30):
         await request.reader.readexactly(5)
@@ -149,7 +145,6 @@ async def test_an_upstream_that_leaves_ends_the_clients_side(raw, start_proxy, l
 
 @pytest.mark.parametrize("ending", ["close", "abort"])
 async def test_a_client_that_leaves_ends_the_upstreams_side(ending, raw, start_proxy):
-    """With a close frame or without."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     async with open_tunnel(raw, proxy) as (reader, writer, request, _), asyncio.timeout(30):
         await reader.readexactly(5)
@@ -196,7 +191,6 @@ async def test_an_end_that_never_reads_is_let_go(silent, raw, start_proxy, monke
 
 
 async def test_an_upstreams_reset_is_no_clean_end(raw, start_proxy):
-    """The client sees that the connection was cut."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
     async with open_tunnel(raw, proxy) as (reader, _, _, upstream_writer), asyncio.timeout(30):
         assert await reader.readexactly(5) == b"hello"

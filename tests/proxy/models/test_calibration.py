@@ -5,7 +5,6 @@ import re
 import orjson
 import pytest
 from support.client import post
-from support.sessions import make_session
 from upstreams.recording import completion
 
 from trimtab.proxy.config.policy import PolicyConfig
@@ -28,7 +27,6 @@ class Counting:
         self._ratio = ratio
 
     def count(self, body: bytes) -> int:
-        """Our own tokens of a request."""
         return self._compactor.plan(CHAT.read(body), Policy()).original.tokens
 
     async def __call__(self, recorded, request):
@@ -52,12 +50,10 @@ async def ask(client, proxy, body):
 
 
 def near(tokens: int) -> range:
-    """The values within two per cent."""
     return range(int(0.98 * tokens), int(1.02 * tokens) + 2)
 
 
 async def learn(proxy):
-    """Wait until the proxy has finished learning."""
     await proxy.services.models.settle()
 
 
@@ -85,34 +81,6 @@ async def test_headers_tell_the_upstreams_own_numbers(client, upstream, start_pr
     text = await (await client.get(proxy.url + "/metrics")).text()
     changes = [line for line in text.splitlines() if line.startswith("trimtab_policy_changes_total")]
     assert [line.rpartition(" ")[2] for line in changes] == ["1.0"]
-
-
-async def test_what_is_too_long_for_the_model_is_compacted(client, upstream, start_proxy, compactors):
-    """A request that fits by our count is sent whole until the model is known to count double."""
-    upstream.answer = counting = Counting(compactors, 2.0)
-    proxy = await start_proxy(*SMALL, "defaults.protect_turns=0")
-    body = orjson.dumps({"model": "m", "messages": make_session(15, result_words=200)["messages"][:-1]})
-    assert LIMIT / 2 < counting.count(body) < 0.6 * LIMIT
-    response, _, _ = await ask(client, proxy, body)
-    assert (upstream.chats[-1].body, "x-trimtab-decisions" in response.headers) == (body, False)
-    await warm_up(client, proxy)
-    response, _, tokens = await ask(client, proxy, body)
-
-    assert response.headers["x-trimtab-decisions"].startswith("prune;saved=")
-    assert tokens["original"] > LIMIT
-    assert tokens["sent"] in near(counting.reported[-1])
-    assert counting.reported[-1] <= LIMIT
-
-
-async def test_the_window_is_the_one_that_the_upstream_tells(client, upstream, start_proxy):
-    """An unlisted model has the default window. At most a quarter of the window is reserved for the completion."""
-    upstream.models = b'{"data":[{"id":"m","max_model_len":16384},{"id":"x","max_model_len":4096}]}'
-    proxy = await start_proxy()
-    await learn(proxy)
-    assert [asked.path for asked in upstream.questions] == ["/v1/models"]
-
-    limits = [(await ask(client, proxy, prompt(10, model=model)))[2]["limit"] for model in ("m", "x", "unknown")]
-    assert limits == [16384 - 4096, 4096 - 1024, 128_000 - 8192]
 
 
 async def test_a_refusal_states_the_models_own_numbers(client, upstream, start_proxy, compactors):

@@ -58,7 +58,6 @@ def _lm_studio(**fields: Any) -> dict[str, Any]:
 
 
 def _ollama(name: str, window_tokens: int) -> dict[str, Any]:
-    """A model that Ollama has loaded."""
     return {"name": name, "model": name, "size": 9000, "details": {"family": "x"}, "context_length": window_tokens}
 
 
@@ -226,7 +225,6 @@ JSON = st.recursive(
 
 @given(st.binary() | JSON.map(orjson.dumps))
 def test_whatever_comes_back_never_raises(body: bytes) -> None:
-    """No window that is found is out of bounds."""
     windows = read_models(body)
     found = [*windows.by_model.values(), windows.every, read_props(body).every]
 
@@ -241,7 +239,6 @@ def _answers_questions(upstream: FakeUpstream) -> None:
 
 @pytest.fixture
 async def asking() -> AsyncIterator[UpstreamClient]:
-    """The HTTP client of the proxy."""
     made = UpstreamClient()
     yield made
     await made.close()
@@ -371,7 +368,6 @@ async def test_calls_that_the_template_was_seen_to_write_stay_counted(
 async def test_what_props_said_counts_until_they_say_otherwise(
     asking: UpstreamClient, upstream: FakeUpstream, props: Any, samples: tuple[int, ...]
 ) -> None:
-    """If they fail once, no session is planned otherwise."""
     reading = Reading(drops_tools=True, samples=samples, shifts=True, drops_calls=True)
     known = Windows({"m": 4096}, 4096, 1, reading)
     upstream.answer = _answer(models=_llama(n_ctx=4096), props=props)

@@ -49,7 +49,6 @@ def test_nothing_contradicts_what_was_not_learned() -> None:
 
 
 def test_an_answer_contradicts_what_counts_for_all_for_the_client_that_had_it() -> None:
-    """It is noted only if the prompt is longer than any before."""
     own = Record(1.0)
     assert contradict(own, LEARNED, 8000) == {}
     own = msgspec.structs.replace(own, **contradict(own, LEARNED, 9000))
@@ -87,7 +86,6 @@ OF_ALL = Facts(1.3, learned_tokens=4096, refuted=(128_000,), added_tokens=100, h
 
 
 def test_what_a_client_has_met_comes_before_what_counts_for_all() -> None:
-    """What counts for all fills the gaps."""
     own = Facts(0.9, learned_tokens=8192, refuted=(64_000,), has_ratio=True)
 
     assert combine(Facts(1.0), OF_ALL) == OF_ALL
@@ -99,7 +97,6 @@ def test_what_a_client_has_met_comes_before_what_counts_for_all() -> None:
 
 
 def test_a_client_that_was_answered_more_has_outgrown_the_window_of_all() -> None:
-    """An answer to the client itself is better evidence."""
     assert combine(replace(Facts(1.0), answered_tokens=5000), OF_ALL).learned_tokens is None
     assert combine(replace(Facts(1.0), answered_tokens=4000), OF_ALL).learned_tokens == 4096
 
@@ -164,14 +161,12 @@ def test_who_was_answered_more_claims_nothing_any_more() -> None:
 
 @pytest.mark.parametrize(("second", "ratio"), [(1.4, 1.3), (1.25, 1.3), (1.6, 1.0)])
 def test_ratios_agree_if_they_are_near(second: float, ratio: float) -> None:
-    """The ratio of the earlier claim counts."""
     known = meet(Record(1.0), Claim("one", ratio=1.3), Claim("two", ratio=second))
 
     assert (known.ratio, known.calibrated) == (ratio, ratio != 1.0)
 
 
 def test_so_many_claims_are_kept_and_no_more() -> None:
-    """The latest claims are kept."""
     known = meet(Record(1.0), *(Claim(str(number), ratio=1 + number) for number in range(3 * MAX_CLAIMS)))
 
     assert [each.by for each in known.claims] == [str(number) for number in range(2 * MAX_CLAIMS, 3 * MAX_CLAIMS)]

@@ -15,20 +15,28 @@ from trimtab.rules.tokens.scripts import IS_PLAIN, Chars, Measured, Scale
 
 POLICY = Policy()
 SENT = Sent(100_000)
+ADDED = {"limit": 16_384, "requested": 22_000, "prompt_tokens": 10_000, "completion_tokens": 12_000}
 
 
 def _refuse(**told: object) -> Overflow:
     return Overflow(Kind.PROMPT, "prompt is too long", **told)
 
 
-def test_a_limit_is_the_window_from_now_on():
-    lesson = draw_lesson(_refuse(limit=32_768, requested=100_500, prompt_tokens=100_500), POLICY, SENT)
-    assert lesson == Lesson(window_tokens=32_768)
-
-
-def test_a_prompt_that_counts_for_more_than_we_counted_is_a_ratio():
-    lesson = draw_lesson(_refuse(limit=128_000, requested=150_000, prompt_tokens=150_000), POLICY, SENT)
-    assert lesson == Lesson(window_tokens=128_000, ratio=1.5)
+@pytest.mark.parametrize(
+    ("told", "sent", "lesson"),
+    [
+        ({"limit": 32_768, "requested": 100_500, "prompt_tokens": 100_500}, SENT, Lesson(32_768)),
+        ({"limit": 128_000, "requested": 150_000, "prompt_tokens": 150_000}, SENT, Lesson(128_000, ratio=1.5)),
+        (ADDED, Sent(10_000, max_tokens=12_000), Lesson(16_384, added_tokens=0)),
+        (ADDED, Sent(10_000), Lesson(16_384, added_tokens=12_000)),
+    ],
+    ids=["a window", "a ratio, where the prompt counts for more", "a completion is added", "and chosen by the server"],
+)
+def test_a_refusal_in_numbers_teaches_what_it_says(told: dict[str, int], sent: Sent, lesson: Lesson):
+    drawn = draw_lesson(_refuse(**told), POLICY, sent)
+    assert drawn == lesson
+    limit = lesson.apply(POLICY).model_limit_tokens(sent.max_tokens)
+    assert lesson.added_tokens is None or 4000 < limit <= 16_384 - 12_000
 
 
 def test_what_is_no_text_teaches_no_ratio_but_shrinks():
@@ -37,21 +45,6 @@ def test_what_is_no_text_teaches_no_ratio_but_shrinks():
     assert lesson.ratio is None
     assert lesson.ceiling_tokens is not None
     assert lesson.ceiling_tokens * 1.5 <= 128_000
-
-
-def test_a_completion_that_the_server_adds_leaves_less_to_the_prompt_from_now_on():
-    overflow = _refuse(limit=16_384, requested=22_000, prompt_tokens=10_000, completion_tokens=12_000)
-    lesson = draw_lesson(overflow, POLICY, Sent(10_000, max_tokens=12_000))
-    assert lesson == Lesson(window_tokens=16_384, added_tokens=0)
-    limit = lesson.apply(POLICY).model_limit_tokens(12_000)
-    assert 4000 < limit < 16_384 - 12_000
-
-
-def test_a_completion_that_the_server_chose_is_left_room_as_well():
-    overflow = _refuse(limit=16_384, requested=22_000, prompt_tokens=10_000, completion_tokens=12_000)
-    lesson = draw_lesson(overflow, POLICY, Sent(10_000))
-    assert lesson == Lesson(window_tokens=16_384, added_tokens=12_000)
-    assert lesson.apply(POLICY).model_limit_tokens() + 12_000 <= 16_384
 
 
 @pytest.mark.parametrize(
@@ -90,20 +83,15 @@ def test_a_server_that_stopped_counting_tells_how_many_at_least():
 
 
 def test_an_excess_is_taken_off():
+    """An excess of the whole prompt tells nothing, nor does an absurd limit."""
     lesson = draw_lesson(_refuse(excess_tokens=60_000), POLICY, SENT)
     assert 32_000 <= (lesson.window_tokens or 0) <= 40_000
-
-
-@pytest.mark.parametrize("more", [0, 1])
-def test_an_excess_of_the_whole_prompt_tells_nothing(more: int):
     believed_tokens = round(POLICY.token_ratio * SENT.prompt_tokens)
-    lesson = draw_lesson(_refuse(excess_tokens=believed_tokens + more), POLICY, SENT)
-    assert lesson == draw_lesson(_refuse(), POLICY, SENT)
-
-
-@pytest.mark.parametrize("limit", [0, 1, 255, 10**9, 10**12])
-def test_an_absurd_limit_is_none(limit: int):
-    assert draw_lesson(_refuse(limit=limit, requested=10**13), POLICY, SENT) == draw_lesson(_refuse(), POLICY, SENT)
+    for odd in (
+        *({"excess_tokens": believed_tokens + more} for more in (0, 1)),
+        *({"limit": limit, "requested": 10**13} for limit in (0, 1, 255, 10**9, 10**12)),
+    ):
+        assert draw_lesson(_refuse(**odd), POLICY, SENT) == draw_lesson(_refuse(), POLICY, SENT)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +158,6 @@ def test_a_prompt_that_was_let_go_beyond_its_limit_keeps_to_it_now(tokens: int, 
 
 
 def test_a_lesson_changes_what_it_is_about_with_its_source_and_time() -> None:
-    """And nothing that is known already."""
     lesson = Lesson(8192, 1.5, added_tokens=700, refused_tokens=9000, source="second attempt")
     changes = find_changes(16_384, lesson, Record(1.0, calibrated=True), now=7.0)
     assert changes == {

@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trimtab.proxy.catalogue.prices import find_price_list
 from trimtab.proxy.config.load import load_config
@@ -14,8 +12,6 @@ from trimtab.proxy.models.model_policy import ModelView, name_model
 from trimtab.proxy.models.records import Facts
 from trimtab.rules.policy import SummaryRole
 from trimtab.rules.tokens.families import Reading
-
-WINDOWS = st.none() | st.integers(1024, 200_000)
 
 
 def _load(text: str) -> Config:
@@ -74,34 +70,14 @@ def test_a_lesson_counts_if_it_leaves_less_room(
     assert (view.has_learned, view.has_learned_window, view.is_doubtful) == (learned, learned_window, doubtful)
 
 
-@given(
-    ratio=st.floats(0.2, 6),
-    window_tokens=WINDOWS,
-    learned_tokens=WINDOWS,
-    added_tokens=st.none() | st.integers(0, 9000),
-    refuted=st.booleans(),
-)
-def test_the_policy_is_derived_from_the_settings_and_the_facts(
-    ratio: float, window_tokens: int | None, learned_tokens: int | None, added_tokens: int | None, *, refuted: bool
-) -> None:
-    """Caching changes nothing. Everything that depends on the window uses the corrected one."""
-    facts = Facts(
-        ratio,
-        window_tokens,
-        learned_tokens=learned_tokens,
-        added_tokens=added_tokens,
-        refuted=(window_tokens or 128_000,) * refuted,
-    )
+def test_the_policy_has_the_window_the_ratio_and_the_completion_that_are_known() -> None:
+    facts = Facts(1.5, 9000, learned_tokens=5000, added_tokens=700, refuted=(9000,))
     config = _load("models: [{match: m, high_water: 0.7}]")
     settings = config.policy_for("m")
     prices = find_price_list(config, settings, "m").to_ratios()
-    believed_tokens = window_tokens or 128_000
-    plain = settings.to_policy(prices, token_ratio=ratio, window_tokens=facts.correct(believed_tokens))
-    expected = replace(plain, added_tokens=facts.added_tokens)
-
+    expected = replace(settings.to_policy(prices, token_ratio=1.5, window_tokens=5000), added_tokens=700)
     for _ in range(2):
-        view = ModelView.of(config, settings, name_model(config, settings, "m"), facts)
-        assert (view.policy, view.believed_tokens) == (expected, believed_tokens)
+        assert ModelView.of(config, settings, name_model(config, settings, "m"), facts).policy == expected
 
 
 @pytest.mark.parametrize(
@@ -111,7 +87,6 @@ def test_the_policy_is_derived_from_the_settings_and_the_facts(
 def test_a_summary_stands_last_where_what_has_moved_can_be_reused(
     configured: str, role: SummaryRole, *, shifts: bool
 ) -> None:
-    """Unless the configuration says where it stands."""
     view = _view(Facts(1.0, reading=Reading(shifts=shifts)), f"defaults: {{summary: {{role: {configured}}}}}")
     assert view.policy.summary_role is role
 
@@ -127,7 +102,6 @@ def test_configurations_that_differ_only_in_what_they_leave_open_are_told_apart(
 
 
 def test_prices_are_the_configurations() -> None:
-    """A reload may change only the prices."""
     settings = PolicyConfig()
     policies = []
     for text in ("", "prices: {output: 9}"):

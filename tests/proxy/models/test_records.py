@@ -1,6 +1,7 @@
 """The chain of records of a model in the store, which several proxies read and extend."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,12 +11,15 @@ from trimtab.proxy.models.records import (
     ANY_RATIO,
     MAX_RATIO,
     Claim,
+    Facts,
     ModelName,
     Record,
     Records,
     _decode,
+    complete,
     expect_scale,
     find_scale,
+    recall,
     take_measured,
 )
 from trimtab.proxy.store.store import MemoryStore
@@ -41,7 +45,6 @@ class WatchedStore(MemoryStore):
 
 
 async def test_the_last_record_counts_and_all_are_counted() -> None:
-    """An unknown model has no record."""
     records = Records(MemoryStore())
     assert await records.read(NAME) == (0, None)
     assert await records.append(NAME, 0, FIRST) == (1, FIRST)
@@ -61,16 +64,7 @@ async def test_an_older_versions_ratio_counts_alone_until_answers_say_more() -> 
         assert find_scale(name, known) == Scale(1.8, expect_scale(name, SILENT).weights if measured else EVEN)
 
 
-async def test_who_comes_second_takes_over_what_the_first_wrote() -> None:
-    """It gets the first one's record, so both continue from the same record."""
-    store = MemoryStore()
-    assert await Records(store).append(NAME, 0, FIRST) == (1, FIRST)
-    assert await Records(store).append(NAME, 0, SECOND) == (1, FIRST)
-    assert await Records(store).read(NAME) == (1, FIRST)
-
-
 async def test_of_many_that_write_at_once_all_agree() -> None:
-    """The first write wins, whichever it is."""
     store = MemoryStore()
     found = await asyncio.gather(*(Records(store).append(NAME, 0, record) for record in (FIRST, SECOND, THIRD)))
     assert len(set(found)) == 1
@@ -86,19 +80,9 @@ async def test_of_many_that_write_at_once_all_agree() -> None:
     ],
 )
 async def test_each_model_has_a_chain_of_its_own(other: ModelName) -> None:
-    """Upstream, name and vocabulary identify a chain."""
     records = Records(MemoryStore())
     await records.append(NAME, 0, FIRST)
     assert await records.read(other) == (0, None)
-
-
-async def test_an_id_tells_nothing_of_the_model() -> None:
-    """Neither the key nor the content of a record shows the model's name."""
-    store = WatchedStore()
-    await Records(store).append(ModelName("http://PLANTED/v1", "PLANTED", "PLANTED"), 0, FIRST)
-    ((summary_id, sealed),) = store.written
-    assert "PLANTED" not in summary_id
-    assert b"PLANTED" not in sealed
 
 
 async def test_a_record_keeps_its_place_in_the_store() -> None:
@@ -134,7 +118,6 @@ def test_what_is_measured_of_one_kind_leaves_the_others_as_they_are() -> None:
 
 
 async def test_a_name_of_half_characters_has_a_chain_like_any_other() -> None:
-    """Clients may send any name."""
     records, name = Records(MemoryStore()), ModelName("http://up/v1", "\ud800", "o200k_base")
     await records.append(name, 0, FIRST)
     assert await records.read(name) == (1, FIRST)
@@ -179,7 +162,50 @@ async def test_an_illegible_end_leaves_the_record_before_it() -> None:
     )
 )
 async def test_a_record_is_read_as_it_was_written(record: Record) -> None:
-    """Every field is kept."""
     store = MemoryStore()
     await Records(store).append(NAME, 0, record)
     assert await Records(store).read(NAME) == (1, record)
+
+
+# Which of the known facts requests are planned with.
+
+
+LEARNED = Facts(1.0, learned_tokens=8192, added_tokens=500, refuted=(32_000, 128_000))
+
+
+@pytest.mark.parametrize(
+    ("window_tokens", "is_configured", "corrected"),
+    [(128_000, False, 8192), (128_000, True, 8192), (64_000, False, 64_000), (64_000, True, 64_000)],
+)
+def test_a_learned_window_stands_for_those_that_it_has_refuted(window_tokens, is_configured, corrected) -> None:
+    assert LEARNED.correct(window_tokens, is_configured=is_configured) == corrected
+
+
+@given(learned=st.integers(1024, 10**6), configured=st.integers(1024, 10**6))
+def test_a_window_that_is_configured_is_never_made_larger(learned: int, configured: int) -> None:
+    facts = Facts(1.0, learned_tokens=learned, refuted=(configured,))
+    assert facts.correct(configured, is_configured=True) == min(learned, configured)
+    assert facts.correct(configured) == learned
+
+
+def test_a_ratio_that_answers_confirm_is_learned_and_not_in_doubt() -> None:
+    confirmed = replace(LEARNED, ratio=0.8, has_ratio=True, is_calibrated=True)
+    assert (confirmed.forget(1.2).ratio, confirmed.doubt(1.2).ratio) == (1.2, 0.8)
+    assert (confirmed.forget(1.2).has_ratio, confirmed.doubt(1.2).has_ratio) == (False, True)
+    assert confirmed.doubt(1.2).correct(32_000) == 32_000
+    assert replace(confirmed, is_calibrated=False).doubt(1.2) == Facts(1.2)
+
+
+def test_a_record_tells_everything_but_the_catalogue() -> None:
+    record = Record(1.3, 8192, calibrated=True, learned_tokens=4096, added_tokens=7, refuted=(8192,))
+    assert recall(record) == Facts(1.3, 8192, learned_tokens=4096, added_tokens=7, refuted=(8192,))
+
+
+def test_the_catalogue_is_asked_for_a_window_that_nobody_has_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = ModelName("https://api.example.com/v1", "m", "auto")
+    monkeypatch.setattr("trimtab.proxy.models.records.find_window", lambda *_: 30_000)
+    assert complete(name, Facts(1.0)) == Facts(1.0, 30_000, from_catalogue=True)
+    assert complete(name, Facts(1.0, 8192)) == Facts(1.0, 8192)
+
+    monkeypatch.setattr("trimtab.proxy.models.records.find_window", lambda *_: None)
+    assert complete(name, Facts(1.0)) == Facts(1.0)

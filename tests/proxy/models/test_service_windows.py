@@ -1,19 +1,31 @@
 """What is learned of models' windows, from an upstream over real HTTP."""
 
 import asyncio
+import re
 from dataclasses import replace
+from uuid import uuid4
 
 import orjson
 import pytest
 from aiohttp import web
-from support.model_learning import NAME, NOW, Clock, Process, Start
-from upstreams.recording import FakeUpstream
+from hypothesis import given
+from hypothesis import strategies as st
+from support.client import post
+from support.model_learning import NAME, NOW, TOKENS, Clock, Process, Start, report, run_processes
+from upstreams.recording import FakeUpstream, completion
 
+from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.config.schema import UpstreamConfig
+from trimtab.proxy.models import records
 from trimtab.proxy.models.calibration import WARM_UP_SAMPLES
-from trimtab.proxy.models.keeping import REDISCOVER_SECONDS, REFRESH_SECONDS
-from trimtab.proxy.models.records import Facts, ModelName, Record, Records
+from trimtab.proxy.models.discovery import Windows
+from trimtab.proxy.models.keeping import MAX_MODELS_BYTES, MODEL_BYTES, REDISCOVER_SECONDS, REFRESH_SECONDS, _Upstream
+from trimtab.proxy.models.records import MAX_RATIO, Facts, ModelName, Record, Records
+from trimtab.proxy.models.service import MAX_NAME_CHARS
+from trimtab.proxy.store.opening import LayeredStore
 from trimtab.proxy.store.store import MemoryStore
+from trimtab.proxy.wire.chat import codec as chat
+from trimtab.rules.policy import Policy
 from trimtab.rules.tokens.scripts import IS_PLAIN, Measured
 
 CREDENTIAL = [("Authorization", "Bearer sk-client")]
@@ -21,12 +33,10 @@ CREDENTIAL = [("Authorization", "Bearer sk-client")]
 
 @pytest.fixture
 def name(upstream: FakeUpstream) -> ModelName:
-    """A model of the upstream's."""
     return replace(NAME, base_url=upstream.url)
 
 
 def _list(**windows: int) -> bytes:
-    """A list of models, by name and window."""
     models = [{"id": name.replace("_", "-"), "max_model_len": window} for name, window in windows.items()]
     return orjson.dumps({"object": "list", "data": models})
 
@@ -67,7 +77,6 @@ async def test_a_window_reaches_a_model_that_is_new(upstream: FakeUpstream, star
 
 
 async def test_the_window_of_a_server_of_one_model_is_every_names(upstream: FakeUpstream, start: Start) -> None:
-    """llama.cpp serves its model under every name."""
     upstream.models = orjson.dumps({"data": [{"id": "x.gguf", "owned_by": "llamacpp", "meta": {"n_ctx": 16_384}}]})
     process = start()
     await _seek(process, upstream)
@@ -79,7 +88,6 @@ async def test_the_window_of_a_server_of_one_model_is_every_names(upstream: Fake
 async def test_a_credential_is_tried_once_where_nothing_was_learned(
     upstream: FakeUpstream, start: Start, name: ModelName, clock: Clock
 ) -> None:
-    """The upstream lists its models only for valid credentials."""
     process = start()
     await _seek(process, upstream)
     upstream.models = _list(secret_model=8192)
@@ -173,3 +181,236 @@ async def test_the_catalogue_knows_what_nobody_tells(start: Start) -> None:
     found = Record(1.3, None, calibrated=True, ratio_source="answers", ratio_at=NOW, measured=measured)
     assert (generation, record) == (1, found)
     assert process.changes == {"calibration": 1}
+
+
+# Learning in several processes that share a store.
+
+
+RATIOS = st.lists(st.floats(0.01, 30.0) | st.sampled_from((0.06, 1.0, 1.7, 12.0)), min_size=1, max_size=12)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), RATIOS, st.integers(1, 9)), min_size=1, max_size=12))
+def test_processes_that_hear_different_things_agree_at_the_next_look(
+    reported: list[tuple[int, list[float], int]],
+) -> None:
+    """It does not matter how their reports differ, or which process writes first."""
+
+    async def run() -> None:
+        clock = Clock()
+        async with run_processes(clock) as start:
+            processes = [start() for _ in range(3)]
+            for process in processes:
+                await process.look_up()
+            for who, ratios, times in reported:
+                await processes[who].feed(ratios * times)
+                if times % 2:  # else they get more reports before they read the store
+                    continue
+                clock.seconds += REFRESH_SECONDS + 1
+                known = [await process.look_up() for process in processes]
+                assert known == known[:1] * 3
+                assert 1 / MAX_RATIO <= known[0].ratio <= MAX_RATIO
+
+    asyncio.run(run())
+
+
+async def test_one_question_serves_all_who_ask_first(start: Start) -> None:
+    """Requests that meet a model at the same time read the store once."""
+    asked: list[str] = []
+
+    class Asked(MemoryStore):
+        async def get(self, summary_id: str) -> bytes | None:
+            asked.append(summary_id)
+            await asyncio.sleep(0)
+            return await super().get(summary_id)
+
+    process = start(Asked())
+    await asyncio.gather(*(process.models.look_up(NAME, "other") for _ in range(5)))
+
+    assert len(asked) == 1
+    assert NAME.model not in asked[0]
+    assert NAME.base_url not in asked[0]
+
+
+async def test_replicas_agree_again_after_a_store_lost_everything(start: Start, clock: Clock) -> None:
+    """Each has a memory in front of the store. One starts anew, and knows again what the other one still knew."""
+    durable = MemoryStore()
+    fronts = [LayeredStore(durable, ttl_seconds=3600, on_error=str, log=None, clock=clock) for _ in range(2)]
+    process = start(fronts[0])
+    await process.look_up()
+    await process.feed([1.3] * WARM_UP_SAMPLES)
+    MemoryStore.__init__(durable)  # empty it
+    fresh = start(fronts[1])
+    assert await fresh.look_up() == Facts(1.0)
+    for _ in range(2):
+        clock.seconds += REFRESH_SECONDS + 1
+        for each, front in zip((process, fresh), fronts, strict=True):
+            await each.look_up()
+            await front.settle()
+
+    assert await fresh.look_up() == await process.look_up() == Facts(1.3)
+    for front in fronts:
+        await front.close()
+
+
+async def test_a_store_that_hangs_holds_up_the_first_request_only(start: Start) -> None:
+    """The wait is short, and no other request waits. The store's late answer counts as a change."""
+    answered = asyncio.Event()
+
+    class Hanging(MemoryStore):
+        async def get(self, summary_id: str) -> bytes | None:
+            await answered.wait()
+            return await super().get(summary_id)
+
+    store = Hanging()
+    await store.put(records._record_id(NAME, 1), b'{"ratio":1.3,"calibrated":true}')
+    process = start(store)
+    process.models.read_seconds = 0.001
+    assert await process.models.look_up(NAME, "other") == Facts(1.0)
+    process.models.read_seconds = 3600
+    async with asyncio.timeout(30):
+        assert await process.models.look_up(NAME, "other") == Facts(1.0)
+
+    answered.set()
+    assert await process.look_up() == Facts(1.3)
+    assert process.changes == {"calibration": 1}
+
+
+# Learning, if clients invent names and upstreams send misleading reports.
+
+
+CHAT = "/v1/chat/completions"
+KNOWN = MAX_MODELS_BYTES // MODEL_BYTES
+ONE_MODEL = orjson.dumps({"data": [{"id": "x.gguf", "owned_by": "llamacpp", "meta": {"n_ctx": 16_384}}]})
+"""A list of llama.cpp's, which serves whatever name a request says."""
+
+
+async def test_a_name_that_is_too_long_is_not_kept(start: Start) -> None:
+    """Only its family's ratio is used, and nothing that a client could make large is kept."""
+    asked: list[str] = []
+
+    class Asked(MemoryStore):
+        async def get(self, summary_id: str) -> bytes | None:
+            asked.append(summary_id)
+            return await super().get(summary_id)
+
+    store = Asked()
+    process = start(store)
+    for length in (MAX_NAME_CHARS + 1, 1_000_000):
+        name = replace(NAME, model="claude-opus-4-7".ljust(length, "x"))
+        assert await process.look_up(name) == Facts(1.5)
+        assert await process.feed([3.0] * WARM_UP_SAMPLES, name) == 1.5
+
+    assert (asked, process.models.list_known()) == ([], [])
+    assert (len(store._entries.items()), process.changes) == (0, {})
+
+
+async def test_invented_names_write_no_record(start: Start, upstream) -> None:
+    """Not even if the upstream has one window for every name. A name is written once a request was answered."""
+    upstream.models, store = ONE_MODEL, MemoryStore()
+    process = start(store)
+    process.models.seek_windows(UpstreamConfig(base_url=upstream.url))
+    await process.settle()
+    names = [replace(NAME, base_url=upstream.url, model=f"invented-{number}") for number in range(50)]
+    for name in names:
+        assert await process.models.look_up(name, "other") == Facts(1.0, 16_384)
+    await process.settle()
+    assert len(store._entries.items()) == 0
+
+    await process.look_up(names[0])
+    assert len(store._entries.items()) == 1
+
+
+async def test_invented_names_do_not_push_out_a_model_that_warms_up(start: Start) -> None:
+    process = start()
+    await process.look_up()
+    for number in range(WARM_UP_SAMPLES):
+        ratio = await process.feed([1.4])
+        for other in range(KNOWN + 1):
+            await process.models.look_up(replace(NAME, model=f"invented-{number}-{other}"), "other")
+    await process.settle()
+
+    assert ratio == process.models.recall(NAME).ratio == 1.4
+
+
+async def test_a_window_survives_a_calibration_under_way(start: Start, clock: Clock) -> None:
+    """The window is learned after a report, and before the record that the report caused is written."""
+    process = start()
+    await process.look_up()
+    for _ in range(WARM_UP_SAMPLES):
+        process.models.observe(NAME, report(TOKENS, round(1.3 * TOKENS)))
+    process.models._told._upstreams[NAME.base_url] = _Upstream(Windows({NAME.model: 32_768}, None), has_told=True)
+    model = process.models._kept.vouched.get(NAME.key)
+    assert model is not None
+    await process.models._kept.take_window(model)  # before the record's first step
+    await process.settle()
+    await process.feed([1.3] * WARM_UP_SAMPLES)
+    for one in (process, start(), process):
+        clock.seconds += REFRESH_SECONDS + 1
+        assert await one.look_up() == Facts(1.3, 32_768)
+
+
+async def learn(proxy) -> None:
+    await proxy.services.lifecycle.idle.wait()
+    await proxy.services.models.settle()
+
+
+async def ask(client, proxy, *messages, key: str = "sk-test"):
+    """The response's status and the tokens in its header, after the proxy has learned from it."""
+    body = {"model": "m", "messages": messages}
+    response, _ = await post(client, proxy.url + CHAT, body, Authorization=f"Bearer {key}")
+    await learn(proxy)
+    items = re.findall(r"(\w+)=(\d+)", response.headers["x-trimtab-tokens"])
+    return response.status, {key: int(value) for key, value in items}
+
+
+def say(words: int, role: str = "user", **members: str) -> dict[str, str]:
+    """A new message of about `words` tokens."""
+    return {"role": role, "content": f"{uuid4()}" + " word" * words, **members}
+
+
+def count_by(compactors, body: bytes) -> int:
+    return compactors.choose(PolicyConfig(), "m").plan(chat.CHAT.read(body), Policy()).original.tokens
+
+
+async def test_reasoning_that_a_server_drops_teaches_nothing(client, upstream, start_proxy, compactors):
+    """Otherwise the prompts of one client would make those of all others look shorter than they are."""
+
+    async def answer(recorded, _request):
+        messages = [{**message, "reasoning": ""} for message in recorded.json["messages"]]
+        read = orjson.dumps({"model": "m", "messages": messages})
+        return completion(prompt_tokens=count_by(compactors, read), completion_tokens=1)
+
+    upstream.answer = answer
+    settings = ("defaults.context_window=32768", "defaults.completion_reserve=1000", "defaults.on_exceeded=error")
+    proxy = await start_proxy(*settings)
+    for _ in range(WARM_UP_SAMPLES + 1):
+        thought = say(1, "assistant", reasoning=" word" * 4000)
+        answered, tokens = await ask(client, proxy, say(6000), thought, say(1), key="sk-one")
+        assert answered == 200
+    status, _ = await ask(client, proxy, say(40_000), key="sk-other")
+
+    assert tokens["sent"] > 10_000  # all was counted
+    assert status == 400
+    metrics = await (await client.get(proxy.url + "/metrics")).text()
+    assert "trimtab_policy_changes_total{" not in metrics
+
+
+async def test_a_wrong_key_does_not_keep_the_window_from_a_good_one(client, upstream, start_proxy):
+    """The upstream lists its models only for valid keys, and a client with a wrong key comes first."""
+
+    async def answer(recorded, _request):
+        if recorded.header("Authorization") != ["Bearer good"]:
+            return web.Response(status=401, body=b'{"error":{}}')
+        if recorded.method == "POST":
+            return completion(prompt_tokens=11, completion_tokens=3)
+        known = recorded.path.endswith("/v1/models")
+        return web.json_response({"data": [{"id": "m", "max_model_len": 32_768}]}, status=200 if known else 404)
+
+    upstream.answer, upstream.answers_questions = answer, True
+    proxy = await start_proxy()
+    await learn(proxy)
+    await ask(client, proxy, say(1), key="wrong")
+    await ask(client, proxy, say(1), key="good")
+    _, tokens = await ask(client, proxy, say(1), key="good")
+
+    assert tokens["limit"] == 32_768 - 8192

@@ -49,7 +49,6 @@ def vllm(path: str, body: Json) -> Json:
 
 
 def sglang(path: str, body: Json) -> Json:
-    """SGLang: texts only."""
     return tokens(len(body["prompt"])) if path == TOKENIZE and "prompt" in body else {"error": "no"}
 
 

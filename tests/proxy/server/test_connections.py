@@ -1,17 +1,21 @@
 """Connections of clients: one task each, and nothing of a request remains for the next one."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
+from hypothesis import given
+from hypothesis import strategies as st
 from support.client import wait_until
 
 from trimtab.proxy.http.aiohttp_fixes.server import OwnRequest
+from trimtab.proxy.http.headers import MAX_HEAD_BYTES
 from trimtab.proxy.server.app import listen_at
-from trimtab.proxy.server.connections import Server
+from trimtab.proxy.server.connections import MAX_STOPS, Server
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 LAST = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -20,7 +24,6 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def _run(handler: Handler) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A connection to a server with this handler."""
     server = Server(handler, request_factory=OwnRequest.make, access_log=None, handler_cancellation=True)
     async with listen_at(server, "127.0.0.1:0") as (_, url):
         reader, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
@@ -45,24 +48,6 @@ async def test_a_connections_requests_are_served_by_one_task() -> None:
         answer = await asyncio.wait_for(reader.read(), 30)
     assert answer.count(b"HTTP/1.1 200") == 2
     assert len(tasks) == 1
-
-
-async def test_a_client_that_leaves_cancels_its_request() -> None:
-    begun, cancelled = asyncio.Event(), asyncio.Event()
-
-    async def wait(_: web.BaseRequest) -> web.Response:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-        return web.Response()
-
-    async with _run(wait) as (_, writer):
-        writer.write(GET)
-        await asyncio.wait_for(begun.wait(), 30)
-        writer.close()
-        await asyncio.wait_for(cancelled.wait(), 30)
 
 
 @pytest.mark.parametrize("where", ["before", "in the answer"])
@@ -171,3 +156,141 @@ async def test_a_client_that_takes_nothing_is_disconnected(monkeypatch, *, has_w
         writer.transport.resume_reading()
         with pytest.raises(ConnectionResetError):
             await reader.read(-1)
+
+
+# Where one request ends and the next begins, whatever is between them. See also tests/attack/test_trailers.py.
+
+
+END = b"GET /end HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+Seen = tuple[str, bytes, tuple[str, ...]]
+
+
+@asynccontextmanager
+async def _run_noting(seen: list[Seen], *, reads: bool = True) -> AsyncIterator[str]:
+    """A server that records target, body and field names of each request. Returns its address."""
+
+    async def note(request: web.BaseRequest) -> web.Response:
+        body = b"".join([piece async for piece in request.content.iter_any()]) if reads else b""
+        if request.raw_path != "/end":
+            seen.append((request.raw_path, body, tuple(request.headers)))
+        return web.Response(text="x")
+
+    server = Server(note, request_factory=OwnRequest.make, access_log=None)
+    async with listen_at(server, "127.0.0.1:0") as (_, url):
+        yield url.removeprefix("http://")
+
+
+async def _send(address: str, pieces: Sequence[bytes]) -> bytes:
+    reader, writer = await asyncio.open_connection(*address.split(":"))
+    for piece in (*pieces, END):
+        writer.write(piece)
+        await asyncio.sleep(0)
+    answer = await asyncio.wait_for(reader.read(), 30)
+    writer.close()
+    return answer
+
+
+def _write_plain(number: int, body: bytes) -> bytes:
+    return b"POST /%d HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b" % (number, len(body), body)
+
+
+def _write_chunked(number: int, body: bytes, trailers: bytes) -> bytes:
+    chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+    head = b"POST /%d HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" % number
+    return head + chunk + b"0\r\n" + trailers + b"\r\n"
+
+
+_BODIES = st.sampled_from(
+    [b"", b"ab", b"\r\n\r\n", b"0\r\n\r\n", b"a\r\n\r\nGET / HTTP/1.1\r\nHost: b\r\n\r\n", b"\r\n\r"]
+)
+_TRAILERS = st.sampled_from([b"", b"X-T: 1\r\n", b"X-T:\r\n", b"X-T: 1\r\nX-T: 0\r\n"])
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), _BODIES, _TRAILERS), min_size=1, max_size=5),
+    st.lists(st.integers(1, 60), max_size=12),
+)
+def test_every_request_is_read_alone(requests: list[tuple[bool, bytes, bytes]], sizes: list[int]) -> None:
+    """In any order, and cut anywhere, each has its own target, body and fields, and no trailer."""
+    written = b""
+    for number, (is_chunked, body, trailers) in enumerate(requests):
+        written += _write_chunked(number, body, trailers) if is_chunked else _write_plain(number, body)
+    pieces, start = [], 0
+    for size in sizes:
+        pieces.append(written[start : start + size])
+        start += size
+    seen: list[Seen] = []
+
+    async def run() -> None:
+        async with _run_noting(seen) as port:
+            await _send(port, [*pieces, written[start:]])
+
+    asyncio.run(run())
+    assert [(target, body) for target, body, _ in seen] == [(f"/{n}", body) for n, (_, body, _) in enumerate(requests)]
+    assert all(names[0] == "Host" and "X-T" not in names for _, _, names in seen)
+
+
+@pytest.mark.parametrize("lines", [MAX_STOPS - 2, MAX_STOPS, MAX_STOPS * 30])
+async def test_a_body_of_empty_lines_is_no_way_around(lines: int) -> None:
+    """With too many empty lines, the connection ends after that body. The next request is served alone, or not."""
+    seen: list[Seen] = []
+    first = _write_chunked(0, b"\r\n\r\n" * lines, b"X-T: 1\r\n")
+    async with _run_noting(seen) as port:
+        answer = await _send(port, [first + _write_plain(1, b"ab")])
+    assert seen[0][:2] == ("/0", b"\r\n\r\n" * lines)
+    assert seen[1:] in ([], [("/1", b"ab", ("Host", "Content-Length"))])
+    assert answer.count(b"HTTP/1.1 200") in {len(seen), len(seen) + 1}
+
+
+async def test_more_requests_at_once_than_are_queued_are_all_served() -> None:
+    seen: list[Seen] = []
+    written = b"".join(
+        _write_chunked(number, b"ab", b"X-T: 1\r\n") if number % 3 else _write_plain(number, b"ab")
+        for number in range(200)
+    )
+    async with _run_noting(seen) as port:
+        answer = await _send(port, [written])
+    assert [target for target, _, _ in seen] == [f"/{number}" for number in range(200)]
+    assert answer.count(b"HTTP/1.1 200") == 201
+    assert not any("X-T" in names for _, _, names in seen)
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("write", [_write_plain, lambda number, body: _write_chunked(number, body, b"")])
+async def test_a_request_before_unreadable_bytes_is_answered_first(
+    write: Callable[[int, bytes], bytes], *, apart: bool
+) -> None:
+    seen: list[Seen] = []
+    pieces = [write(0, b"ab"), b"no request\r\n\r\n" + _write_plain(1, b"ab")]
+    async with _run_noting(seen) as port:
+        answer = await _send(port, pieces if apart else [b"".join(pieces)])
+    assert [(target, body) for target, body, _ in seen] == [("/0", b"ab")]
+    assert re.findall(rb"HTTP/1\.[01] (\d+)", answer) == [b"200", b"400"]
+
+
+async def test_a_body_that_nobody_takes_pauses_its_sender_and_loses_nothing() -> None:
+    """The rest of a large chunked body waits, and arrives complete."""
+    seen: list[Seen] = []
+    body = bytes(range(256)) * 8000
+    async with _run_noting(seen) as port:
+        await _send(port, [_write_chunked(0, body, b"X-T: 1\r\n") + _write_plain(1, b"ab")])
+    assert [(target, read) for target, read, _ in seen] == [("/0", body), ("/1", b"ab")]
+
+
+async def test_a_body_that_is_not_read_leaves_nothing_behind() -> None:
+    """It is read to its end and dropped, together with its trailers."""
+    seen: list[Seen] = []
+    async with _run_noting(seen, reads=False) as port:
+        await _send(port, [_write_chunked(0, b"ab" * 500, b"X-T: 1\r\n"), _write_plain(1, b"")])
+    assert [names for _, _, names in seen] == [("Host", "Transfer-Encoding"), ("Host", "Content-Length")]
+
+
+@pytest.mark.parametrize(("head_bytes", "status"), [(MAX_HEAD_BYTES, b"200"), (MAX_HEAD_BYTES + 1, b"431")])
+async def test_a_head_is_read_up_to_its_bound_whatever_its_lines_are(head_bytes: int, status: bytes) -> None:
+    seen: list[Seen] = []
+    begun, end = b"GET /0 HTTP/1.1\r\nHost: a\r\n" + b"X-A: %b\r\n" % (b"a" * 1000) * 63, b"\r\n\r\n"
+    head = begun + b"X-B: ".ljust(head_bytes - len(begun) - len(end), b"b") + end
+    async with _run_noting(seen) as port:
+        answer = await _send(port, [head[: head_bytes // 2], head[head_bytes // 2 :]])
+    assert answer.split()[1] == status
+    assert len(seen) == (status == b"200")

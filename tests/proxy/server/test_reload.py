@@ -34,7 +34,6 @@ def _change(proxy: Proxy, **changes: object) -> Config:
 
 
 async def test_what_is_fixed_keeps_its_value_and_is_named(start_proxy) -> None:
-    """All other keys have their new values."""
     proxy = await start_proxy()
     old = proxy.services
     new = _change(proxy, listen="127.0.0.1:1", store="sqlite", mode="off", tenant="header:x-team")
@@ -48,7 +47,6 @@ async def test_what_is_fixed_keeps_its_value_and_is_named(start_proxy) -> None:
 
 
 async def test_bounds_that_all_requests_share_change_at_once(client, start_proxy) -> None:
-    """Bytes that are held at that moment count."""
     proxy = await start_proxy()
     url = proxy.url + "/v1/chat/completions"
     uploads = proxy.services.uploads
@@ -82,7 +80,6 @@ async def test_memory_is_bounded_as_after_a_start(start_proxy) -> None:
 
 
 def test_a_folder_of_recordings_that_cannot_be_written_is_told_at_the_start(tmp_path) -> None:
-    """And not that the text of messages is written there."""
     (tmp_path / "file").touch()
     told = ListLog()
     for folder in ("file/here", "new"):
@@ -92,8 +89,6 @@ def test_a_folder_of_recordings_that_cannot_be_written_is_told_at_the_start(tmp_
 
 
 class _WaitedLog:
-    """A log whose lines a test can wait for."""
-
     def __init__(self) -> None:
         self._lines: asyncio.Queue[dict[str, object]] = asyncio.Queue()
 
@@ -103,13 +98,11 @@ class _WaitedLog:
     info = warning = error = _add
 
     async def next(self) -> dict[str, object]:
-        """The next line."""
         return await asyncio.wait_for(self._lines.get(), 30)
 
 
 @asynccontextmanager
 async def _reloading(proxy: Proxy, load: Callable[[], Config]) -> AsyncIterator[tuple[asyncio.Event, _WaitedLog]]:
-    """The event that starts a reload, and the log."""
     told, log = asyncio.Event(), _WaitedLog()
     task = asyncio.get_running_loop().create_task(reload_when_told(told, proxy.current, load, log))
     yield told, log

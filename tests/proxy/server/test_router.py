@@ -118,7 +118,6 @@ async def test_too_many_requests_are_turned_away(client, upstream, start_proxy):
 
 
 async def test_no_tunnel_is_opened(upstream, start_proxy):
-    """CONNECT is refused, and nothing is sent to the upstream."""
     proxy = await start_proxy()
     url = URL(proxy.url)
     reader, writer = await asyncio.open_connection(url.host, url.port)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import tiktoken
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trimtab.proxy.compaction import pool
@@ -16,6 +16,7 @@ from trimtab.proxy.compaction.tokenizers import exact as counter
 from trimtab.proxy.compaction.tokenizers.exact import (
     PIECE_CHARS,
     PUBLISHED,
+    SEARCHED_CHARS,
     VOCABULARIES,
     VocabularyError,
     count_by_heuristic,
@@ -38,6 +39,22 @@ SHA256 = {
 CODE = "def read(path):\n    with open(path) as file:\n        return [line.strip() for line in file]\n\n"
 LOG = "2024-05-01 12:00:00,123 ERROR worker-7 GET /v1/items/93 500 in 0.12s; retrying\r\n"
 PROSE = "Der schnelle braune Fuchs springt über den faulen Hund; it doesn't mind. 我喜欢猫。 "
+SMALL_PIECE = 200
+WORDS = (
+    "the", "Quick", "bROWN", "iPhone", "na\xefve", "cafe\u0301", "Gr\xf6\xdfe", "ΑΒΓδ", "\u017fs", "\u0149", "\u01c5",
+)  # fmt: skip
+MORE_WORDS = ("Щука", "我喜欢猫", "ねこ", "고양이", "हिन्दी", "สวัสดี", "عربي", "א", "\u02b0", "\xaa", "\u0130i")
+NUMBERS = ("0", "7", "12", "131", "92", "1234", "3.14", "1e9", "0x1f", "20261122")
+NUMERALS = ("\xbd", "3\xbd", "\xb2", "\u2167", "\u0663\u0664", "\u3280", "\u3007", "\u24691")
+SIGNS = (*'.,;:!?={}[]()<>"`_#@/', "...", "--", "///", "<|endoftext|>", "\u20ac", "\u3002", "\u3001", "\uff0c")
+MORE_SIGNS = ("\u2013", "\u2019", "\u201c", "\xb4", "\U0001f600", "\x00", "\x1c", "\u200b", "\u0301")
+APOSTROPHES = ("'", "'s", "'S", "'t", "'LL", "'re", "'\u017f", "n't", "y'all'd've", "\u2019s", "''", "'x")
+BLANKS = (
+    " ", "  ", "\t", "\n", "\r\n", "\n\n", " \n", "\n ", "\n/", "\xa0", "\u3000", "\u2028", "\x0b", "\x85", "  \n\n ",
+)  # fmt: skip
+ATOMS = st.sampled_from((*WORDS, *MORE_WORDS, *NUMBERS, *NUMERALS, *SIGNS, *MORE_SIGNS, *APOSTROPHES, *BLANKS, *BLANKS))
+LONG_TEXTS = st.lists(ATOMS | st.text(max_size=3), max_size=400).map("".join)
+SHORT_TEXTS = st.lists(ATOMS | st.text(max_size=3), max_size=60).map("".join)
 
 
 def _pack(vocabulary: str) -> bytes:
@@ -77,13 +94,11 @@ def test_a_damaged_file_is_named_as_such(packed: bytes, damage: str) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\x92\xc4\x01a", b"\x91\x01", b"\x81\xc4\x01a\x00"])
 def test_another_content_is_damage(content: bytes) -> None:
-    """It must be a list of tokens, and nothing else."""
     with pytest.raises(VocabularyError):
         read_ranks(zstd.compress(content))
 
 
 def test_a_missing_file_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loading without the file raises VocabularyError."""
     elsewhere = SimpleNamespace(files=lambda _: resources.files("proxy") / "nowhere")
     monkeypatch.setattr(counter, "resources", elsewhere)
 
@@ -135,14 +150,6 @@ def test_the_heuristic_is_near(count: CountTokens, unit: str) -> None:
 
 # How texts are split into words.
 
-WORDS = (
-    "'s", "'LL", "don't", "IT'\u017f", "def ", "McDonald", "HTTPServer", "x86_64", "1234567", "\u216712", "caf\u00e9",
-    "e\u0301\u0301", "\u01c5\u02b0", "\u732b\u304c", "\U0001f469\u200d\U0001f467", "<|endoftext|>", "://",
-    "=== ", "//\n", " ", "  ", "\t", "\n", "\r\n", "\r", " \n ",
-    "\x0b\x0c", "\u00a0", "\u3000\u2028", "\u0085", "'", "-", "\x00",
-)  # fmt: skip
-TEXTS = st.lists(st.sampled_from(WORDS) | st.text(max_size=8), max_size=40).map("".join)
-
 
 @cache
 def _encodings(vocabulary: str) -> tuple[tiktoken.Encoding, tiktoken.Encoding]:
@@ -151,7 +158,7 @@ def _encodings(vocabulary: str) -> tuple[tiktoken.Encoding, tiktoken.Encoding]:
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
-@given(text=TEXTS)
+@given(text=SHORT_TEXTS)
 def test_the_tokens_are_those_of_the_published_pattern(vocabulary: str, text: str) -> None:
     """Tokens are equal one by one, for words, signs and runs of white space in any order."""
     ours, published = _encodings(vocabulary)
@@ -160,9 +167,8 @@ def test_the_tokens_are_those_of_the_published_pattern(vocabulary: str, text: st
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
-@given(text=TEXTS | st.sampled_from([CODE, LOG, PROSE, " " * 300, "=" * 200, "a\ud800b", "我喜欢猫" * 40]))
+@given(text=SHORT_TEXTS | st.sampled_from([CODE, LOG, PROSE, " " * 300, "=" * 200, "a\ud800b", "我喜欢猫" * 40]))
 def test_a_text_is_counted_by_the_tokens_in_it(vocabulary: str, text: str) -> None:
-    """The whole vocabulary counts the same."""
     assert count_by_part(vocabulary, pool.read_vocabulary(vocabulary), text) == count_pieces(_encodings(vocabulary)[0])(
         text
     )
@@ -186,3 +192,79 @@ def test_only_white_space_is_stepped_through(vocabulary: str) -> None:
     assert words.startswith("(?:")
     assert not any(sign in words for sign in ("(?!", "?+", "++", "*+", "3}+"))
     assert blanks == PUBLISHED[vocabulary][-1]
+
+
+# Long texts are counted in pieces: exactly, wherever they are cut at a boundary.
+
+
+@pytest.fixture(scope="module")
+def encodings() -> dict[str, tiktoken.Encoding]:
+    return {name: pool.load_encoding(name) for name in VOCABULARIES}
+
+
+@pytest.fixture(params=VOCABULARIES)
+def vocabulary(request: pytest.FixtureRequest, encodings: dict[str, tiktoken.Encoding]) -> tiktoken.Encoding:
+    return encodings[request.param]
+
+
+def _split_small(text: str, size: int = SMALL_PIECE) -> tuple[list[str], bool]:
+    """The pieces of at most `size` characters, and whether every cut is at a boundary."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counter, "PIECE_CHARS", size)
+        patch.setattr(counter, "SEARCHED_CHARS", size // 4)
+        pieces = list(split_text(text))
+        ends = []
+        for piece in pieces[:-1]:
+            ends.append((ends[-1] if ends else 0) + len(piece))
+        return pieces, all(counter._find_boundary(text, end - 1, end) == end for end in ends)
+
+
+@given(LONG_TEXTS)
+def test_cuts_at_boundaries_cost_nothing(encodings: dict[str, tiktoken.Encoding], text: str) -> None:
+    """The sum over the pieces is the count of the whole, for both vocabularies."""
+    pieces, is_exact = _split_small(text)
+
+    assert "".join(pieces) == text
+    assert all(0 < len(piece) <= SMALL_PIECE for piece in pieces) or not text
+    for encoding in encodings.values() if is_exact else ():
+        count = count_pieces(encoding)
+        assert sum(map(count, pieces)) == count(text)
+
+
+@example("\xb2131")
+@example("4\xbd92")
+@example("\u2167299 9\u300714")
+@given(SHORT_TEXTS)
+def test_every_boundary_is_one(encodings: dict[str, tiktoken.Encoding], text: str) -> None:
+    """All boundaries are tested, not only those where a piece happens to end."""
+    for encoding in encodings.values():
+        count = count_pieces(encoding)
+        for at in range(1, len(text)):
+            if counter._find_boundary(text, at - 1, at) == at:
+                assert count(text[:at]) + count(text[at:]) == count(text), (text[:at], text[at:])
+
+
+def test_everyday_text_is_cut_at_boundaries_only() -> None:
+    for unit in (
+        "The quick brown fox, 42 times; it doesn't. ",
+        "a\n",
+        "2026-05-01 12:00:00 GET /x 200\r\n",
+        '{"k": [1, 2]}',
+    ):
+        pieces, is_exact = _split_small(unit * 2000)
+        assert (is_exact, len(pieces) > 10) == (True, True)
+
+
+@pytest.mark.parametrize("unit", [" ", "a", "\n", "<|endoftext|>", "\x00", "猫", "\ud800", "\u0301"], ids=repr)
+def test_hostile_texts_are_counted_in_short_pieces(vocabulary: tiktoken.Encoding, unit: str) -> None:
+    text, sizes = unit * (200_000 // len(unit)), list[int]()
+    count_piece = count_pieces(vocabulary)
+
+    def count(piece: str) -> int:
+        sizes.append(len(piece))
+        return count_piece(piece)
+
+    counted: CountTokens = make_counter(count)
+    assert 0 < counted(text) <= 6 * len(text)
+    assert sum(sizes) == len(text)
+    assert PIECE_CHARS - SEARCHED_CHARS < max(sizes) <= PIECE_CHARS

@@ -9,7 +9,6 @@ from support.model_learning import ListLog
 
 from trimtab.proxy.compaction import pool
 from trimtab.proxy.compaction.pool import Compactors
-from trimtab.proxy.compaction.tokenizers import optional
 from trimtab.proxy.compaction.tokenizers.exact import VOCABULARIES, count_pieces
 from trimtab.proxy.compaction.tokenizers.optional import SELF_TEST, find_engine
 from trimtab.proxy.config.policy import PolicyConfig
@@ -21,7 +20,6 @@ Load = Callable[[str], CountTokens]
 
 @pytest.fixture(scope="module")
 def counts() -> dict[str, CountTokens]:
-    """The counts of tiktoken, by vocabulary."""
     return {name: count_pieces(pool.load_encoding(name)) for name in VOCABULARIES}
 
 
@@ -104,36 +102,6 @@ def test_one_that_raises_is_passed_over(
     assert find_engine("o200k_base", log) is None
     (broken,) = log.lines
     assert (broken["event"], broken["reason"]) == ("engine_broken", type(error).__name__)
-
-
-def _plant_before(monkeypatch: pytest.MonkeyPatch, load: Load) -> None:
-    """Put a second engine into the table, before the first one."""
-    monkeypatch.setattr(optional, "_ENGINES", (("planted", load), *optional._ENGINES))
-
-
-@pytest.mark.parametrize(
-    ("load", "said"),
-    [
-        (_fail(ModuleNotFoundError()), []),
-        (_fail(OSError()), ["engine_broken"]),
-        (_fail_later(OSError()), ["engine_broken"]),
-        (lambda _: len, ["engine_refused"]),
-    ],
-    ids=["not installed", "does not load", "does not count", "disagrees"],
-)
-def test_if_one_cannot_be_used_the_next_is(
-    monkeypatch: pytest.MonkeyPatch, counts: dict[str, CountTokens], load: Load, said: list[str]
-) -> None:
-    """The reason does not matter. Nothing is logged of an engine that is not installed."""
-    _install(monkeypatch, counts.__getitem__)
-    _plant_before(monkeypatch, load)
-    log = ListLog()
-    count = find_engine("o200k_base", log)
-
-    assert count is not None
-    assert count("The quick brown fox") == counts["o200k_base"]("The quick brown fox")
-    told = [(line["event"], line["engine"]) for line in log.lines]
-    assert told == [*((event, "planted") for event in said), ("engine", BPE_OPENAI)]
 
 
 def test_lone_surrogates_are_repaired(monkeypatch: pytest.MonkeyPatch, counts: dict[str, CountTokens]) -> None:

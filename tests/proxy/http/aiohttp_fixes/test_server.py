@@ -44,7 +44,6 @@ async def test_a_body_is_framed_by_its_length_or_chunked():
 
 
 async def test_to_http_1_0_the_end_of_the_connection_is_the_end():
-    """HTTP/1.0 has no chunks."""
     lines, body = await _ask(PlainResponse(), b"GET / HTTP/1.0\r\n\r\n")
     assert lines[0] == b"HTTP/1.0 200 OK"
     assert not any(line.startswith(b"Transfer-Encoding") for line in lines)
@@ -59,8 +58,6 @@ async def test_to_http_1_0_the_end_of_the_connection_is_the_end():
     ],
 )
 async def test_a_connection_ends_only_when_the_client_wants_it(first: bytes, told: list[bytes]) -> None:
-    """Each answer says whether it does."""
-
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         response = PlainResponse(headers={"Content-Length": "0"})
         await response.prepare(request)
@@ -88,14 +85,6 @@ async def test_a_head_that_is_held_goes_out_with_the_body():
     assert body == b"body"
 
 
-async def test_a_date_that_the_upstream_sent_is_kept():
-    date = "Thu, 01 Jan 1970 00:00:00 GMT"
-    response = PlainResponse(headers={"Date": date, "Server": "theirs", "Content-Length": "4"})
-    lines, _ = await _ask(response, GET)
-    assert b"Server: theirs" in lines
-    assert response.headers["Date"] == date
-
-
 # A chunk of a stream is written at once.
 
 
@@ -109,7 +98,6 @@ def _stream_to(transport: object) -> PlainResponse:
 
 
 def test_nothing_is_written_to_a_client_that_has_left() -> None:
-    """Who writes is told, and with which chunk."""
     lost, closing = list[bytes](), SimpleNamespace(is_closing=lambda: True)
     for transport in (None, closing):
         with pytest.raises(ConnectionResetError):
@@ -135,7 +123,6 @@ BYTES = st.binary(max_size=30).map(lambda value: bytes(byte for byte in value if
 
 @given(value=BYTES)
 def test_a_value_is_written_byte_for_byte(value: bytes) -> None:
-    """UTF-8, Latin-1 or neither."""
     keep_header_bytes()
     headers = CIMultiDict({"X-A": value.decode("utf-8", "surrogateescape")})
     assert http_writer._serialize_headers("HTTP/1.1 200 OK", headers) == b"HTTP/1.1 200 OK\r\nX-A: %b\r\n\r\n" % value

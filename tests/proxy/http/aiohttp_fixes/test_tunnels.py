@@ -33,7 +33,6 @@ async def _ask(url: str, proxy: ForwardProxy, seconds: float | None = None) -> b
 
 @pytest.mark.parametrize("status", [b"200", b"204", b"299"])
 async def test_any_success_opens_a_tunnel_also_for_a_plain_upstream(status: bytes) -> None:
-    """The upstream reads a request in origin form."""
     async with run_forward_proxy() as proxy, listen(_answer) as address:
         proxy.established = b"HTTP/1.1 " + status + b" Go on\r\n\r\n"
         assert await _ask(f"http://{address}/x", proxy) == b"GET /x HT"
@@ -42,7 +41,6 @@ async def test_any_success_opens_a_tunnel_also_for_a_plain_upstream(status: byte
 
 @pytest.mark.parametrize("answer", [b"", b"no HTTP at all\r\n\r\n", b"HTTP/1.1 300 Choose\r\n"])
 async def test_a_proxy_that_does_not_answer_the_question_is_told_apart_from_an_upstream(answer: bytes) -> None:
-    """It closes the connection, or says something else."""
     async with run_forward_proxy() as proxy:
         proxy.answer = answer
         with pytest.raises(TunnelError) as raised:
@@ -51,7 +49,6 @@ async def test_a_proxy_that_does_not_answer_the_question_is_told_apart_from_an_u
 
 
 async def test_a_proxy_that_refuses_has_its_own_status() -> None:
-    """As aiohttp tells it."""
     async with run_forward_proxy() as proxy:
         for status in (300, 407):
             proxy.answer = b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % status
@@ -61,7 +58,6 @@ async def test_a_proxy_that_refuses_has_its_own_status() -> None:
 
 
 async def test_a_proxy_that_is_not_there_is_told_as_aiohttp_tells_it() -> None:
-    """No tunnel was asked for."""
     async with run_forward_proxy() as proxy:
         pass
     with pytest.raises(aiohttp.ClientProxyConnectionError):
@@ -69,7 +65,6 @@ async def test_a_proxy_that_is_not_there_is_told_as_aiohttp_tells_it() -> None:
 
 
 async def test_an_upstream_that_is_silent_in_a_tunnel_is_told_apart_from_a_proxy() -> None:
-    """The tunnel was open, and TLS had begun."""
     ended = asyncio.Event()
 
     async def be_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

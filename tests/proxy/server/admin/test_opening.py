@@ -29,7 +29,6 @@ def test_the_memory_is_promised_only_for_what_is_on():
 
 
 async def test_a_reload_switches_the_dashboard_and_its_texts(client, start_proxy):
-    """What is switched off is forgotten at once."""
     proxy = await start_proxy("dashboard.keep_text=true")
     past, config = proxy.services.past, proxy.services.config
     await post(client, f"{proxy.url}/v1/chat/completions", CHAT)

@@ -31,7 +31,6 @@ async def test_browsers_store_nothing_and_run_nothing(headers, client, start_pro
 
 
 async def test_what_only_looks_like_ours_passes(client, upstream, start_proxy):
-    """A path next to ours belongs to the upstream."""
     proxy = await start_proxy()
     paths = ["/trimtabs", "/Trimtab/health", "/x/trimtab/health", "/metrics/x"]
     for path in paths:
@@ -63,7 +62,6 @@ PROMETHEUS = (
     ],
 )
 def test_metrics_are_open_metrics_if_that_is_asked_for(accept, is_open):
-    """And no other form that is asked for is preferred."""
     assert asks_open_metrics([] if accept is None else [("Accept", accept)]) is is_open
 
 

@@ -22,8 +22,6 @@ BODY = b"0123456789" * 1_600_000
 
 @pytest.fixture
 def big_page(monkeypatch) -> None:
-    """A page of ours that is long."""
-
     async def show(_services: object) -> web.Response:
         return web.Response(body=BODY, content_type="application/json")
 
@@ -216,7 +214,6 @@ async def test_silence_is_filled_with_comments(client, start_proxy, monkeypatch)
 
 @pytest.mark.parametrize("address", ["listen", "metrics_listen"])
 async def test_a_stream_ends_when_its_reader_leaves(address, client, start_proxy):
-    """At both addresses. Nothing is kept for it."""
     proxy = await start_proxy(*(["metrics_listen=127.0.0.1:0"] if address == "metrics_listen" else []))
     readers = proxy.services.past.streams
     async with client.get(proxy.metrics_url.removesuffix("metrics") + "trimtab/api/events") as response:
@@ -240,7 +237,6 @@ async def test_a_slow_reader_loses_events_and_is_told_so(client, start_proxy, mo
 
 
 async def test_a_reader_that_takes_nothing_is_cut_off(start_proxy, client, monkeypatch):
-    """It never reads, until the buffers between are full."""
     monkeypatch.setattr(sending, "STALL_SECONDS", 0.05)
     monkeypatch.setattr(sending, "LOOK_SECONDS", 0.0)
     proxy = await start_proxy()

@@ -57,7 +57,6 @@ def test_without_kept_text_the_story_comes_from_the_decisions():
 
 
 def test_the_cost_of_a_session_includes_its_summaries():
-    """Without a known price of a request, the cost is not known."""
     amounts = []
     for cost, summary_cost in ((5 * 10**8, 25 * 10**7), (None, 25 * 10**7), (None, 0), (5 * 10**8, 0)):
         shown = shape_session(Session("s", make_event(at=9.0), 1.0, 2, 3, cost, None, summary_cost, 1, has_text=True))
@@ -87,7 +86,6 @@ def test_buckets_have_no_holes():
 
 
 def test_a_day_of_the_books_has_their_sums_and_no_failures() -> None:
-    """The books know no requests that failed."""
     sums = Sums(requests=2, original_tokens=9, sent_tokens=8, cached_tokens=7, unpriced_requests=2)
     (bucket,) = shape_days([(Place("1970-01-02", "m", NO_CLIENT), sums)], "1970-01-02", "1970-01-02")["buckets"]
     figures = {"requests": 2, "original_tokens": 9, "sent_tokens": 8, "cached_tokens": 7, "fail_opens": 0, "failed": 0}
@@ -208,8 +206,6 @@ def _configure(folder: Path) -> Config:
 
 
 def _make_tasks() -> Tasks:
-    """Tasks whose errors fail the test."""
-
     def fail(error: BaseException) -> None:
         raise error
 
@@ -217,7 +213,6 @@ def _make_tasks() -> Tasks:
 
 
 async def test_nothing_is_computed_without_recordings() -> None:
-    """The page then says what to do."""
     assert Curve().show(load_config("", environment={}), _make_tasks()) == {"state": "off"}
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -241,7 +236,6 @@ async def test_the_recordings_are_replayed_once(tmp_path: Path) -> None:
 
 
 async def test_the_computation_ends_with_the_proxy(tmp_path: Path) -> None:
-    """The other process is killed with it."""
     keep(tmp_path, make_recording("ab" * 12, body=orjson.dumps(CHAT).decode()))
     curve, background = Curve(), _make_tasks()
     assert curve.show(_configure(tmp_path), background) == {"state": "running"}

@@ -40,7 +40,6 @@ class Supervised:
         self.log: list[dict[str, object]] = []
 
     def read_log(self, event: str) -> dict[str, object]:
-        """The next log line with this event."""
         while True:
             line = orjson.loads(read_line(self.process.stderr))
             self.log.append(line)
@@ -72,7 +71,6 @@ def read_line(stream: "IO[bytes] | None") -> bytes:
 
 @contextmanager
 def supervising(what: str) -> Iterator[Supervised]:
-    """A supervisor whose workers do this."""
     command = [sys.executable, str(PROGRAM), what]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
@@ -94,7 +92,6 @@ def test_it_says_once_that_all_are_ready_and_passes_the_end_on() -> None:
 
 
 def test_a_reload_reaches_all_workers() -> None:
-    """Workers that start later begin with the new configuration."""
     with supervising("serve") as running:
         running.read_log("listening")
         both = running.read_both()
@@ -158,7 +155,6 @@ def test_workers_that_do_not_end_are_killed() -> None:
 
 
 def test_a_second_signal_ends_all_at_once() -> None:
-    """The status names the signal."""
     with supervising("deaf") as running:
         running.read_log("listening")
         running.read_both()
@@ -198,12 +194,10 @@ def test_a_container_counts_what_it_may_use(tmp_path: Path, monkeypatch: pytest.
     ],
 )
 def test_auto_takes_no_more_than_there_is_memory_for(settings: list[str], expected: int, tmp_path: Path) -> None:
-    """A configured number is used as it is."""
     assert count_workers(load_config(settings=settings, environment={}), tmp_path / "none") == expected
 
 
 def test_pauses_grow_with_ends_that_come_soon() -> None:
-    """The pause after the first end is zero."""
     restarts = Restarts()
     assert [restarts.note(0.1) for _ in range(9)] == [0, 0.5, 1, 2, 4, 8, 16, 30, 30]
 

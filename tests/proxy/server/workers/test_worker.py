@@ -39,7 +39,6 @@ def test_a_worker_hears_that_the_supervisor_is_gone(line) -> None:
 
 
 def open_shared(*settings: str) -> SharedResources:
-    """What two workers share."""
     return SharedResources.open(load_config(settings=("listen=127.0.0.1:0", *settings), environment={}), 2)
 
 
@@ -75,8 +74,6 @@ def test_what_stops_listening_refuses_connections() -> None:
 
 
 def test_metrics_without_a_folder_are_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The addresses are free again afterwards."""
-
     def fail(_workers: int) -> SharedMetrics:
         raise FileNotFoundError(2, "No usable temporary directory found")
 
@@ -89,7 +86,6 @@ LOCAL = "127.0.0.1:0"
 
 
 def connect(listeners: Listeners) -> socket.socket:
-    """A connection from a client."""
     return socket.create_connection(split_address(listeners.url.removeprefix("http://")), timeout=30)
 
 
@@ -108,7 +104,6 @@ def test_connections_wait_for_the_first_worker_from_the_start(listeners: Listene
 
 
 def test_what_comes_to_a_dead_worker_waits_for_the_next(listeners: Listeners) -> None:
-    """The supervisor's copy of its sockets goes on listening."""
     (one,) = listeners.of(1)
     copy = one.dup()  # the worker's, after a fork
     copy.close()
@@ -134,7 +129,6 @@ def test_renewed_sockets_get_nothing_until_they_listen() -> None:
 
 
 def test_shared_sockets_are_not_renewed() -> None:
-    """The others need them."""
     listeners = Listeners(LOCAL, 2, is_spread=False)
     before = list(listeners.of(1))
     listeners.renew(1)
@@ -163,7 +157,6 @@ def test_an_address_that_others_have_is_refused(listeners: Listeners) -> None:
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="there is no IPv6 here")
 def test_all_addresses_of_a_name_are_listened_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them have the same port."""
     found = [
         (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0)),
         (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 0, 0, 0)),
@@ -180,7 +173,6 @@ def test_all_addresses_of_a_name_are_listened_on(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("is_spread", [True, False])
 def test_what_was_opened_before_a_failure_is_closed(monkeypatch: pytest.MonkeyPatch, *, is_spread: bool) -> None:
-    """No socket stays open, also none that is held for a worker."""
     made: list[socket.socket] = []
     bound: list[socket.socket] = []
     make, listen = worker._make, socket.socket.listen
