@@ -1,13 +1,11 @@
 """The dashboard's data over HTTP: its numbers are those of the metrics and of the upstream."""
 
-import re
 import time
 
 import orjson
 import pytest
-from support.client import CHAT, SMALL, post, settle
-from support.events import make_event, read_events
-from support.sessions import make_session, requests_of
+from support.client import CHAT, post
+from support.events import make_event
 
 from trimtab.proxy.account.history.sessions import SessionQuery
 from trimtab.proxy.http.errors import InvalidQueryError
@@ -23,113 +21,6 @@ async def read(client, proxy, path, **headers):
         assert response.headers["Cache-Control"] == "no-store"
         assert response.headers["X-Content-Type-Options"] == "nosniff"
         return orjson.loads(await response.read())
-
-
-async def send_session(client, proxy, steps=30, **headers):
-    """Send every request of a session; return their ids, oldest first."""
-    ids = []
-    for messages in requests_of(make_session(steps)):
-        body = {"model": "m", "messages": messages}
-        response, _ = await post(client, f"{proxy.url}/v1/chat/completions", body, **headers)
-        assert response.status == 200
-        ids.append(response.headers["x-trimtab-request-id"])
-        await settle(proxy)
-    await proxy.services.lifecycle.idle.wait()
-    return ids
-
-
-async def read_metrics(client, proxy):
-    async with client.get(proxy.metrics_url) as response:
-        text = await response.text()
-    return [
-        (name, dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value))
-        for name, labels, value in re.findall(r"^(trimtab_\w+)(?:\{(.*)\})? (\S+)$", text, re.MULTILINE)
-    ]
-
-
-def add_up(samples, name, **labels):
-    return sum(value for each, has, value in samples if each == f"trimtab_{name}" and labels.items() <= has.items())
-
-
-async def test_the_overview_says_what_the_metrics_say_and_what_the_upstream_counted(client, upstream, start_proxy):
-    """Of the sums of sessions, of requests and of minutes the same is true."""
-    plain = upstream.answer
-
-    async def answer(recorded, request):
-        answered = await plain(recorded, request)
-        if not recorded.asks_for_summary:
-            usage = {"prompt_tokens": 1000, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 500}}
-            answered.body = orjson.dumps(orjson.loads(answered.body) | {"usage": usage})
-        return answered
-
-    upstream.answer = answer
-    proxy = await start_proxy(*SMALL, PRICED, "defaults.overflow_strategy=summarize")
-    await send_session(client, proxy)
-    overview = await read(client, proxy, "overview")
-    samples, totals = await read_metrics(client, proxy), overview["totals"]
-
-    expected = {
-        "requests": add_up(samples, "requests_total"),
-        "failed": 0,
-        "answered": add_up(samples, "answered_requests_total"),
-        "original_tokens": add_up(samples, "prompt_tokens_total", stage="original"),
-        "sent_tokens": add_up(samples, "prompt_tokens_total", stage="sent"),
-        "saved_tokens": add_up(samples, "tokens_saved_total"),
-        "added_tokens": add_up(samples, "tokens_added_total"),
-        "completion_tokens": add_up(samples, "completion_tokens_total"),
-        "cached_tokens": add_up(samples, "cached_prompt_tokens_total"),
-        "written_tokens": add_up(samples, "cache_write_tokens_total"),
-        "summary_prompt_tokens": add_up(samples, "summary_tokens_total", kind="prompt"),
-        "summary_completion_tokens": add_up(samples, "summary_tokens_total", kind="completion"),
-        "summary_calls": add_up(samples, "summary_seconds_count"),
-        "cost_usd": add_up(samples, "cost_usd_total"),
-        "without_usd": add_up(samples, "cost_without_usd_total"),
-        "summary_usd": add_up(samples, "cost_usd_total", part="summary"),
-        "net_usd": add_up(samples, "cost_without_usd_total") - add_up(samples, "cost_usd_total"),
-        "prefix_kept": add_up(samples, "prefix_kept_ratio_sum") / add_up(samples, "prefix_kept_ratio_count"),
-        "cached_share": add_up(samples, "cached_prompt_tokens_total") / add_up(samples, "cache_reported_tokens_total"),
-        "estimate_error": add_up(samples, "estimate_error_ratio_sum") / add_up(samples, "estimate_error_ratio_count"),
-        "summaries": add_up(samples, "summaries_total", result="made")
-        + add_up(samples, "summaries_total", result="prefetched"),
-        "summaries_reused": add_up(samples, "summaries_total", result="hit")
-        + add_up(samples, "summaries_total", result="joined"),
-        "summaries_failed": 0,
-        "digests": add_up(samples, "summaries_total", result="digest"),
-        "sessions_without_summaries": add_up(samples, "sessions_without_summaries_total"),
-        "cuts_pruned": add_up(samples, "cuts_total", kind="prune"),
-        "cuts_summarised": add_up(samples, "cuts_total", kind="summarise"),
-        "cuts_digested": add_up(samples, "cuts_total", kind="digest"),
-        "recoveries": 0,
-        "overflow_refusals": 0,
-        "fail_opens": 0,
-        "in_flight": 0,
-    }
-    assert totals == pytest.approx(expected)
-    assert totals["requests"] == totals["answered"] == len(upstream.chats)
-    assert totals["cuts_summarised"] > 0 < totals["summaries_reused"]
-    assert totals["summaries"] == totals["summary_calls"] == len(upstream.summaries) > 0
-    assert (totals["completion_tokens"], totals["cached_share"]) == (3 * len(upstream.chats), 0.5)
-    assert totals["summary_completion_tokens"] == 7 * len(upstream.summaries)
-    (model,) = overview["by_model"]
-    none = {"fail_opens": None, "in_flight": None}
-    assert model == totals | none | {"name": "m"}
-
-    (session,) = (await read(client, proxy, "sessions"))["sessions"]
-    for name in ("cost_usd", "without_usd", "summary_usd"):
-        assert session[name] == pytest.approx(totals[name])
-    assert session["summary_usd"] > 0
-
-    events = await read_events(proxy.services.past)
-    for name in ("original_tokens", "sent_tokens", "completion_tokens"):
-        assert sum(getattr(event, name) for event in events) == totals[name]
-    (bucket,) = [bucket for bucket in (await read(client, proxy, "timeline"))["buckets"] if bucket["requests"]]
-    assert {name: bucket[name] for name in ("requests", "original_tokens", "sent_tokens", "cached_tokens")} == {
-        name: totals[name] for name in ("requests", "original_tokens", "sent_tokens", "cached_tokens")
-    }
-    assert bucket["cost_usd"] == pytest.approx(totals["cost_usd"])
-    assert bucket["saved_usd"] == pytest.approx(totals["net_usd"])
-    for name, total in (("requests", "requests"), ("without_usd", "without_usd"), ("saved_usd", "net_usd")):
-        assert bucket["models"]["m"][name] == pytest.approx(totals[total])
 
 
 @pytest.fixture

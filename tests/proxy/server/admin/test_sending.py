@@ -139,11 +139,6 @@ async def test_a_file_is_served_with_its_type_and_safe_headers(address, client, 
             assert (response.status, await response.read()) == (304, b"")
 
 
-def test_the_page_is_loaded_when_the_program_starts():
-    assert sending.load_files(sending.FOLDER) == sending.FILES
-    assert {"index.html", "page.css", "main.js", "overview.js"} <= sending.FILES.keys()
-
-
 @pytest.mark.usefixtures("page")
 async def test_nothing_else_is_served(client, start_proxy):
     proxy = await start_proxy()

@@ -161,6 +161,18 @@ def make_samples() -> Samples:
     metrics.cost_usd["a", "fresh"] += 2
     metrics.cost_usd["a", "summary"] += 1
     metrics.cost_without_usd["a"] += 7
+    for stage, tokens in (("original", 20), ("sent", 9)):
+        metrics.prompt_tokens["a", stage] += tokens
+    metrics.tokens_saved["a", "prune"] += 12
+    metrics.tokens_added["a", "pairing"] += 1
+    metrics.completion_tokens["a", "upstream"] += 3
+    metrics.cached_prompt_tokens["b"] += 4
+    metrics.cache_reported_tokens["b"] += 16
+    metrics.cache_write_tokens["b"] += 6
+    metrics.summary_tokens["a", "prompt"] += 30
+    metrics.summary_tokens["a", "completion"] += 7
+    metrics.estimate_error.observe("a", 1.5)
+    metrics.sessions_without_summaries["a", "late"] += 8
     metrics.fail_open["plan"] += 3
     metrics.show_in_flight(2)
     metrics.client_tokens["alice", "sent"] += 5
@@ -170,26 +182,22 @@ def make_samples() -> Samples:
 
 def test_totals_add_up_all_models():
     """As summaries count those that were written; of the calls for them those have failed that wrote none."""
-    totals = read_totals(make_samples())
-    assert (totals["requests"], totals["answered"], totals["failed"], totals["fail_opens"]) == (3, 1, 2, 3)
-    assert totals["in_flight"] == 2
-    assert (totals["overflow_refusals"], totals["recoveries"]) == (3, 1)
-    assert totals["prefix_kept"] == 0.75
-    assert (totals["cost_usd"], totals["summary_usd"], totals["net_usd"]) == (3, 1, 4)
-    assert totals["cached_share"] is totals["estimate_error"] is None
-    assert [totals[name] for name in ("summaries", "summaries_reused", "digests")] == [2, 4, 1]
-    assert (totals["summary_calls"], totals["summaries_failed"]) == (6, 4)
-    assert [totals[name] for name in ("cuts_pruned", "cuts_summarised", "cuts_digested")] == [2, 1, 0]
+    requests = {"requests": 3, "answered": 1, "failed": 2, "fail_opens": 3, "in_flight": 2}
+    refused = {"overflow_refusals": 3, "recoveries": 1}
+    tokens = {"original_tokens": 20, "sent_tokens": 9, "saved_tokens": 12, "added_tokens": 1, "completion_tokens": 3}
+    cached = {"cached_tokens": 4, "written_tokens": 6, "cached_share": 0.25, "prefix_kept": 0.75}
+    calls = {"summary_prompt_tokens": 30, "summary_completion_tokens": 7, "summary_calls": 6, "summaries_failed": 4}
+    summaries = {"summaries": 2, "summaries_reused": 4, "digests": 1, "sessions_without_summaries": 8}
+    cuts = {"cuts_pruned": 2, "cuts_summarised": 1, "cuts_digested": 0}
+    money = {"cost_usd": 3, "without_usd": 7, "summary_usd": 1, "net_usd": 4, "estimate_error": 1.5}
+    assert read_totals(make_samples()) == requests | refused | tokens | cached | calls | summaries | cuts | money
 
 
-def test_each_model_has_its_own_and_what_has_no_model_is_null():
+def test_each_model_and_client_has_its_own_and_what_has_no_model_is_null():
     first, second = read_models(make_samples())
     assert (first["name"], first["requests"], first["net_usd"], first["prefix_kept"]) == ("a", 2, 4, 0.5)
     assert (second["name"], second["requests"], second["net_usd"]) == ("b", 1, None)
-    assert first["fail_opens"] is first["in_flight"] is None
-
-
-def test_clients_are_told_by_name():
+    assert first["fail_opens"] is first["in_flight"] is first["cached_share"] is None
     (client,) = read_clients(make_samples())
     assert client == {"name": "alice", "requests": 1, "original_tokens": 0, "sent_tokens": 5, "completion_tokens": 0}
 
