@@ -35,28 +35,16 @@ def _make_steps(dialect: str, number: int) -> list[list[dict[str, Any]]]:
     steps: list[list[dict[str, Any]]] = [[{"role": "user", "content": "Read all files."}]]
     for step in range(number):
         text = "\n".join(f"line {line} of file {step} is {line * step}" for line in range(40))
-        name, call = f"c{step}", {"path": f"f{step}"}
+        name, given = f"c{step}", f'{{"path": "f{step}"}}'
         if dialect == "chat":
-            function = {"name": "read", "arguments": f'{{"path": "f{step}"}}'}
-            steps.append(
-                [
-                    {
-                        "role": "assistant",
-                        "content": None,
-                        "tool_calls": [{"id": name, "type": "function", "function": function}],
-                    },
-                    {"role": "tool", "tool_call_id": name, "content": text},
-                ]
-            )
+            call = {"id": name, "type": "function", "function": {"name": "read", "arguments": given}}
+            made = {"role": "assistant", "content": None, "tool_calls": [call]}
+            steps.append([made, {"role": "tool", "tool_call_id": name, "content": text}])
         elif dialect == "responses":
-            steps.append(
-                [
-                    {"type": "function_call", "call_id": name, "name": "read", "arguments": f'{{"path": "f{step}"}}'},
-                    {"type": "function_call_output", "call_id": name, "output": text},
-                ]
-            )
+            made = {"type": "function_call", "call_id": name, "name": "read", "arguments": given}
+            steps.append([made, {"type": "function_call_output", "call_id": name, "output": text}])
         else:
-            use = {"type": "tool_use", "id": name, "name": "read", "input": call}
+            use = {"type": "tool_use", "id": name, "name": "read", "input": orjson.loads(given)}
             result = {"type": "tool_result", "tool_use_id": name, "content": text}
             steps.append([{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}])
     return steps

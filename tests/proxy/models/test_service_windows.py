@@ -76,15 +76,6 @@ async def test_a_window_reaches_a_model_that_is_new(upstream: FakeUpstream, star
     assert (process.changes, process.log.lines) == ({}, [])
 
 
-async def test_the_window_of_a_server_of_one_model_is_every_names(upstream: FakeUpstream, start: Start) -> None:
-    upstream.models = orjson.dumps({"data": [{"id": "x.gguf", "owned_by": "llamacpp", "meta": {"n_ctx": 16_384}}]})
-    process = start()
-    await _seek(process, upstream)
-
-    for model in ("x.gguf", "gpt-4o", ""):
-        assert (await process.look_up(ModelName(upstream.url, model, "auto"))).window_tokens == 16_384
-
-
 async def test_a_credential_is_tried_once_where_nothing_was_learned(
     upstream: FakeUpstream, start: Start, name: ModelName, clock: Clock
 ) -> None:
@@ -393,24 +384,3 @@ async def test_reasoning_that_a_server_drops_teaches_nothing(client, upstream, s
     assert status == 400
     metrics = await (await client.get(proxy.url + "/metrics")).text()
     assert "trimtab_policy_changes_total{" not in metrics
-
-
-async def test_a_wrong_key_does_not_keep_the_window_from_a_good_one(client, upstream, start_proxy):
-    """The upstream lists its models only for valid keys, and a client with a wrong key comes first."""
-
-    async def answer(recorded, _request):
-        if recorded.header("Authorization") != ["Bearer good"]:
-            return web.Response(status=401, body=b'{"error":{}}')
-        if recorded.method == "POST":
-            return completion(prompt_tokens=11, completion_tokens=3)
-        known = recorded.path.endswith("/v1/models")
-        return web.json_response({"data": [{"id": "m", "max_model_len": 32_768}]}, status=200 if known else 404)
-
-    upstream.answer, upstream.answers_questions = answer, True
-    proxy = await start_proxy()
-    await learn(proxy)
-    await ask(client, proxy, say(1), key="wrong")
-    await ask(client, proxy, say(1), key="good")
-    _, tokens = await ask(client, proxy, say(1), key="good")
-
-    assert tokens["limit"] == 32_768 - 8192

@@ -213,13 +213,6 @@ async def test_a_drain_can_be_watched_to_its_end(client, upstream, log, compacto
     assert asked.result().status == 200
 
 
-def test_without_keys_everybody_is_a_client():
-    admit_client(Config(), [])
-    admit_reader(Config(), [])
-    with pytest.raises(PagesClosedError):
-        admit_reader(Config(client_keys=("a",)), [("authorization", "Bearer a")])
-
-
 def basic(password: str, user: str = "") -> dict[str, str]:
     return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
 

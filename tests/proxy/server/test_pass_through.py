@@ -427,12 +427,3 @@ async def test_other_questions_are_answered_by_one_upstream(path, listing, clien
     await _get(client, listing, path)
     assert [request.path for request in upstream.requests] == [path]
     assert not [request for one in others for request in one.requests]
-
-
-async def test_by_default_the_list_is_that_of_the_main_upstream(start_proxy, client, upstream, others):
-    upstream.answer = _lists("a")
-    near = others[0]
-    listing = await start_proxy(f"upstreams.near.base_url={near.url}", "models=[{match: n, upstream: near}]")
-    answer, body = await _get(client, listing)
-    assert orjson.loads(body) == {"object": "list", "data": [{"id": "a"}]}
-    assert answer.headers["x-trimtab-outcome"] == "passed"

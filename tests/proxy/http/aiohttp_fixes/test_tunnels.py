@@ -1,7 +1,6 @@
 """Tunnels through forward proxies, which may answer in other ways than aiohttp expects; and TLS."""
 
 import asyncio
-import ssl
 import threading
 
 import aiohttp
@@ -57,13 +56,6 @@ async def test_a_proxy_that_refuses_has_its_own_status() -> None:
             assert raised.value.status == status
 
 
-async def test_a_proxy_that_is_not_there_is_told_as_aiohttp_tells_it() -> None:
-    async with run_forward_proxy() as proxy:
-        pass
-    with pytest.raises(aiohttp.ClientProxyConnectionError):
-        await _ask("http://127.0.0.1:9/x", proxy)
-
-
 async def test_an_upstream_that_is_silent_in_a_tunnel_is_told_apart_from_a_proxy() -> None:
     ended = asyncio.Event()
 
@@ -80,19 +72,6 @@ async def test_an_upstream_that_is_silent_in_a_tunnel_is_told_apart_from_a_proxy
             causes.append(cause)
         assert any(isinstance(cause, TunnelTimeoutError) for cause in causes)
         await ended.wait()
-
-
-async def test_an_upstream_without_tls_is_no_fault_of_the_proxy() -> None:
-    """The tunnel was open. The upstream refuses what is no request line."""
-
-    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(100)
-        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
-        writer.close()
-
-    async with run_forward_proxy() as proxy, listen(refuse) as address:
-        with pytest.raises((aiohttp.ClientConnectorError, ssl.SSLError)):
-            await _ask(f"https://{address}/x", proxy)
 
 
 async def test_the_systems_authorities_are_read_in_a_thread(monkeypatch):

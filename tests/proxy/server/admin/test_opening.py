@@ -81,8 +81,3 @@ def test_what_is_kept_in_memory_leaves_space_for_the_metrics(store, events_mb, t
     worker = SimpleNamespace(number=1, count=8, metrics=SimpleNamespace(path=tmp_path))
     bounds = open_history(load(f"store={store}"), worker).places.bounds
     assert (bounds.text_bytes, bounds.events_bytes) == (16 * MB, events_mb * MB)
-
-
-def test_the_default_store_has_its_events_beside_it(monkeypatch):
-    (file,) = open_history(load()).places.files
-    assert file.name == "events.sqlite3"

@@ -76,10 +76,3 @@ async def test_metrics_have_the_form_that_is_asked_for(client, start_proxy):
             assert response.headers["Content-Type"] == f"{form}; charset=utf-8"
         assert "trimtab_requests" in {family.name for family in parser.text_string_to_metric_families(body)}
         assert body.endswith("# EOF\n") is (parser is open_metrics)
-
-
-async def test_a_process_that_answers_is_alive(client, start_proxy):
-    proxy = await start_proxy("admin_token=boss")
-    async with client.get(f"{proxy.url}/trimtab/health") as response:
-        assert (response.status, response.content_type) == (200, "application/json")
-        assert await response.read() == b'{"status":"ok"}'
