@@ -31,7 +31,6 @@ async def test_a_model_begins_with_its_familys_ratio(start: Start, model: str, r
     [
         ([1.3] * 7, 1.0, 0),
         ([1.3] * 8, 1.3, 1),
-        ([0.7] * 8, 0.7, 1),
         ([1.0, 1.1, 1.2, 1.3, 1.3, 1.4, 1.5, 9.0], 1.3, 1),
         ([1.015] * 8, 1.0, 0),
         ([0.985] * 8, 1.0, 0),
@@ -40,16 +39,11 @@ async def test_a_model_begins_with_its_familys_ratio(start: Start, model: str, r
         ([0.49] * 20, 1.0, 0),
         ([1.6], 1.6, 1),
         ([1.6, 1.9], 1.6, 1),
-        ([1.9, 1.6], 1.9, 1),
-        ([9.0], 1.0, 0),
         ([1.5, 1.5], 1.0, 0),
         ([1.4, 1.6, 1.0], 1.0, 0),
         ([1.6, 1.6] + [1.2] * 6, 1.2, 2),
-        ([4.0, 4.0, 4.0], 4.0, 1),
         ([12.0, 12.0], 6.0, 1),
-        ([12.0] * 8, 6.0, 1),
         ([20.5] * 20, 1.0, 0),
-        ([0.04] * 20, 1.0, 0),
         ([1.3] * 4 + [25.0] * 4 + [1.3] * 3, 1.0, 0),
     ],
 )
@@ -107,11 +101,8 @@ async def test_a_change_is_logged_without_a_name_that_nobody_vouched_for(start: 
 @pytest.mark.parametrize(
     ("reported", "ratio"),
     [
-        ([1.42] * 200, 1.3),
         ([1.44] * (KEPT_SAMPLES - 1), 1.3),
         ([1.44] * KEPT_SAMPLES, 1.44),
-        ([1.16] * KEPT_SAMPLES, 1.16),
-        ([5.0] * 20 + [1.3] * 200, 1.3),
         ([5.0, 0.5] * KEPT_SAMPLES, (5.0 + 0.5) / 2),
         ([1.3] * KEPT_SAMPLES + [1.5] * (KEPT_SAMPLES // 2 - 1), 1.3),
         ([1.3] * KEPT_SAMPLES + [1.5] * (KEPT_SAMPLES // 2 + 1), 1.5),

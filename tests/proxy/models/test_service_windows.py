@@ -1,20 +1,17 @@
 """What is learned of models' windows, from an upstream over real HTTP."""
 
 import asyncio
-import re
 from dataclasses import replace
-from uuid import uuid4
 
 import orjson
 import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
-from support.client import post
+from support.client import wait_until
 from support.model_learning import NAME, NOW, TOKENS, Clock, Process, Start, report, run_processes
-from upstreams.recording import FakeUpstream, completion
+from upstreams.recording import FakeUpstream
 
-from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.models import records
 from trimtab.proxy.models.calibration import WARM_UP_SAMPLES
@@ -24,8 +21,6 @@ from trimtab.proxy.models.records import MAX_RATIO, Facts, ModelName, Record, Re
 from trimtab.proxy.models.service import MAX_NAME_CHARS
 from trimtab.proxy.store.opening import LayeredStore
 from trimtab.proxy.store.store import MemoryStore
-from trimtab.proxy.wire.chat import codec as chat
-from trimtab.rules.policy import Policy
 from trimtab.rules.tokens.scripts import IS_PLAIN, Measured
 
 CREDENTIAL = [("Authorization", "Bearer sk-client")]
@@ -123,29 +118,37 @@ async def test_a_new_window_is_every_processs_and_stays(
     assert first.changes == second.changes == {"window": 2}
 
 
+class Held(MemoryStore):
+    """Notes what it is asked for, and answers when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self.may_answer = asyncio.Event()
+
+    async def get(self, summary_id: str) -> bytes | None:
+        self.asked.append(summary_id)
+        await self.may_answer.wait()
+        return await super().get(summary_id)
+
+
 async def test_closing_leaves_no_task(upstream: FakeUpstream, start: Start, name: ModelName) -> None:
     """Neither an unanswered question nor a store that hangs delays it."""
-    asked, read = asyncio.Event(), asyncio.Event()
+    asked, store = asyncio.Event(), Held()
 
     async def hang(_recorded: object, _request: object) -> web.StreamResponse:
         asked.set()
         await asyncio.Event().wait()
         return web.Response()
 
-    class Hanging(MemoryStore):
-        async def get(self, summary_id: str) -> bytes | None:
-            read.set()
-            await asyncio.Event().wait()
-            return await super().get(summary_id)
-
     upstream.answers_questions, upstream.answer = True, hang
     before = asyncio.all_tasks()
-    process = start(Hanging())
+    process = start(store)
     process.models.seek_windows(UpstreamConfig(base_url=upstream.url))
     looking = asyncio.ensure_future(process.models.look_up(name, "other"))
     async with asyncio.timeout(30):
         await asked.wait()
-        await read.wait()
+        await wait_until(lambda: bool(store.asked))
         await process.models.close()
         assert await looking == Facts(1.0)
         await upstream.cancelled.wait()
@@ -206,20 +209,14 @@ def test_processes_that_hear_different_things_agree_at_the_next_look(
 
 async def test_one_question_serves_all_who_ask_first(start: Start) -> None:
     """Requests that meet a model at the same time read the store once."""
-    asked: list[str] = []
-
-    class Asked(MemoryStore):
-        async def get(self, summary_id: str) -> bytes | None:
-            asked.append(summary_id)
-            await asyncio.sleep(0)
-            return await super().get(summary_id)
-
-    process = start(Asked())
+    store = Held()
+    process = start(store)
+    asyncio.get_running_loop().call_later(0, store.may_answer.set)
     await asyncio.gather(*(process.models.look_up(NAME, "other") for _ in range(5)))
 
-    assert len(asked) == 1
-    assert NAME.model not in asked[0]
-    assert NAME.base_url not in asked[0]
+    assert len(store.asked) == 1
+    assert NAME.model not in store.asked[0]
+    assert NAME.base_url not in store.asked[0]
 
 
 async def test_replicas_agree_again_after_a_store_lost_everything(start: Start, clock: Clock) -> None:
@@ -245,14 +242,7 @@ async def test_replicas_agree_again_after_a_store_lost_everything(start: Start, 
 
 async def test_a_store_that_hangs_holds_up_the_first_request_only(start: Start) -> None:
     """The wait is short, and no other request waits. The store's late answer counts as a change."""
-    answered = asyncio.Event()
-
-    class Hanging(MemoryStore):
-        async def get(self, summary_id: str) -> bytes | None:
-            await answered.wait()
-            return await super().get(summary_id)
-
-    store = Hanging()
+    store = Held()
     await store.put(records._record_id(NAME, 1), b'{"ratio":1.3,"calibrated":true}')
     process = start(store)
     process.models.read_seconds = 0.001
@@ -261,7 +251,7 @@ async def test_a_store_that_hangs_holds_up_the_first_request_only(start: Start) 
     async with asyncio.timeout(30):
         assert await process.models.look_up(NAME, "other") == Facts(1.0)
 
-    answered.set()
+    store.may_answer.set()
     assert await process.look_up() == Facts(1.3)
     assert process.changes == {"calibration": 1}
 
@@ -269,7 +259,6 @@ async def test_a_store_that_hangs_holds_up_the_first_request_only(start: Start) 
 # Learning, if clients invent names and upstreams send misleading reports.
 
 
-CHAT = "/v1/chat/completions"
 KNOWN = MAX_MODELS_BYTES // MODEL_BYTES
 ONE_MODEL = orjson.dumps({"data": [{"id": "x.gguf", "owned_by": "llamacpp", "meta": {"n_ctx": 16_384}}]})
 """A list of llama.cpp's, which serves whatever name a request says."""
@@ -277,21 +266,14 @@ ONE_MODEL = orjson.dumps({"data": [{"id": "x.gguf", "owned_by": "llamacpp", "met
 
 async def test_a_name_that_is_too_long_is_not_kept(start: Start) -> None:
     """Only its family's ratio is used, and nothing that a client could make large is kept."""
-    asked: list[str] = []
-
-    class Asked(MemoryStore):
-        async def get(self, summary_id: str) -> bytes | None:
-            asked.append(summary_id)
-            return await super().get(summary_id)
-
-    store = Asked()
+    store = Held()
     process = start(store)
     for length in (MAX_NAME_CHARS + 1, 1_000_000):
         name = replace(NAME, model="claude-opus-4-7".ljust(length, "x"))
         assert await process.look_up(name) == Facts(1.5)
         assert await process.feed([3.0] * WARM_UP_SAMPLES, name) == 1.5
 
-    assert (asked, process.models.list_known()) == ([], [])
+    assert (store.asked, process.models.list_known()) == ([], [])
     assert (len(store._entries.items()), process.changes) == (0, {})
 
 
@@ -338,49 +320,3 @@ async def test_a_window_survives_a_calibration_under_way(start: Start, clock: Cl
     for one in (process, start(), process):
         clock.seconds += REFRESH_SECONDS + 1
         assert await one.look_up() == Facts(1.3, 32_768)
-
-
-async def learn(proxy) -> None:
-    await proxy.services.lifecycle.idle.wait()
-    await proxy.services.models.settle()
-
-
-async def ask(client, proxy, *messages, key: str = "sk-test"):
-    """The response's status and the tokens in its header, after the proxy has learned from it."""
-    body = {"model": "m", "messages": messages}
-    response, _ = await post(client, proxy.url + CHAT, body, Authorization=f"Bearer {key}")
-    await learn(proxy)
-    items = re.findall(r"(\w+)=(\d+)", response.headers["x-trimtab-tokens"])
-    return response.status, {key: int(value) for key, value in items}
-
-
-def say(words: int, role: str = "user", **members: str) -> dict[str, str]:
-    """A new message of about `words` tokens."""
-    return {"role": role, "content": f"{uuid4()}" + " word" * words, **members}
-
-
-def count_by(compactors, body: bytes) -> int:
-    return compactors.choose(PolicyConfig(), "m").plan(chat.CHAT.read(body), Policy()).original.tokens
-
-
-async def test_reasoning_that_a_server_drops_teaches_nothing(client, upstream, start_proxy, compactors):
-    """Otherwise the prompts of one client would make those of all others look shorter than they are."""
-
-    async def answer(recorded, _request):
-        messages = [{**message, "reasoning": ""} for message in recorded.json["messages"]]
-        read = orjson.dumps({"model": "m", "messages": messages})
-        return completion(prompt_tokens=count_by(compactors, read), completion_tokens=1)
-
-    upstream.answer = answer
-    settings = ("defaults.context_window=32768", "defaults.completion_reserve=1000", "defaults.on_exceeded=error")
-    proxy = await start_proxy(*settings)
-    for _ in range(WARM_UP_SAMPLES + 1):
-        thought = say(1, "assistant", reasoning=" word" * 4000)
-        answered, tokens = await ask(client, proxy, say(6000), thought, say(1), key="sk-one")
-        assert answered == 200
-    status, _ = await ask(client, proxy, say(40_000), key="sk-other")
-
-    assert tokens["sent"] > 10_000  # all was counted
-    assert status == 400
-    metrics = await (await client.get(proxy.url + "/metrics")).text()
-    assert "trimtab_policy_changes_total{" not in metrics

@@ -154,32 +154,13 @@ async def test_no_other_server_is_asked_to_count(upstream: FakeUpstream, other: 
     assert all(recorded.method == "GET" for recorded in upstream.requests)
 
 
-async def test_of_tgi_the_name_of_the_only_model_is_asked(upstream: FakeUpstream) -> None:
-    """It lists the model without an owner, and tells the window elsewhere."""
-
-    async def answer(recorded: Any, _: web.BaseRequest) -> web.StreamResponse:
-        told = {"/v1/models": {"data": [{"id": "m"}]}, "/info": {"model_id": "m", "max_total_tokens": 4096}}
-        if recorded.method == "POST":
-            return web.Response(body=orjson.dumps(tgi(recorded.path, recorded.json)))
-        return web.Response(body=orjson.dumps(told.get(recorded.path, {})))
-
-    upstream.answer, upstream.answers_questions, client = answer, True, UpstreamClient()
-    try:
-        found = await discover(client, UpstreamConfig(base_url=upstream.url), [])
-    finally:
-        await client.close()
-    assert found.reading.samples == CHARACTERS
-
-
 HARBOURS = {
-    "English": "The harbour lies at the mouth of the river and was founded by merchants. ",
     "German": "Der Hafen liegt an der Mündung des Flusses und wurde von Kaufleuten gegründet. ",
     "Russian": "Порт расположен в устье реки и был основан купцами. ",
-    "Korean": "항구는 강어귀에 자리 잡고 있으며 상인들이 세웠습니다. ",
-    "Arabic": "يقع الميناء عند مصب النهر وقد أسسه التجار. ",
     "Thai": "ท่าเรือตั้งอยู่ที่ปากแม่น้ำ ",
-    "Japanese": "港は川の河口にあり、商人たちによって開かれました。",
 }
+
+
 FRENCH = "Le port se trouve à l'embouchure du fleuve et fut fondé par des marchands. "
 ANSWERED = ({"role": "user", "content": "Hello"}, {"role": "assistant", "content": "ok"})
 STARTS = tuple(3 * text for text in HARBOURS.values())
@@ -226,7 +207,7 @@ async def send(client: aiohttp.ClientSession, proxy: Any, text: str, before: Seq
     return int(counted[1]), answer["usage"]["prompt_tokens"]
 
 
-@pytest.mark.parametrize("language", ["German", "Russian", "Thai"])
+@pytest.mark.parametrize("language", HARBOURS)
 async def test_the_first_count_in_a_language_is_that_of_the_server(
     language: str, client: aiohttp.ClientSession, upstream: FakeUpstream, start_proxy: Started
 ) -> None:
@@ -252,22 +233,6 @@ async def test_the_first_count_of_a_session_is_that_of_the_server_in_languages_o
     for text in (FRENCH, HARBOURS["German"], FRENCH):
         counted, told = await send(client, proxy, 20 * text)
         assert counted == pytest.approx(told, rel=0.03), text
-
-
-async def test_changes_of_language_do_not_make_records(
-    client: aiohttp.ClientSession, upstream: FakeUpstream, start_proxy: Started
-) -> None:
-    upstream.answer, upstream.answers_questions = Server(), True
-    proxy = await start_proxy()
-    await send(client, proxy, "Hello")
-    kept = []
-    for _ in range(2):
-        for text in (HARBOURS["German"], FRENCH):
-            await send(client, proxy, 20 * text)
-            for _ in range(WARM_UP_SAMPLES):
-                await send(client, proxy, 90 * text, ANSWERED)
-        kept.append([model.generation for _, model in proxy.services.models._kept.vouched.items()])
-    assert kept[0] == kept[1]
 
 
 async def test_what_kind_of_text_a_long_prompt_is_in_is_not_found_out_on_the_event_loop(
