@@ -4,9 +4,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
+from support.dialects.agent_session import AgentSession
+from support.dialects.agents import Agent
 from support.model_learning import ListLog
 from upstreams.faulty import FaultyUpstream, run_faulty_upstream
 from upstreams.recording import FakeUpstream
+from upstreams.strict import StrictModel
 
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_config
@@ -32,6 +35,19 @@ def serve(upstream: FakeUpstream, compactors: Compactors, log: ListLog, request:
             yield proxy
 
     return run
+
+
+@pytest.fixture
+def open_session(client, upstream: FakeUpstream) -> Callable[[Proxy, StrictModel, Agent], AgentSession]:
+    """A function that begins an agent's session, with the model behind the fake upstream."""
+
+    def begin(proxy: Proxy, model: StrictModel, agent: Agent) -> AgentSession:
+        session = AgentSession(proxy, client, model, agent)
+        upstream.answer = session.receive
+        agent.say("Read all logs of the harbour, and tell why the clearance is wrong.")
+        return session
+
+    return begin
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ import orjson
 import pytest
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
-from support.client import CHAT, SMALL, post, settle
-from support.sessions import make_session, requests_of
+from support.client import CHAT, post
 
 from trimtab.proxy.config.schema import Config
 from trimtab.proxy.server.app import Proxy
@@ -123,18 +122,6 @@ async def test_a_client_at_its_limit_gets_429_and_no_other_client_notices(
     await _wait_until_idle(proxy)
 
 
-async def test_requests_of_all_paths_count_together(client, start_proxy, gate) -> None:
-    """A request that passes takes the place of one that is compacted."""
-    proxy = await start_proxy("client_keys={alice: {key: key-a, max_concurrent_requests: 4}}")
-    async with asyncio.TaskGroup() as tasks:
-        for path, body in REQUESTS:
-            tasks.create_task(post(client, proxy.url + path, body, **ALICE))
-        await gate.wait_for(len(REQUESTS))
-        for path, body in REQUESTS:
-            assert (await post(client, proxy.url + path, body, **ALICE))[0].status == 429
-        gate.open()
-
-
 async def test_an_open_websocket_counts_until_it_is_closed(client, start_proxy, upstream) -> None:
     """Over the limit, another handshake gets 429 and never reaches the upstream."""
 
@@ -162,92 +149,6 @@ async def test_an_open_websocket_counts_until_it_is_closed(client, start_proxy, 
             assert await other.receive_str(timeout=SECONDS) == "me too"
     await _wait_until_idle(proxy)
     assert (await post(client, chat, CHAT, **ALICE))[0].status == 200
-
-
-async def _break_off(_recorded, request):
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-    await response.prepare(request)
-    await response.write(b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n')
-    request.transport.abort()
-    return response
-
-
-async def _hang_up(_recorded, request):
-    request.transport.abort()
-    return web.Response()
-
-
-async def _fail(_recorded, _request):
-    return web.Response(status=500)
-
-
-@pytest.mark.parametrize(
-    ("path", "answer"),
-    [("/v1/chat/completions", _break_off), ("/v1/chat/completions", _hang_up), ("/v1/embeddings", _fail)],
-)
-async def test_a_request_that_fails_no_longer_counts(path, answer, client, start_proxy, upstream) -> None:
-    """The next request is admitted, whatever the upstream did to the one before."""
-    proxy = await start_proxy(CLIENTS)
-    upstream.answer = answer
-    statuses = []
-    for _ in range(3):
-        try:
-            statuses.append((await post(client, proxy.url + path, CHAT | {"stream": True}, **ALICE))[0].status)
-        except aiohttp.ClientError:
-            statuses.append(0)  # the stream broke off
-        await _wait_until_idle(proxy)
-
-    assert 429 not in statuses
-    assert len(upstream.requests) >= 3
-
-
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
-async def test_a_request_whose_client_has_left_no_longer_counts(path, client, start_proxy, upstream, gate) -> None:
-    """The connection is closed while the upstream has not answered."""
-    proxy = await start_proxy(CLIENTS)
-    for _ in range(3):
-        async with asyncio.TaskGroup() as tasks:
-            request = tasks.create_task(post(client, proxy.url + path, CHAT, **ALICE))
-            await gate.wait_for(1)
-            assert proxy.services.lifecycle.count_of("alice") == 1
-            request.cancel()
-        await gate.wait_for(0)
-        await _wait_until_idle(proxy)
-    gate.open()
-    assert (await post(client, proxy.url + path, CHAT, **ALICE))[0].status == 200
-
-
-async def test_requests_that_trimtab_refuses_do_not_count(client, start_proxy) -> None:
-    """Those with an unknown profile, and those over the limit themselves."""
-    proxy = await start_proxy(CLIENTS)
-    url = proxy.url + "/v1/chat/completions"
-    for _ in range(3):
-        assert (await post(client, url, CHAT, **ALICE, **{"x-trimtab-profile": "none"}))[0].status == 400
-    assert (await post(client, url, CHAT, **ALICE))[0].status == 200
-
-
-async def test_the_next_request_is_admitted_as_soon_as_the_answer_is_complete(
-    client, start_proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Even while trimtab still works on the request before, for example writes what it has learned.
-
-    Each request has its own connection; on one connection, the second would wait for the first anyway.
-    """
-    going_on, may_end = asyncio.Event(), asyncio.Event()
-
-    async def observe(*_: object, **_more: object) -> None:
-        going_on.set()
-        await may_end.wait()
-
-    monkeypatch.setattr("trimtab.proxy.exchange.answer.observe", observe)
-    proxy = await start_proxy(CLIENTS)
-    url = proxy.url + "/v1/chat/completions"
-    async with aiohttp.ClientSession() as another:
-        for session in (client, another):
-            assert (await asyncio.wait_for(post(session, url, CHAT, **ALICE), SECONDS))[0].status == 200
-            await asyncio.wait_for(going_on.wait(), SECONDS)
-        assert proxy.services.lifecycle.in_flight == 2
-        may_end.set()
 
 
 async def test_a_reload_changes_limits_and_names_and_no_request_in_flight(client, start_proxy, gate, log) -> None:
@@ -279,42 +180,3 @@ async def test_a_reload_changes_limits_and_names_and_no_request_in_flight(client
     assert [task.result() for task in going] == [200] * 4
     served = [line.get("client") for line in log.lines if line.get("status") == 200]
     assert sorted(map(str, served)) == ["None", "alice", "alice", "anna"]
-
-
-async def test_log_lines_and_metrics_go_by_name(client, start_proxy, log) -> None:
-    """A client is named with its tokens before and after compaction. The key is nowhere."""
-    proxy = await start_proxy("client_keys={alice: key-a, bob: key-b}", "upstream.api_key=own", *SMALL)
-    url, session = proxy.url + "/v1/chat/completions", make_session(40)
-    for messages in requests_of(session):
-        assert (await post(client, url, {"model": "m", "messages": messages}, **ALICE))[0].status == 200
-        await settle(proxy)
-    assert (await post(client, url, CHAT, **BOB))[0].status == 200
-    assert (await post(client, url, CHAT, Authorization="Bearer key-c"))[0].status == 401
-
-    lines = [line for line in log.lines if line["event"] == "request"]
-    assert [line.get("client") for line in lines[-2:]] == ["bob", None]
-    assert {line["client"] for line in lines[:-2]} == {"alice"}
-    sums = {
-        "original": sum(line["original_tokens"] for line in lines[:-2]),
-        "sent": sum(line["sent_tokens"] for line in lines[:-2]),
-        "completion": sum(line["completion_tokens"] for line in lines[:-2]),
-    }
-    assert sums["sent"] < sums["original"]
-    for stage, tokens in sums.items():
-        assert _count(proxy, "trimtab_client_tokens_total", client="alice", stage=stage) == tokens > 0
-    assert _count(proxy, "trimtab_client_requests_total", client="alice") == len(lines) - 2
-    assert _count(proxy, "trimtab_client_requests_total", client="bob", outcome="unchanged") == 1
-    assert _count(proxy, "trimtab_client_requests_total") == len(lines) - 1
-    page = proxy.services.recorder.metrics.render().decode()
-    assert not [key for key in ("key-a", "key-b", "key-c") if key in f"{page}{log.lines}"]
-
-
-async def test_a_name_of_any_printable_characters_is_one_label(client, start_proxy) -> None:
-    """Quotes and backslashes in it do not break the page of metrics."""
-    names = ['Zoë "z" \\ {x="y"}', "team 7, CI", "🚢"]
-    clients = orjson.dumps({name: f"key-{index}" for index, name in enumerate(names)}).decode()
-    proxy = await start_proxy(f"client_keys={clients}")
-    for index, name in enumerate(names):
-        answer, _ = await post(client, proxy.url + "/v1/embeddings", CHAT, Authorization=f"Bearer key-{index}")
-        assert answer.status == 200
-        assert _count(proxy, "trimtab_client_requests_total", client=name, outcome="passed") == 1

@@ -10,7 +10,6 @@ from pathlib import Path
 import aiohttp
 import pytest
 import uvloop
-from aiohttp import web
 from programs.serving import read_log, serving
 from support.authority import Authority
 from support.client import CHAT, SMALL, ask_raw, post, settle
@@ -19,9 +18,7 @@ from upstreams.forward_proxy import ForwardProxy, run_forward_proxy
 from upstreams.raw import RawUpstream, run_raw_upstream
 from yarl import URL
 
-from trimtab.proxy.cli.doctor_checks import ask_upstream
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.server.app import Proxy, run_proxy
 
 Start = Callable[..., Awaitable[Proxy]]
@@ -29,7 +26,6 @@ SOCKET = (
     b"GET /v1/realtime HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Key: abc\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
-ACCEPTED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
 REFUSED = b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno"
 
 
@@ -122,15 +118,6 @@ async def test_a_request_in_absolute_form_keeps_its_bytes(target, raw, forward, 
     assert (through.body, through.target) == (plain.body, plain.target)
 
 
-async def test_a_question_about_the_whole_server_has_no_path(raw, forward, start) -> None:
-    """`OPTIONS *` is sent in absolute form, and the last proxy restores the `*`. Source: RFC 9112 section 3.2.4."""
-    proxy = await start({"HTTP_PROXY": f"http://{forward.address}"}, f"upstream.base_url={far(raw.url)}")
-    await ask_raw(proxy.url, b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-
-    sent = next(head for head in forward.heads if head.startswith(b"OPTIONS "))
-    assert sent.split(b" ")[1] == far(raw.url).removesuffix("/v1").encode()
-
-
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_tls_goes_through_a_tunnel(loop_factory, tmp_path: Path, log, compactors) -> None:
     """The proxy speaks HTTP or HTTPS. Its credentials do not reach the upstream, and the upstream's do not reach it."""
@@ -159,34 +146,6 @@ def test_tls_goes_through_a_tunnel(loop_factory, tmp_path: Path, log, compactors
         runner.run(run())
 
 
-@pytest.mark.parametrize("secure", [False, True])
-async def test_a_websocket_goes_through_a_tunnel(secure, tmp_path: Path, forward, start) -> None:
-    """So does one to an upstream without TLS (RFC 6455). Frames pass in both directions."""
-    authority = Authority(tmp_path)
-    async with run_raw_upstream(authority.serve("upstream.test") if secure else None) as raw:
-
-        async def accept(request, writer):
-            writer.write(ACCEPTED + b"hello")
-            writer.write((await request.reader.readexactly(5))[::-1])
-            await writer.drain()
-            writer.close()
-
-        raw.answer = accept
-        settings = (f"upstream.base_url={far(raw.url)}", f"upstream.ca_file={authority.ca_file}")
-        proxy = await start({"ALL_PROXY": f"http://{forward.address}"}, *settings)
-        reader, writer = await asyncio.open_connection("127.0.0.1", URL(proxy.url).port)
-        writer.write(SOCKET + b"early")
-        async with asyncio.timeout(30):
-            answer = await reader.read()
-        writer.close()
-
-    assert answer.startswith(b"HTTP/1.1 101 ")
-    assert answer.endswith(b"hello" + b"ylrae")
-    assert raw.requests[0].target == b"/v1/realtime"
-    assert [line for line in forward.targets if b"realtime" in line] == []
-    assert forward.targets[-1].startswith(b"CONNECT upstream.test:")
-
-
 async def test_a_tunnel_without_tls_serves_no_other_request(raw, forward, start) -> None:
     """A refused handshake leaves the tunnel open. Requests in absolute form must not use it."""
     raw.answer = REFUSED
@@ -200,27 +159,6 @@ async def test_a_tunnel_without_tls_serves_no_other_request(raw, forward, start)
     assert [request.target for request in raw.requests] == [b"/v1/realtime", b"/v1/files"] * 2
     absolute = [head for head in forward.heads if head.startswith(b"GET ") and b"User-Agent" in head]
     assert len(absolute) == 2
-
-
-async def test_the_doctor_asks_through_the_proxy_and_says_so(upstream, forward) -> None:
-    """The finding names the proxy's address and the variable that sets it, without the password."""
-    upstream.answers_questions = True
-
-    async def answer(_recorded, _request):
-        return web.Response(body=b'{"data": [{"id": "m", "max_model_len": 8192}]}')
-
-    upstream.answer = answer
-    environment = {"HTTP_PROXY": f"http://u:PLANTED@{forward.address}"}
-    config = load_config(settings=(f"upstream.base_url={far(upstream.url)}",), environment=environment)
-    client = UpstreamClient()
-    try:
-        finding = (await ask_upstream(client, config.upstream, None)).finding
-    finally:
-        await client.close()
-
-    assert finding.level == "ok"
-    assert finding.found == f"answers; models listed: 1; through the proxy {forward.address} (HTTP_PROXY)"
-    assert forward.heads
 
 
 async def test_the_log_says_which_proxy_is_used(client, upstream, forward, monkeypatch) -> None:

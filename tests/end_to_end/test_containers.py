@@ -9,23 +9,17 @@ from pathlib import Path
 
 import aiohttp
 import orjson
-import pytest
 import yaml
 from programs.serving import own_environment, read_log, serving
 from support.client import CHAT, post
 from support.command_line import run_trimtab
 
-from trimtab.proxy.config.load import load_address, load_config
-from trimtab.proxy.config.schema import Config
+from trimtab.proxy.config.load import load_config
 from trimtab.proxy.server.admin.pages import PAGES
-from trimtab.proxy.server.app import run_proxy
 from trimtab.proxy.store.opening import data_directory
 
 ROOT = Path(__file__).parents[2]
-DOCKER_GUIDE = ROOT / "docs" / "guides" / "docker.md"
 KUBERNETES_GUIDE = ROOT / "docs" / "guides" / "kubernetes.md"
-KUBERNETES_GRACE_SECONDS = 30
-"""Source: Kubernetes' default of `terminationGracePeriodSeconds`."""
 
 
 def read_image() -> list[tuple[str, str]]:
@@ -94,30 +88,6 @@ async def test_the_images_health_check_follows_the_configured_port(start_proxy) 
         assert await run(health_command(), TRIMTAB_LISTEN=f"{host}:{port}", **nowhere) == (0, "ready\n")
 
 
-async def test_the_images_health_check_fails_if_the_proxy_does_not_answer(upstream) -> None:
-    """Nobody listens, or another program does, which knows no such page."""
-    assert (await run(health_command(), TRIMTAB_LISTEN="127.0.0.1:9"))[0] != 0
-
-
-def test_the_health_command_of_the_docker_guide_is_valid() -> None:
-    """Its address can be parsed; nothing needs to listen there."""
-    said = DOCKER_GUIDE.read_text(encoding="utf-8")
-    commands = re.findall(r'--health-cmd "trimtab healthcheck ([^"]*)"', said)
-    assert commands
-    for command in commands:
-        _, listen = shlex.split(command)
-        assert load_address(None, (f"listen={listen}",), environment={}) == listen
-
-
-def test_the_images_address_wins_over_the_files(tmp_path) -> None:
-    """It does unless it is empty, as the Docker guide says."""
-    file = tmp_path / "trimtab.yaml"
-    file.write_text("listen: 0.0.0.0:9000")
-    assert load_address(file, environment=image_environment()) == image_environment()["TRIMTAB_LISTEN"]
-    assert load_address(file, environment=image_environment() | {"TRIMTAB_LISTEN": ""}) == "0.0.0.0:9000"
-    assert "-e TRIMTAB_LISTEN=`" in DOCKER_GUIDE.read_text(encoding="utf-8")
-
-
 def read_manifest() -> dict:
     """The pod template of the Deployment in the Kubernetes guide."""
     blocks = re.findall(r"^```yaml\n(.*?)^```", KUBERNETES_GUIDE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
@@ -138,13 +108,6 @@ def test_the_manifest_of_the_kubernetes_guide_fits_the_image() -> None:
     assert container["args"][:2] == ["serve", "--set"]
     limits = load_config(settings=container["args"][2:], environment=environment).limits
     assert limits.shutdown_delay_seconds + limits.drain_seconds <= pod["terminationGracePeriodSeconds"] - 5
-
-
-def test_the_defaults_end_before_kubernetes_loses_patience() -> None:
-    """The delay and the drain leave five seconds for the rest of the shutdown."""
-    limits = Config().limits
-    assert limits.shutdown_delay_seconds == 0
-    assert limits.drain_seconds <= KUBERNETES_GRACE_SECONDS - 5
 
 
 async def _wait_until_not_ready(client: aiohttp.ClientSession, url: str) -> bytes:
@@ -169,36 +132,3 @@ async def test_readiness_ends_before_the_listener_does(client, upstream) -> None
             assert response.status == 200
         status, said = await check("--listen", url.removeprefix("http://").removesuffix("/v1"))
         assert (status, "draining" in said) == (1, True)
-
-
-async def test_the_delay_ends_at_once_if_it_is_cancelled(client, upstream, log, compactors) -> None:
-    """A second signal cancels it. The listener closes then, and nothing keeps running."""
-    settings = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", "store=memory")
-    config = load_config(settings=(*settings, "limits.shutdown_delay_seconds=3600"), environment={})
-    started: asyncio.Future[str] = asyncio.Future()
-    stop = asyncio.Event()
-
-    async def serve() -> None:
-        async with run_proxy(config, log, compactors) as proxy:
-            started.set_result(proxy.url)
-            await stop.wait()
-
-    serving_it = asyncio.ensure_future(serve())
-    url = await started
-    stop.set()
-    await _wait_until_not_ready(client, url)
-    serving_it.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(serving_it, 30)
-    with pytest.raises(aiohttp.ClientConnectorError):
-        await client.get(url + "/trimtab/health")
-
-
-async def test_after_the_delay_the_listener_closes(client, upstream, log, compactors) -> None:
-    """Requests in flight still finish first."""
-    settings = ("listen=127.0.0.1:0", f"upstream.base_url={upstream.url}", "store=memory")
-    config = load_config(settings=(*settings, "limits.shutdown_delay_seconds=0.01"), environment={})
-    async with run_proxy(config, log, compactors) as proxy:
-        assert (await post(client, proxy.url + "/v1/chat/completions", CHAT))[0].status == 200
-    with pytest.raises(aiohttp.ClientConnectorError):
-        await client.get(proxy.url + "/trimtab/health")

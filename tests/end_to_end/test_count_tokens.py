@@ -2,10 +2,8 @@
 
 from typing import Any
 
-import pytest
 from aiohttp import web
-from support.client import SMALL, post, settle
-from support.dialects.messages_validity import check_body
+from support.client import post
 from support.dialects.to_messages import to_messages
 from support.sessions import make_session, requests_of
 from upstreams.recording import answer_plainly
@@ -14,9 +12,6 @@ from trimtab.proxy.models.hypotheses import FIRST_TEST
 
 PATH = "/v1/messages"
 COUNT = f"{PATH}/count_tokens"
-LIMIT = 7000
-SAME_RESERVE = "defaults.completion_reserve=1024"
-"""What a request with max tokens of 1000 reserves, too, as that is rounded up. A count has no max tokens."""
 TOO_LONG = {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long"}}
 
 
@@ -35,45 +30,6 @@ async def ask(client: Any, proxy: Any, path: str, body: dict[str, Any]) -> tuple
     assert response.status == 200, answer
     sent = response.headers["x-trimtab-tokens"].partition("sent=")[2].partition(",")[0]
     return int(sent), response.headers.get("x-trimtab-decisions", "")
-
-
-@pytest.mark.parametrize("strategy", ["auto_compact", "summarize", "prune"])
-async def test_a_count_is_at_most_the_limit_before_the_summary_is_stored_and_exact_after(
-    strategy: str, client: Any, upstream: Any, start_proxy: Any
-) -> None:
-    """No model is asked for a count, and the digest of a count is not kept: the request gets a model's summary."""
-    proxy = await start_proxy(*SMALL, SAME_RESERVE, f"defaults.overflow_strategy={strategy}")
-    body = bodies(90, max_tokens=1000)[-1]
-    counted, _ = await ask(client, proxy, COUNT, body)
-    first = upstream.requests[-1].json
-    assert upstream.summaries == []
-    sent, decisions = await ask(client, proxy, PATH, body)
-    await settle(proxy)
-    forwarded = upstream.chats[-1].json
-    again, _ = await ask(client, proxy, COUNT, body)
-
-    assert sent == again
-    assert upstream.requests[-1].json["messages"] == forwarded["messages"]
-    assert sent <= LIMIT - 24
-    assert counted <= LIMIT - 24
-    assert ("digest" in decisions) is (strategy == "prune")
-    assert (first["messages"] == forwarded["messages"]) is (strategy == "prune")
-    assert bool(upstream.summaries) is (strategy != "prune")
-
-
-async def test_a_count_for_every_turn_is_at_most_the_limit(client: Any, upstream: Any, start_proxy: Any) -> None:
-    """Nobody sends the requests that are counted, so no summary is ever stored."""
-    proxy = await start_proxy(*SMALL)
-    before, cuts = 0, 0
-    for body in bodies(80)[::3]:
-        counted, decisions = await ask(client, proxy, COUNT, body)
-        assert counted <= LIMIT
-        assert check_body(upstream.requests[-1].json, counts_only=True) == []
-        cuts += "digest" in decisions
-        before = max(before, counted)
-    assert cuts > 7
-    assert before > LIMIT - 500
-    assert upstream.summaries == []
 
 
 async def test_a_count_is_no_test_of_what_was_learned(client: Any, upstream: Any, start_proxy: Any) -> None:

@@ -7,15 +7,10 @@ import signal
 
 import aiohttp
 import orjson
-import pytest
-import redis.asyncio
-from end_to_end.test_workers import find_folder, find_workers
-from programs.redis_server import PROGRAM, RedisServer
+from end_to_end.test_workers import find_workers
 from programs.serving import read_log, serving
-from support.client import CHAT, SMALL, post
+from support.client import SMALL, post
 from support.sessions import make_session, requests_of
-
-from trimtab.proxy.account.history.kept import KEY
 
 TWO = ("--set", "workers=2", *(part for setting in SMALL for part in ("--set", setting)))
 TRIES = 10
@@ -121,57 +116,6 @@ async def check_erasing(url, ids):
         assert (await ask(url, f"requests/{ids[0]}"))[0] == 404
 
 
-async def test_the_money_over_time_of_all_models_and_clients_is_that_of_the_metrics(upstream):
-    """Whichever worker served a request or had a summary written, and whichever answers."""
-    setup = ("client_keys={ann: sk-test}", "admin_token=boss", "defaults.overflow_strategy=summarize")
-    prices = "prices={unit: usd, input: 2.5, cached_input: 0.25, output: 10}"
-    settings = [part for setting in (*setup, prices) for part in ("--set", setting)]
-    async with serving(*TWO, *settings, "--upstream", upstream.url) as (_, url):
-        ids = await send_session(url)
-        boss = {"authorization": "Bearer boss"}
-        buckets, totals = [], {}
-        async with asyncio.timeout(30):  # a summary written ahead may come after the last answer
-            while sum(bucket["requests"] for bucket in buckets) != len(ids) or sum(
-                bucket["cost_usd"] for bucket in buckets
-            ) != pytest.approx(totals["cost_usd"]):
-                totals = (await ask(url, "overview", **boss))[1]["totals"]
-                buckets = (await ask(url, "timeline", **boss))[1]["buckets"]
-        for _ in range(TRIES):
-            buckets = (await ask(url, "timeline", **boss))[1]["buckets"]
-            for kind, name in (("models", "m"), ("clients", "ann")):
-                shares = [bucket[kind][name] for bucket in buckets if name in bucket[kind]]
-                assert sum(share["requests"] for share in shares) == len(ids)
-                for own, total in (("cost_usd", "cost_usd"), ("without_usd", "without_usd"), ("saved_usd", "net_usd")):
-                    assert sum(share[own] for share in shares) == pytest.approx(totals[total])
-        assert totals["summary_usd"] > 0
-        (session,) = (await ask(url, "sessions", **boss))[1]["sessions"]
-        for name in ("cost_usd", "without_usd", "summary_usd"):
-            assert session[name] == pytest.approx(totals[name])
-
-
-async def test_a_stream_has_the_requests_of_all_workers_and_holds_up_no_drain(upstream):
-    """Whichever worker streams. The totals follow."""
-    async with serving(*TWO, "--upstream", upstream.url) as (process, url), aiohttp.ClientSession() as session:
-        events = url.removesuffix("/v1") + "/trimtab/api/events"
-        async with session.get(events) as response:
-            assert (await asyncio.wait_for(response.content.readuntil(b"\n\n"), 30)).startswith(b"event: totals")
-            sent = {await send(url, CHAT) for _ in range(TRIES)}
-            told, workers, totals = set(), set(), {}
-            async with asyncio.timeout(30):
-                while told != sent or totals.get("requests") != TRIES:
-                    name, _, data = (await response.content.readuntil(b"\n\n")).decode().partition("\n")
-                    value = orjson.loads(data.strip().removeprefix("data: "))
-                    if name == "event: request":
-                        told.add(value["request_id"])
-                        workers.add(value["worker"])
-                    else:
-                        totals = value
-            assert workers == {1, 2}
-            process.send_signal(signal.SIGTERM)
-            await asyncio.wait_for(response.content.read(), 30)
-            assert await asyncio.wait_for(process.wait(), 30) == 0
-
-
 async def test_a_worker_that_does_not_answer_or_dies_takes_nothing_with_it(upstream):
     """The page works on, with the requests of all."""
     async with serving(*TWO, "--upstream", upstream.url) as (process, url):
@@ -192,26 +136,6 @@ async def test_a_worker_that_does_not_answer_or_dies_takes_nothing_with_it(upstr
             requests = (await ask(url, "requests?limit=500"))[1]["requests"]
             assert sorted(event["request_id"] for event in requests) == sorted(ids)  # each worker tells its own
             assert {event["worker"] for event in requests} == {1, 2}
-
-
-async def test_workers_with_a_store_in_memory_share_their_requests_and_texts_too(upstream):
-    """In a folder that only the user can read, and that is gone at the end."""
-    settings = ("--set", "store=memory", "--set", "dashboard.keep_text=true")
-    async with serving(*TWO, *settings, "--upstream", upstream.url) as (process, url):
-        folder = find_folder(process)
-        ids = await send_session(url)
-        await wait_for(url, len(ids))
-        async with asyncio.timeout(30):
-            while (await ask(url, f"requests/{ids[-1]}"))[1]["text"] is None:
-                pass  # asking lets it be written
-        for _ in range(TRIES):
-            shown = (await ask(url, f"requests/{ids[-1]}"))[1]
-            assert shown["text"]["sentences"] == shown["event"]["story"] != []
-            assert (await ask(url, "sessions"))[1]["sessions"][0]["has_text"]
-        assert all(path.stat().st_mode & 0o077 == 0 for path in [folder, *folder.glob("*.sqlite3*")])
-        process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 30) == 0
-        assert not folder.exists()
 
 
 async def test_the_requests_are_there_after_a_restart_but_no_text(upstream, tmp_path):
@@ -235,28 +159,3 @@ async def test_the_requests_are_there_after_a_restart_but_no_text(upstream, tmp_
     words = [message["content"] for message in make_session(16)["messages"] if len(str(message["content"])) > 40]
     written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert not [word for word in words if word[:30].encode() in written]
-
-
-@pytest.mark.skipif(PROGRAM is None, reason="redis-server is not on PATH")
-async def test_replicas_share_their_requests_and_their_erasing(upstream, tmp_path):
-    """Through the server of their store, which gets no text."""
-    server = RedisServer(tmp_path)
-    server.start()
-    settings = ("--set", f"store={server.url}", "--set", "dashboard.keep_text=true", "--upstream", upstream.url)
-    try:
-        async with serving(*TWO, *settings) as (_, one), serving(*settings) as (_, two):
-            ids = await send_session(one)
-            await wait_for(two, len(ids))
-            requests = (await ask(two, "requests?limit=500"))[1]["requests"]
-            assert sorted(event["request_id"] for event in requests) == sorted(ids)  # each worker tells its own
-            (session,) = (await ask(two, "sessions"))[1]["sessions"]
-            assert session["requests"] == len(ids)
-            async with redis.asyncio.Redis.from_url(server.url) as client:
-                entries = b"".join(fields[b"item"] for _, fields in await client.xrange(KEY))
-            text = make_session(16)["messages"][0]["content"]
-            assert (ids[0].encode() in entries, text[:30].encode() in entries) == (True, False)
-            assert (await ask(two, f"sessions/{session['id']}", "DELETE", **{"x-trimtab-dashboard": "1"}))[0] == 204
-            for url in (one, two):
-                assert (await ask(url, "requests"))[1]["requests"] == []
-    finally:
-        server.stop()

@@ -29,7 +29,7 @@ from upstreams.faults import (
     write_long,
     write_short,
 )
-from upstreams.faulty import GOOD, TEXT, Act, Connection
+from upstreams.faulty import GOOD, TEXT, Act, Connection, say
 
 NO_MODEL = ("defaults.overflow_strategy=prune",)
 """A cut without a model."""
@@ -39,6 +39,9 @@ QUESTION = b"Write the note and nothing else."
 
 
 pytestmark = pytest.mark.usefixtures("quiet")
+each_chosen_fault = pytest.mark.parametrize(
+    ("dialect", "fault"), list(zip(cycle(DIALECTS[::-1]), choose_faults(), strict=False)), ids=lambda value: value.name
+)
 
 
 @each_fault
@@ -62,28 +65,6 @@ async def test_a_fault_of_the_upstream_is_told_or_passed_on(dialect, fault, raw,
     await check_seen(FULL, proxy, write_short(dialect), dialect)
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-async def test_where_a_summary_fails_the_digest_stands_in(fault, raw, upstream, start_proxy):
-    """The request is served, whatever the fault of the summary's upstream. Only a readable answer becomes a summary."""
-    proxy = await start_proxy(
-        *SMALL,
-        "defaults.overflow_strategy=summarize",
-        "defaults.summary.upstream=notes",
-        f"upstreams.notes.base_url={raw.url}",
-        f"upstreams.notes.read_timeout_seconds={fault.read_seconds}",
-        "upstreams.notes.api_key=sk-notes",
-    )
-    leaks = Leaks(proxy, raw)
-    assert (await ask(proxy.url, write_short(CHAT), CHAT.path))[0] == 200
-    await leaks.mark()
-    raw.act = fault.act
-    status, _, whole = await ask(proxy.url, write_long(CHAT), CHAT.path)
-    assert (status, whole) == (200, True)
-    stands = str(upstream.chats[-1].json["messages"][1])
-    assert (DIGEST in stands, TEXT in stands) == (not fault.summary, fault.summary)
-    await leaks.check()
-
-
 def fail_summaries(act: Act, sent: list[bytes]) -> Act:
     """Do `act` for each question for a summary. Answer other requests well, and add their bodies to `sent`."""
 
@@ -100,11 +81,7 @@ def fail_summaries(act: Act, sent: list[bytes]) -> Act:
     return answer
 
 
-@pytest.mark.parametrize(
-    ("dialect", "fault"),
-    list(zip(cycle(DIALECTS), choose_faults(), strict=False)),
-    ids=lambda value: value.name,
-)
+@each_chosen_fault
 async def test_where_a_summary_in_the_dialect_fails_the_digest_stands_in(dialect, fault, raw, start_proxy):
     """The upstream of the request is asked in the request's dialect. Only a readable answer becomes a summary."""
     proxy = await start_proxy(
@@ -176,4 +153,26 @@ async def test_what_never_ends_ends_with_who_reads_it(beginning, words, raw, ups
             await ask(proxy.url, write_short(CHAT, model="direct"), CHAT.path)
     assert (await ask(proxy.url, write_long(CHAT), CHAT.path))[0] == 200
     assert DIGEST in str(upstream.chats[-1].json["messages"][1])
+    await leaks.check()
+
+
+@each_chosen_fault
+async def test_a_fault_of_the_second_attempt_is_told_or_passed_on(dialect, fault, raw, start_proxy):
+    """The client sees the same as for a fault of the first attempt, which was refused for its length."""
+    settings = (f"upstream.base_url={raw.url}", f"upstream.read_timeout_seconds={fault.read_seconds}")
+    proxy = await start_proxy(
+        "defaults.completion_reserve=1000", *NO_MODEL, "defaults.context_window=128000", *settings
+    )
+    leaks = Leaks(proxy, raw)
+    assert (await ask(proxy.url, write_short(dialect), dialect.path))[0] == 200
+    await leaks.mark()
+    refusal = dialect.refusals[0]
+    body = refusal.write(15_000, 8000)
+    head = f"HTTP/1.1 {refusal.status} No\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    for number, more in enumerate(({}, {"stream": True})):
+        accepted, acts = raw.accepted, iter((say(head.encode() + body), fault.act))
+        raw.act = lambda connection, acts=acts: next(acts)(connection)
+        # Each model is new, so its window is not learned yet.
+        await check_seen(fault.seen, proxy, write_long(dialect, model=f"m{number}", **more), dialect)
+        assert raw.accepted - accepted == 2
     await leaks.check()

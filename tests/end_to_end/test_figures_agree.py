@@ -2,7 +2,8 @@
 
 The run has failures of the upstream, refusals of both sides, broken answers, rejected summaries, counted prompts, and a
 restart. The places are the headers of the answers, the metrics page, the dashboard's totals, minutes, sessions and
-week, `trimtab stats`, and the line in which `wrap` and `serve` tell what was saved.
+week, `trimtab stats`, and the line in which `wrap` and `serve` tell what was saved. The costs are those of the
+upstream's own books.
 """
 
 import re
@@ -14,6 +15,7 @@ import orjson
 import pytest
 from aiohttp import web
 from support.client import SMALL, settle
+from support.model_learning import ListLog
 from support.sessions import make_session, requests_of
 from upstreams.recording import FakeUpstream, Recorded, break_off, completion, error, write_note
 
@@ -22,23 +24,35 @@ from trimtab.proxy.config.load import load_config
 from trimtab.proxy.server.app import Proxy
 from trimtab.proxy.telemetry.savings import Savings
 
-PRICES = "prices={unit: usd, input: 2.5, cached_input: 0.25, output: 10}"
+PRICES = "prices={unit: usd, input: 2.5, cached_input: 2.5, output: 10}"
+"""What is cached costs the same, so that the upstream's books need no cache."""
 CLIENTS = "client_keys={ann: sk-ann, bob: sk-bob}"
 SETTINGS = (*SMALL, PRICES, CLIENTS, "admin_token=boss", "defaults.overflow_strategy=summarize")
 TOKENS = re.compile(r"original=(\d+), sent=(\d+)")
 
 
 class Moods:
-    """The upstream: it answers, fails, refuses, breaks off, or writes summaries that are none, by turns."""
+    """The upstream: it answers, fails, refuses, breaks off, or writes summaries that are none, by turns.
+
+    dollars: what it charges for all that it has answered whole.
+    """
 
     def __init__(self) -> None:
         self.asked = self.notes = 0
+        self.dollars = 0.0
+
+    def write(self, text: str, recorded: Recorded, prompt_tokens: int, completion_tokens: int) -> web.Response:
+        """An answer, and its charge. To count a prompt is free."""
+        if not recorded.path.endswith("count_tokens"):
+            self.dollars += (2.5 * prompt_tokens + 10 * completion_tokens) / 1e6
+        used = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+        return completion(text, recorded.dialect, **used)
 
     async def answer(self, recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
         if recorded.asks_for_summary:
             self.notes += 1
             text = "No." if self.notes % 3 == 1 else write_note("SUMMARY of the work so far.")
-            return completion(text, recorded.dialect, prompt_tokens=900, completion_tokens=40)
+            return self.write(text, recorded, 900, 40)
         self.asked += 1
         match self.asked % 10:
             case 3:
@@ -50,7 +64,7 @@ class Moods:
             case 9:
                 return await break_off(recorded, request)
         tokens = len(recorded.body) // 5  # which is not what trimtab estimates
-        return completion("All good.", recorded.dialect, prompt_tokens=tokens, completion_tokens=3)
+        return self.write("All good.", recorded, tokens, 3)
 
 
 class Run:
@@ -138,11 +152,12 @@ def check_run(run: Run, page: Counter[tuple[str, str]], overview: dict[str, Any]
 @pytest.fixture
 async def runs(upstream: FakeUpstream, serve: Any, client: Any, tmp_path: Any) -> Any:
     """Two runs of the proxy on one store, and a restart between: what was said of each, and of both at the end."""
-    upstream.answer = Moods().answer
+    moods = Moods()
+    upstream.answer = moods.answer
     store = f"store=sqlite:///{tmp_path}/a.sqlite3"
-    transcripts = list(requests_of(make_session(60)))
+    transcripts = list(requests_of(make_session(44)))
     told = []
-    for part in (transcripts[:34], transcripts[34:]):
+    for part in (transcripts[:26], transcripts[26:]):
         async with serve(store) as proxy:
             run = Run()
             await send_session(client, proxy, part, run)
@@ -150,11 +165,11 @@ async def runs(upstream: FakeUpstream, serve: Any, client: Any, tmp_path: Any) -
             sessions = (await read(client, proxy, "sessions"))["sessions"]
             told.append((run, read_page(proxy), overview, Savings.read(proxy.services.recorder.metrics)))
     statistics = await read_statistics(load_config(settings=(store,), environment={}), "7d", "client")
-    return told, timeline["buckets"], sessions, statistics
+    return told, timeline["buckets"], sessions, statistics, moods.dollars
 
 
-async def test_every_place_shows_the_same_figures(runs: Any) -> None:
-    told, minutes, sessions, statistics = runs
+async def test_every_place_shows_the_same_figures(runs: Any, log: ListLog) -> None:
+    told, minutes, sessions, statistics, charged_dollars = runs
     for one in told:
         check_run(*one)
     both = Counter[str]()
@@ -174,6 +189,9 @@ async def test_every_place_shows_the_same_figures(runs: Any) -> None:
         assert week[name] == dollars
         assert sum(one[name] for one in minutes) == dollars
         assert sum(one[name] or 0 for one in sessions) == dollars
+    broken = [line for line in log.lines if line.get("outcome") == "broken" and "sent_tokens" in line]
+    estimated_dollars = sum(2.5 * line["sent_tokens"] + 10 * line["completion_tokens"] for line in broken) / 1e6
+    assert total.cost_nanodollars / 1e9 == pytest.approx(charged_dollars + estimated_dollars)
     answered_calls = sum(
         page["summary_seconds_count", f'result="{result}"']
         for _, page, _, _ in told

@@ -11,16 +11,14 @@ import aiohttp
 import orjson
 import pytest
 from support.client import wait_until
-from support.dialects.spoken.all_dialects import CHAT, DIALECTS, each_dialect
+from support.dialects.spoken.all_dialects import each_dialect
 from support.dialects.spoken.dialect import Dialect
 from support.model_learning import ListLog
 from upstreams.recording import FakeUpstream, Recorded, completion
-from upstreams.recording import stream as send_stream
 
-from trimtab.proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES
+from trimtab.proxy.compaction.offload import MANY_MESSAGES
 
 PRICES = "prices={unit: usd, input: 2, cached_input: 0.2, output: 8}"
-LONG_ANSWER = "The harbour is deep. " * (8 * INLINE_BYTES // 20)
 PROMPT_TOKENS, COMPLETION_TOKENS = 20_000, 50
 REQUESTS = 3
 
@@ -85,27 +83,6 @@ async def test_the_cost_of_a_long_conversation_is_booked(
     assert read_metric(proxy, "estimate_error_ratio_count") == REQUESTS
 
 
-@pytest.mark.parametrize(("dialect", "is_stream"), [*((dialect, False) for dialect in DIALECTS), (CHAT, True)])
-async def test_a_long_answer_without_usage_is_counted(
-    dialect: Dialect, *, is_stream: bool, upstream: FakeUpstream, start_proxy, log
-) -> None:
-    """A thread counts it, while the client leaves. The streams of the other dialects always report their usage."""
-
-    async def answer(recorded: Recorded, request: Any) -> aiohttp.web.StreamResponse:
-        if is_stream:
-            return await send_stream(request, LONG_ANSWER, dialect=recorded.dialect)
-        return completion(LONG_ANSWER, recorded.dialect)
-
-    upstream.answer = answer
-    proxy = await start_proxy(PRICES)
-    body = dialect.write([{"role": "user", "content": "How deep is it?"}], **({"stream": True} if is_stream else {}))
-    for number in range(1, REQUESTS + 1):
-        await ask_and_leave(proxy.url + dialect.path, body)
-        assert (await find_lines(log, number))[-1]["completion_tokens"] > 10_000
-    assert read_metric(proxy, "completion_tokens_total") > REQUESTS * 10_000
-    assert read_metric(proxy, "cost_usd_total") > REQUESTS * 8 * 10_000 / 1e6
-
-
 async def leave_at(url: str, body: dict[str, Any], marker: bytes) -> None:
     """Send a request, read up to a marker in the answer, and close the connection."""
     connector = aiohttp.TCPConnector(force_close=True)
@@ -154,31 +131,6 @@ async def test_a_stream_is_booked_wherever_its_client_leaves(
     assert read_metric(proxy, "cost_usd_total") >= (2 * prompt_tokens + 8 * tokens) / 1e6 - 1e-9
 
 
-@each_dialect
-async def test_a_response_whose_json_has_ended_is_whole(
-    dialect: Dialect, upstream: FakeUpstream, start_proxy, log
-) -> None:
-    """Although the upstream has not ended its body when the client leaves."""
-    gone = asyncio.Event()
-
-    async def answer(recorded: Recorded, request: Any) -> aiohttp.web.StreamResponse:
-        whole = completion(WORDS * 10, recorded.dialect, prompt_tokens=PROMPT_TOKENS, completion_tokens=70)
-        response = aiohttp.web.StreamResponse(headers={"Content-Type": "application/json"})
-        await response.prepare(request)
-        await response.write(whole.body)
-        await gone.wait()
-        return response
-
-    upstream.answer = answer
-    proxy = await start_proxy(PRICES)
-    body = dialect.write([{"role": "user", "content": "How deep is it?"}])
-    await leave_at(proxy.url + dialect.path, body, b'usage"')
-    line = (await find_lines(log, 1))[-1]
-    gone.set()
-    assert (line["outcome"], line["completion_tokens"]) == ("unchanged", 70)
-    assert read_metric(proxy, "cost_usd_total") == pytest.approx((2 * PROMPT_TOKENS + 8 * 70) / 1e6)
-
-
 async def give_up(proxy: Any, dialect: Dialect, is_sent: asyncio.Event, **members: Any) -> None:
     """Send a request, and close the connection as soon as the upstream has got it, or after a while."""
     url, body = (
@@ -215,22 +167,3 @@ async def test_a_prompt_that_may_be_charged_is_booked(
     assert read_metric(proxy, "cost_usd_total") == pytest.approx(2 * line["sent_tokens"] / 1e6)
     sums = await proxy.services.recorder.books.read(1)
     assert (sums.requests, sums.estimated_requests, sums.sent_tokens) == (1, 1, line["sent_tokens"])
-
-
-async def test_a_request_that_never_reached_the_upstream_costs_nothing(start_proxy, log) -> None:
-    """Its client left while the connection was being made."""
-    is_reached = asyncio.Event()
-
-    async def stay_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        is_reached.set()
-        await reader.read()
-        writer.close()
-
-    async with await asyncio.start_server(stay_silent, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        proxy = await start_proxy(*STREAM_PRICES, f"upstream.base_url=https://127.0.0.1:{port}/v1")
-        await give_up(proxy, CHAT, is_reached)
-        line = (await find_lines(log, 1))[-1]
-    assert (line["outcome"], line["status"]) == ("aborted", 0)
-    assert "completion_tokens" not in line
-    assert (await proxy.services.recorder.books.read(1)).requests == 0

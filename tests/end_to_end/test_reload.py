@@ -1,6 +1,5 @@
 """SIGHUP: the configuration is read again while requests are in progress."""
 
-import asyncio
 import signal
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import aiohttp
 import pytest
 from programs.serving import read_log, serving
 from support.client import post
-from upstreams.recording import FakeUpstream, completion, event
+from upstreams.recording import FakeUpstream
 
 CHAT = {"model": "m-1", "messages": [{"role": "user", "content": "hi"}]}
 OUTCOMES = ("reloaded", "configuration_invalid", "nothing_to_reload")
@@ -70,38 +69,6 @@ async def test_a_key_file_is_read_again(client, upstream, file) -> None:
             assert await try_keys(url) == admitted
 
 
-async def test_a_stream_in_flight_goes_on(client, upstream, file) -> None:
-    """It continues with the configuration of its start, while new requests use the new one."""
-    release = asyncio.Event()
-
-    async def hold(recorded, request):
-        if not recorded.json.get("stream"):
-            return completion("from here")
-        response = aiohttp.web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        await response.write(event("one"))
-        await release.wait()
-        await response.write(event("two"))
-        await response.write_eof()
-        return response
-
-    upstream.answer = hold
-    _write(file, upstream)
-    async with serving("--config", str(file)) as (process, url):
-        async with client.post(url + "/chat/completions", json=CHAT | {"stream": True}) as response:
-            assert await response.content.readany() == event("one")
-            _write(file, upstream, "mode: off\nlimits: {max_body_bytes: 2000}")
-            process.send_signal(signal.SIGHUP)
-            assert (await read_log(process, *OUTCOMES))[-1]["mode"] == "off"
-            after, _ = await post(client, url + "/chat/completions", CHAT)
-            assert (after.status, "x-trimtab-tokens" in after.headers) == (200, False)
-            release.set()
-            assert await response.content.read() == event("two")
-        lines = await read_log(process, "request")
-        lines += await read_log(process, "request")
-        assert sorted(line["outcome"] for line in lines) == ["off", "unchanged"]
-
-
 async def test_an_invalid_file_changes_nothing_and_is_said(client, upstream, file) -> None:
     """The log has one line for each error, without the key next to it. A valid file is accepted afterwards."""
     _write(file, upstream, "models: [{match: 'm-*', context_window: 40000}]")
@@ -129,34 +96,3 @@ async def test_an_invalid_file_changes_nothing_and_is_said(client, upstream, fil
         _write(file, upstream, "mode: off")
         process.send_signal(signal.SIGHUP)
         assert (await read_log(process, "reloaded"))[-1]["mode"] == "off"
-
-
-async def test_a_new_upstream_is_asked_for_its_windows(upstream, file) -> None:
-    """The question runs in the background, as at the start."""
-    asked = asyncio.Event()
-
-    async def answer(recorded, _request):
-        if recorded.path == "/v1/other/v1/models":
-            asked.set()
-        return completion()
-
-    _write(file, upstream)
-    async with serving("--config", str(file)) as (process, _):
-        upstream.answers_questions, upstream.answer = True, answer
-        file.write_text(f"store: memory\nupstream: {{base_url: {upstream.url}/other/v1}}", encoding="utf-8")
-        process.send_signal(signal.SIGHUP)
-        await read_log(process, "reloaded")
-        await asyncio.wait_for(asked.wait(), 30)
-
-
-async def test_many_signals_do_no_harm(client, upstream, file) -> None:
-    """The signals may come in any rhythm. The last content of the file applies."""
-    _write(file, upstream)
-    async with serving("--config", str(file)) as (process, url):
-        for mode in ("off", "observe", "off", "enforce", "off"):
-            _write(file, upstream, f"mode: {mode}")
-            for _ in range(20):
-                process.send_signal(signal.SIGHUP)
-        async with asyncio.timeout(30):
-            while "x-trimtab-tokens" in (await post(client, url + "/chat/completions", CHAT))[0].headers:
-                pass

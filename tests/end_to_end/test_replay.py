@@ -10,24 +10,15 @@ from typing import Any
 
 import aiohttp
 import orjson
-import pytest
 from aiohttp import web
-from msgspec.structs import replace
 from programs.serving import serving
 from prometheus_client.parser import text_string_to_metric_families
 from support.client import SMALL, post, settle
 from support.command_line import run_trimtab
 from support.dialects.spoken.all_dialects import DIALECTS
-from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect
-from support.dialects.spoken.messages import MESSAGES
-from support.dialects.spoken.responses import RESPONSES
 from support.sessions import make_session, requests_of
 from upstreams.recording import Recorded, completion, stream, write_note
-
-from trimtab.proxy.account.recordings.folder import list_files
-from trimtab.proxy.account.recordings.format import encode
-from trimtab.proxy.wire.cache_help import FIELDS
 
 STEPS = 24
 LIMIT_BYTES = 20_000
@@ -40,13 +31,6 @@ COMPARED = (
 """Metrics and the label of each that is no model."""
 NAMES = {"tokens_saved": "saved_tokens", "tokens_added": "added_tokens"}
 """Names of these metrics in the replay's JSON, where they differ."""
-KNOWN = (
-    (CHAT, "api.openai.com", "gpt-5.6-sol", {"cache_key", "cache_breakpoint"}),
-    (RESPONSES, "api.openai.com", "gpt-5.6-sol", {"cache_key", "cache_breakpoint"}),
-    (MESSAGES, "api.anthropic.com", "claude-opus-5", {"cache_control"}),
-    (CHAT, "openrouter.ai", "anthropic/claude-opus-5", {"cache_control"}),
-)
-"""Hosts, and what they take for their prompt caches."""
 
 
 async def _answer(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
@@ -165,50 +149,6 @@ async def test_a_recorded_hour_equals_the_metrics(client, upstream, start_proxy,
     assert kinds >= {"summarise", "prune"}
     assert sum(model["retried"] for model in side["models"]) > 0
     assert sum(model["outcomes"].get("observe", 0) for model in side["models"]) > STEPS
-
-
-@pytest.mark.parametrize("known", KNOWN)
-async def test_what_was_added_for_the_providers_cache_is_added_again(known, client, upstream, start_known, tmp_path):
-    """Byte for byte, before and behind cuts. A request whose additions are not replayed differs from its recording."""
-    dialect, host, model, additions = known
-    upstream.answer = _answer
-    folder = tmp_path / "records"
-    proxy = await start_known(host, *SMALL, "defaults.overflow_strategy=summarize", f"record.dir={folder}")
-    session = make_session(40, system="You mind the harbour and its tides. " * 80)
-    await _send(client, proxy.url, dialect, model, session=session)
-    await settle(proxy)
-    await proxy.services.recordings.settle()
-    recordings = {file: file.read() for file in list_files(folder)}
-    added = {one.rule for recording in recordings.values() for one in recording.counted.decisions} & FIELDS.keys()
-
-    whole = await asyncio.to_thread(_replay, folder, "--check")
-    helped = [(file, one) for file, one in recordings.items() if one.circumstances and one.circumstances.cache_adds]
-    file, last = helped[-1]
-    file.path.write_bytes(encode(replace(last, circumstances=replace(last.circumstances, cache_adds=()))))
-    changed = await asyncio.to_thread(_replay, folder, "--check", status=1)
-
-    assert added == additions
-    assert whole["differing"]["number"] == 0
-    assert whole["sides"][0]["models"][0]["cuts"]["summarise"] > 0
-    assert [place["place"] for place in changed["differing"]["places"]] == [last.id]
-
-
-async def test_a_log_equals_the_metrics(client, upstream, start_proxy, log, tmp_path):
-    """The labels are found again, although the lines name models that got no label yet."""
-    upstream.answer = _answer
-    proxy = await start_proxy(*SMALL, "models=[{match: 'gpt-*', max_tool_result_tokens: 100}]")
-    await _send_traffic(client, proxy.url, proxy)
-    await settle(proxy)
-    metrics = await _read_metrics(client, proxy.url)
-    lines = [orjson.dumps({**line, "level": "info", "timestamp": "2026-11-23T04:56:46Z"}) for line in log.lines]
-    file = tmp_path / "serve.log"
-    file.write_bytes(b"\n".join(lines))
-
-    report = await asyncio.to_thread(_replay, file)
-
-    told = _keep_compared(_read_report(report["sides"][0]["models"]), sums_completions=True)
-    assert told == _keep_compared(metrics, sums_completions=True)
-    assert report["unreadable"]["number"] == 0
 
 
 async def test_two_workers_record_and_log_what_the_metrics_count(client, upstream, tmp_path):

@@ -2,13 +2,11 @@
 
 import asyncio
 import os
-import select
 import signal
 import socket
 import ssl
-import struct
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from multidict import CIMultiDict
 from programs.serving import read_log, serving
 from support.authority import Authority
 from support.client import CHAT, post
-from upstreams.forward_proxy import run_forward_proxy
 from upstreams.raw import run_raw_upstream
 from yarl import URL
 
@@ -149,15 +146,6 @@ def test_an_authority_is_trusted_once_it_is_named(loop_factory, authority, tmp_p
         assert ask(loop_factory, base_url=url, ca_file=str(authority.ca_file)) == "200"
 
 
-def test_a_named_certificate_is_trusted_itself(authority, tmp_path) -> None:
-    """It is a server's self-signed certificate."""
-    certificate, key = authority.issue("127.0.0.1", self_signed=True)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    with blocking_server(context) as url:
-        assert ask(LOOPS[0], base_url=url, ca_file=str(certificate)) == "200"
-
-
 def test_a_named_authority_is_trusted_besides_the_systems(authority, tmp_path, monkeypatch) -> None:
     """`SSL_CERT_FILE` still applies, so one process can use an upstream on the internet and one in the company."""
     system = Authority(tmp_path, "The system's")
@@ -167,22 +155,6 @@ def test_a_named_authority_is_trusted_besides_the_systems(authority, tmp_path, m
             assert ask(LOOPS[0], base_url=url, ca_file=str(authority.ca_file)) == "200"
     with blocking_server(system.serve("127.0.0.1")) as url:
         assert ask(LOOPS[0], base_url=url) == "200"
-
-
-@pytest.mark.parametrize(
-    ("content", "fault"),
-    [(None, "cannot be read: no such file or directory"), ("junk", "contains no certificate in PEM form")],
-)
-def test_authorities_that_cannot_be_read_are_named(content, fault, authority, tmp_path, monkeypatch) -> None:
-    """OpenSSL skips such a file silently, so the advice to set `SSL_CERT_FILE` would not help."""
-    file = tmp_path / "authorities.pem"
-    if content is not None:
-        file.write_text(content)
-    monkeypatch.setenv("SSL_CERT_FILE", str(file))
-    with blocking_server(authority.serve("127.0.0.1")) as url:
-        said = ask(LOOPS[0], base_url=url)
-        assert said.endswith(f" (SSL_CERT_FILE names {file}, which {fault})")
-        assert ask(LOOPS[0], base_url=url, ca_file=str(authority.ca_file)) == "200"
 
 
 @pytest.mark.parametrize("loop_factory", LOOPS)
@@ -209,59 +181,6 @@ def test_a_client_certificate_is_shown(version, loop_factory, authority, tmp_pat
         assert ask(loop_factory, **keys, client_cert_file=str(both)) == "200"
 
 
-async def test_a_refusal_without_a_word_hints_at_certificates(authority) -> None:
-    """Asyncio's servers close without a reason, so the message names possible causes."""
-    server = authority.serve("127.0.0.1")
-    server.verify_mode = ssl.CERT_REQUIRED
-    server.load_verify_locations(authority.ca_file)
-    certificate, key = authority.issue("me", since=-5, until=-2)
-    shown = {"client_cert_file": str(certificate), "client_key_file": str(key)}
-    async with run_raw_upstream(server) as raw:
-        for keys, hint in (({}, "if it wants a client certificate, set upstream.client_cert"), (shown, "may refuse")):
-            with pytest.raises(UpstreamUnreachableError, match=f"closed the connection before it answered; .*{hint}"):
-                await _ask(UpstreamConfig(base_url=raw.url, ca_file=str(authority.ca_file), **keys))
-
-
-@pytest.mark.parametrize("loop_factory", LOOPS)
-@pytest.mark.parametrize("is_reset", [False, True])
-@pytest.mark.parametrize("is_proxied", [False, True])
-def test_who_hangs_up_within_the_handshake_is_told(loop_factory, *, is_reset: bool, is_proxied: bool) -> None:
-    """Firewalls do so, and servers before TLS 1.3 that want a client certificate."""
-
-    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(10)
-        if is_reset:
-            end = writer.get_extra_info("socket")
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            writer.transport.abort()
-        writer.close()
-
-    async def run() -> str:
-        async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server, run_forward_proxy() as forward:
-            proxy = {"proxy": f"http://{forward.address}"} if is_proxied else {}
-            address = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            with pytest.raises(UpstreamUnreachableError) as caught:
-                await _ask(UpstreamConfig(base_url=address, **proxy))
-            return str(caught.value)
-
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        said = runner.run(run())
-
-    assert "closed the connection" in said
-    assert "if it wants a client certificate, set upstream.client_cert_file" in said
-    assert ("through the proxy" in said) == is_proxied
-
-
-@pytest.mark.parametrize("loop_factory", LOOPS)
-def test_a_server_without_tls_is_told(loop_factory) -> None:
-    """The URL starts with https:// by mistake."""
-    with blocking_server(None) as url:
-        said = ask(loop_factory, base_url=url)
-
-    assert "does not speak TLS; check whether its URL should begin with http://" in said
-    assert _makes_sense(said)
-
-
 async def test_certificates_are_read_again_with_the_configuration(client, authority, tmp_path) -> None:
     """SIGHUP loads another authority. An unreadable one changes nothing, and the log names its line in the file."""
     other = Authority(tmp_path, "Another")
@@ -281,40 +200,3 @@ async def test_certificates_are_read_again_with_the_configuration(client, author
             process.send_signal(signal.SIGHUP)
             await read_log(process, "reloaded")
             assert (await post(client, url + "/chat/completions", CHAT))[0].status == 200
-
-
-def _refuse_early(connection: socket.socket, tls: ssl.SSLContext, has_refused: threading.Event) -> None:
-    """Answer behind the head of a request; what comes of its body resets the connection."""
-    # Else the kernel may hold the answer back until the client has acknowledged the session tickets, and drop it.
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    with tls.wrap_socket(connection, server_side=True) as secure:
-        secure.recv(65_536)
-        select.select([secure], [], [], 30)
-        secure.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\n{}")
-    has_refused.set()
-
-
-@pytest.mark.parametrize("loop_factory", LOOPS)
-def test_an_early_answer_is_read_although_sending_fails(loop_factory, authority, monkeypatch) -> None:
-    """The upstream refuses while the body still arrives, and its answer and the reset are found in one."""
-    has_refused = threading.Event()
-    monkeypatch.setattr(f"{__name__}._answer", lambda *known: _refuse_early(*known, has_refused))
-
-    async def write() -> AsyncIterator[bytes]:
-        yield b"a" * 1000
-        await asyncio.sleep(0)
-        yield b"b" * 1000
-        assert has_refused.wait(30)  # the loop stands still, so it has not read the answer
-        for _ in range(20):
-            yield b"c" * 1000
-
-    async def run(url: str) -> tuple[int, bytes]:
-        client, upstream = UpstreamClient(), UpstreamConfig(base_url=url, ca_file=str(authority.ca_file))
-        try:
-            async with client.send("POST", URL(url), CIMultiDict(), write(), upstream) as response:
-                return response.status, await response.read()
-        finally:
-            await client.close()
-
-    with blocking_server(authority.serve("127.0.0.1")) as url, asyncio.Runner(loop_factory=loop_factory) as runner:
-        assert runner.run(run(url)) == (401, b"{}")

@@ -53,23 +53,5 @@ async def test_spans_of_all_workers_arrive_before_the_process_has_ended(workers,
     assert "library" not in {orjson.loads(line)["event"] for line in said.splitlines()}
 
 
-async def test_a_collector_that_never_answers_does_not_hold_up_the_end(upstream):
-    """Requests are answered, and the process ends within the time for the last spans."""
-    callers: list[asyncio.StreamWriter] = []
-    silent = await asyncio.start_server(lambda _, caller: callers.append(caller), "127.0.0.1", 0)
-    port = silent.sockets[0].getsockname()[1]
-    traces = ("--set", f"tracing.otlp_endpoint=http://127.0.0.1:{port}")
-    async with serving(*traces, "--upstream", upstream.url) as (process, url):
-        assert await ask(url, CHAT) == 200
-        process.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(process.communicate(), 30)
-        assert process.returncode == 0
-    for caller in callers:
-        caller.close()
-    silent.close()
-    await silent.wait_closed()
-    assert callers
-
-
 async def _refuse(*_):
     return error(429, message=f"slow down {KEY}")

@@ -8,8 +8,7 @@ import orjson
 import pytest
 from aiohttp import web
 from support.client import settle
-from support.dialects.to_messages import to_messages
-from support.dialects.to_responses import to_responses
+from support.dialects.spoken.all_dialects import CHAT, MESSAGES, RESPONSES
 from support.sessions import make_session
 from upstreams.recording import completion, run_upstream, write_note
 
@@ -30,40 +29,27 @@ SETTINGS = (
     "defaults.anchors=0.1",
 )
 REFUSED_BYTES = 6500
-"""Longer bodies are refused for their length."""
-NOTE = write_note("SUMMARY.")
-
-
-def write_chat(session: dict) -> dict:
-    """The session as a body of chat completions."""
-    return {"model": "m", **session}
-
-
-DIALECTS = {
-    "/v1/chat/completions": write_chat,
-    "/openai/deployments/main-x/chat/completions": write_chat,
-    "/v1/responses": to_responses,
-    "/v1/messages": to_messages,
-    "/v1/messages/count_tokens": to_messages,
+"""Longer bodies are refused for their length, if they ask for it."""
+PATHS = {
+    CHAT.path: CHAT,
+    "/openai/deployments/main-x/chat/completions": CHAT,
+    RESPONSES.path: RESPONSES,
+    MESSAGES.path: MESSAGES,
+    f"{MESSAGES.path}/count_tokens": MESSAGES,
 }
+SESSION = make_session(30)
 
 
 async def answer_all(recorded, _request):
-    """An answer in the dialect of the path; the first request with a long transcript is refused for its length."""
+    """An answer in the dialect of the path; or a refusal, or a list of models."""
     if recorded.method == "GET":
         return web.json_response({"object": "list", "data": [{"id": name, "context_length": 4000} for name in MODELS]})
     if b"REFUSE" in recorded.body and len(recorded.body) > REFUSED_BYTES:
         words = "This model's maximum context length is 2500 tokens. Please reduce the length of the messages."
         failure = {"message": words, "code": "context_length_exceeded", "type": "invalid_request_error"}
         return web.json_response({"error": failure}, status=400)
-    if recorded.path.startswith("/v1/responses"):
-        item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": NOTE}]}
-        return web.json_response({"id": "r", "object": "response", "status": "completed", "output": [item]})
-    if recorded.path.startswith("/v1/messages"):
-        content = [{"type": "text", "text": NOTE}]
-        said = {"id": "m", "type": "message", "role": "assistant", "content": content, "stop_reason": "end_turn"}
-        return web.json_response(said | {"usage": {"input_tokens": 9, "output_tokens": 9}})
-    return completion(NOTE)
+    dialect = next((one for path, one in PATHS.items() if recorded.path.startswith(path)), CHAT)
+    return completion(write_note("SUMMARY."), dialect, prompt_tokens=9, completion_tokens=9)
 
 
 @pytest.fixture
@@ -93,45 +79,28 @@ def check(upstreams) -> None:
             assert (NEARS.encode() in text) is (number == 1), (number, request.path, request.headers)
 
 
-@pytest.mark.parametrize(("path", "shown"), list(zip(DIALECTS, cycle(SHOWN), strict=False)), ids=range(len(DIALECTS)))
+@pytest.mark.parametrize(("path", "shown"), list(zip(PATHS, cycle(SHOWN), strict=False)), ids=range(len(PATHS)))
 async def test_a_session_shows_each_upstream_its_own_credential(path, shown, proxy, client, upstreams):
-    """Requests, summaries, and the question for windows. What else a client may show is below: it passes as well."""
-    session = make_session(30)
-    for model in MODELS:
-        for stop in range(8, 56, 12):
-            part = {**session, "messages": [*session["messages"][:stop]]}
-            body = DIALECTS[path](part) | {"model": model}
+    """Requests, second attempts, summaries, and the question for windows."""
+    for model, one in zip(MODELS, upstreams, strict=True):
+        for stop, more in ((8, {}), (32, {}), (44, {}), (14, {"metadata": {"user_id": "REFUSE"}})):
+            body = PATHS[path].write(SESSION["messages"][:stop], SESSION["tools"], model=model, **more)
             url = f"{proxy.url}{path}?key={CLIENTS}&beta=true"
             async with client.post(url, data=orjson.dumps(body), headers=shown) as answer:
                 assert answer.status == 200
             await settle(proxy)
             await proxy.services.models.settle()
+        assert len([request for request in one.requests if b"REFUSE" in request.body]) == 2
 
-    assert all(one.requests for one in upstreams)
     check(upstreams)
     assert any(request.method == "GET" for request in upstreams[1].requests)
     asked = [request for one in upstreams for request in one.requests if b"handoff note" in request.body]
     assert bool(asked) is not path.endswith("count_tokens")
 
 
-@pytest.mark.parametrize("path", [path for path in DIALECTS if not path.endswith("count_tokens")])
-async def test_a_second_attempt_shows_the_same_credential_to_the_same_upstream(path, proxy, client, upstreams):
-    """The first one was refused for its length."""
-    await proxy.services.models.settle()
-    session = make_session(30)
-    part = {**session, "messages": session["messages"][:14]}
-    for model, one in zip(MODELS, upstreams, strict=True):
-        body = DIALECTS[path](part) | {"model": model, "max_tokens": 300, "metadata": {"user_id": "REFUSE"}}
-        async with client.post(proxy.url + path, data=orjson.dumps(body), headers=SHOWN[0]) as answer:
-            assert answer.status == 200
-        assert len([request for request in one.requests if b"REFUSE" in request.body]) == 2
-
-    check(upstreams)
-
-
-@pytest.mark.parametrize("shown", SHOWN, ids=lambda shown: next(iter(shown)))
-async def test_what_passes_shows_each_upstream_its_own_credential(shown, proxy, client, upstreams):
+async def test_what_passes_shows_each_upstream_its_own_credential(proxy, client, upstreams):
     """Bodies and forms that are routed by their model, and entries and lists of models."""
+    shown = {name: value for each in SHOWN for name, value in each.items()}
     for model in MODELS:
         for path in ("/v1/embeddings", "/v1/completions", "/v1/messages/batches", "/v1/responses/compact"):
             body = {"model": model, "input": "x"}

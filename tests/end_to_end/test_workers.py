@@ -4,24 +4,17 @@ import asyncio
 import os
 import re
 import signal
-import time
-from asyncio.subprocess import PIPE, Process
-from collections import Counter
+from asyncio.subprocess import Process
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-import orjson
 import pytest
-from programs.serving import own_environment, read_log, serving
-from programs.starts import start_trimtab
-from support.client import CHAT, SMALL, post
-from support.sessions import make_session, requests_of
+from programs.serving import read_log, serving
+from support.client import CHAT, post
 from upstreams.recording import event
 
 TWO = ("--set", "workers=2")
-ONE_CUT = 40
-"""The index of a request whose cut part fits into one summary request."""
 STREAMS = 24
 """This many connections reach both workers, except once in eight million runs."""
 
@@ -139,37 +132,6 @@ async def test_a_worker_that_is_killed_takes_only_its_open_requests_with_it(upst
         assert count_threads(process) == 1  # a process with one thread may fork
 
 
-async def test_a_reload_holds_for_all_and_for_those_that_come_later(upstream, tmp_path):
-    """Each worker logs it. An invalid configuration is logged once, and no worker uses it."""
-    file = tmp_path / "trimtab.yaml"
-
-    def write(text: str) -> None:
-        file.write_text(f"upstream: {{base_url: {upstream.url}}}\n{text}", encoding="utf-8")
-
-    write("models: [{match: 'm*', context_window: 40000}]")
-    async with serving(*TWO, "--config", str(file), "--set", "defaults.completion_reserve=0") as (process, url):
-        start = time.time()
-        write("models: [{match: 'm*', context_window: 30000}]\nstore_ttl_seconds: 60")
-        process.send_signal(signal.SIGHUP)
-        lines = await read_log(process, "reloaded")
-        lines += await read_log(process, "reloaded")
-        assert {line["worker"] for line in lines if line["event"] == "reloaded"} == {1, 2}
-        assert {line["key"] for line in lines if line["event"] == "reload_incomplete"} == {"store_ttl_seconds"}
-        write("nope: 1")
-        process.send_signal(signal.SIGHUP)
-        (line,) = await read_log(process, "configuration_invalid")
-        assert "worker" not in line
-        page = await read_metrics(url.replace("/v1", "/metrics"))
-        assert page["trimtab_config_last_reload_successful"] == 0
-        assert start <= page["trimtab_config_last_reload_success_timestamp_seconds"] <= time.time()
-        for pid in find_workers(process):
-            os.kill(pid, signal.SIGKILL)
-        await read_log(process, "worker_ready")
-        await read_log(process, "worker_ready")
-        limits = {(await ask(url)).headers["x-trimtab-tokens"].partition("limit=")[2] for _ in range(8)}
-        assert limits == {"30000"}
-
-
 @pytest.mark.parametrize("to_all", [False, True], ids=["to the supervisor", "to all, as systemd sends it"])
 async def test_all_workers_drain(to_all, upstream):
     """Streams in flight end normally, and no new connection is accepted. The status is 0, and no file is left."""
@@ -200,92 +162,3 @@ async def refuse(url: str) -> None:
                 return
             except aiohttp.ClientError:
                 continue
-
-
-async def test_workers_end_with_their_supervisor(upstream):
-    """They drain and leave no process behind."""
-    release = hold_streams(upstream)
-    async with serving(*TWO, "--upstream", upstream.url) as (process, url):
-        async with asyncio.TaskGroup() as tasks:
-            streams = await begin_streams(url, tasks)
-            process.kill()
-            await read_log(process, "draining")
-            release.set()
-        assert all(stream.result() for stream in streams)
-        await asyncio.wait_for(process.stderr.read(), 30)  # the pipe closes when the last process ends
-
-
-@pytest.mark.parametrize(
-    ("settings", "status", "said"),
-    [
-        (["workers=2", "metrics_listen=127.0.0.1:TAKEN"], 1, "trimtab: cannot listen on 127.0.0.1:0 or 127.0.0.1:"),
-        (["workers=8"], 2, "trimtab: workers: 8 workers need limits.max_memory_bytes of at least 4294967296"),
-        (["workers=0"], 2, "trimtab: workers: 0 must be auto, or a whole number from 1 to 256"),
-    ],
-)
-async def test_what_keeps_workers_from_starting_is_said_once(settings, status, said, upstream):
-    """The status is that of a single process, and no worker starts."""
-    taken = upstream.url.removesuffix("/v1").rpartition(":")[2]
-    arguments = [word for setting in settings for word in ("--set", setting.replace("TAKEN", taken))]
-    process = await start_trimtab("serve", "--listen", "127.0.0.1:0", *arguments, stderr=PIPE, env=own_environment())
-    _, told = await asyncio.wait_for(process.communicate(), 30)
-    assert process.returncode == status
-    (line,) = told.decode().splitlines()
-    assert line.startswith(said)
-
-
-async def test_pages_have_an_address_of_their_own(upstream):
-    """All workers share it, and the system may choose its port too. Each line but the supervisor's names its worker."""
-    process = await start_trimtab(
-        *("serve", "--listen", "127.0.0.1:0", "--upstream", upstream.url, *TWO),
-        *("--set", "metrics_listen=127.0.0.1:0", "--set", "store=memory"),
-        stderr=PIPE,
-        env=own_environment(),
-    )
-    lines = await read_log(process, "listening")
-    assert [line["event"] for line in lines] == ["store_not_shared", "listening"]
-    assert lines[-1]["workers"] == 2
-    await ask_many(lines[-1]["url"], 4)
-    await settle(lines[-1]["metrics"])
-    for _ in range(8):
-        assert sum_samples(await read_metrics(lines[-1]["metrics"]), "trimtab_requests_total") == 4
-    async with aiohttp.ClientSession() as session:
-        ready = lines[-1]["metrics"].removesuffix("/metrics") + "/trimtab/ready"
-        async with session.get(ready) as response:
-            assert (response.status, await response.read()) == (200, b'{"status":"ready"}')
-    process.send_signal(signal.SIGTERM)
-    _, said = await process.communicate()
-    assert process.returncode == 0
-    written = [orjson.loads(line) for line in said.splitlines()]
-    assert Counter(line["event"] for line in written) == {"request": 4, "draining": 2}
-    assert all(line["worker"] in {1, 2} for line in written)
-
-
-@pytest.mark.parametrize("key", ["Bearer sk-test", ""], ids=["with a key", "without"])
-async def test_a_summary_that_both_want_is_asked_for_once(key, upstream):
-    """The first worker requests it, and the other one finds the text."""
-    session = make_session(60, result_words=120)
-    bodies = [{"model": "m", "messages": messages, "tools": session["tools"]} for messages in requests_of(session)]
-    plain, release, asked = upstream.answer, asyncio.Event(), asyncio.Event()
-
-    async def hold(recorded, request):
-        if recorded.asks_for_summary:
-            asked.set()
-            await release.wait()
-        return await plain(recorded, request)
-
-    upstream.answer = hold
-    settings = [word for setting in (*SMALL, "defaults.summary.max_tokens=300") for word in ("--set", setting)]
-    async with serving(*TWO, *settings, "--upstream", upstream.url) as (process, url):
-        waiting = [asyncio.ensure_future(ask(url, bodies[ONE_CUT], Authorization=key)) for _ in range(STREAMS)]
-        await asyncio.wait_for(asked.wait(), 30)
-        release.set()
-        assert {response.status for response in await asyncio.gather(*waiting)} == {200}
-        assert {(await ask(url, bodies[ONE_CUT], Authorization=key)).status for _ in range(8)} == {200}
-        workers: Counter[int] = Counter()
-        while workers.total() < STREAMS + 8:
-            workers[(await read_log(process, "request"))[-1]["worker"]] += 1
-        assert set(workers) == {1, 2}
-        assert len(upstream.summaries) == 1
-        sent = {recorded.sha256 for recorded in upstream.chats}
-        assert len(sent) <= 2  # the body without the cut, and the body with it

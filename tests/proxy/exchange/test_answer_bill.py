@@ -1,4 +1,4 @@
-"""The bill of an answer, without a socket; whole sessions are in tests/end_to_end/test_money.py."""
+"""The bill of an answer, without a socket; tests/end_to_end/test_figures_agree.py has whole sessions."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The figures of an exchange with several rounds. tests/end_to_end/test_recall_tool.py has the rounds themselves."""
+"""The figures of an exchange with several rounds. tests/end_to_end/test_recall.py has the rounds themselves."""
 
 from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.catalogue.prices import Bill, Cost, PriceList, PriceTier, Tokens
