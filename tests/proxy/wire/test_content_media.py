@@ -44,25 +44,16 @@ LONGEST_SEGMENT = b"\xff\xe1\xff\xff" + bytes(0xFFFF - 2)
     ("part", "tokens"),
     [
         ({"type": "image_url", "image_url": {"url": URL}}, 255),
-        ({"type": "image_url", "image_url": {"url": URL, "detail": "high"}}, 255),
         ({"type": "image_url", "image_url": {"url": URL, "detail": "low"}}, 85),
         ({"type": "image_url", "image_url": URL}, 255),
-        ({"type": "image_url", "image_url": URL, "detail": "low"}, 85),
         ({"type": "input_image", "image_url": URL}, 255),
         ({"type": "input_image", "file_id": "file-1"}, 425),
         ({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": BASE64}}, 255),
-        ({"type": "image", "source": {"type": "url", "url": "https://x/y.png"}}, 425),
-        ({"type": "image_url", "image_url": {"url": "https://x/low.png", "detail": "high"}}, 425),
         ({"type": "image_url", "image_url": {"url": "https://x/low.png", "detail": "low"}}, 85),
         ({"type": "image_url", "image_url": {"url": "data:image/jpeg;base64," + b64encode(JPEG).decode()}}, 255),
         ({"type": "image_url", "image_url": {"url": "data:image/jpeg;base64," + b64encode(JPEG[:-4]).decode()}}, 425),
         ({"type": "image_url", "image_url": {"url": "data:image/png;base64,A"}}, 425),
-        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,é"}}, 425),
-        ({"type": "image_url", "image_url": {"url": "data:"}}, 425),
-        ({"type": "image_url", "image_url": None}, 425),
         ({"type": "image_url", "image_url": [{"url": URL}]}, 425),
-        ({"type": "image_url"}, 425),
-        ({"type": "image", "source": [BASE64]}, 425),
     ],
 )
 def test_an_image_costs_by_its_size(part: dict[str, Any], tokens: int) -> None:
@@ -96,22 +87,16 @@ UNKNOWN = FRAME_TOKENS + UNSEEN_FILE_TOKENS
     ("part", "tokens"),
     [
         ({"type": "file", "file": {"filename": "a.pdf", "file_data": PDF}}, PAGES),
-        ({"type": "input_file", "filename": "a.pdf", "file_data": PDF}, PAGES),
         ({"type": "input_file", "filename": "a.pdf", "file_data": PDF.partition(",")[2]}, PAGES),
         ({"type": "document", "source": {"type": "base64", "media_type": "x", "data": PDF.partition(",")[2]}}, PAGES),
         ({"type": "document_url", "document_url": PDF}, PAGES),
         ({"type": "file_url", "file_url": {"url": PDF}}, PAGES),
         ({"type": "resource", "resource": {"uri": "file:///a", "blob": PDF.partition(",")[2]}}, PAGES + 60),
         ({"type": "input_audio", "input_audio": {"data": SOUND, "format": "mp3"}}, HEARD),
-        ({"type": "input_audio", "data": SOUND}, HEARD),
         ({"type": "audio_url", "audio_url": {"url": "data:audio/mpeg;base64," + SOUND}}, HEARD),
-        ({"type": "audio_url", "audio_url": "data:audio/mpeg;base64," + SOUND}, HEARD),
         ({"type": "video_url", "video_url": {"url": FILM}}, SEEN),
         ({"type": "input_video", "video_url": FILM}, SEEN),
-        ({"type": "video_url", "video_url": {"url": "https://x/y.mp4"}}, UNKNOWN),
         ({"type": "file", "file": {"file_id": "file-1"}}, UNKNOWN),
-        ({"type": "file", "file": "file-1"}, UNKNOWN),
-        ({"type": "document", "source": None}, UNKNOWN),
         ({"type": "input_file", "file_url": "https://x/y.pdf"}, UNKNOWN),
     ],
 )  # fmt: skip
@@ -133,16 +118,10 @@ def test_a_video_of_many_pictures_is_one_file() -> None:
 @pytest.mark.parametrize(
     "part",
     [
-        b"5",
-        b"null",
-        b'"text"',
-        b"{}",
         b'{"type":5,"text":"x"}',
-        b'{"type":"later","later":{"text":"x"}}',
         b'{"type":"input_audio","input_audio":{"id":"1"}}',
         b'{"type":%s}' % DEEP,
         b'{"type":"x","x":%s}' % DEEPER,
-        b'{"type":"\xff"}',
         b'{"type":"x","x":1%s}' % (b"0" * 5000),
         b"{",
         b'{"type":"x","y":"\\ud83d"}',
@@ -162,10 +141,7 @@ def test_any_other_part_costs_its_json(part: bytes) -> None:
         (b64encode(JPEG + bytes(JPEG_HEAD_CHARS)).decode(), Size(512, 512)),
         (b64encode(b"\xff\xd8" + 2 * LONGEST_SEGMENT + JPEG[2:]).decode(), Size(512, 512)),
         (b64encode(b"\xff\xd8" + 3 * LONGEST_SEGMENT + JPEG[2:]).decode(), None),
-        (BASE64[:20], None),
         ("A" * 100, None),
-        ("A", None),
-        ("é", None),
         ("", None),
     ],
     ids=lambda value: f"{len(value)}_{value[:1]}" if isinstance(value, str) else None,
@@ -191,13 +167,11 @@ def test_any_part_is_counted(raw: bytes) -> None:
     ("text", "expected"),
     [
         (SOUND, True),
-        (PDF, True),
         ("data:image/png;base64," + BASE64, True),
         ("QUJD" * 300, True),
         (("QUJD" * 9 + "\n") * 60, True),
         (("QUJD" * 7 + "QUJ\n") * 60, False),
         ("QUJD" * 20, False),
-        ("word " * 1000, False),
         ("/".join(["path"] * 1000) + "\n" + "a line of a log: 5" * 99, False),
         (SOUND + "and a sentence at the end. " * 40, False),
     ],
@@ -248,7 +222,6 @@ def test_other_forms_of_images_tell_the_same() -> None:
         (in_url("data:image/png;base64,AAAA", name="/shots/a.png"), "see x.png", "a.png"),
         (in_url("data:image/png;base64,AAAA"), "First old.png, then shots/login-2.PNG:", "login-2.PNG"),
         (in_url("data:image/png;base64,AAAA"), "x.png" + " " * 300, ""),
-        (in_url("data:image/png;base64,AAAA"), "no name", ""),
         (in_url("https://a.org"), "", ""),
     ],
 )
@@ -264,11 +237,6 @@ def test_a_file_is_named_if_something_names_it(part: dict[str, Any], before: str
 def test_what_is_no_image_has_no_line(part: Any) -> None:
     """Only images are removed."""
     assert line(part) == ""
-
-
-def test_json_that_defies_decoding_has_no_line() -> None:
-    """It stays unchanged."""
-    assert write_line(b'{"type":"image_url"', "") == ""
 
 
 @given(name=st.text(max_size=200), before=st.text(max_size=400))

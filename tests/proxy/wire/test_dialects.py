@@ -4,7 +4,7 @@ import pytest
 from support.gemini.codec import GEMINI
 
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.dialects import CODECS, by_ending, find_codec, find_dialect, is_bare
+from trimtab.proxy.wire.dialects import CODECS, by_ending, find_codec, is_bare
 
 CODECS_BY_ENDING = by_ending((*CODECS, GEMINI))
 BEFORE = ("", "/v1", "/api/v1", "/openai/deployments/my.model", "/v1/projects/p/endpoints/openapi", "//v1")
@@ -22,13 +22,9 @@ def test_a_path_has_the_dialect_of_its_ending(before: str, slash: str) -> None:
     "path",
     [
         "/v1/completions",
-        "/v1/embeddings",
         "/v1/chat/completions/1",
-        "/v1/models/m:xgenerateContent",
         "/v1/models/m:GenerateContent",
-        "/v1/models/m:generateContent//",
         "/v1/models/m:generateContent/1",
-        "",
     ],
 )
 def test_any_other_path_has_no_dialect(path: str) -> None:
@@ -59,12 +55,6 @@ def test_the_configuration_names_the_dialect_of_other_paths() -> None:
     assert find_codec(CODECS_BY_ENDING, "/odd:generateContent", named) is CHAT
     assert find_codec(CODECS_BY_ENDING, "/new", named) is None
     assert find_codec(CODECS_BY_ENDING, "/llm/generate/x", named) is None
-
-
-def test_a_dialect_is_found_by_its_name() -> None:
-    """None if the proxy does not speak it."""
-    assert find_dialect(CODECS_BY_ENDING, "gemini") is GEMINI
-    assert find_dialect(CODECS_BY_ENDING, "unknown") is None
 
 
 @pytest.mark.parametrize(

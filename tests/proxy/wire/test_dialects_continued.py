@@ -3,15 +3,14 @@
 from dataclasses import replace
 from itertools import accumulate
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.dialects.spoken.all_dialects import DIALECTS
-from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect
-from support.dialects.spoken.messages import MESSAGES
-from support.dialects.spoken.responses import RESPONSES
 from support.gemini.spoken import SPOKEN
+from support.sessions import make_session
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
@@ -19,52 +18,11 @@ from trimtab.proxy.wire.codec import Counting, Request
 from trimtab.proxy.wire.transcript.body import PrefixMatch, UndecodableError
 from trimtab.rules.conversation import Conversation, Role
 
-SHARED = [
-    b'{"role":"user","content":"go on"}',
-    b'{ "content" : "h\xc3\xa9" , "role" : "user" }',
-    b'{"role":"assistant","content":"a, \\"b\\" ]}"}',
-    b'{"role":"user","content":[{"type":"text","text":"x"},{"type":"other"}]}',
+ODD = [
+    b'{"role":"user","content":"h\xc3\xa9 \\"b\\" ]}"}',
+    b'{"role":"user","content":[{"type":"text","text":"x","cache_control":{"type":"ephemeral"}},{"type":"other"}]}',
+    b'{"type":"compaction","encrypted_content":"AAAA"}',
 ]
-ELEMENTS = {
-    CHAT: [
-        b'{"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"ls","arguments":"{}"}}]}',
-        b'{"role":"tool","tool_call_id":"c","content":"out"}',
-        b'{"role":"developer","content":"late"}',
-        b'{"role":"tool","tool_call_id":"c","content":"a, \\"b\\" ]}"}',
-    ],
-    RESPONSES: [
-        b'{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a"}]}',
-        b'{"type":"reasoning","summary":[],"encrypted_content":"AAAA"}',
-        b'{"type":"function_call","call_id":"c","name":"ls","arguments":"{}"}',
-        b'{"type":"function_call_output","call_id":"c","output":"a, \\"b\\" ]}"}',
-        b'{ "content" : "h\xc3\xa9" , "role" : "developer" }',
-        b'{"type":"compaction","encrypted_content":"AAAA"}',
-        b'{"type":"other"}',
-        b"{}",
-    ],
-    SPOKEN: [
-        b'{"role":"user","parts":[{"text":"go on"}]}',
-        b'{"role":"model","parts":[{"text":"t","thought":true},{"functionCall":{"id":"c","name":"ls","args":{}}}]}',
-        b'{"parts":[{"functionResponse":{"id":"c","name":"ls","response":{"output":"out"}}},{"text":"and"}]}',
-        b'{ "parts" : [{"functionResponse":{"name":"ls","response":{}}}] , "role" : "user" }',
-    ],
-    MESSAGES: [
-        (
-            b'{"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"AAAA"},'
-            b'{"type":"tool_use","id":"c","name":"ls","input":{}},{"type":"tool_use","id":"d","name":"ls","input":{}}]}'
-        ),
-        (
-            b'{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"out"},'
-            b'{"type":"tool_result","tool_use_id":"d","content":[{"type":"text","text":"two"}]}]}'
-        ),
-        (
-            b'{"role":"user","content":[{"type":"tool_result","tool_use_id":"d","content":"out"},'
-            b'{"type":"text","text":"and","cache_control":{"type":"ephemeral"}}]}'
-        ),
-        b'{"role":"user","content":[{"type":"text","text":"x"},{"type":"tool_result","tool_use_id":"d"}]}',
-        b'{"role":"system","content":"hint"}',
-    ],
-}
 SEPARATORS = st.sampled_from([b",", b", ", b" ,\n"])
 HEADS = st.sampled_from([b"", b'"system":"Be brief.","instructions":"Be brief.",'])
 ENDS = st.sampled_from([b'],"model":"m"}', b' ] , "max_tokens":9, "system":"s", "instructions":"i" }'])
@@ -72,8 +30,9 @@ ENDS = st.sampled_from([b'],"model":"m"}', b' ] , "max_tokens":9, "system":"s", 
 
 def draw_turns(dialect: Dialect) -> st.SearchStrategy[list[list[bytes]]]:
     """The elements that each request adds."""
-    elements = st.lists(st.sampled_from([*SHARED, *ELEMENTS[dialect]]), min_size=1, max_size=5)
-    return st.lists(elements, min_size=2, max_size=5)
+    session = dialect.convert(make_session(3, result_words=8))[dialect.transcript]
+    raws = [orjson.dumps(element, option=option) for element in session for option in (0, orjson.OPT_INDENT_2)]
+    return st.lists(st.lists(st.sampled_from([*raws, *ODD]), min_size=1, max_size=5), min_size=2, max_size=5)
 
 
 def shorten(conversation: Conversation) -> Conversation:

@@ -1,9 +1,7 @@
 """JSON that the standard library reads is read, and its messages keep their bytes."""
 
-import json  # noqa: TID251 - the reference for these tests
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -16,7 +14,7 @@ from support.odd_json import ODD, dump
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.codec import Codec, Counting, Request
+from trimtab.proxy.wire.codec import Codec, Counting
 from trimtab.proxy.wire.json import (
     DECODE_ERRORS,
     decode_any,
@@ -25,108 +23,16 @@ from trimtab.proxy.wire.json import (
     mend,
     read_id,
     read_members,
-    replace_lone_surrogates,
     write_id,
 )
 from trimtab.proxy.wire.messages.codec import MESSAGES
 from trimtab.proxy.wire.responses.codec import RESPONSES
 from trimtab.rules.results.pairing import pair_tool_calls
 
-BLANKS = st.sampled_from([b"", b"", b" ", b"\n\t", b"\r\n  "])
-PIECES = [
-    *rb"a|\ud83d|\ude00|\ud83d\ude00|\"|\\|\/|\u0000|NaN|Infinity|]},{|\"messages\":[".split(b"|"),
-    *(b"\xed\xa0\x80", b"\xed\x95\x9c", b"\xc3\xbc", b"\x7f"),
-]
-"""Parts of strings: lone surrogates, escaped and encoded, and what only looks like one."""
-STRINGS = st.lists(st.sampled_from(PIECES), max_size=6).map(lambda pieces: b'"' + b"".join(pieces) + b'"')
-NUMBERS = st.sampled_from(
-    [
-        b"NaN",
-        b"Infinity",
-        b"-Infinity",
-        b"1e999",
-        b"-1E+400",
-        b"0",
-        b"-0",
-        b"1.50",
-        b"9" * 30,
-        b"-" + b"1" * 400,
-        b"1e-999",
-    ]
-)
 
-
-def _container(pieces: tuple[bytes, bytes, list[tuple[bytes, ...]]]) -> bytes:
-    """An array or an object, spaced anyhow."""
-    opening, blank, items = pieces
-    inner = (b"," + blank).join(blank + b"".join(item) + blank for item in items)
-    return opening + (inner or blank) + (b"]" if opening == b"[" else b"}")
-
-
-def _object(values: st.SearchStrategy[bytes], keys: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
-    members = st.lists(st.tuples(keys, BLANKS, st.just(b":"), BLANKS, values), max_size=4)
-    return st.tuples(st.just(b"{"), BLANKS, members).map(_container)
-
-
-VALUES = st.recursive(
-    STRINGS | NUMBERS | st.sampled_from([b"null", b"true"]),
-    lambda inner: (
-        _object(inner, STRINGS) | st.tuples(st.just(b"["), BLANKS, st.lists(st.tuples(inner))).map(_container)
-    ),
-    max_leaves=6,
-)
-ODD_KEYS = st.sampled_from([b'"x"', b'"name"', b'"tool_calls"', b'"content"', b'"x"', b'"reasoning_content"'])
-
-
-@st.composite
-def messages(draw: st.DrawFn) -> bytes:
-    """One message, with odd members before and behind its role."""
-    members = [(draw(ODD_KEYS), b":", draw(VALUES)) for _ in range(draw(st.integers(0, 3)))]
-    members.insert(draw(st.integers(0, len(members))), (b'"role"', b":", draw(st.sampled_from([b'"user"', b'"x"']))))
-    members.append((b'"content"', b":", draw(STRINGS)))
-    return _container((b"{", draw(BLANKS), members))
-
-
-@st.composite
-def bodies(draw: st.DrawFn) -> tuple[bytes, list[bytes]]:
-    """A body that the standard library reads, and its messages."""
-    drawn = draw(st.lists(messages(), min_size=1, max_size=4))
-    array = _container((b"[", draw(BLANKS), [(item,) for item in drawn]))
-    around = st.tuples(st.sampled_from([b'"y"', b'"NaN"', b'"tools"', b'"messages "']), st.just(b":"), VALUES)
-    members = [*draw(st.lists(around, max_size=2)), (b'"messages"', b":", array), *draw(st.lists(around, max_size=2))]
-    mark = draw(st.sampled_from([b"", b"\xef\xbb\xbf"]))
-    return mark + draw(BLANKS) + _container((b"{", draw(BLANKS), members)) + draw(BLANKS), drawn
-
-
-def _read(body: bytes) -> Request:
-    return CHAT.read(body)
-
-
-@given(bodies())
-def test_what_the_standard_library_reads_is_compacted_and_keeps_its_bytes(drawn: tuple[bytes, list[bytes]]) -> None:
-    """Each message is found with its bytes. Dropping one leaves all other bytes in place."""
-    body, expected = drawn
-    json.loads(body)
-
-    request = _read(body)
-    assert list(request.raws) == expected
-    counting = Counting(count_by_heuristic, make_known())
-    original = CHAT.decode(request, counting)
-    assert [message.raw for message in original.messages] == expected
-    assert b"".join(CHAT.encode(request, original, original)) == body
-    shorter = b"".join(
-        CHAT.encode(request, original, replace(original, messages=original.messages[1:], origins=original.origins[1:]))
-    )
-    _, _, behind = body.partition(expected[0])
-    assert shorter.endswith(behind.lstrip(b", \n\t\r"))
-    assert list(_read(shorter).raws) == expected[1:]
-
-
-@given(VALUES)
-def test_any_value_is_decoded(value: bytes) -> None:
-    """The repaired text has its old length and no lone surrogate."""
-    assert len(mend(value)) == len(value)
-    msgspec.json.encode(decode_any(value))
+@pytest.mark.parametrize("number", [b"NaN", b"1e999", b"-1E+400", b"-0", b"1e-999", b"9" * 30, b"-" + b"1" * 400])
+def test_any_number_is_decoded(number: bytes) -> None:
+    msgspec.json.encode(decode_any(b'{"n":[%b]}' % number))
 
 
 @given(st.binary(max_size=40) | st.text(max_size=20).map(str.encode))
@@ -176,30 +82,6 @@ def test_each_member_keeps_its_bytes(members: list[tuple[str, bytes]], space: by
     assert read_members(raw) == decode_members(raw)
 
 
-@given(st.lists(WRITTEN, max_size=4), SPACES)
-def test_each_item_keeps_its_bytes(items: list[bytes], space: bytes) -> None:
-    """The same for arrays."""
-    raw = space + b"[" + space + (space + b"," + space).join(items) + space + b"]"
-    assert list(map(bytes, decode_items(raw))) == items
-
-
-@pytest.mark.parametrize(
-    ("raw", "name", "value"),
-    [
-        (b'{"a":"\\ud83d"}', "a", "\ufffd"),
-        (b'{"a":"\xed\xa0\xbd"}', "a", "\ufffd"),
-        (b'{"\\ud83d":1}', "\ufffd", 1),
-        (b'\xef\xbb\xbf{"a":1}', "a", 1),
-        (b'{"a":NaN}', "a", 0),
-        (b'{"a":"\xed\x95\x9c"}', "a", "\ud55c"),
-    ],
-)
-def test_what_other_decoders_accept_is_repaired(raw: bytes, name: str, value: object) -> None:
-    """Lone surrogates, a byte order mark, NaN. A whole character that begins with the byte 0xED stays."""
-    members = read_members(raw)
-    assert {key: decode_any(bytes(member)) for key, member in members.items()} == {name: value}
-
-
 @pytest.mark.parametrize("raw", [b"", b"{", b"null", b"[]", b'"a"', b'{"a":1} 2', b'{"\xff":1}', b'{"a":%s}' % DEEP])
 def test_what_is_no_object_raises_an_expected_error(raw: bytes) -> None:
     """It is invalid JSON, another value, or too deeply nested."""
@@ -212,16 +94,6 @@ def test_what_is_no_array_raises_an_expected_error(raw: bytes) -> None:
     """The same for arrays."""
     with pytest.raises(DECODE_ERRORS):
         decode_items(raw)
-
-
-@given(st.binary(max_size=40) | st.binary(max_size=20).map(lambda junk: b'{"a":"\xed' + junk + b'"}'))
-def test_junk_raises_nothing_else(raw: bytes) -> None:
-    """Any bytes are an object, or raise one of the expected errors."""
-    try:
-        members = read_members(raw)
-    except DECODE_ERRORS:
-        return
-    assert all(isinstance(value, msgspec.Raw) for value in members.values())
 
 
 Wire = dict[str, Any]
@@ -264,9 +136,7 @@ def _pair(codec: Codec, key: str, elements: list[Wire]) -> list[Wire]:
 
 
 @DIALECTS
-@pytest.mark.parametrize(
-    "ids", [(1, 1), (1, "1"), ("1", 1), (1.0, 1), (0, 0), (0, "0"), (1697377797897, 1697377797897.0)]
-)
+@pytest.mark.parametrize("ids", [(1, "1"), ("1", 1), (1.0, 1), (0, "0"), (1697377797897, 1697377797897.0)])
 def test_ids_are_compared_by_value(
     codec: Codec, key: str, write: Callable[[Wire, Wire | None], list[Wire]], ids: tuple[Any, Any]
 ) -> None:
@@ -326,48 +196,12 @@ def test_a_result_may_name_its_tool_as_ollama_does() -> None:
     [
         ("a", "a", b""),
         (1, "1", b"1"),
-        (-1.5, "-1.5", b"-1.5"),
         (1e300, str(int(1e300)), b"1e300"),
         (float("inf"), "inf", b"null"),
         (True, "", b""),
-        (None, "", b""),
-        ([1], "", b""),
         ({"id": 1}, "", b""),
     ],
 )
 def test_what_is_no_id_has_none(value: object, text: str, json: bytes) -> None:
     """Nothing is raised whatever the value is."""
     assert (read_id(value), write_id(value)) == (text, json)
-
-
-TEXTS_IN_PIECES = st.lists(
-    st.sampled_from(
-        [r"\ud83d", r"\ude00", r"\ud83d\ude00", r"\\", r"\"", r"\u00e9", "ud83d", "a", r"\n", r"\uDBFF", r"\uDFFF"]
-    )
-).map("".join)
-
-
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        (r"a\ud83d b", r"a\ufffd b"),
-        (r"\ude00\ud83d", r"\ufffd\ufffd"),
-        (r"\ud83d\ud83d\ude00", r"\ufffd\ud83d\ude00"),
-        (r"\\ud83d", r"\\ud83d"),
-        (r"\\\ud83d", r"\\\ufffd"),
-        (r"\uD83D\uDE00", r"\uD83D\uDE00"),
-    ],
-)
-def test_only_lone_surrogates_are_replaced(written: str, read: str) -> None:
-    """Pairs stay, and so does a backslash that only looks like an escape."""
-    assert replace_lone_surrogates(written.encode()) == read.encode()
-
-
-@given(TEXTS_IN_PIECES)
-def test_what_comes_out_is_readable_and_as_long(text: str) -> None:
-    """Every string of escapes can be decoded afterwards, and all offsets stay valid."""
-    json = f'"{text}"'.encode()
-    clean = replace_lone_surrogates(json)
-
-    assert len(clean) == len(json)
-    assert isinstance(msgspec.json.decode(clean), str)

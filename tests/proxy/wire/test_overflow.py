@@ -27,7 +27,6 @@ from trimtab.proxy.wire.overflow import (
     Overflow,
     Quoted,
     find_quotes,
-    read_number,
     read_numbers,
     read_overflow,
 )
@@ -64,16 +63,9 @@ def test_recorded_overflows_are_recognised_with_their_numbers():
             509178,
         ),
         ("Requested tokens (5000) exceed context window of 4096", 4096, 5000),
-        ("Prompt tokens (5000) exceeds context size (4096)", 4096, 5000),
-        ("current length is 5000 while limit is 4096", 4096, 5000),
         ("The prompt (total length 44393) is too long to fit into the model (context length 32768).", 32768, 44393),
         ("Your prompt is longer than the model's context length of 2048.", 2048, None),
-        ("The total number of tokens (9000) exceeds the model's limit (4096).", 4096, 9000),
-        ("Input too long: 5000 tokens, max 4096", 4096, 5000),
-        ("Request exceeded the maximum context window: 40000 tokens requested, 32768 allowed", 32768, 40000),
         ("`inputs` must have less than 1024 tokens. Given: 1500", 1024, 1500),
-        ("prompt is too long: 213,462 tokens > 200,000 maximum", 200000, 213462),
-        ("The input exceeds the context window.", None, None),
         ("The prompt (total length 6287) is too long (context length 4096). Image tokens depend on sizes.", 4096, 6287),
         (
             "Number of input and maximum output tokens (9000) exceeded this model context window limit (8192)",
@@ -81,26 +73,15 @@ def test_recorded_overflows_are_recognised_with_their_numbers():
             9000,
         ),
         ("length of prompt_tokens (32769) must be less than max_seq_len (32768).", 32768, 32769),
-        ("Prompt length 9000 is greater than max_seq_len 8192", 8192, 9000),
         ("The prompt is 90000 tokens long but the model only supports 65536", 65536, 90000),
-        ("Input length 164542 exceeds the maximum length 131072", 131072, 164542),
         ("messages token length must be in (0, 163840]", 163840, None),
-        ("total message token length exceed model limit", None, None),
         ("prompt is too long: 300K tokens > 256K maximum", None, None),
-        ("message size exceeds the context window of 32768 tokens", 32768, None),
-        ("context overflow: 9000 tokens > 8000", 8000, 9000),
-        ("Sequence too long: 9000 tokens, max 8192", 8192, 9000),
         ("Prompt tokens (9000) > max tokens (8192)", 8192, 9000),
         ("9000 tokens is over the 8192 token limit", 8192, None),
         ("the number of input tokens 9000 cannot exceed the total tokens limit 8192", 8192, 9000),
-        ("tokens in request more than max tokens allowed: 9000 > 8192", 8192, 9000),
-        ("inputs tokens (9000) must be less than 8192", 8192, 9000),
         ("input_tokens: 9000 > max_input_tokens: 8192", 8192, 9000),
-        ("Input exceeds maximum length (8192 tokens)", 8192, None),
         ("You've exceeded the context limit for this model (8,192 tokens).", 8192, None),
-        ("Total tokens of image and text exceed max message tokens", None, None),
         ("输入长度超过最大限制 32768", 32768, None),
-        ("Prompt 超长", None, None),
     ],
 )
 def test_other_wordings_are_understood_too(message: str, limit: int | None, requested: int | None):
@@ -126,38 +107,21 @@ def test_an_overflow_in_the_envelope_of_minimax_is_read(status: int):
         "Rate limit reached on tokens per min (TPM): Limit 10000, Used 9000, Requested 2000. Please try again in 6s.",
         "Too many tokens, please wait before trying again.",
         "Request too large on tokens per minute (TPM): Limit 10000, Requested 900, please try again in 2s.",
-        "Invalid value for 'temperature': must be <= 2",
         "The model `gpt-9` does not exist or you do not have access to it.",
-        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.",
-        "Your authentication token has exceeded its lifetime",
-        "Invalid image: image in message is too large",
         "Invalid 'tools': array too long. Expected an array with maximum length 128, but got 200.",
         "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40.",
-        "messages[4].tool_call_id is too long (max 40 chars)",
-        "Invalid request: temperature is too large",
-        "tool name 'x' is longer than 64 characters",
-        "top_logprobs exceed the maximum of 20 tokens",
         "logit_bias: number of tokens exceeds maximum 300",
-        "Number of stop tokens exceeds limit of 4",
-        "Your request metadata value too long (max 512)",
-        "Number of tools (200) in request is too large",
         "credit balance too low: request needs 5000 tokens which exceed your balance",
         "Unterminated JSON: request is longer than the Content-Length",
         "'input.tools[0].function.description' is too long. Maximum length is 1024 characters.",
-        "The tool schema in your request is too large: 5000 properties, limit is 1000",
         "You have exceeded your monthly token limit. Upgrade your plan.",
-        "The prompt cache key in your request is too long",
         "The requested context_length is not supported by the selected provider",
         "Request timed out: the prompt took longer than 60 seconds",
         "reasoning budget tokens (40000) exceeds max_tokens (32000)",
         "您的输入已超过每分钟速率限制 6000",
         "每分钟token数超过限制 60000",
         "今日 token 用量已超过上限 1000000",
-        "您的 token 配额已超出限制",
-        "API token 超过有效期",
-        "消息数量超过上限 100",
         "文本内容超过审核限制",
-        "图片大小超过限制",
         "输入的图片大小超过限制",
         "Thinking budget exceeds the maximum allowed tokens of 24576",
         "1 validation error: {'loc': ('messages', 3), 'msg': 'Field required', 'input': {'x': 'prompt is too long'}}",
@@ -177,20 +141,11 @@ def test_a_rate_limit_that_a_request_alone_exceeds_is_one_of_size():
     [
         "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens for this model",
         "`max_tokens` must be less than or equal to `8192`: it is less than the `context_window` for this model",
-        "Requested output tokens 200000 more than max output tokens 8192",
-        "max_output_tokens is more than the model's maximum output of 8192",
-        "The value of max_tokens is above the maximum of 8192 for this model",
         "Output token limit exceeded: requested 20000, max 8192",
-        "max_tokens 100000 is larger than the maximum output length 8192",
         "Max completion tokens cannot exceed 8192",
         "Invalid 'max_output_tokens': integer above maximum value. Expected a value <= 128000, but got 200000 instead.",
-        "output length 20000 exceeds the maximum allowed output length of 8192 tokens",
-        "The requested number of tokens to generate (20000) exceeds the limit 8192 tokens",
-        "max_tokens is too large: 99999. This model supports at most 4096 completion tokens",
         "The maximum tokens you requested exceeds the model limit of 8192. Try again with a lower maximum.",
         "You requested 65536 tokens of output, which exceeds the model's limit of 32768 output tokens",
-        "Requested number of output tokens (16384) exceeds the maximum of 8192",
-        "max_new_tokens (9000) exceeds the maximum number of tokens 4096",
         "max_tokens must be at least 1, got 0.",
         "max_tokens参数超过最大限制 8192",
         "输出 token 数超过最大限制 4096",
@@ -265,38 +220,11 @@ def test_an_error_that_clients_would_lose_is_called_flat():
     assert not _read("prompt is too long", code="context_length_exceeded").is_flat
 
 
-_words = st.lists(
-    st.sampled_from(
-        [
-            "context length",
-            "exceeds",
-            "tokens",
-            "limit",
-            "is",
-            "at least",
-            "prompt",
-            "input",
-            "too long",
-            "requested",
-            "(",
-            ")",
-            ">",
-            "+",
-            ":",
-            "[1, ",
-            "max_tokens",
-            "n_ctx",
-            "8192",
-            "9,001",
-            "1e9",
-            "-5",
-            "9" * 40,
-            "\x00",
-            "é",
-        ]
-    ),
-    max_size=40,
-).map(" ".join)
+_WORDS = (
+    "context length|exceeds|tokens|limit|is|at least|prompt|input|too long|requested|(|)|>|+|:|[1, |max_tokens|n_ctx"
+)
+_NUMBERS = ["8192", "9,001", "1e9", "-5", "9" * 40, "\x00", "é"]
+_words = st.lists(st.sampled_from([*_WORDS.split("|"), *_NUMBERS]), max_size=40).map(" ".join)
 
 
 @given(text=_words, status=st.sampled_from([200, 400, 413, 422, 500]))
@@ -374,10 +302,6 @@ def test_a_completion_beyond_the_sum_leaves_no_prompt():
 )  # fmt: skip
 def test_what_is_told_is_read_and_nothing_else(text: str, numbers: tuple[int | None, ...]) -> None:
     assert read_numbers(text) == Numbers(*numbers)
-
-
-def test_separators_of_thousands_are_no_part_of_a_number() -> None:
-    assert read_number("5,958_968") == 5_958_968
 
 
 PLANT = "maximum context length is 2048 tokens"
@@ -461,14 +385,6 @@ def test_a_number_alone_makes_a_guess_of_what_it_teaches(message: str, text: str
     assert find_quotes(refuse(message), say(text)) is quoted
 
 
-def test_words_without_a_number_are_looked_for_too() -> None:
-    """A refusal without a number is recognised by its wording."""
-    overflow = refuse("context length exceeded")
-
-    assert find_quotes(overflow, say("it said: Context_Length -- exceeded!")) is Quoted.WORDS
-    assert find_quotes(overflow, say("it said something else")) is Quoted.NOTHING
-
-
 def test_what_cannot_be_read_counts_as_quoted() -> None:
     """It might contain the text."""
     assert find_quotes(refuse(PLANT), b'{"x":"\xff\xfe"}') is Quoted.WORDS
@@ -508,10 +424,6 @@ def test_each_figure_is_read_from_its_own_sample() -> None:
         match = wording.pattern.search(wording.sample)
         assert match.groupdict()
         assert set(match.groupdict().values()) <= set(re.findall(r"\d+", wording.sample))
-
-
-def test_every_kind_has_a_wording() -> None:
-    assert {wording.kind for wording in MEANINGS} == {*Kind, None}
 
 
 def test_no_pattern_repeats_without_a_bound() -> None:

@@ -23,69 +23,43 @@ PROMPTS = {
     "/v1/chat/completions": "chat",
     "/v1/responses/": "responses",
     "/v1/messages": "messages",
-    "/v1/messages/batches": "messages",
     "/v1/completions": "completions",
-    "/v1/fim/completions": "completions",
-    "/completion": "completions",
-    "/v1beta/models/gemini-2.5-pro:generateContent": "other",
     "/v1beta/models/gemini-2.5-pro:streamGenerateContent": "other",
-    "/v1/projects/p/locations/l/publishers/anthropic/models/claude-x@1:rawPredict": "other",
     "/v1/projects/p/locations/l/publishers/anthropic/models/claude-x@1:streamRawPredict": "other",
-    "/model/anthropic.claude-v1:0/invoke": "other",
     "/model/arn:aws:bedrock:x:1:inference-profile/y/converse-stream": "other",
     "/model/anthropic.claude-v1:0/invoke-with-response-stream": "other",
     "/api/chat": "other",
-    "/api/generate": "other",
     "/generate_stream": "other",
-    "/v2/chat": "other",
 }
 OTHERS = {
     "/v1/responses/compact": "responses",
-    "/v1/responses/input_tokens": "responses",
     "/v1/responses/resp_1/cancel": "responses",
     "/v1/messages/count_tokens": "messages",
-    "/v1/messages/batches/b_1/cancel": "messages",
     "/v1/embeddings": "embeddings",
-    "/api/embed": "embeddings",
     "/openai/deployments/e/embeddings": "embeddings",
     "/v1beta/models/m:embedContent": "embeddings",
-    "/v1/moderations": "other",
-    "/v1/rerank": "other",
     "/v1/audio/transcriptions": "other",
-    "/v1/images/edits": "other",
     "/v1beta/models/m:countTokens": "other",
 }
+WEBSOCKET = {"/v1/responses": "responses"}
 ASKED = {
-    "/v1/models": "models",
     "/v1/models/meta-llama/Llama-3": "models",
     "/v1/responses/resp_1": "responses",
-    "/v1/responses/resp_1/input_items": "responses",
     "/v1/messages/batches/b_1/results": "messages",
     "/v1/realtime": "other",
 }
 
 
-@pytest.mark.parametrize(("path", "label"), PROMPTS.items())
-def test_an_api_with_prompts_is_known(path: str, label: str) -> None:
-    """What is posted there may be too long for its model."""
-    assert find_endpoint("POST", path) == Endpoint(label, has_prompt=True)
-
-
-@pytest.mark.parametrize(("path", "label"), OTHERS.items())
-def test_an_api_whose_prompts_never_grow_is_known(path: str, label: str) -> None:
-    """Nothing there could be compacted."""
-    assert find_endpoint("POST", path) == Endpoint(label)
-
-
-@pytest.mark.parametrize(("path", "label"), ASKED.items())
-def test_what_is_only_asked_for_is_known(path: str, label: str) -> None:
-    """A GET has no prompt."""
-    assert find_endpoint("GET", path) == Endpoint(label)
-
-
-def test_the_websocket_of_responses_has_prompts() -> None:
-    """It begins with a GET at the path of the API."""
-    assert find_endpoint("GET", "/v1/responses") == Endpoint("responses", has_prompt=True)
+@pytest.mark.parametrize(
+    ("method", "paths", "has_prompt"),
+    [("POST", PROMPTS, True), ("POST", OTHERS, False), ("GET", ASKED, False), ("GET", WEBSOCKET, True)],
+)  # fmt: skip
+def test_an_api_is_known_and_whether_its_prompts_may_be_too_long(
+    method: str, paths: dict[str, str], *, has_prompt: bool
+) -> None:
+    """The websocket of Responses begins with a GET at the path of the API."""
+    for path, label in paths.items():
+        assert find_endpoint(method, path) == Endpoint(label, has_prompt=has_prompt)
 
 
 @pytest.mark.parametrize(
@@ -93,12 +67,7 @@ def test_the_websocket_of_responses_has_prompts() -> None:
     [
         ("POST", "/v1/files"),
         ("POST", "/v1/threads/t_1/messages"),
-        ("POST", "/v1/batches"),
-        ("POST", "/v1/models"),
-        ("GET", "/v1/files/f_1"),
         ("GET", "/v1/chat/completions"),
-        ("GET", "/v1/threads/t_1/messages"),
-        ("DELETE", "/v1/models/m"),
         ("PURGE", ""),
         ("POST", "/" + "model/" * 10_000),
     ],
@@ -123,7 +92,6 @@ AZURE = "/openai/deployments/{}/chat/completions?api-version=2024-10-21"
         (AZURE.format("gpt-4o"), "gpt-4o"),
         (AZURE.format("my%20model%2Fx"), "my model/x"),
         ("/v1/chat/completions", ""),
-        ("/openai/deployments/gpt-4o", ""),
         ("/openai/deployments//chat/completions", ""),
         ("/v1/chat/completions?next=/deployments/x/y", ""),
     ],
@@ -142,10 +110,8 @@ def test_another_deployment_changes_one_segment() -> None:
 @pytest.mark.parametrize(
     ("path", "model"),
     [
-        ("/v1/models/gpt-4o", "gpt-4o"),
         ("/v1/models/meta-llama/Llama 3", "meta-llama/Llama 3"),
         ("/v1/models", ""),
-        ("/v1/models/", ""),
         ("/v1beta/models/gemini", ""),
     ],
 )
@@ -161,12 +127,9 @@ def test_an_entry_of_the_list_is_that_of_one_model(path: str, model: str) -> Non
         (b'{"model":"a","model":"b"}', "b"),
         (b'{"input":{"model":"inner"}}', ""),
         (b'{"model":5}', ""),
-        (b'{"model":null}', ""),
-        (b'{"model":{"model":"inner"}}', ""),
         (b'\xef\xbb\xbf{"model":"a"}', "a"),
         (b'{"model":"a","x":NaN}', "a"),
         (b'["model"]', ""),
-        (b"", ""),
         (b"[" * 100_000, ""),
     ],
 )
@@ -208,9 +171,7 @@ FORM_TYPE = "multipart/form-data; boundary=b-1"
         (_form(FILE, MODEL), FORM_TYPE, ""),
         (_form(('name="models"', b"m"), ('name="x"; filename="model"', b"m")), FORM_TYPE, ""),
         (_form(MODEL, FILE)[:70], FORM_TYPE, ""),
-        (_form(MODEL), "multipart/form-data", ""),
         (_form(MODEL), "multipart/form-data; boundary=other", ""),
-        (b"", FORM_TYPE, ""),
     ],
 )
 def test_the_model_of_a_form_is_a_field_in_its_beginning(body: bytes, content_type: str, model: str) -> None:

@@ -77,13 +77,6 @@ def test_behind_an_event_that_a_chunk_has_cut_c_splits_the_others() -> None:
     assert count_steps(lambda: read(5000)) == count_steps(lambda: read(5))
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_a_first_event_is_not_held_for_what_comes_after_it(end):
-    first = FirstEvent(_is_answer)
-    first.feed(b"data: {}" + end + end)
-    assert (first.is_done, first.data) == (True, b" {}")
-
-
 def test_comments_pass_before_the_first_event_is_there():
     first = FirstEvent(_is_answer)
     assert first.feed(b": ping\n\n: pi") == b": ping\n\n"

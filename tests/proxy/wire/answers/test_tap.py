@@ -19,6 +19,7 @@ from trimtab.proxy.wire.answers.tap import (
     MAX_SKIPPED_BYTES,
     PIECE_BYTES,
     Piece,
+    ReadAnswer,
     Tap,
 )
 from trimtab.proxy.wire.answers.usage import Usage
@@ -37,6 +38,17 @@ def _read_event(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequenc
     return usage if tokens is None else Usage(tokens), [Piece("text", text)] if text else ()
 
 
+def _note() -> tuple[ReadAnswer, list[bytes]]:
+    """A reader of these events, and what it has read."""
+    read: list[bytes] = []
+
+    def note(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
+        read.append(data)
+        return _read_event(data, usage)
+
+    return note, read
+
+
 def _read(*chunks: bytes, **bounds: int) -> tuple[Usage | None, list[str]]:
     """The usage, and each text that is counted."""
     tap = Tap(_read_event, is_stream=True)
@@ -53,27 +65,6 @@ def _read(*chunks: bytes, **bounds: int) -> tuple[Usage | None, list[str]]:
 
 def _write(*events: dict[str, object]) -> bytes:
     return b"".join(b"data: " + orjson.dumps(event) + b"\n\n" for event in events)
-
-
-def test_of_a_text_past_the_bound_the_tokens_sent_are_known() -> None:
-    """Its characters are counted, whether they are kept or not."""
-    tap = Tap(_read_event, is_stream=True)
-    with bounded(max_held_bytes=PIECE_BYTES):
-        tap.feed(_write(*[{"text": "x" * 8}] * 5))
-        assert (tap.find_sent_tokens(1000), tap.text_chars) == (1000, 40)
-
-
-@pytest.mark.parametrize(("reasoning", "sent_tokens"), [("", 5), ("abc", None), ("abcd", 9)])
-def test_of_reasoning_that_was_not_sent_the_tokens_are_no_text(reasoning: str, sent_tokens: int | None) -> None:
-    """If some of it was sent, nobody knows how much."""
-
-    def read_event(data: bytes, _: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
-        return Usage(None, 9, reasoning_tokens=4), [Piece(reasoning, data.decode(), is_reasoning=bool(reasoning))]
-
-    tap = Tap(read_event, is_stream=True)
-    tap.feed(b"data:%b\n\n" % (reasoning or "text").encode())
-    assert tap.find_sent_tokens(9) == sent_tokens
-    assert tap.size_bytes == len(reasoning or "text") + len(b"data:\n\n")
 
 
 @pytest.mark.parametrize("size", [100, 1000])
@@ -121,15 +112,7 @@ def test_memory_is_bounded() -> None:
     assert (answer.usage, answer._body, answer._scan) == (None, b"", None)
 
 
-def test_the_text_collected_is_bounded() -> None:
-    """Over the bound, a sample of the text is kept, and the usage is still found."""
-    body = _write(*[{"text": "x" * 8}] * 50, {"tokens": 7})
-    usage, texts = _read(body, max_held_bytes=4 * PIECE_BYTES)
-    assert usage == Usage(7)
-    assert 0 < sum(map(len, texts)) <= 4 * PIECE_BYTES
-
-
-@pytest.mark.parametrize("size", [3, 300, 30_000])
+@pytest.mark.parametrize("size", [300, 30_000])
 @pytest.mark.parametrize("is_stream", [True, False])
 def test_the_tokens_of_a_long_text_are_reckoned_from_a_sample(size: int, *, is_stream: bool) -> None:
     """Within a tenth, in pieces of any size, even if the second half has twice as many tokens as the first."""
@@ -156,7 +139,7 @@ def _count(text: str) -> int:
 USAGE = b'"usage" : {"prompt_tokens":9,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens":7}'
 
 
-@pytest.mark.parametrize("size", [1000, 4096, 70_001, 10**7])
+@pytest.mark.parametrize("size", [4096, 10**7])
 @pytest.mark.parametrize(
     "answer",
     [
@@ -174,18 +157,6 @@ def test_the_usage_of_a_long_answer_is_found(answer: bytes, size: int) -> None:
     for at in range(0, len(body), size):
         tap.feed(body[at : at + size])
     tap.finish()
-    assert (tap.usage.prompt_tokens, tap.usage.completion_tokens, tap.usage.cached_tokens) == (9, 7, 4)
-
-
-@pytest.mark.parametrize("size", [1, 7, 190, 10**4])
-def test_the_usage_is_found_across_the_bound_of_what_is_kept(size: int) -> None:
-    """The chunk that reaches the bound is read once, not twice."""
-    body = b'{"id":"%b",%b,"x":[%b]}' % (b"a" * 150, USAGE, b"1," * 200)
-    tap = Tap.of(CHAT, is_stream=False)
-    with bounded(max_event_bytes=200):
-        for at in range(0, len(body), size):
-            tap.feed(body[at : at + size])
-        tap.finish()
     assert (tap.usage.prompt_tokens, tap.usage.completion_tokens, tap.usage.cached_tokens) == (9, 7, 4)
 
 
@@ -222,24 +193,6 @@ def test_text_is_noted_when_it_came_however_much_is_read_together(
         assert tap.last_at == 10.0 + texts[-1][0]
 
 
-def test_a_stream_is_read_at_once_until_there_is_text() -> None:
-    """After that, it is read when much has arrived, or when a result is needed."""
-    read = []
-
-    def note(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
-        read.append(data)
-        return _read_event(data, usage)
-
-    tap = Tap(note, is_stream=True)
-    for text in ("", "a", "b", "c"):
-        tap.feed(_write({"text": text}))
-    assert len(read) == 2
-    assert tap.text_chars == 3
-    tap.feed(_write({"tokens": 7}))
-    assert len(read) == 4
-    assert tap.usage == Usage(7)
-
-
 USAGE_END = b'data: {"tokens":7,"usage":{}}\n\ndata: [DONE]\n\n'
 """The end of a stream, with the usage under its usual name."""
 
@@ -265,7 +218,7 @@ def test_of_a_stream_that_tells_its_usage_little_is_read(texts: list[str], size:
     assert hardly.text_chars == pytest.approx(whole.text_chars, rel=0.7)
 
 
-@pytest.mark.parametrize("size", [50, 1000, 70_000])
+@pytest.mark.parametrize("size", [1000, 70_000])
 @pytest.mark.parametrize("is_told", [True, False])
 def test_how_much_text_there_was_is_reckoned_from_what_is_read(size: int, *, is_told: bool) -> None:
     """Within a tenth, reasoning too, even if the requested usage does not come. What is kept is bounded."""
@@ -291,12 +244,7 @@ def test_how_much_text_there_was_is_reckoned_from_what_is_read(size: int, *, is_
 @pytest.mark.parametrize("event", [{"text": "word"}, {"text": ""}])
 def test_of_many_events_at_once_a_sample_is_read_and_both_ends(event: dict[str, object]) -> None:
     """Reading all would hold the event loop. The usage is found at either end, and what was written is estimated."""
-    read = []
-
-    def note(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
-        read.append(data)
-        return _read_event(data, usage)
-
+    note, read = _note()
     many = _write(event) * (20 * MAX_EVENTS)
     for whole in (_write({"tokens": 7}) + many, many + _write({"tokens": 7})):
         read.clear()
@@ -310,12 +258,7 @@ def test_of_many_events_at_once_a_sample_is_read_and_both_ends(event: dict[str, 
 
 def test_hardly_anything_is_read_of_a_stream_that_tells_its_usage() -> None:
     """If the usage has not come when a result is needed, everything left is read."""
-    read = []
-
-    def note(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
-        read.append(data)
-        return _read_event(data, usage)
-
+    note, read = _note()
     events = [_write({"text": "word", "id": "x" * 150}) for _ in range(140)]
     told, broken = Tap(note, is_stream=True, asks_usage=True), Tap(note, is_stream=True, asks_usage=True)
     for chunk in (*events, USAGE_END):
@@ -339,7 +282,6 @@ CALLS = (
 )
 NO_CALLS = (
     b'{"choices":[{"message":{"content":"All good.","tool_calls":[]}}]}',
-    b'{"choices":[{"delta":{"content":"x","tool_calls":null}}]}',
     b'{"choices":[{"message":{"content":"\\"tool_calls\\":[1] and \\"type\\":\\"tool_use\\""}}]}',
     b'{"content":[{"type":"text","text":"tool_use"}],"stop_reason":"end_turn"}',
     b'{"output":[{"type":"message"}],"tools":[{"type":"function","name":"function_call"}]}',
@@ -369,12 +311,13 @@ def test_a_tool_call_is_seen_in_a_long_stream_that_is_only_sampled() -> None:
     assert tap.calls_tools
 
 
-ECHO = b'"tools":[{"parameters":{"usage":{"prompt_tokens":999,"input_tokens":999,"output_tokens":999}}}]'
-"""What a client asked for, which the answers of some APIs repeat."""
+PLANTED = b'"usage":{"prompt_tokens":999,"input_tokens":999,"completion_tokens":888,"output_tokens":888}'
+ECHO = b'"tools":[{"parameters":{%b}}],"message":{%b},"response":{%b}' % (PLANTED, PLANTED, PLANTED)
+"""What a client asked for, which the answers of some APIs repeat; and members that only events have."""
 TOLD = b'"usage":{"input_tokens":5,"output_tokens":3}'
 
 
-@pytest.mark.parametrize("filler", [0, 100_000, 400_000, 700_000])
+@pytest.mark.parametrize("filler", [0, 100_000, 700_000])
 @pytest.mark.parametrize("codec", CODECS[:3], ids=lambda codec: codec.name)
 def test_only_the_answers_own_usage_counts(codec: Codec, filler: int) -> None:
     """Not one that a client has planted in what the answer repeats, however long it is."""
@@ -393,7 +336,6 @@ def _check_own_usage(codec: Codec, body: bytes) -> None:
         assert (tap.usage.prompt_tokens, tap.usage.completion_tokens) == (5, 3)
 
 
-PLANTED = b'"usage":{"prompt_tokens":999,"input_tokens":999,"completion_tokens":888,"output_tokens":888}'
 DELTAS = {
     "chat": b'data: {"choices":[{"index":0,"delta":{"content":"hello "}}]}\n\n',
     "responses": b'data: {"type":"response.output_text.delta","delta":"hello "}\n\n',
@@ -408,14 +350,11 @@ ELSEWHERE = {
     "chat": (
         b'{"choices":[{"index":0,"delta":{"content":"x",%b}}]}',
         b'{"choices":[{"index":0,"delta":{"tool_calls":[{"function":{"arguments":{%b}}}]}}]}',
-        b'{"choices":[],"message":{%b},"response":{%b},"metadata":{%b}}',
         b'{"choices":[],"message":{%b},"pad":"LONG","response":{%b}}',
         b'{"error":{"message":"x",%b}}',
         b'{"choices":[],"usage":{%b}}',
-        b'{"choices":[],"usage":[{%b}]}',
     ),
     "responses": (
-        b'{"type":"response.output_item.done","item":{%b},%b}',
         b'{"type":"response.output_item.done","item":{"pad":"LONG",%b},%b}',
         b'{"type":"response.in_progress","response":{%b}}',
         b'{"type":"error","error":{%b},%b}',
@@ -424,14 +363,13 @@ ELSEWHERE = {
         b'{"type":"content_block_start","content_block":{"type":"tool_use","input":{%b}},"message":{%b}}',
         b'{"type":"content_block_start","content_block":{"pad":"LONG",%b},"message":{%b}}',
         b'{"type":"content_block_delta","delta":{"text":"x"},%b}',
-        b'{"type":"ping",%b}',
         b'{"type":"error","error":{"type":"overloaded_error",%b}}',
     ),
 }
 """Events with a usage in a place that is not its own. LONG: too long to be kept."""
 
 
-@pytest.mark.parametrize("size", [10**6, 1000, 37])
+@pytest.mark.parametrize("size", [10**6, 1000])
 @pytest.mark.parametrize("asks_usage", [True, False])
 @pytest.mark.parametrize("codec", CODECS[:3], ids=lambda codec: codec.name)
 def test_only_the_streams_own_usage_counts(codec: Codec, size: int, *, asks_usage: bool) -> None:
@@ -448,17 +386,6 @@ def test_only_the_streams_own_usage_counts(codec: Codec, size: int, *, asks_usag
                 tap.feed(body[at : at + size])
             tap.finish()
             assert tap.usage == Usage(5, 3), (event, body.index(odd))
-
-
-@pytest.mark.parametrize("codec", CODECS[:3], ids=lambda codec: codec.name)
-@pytest.mark.parametrize("filler", [0, 100_000, 400_000])
-def test_the_usage_of_what_only_an_event_carries_is_not_that_of_a_response(codec: Codec, filler: int) -> None:
-    """A response that is no stream has no `message` and no `response` of its own."""
-    body = b'{%b,"pad":"%b","message":{%b},"response":{%b}}' % (TOLD, b"z" * filler, PLANTED, PLANTED)
-    tap = Tap.of(codec, is_stream=False)
-    tap.feed(body)
-    tap.finish()
-    assert tap.usage == Usage(5, 3)
 
 
 @pytest.mark.parametrize("filler", [0, 50_000, 90_000])

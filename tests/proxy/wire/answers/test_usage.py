@@ -46,23 +46,15 @@ def _read_usage(*events: object) -> Usage | None:
     ("usage", "expected"),
     [
         ({"prompt_tokens": 7, "completion_tokens": 3}, Usage(7, 3)),
-        ({"prompt_tokens": 7}, Usage(7, None)),
-        ({"completion_tokens": 3}, Usage(None, 3)),
-        ({"prompt_tokens": 0, "completion_tokens": 0}, Usage(0, 0)),
         (
             {"prompt_tokens": 7, "completion_tokens": None, "prompt_tokens_details": {"cached_tokens": 5}},
             Usage(7, None, 5),
         ),
-        ({"prompt_tokens": 7, "prompt_cache_hit_tokens": 5, "prompt_cache_miss_tokens": 2}, Usage(7, None, 5)),
-        ({"input_tokens": 7, "output_tokens": 3}, Usage(7, 3)),
-        ({"input_tokens": 7, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 5}}, Usage(7, 3, 5)),
         (
             {"input_tokens": 7, "output_tokens": 3, "output_tokens_details": {"reasoning_tokens": 2}},
             Usage(7, 3, reasoning_tokens=2),
         ),
-        ({"input_tokens": 7, "output_tokens": 3, READ: 100, CREATED: 20}, Usage(127, 3, 100, 0, 20)),
         ({"input_tokens": 7, "output_tokens": 3, READ: None, CREATED: 20}, Usage(27, 3, None, 0, 20)),
-        ({"input_tokens": 0, READ: 100}, Usage(100, None, 100)),
         (
             {"prompt_tokens": 7, "input_tokens": 9, "completion_tokens": 3, "output_tokens": 4, READ: 100},
             Usage(107, 3, 100),
@@ -72,16 +64,12 @@ def _read_usage(*events: object) -> Usage | None:
         ({"input_tokens": 1, READ: BIG, CREATED: BIG}, Usage(2 * BIG + 1, None, BIG, 0, BIG)),
         ({"prompt_tokens": BIG + 1, "completion_tokens": 3}, None),
         ({"prompt_tokens": -1}, None),
-        ({"input_tokens": 2**63}, None),
         ({"prompt_tokens": "7", "completion_tokens": "3", "cached_tokens": "5"}, Usage(7, 3, 5)),
         ({"prompt_tokens": 7, "prompt_tokens_details": {"cached_tokens": "5"}, "cache_creation": 1}, Usage(7, None, 5)),
         ({"input_tokens": "seven"}, None),
-        ({"input_tokens": "-7"}, None),
         ({"input_tokens": 7, READ: "many"}, Usage()),
         ({"input_tokens": True}, None),
-        ([7, 3], None),
         (7, None),
-        (None, None),
     ],
 )
 def test_usage_is_understood_by_either_naming(usage: object, expected: Usage | None) -> None:
@@ -91,13 +79,6 @@ def test_usage_is_understood_by_either_naming(usage: object, expected: Usage | N
     assert _read_answer(orjson.dumps(answer)) == expected
     assert _read_usage(answer) == expected
     assert _read_usage({"type": "message_start", "message": answer}) == expected
-
-
-def test_an_empty_usage_says_nothing() -> None:
-    """It gives tokens neither for the prompt nor for the completion."""
-    usage = _read_answer(b'{"usage":{}}')
-
-    assert usage in (None, Usage())
 
 
 @pytest.mark.parametrize(
@@ -112,15 +93,12 @@ def test_an_empty_usage_says_nothing() -> None:
         ),
         (
             [
-                {"type": "message_start", "message": {"usage": {"input_tokens": 0, "output_tokens": 0}}},
                 {"type": "message_delta", "usage": {"input_tokens": 7, READ: 100, "output_tokens": 30}},
             ],
             Usage(107, 30, 100),
         ),
-        ([{"usage": {"prompt_tokens": 7}}, {"usage": {"completion_tokens": 3}}], Usage(7, 3)),
         ([{"usage": {"prompt_tokens": 7, "completion_tokens": count}} for count in (1, 2, 3)], Usage(7, 3)),
         ([USAGE, {"usage": None}, {}], Usage(7, 3)),
-        ([USAGE, {"usage": {}}], Usage(7, 3)),
         ([USAGE, {"usage": {"prompt_tokens": BIG + 1}}, {**STARTED, "message": {"usage": -5}}], Usage(7, 3)),
         ([*({**STARTED, "message": odd} for odd in ("an error's", None, ["x"], {})), USAGE], Usage(7, 3)),
         ([USAGE, {"message": {"usage": {"input_tokens": 9}}}], Usage(7, 3)),
@@ -135,27 +113,9 @@ def test_usage_is_put_together_from_what_the_events_say(events: list[dict[str, o
     assert _read_usage(*events) == expected
 
 
-@pytest.mark.parametrize("later", [{"input_tokens": 7}, {"input_tokens": 7, READ: 0}, {"input_tokens": 0, READ: None}])
-def test_a_prompt_does_not_shrink_while_it_is_answered(later: dict[str, object]) -> None:
-    """Anthropic's numbers only grow: a last event without the cached tokens does not lower the count."""
-    started = {"type": "message_start", "message": {"usage": {"input_tokens": 7, READ: 100, "output_tokens": 1}}}
-
-    last = {"type": "message_delta", "usage": {"output_tokens": 30} | later}
-
-    assert _read_usage(started, last) == Usage(107, 30, 100)
-
-
 SPELLINGS = {
-    "openai": (
-        {"prompt_tokens": 2006, "prompt_tokens_details": {"cached_tokens": 1920, "audio_tokens": 0}},
-        (2006, 1920, None),
-    ),
     "openai since gpt-5.6": (
         {"prompt_tokens": 2006, "prompt_tokens_details": {"cached_tokens": 1024, "cache_write_tokens": 896}},
-        (2006, 1024, 896),
-    ),
-    "openai responses": (
-        {"input_tokens": 2006, "input_tokens_details": {"cached_tokens": 1024, "cache_write_tokens": 896}},
         (2006, 1024, 896),
     ),
     "anthropic": (
@@ -171,19 +131,9 @@ SPELLINGS = {
         {"input_tokens": 3, READ: 0, "cache_creation": {"ephemeral_1h_input_tokens": 5000}},
         (5003, 0, 5000),
     ),
-    "deepseek": (
-        {"prompt_tokens": 300, "prompt_cache_hit_tokens": 256, "prompt_cache_miss_tokens": 44},
-        (300, 256, None),
-    ),
     "deepseek without their sum": ({"prompt_cache_hit_tokens": 256, "prompt_cache_miss_tokens": 44}, (300, 256, None)),
-    "moonshot": ({"prompt_tokens": 1336, "total_tokens": 1367, "cached_tokens": 1280}, (1336, 1280, None)),
     "xai": ({"prompt_tokens": 199, "cached_prompt_text_tokens": 163}, (199, 163, None)),
     "perplexity": ({"input_tokens": 199, "input_tokens_details": {READ: 163}}, (199, 163, None)),
-    "databricks": ({"prompt_tokens": 199, READ: 163}, (199, 163, None)),
-    "openrouter": (
-        {"prompt_tokens": 194, "prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 100}, "cost": 0.95},
-        (194, 0, 100),
-    ),
     "qwen": (
         {
             "prompt_tokens": 1503,
@@ -208,19 +158,6 @@ SPELLINGS = {
     "litellm, without the cached part": (
         {"prompt_tokens": 31, "prompt_tokens_details": {"cached_tokens": 0}, CREATED: 1253, READ: 0},
         (1284, 0, 1253),
-    ),
-    "gateway with both names": (
-        {
-            "prompt_tokens": 500,
-            "prompt_tokens_details": {"cached_tokens": 0},
-            "input_tokens_details": {"cached_tokens": 9},
-        },
-        (500, 9, None),
-    ),
-    "vllm, silent": ({"prompt_tokens": 25, "prompt_tokens_details": None}, (25, None, None)),
-    "vllm, sglang, llama.cpp": (
-        {"prompt_tokens": 25, "prompt_tokens_details": {"cached_tokens": 16}},
-        (25, 16, None),
     ),
 }
 """Sources: the docstrings of proxy/wire/answers/usage.py."""
@@ -247,14 +184,9 @@ def test_moonshot_reports_in_the_last_choice_of_a_stream() -> None:
     ("usage", "timings", "cached"),
     [
         ({"prompt_tokens": 11}, {"cache_n": 7, "prompt_n": 4}, 7),
-        ({"prompt_tokens": 11}, {"cache_n": 0, "prompt_n": 11}, 0),
         ({"prompt_tokens": 11}, {"cache_n": 70}, 11),
         ({"prompt_tokens": 11, "prompt_tokens_details": {"cached_tokens": 5}}, {"cache_n": 7}, 5),
-        ({"prompt_tokens": 11}, {"cache_n": "7"}, 7),
         ({"prompt_tokens": 11}, {"cache_n": "some"}, None),
-        ({"prompt_tokens": 11}, {"prompt_n": 4}, None),
-        ({"prompt_tokens": 11}, [], None),
-        ({}, {"cache_n": 7}, None),
     ],
 )
 def test_llama_reports_its_cache_beside_the_usage(
@@ -315,24 +247,6 @@ def test_what_was_read_is_put_together_from_the_parts_of_a_stream() -> None:
         assert _read_usage(started, last) == Usage(127, 30, 100, 0, 20)
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | st.text(),
-    lambda inner: (
-        st.lists(inner)
-        | st.dictionaries(st.sampled_from(["usage", "message", "prompt_tokens", "input_tokens", READ]), inner)
-    ),
-)
-
-
-@given(JSON)
-def test_whatever_stands_for_a_usage_is_a_number_or_none(answer: object) -> None:
-    """For any JSON."""
-    usage = _read_usage({"usage": answer, "message": answer})
-
-    for tokens in (usage.prompt_tokens, usage.completion_tokens) if usage else ():
-        assert tokens is None or 0 <= tokens <= 3 * BIG
-
-
 COUNTS = st.none() | st.integers(-1, 3000) | st.sampled_from([BIG, BIG + 1, 2**70, "7", 7.5])
 DETAILS = ("cached_tokens", READ, "cache_write_tokens", "cache_creation_tokens", CREATED)
 TOLD = st.dictionaries(
@@ -371,18 +285,6 @@ def test_cached_written_and_fresh_tokens_add_up_to_the_prompt(events: list[dict[
     assert usage.prompt_tokens - cached - written >= 0
 
 
-@given(USAGES)
-def test_reading_the_same_usage_again_changes_nothing(told: dict[str, Any]) -> None:
-    """Some servers repeat the usage in each event."""
-    raw = msgspec.Raw(msgspec.json.encode(told))
-    try:
-        once = read_usage(raw)
-    except msgspec.ValidationError:
-        return
-
-    assert read_usage(raw, once) == once
-
-
 MOST = MOST_WINDOWS * 1000
 """What a model with a window of 1000 tokens is believed at most."""
 
@@ -392,13 +294,11 @@ MOST = MOST_WINDOWS * 1000
     [
         (Usage(MOST, 5, 3, 0, 2), Usage(MOST, 5, 3, 0, 2)),
         (Usage(MOST + 1, 5, 3, 0, 2), Usage(None, 5, None, 0, None)),
-        (Usage(None, 5, 3), Usage(None, 5, 3)),
         (Usage(7, MOST_HIDDEN_TOKENS), Usage(7, MOST_HIDDEN_TOKENS)),
         (Usage(7, MOST_HIDDEN_TOKENS + 1), Usage(7, None)),
         (Usage(7, MOST_HIDDEN_TOKENS + 1, None, 1), Usage(7, MOST_HIDDEN_TOKENS + 1, None, 1)),
         (Usage(7, MOST, None, MOST), Usage(7, MOST, None, MOST)),
         (Usage(7, MOST + 1, None, MOST + 1), Usage(7, None, None, 0)),
-        (Usage(7, None), Usage(7, None)),
     ],
 )
 def test_figures_that_cannot_be_true_are_left_out(told: Usage, believed: Usage) -> None:
@@ -420,17 +320,12 @@ VALUES = st.recursive(
     max_leaves=25,
 )
 UNITS = (
-    b'"a":{"usage":{}},',
-    b'"usage":{"input_tokens":1},',
     b'"response":{"usage":{}},',
-    b"[]",
     b"[",
     b"[[[[[[[[]]]]]]]]",
     b'"",',
     b'\\"',
-    b"\\\\",
     b'"',
-    b"word ",
 )
 
 

@@ -17,7 +17,6 @@ from trimtab.proxy.wire.transcript.body import UndecodableError
 from trimtab.rules.conversation import Arguments, Message, Role, ToolCall
 from trimtab.rules.tokens.families import GENERIC
 from trimtab.rules.tokens.messages import MESSAGE_TOKENS, NAME_TOKENS, ROLE_TOKENS
-from trimtab.rules.window.prune import drop_images
 
 FRAME = MESSAGE_TOKENS + ROLE_TOKENS
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -50,23 +49,13 @@ def _try(body: bytes) -> bool:
     [
         b"",
         b"{",
-        b"null",
         b"[]",
-        b'"messages"',
         b"{}",
-        b'{"model":"m","input":"responses"}',
         b'{"messages":null}',
         b'{"messages":"hi"}',
-        b'{"messages":{"role":"user"}}',
-        b'{"messages":[{"role":"user"}]} trailing',
-        b'{"messages":[{"role":"user"}]',
         b'{"x":' + DEEP + b',"messages":[]}',
         _body(b"5"),
-        _body(b"null"),
-        _body(b'"user"'),
-        _body(b"[]"),
         _body(b"{}"),
-        _body(b'{"role":null}'),
         _body(b'{"role":5}'),
         _body(b'{"role":"user"}', b'{"role":["user"]}'),
         _body(b'{"role":"user","content":"\xff"}'),
@@ -83,10 +72,8 @@ def test_what_is_no_chat_request_is_undecodable(body: bytes) -> None:
     "message",
     [
         b'{"role":"user","content":[{"type":["text"],"text":"x"}]}',
-        b'{"role":"user","content":[{"type":{},"text":"x"}]}',
         b'{"role":"assistant","tool_calls":[{"function":{"arguments":{"n":%d}}}]}' % 10**30,
         b'{"role":"assistant","tool_calls":[{"type":"later","n":%d}]}' % 10**30,
-        b'{"role":"user","content":[{"n":%d}]}' % 10**30,
         b'{"role":"user","seed":%d}' % 10**4000,
     ],
     ids=lambda message: message[:60].decode(),
@@ -96,26 +83,10 @@ def test_odd_values_do_not_keep_a_transcript_from_being_read(message: bytes) -> 
     assert _try(_body(message))
 
 
-def test_a_lone_surrogate_does_not_keep_a_transcript_from_being_read() -> None:
-    """Clients that cut a text by UTF-16 units write them; such a message keeps its bytes."""
-    counting = Counting(count_by_heuristic, make_known())
-    raw, other = b'{"role":"user","content":"cut here \\ud83d"}', b'{"role":"tool","content":"x"}'
-    request = CHAT.read(_body(raw, other))
-    first, second = (original := CHAT.decode(request, counting)).messages
-
-    edited = b"".join(
-        CHAT.encode(request, original, original.edit((first, replace(second, texts=("y",), edited=True))))
-    )
-    assert edited == _body(raw, other.replace(b"x", b"y"))
-
-
 @pytest.mark.parametrize(
     ("calls", "expected"),
     [
         (b"null", ()),
-        (b"[]", ()),
-        (b'"x"', ()),
-        (b"{}", ()),
         (b"[null,5,[]]", ()),
         (b'[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]', (ToolCall("1", "f", "{}"),)),
         (b'[{"id":"1","function":{"name":"f","arguments":{"a":[1]}}}]', (ToolCall("1", "f", '{"a":[1]}'),)),
@@ -184,13 +155,10 @@ def test_a_name_of_the_tool_is_read_of_results_only() -> None:
 @pytest.mark.parametrize(
     ("message", "tokens"),
     [
-        (b'{"role":"user"}', 0),
         (b'{"role":"user","content":"%s"}' % (b"x" * 400), 100),
         (b'{"role":"user","content":[{"type":"text","text":"%s"}]}' % (b"x" * 400), 100),
-        (b'{"role":"user","content":[{"type":"output_text","text":"%s"}]}' % (b"x" * 400), 100),
         (b'{"role":"assistant","content":null,"reasoning_content":"%s"}' % (b"x" * 400), 100),
         (b'{"role":"assistant","reasoning":"%s","refusal":"xxxx"}' % (b"x" * 400), 101),
-        (b'{"role":"assistant","reasoning_content":null,"refusal":[1]}', 0),
         (b'{"role":"user","name":"abcd"}', 1 + NAME_TOKENS),
         (
             b'{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"abcd","arguments":"%s"}}]}' % (b"x" * 40),
@@ -203,44 +171,9 @@ def test_every_text_is_counted(message: bytes, tokens: int) -> None:
     assert _decode(message).tokens == FRAME + tokens
 
 
-def test_media_stand_in_the_message_with_what_they_cost() -> None:
-    """Their cost is not the length of their base64 text; cost.py decides it."""
-    parts: list[dict[str, object]] = [
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}},
-        {"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "low"}},
-    ]
-    message = _decode(orjson.dumps({"role": "user", "content": [parts[0], {"type": "text", "text": "abcd"}, parts[1]]}))
-
-    assert [(part.raw, part.tokens) for part in message.media] == [
-        (orjson.dumps(parts[0]), 425),
-        (orjson.dumps(parts[1]), 85),
-    ]
-    assert message.tokens == FRAME + 425 + 1 + 85
-
-
 BASE = b"""{"role":"user","tool_call_id":"1","content":[{"type":"text","text":"a"},
 {"type":"image_url","image_url":{"url":"u","detail":"low"}}],
 "tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}"""
-
-
-@pytest.mark.parametrize(
-    "same",
-    [
-        orjson.dumps(orjson.loads(BASE), option=orjson.OPT_SORT_KEYS),
-        orjson.dumps(orjson.loads(BASE), option=orjson.OPT_INDENT_2),
-        BASE.replace(b'"text":"a"', b'"text":"a","cache_control":{"type":"ephemeral"}'),
-        BASE.replace(b'{"type":"image_url",', b'{ "cache_control":{"type":"ephemeral"}, "type":"image_url",'),
-        BASE.replace(b'{"url":"u","detail":"low"}', b'{"detail":"low", "url" : "\\u0075"}'),
-        BASE.replace(b'"role"', b'"cache_control":{},"role"'),
-        BASE.replace(b'"text":"a"', b'"text":"a","prompt_cache_breakpoint":{"mode":"explicit"}'),
-        BASE.replace(b'{"type":"image_url",', b'{"prompt_cache_breakpoint":{"mode":"explicit"},"type":"image_url",'),
-        BASE.replace(b'"role"', b'"prompt_cache_breakpoint":{"mode":"explicit"},"role"'),
-    ],
-)
-def test_the_digest_ignores_how_it_is_written(same: bytes) -> None:
-    """Key order, white space, escapes and cache markers do not change the digest."""
-    assert same != BASE
-    assert _decode(same).digest == _decode(BASE).digest
 
 
 MARKERS = [b'"cache_control":{"type":"ephemeral"}', b'"prompt_cache_breakpoint":{"mode":"explicit"}']
@@ -312,62 +245,19 @@ def test_whatever_comes_raises_nothing_else(body: bytes) -> None:
     ("said", "expected"),
     [
         (b'"content":"error","is_error":true', True),
-        (b'"content":"x","isError": true ', True),
         (b'"content":["error"]', False),
         (b'"content":"x","status":"error"', True),
         (b'"content":[{"type":"text","text":"x","is_error":true}]', True),
         (b'"content":[{"type":"text","text":"x"},{"type":"y","isError":true}]', True),
-        (b'"content":"x"', False),
         (b'"content":"x","is_error":false,"isError":null,"status":"success"', False),
         (b'"content":"x","is_error":"true"', False),
         (b'"content":[{"type":"text","text":"is_error: true"}]', False),
-        (b'"content":{"is_error":true}', False),
     ],
 )
 def test_a_result_may_be_called_an_error(said: bytes, *, expected: bool) -> None:
     """Anthropic, MCP and LangChain do so, in the message or in a part. Only results can be errors."""
     assert _decode(b'{"role":"tool","tool_call_id":"a",' + said + b"}").is_error is expected
     assert not _decode(b'{"role":"user",' + said + b"}").is_error
-
-
-@pytest.mark.parametrize("role", ["user", "tool"])
-def test_a_removed_image_is_a_text_in_its_place(role: str) -> None:
-    """All bytes around it stay, and so does its cache marker."""
-    raw = (
-        b'{"role": "%s", "tool_call_id": "a", "content": [ {"type":"text", "text":"A", "x":1}, '
-        b'{"type":"image_url","image_url":{"url":"data:image/png;base64,%s"},"cache_control":{"type":"ephemeral"}},'
-        b'{"type":"text","text":"B"},{"type":"image_url","image_url":{"url":"https://a/b.png", "detail": 1}}],"z":1.0}'
-    ) % (role.encode(), b"A" * 4000)
-    message = _decode(raw)
-    written = encode_message(drop_images(message, 1))
-    first = b'{"type":"text","text":"[trimtab: image/png, 3 kB, removed; get it again if needed]",'
-    assert first + b'"cache_control":{"type":"ephemeral"}},{"type":"text","text":"B"}' in written
-    assert b'{"type":"text", "text":"A", "x":1}' in written
-    assert b'{"type":"image_url","image_url":{"url":"https://a/b.png", "detail": 1}}' in written
-    assert b'"z":1.0' in written
-    assert _decode(written).tokens == drop_images(message, 1).tokens
-
-
-def test_an_image_beside_calls_is_removed_too() -> None:
-    """A message with calls whose texts are the same is written with what its media are now."""
-    raw = (
-        b'{"role":"assistant","content":[{"type":"text","text":"A"},{"type":"image_url","image_url":{"url":"%s"}}],'
-        b'"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}'
-    ) % (b"data:image/png;base64," + b"A" * 4000)
-    message = drop_images(_decode(raw))
-    written = encode_message(message)
-    assert b"AAAA" not in written
-    assert _decode(written).tokens == message.tokens
-
-
-def test_a_message_of_an_image_alone_becomes_one_line() -> None:
-    """A text part, which every role may have."""
-    message = _decode(
-        b'{"role":"tool","tool_call_id":"a","content":[{"type":"image_url","image_url":{"url":"https://a/b.png"}}]}'
-    )
-    wire = orjson.loads(encode_message(drop_images(message)))
-    line = "[trimtab: image, b.png, removed; get it again if needed]"
-    assert wire == {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": line}]}
 
 
 @pytest.mark.parametrize(

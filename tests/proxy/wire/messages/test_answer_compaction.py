@@ -66,7 +66,6 @@ def test_instructions_replace_the_providers_own() -> None:
         {"output_config": {"format": {"type": "json_schema", "schema": {}}}},
         {"messages": [{"role": "system", "content": "s"}, *TALK]},
         {"messages": [{"role": "assistant", "content": [BLOCK]}, *TALK]},
-        {"messages": []},
     ],
 )
 def test_it_is_not_asked_if_the_request_or_later_ones_would_be_refused(more: dict[str, Any]) -> None:
@@ -116,12 +115,10 @@ def test_the_block_of_a_stream_comes_whole() -> None:
     "blocks",
     [
         [],
-        [BLOCK, BLOCK],
         [BLOCK, {"type": "text", "text": "t"}],
         [{**BLOCK, "type": "text"}],
         [{**BLOCK, "content": None}],
         [{**BLOCK, "content": " "}],
-        [{**BLOCK, "content": ["t"]}],
         [{**BLOCK, "signature": ""}],
         [{"type": "compaction", "content": "t"}],
         [{**BLOCK, "strange": 1}],
@@ -143,7 +140,7 @@ def test_why_there_is_none() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [b"", b"[]", b"{}", b"<html>", b'{"content":{}}', b'{"content":[1]}', b'{"type":"error","content":[]}', b"\xff"],
+    [b"", b"{}", b'{"content":[1]}', b'{"type":"error","content":[]}'],
 )
 def test_what_cannot_be_read_is_said_to_be_so(answer: bytes) -> None:
     """Never another error."""

@@ -143,29 +143,27 @@ def _mark(messages: list[Wire], at: int, marker: Wire = SHORT) -> list[Wire]:
     return [*messages[:at], marked, *messages[at:][1:]]
 
 
-def _send(messages: list[Wire], compactor: Compactor | None = None, **members: object) -> Wire:
-    """The body that is forwarded, after a cut."""
+def _send_told(
+    messages: list[Wire], compactor: Compactor | None = None, cache: CacheHelp | None = None, **members: object
+) -> tuple[Wire, tuple[str, ...]]:
+    """The body that is forwarded after a cut, and what is told of it. `cache`: of a host that takes markers."""
     compactor = compactor or Compactor(count_by_heuristic)
-    body = orjson.dumps({"model": "m", "max_tokens": 100, "messages": messages, **members})
-    planned = compactor.plan(MESSAGES.read(body), SMALL)
-    compacted = compactor.apply(planned, Summary("Goal: mend the build.", by_model=True))
-    assert compacted.decisions[-1].rule == "summarise"
-    sent: Wire = orjson.loads(compacted.body)
-    assert check_markers(sent) == []
-    return sent
-
-
-def _send_to_known(messages: list[Wire], **members: object) -> tuple[Wire, tuple[str, ...]]:
-    """The body that is forwarded to a host that takes markers, after a cut, and what is told of it."""
-    compactor = Compactor(count_by_heuristic)
-    body = orjson.dumps({"model": "m", "max_tokens": 100, "messages": messages, **members})
-    request = replace(MESSAGES.read(body), cache=CacheHelp(frozenset({"cache_control"})))
+    request = MESSAGES.read(orjson.dumps({"model": "m", "max_tokens": 100, "messages": messages, **members}))
+    request = replace(request, cache=cache or request.cache)
     compacted = compactor.apply(compactor.plan(request, SMALL), Summary("Goal: mend the build.", by_model=True))
+    assert compacted.decisions[-1].rule == "summarise"
     helped = MESSAGES.help_cache(request, compacted.forwarded, compacted.pieces)
     assert helped.pieces is compacted.pieces
     sent: Wire = orjson.loads(compacted.body)
     assert check_markers(sent) == []
     return sent, helped.added
+
+
+def _send(messages: list[Wire], compactor: Compactor | None = None, **members: object) -> Wire:
+    return _send_told(messages, compactor, **members)[0]
+
+
+KNOWN = CacheHelp(frozenset({"cache_control"}))
 
 
 def _find_marked(sent: Wire) -> list[Wire]:
@@ -205,16 +203,16 @@ def test_a_client_that_marks_no_message_gets_no_marker(members: Wire) -> None:
 @pytest.mark.parametrize(("members", "marker"), [({}, SHORT), ({"system": [_SYSTEM]}, HOUR)], ids=["silent", "system"])
 def test_a_known_host_gets_a_marker_even_so(members: Wire, marker: Wire) -> None:
     """With the lifetime that the client uses for its system prompt."""
-    sent, added = _send_to_known(_session(STEPS), **members)
+    sent, added = _send_told(_session(STEPS), cache=KNOWN, **members)
     assert added == ("cache_control",)
     summary = _find_marked(sent)[-1]
     assert (summary["cache_control"], summary["text"].startswith(INTRODUCTION)) == (marker, True)
 
 
 def test_a_marker_that_the_client_asked_for_is_not_told_as_an_addition() -> None:
-    sent, added = _send_to_known(_mark(_session(STEPS), -1))
+    sent, added = _send_told(_mark(_session(STEPS), -1), cache=KNOWN)
     assert (len(_find_marked(sent)), added) == (2, ())
-    sent, added = _send_to_known(_session(STEPS), system=[_SYSTEM] * MAX_MARKERS)
+    sent, added = _send_told(_session(STEPS), cache=KNOWN, system=[_SYSTEM] * MAX_MARKERS)
     assert (len(_find_marked(sent)), added) == (MAX_MARKERS, ())
 
 

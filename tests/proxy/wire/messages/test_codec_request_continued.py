@@ -1,26 +1,14 @@
 """A body that continues an earlier one is read, decoded and written as if it came alone."""
 
-from collections.abc import Iterator, Sequence
-
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.messages.codec import MESSAGES
-from trimtab.proxy.wire.transcript.body import KeptBodies, KeptBody
+from trimtab.proxy.wire.transcript.body import KeptBodies
 from trimtab.rules.policy import Policy
 
-CHANGES = st.lists(
-    st.tuples(
-        st.sampled_from(["grow", "again", "rewind", "edit", "markers", "two markers", "keys", "system"]),
-        st.integers(0, 40),
-        st.text("ab \n", max_size=12),
-    ),
-    max_size=12,
-)
 MARKER = {"type": "ephemeral"}
 
 
@@ -43,54 +31,6 @@ def _mark(steps: list[dict], *places: int) -> list[dict]:
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         marked[at] = {**steps[at], "content": [*blocks[:-1], {**blocks[-1], "cache_control": MARKER}]}
     return marked
-
-
-def _change(steps: list[dict], change: str, place: int, text: str, number: int) -> list[dict]:
-    """The transcript after a change."""
-    if change == "grow":
-        new = (
-            _step(100 * number + one, f"{number} {text} {one} of note\n" * (20 * place)) for one in range(place % 9 + 1)
-        )
-        return [*steps, *(message for step in new for message in step)]
-    if change == "rewind":
-        return steps[: max(len(steps) - place, 1)]
-    if change == "edit":
-        at = place % len(steps)
-        return [*steps[:at], {"role": "user", "content": f"{text}."}, *steps[at + 1 :]]
-    return steps
-
-
-def _replay(changes: Sequence[tuple[str, int, str]]) -> Iterator[bytes]:
-    """The bodies of a session to which changes of all kinds happen; markers move from the end to the end."""
-    steps = [{"role": "user", "content": "Fix the bug."}]
-    around: dict[str, object] = {"model": "m", "max_tokens": 50, "system": "Be brief."}
-    places: tuple[int, ...] = (-1,)
-    for number, (change, place, text) in enumerate([("grow", 9, "x"), *changes]):
-        steps = _change(steps, change, place, text, number)
-        if change in {"markers", "two markers"}:
-            places = (-1, -3) if change == "two markers" else (-1,) * (place % 2)
-        elif change == "keys":
-            around = dict(reversed(around.items()))
-        elif change == "system":
-            around["system"] = [{"type": "text", "text": f"x{text}", "cache_control": MARKER}]
-        told = _mark(steps, *places)
-        yield orjson.dumps({**around, "messages": told} if place % 2 else {"messages": told, **around})
-
-
-@given(CHANGES, st.sampled_from([3_000, 1_000_000]))
-def test_what_was_compacted_before_changes_nothing_but_the_time(changes, window) -> None:
-    """A body may grow, repeat, go back or change. The result is that of a proxy that saw none of it."""
-    kept: dict[tuple[str, bytes], tuple[KeptBody, ...]] = {}
-    kept_bodies, knowing, policy = KeptBodies(kept, 10**9), Compactor(count_by_heuristic), Policy(context_window=window)
-    for body in _replay(changes):
-        begun = kept_bodies.find("messages", body)
-        request = MESSAGES.read(body, begun)
-        assert request.kept_body is not None
-        on = knowing.apply(knowing.plan(request, policy), None)
-        kept_bodies.keep("messages", request.kept_body, begun)
-        fresh = Compactor(count_by_heuristic)
-        new = fresh.apply(fresh.plan(MESSAGES.read(body), policy), None)
-        assert (on.body, on.decisions, on.forwarded.messages) == (new.body, new.decisions, new.forwarded.messages)
 
 
 def test_a_turn_whose_markers_moved_is_written_behind_what_was_written_before() -> None:

@@ -80,13 +80,6 @@ def test_a_string_stays_a_string_unless_blocks_join_it() -> None:
         assert len(_blocks(write_element([empty], [*_place(empty), made]))) == 1
 
 
-def test_texts_are_added_behind_the_clients_blocks() -> None:
-    raw = _user(TEXT, IMAGE)
-    (task,) = _place(raw)
-    written = write_element([raw], [_edit(task, task[0].texts[0], "summary")])
-    assert _blocks(written)[1:] == [orjson.loads(IMAGE), {"type": "text", "text": "summary"}]
-
-
 def test_a_marker_that_is_taken_in_is_put_on_the_last_block() -> None:
     """On a text, if need be a string becomes one; on the result itself."""
     raw = b'{"role":"user","content":"task"}'
@@ -99,28 +92,12 @@ def test_a_marker_that_is_taken_in_is_put_on_the_last_block() -> None:
     assert block == {**orjson.loads(ONE), "cache_control": {"type": "ephemeral"}}
 
 
-def test_a_removed_image_leaves_its_marker() -> None:
-    """In a user's message and in a result; another image keeps its own."""
-    result = b'{"type":"tool_result","tool_use_id":"a","content":[%b]}' % IMAGE
-    for raw in (_user(IMAGE, IMAGE), _user(result, TEXT)):
-        (message, origin), *others = _place(raw)
-        without = replace(message, media=(message.media[0].remove(), *message.media[1:]), edited=True)
-        written = write_element([raw], [(without, origin), *others])
-        assert written.count(MARKER) == raw.count(MARKER)
-        assert message.media[0].line.encode() in written
-
-
 def test_an_assistant_element_without_a_text_is_never_altered() -> None:
     raw = b'{ "role":"assistant", "content":[{"type":"thinking","thinking":"hm","signature":"cw=="}] }'
     ((message, origin),) = _place(raw)
     assert write_element([raw], [_edit((message, origin), "other")]) is raw
     made = Message(Role.ASSISTANT, ("Understood.",), edited=True)
     assert orjson.loads(write_element([], [(made, None)])) == {"role": "assistant", "content": "Understood."}
-
-
-def test_an_unchanged_message_is_its_element() -> None:
-    raw = _user(TEXT)
-    assert write_element([raw], _place(raw)) is raw
 
 
 def test_a_part_that_is_left_over_keeps_the_members_of_its_element() -> None:
@@ -145,3 +122,14 @@ def test_a_message_that_a_rule_made_shows_its_images() -> None:
     written = write_element([], [(made, None)])
     assert [block["type"] for block in _blocks(written)] == ["text", "image"]
     assert IMAGE in written
+
+
+def test_a_removed_image_leaves_its_marker() -> None:
+    """In a user's message and in a result; another image keeps its own."""
+    result = b'{"type":"tool_result","tool_use_id":"a","content":[%b]}' % IMAGE
+    for raw in (_user(IMAGE, IMAGE), _user(result, TEXT)):
+        (message, origin), *others = _place(raw)
+        without = replace(message, media=(message.media[0].remove(), *message.media[1:]), edited=True)
+        written = write_element([raw], [(without, origin), *others])
+        assert written.count(MARKER) == raw.count(MARKER)
+        assert message.media[0].line.encode() in written

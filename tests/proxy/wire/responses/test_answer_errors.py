@@ -81,7 +81,6 @@ def test_an_answer_in_one_piece_becomes_a_stream(status: str | None, end: str) -
             "Slow down.",
         ),
         (500, {"error": {"message": "Oops.", "type": "server_error", "code": None}}, "server_error", "Oops."),
-        (500, {"error": "Oops."}, "500", "Oops."),
         (200, {"error": {"message": "Oops.", "code": 7}}, "7", "Oops."),
         (502, {"detail": "x"}, "502", 'status 502: {"detail":"x"}'),
     ],
@@ -90,8 +89,3 @@ def test_an_error_in_one_piece_becomes_one_in_a_stream(status: int, body: Any, c
     error, failed = _check(RESPONSES.write_event(status, orjson.dumps(body)))
     assert (error["error"]["code"], error["error"]["message"]) == (code, message)
     assert failed["response"]["error"] == {"code": code, "message": message}
-
-
-def test_an_empty_error_names_its_status() -> None:
-    error, _ = _check(RESPONSES.write_event(503, b" "))
-    assert error["error"]["message"] == "status 503: no reason given"

@@ -25,7 +25,7 @@ from trimtab.proxy.wire.transcript.body import (
     split_body,
 )
 from trimtab.proxy.wire.transcript.elements import Written
-from trimtab.rules.conversation import Message, Origin, Role, whole_elements
+from trimtab.rules.conversation import Message, Role, whole_elements
 from trimtab.rules.results.work import LargeWorkError
 
 TYPES = list[msgspec.Raw] | str | None
@@ -55,7 +55,6 @@ HEADS = st.sampled_from(
         b'{"name":"m","things":[{"a":"items"},{"items":[1]}],"items": [ ',
         b' {"items":[7],"name":"\\"items\\":[","items":[',
         b'{"items":"text","it\\u0065ms":[8],"items":[',
-        b'{"it\\u0065ms":[',
         b'{"later":{"items":[1]},"things":"]","items"\n:\t[\r\n',
     ]
 )
@@ -65,25 +64,16 @@ TAILS = st.sampled_from(
         b' ] , "name":"n","later":true, "things":[{"items":[1]}]}',
         b'],"items":[{"said":"other"}]}',
         b'],"items":[],"items":"text"}',
-        b'],"items":[]}',
-        b'],"items":null}',
         b'],"items":"text"}',
-        b'],"items":5}',
-        b'],"it\\u0065ms":[]}',
         b'],"it\\u0065ms":[1]}',
         b'],"later":NaN}',
-        b'],"later":-Infinity}',
         b'],"name":"\\ud800"}',
         b'],"name":"\xed\xa0\x80"}',
-        b'],"name":5}',
         b"",
-        b"]",
         b",]}",
-        b"}]}",
         b"]}]}",
         b']}{"items":[]}',
         b'],"x":"\xff"}',
-        b'2],"name":"m"}',
         b'"],"name":"m"}',
     ]
 )
@@ -173,18 +163,6 @@ def test_a_session_is_split_on_from_request_to_request(
         begun = PrefixMatch(split.kept_body, len(elements))
 
 
-@given(st.tuples(HEADS, SEPARATORS, TAILS), ELEMENTS)
-def test_long_members_only_save_time(around: Around, elements: list[bytes]) -> None:
-    """The array is found at the same place if none is named."""
-    head, separator, tail = around
-    body, plain = head + separator.join(elements) + tail, Form("items", ("things",), ("name",), long=(), elements=TYPES)
-    try:
-        named, unnamed = split_body(FORM, body), split_body(plain, body)
-    except UndecodableError:
-        return
-    assert _tell(replace(named, members=None)) == _tell(replace(unnamed, members=None))
-
-
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -207,20 +185,6 @@ def test_a_repaired_body_keeps_the_bytes_of_its_elements(
     assert split_body(FORM, body, max_chars=len(body)) == split
     with pytest.raises(LargeWorkError):
         split_body(FORM, body, max_chars=len(body) - 1)
-
-
-def test_a_limit_for_repairs_is_no_limit_for_bodies() -> None:
-    """A body that needs no repair is split, however long it is."""
-    assert split_body(FORM, b'{"items":[1]}', max_chars=1).raws == (b"1",)
-
-
-def test_a_body_that_was_fine_may_go_on_with_damage() -> None:
-    """It is repaired as a whole, and its elements keep their bytes."""
-    earlier = _begin(b'{"items":[1,2]}')
-    body = b'{"items":[1,2,"\\ud83d"],"later":NaN}'
-    assert split_body(FORM, body, PrefixMatch(earlier, 2)).raws == (b"1", b"2", b'"\\ud83d"')
-    with pytest.raises(LargeWorkError):
-        split_body(FORM, body, PrefixMatch(earlier, 2), max_chars=5)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +214,7 @@ DEEP = b"[" * 100_000 + b"]" * 100_000
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"null", b"[]", b'"items"', b'{"items":{}}', b'{"items":[1]} 2', b'{"items":[%s]}' % DEEP],
+    [b"", b"{", b"null", b'{"items":{}}', b'{"items":[1]} 2', b'{"items":[%s]}' % DEEP],
     ids=lambda body: body[:20].decode(),
 )
 def test_what_is_no_request_is_undecodable(body: bytes) -> None:
@@ -278,19 +242,6 @@ def test_what_was_derived_from_the_common_elements_goes_along() -> None:
         on = split_body(FORM, body, PrefixMatch(earlier, number)).kept_body
         assert on.decoded == {7: Decoded(messages[:number], whole_elements(number))}
         assert on.written == {1: None, 2: early, 3: replace(earlier.written, before=None)}[number]
-
-
-def test_messages_of_an_element_that_is_not_common_whole_are_dropped() -> None:
-    """One unit may have several elements, and several messages."""
-    earlier = _begin(b'{"items":[1,2,3]}')
-    messages = tuple(Message(Role.USER, (text,)) for text in "abcd")
-    origins = (Origin(0, 1, 0), Origin(0, 1, 1), Origin(1, 3, 0), Origin(1, 3, 1))
-    earlier.decoded[0] = Decoded(messages, origins)
-    for number, kept in ((1, 2), (2, 2), (3, 4)):
-        on = split_body(
-            FORM, b'{"items":[' + b"1,2,3"[: 2 * number - 1] + b",9]}", PrefixMatch(earlier, number)
-        ).kept_body
-        assert on.decoded[0] == Decoded(messages[:kept], origins[:kept])
 
 
 def test_what_stands_behind_the_transcript_does_not_add_up() -> None:
@@ -334,11 +285,3 @@ def test_two_members_are_replaced_wherever_they_stand(order: str) -> None:
         expected = body.replace(b'"long value of a"', b"0").replace(b"{ }", b'"longer"').replace(b"[1, 2]", NEW_ITEMS)
         assert written == expected
         assert orjson.loads(written)["b"] == "longer"
-
-
-def test_a_body_of_one_piece() -> None:
-    """Nothing in its transcript has changed."""
-    body = b'{"a":1,"i":[],"b":2}'
-    start = body.index(b"[")
-    assert replace_outside(body, start, (body,), _edit(body, "a", b"10")) == (b'{"a":10,"i":[],"b":2}',)
-    assert replace_outside(body, start, (body,), _edit(body, "b", b"20")) == (b'{"a":1,"i":[],"b":20}',)

@@ -13,10 +13,9 @@ from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.dialects import name_codec, read_request
-from trimtab.proxy.wire.transcript.decoding import FixedTokens, discount_compacted, weigh_element
+from trimtab.proxy.wire.transcript.decoding import FixedTokens, discount_compacted
 from trimtab.rules.conversation import Conversation, Message, Role
 from trimtab.rules.policy import Policy
-from trimtab.rules.results.work import OBJECT_BYTES
 
 GO_ON = {"role": "user", "content": "Go on."}
 MEMO = replace(assistant("A memo for the server."), keeps_before=True)
@@ -100,34 +99,11 @@ def test_dialects_and_ways_of_counting_know_nothing_of_each_other(other: tuple[s
     assert known.view(*other).count_unknown_bytes([], (b"tools",), fixed_factor=2) == 10
 
 
-def test_what_stands_outside_is_counted_once() -> None:
-    """The key is its exact bytes."""
-    view = make_known().view("chat", 0)
-    assert view.count_fixed((b"tools",), lambda _: FixedTokens(1, 2)) == FixedTokens(1, 2)
-    assert view.count_fixed((b"tools",), lambda _: FixedTokens(3, 4)) == FixedTokens(1, 2)
-
-
 def test_what_the_first_message_costs_is_remembered_of_the_newest() -> None:
     """Another first message is counted anew."""
     view, messages = make_known().view("chat", 0), (*_decode(b"one"), *_decode(b"three"))
     found = [view.count_first(messages[at], lambda one: len(one.raw)) for at in (0, 0, 1)]
     assert (found, view.count_first(messages[1], lambda _: 0)) == ([3, 3, 5], 5)
-
-
-def test_an_element_that_cannot_be_decoded_is_not_kept() -> None:
-    """The error is raised, and elements decoded before it are remembered."""
-    view = make_known().view("chat", 0)
-    view.decode([b"one"], _decode)
-    with pytest.raises(AssertionError):
-        view.decode([b"one", b"bad"], _fail)
-    assert view.count_unknown_bytes([b"one", b"bad"]) == 3
-
-
-def test_the_memory_of_an_element_is_that_of_its_bytes_its_texts_and_its_objects() -> None:
-    """A longer text weighs more by its length."""
-    short, long = (weigh_element((0, b"key"), (Message(Role.USER, ("x" * chars,)),)) for chars in (10, 1010))
-    assert short > len(b"key") + 10 + OBJECT_BYTES
-    assert long - short == 1000
 
 
 # Tool results that a client wrote as text are tool results; they go out in the role in which they came.
@@ -238,15 +214,6 @@ def test_a_header_stays_in_the_text_if_it_is_long_or_all(text: str) -> None:
     assert (message.role, message.header, message.texts) == (Role.TOOL, "", (text,))
 
 
-def test_a_result_in_an_element_with_other_results_is_recognised() -> None:
-    """In the Messages API a text can stand behind the blocks of results."""
-    call = {"type": "tool_use", "id": "c", "name": "ls", "input": {}}
-    blocks = [{"type": "tool_result", "tool_use_id": "c", "content": "x"}, {"type": "text", "text": "[tool: read]\ny"}]
-    said = (say("user", "Do it."), say("assistant", [call]), say("user", blocks))
-    messages = decode("messages", *said).messages
-    assert [message.is_written for message in messages] == [False, False, False, True]
-
-
 def edit(message: Message) -> Message:
     """The message with another text."""
     return message.shorten(("short",), 1)
@@ -265,13 +232,3 @@ def test_an_edited_result_keeps_its_role_its_header_and_its_members(dialect: str
     assert written[:3] + written[4:] == [*said[:3], *said[4:]]
     assert {**written[3], "content": 0} == {**said[3], "content": 0}
     assert orjson.dumps(written[3]["content"]).count(b"[tool: read]\\nshort") == 1
-
-
-def test_an_edited_system_message_of_the_messages_api_is_written() -> None:
-    """Such messages stay as they are unless they are results."""
-    said = [*BEGINNING, say("system", "[tool: read]\nlong text"), say("system", "reminder"), say("assistant", "Done.")]
-    request = name_codec("messages").read(orjson.dumps({"model": "m", "messages": said}))
-    before = request.codec.decode(request, Counting(count_by_heuristic, make_known()))
-    messages = [edit(message) if message.is_written else message for message in before.messages]
-    written = orjson.loads(b"".join(request.codec.encode(request, before, before.edit(messages))))["messages"]
-    assert written == [*said[:3], say("system", "[tool: read]\nshort"), *said[4:]]

@@ -20,7 +20,7 @@ from trimtab.proxy.wire.transcript.decoding import (
     join_units,
     recall,
 )
-from trimtab.rules.conversation import Message, Origin, Role, whole_elements
+from trimtab.rules.conversation import Message, Origin, Role
 
 FORM = Form("items", (), long=())
 USER, LEADER = b'"user"', b'"leads"'
@@ -114,28 +114,6 @@ def test_each_message_has_the_place_of_its_unit(way: str | None, raws: tuple[byt
         assert decode_units(raws, kept_body, view, _decode, find_units) == whole
 
 
-def test_the_usual_places_are_those_of_all_requests() -> None:
-    """A long transcript of elements with one message each keeps none of its own."""
-    raws = (USER, b'"model 1"', USER)
-    found = decode_units(raws, None, _make_view(forgets=False), _decode).origins
-    assert all(one is other for one, other in zip(found, whole_elements(3), strict=True))
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("forgets", [False, True])
-@given(raws=TRANSCRIPTS)
-def test_a_grown_transcript_is_decoded_as_if_it_were_new(
-    way: str | None, raws: tuple[bytes, ...], *, forgets: bool
-) -> None:
-    """Wherever the earlier body ended, even within a unit."""
-    find_units = _find_units(way)
-    for number in range(1, len(raws) + 1):
-        view, earlier = _make_view(forgets=forgets), _begin(raws[:number])
-        assert decode_units(raws[:number], earlier, view, _decode, find_units) == _decode_whole(raws[:number], way)
-        on = _begin(raws, PrefixMatch(earlier, number))
-        assert decode_units(raws, on, view, _decode, find_units) == _decode_whole(raws, way)
-
-
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("forgets", [False, True])
 @given(turns=st.lists(st.tuples(st.integers(1, 20), st.lists(ELEMENTS, max_size=3)), min_size=1, max_size=6))
@@ -210,14 +188,3 @@ def test_a_body_of_mostly_known_elements_counts_as_grown(number: int, *, is_grow
     assert not kept_body.is_grown
     decode_units(raws, kept_body, view, _decode)
     assert kept_body.is_grown is is_grown
-
-
-def test_an_empty_transcript_has_no_messages() -> None:
-    for way in WAYS:
-        assert decode_units((), _begin(()), _make_view(forgets=False), _decode, _find_units(way)) == Decoded()
-
-
-def test_a_unit_is_its_elements_and_commas() -> None:
-    raws = (b"1", b"[2, 3]", b'"4,"')
-    assert join_units(raws, [(0, 1), (1, 3)]) == [b"1", b'[2, 3],"4,"']
-    assert join_units(raws, []) == []

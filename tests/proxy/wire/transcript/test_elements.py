@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trimtab.proxy.wire.json import find_array
 from trimtab.proxy.wire.transcript.elements import Placed, Source, Written, write_elements
-from trimtab.rules.conversation import Conversation, Message, Origin, Role, whole_elements
+from trimtab.rules.conversation import Conversation, Message, Origin, Role
 
 # A drawn transcript: the number of parts of each element; 0 for a message that spans two elements.
 SHAPES = st.lists(st.integers(0, 3), min_size=1, max_size=6)
@@ -65,8 +65,6 @@ def test_an_edited_message_changes_its_own_elements_alone(shape: list[int], data
     messages = list(before.messages)
     messages[at] = replace(messages[at], texts=("EDITED",), edited=True)
     array = find_array(body, b'"items"', raws)
-    origins = [other for other in before.origins if other is not None]
-    together = [one.texts[0] for one, other in zip(messages, origins, strict=True) if other.start == origin.start]
     head, tail = body[: array.elements[origin.start].start], body[array.elements[origin.stop - 1].stop :]
     together = [
         one.texts[0]
@@ -173,11 +171,3 @@ def test_a_written_body_is_continued_only_where_an_element_begins() -> None:
     made_again = (replace(made[0], texts=("again",)), None)
     ended = write(first, made, made_again, written=write(first, made))
     assert b"".join(ended.pieces).endswith(b'["0-0","made","again"]')
-
-
-@given(st.integers(0, 3000))
-def test_whole_elements_are_each_their_own(number: int) -> None:
-    """The usual origins, which are made once for all requests."""
-    origins = whole_elements(number)
-    assert len(origins) == number
-    assert all(origin == (at, at + 1, 0) for at, origin in enumerate(origins))
