@@ -7,7 +7,9 @@ a change is meant, write the files anew and read the difference: `WRITE_GOLDEN=1
 import os
 from collections.abc import Mapping
 from difflib import unified_diff
+from typing import Any
 
+import yaml
 from support.sessions import OWN_DATA
 
 FOLDER = OWN_DATA / "golden"
@@ -22,3 +24,9 @@ def check_golden(name: str, texts: Mapping[str, str]) -> None:
         file.write_text(written, "utf-8")
     differing = list(unified_diff(file.read_text("utf-8").split("\n"), written.split("\n"), "kept", "now", n=1))
     assert not differing, "\n".join(differing)
+
+
+def read_tables(name: str) -> list[Any]:
+    """Laws of `tests/data/tables`, each with the name of a function and cases: what it is given, and what it answers."""
+    laws: list[Any] = yaml.safe_load((OWN_DATA / "tables" / f"{name}.yaml").read_text("utf-8"))
+    return laws

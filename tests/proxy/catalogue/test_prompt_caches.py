@@ -1,66 +1,36 @@
 """Who gets what for its prompt cache: an example for each row of the table, and those who get nothing."""
 
 import pytest
+from support.golden import read_tables
 
-from trimtab.proxy.catalogue.prompt_caches import MAX_KEPT, ROWS, Refusals, find_additions
+from trimtab.proxy.catalogue.prompt_caches import (
+    DAY_SECONDS,
+    MAX_KEPT,
+    ROWS,
+    Lifetimes,
+    Refusals,
+    find_additions,
+    find_lifetime_seconds,
+)
 
-KEY, BREAKPOINT, CONTROL = "cache_key", "cache_breakpoint", "cache_control"
-OPENAI, OPENROUTER = "https://api.openai.com/v1", "https://openrouter.ai/api/v1"
-EXAMPLES = (
-    (OPENAI, "chat", "gpt-4o", {KEY}),
-    (OPENAI, "responses", "gpt-5.5-2026-02-01", {KEY}),
-    ("http://API.openai.com.:8080", "chat", "gpt-4o", {KEY}),
-    (OPENAI, "chat", "ft:gpt-4.1-mini:acme::abc", {KEY}),
-    (OPENAI, "chat", "o3", {KEY}),
-    (OPENAI, "chat", "gpt-5.6-sol", {KEY, BREAKPOINT}),
-    (OPENAI, "responses", "GPT-6.1-astra", {KEY, BREAKPOINT}),
-    (OPENAI, "responses", "gpt-5.10", {KEY, BREAKPOINT}),
-    ("https://acme.openai.azure.com/openai/v1", "chat", "gpt-5.6", {KEY}),
-    ("https://acme.cognitiveservices.azure.com", "responses", "gpt-5", {KEY}),
-    ("https://acme.services.ai.azure.com/models", "chat", "o4-mini", {KEY}),
-    (OPENROUTER, "chat", "openai/gpt-5:nitro", {KEY}),
-    (OPENROUTER, "responses", "openai/gpt-5.6-sol", {KEY, BREAKPOINT}),
-    (OPENROUTER, "chat", "openai/gpt-6", {KEY, BREAKPOINT}),
-    (OPENROUTER, "chat", "anthropic/claude-sonnet-5.5", {CONTROL}),
-    (OPENROUTER, "chat", "~anthropic/claude-sonnet-latest", {CONTROL}),
-    (OPENROUTER, "messages", "anthropic/claude-opus-5", {CONTROL}),
-    ("https://api.anthropic.com", "messages", "claude-opus-5-5", {CONTROL}),
-    ("https://gateway.claude.com", "messages", "any", {CONTROL}),
-    ("https://acme.services.ai.azure.com/anthropic", "messages", "claude-haiku-5-5", {CONTROL}),
-    ("https://ai-gateway.vercel.sh", "messages", "anthropic/claude-opus-5", {CONTROL}),
-)
-NOTHING = (
-    ("http://127.0.0.1:8000/v1", "chat", "gpt-4o"),
-    ("http://localhost:8000/v1", "messages", "claude-opus-5"),
-    ("https://integrate.api.nvidia.com/v1", "chat", "openai/gpt-5"),
-    ("https://api.openai.com.example.org/v1", "chat", "gpt-4o"),
-    ("https://notapi.openai.com/v1", "chat", "gpt-4o"),
-    ("https://notopenrouter.ai/v1", "chat", "openai/gpt-5"),
-    (OPENAI, "chat", "gpt-3.5-turbo"),
-    (OPENAI, "chat", "gpt-4-turbo"),
-    (OPENAI, "chat", "gpt-4"),
-    (OPENAI, "messages", "gpt-5.6"),
-    (OPENAI, "chat", "gpt-35-turbo"),
-    (OPENAI, "chat", "gpt-4o" + "x" * 300),
-    ("https://acme.openai.azure.com/openai/v1", "chat", "DeepSeek-V4"),
-    ("https://acme.openai.azure.com/openai/v1", "chat", "my-deployment"),
-    (OPENROUTER, "chat", "deepseek/deepseek-v4"),
-    (OPENROUTER, "responses", "anthropic/claude-opus-5"),
-    ("https://api.anthropic.com", "chat", "claude-opus-5"),
-    ("https://ai-gateway.vercel.sh/v1", "chat", "anthropic/claude-opus-5"),
-    ("https://api.deepseek.com/anthropic", "messages", "deepseek-chat"),
-)
+ADDED, LASTING = read_tables("prompt_caches")
+OPENAI = "https://api.openai.com/v1"
 
 
 def test_a_host_gets_what_its_provider_documents_and_any_other_nothing() -> None:
-    for base_url, dialect, model, adds in (*EXAMPLES, *((*each, set()) for each in NOTHING)):
-        assert find_additions(base_url, dialect, model) == adds, (base_url, dialect, model)
+    for *given, adds in ADDED["cases"]:
+        assert find_additions(*given) == set(adds), given
+
+
+def test_the_host_the_model_and_the_request_decide_how_long_a_prompt_stays() -> None:
+    for *given, seconds in LASTING["cases"]:
+        assert find_lifetime_seconds(*given) == seconds, given
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.adds} {row.hosts[0]}")
 def test_each_host_and_dialect_of_each_row_has_a_source_and_an_example(row) -> None:
     assert row.source.startswith("https://")
-    given = [(url, dialect) for url, dialect, _, adds in EXAMPLES if row.adds in adds]
+    given = [(url, dialect) for url, dialect, _, adds in ADDED["cases"] if row.adds in adds]
     for host in row.hosts:
         assert any(host in url for url, _ in given)
     for dialect in row.dialects:
@@ -98,3 +68,32 @@ def test_what_was_refused_is_tried_again_after_its_time() -> None:
     assert refused.find(ASKED, now=100) == set()
     refused.keep(ASKED, frozenset({"stream"}), now=120)
     assert refused.find(ASKED, now=219) == {"stream"}
+
+
+# What a cache that outlived a silence teaches.
+
+
+def test_a_cache_that_outlived_a_silence_teaches_its_client_only() -> None:
+    """The longest such silence counts, and a cached head alone proves nothing."""
+    lifetimes = Lifetimes()
+    lifetimes.learn("a", OPENAI, "gpt-4o", 1500.0, 0.9)
+    lifetimes.learn("a", OPENAI, "gpt-4o", 900.0, 0.9)
+    lifetimes.learn("a", OPENAI, "gpt-4o", 5000.0, 0.2)
+    assert lifetimes.find("a", OPENAI, "gpt-4o") == 1500
+    assert lifetimes.find("b", OPENAI, "gpt-4o") == 300
+    assert lifetimes.find("a", OPENAI, "gpt-4.1") == 300
+
+
+def test_nothing_is_learned_about_a_server_of_ones_own_or_beyond_a_day() -> None:
+    """What its memory holds depends on load."""
+    lifetimes = Lifetimes()
+    lifetimes.learn("a", "http://127.0.0.1:8000/v1", "m", 900.0, 1.0)
+    lifetimes.learn("a", OPENAI, "gpt-4o", 1e9, 1.0)
+    assert lifetimes.find("a", "http://127.0.0.1:8000/v1", "m") is None
+    assert lifetimes.find("a", OPENAI, "gpt-4o") == DAY_SECONDS
+
+
+def test_a_short_silence_needs_no_look_up() -> None:
+    """No cache in the table ends sooner."""
+    assert not Lifetimes().may_be_over(300.0)
+    assert Lifetimes().may_be_over(300.5)

@@ -3,7 +3,6 @@
 from collections import Counter
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -151,35 +150,24 @@ def _explain(body: Wire, dialect: Dialect, *options: str) -> str:
 
 @each_dialect
 def test_a_place_is_the_index_in_the_requests_own_list(dialect: Dialect) -> None:
-    """At that index stands what the diff shows as removed, whether or not an element holds several messages."""
-    body = dialect.write(_session(12))
-    told = orjson.loads(_explain(body, dialect, "--explain-json"))
-    elements = body[dialect.transcript]
-    gone = [change for change in told["changes"] if change["fate"] in {"removed", "pruned"} and change["tool"]]
-    assert gone
-    numbers = []
-    for change in gone:
-        element = orjson.dumps(elements[change["at"]]).decode()
-        number = next(number for number in range(12) if f"{PLANTED} {change['tool']} {number}\\n" in element)
-        numbers.append(number)
-    assert numbers == sorted(numbers)
-    assert {change["tool"] for change in gone} == {"bash", "read_file"}
+    """At that index stands what is told as removed, whether or not an element holds several messages; no text is told.
 
-
-@each_dialect
-def test_the_json_has_figures_and_places_and_no_text(dialect: Dialect) -> None:
-    """Its changes add up to what was saved, and its sentences are those of --explain."""
+    The changes add up to what was saved.
+    """
     body = dialect.write(_session(12))
     written = _explain(body, dialect, "--explain-json")
-    told: dict[str, Any] = orjson.loads(written)
     assert PLANTED not in written
-    assert told["original_tokens"] > told["limit_tokens"] > told["sent_tokens"]
+    told = orjson.loads(written)
     saved = sum(change["tokens_before"] - change["tokens_after"] for change in told["changes"])
-    assert saved == told["original_tokens"] - told["sent_tokens"] == told["sentences"][0]["saved_tokens"]
-    *sentences, cut = _explain(body, dialect, "--explain").splitlines()
-    assert cut.startswith("cut: when_it_pays: ")
-    assert sentences == [f"{one['rule']}: {one['text']}".removeprefix(": ") for one in told["sentences"]]
-    assert PLANTED not in "".join(sentences)
+    assert saved == told["original_tokens"] - told["sent_tokens"] == told["sentences"][0]["saved_tokens"] > 0
+    gone = [change for change in told["changes"] if change["fate"] in {"removed", "pruned"} and change["tool"]]
+    assert {change["tool"] for change in gone} == {"bash", "read_file"}
+    numbers = []
+    for change in gone:
+        element = orjson.dumps(body[dialect.transcript][change["at"]]).decode()
+        numbers += [number for number in range(12) if f"{PLANTED} {change['tool']} {number}\\n" in element][:1]
+    assert len(numbers) == len(gone)
+    assert numbers == sorted(numbers)
 
 
 def test_a_diff_cannot_command_the_terminal() -> None:

@@ -3,16 +3,11 @@
 import re
 from hashlib import sha256
 
-import msgspec
-
 from trimtab.proxy.cli.demo import WINDOW_TOKENS, Project, make_session
 from trimtab.proxy.compaction.caches import make_known
-from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.chat.message import decode_message
 from trimtab.proxy.wire.codec import Counting
 from trimtab.rules.results.pairing import pair_tool_calls
-from trimtab.rules.tokens.families import GENERIC
 
 
 def test_session_is_a_valid_transcript_of_several_windows(count) -> None:
@@ -29,19 +24,6 @@ def test_session_is_a_valid_transcript_of_several_windows(count) -> None:
     assert len(ids) == len(set(ids)) > 140
     assert roles.count("user") == 5
     assert any(len(message.tool_calls) > 1 for message in conversation.messages)
-
-
-def test_tools_of_the_session_are_those_that_it_calls() -> None:
-    """A call names a tool of the schema, and passes the arguments that the schema requires."""
-    session = make_session()
-    required = {
-        tool["function"]["name"]: set(tool["function"]["parameters"]["required"])
-        for tool in msgspec.json.decode(session.tools)
-    }
-    messages = [decode_message(raw, count_by_heuristic, GENERIC.costs) for raw in session.messages]
-    called = [call for message in messages for call in message.tool_calls]
-    assert {call.name for call in called} == set(required)
-    assert all(set(msgspec.json.decode(call.arguments)) == required[call.name] for call in called)
 
 
 def test_the_session_is_the_one_of_which_the_pages_tell() -> None:

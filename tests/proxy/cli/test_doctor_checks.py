@@ -11,6 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 from aiohttp import web
+from support.golden import check_golden
 from upstreams.recording import FakeUpstream
 
 from trimtab.proxy.cli import doctor_checks as checks
@@ -71,61 +72,39 @@ async def test_a_list_of_models_is_well(asking, upstream) -> None:
     assert (answer.names, answer.windows) == (("m", "n"), Windows({"m": 8192}, None))
 
 
-@pytest.mark.parametrize(
-    ("status", "key", "expected"),
-    [
-        (401, None, ("warning", "requires a key (401)", "--key-from-env")),
-        (401, "sk-PLANTED", ("error", "refuses the key (401)", "upstream.api_key")),
-        (404, None, ("warning", "lists no models (404)", "base_url")),
-        (500, None, ("warning", "lists no models (500)", "context_window")),
-        (307, None, ("warning", "redirects elsewhere (307)", "follows no redirects")),
-    ],
+BODIES = (b"", b"[" * 9000, b"\xff\x00", b'{"data": 5}', b"[]", b'{"data": [{"id": 5}]}')
+REFUSALS = ((401, b"no, PLANTED"), (403, b""), (404, b""), (500, b""), (307, b""))
+JUDGED = (
+    ("http://a.example", 502, 0),
+    ("http://a.example", 404, 0),
+    ("https://a.example", 502, 0),
+    ("http://a.example", 403, 3),
 )
-async def test_each_refusal_says_what_to_do(asking, upstream, status, key, expected) -> None:
-    """The advice does not show the key."""
-    _tell(upstream, status, b"no, PLANTED")
-    for answer in (await _ask(asking, upstream, key), await _ask(asking, upstream, api_key=key)):
-        level, found, advice = expected
-        assert answer.finding.level == level
-        assert found in answer.finding.found
-        assert advice in answer.finding.advice
-        assert "PLANTED" not in str(answer)
 
 
-async def test_what_to_do_is_said_of_the_upstream_that_was_asked(asking, upstream) -> None:
-    """--key-from-env is advised only for the main one."""
-    _tell(upstream, 401)
-    config = UpstreamConfig(base_url=upstream.url, api_key="sk-PLANTED")
-    finding = (await ask_upstream(asking, config, None, "upstreams.other")).finding
-
-    assert finding.subject == f"upstreams.other {upstream.url}"
-    assert "upstreams.other.api_key" in finding.advice
-    assert "--key-from-env" not in finding.advice
-
-
-async def test_an_upstream_that_wants_a_key_and_is_to_be_shown_none_will_fail(asking, upstream) -> None:
-    """Such an upstream gets no client's key, and no key of --key-from-env."""
-    _tell(upstream, 401)
-    for config in (
-        UpstreamConfig(base_url=upstream.url).named(),
-        UpstreamConfig(base_url=upstream.url, credential="none"),
-    ):
-        finding = (await ask_upstream(asking, config, "sk-PLANTED", "upstreams.other")).finding
-
-        assert (finding.level, finding.found) == ("error", "requires a key (401), but trimtab sends none")
-        assert "upstreams.other.credential: client" in str(finding.advice)
-    assert all(not question.header("authorization") for question in upstream.requests)
+async def test_what_is_found_at_an_upstream_is_told_with_what_to_do(asking, upstream) -> None:
+    """The advice is that of the upstream that was asked, and shows no key. What may have refused is named, too."""
+    key, told = "sk-PLANTED", {}
+    named = UpstreamConfig(base_url=upstream.url).named()
+    for status, body in (*REFUSALS, *((200, one) for one in BODIES)):
+        _tell(upstream, status, body)
+        for shown, fields in ((None, {}), (key, {}), (None, {"api_key": key}), (key, {"credential": "none"})):
+            config = UpstreamConfig(base_url=upstream.url, **fields)
+            findings = [(await ask_upstream(asking, config, shown)).finding]
+            findings.append((await ask_upstream(asking, named if not fields else config, shown, "upstreams.x")).finding)
+            if status == 401 or not (shown or fields):
+                told[f"{status} {body[:20]!r}, {shown and 'a key'}, {[*fields]}"] = "\n".join(map(_write, findings))
+    for base_url, status, models in JUDGED:
+        config = UpstreamConfig(base_url=base_url, proxy="http://p.example:3128")
+        finding = checks._judge(config, status, models, "upstream", shows_key=True)
+        told[f"{status} by a proxy for {base_url}, {models} models"] = _write(finding)
+    told = {title: text.replace(upstream.url, "URL") for title, text in told.items()}
+    assert "PLANTED" not in "".join(told.values())
+    check_golden("commands/doctor-upstreams", told)
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"hello", b"[" * 9000, b"\xff\x00", b'{"data": 5}', b"[]", b'{"data": [{"id": 5}]}']
-)
-async def test_an_answer_that_is_no_list_is_a_warning(asking, upstream, body) -> None:
-    """An example is a web page that base_url leads to."""
-    _tell(upstream, 200, body)
-    finding = (await _ask(asking, upstream)).finding
-
-    assert (finding.level, finding.found) == ("warning", "answers, but not with a list of models")
+def _write(finding: Finding) -> str:
+    return f"{finding.subject}: {finding.level}: {finding.found}; {finding.advice}"
 
 
 async def test_a_key_goes_to_its_own_upstream_only(asking, upstream) -> None:
@@ -154,7 +133,7 @@ async def test_nobody_there_is_an_error(asking) -> None:
     assert "could not be reached" in finding.found
 
 
-@pytest.mark.parametrize("says", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
+@pytest.mark.parametrize("says", [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
 async def test_a_server_that_hangs_is_left(asking, monkeypatch, says) -> None:
     """It may hang before its answer, or in the middle of it."""
     monkeypatch.setattr(checks, "TIMEOUT_SECONDS", 0.2)
@@ -174,7 +153,7 @@ async def test_a_server_that_hangs_is_left(asking, monkeypatch, says) -> None:
     assert (finding.level, finding.found) == ("error", "does not answer within 0.2 seconds")
 
 
-@pytest.mark.parametrize("says", [b"", b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
+@pytest.mark.parametrize("says", [b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
 async def test_a_server_that_speaks_no_http_is_an_error(asking, says) -> None:
     """So is a server that closes the connection in the middle of its answer."""
 
@@ -263,71 +242,17 @@ async def test_a_store_that_fails_says_why(tmp_path: Path, url: str, subject: st
     assert reason in finding.found
 
 
-@pytest.mark.parametrize(
-    ("workers", "allowed", "level", "found"),
-    [
-        (1, 264, "ok", "up to 264 needed; the limit is 264"),
-        (1, 263, "warning", "up to 264 needed; the limit is 263"),
-        (1, resource.RLIM_INFINITY, "ok", ""),
-        (4, 114, "ok", "up to 114 needed by each process; the limit is 114"),
-        (4, 113, "warning", "up to 114 needed by each process; the limit is 113"),
-        ("auto", 132, "ok", "up to 132 needed by each process; the limit is 132"),
-    ],
-)
-def test_each_process_has_a_limit_of_open_files_of_its_own(monkeypatch, workers, allowed, level, found) -> None:
-    """Of two files for each request, and some others: 25 of 100 requests for each of four, 34 for each of three."""
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (40, allowed))
-    monkeypatch.setattr(supervisor, "count_cores", lambda *_: 3)
-    settings = (f"workers={workers}", "limits.max_concurrent_requests=100")
-    finding = check_open_files(load_config(settings=settings, environment={}))
-
-    assert (finding.level, found in finding.found) == (level, True)
-    assert ("ulimit -Hn " in str(finding.advice)) == (level == "warning")
-
-
-@pytest.mark.parametrize(
-    ("settings", "level", "found"),
-    [
-        (("workers=2",), "ok", "2 processes; auto gives 3 here, with 3 cores"),
-        (("workers=auto",), "ok", "3 processes; auto gives 3 here, with 3 cores"),
-        (("workers=auto", "limits.max_memory_bytes=536870912"), "ok", "1 process; auto gives 1 here, with 3 cores"),
-        (("workers=1", "store=memory"), "ok", "1 process; auto gives 3 here, with 3 cores"),
-        (
-            ("workers=2", "store=memory"),
-            "warning",
-            "2 processes; auto gives 3 here, with 3 cores; each makes its own summaries",
-        ),
-    ],
-)
-def test_it_is_said_how_many_processes_there_would_be(monkeypatch, settings, level, found) -> None:
-    """So is the number that `auto` gives here, by cores and memory. Several processes need a store that they share."""
+def test_limits_of_open_files_and_numbers_of_processes_are_judged(monkeypatch) -> None:
+    """Of two files for each request, and some others, each process needs its share. Several need a store they share."""
     for module in (supervisor, checks):
         monkeypatch.setattr(module, "count_cores", lambda *_: 3)
-    finding = check_workers(load_config(settings=settings, environment={}))
-
-    assert finding.subject == f"workers {settings[0].partition('=')[2]}"
-    assert (finding.level, finding.found) == (level, found)
-    assert (finding.advice is None) == (level == "ok")
-
-
-@pytest.mark.parametrize(
-    ("scheme", "proxy", "status", "may_be"),
-    [
-        ("http", "http://p.example:3128", 403, True),
-        ("http", "http://p.example:3128", 502, True),
-        ("http", "http://p.example:3128", 404, False),
-        ("http", "null", 502, False),
-        ("https", "http://p.example:3128", 502, False),
-    ],
-)
-def test_a_forward_proxy_may_have_refused_what_it_can_read(scheme, proxy, status, *, may_be) -> None:
-    config = load_config(
-        settings=(f"upstream.base_url={scheme}://a.example/v1", f"upstream.proxy={proxy}"), environment={}
-    )
-    told = checks._judge(config.upstream, status, 0, "upstream", shows_key=True)
-    assert ("p.example:3128 (upstream.proxy) refused the request" in str(told.advice)) is may_be
-    with_models = checks._judge(config.upstream, status, 3, "upstream", shows_key=True).advice
-    assert with_models is None or (
-        may_be and with_models.endswith("p.example:3128 (upstream.proxy) refused the request")
-    )
-    assert "None" not in str(with_models or "")
+    told = {}
+    for workers, allowed in ((1, 264), (1, 263), (1, resource.RLIM_INFINITY), (4, 114), (4, 113), ("auto", 132)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, allowed=allowed: (40, allowed))
+        settings = (f"workers={workers}", "limits.max_concurrent_requests=100")
+        finding = check_open_files(load_config(settings=settings, environment={}))
+        told[f"{workers} workers, {allowed} files"] = _write(finding)
+    small = "limits.max_memory_bytes=536870912"
+    for settings in (("workers=2",), ("workers=auto",), ("workers=auto", small), ("workers=2", "store=memory")):
+        told[" ".join(settings)] = _write(check_workers(load_config(settings=settings, environment={})))
+    check_golden("commands/doctor-machine", told)

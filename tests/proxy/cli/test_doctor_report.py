@@ -19,7 +19,6 @@ from upstreams.recording import FakeUpstream
 
 from trimtab.proxy.catalogue.prices import DEFAULT, LOCAL, find_listed
 from trimtab.proxy.cli.doctor import (
-    MAX_LISTED,
     ModelPrices,
     Report,
     check_prices,
@@ -92,29 +91,6 @@ async def test_a_window_says_where_it_comes_from(upstream, log) -> None:
     assert (unknown.level, unknown.found) == ("warning", "unknown for qwen3, gpt-4")
 
 
-async def test_the_catalogue_is_named(upstream, monkeypatch) -> None:
-    """The catalogue counts if the upstream reports no window."""
-    monkeypatch.setattr(
-        "trimtab.proxy.models.records.find_window",
-        lambda url, model: 7000 if (url, model) == (upstream.url, "m") else None,
-    )
-    report = await _examine(upstream, "defaults.count=heuristic", models=("m",))
-
-    assert [(model.window_tokens, model.window_from, model.ratio_from) for model in report.models] == [
-        (7000, "catalogue", "characters")
-    ]
-
-
-async def test_a_long_list_is_cut(upstream) -> None:
-    """The report says how many models it leaves out."""
-    names = [f"m{number}" for number in range(MAX_LISTED + 7)]
-    upstream.models = _list(*names, max_model_len=8192)
-    report = await _examine(upstream, models=("m5",))
-
-    assert [model.model for model in report.models] == ["m5", *names[:5], *names[6 : MAX_LISTED + 1]]
-    assert report.unlisted == 6
-
-
 async def test_each_upstream_is_asked_once(upstream) -> None:
     """A model is looked up at the one that its requests go to."""
     upstream.models = _list("m", max_model_len=8192)
@@ -148,64 +124,31 @@ async def test_an_upstream_is_asked_with_each_of_its_keys(upstream) -> None:
     assert [(model.window_tokens, model.window_from) for model in report.models] == [(8192, "discovered")]
 
 
-@pytest.mark.parametrize(
-    ("slots", "when", "told"),
-    [
-        (2, "auto", "only while no request comes"),
-        (3, "auto", None),
-        (1, "background", "waits for each summary"),
-        (2, "background", None),
-        (1, "idle", None),
-    ],
-)
-async def test_a_server_with_few_slots_is_told_of(upstream, slots: int, when: str, told: str | None) -> None:
-    """There, summaries are written while nobody waits, unless somebody wants it otherwise: then a turn may wait."""
-    model = {"owned_by": "llamacpp", "id": "m", "meta": {"n_ctx": 8000}, "total_slots": slots}
-    upstream.models = orjson.dumps(model | {"data": [model]})
-    report = await _examine(upstream, f"defaults.summary.when={when}")
-    advice = [finding.advice for finding in report.findings if finding.subject == "slots"]
-    assert [told in one for one in advice] == ([True] if told else [])
+async def test_what_a_server_says_of_itself_is_shown_and_judged(upstream) -> None:
+    """With few slots, summaries are written while nobody waits, unless somebody wants it otherwise: then a turn may.
 
-
-@pytest.mark.parametrize(("window", "is_told"), [("auto", False), (8000, False), (8001, True)])
-async def test_what_a_server_says_of_its_slots_is_shown_and_compared(upstream, window: Any, *, is_told: bool) -> None:
-    told = {"owned_by": "llamacpp", "id": "m", "meta": {"n_ctx": 8000}, "total_slots": 2, "build_info": "b1"}
-    upstream.models = orjson.dumps(told | {"data": [told], "default_generation_settings": {"n_ctx": 8000}})
-    report = await _examine(upstream, f"defaults.context_window={window}")
-    found = {finding.subject: finding.found for finding in report.findings}
-    assert found[f"upstream {upstream.url}"] == "answers; models listed: 1; llama.cpp b1, 2 slots of 8,000 tokens"
-    larger = "the configured one is larger than the server's for m (8,000)"
-    assert (found.get("windows") == larger) is is_told
-
-
-@pytest.mark.parametrize(
-    ("caps", "left_out"),
-    [
-        ({"supports_tools": False}, "tools"),
-        ({"supports_tool_calls": False}, "calls of tools"),
-        ({"supports_tools": False, "supports_tool_calls": False}, "tools and calls of tools"),
-        ({"supports_tools": True}, None),
-    ],
-)
-async def test_a_template_that_leaves_out_tools_is_told_of(upstream, caps: Any, left_out: str | None) -> None:
-    told = {"owned_by": "llamacpp", "id": "m", "meta": {"n_ctx": 8000}, "chat_template_caps": caps}
-    upstream.models = orjson.dumps(told | {"data": [told]})
-    report = await _examine(upstream)
-    found = [finding.found for finding in report.findings if finding.subject == "template"]
-    assert [text.partition(":")[0] for text in found] == (
-        [f"a server's chat template leaves out {left_out}"] if left_out else []
+    A window that is larger than the server's is told, and a chat template that leaves out tools.
+    """
+    told = {}
+    model = {"owned_by": "llamacpp", "id": "m", "meta": {"n_ctx": 8000}, "build_info": "b1"}
+    slots = ((2, "auto"), (3, "auto"), (1, "background"), (2, "background"), (1, "idle"))
+    caps = (
+        {"supports_tools": False},
+        {"supports_tool_calls": False},
+        dict.fromkeys(("supports_tools", "supports_tool_calls"), False),
     )
-
-
-async def test_what_an_upstream_says_moves_no_cursor(upstream) -> None:
-    """Control characters in a name are replaced, and markup in it has no effect."""
-    upstream.models = _list("a\x1b]0;b\x07[red]c", max_model_len=8192)
-    report = await _examine(upstream)
-    screen = io.StringIO()
-    report.print_tables(Console(file=screen, width=200, force_terminal=False))
-
-    assert "a\\x1b]0;b\\x07[red]c" in screen.getvalue()
-    assert "8,192" in screen.getvalue()
+    cases = [({"total_slots": number}, f"defaults.summary.when={when}") for number, when in slots]
+    cases += [({"total_slots": 2}, f"defaults.context_window={window}") for window in (8000, 8001)]
+    cases += [({"chat_template_caps": one}, "mode=enforce") for one in (*caps, {"supports_tools": True})]
+    for more, setting in cases:
+        upstream.models = orjson.dumps(
+            model | more | {"data": [model | more], "default_generation_settings": model["meta"]}
+        )
+        findings = (await _examine(upstream, setting)).findings
+        found = [one for one in findings if one.subject in {"slots", "template", "windows", f"upstream {upstream.url}"}]
+        lines = [f"{one.subject}: {one.level}: {one.found}; {one.advice}" for one in found]
+        told[f"{more}, {setting}"] = "\n".join(lines).replace(upstream.url, "URL")
+    check_golden("commands/doctor-servers", told)
 
 
 async def _run(*arguments: str, **environment: str) -> tuple[int, bytes, str]:

@@ -13,9 +13,8 @@ from support.golden import check_golden
 from upstreams.recording import FakeUpstream
 
 from trimtab.proxy.cli.doctor_checks import Answer, Finding
-from trimtab.proxy.cli.init import Found, _tell_next, list_unknown, probe, write_document
+from trimtab.proxy.cli.init import Found, _tell_next, write_document
 from trimtab.proxy.config.load import load_config, load_file
-from trimtab.proxy.config.schema import UpstreamConfig
 
 KEY = "sk-PLANTED-KEY"
 NOWHERE = "http://127.0.0.1:9/v1"
@@ -36,7 +35,8 @@ async def init(*arguments: str, answers: list[str] | None = None, **environment:
 
 async def test_without_a_terminal_options_and_defaults_answer(upstream: FakeUpstream, here: Path) -> None:
     """It writes a valid file, or prints it; tells what it found and what to do next; the key is in neither."""
-    upstream.models = orjson.dumps({"data": [{"id": "qwen3", "max_model_len": 32768}]})
+    entries = [{"id": "odd\x1bname"}, {"id": "qwen3", "max_model_len": 32768}]
+    upstream.models = orjson.dumps({"data": entries})
     options = ("--upstream", upstream.url, "--key-from-env", "MY_KEY", "--own-key", "--mode", "observe")
     result = await init(*options, MY_KEY=KEY)
 
@@ -47,7 +47,7 @@ async def test_without_a_terminal_options_and_defaults_answer(upstream: FakeUpst
     assert KEY not in written.read_text() + result.stderr
     printed = await init(*options, "-o", "-", MY_KEY=KEY)
     assert printed.stdout == written.read_text()
-    assert "qwen3: window 32,768" in result.stderr
+    assert "  qwen3: window 32,768\n  odd\\x1bname: window not known\n" in result.stderr
     assert "trimtab serve --config trimtab.yaml" in result.stderr
     assert "export OPENAI_BASE_URL=http://127.0.0.1:8790/v1" in result.stderr
     assert {value for one in upstream.questions for value in one.header("Authorization")} == {f"Bearer {KEY}"}
@@ -143,37 +143,6 @@ def test_a_models_name_from_the_server_can_do_nothing_in_the_file() -> None:
     text = write_document(**CHOICES[0], unknown=[hostile])
     assert load_config(text, environment={}) == load_config(write_document(**CHOICES[0]), environment={})
     assert "\nmode: off" not in text
-
-
-async def test_models_and_windows_are_found(upstream: FakeUpstream) -> None:
-    """The key goes to the upstream, and nowhere else."""
-    entries = [{"id": "odd\x1bname"}, {"id": "qwen3", "max_model_len": 32768}]
-    upstream.models = orjson.dumps({"data": entries})
-    found = await probe(UpstreamConfig(base_url=upstream.url), "sk-PLANTED")
-
-    assert found.is_reachable
-    assert found.windows == {"odd\x1bname": None, "qwen3": 32768}
-    assert list_unknown(upstream.url, found.windows) == ["odd\x1bname"]
-    assert list_unknown("https://api.openai.com/v1", found.windows) == []
-    lines = list(found.describe())
-    assert lines[1:] == ["  qwen3: window 32,768", "  odd\\x1bname: window not known"]
-    assert all(line.isprintable() for line in lines)
-    asked = [*upstream.questions, *upstream.requests]
-    assert {value for one in asked for value in one.header("Authorization")} == {"Bearer sk-PLANTED"}
-    assert "PLANTED" not in str(found)
-
-
-@pytest.mark.parametrize(
-    ("level", "words", "is_reachable"),
-    [
-        ("error", "refuses the key (401)", True),
-        ("warning", "answers; requires a key (401)", True),
-        ("error", "does not answer within 5 seconds", False),
-    ],
-)
-def test_a_server_that_wants_another_key_is_reachable(level, words: str, *, is_reachable: bool) -> None:
-    """Only its list of models is missing."""
-    assert Found(Answer(Finding("upstream", level, words)), {}).is_reachable is is_reachable
 
 
 def test_a_long_list_is_cut() -> None:

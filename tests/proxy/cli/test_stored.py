@@ -49,10 +49,8 @@ def test_a_model_is_forgotten_at_every_upstream_by_each_way_of_counting() -> Non
     ("settings", "status", "sentence"),
     [
         ((), 0, "m at 127.0.0.1:9: nothing was known for all clients (is this the name in requests?)"),
-        ((), 0, "running proxies notice within 10 seconds"),
         (("--set", "store=memory"), 1, "trimtab: store: memory keeps nothing"),
         (("--set", "store=redis://127.0.0.1:9/0"), 1, "trimtab: the store cannot be opened, read or written"),
-        (("--set", "mode=maybe"), 2, "mode: 'maybe' must be"),
     ],
 )
 def test_the_command_says_what_it_did(settings, status, sentence, tmp_path: Path) -> None:
@@ -185,7 +183,6 @@ async def test_a_digest_is_told_as_one(cause, store) -> None:
         (("0" * 64, "--key-from-env", "ABSENT"), 2, "the environment variable ABSENT holds no key"),
         (("0" * 64, "--header", "nothing"), 2, "write NAME=VALUE"),
         (("0" * 64, "--header-from-env", "x-acme-token=ABSENT"), 2, "is not set"),
-        (("0" * 64, "--set", "store=memory"), 1, "in the running proxy only"),
         (("0" * 64, "--set", "store=redis://127.0.0.1:9/0"), 1, "cannot be opened or read"),
     ],
 )

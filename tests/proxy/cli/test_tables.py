@@ -7,7 +7,6 @@ from rich.console import Console
 from rich.table import Table
 
 from trimtab.proxy.account.books import Place, Sums
-from trimtab.proxy.cli.doctor import SPARE, make_table
 from trimtab.proxy.cli.stats import COLUMNS, gather, print_table
 from trimtab.proxy.cli.tables import add_figures, print_fitting, write_dollars, write_short
 
@@ -89,16 +88,6 @@ def test_a_wider_terminal_shows_more() -> None:
     assert "narrow" not in piped
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_table_of_prices_keeps_the_model(width: int) -> None:
-    """And no line is too long."""
-    table = make_table()
-    table.add_row(*["a-long-name-of-a-model-2026"] * 4, *["1,234,567"] * 5)
-    text = render(width, table, SPARE)
-    assert "model" in text
-    assert all(len(line) <= width for line in read_table(text))
-
-
 def test_no_figure_is_cut_if_nothing_is_spare() -> None:
     """The lines are longer than the terminal instead."""
     table = Table()
@@ -107,15 +96,3 @@ def test_no_figure_is_cut_if_nothing_is_spare() -> None:
     table.add_row("x", *["1,234,567,890,123"] * 2)
     assert render(30, table).count("1,234,567,890,123") == 2
     assert "narrow" not in render(30, table)
-
-
-def test_colours_and_sections_stay() -> None:
-    """A table without some of its columns is the same otherwise."""
-    table = Table("a", title="All", title_justify="left", box=None, pad_edge=False)
-    add_figures(table, "b")
-    table.add_row("x", "y" * 90)
-    table.add_section()
-    table.add_row("total", "z")
-    text = render(12, table, ("b",))
-    assert text.splitlines()[0].startswith("All")
-    assert [line.strip() for line in text.splitlines()[1:4]] == ["a", "x", "total"]

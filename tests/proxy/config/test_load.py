@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.config import find_problems
+from support.golden import check_golden
 
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import (
@@ -22,7 +23,7 @@ from trimtab.proxy.config.load import (
     load_file,
     read_variables,
 )
-from trimtab.proxy.config.schema import Config, UpstreamConfig
+from trimtab.proxy.config.schema import Config
 from trimtab.proxy.config.values import Slot, list_keys
 
 
@@ -30,55 +31,46 @@ def _load(text: str = "", *settings: str, **environment: str) -> Config:
     return load_config(text, settings=settings, environment=environment)
 
 
-def test_variables_are_filled_in_everywhere() -> None:
-    """They are replaced in sections, in lists and inside other text. A default replaces a variable that is not set."""
-    text = """
-    upstream: {base_url: "https://${HOST}:${PORT:-8443}/v1", api_key: "${KEY:-sk-own}"}
-    models: [{match: "${MODEL}", protect_turns: "${TURNS}", context_window: "${WINDOW:-32768}"}]
-    profiles: {x: {low_water: "${LOW:-0.5}"}}
+FILE = "mode: off\ndefaults: {high_water: 0.5, low_water: 0.1}\nupstreams: {Local: {base_url: 'http://file'}}"
+READ: tuple[tuple[str, tuple[str, ...], dict[str, str]], ...] = (
+    ("upstream: {base_url: 'https://${HOST}:${PORT:-8443}/v1', api_key: '${KEY:-sk-own}'}", (), {"HOST": "h"}),
+    (
+        "models: [{match: '${M}', protect_turns: '${TURNS:-3}'}, {match: '$M ${KEY} ${}'}]",
+        (),
+        {"M": "q", "KEY": "${KEY}"},
+    ),
+    ("limits: {drain_seconds: 1}", ("defaults.summary.model=m", "store=memory", "listen=[::1]:9", "listen=h:1"), {}),
+    ("defaults: {protect_turns: 5}", ("upstreams.b={base_url: 'http://b', api_key: null}",), {}),
+    ("upstream: {base_url: 'http://file'}", (), {"TRIMTAB_UPSTREAM": "http://env/v1/", "TRIMTAB_LISTEN": "[::1]:2"}),
+    ("upstream: {base_url: 'http://file'}", ("upstream.base_url=http://set",), {"TRIMTAB_UPSTREAM": "http://env"}),
+    (FILE, (), {"TRIMTAB_UPSTREAM": "", "TRIMTAB_MODE": "", "TRIMTAB_DEFAULTS__HIGH_WATER": "", "TRIMTAB_MODELS": ""}),
+    (FILE, (), {"TRIMTAB_DEFAULTS__HIGH_WATER": "0.7", "TRIMTAB_UPSTREAMS__LOCAL__BASE_URL": "http://variable"}),
+    (FILE, ("defaults.high_water=0.9",), {"TRIMTAB_DEFAULTS__HIGH_WATER": "0.7", "TRIMTAB_WORKERS": "2"}),
+    ("models: [{match: a}]", (), {"TRIMTAB_MODELS": "[{match: '${M:-b}', mode: observe}]"}),
+    ("", (), {"TRIMTAB_LIMITS__DRAIN_SECONDS": "3", "TRIMTAB_LIMITS": "{drain_seconds: 1, max_held_bytes: 4096}"}),
+    ("", (), {"TRIMTAB_UPSTREAM__API_KEY": "${KEY}", "KEY": "sk-${KEY}"}),
+    ("", (), {"TRIMTAB_UPSTREAM__API_KEY": "${KEY}"}),
+    ("upstream: {base_url: '${URL}', prices: '${PRICES}'}", (), {"URL": "", "PRICES": ""}),
+    ("defaults: {summary: {model: '${M}m'}}", (), {"M": ""}),
+    *(
+        ("", (), {"TRIMTAB_DEFAULTS__SUMMARY__MODEL": text})
+        for text in ("123", "true", "a #b", "[a", "*x", "'x'", "null")
+    ),
+)
+
+
+def test_what_is_read_is_of_the_file_variables_and_settings() -> None:
+    """Settings lie over variables, and these over the file; each sets one key, outer ones first. Empty ones set none.
+
+    Braced names are replaced once, everywhere. A text of a variable stands as it is, unless it is in quotes.
     """
-    config = _load(text, HOST="h", MODEL="qwen*", TURNS="3")
-
-    assert config.upstream == UpstreamConfig(base_url="https://h:8443/v1", api_key="sk-own")
-    assert [(item.match, item.protect_turns, item.context_window) for item in config.models] == [("qwen*", 3, 32768)]
-    assert config.profiles["x"].low_water == 0.5
-
-
-def test_only_braced_names_are_variables() -> None:
-    """A dollar sign alone is text. The value of a variable is not searched for variables."""
-    config = _load('models: [{match: "$KEY ${KEY} ${}"}]', KEY="${KEY}")
-
-    assert config.models[0].match == "$KEY ${KEY} ${}"
-
-
-def test_settings_lie_over_the_file() -> None:
-    """Each sets one key, nested or new. Its value is YAML. The last of several wins."""
-    settings = (
-        "defaults.summary.model=m",
-        "limits.max_body_bytes=2048",
-        "store=memory",
-        "listen=[::1]:9",
-        "listen=h:1",
-    )
-    upstream = "upstreams.b={base_url: 'http://b', api_key: null}"
-    config = _load("limits: {drain_seconds: 1}\ndefaults: {protect_turns: 5}", *settings, upstream)
-
-    assert (config.defaults.protect_turns, config.defaults.summary.model) == (5, "m")
-    assert (config.limits.max_body_bytes, config.limits.drain_seconds, config.listen) == (2048, 1, "h:1")
-    assert config.upstreams == {"b": UpstreamConfig(base_url="http://b").named()}
-
-
-def test_environment_wins_over_the_file_and_settings_over_both() -> None:
-    """TRIMTAB_UPSTREAM and TRIMTAB_LISTEN set one key each. An empty variable sets none."""
-    text = "upstream: {base_url: 'http://file', read_timeout_seconds: 5}\nlisten: 127.0.0.1:1"
-    environment = {"TRIMTAB_UPSTREAM": "http://env/v1/", "TRIMTAB_LISTEN": "[::1]:2"}
-
-    assert _load(text, TRIMTAB_UPSTREAM="", TRIMTAB_LISTEN="") == _load(text)
-    assert _load(text, **environment).upstream == UpstreamConfig(base_url="http://env/v1", read_timeout_seconds=5)
-    assert _load(text, **environment).listen == "[::1]:2"
-    assert _load(text, "listen=127.0.0.1:3", "upstream.base_url=http://set", **environment) == _load(
-        text, "listen=127.0.0.1:3", "upstream.base_url=http://set"
-    )
+    told = {}
+    for text, settings, environment in READ:
+        problems = find_problems(text, *settings, **environment)
+        read = {} if problems else _load(text, *settings, **environment).model_dump(exclude_unset=True)
+        title = " ".join(str(part) for part in (text, settings, environment) if part)
+        told[title] = "\n".join(problems or (f"{name}: {value}" for name, value in read.items()))
+    check_golden("config/read", told)
 
 
 def test_autocompact_percent_overrides_high_water_everywhere() -> None:
@@ -148,55 +140,10 @@ def test_the_address_alone_is_known_whatever_else_is_wrong(
 
 # What the variables of the environment and the settings change, and what is told of their mistakes.
 
-FILE = "mode: off\ndefaults: {high_water: 0.5, low_water: 0.1}\nupstreams: {Local: {base_url: 'http://file'}}"
-
-
-def test_a_variable_lies_over_the_file_and_under_a_setting() -> None:
-    """It sets one key; its neighbours keep what the file says."""
-    variables = {"TRIMTAB_DEFAULTS__HIGH_WATER": "0.7", "TRIMTAB_MODE": "observe", "TRIMTAB_WORKERS": "2"}
-    config = _load(FILE, **variables, TRIMTAB_UPSTREAMS__LOCAL__BASE_URL="http://variable")
-
-    assert (config.defaults.high_water, config.defaults.low_water) == (0.7, 0.1)
-    assert (config.mode, config.workers) == ("observe", 2)
-    assert {name: one.base_url for name, one in config.upstreams.items()} == {"Local": "http://variable"}
-    assert _load(FILE, "defaults.high_water=0.9", **variables).defaults.high_water == 0.9
-
-
-@pytest.mark.parametrize("key", ["123456", "true", "a #b", "[a", "*x"])
-def test_a_text_is_taken_as_it_stands(key: str) -> None:
-    """A key that YAML would read as a number, or cut at a comment, is the key all the same. Quotes are YAML's."""
-    assert _load(TRIMTAB_DEFAULTS__SUMMARY__MODEL=key).defaults.summary.model == key
-    assert _load(TRIMTAB_DEFAULTS__SUMMARY__MODEL="'x'").defaults.summary.model == "x"
-    assert (
-        _load("defaults: {summary: {model: m}}", TRIMTAB_DEFAULTS__SUMMARY__MODEL="null").defaults.summary.model is None
-    )
-
-
-def test_an_empty_variable_is_named_if_its_text_is_wrong() -> None:
-    """Else nobody sees which of several is empty. An empty text may be right."""
-    assert find_problems("upstream: {base_url: '${URL}', prices: '${PRICES}'}", URL="", PRICES="") == [
-        "upstream.base_url (line 1): '' must be an http:// or https:// URL with a host; ${URL} is empty",
-        "upstream.prices (line 1): must be auto, or a mapping of prices, or null; ${PRICES} is empty",
-    ]
-    assert _load("defaults: {summary: {model: '${M}m'}}", M="").defaults.summary.model == "m"
-
-
-def test_variables_inside_a_variable_are_replaced_once() -> None:
-    """As in the file. The value that comes in is not searched again."""
-    config = _load(TRIMTAB_UPSTREAM__API_KEY="${KEY}", TRIMTAB_MODELS="[{match: '${M:-a}'}]", KEY="sk-${KEY}")
-
-    assert (config.upstream.api_key, config.models[0].match) == ("sk-${KEY}", "a")
-    assert find_problems("", TRIMTAB_UPSTREAM__API_KEY="${KEY}") == [
-        "upstream.api_key (TRIMTAB_UPSTREAM__API_KEY): ${KEY} is not set in the environment and has no default"
-    ]
-
 
 def test_a_problem_names_the_variable_and_no_secret() -> None:
     """A setting over the variable, or the file's own mistake elsewhere, is not blamed on it."""
     secret = "sk-planted\nkey"  # noqa: S105 - not a real secret
-    assert find_problems(FILE, TRIMTAB_DEFAULTS__HIGH_WATER="7") == [
-        "defaults.high_water (TRIMTAB_DEFAULTS__HIGH_WATER): 7 must be auto, or a number above 0 and at most 1"
-    ]
     assert find_problems("", "defaults.high_water=8", TRIMTAB_DEFAULTS__HIGH_WATER="7") == [
         "defaults.high_water: 8 must be auto, or a number above 0 and at most 1"
     ]
@@ -261,15 +208,6 @@ def test_a_name_of_the_user_s_choice_is_found_in_the_file_or_is_lower_case() -> 
     assert _find_paths({"upstreams": {"LOCAL": {}, "local": {}}}, name) == ["upstreams.LOCAL.base_url"]
     assert _find_paths({}, "TRIMTAB_UPSTREAMS__My-Box__BASE_URL") == ["upstreams.My-Box.base_url"]
     assert _find_paths({"upstreams": None}, name) == ["upstreams.local.base_url"]
-
-
-def test_outer_keys_come_before_inner_ones() -> None:
-    """So a variable for one key wins over one for its whole section."""
-    config = load_config(
-        environment={"TRIMTAB_LIMITS__DRAIN_SECONDS": "3", "TRIMTAB_LIMITS": "{drain_seconds: 1, max_held_bytes: 4096}"}
-    )
-
-    assert (config.limits.drain_seconds, config.limits.max_held_bytes) == (3, 4096)
 
 
 def test_an_unknown_name_without_two_underscores_is_no_problem_but_is_told() -> None:

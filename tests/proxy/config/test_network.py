@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -9,13 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.authority import Authority, write_key
 from support.config import find_problems
-from support.golden import check_golden
+from support.golden import check_golden, read_tables
 
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.network import (
-    CertificateFileError,
-    Provider,
     StoreServers,
     UnusableProxyError,
     find_passwords,
@@ -24,7 +23,6 @@ from trimtab.proxy.config.network import (
     is_exempt,
     is_local,
     list_passwords,
-    make_context,
     read_host,
     read_proxy,
     read_servers,
@@ -78,29 +76,6 @@ def test_files_that_fit_are_read_at_once(write) -> None:
     assert load_config("", environment={}).upstream.tls is None
 
 
-def test_a_context_loads_the_client_certificate(tmp_path: Path) -> None:
-    """With its key: that of another one is refused. tests/end_to_end/test_tls.py shows the certificate to a server."""
-    authority = Authority(tmp_path)
-    (certificate, key), (_, other_key) = authority.issue("me"), authority.issue("other")
-    make_context(None, str(certificate), str(key))
-    with pytest.raises(CertificateFileError):
-        make_context(None, str(certificate), str(other_key))
-
-
-def test_a_variable_that_is_set_to_nothing_is_no_file() -> None:
-    """An empty variable means the same for keys."""
-    text = "upstream: {ca_file: '${X:-}', client_cert_file: '${X:-}', client_key_file: '${X:-}', proxy: '${X:-}'}"
-    upstream = load_config(text, environment={}).upstream
-    assert (upstream.ca_file, upstream.client_cert_file, upstream.client_key_file, upstream.proxy) == (None,) * 4
-
-
-def test_a_home_directory_is_found(write, tmp_path, monkeypatch) -> None:
-    """`~` is the user's home directory."""
-    text = write(ca_file="ca")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert load_config(text.replace("ca_file: ", "ca_file: ~/"), environment={}).upstream.tls is not None
-
-
 @pytest.mark.parametrize("file", ["~nobody-of-this-name/x", '"a\\0b"', '"\\ud800"'])
 def test_a_name_that_no_file_can_have_is_told(file: str) -> None:
     """The message does not depend on the system's own error."""
@@ -120,31 +95,18 @@ def _find(base_url: str, environment: dict[str, str], setting: str | None = None
     return (None, route.told_by) if route.proxy is None else (route.proxy.url, route.proxy.told_by)
 
 
-@pytest.mark.parametrize(
-    ("base_url", "environment", "found"),
-    [
-        (HTTPS, {}, (None, None)),
-        (HTTPS, {"HTTPS_PROXY": A, "HTTP_PROXY": B}, (A, "HTTPS_PROXY")),
-        (HTTP, {"HTTPS_PROXY": A, "HTTP_PROXY": B}, (B, "HTTP_PROXY")),
-        (HTTP, {"HTTPS_PROXY": A}, (None, None)),
-        (HTTP, {"HTTPS_PROXY": A, "ALL_PROXY": C}, (C, "ALL_PROXY")),
-        (HTTPS, {"https_proxy": A, "HTTPS_PROXY": B}, (A, "https_proxy")),
-        (HTTPS, {"https_proxy": "", "HTTPS_PROXY": B}, (None, None)),
-        (HTTPS, {"HTTPS_PROXY": " ", "all_proxy": C}, (C, "all_proxy")),
-        (HTTPS, {"HTTPS_PROXY": "a:1"}, (A, "HTTPS_PROXY")),
-        (HTTPS, {"HTTPS_PROXY": "HTTPS://a:1/"}, ("https://a:1", "HTTPS_PROXY")),
-        (HTTPS, {"HTTPS_PROXY": A, "NO_PROXY": "api.test"}, (None, "NO_PROXY")),
-        (HTTPS, {"HTTPS_PROXY": A, "NO_PROXY": "*", "no_proxy": "other"}, (A, "HTTPS_PROXY")),
-        (HTTP, {"http_proxy": A, "no_proxy": "api.test:8000"}, (None, "no_proxy")),
-        ("http://127.0.0.2:8000/v1", {"http_proxy": A}, (None, "it is on this machine")),
-        ("http://[::1]/v1", {"http_proxy": "socks5://x"}, (None, "it is on this machine")),
-        ("http://localhost:1", {"http_proxy": A, "no_proxy": "*"}, (None, "it is on this machine")),
-        ("http://10.0.0.1:1", {"http_proxy": A}, (A, "http_proxy")),
-    ],
-)
-def test_the_environment_names_the_proxy(base_url, environment, found) -> None:
-    """The upstream's scheme decides; lower case counts first. NO_PROXY and addresses of this machine are exempt."""
-    assert _find(base_url, environment) == found
+FUNCTIONS: dict[str, Callable[..., object]] = {
+    "find_route": lambda *given: list(_find(*given)),
+    "is_exempt": lambda host, entry: is_exempt(host, 443, entry),
+    "find_passwords": lambda url: sorted(set(find_passwords(url))),
+    **{function.__name__: function for function in (find_provider, read_host, is_local)},
+}
+
+
+@pytest.mark.parametrize("law", read_tables("network"), ids=lambda law: law["function"])
+def test_each_law_of_the_table_holds(law: dict[str, Any]) -> None:
+    for *given, answer in law["cases"]:
+        assert FUNCTIONS[law["function"]](*given) == answer, given
 
 
 def test_the_configuration_wins() -> None:
@@ -153,38 +115,6 @@ def test_the_configuration_wins() -> None:
     assert _find(HTTPS, environment, A) == (A, "upstream.proxy")
     assert _find("http://127.0.0.1:1", environment, A) == (A, "upstream.proxy")
     assert _find(HTTPS, environment, "direct") == (None, "upstream.proxy")
-
-
-@pytest.mark.parametrize(
-    ("host", "entry", "exempt"),
-    [
-        ("api.example.com", "example.com", True),
-        ("api.example.com", ".example.com", True),
-        ("api.example.com", "*.example.com", True),
-        ("example.com", "EXAMPLE.com.", True),
-        ("example.com.", "example.com", True),
-        ("notexample.com", "example.com", False),
-        ("example.com", "api.example.com", False),
-        ("example.com", "example.com:443", True),
-        ("example.com", "example.com:80", False),
-        ("example.com", "*", True),
-        ("example.com", "a, b example.com,c", True),
-        ("example.com", ", ,.,*.", False),
-        ("10.1.2.3", "10.0.0.0/8", True),
-        ("10.1.2.3", "10.1.2.3:443", True),
-        ("10.1.2.3", "10.1.2", False),
-        ("11.1.2.3", "10.0.0.0/8", False),
-        ("fd00::1", "fd00::/8", True),
-        ("fd00::1", "[fd00::1]", True),
-        ("fd00::1", "[fd00::1]:443", True),
-        ("fd00::1", "[fd00::1]:80", False),
-        ("fd00::1", "10.0.0.0/8", False),
-        ("example.com", "10.0.0.0/8", False),
-    ],
-)
-def test_no_proxy_names_hosts_suffixes_networks_and_ports(host, entry, exempt) -> None:
-    """Whole labels are compared, without regard to case."""
-    assert is_exempt(host, 443, entry) is exempt
 
 
 @given(st.text(), st.integers(1, 65_535))
@@ -258,57 +188,6 @@ def test_each_upstream_has_its_own() -> None:
 # Hosts of providers.
 
 
-@pytest.mark.parametrize(
-    ("host", "provider"),
-    [
-        ("api.anthropic.com", "anthropic"),
-        ("API.Anthropic.com.", "anthropic"),
-        ("name.openai.azure.com", "azure"),
-        ("name.services.ai.azure.com", "azure"),
-        ("api.openai.com", None),
-        ("api.anthropic.com.example.org", None),
-        ("notanthropic.com", None),
-        ("azure.com", None),
-        ("", None),
-    ],
-)
-def test_a_host_belongs_to_the_provider_that_owns_its_name(host: str, provider: Provider | None) -> None:
-    """A name that only contains the provider's name belongs to somebody else."""
-    assert find_provider(f"https://{host}/v1") == provider
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://H.Example:8080",
-        "https://h.example./v1",
-        "https://u:p@h.example:1",
-    ],
-)
-def test_a_host_has_one_name_whatever_is_around_it(url: str) -> None:
-    """The scheme and the port do not count: plain HTTP is common behind a proxy that adds TLS."""
-    assert read_host(url) == "h.example"
-    assert read_host("/v1") == ""
-
-
-@pytest.mark.parametrize(
-    ("url", "found"),
-    [
-        ("http://user:pa%2Fss@proxy:3128", {"pa%2Fss", "pa/ss"}),
-        ("http://token@proxy:3128", {"token"}),
-        ("user:pass@proxy:3128", {"pass"}),
-        ("direct", set()),
-        ("redis://:s3cret@redis:6379/0", {"s3cret"}),
-        ("redis://redis:6379/0?username=me&password=s3cret", {"s3cret"}),
-        ("redis+sentinel://u:p1@a:1,b:2/svc/0?sentinel_password=p2", {"p1", "p2"}),
-        ("sqlite:////var/lib/x.sqlite3", set()),
-        ("http://[broken:1", set()),
-    ],
-)
-def test_the_credentials_of_a_url_are_found(url, found):
-    assert set(find_passwords(url)) == found
-
-
 def test_passwords_of_proxies_and_headers_for_the_collector_are_found_in_the_environment():
     for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "all_proxy"):
         assert list_passwords({name: "http://u:s3cret@proxy:3128"}) == ("s3cret",)
@@ -346,21 +225,3 @@ def test_the_servers_are_not_shown_with_their_password() -> None:
     """If the value is printed by mistake, it shows no password."""
     servers = read_servers("redis+sentinel://:planted@h/main?sentinel_password=planted")
     assert "planted" not in repr(servers)
-
-
-@pytest.mark.parametrize(
-    "host",
-    [
-        "localhost", "127.0.0.1", "[::1]", "10.0.0.7", "192.168.1.2", "172.16.0.1", "100.64.0.1", "169.254.1.1",
-        "vllm", "litellm.", "gpu.local", "gpu.lan", "llm.internal", "api.localhost", "[fd00::1]",
-    ],
-)  # fmt: skip
-def test_servers_in_private_networks_are_local(host: str) -> None:
-    """They are recognised by name or address."""
-    assert is_local(f"http://{host}:8000/v1")
-
-
-@pytest.mark.parametrize("host", ["api.openai.com", "llm.example.com", "8.8.8.8", "[2606:4700::1111]", "local.example"])
-def test_servers_in_the_internet_are_not_local(host: str) -> None:
-    """The beginning of their host names does not matter."""
-    assert not is_local(f"https://{host}/v1")

@@ -1,9 +1,12 @@
 """The values that the rules get from a policy's keys."""
 
+from dataclasses import fields
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from support.golden import check_golden
 
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_config
@@ -12,7 +15,6 @@ from trimtab.proxy.config.policy import (
     PolicyConfig,
     Same,
     Section,
-    TidyConfig,
     WindowConfig,
     overlay,
     read_descriptions,
@@ -21,18 +23,9 @@ from trimtab.proxy.config.schema import Config
 from trimtab.rules.economy import Economy, find_budgets
 from trimtab.rules.policy import (
     INSTRUCTION_FILES,
-    MEMORY_TAGS,
-    Budget,
-    OnExceeded,
-    OverflowStrategy,
     Policy,
     Prices,
-    SectionShares,
-    SummaryRole,
     Tidying,
-    ToolRule,
-    Treatment,
-    Truncation,
 )
 
 PRICES = Prices(2.0, 1.0, 8.0)
@@ -54,31 +47,54 @@ def _fitted(window_tokens: int = DEFAULT_CONTEXT_WINDOW, economy: Economy = Econ
     return budgets.high_water, budgets.low_water
 
 
-def test_a_policy_is_what_the_rules_need() -> None:
-    """Every number arrives under its name. An unknown window is 128,000 tokens."""
-    text = """{context_window: 9000, completion_reserve: 10, high_water: 0.7, low_water: 0.3, overflow_strategy: prune,
-    on_exceeded: forward, max_tool_result_tokens: 99, max_tool_result_bytes: 999, protect_turns: 1, keep_user_tokens: 5,
-    anchors: 0.2, keep_images: 4, instruction_files: [RULES.md], summary: {max_tokens: 77, min_steps: 3, role: pair}}"""
+POLICIES = (
+    "{context_window: 9000, completion_reserve: 10, high_water: 0.7, low_water: 0.3, overflow_strategy: prune}",
+    "{on_exceeded: forward, max_tool_result_tokens: 99, max_tool_result_bytes: 999, protect_turns: 1}",
+    "{keep_user_tokens: 5}",
+    "{anchors: 0.2, keep_images: 4, instruction_files: [R.md], summary: {max_tokens: 77, min_steps: 3, role: pair}}",
+    "{anchors: '0', dedupe: 'no', tidy: '${X:-off}', tools: {a: {exclude: 'true', tidy: 'true'}}}",
+    "{sections: {recent: 0.3, memory: 0}, memory: {tags: [a, b-c]}}",
+    "{sections: {}, memory: {tags: []}, tidy: {}}",
+    "{tidy: {tables: false}, tools: {x: {tidy: {json: false}}, y: {tidy: {tables: true}}, z: {tidy: false}}}",
+    "{tidy: false, tools: {x: {tidy: {ansi: true}}, y: {tidy: {json: false}}}}",
+    "{max_tool_result_tokens: 1000, truncation: head_tail, tools: {'z*': {}, 'a*': {max_tool_result_tokens: 200}}}",
+    "{max_tool_result_bytes: 5000, tools: {'z*': {max_tool_result_bytes: 300}, '*': {max_tool_result_tokens: 99}}}",
+    "{dedupe: false, tools: {b: {exclude: true, truncation: salient}, c: {exclude: ['*.md', x], dedupe: true}}}",
+)
+LAID = (
+    "{defaults: {high_water: 0.9, low_water: 0.2}, profiles: {p: {high_water: 0.5}, q: {high_water: auto}}}",
+    "{defaults: {economy: careful}, profiles: {p: {context_window: 32000}, q: {economy: frugal}}}",
+    "{defaults: {summary: {max_tokens: 700}}, models: [{match: m, high_water: 0.6, summary: {min_steps: 9}}]}",
+    "{defaults: {tidy: {tables: false}}, models: [{match: m, tidy: {json: false}}]}",
+    "{defaults: {tidy: {tables: false}}, models: [{match: n, tools: {x: {tidy: true}}}]}",
+    "{defaults: {tools: {a: {dedupe: false}}}, models: [{match: x, tools: {b: {}}}, {match: y, dedupe: false}]}",
+    "{defaults: {drop_tools: ['mcp__*'], observe_share: 0.5}, models: [{match: m, mode: observe}]}",
+    "{defaults: {drop_tools: ['mcp__*']}, profiles: {strict: {pairing: refuse, drop_tools: []}}}",
+)
 
-    assert _load("defaults: " + text).defaults.to_policy(PRICES) == Policy(
-        9000,
-        10,
-        0.7,
-        0.3,
-        OverflowStrategy.PRUNE,
-        OnExceeded.FORWARD,
-        Budget(99, 999),
-        1,
-        5,
-        77,
-        3,
-        SummaryRole.PAIR,
-        PRICES,
-        anchor_share=0.2,
-        cuts_at_threshold=True,
-        keep_images=4,
-        instruction_files=("RULES.md",),
-    )
+
+def _tell(settings: PolicyConfig) -> str:
+    """The keys of the shell, and what of the rules' policy is not usual."""
+    policy, usual = settings.to_policy(PRICES), Policy()
+    shell = f"{settings.mode}, {settings.pairing}, {settings.drop_tools}, {settings.observe_share}"
+    names = [one.name for one in fields(Policy) if getattr(policy, one.name) != getattr(usual, one.name)]
+    return "\n".join((shell, *(f"  {name}: {getattr(policy, name)}" for name in names)))
+
+
+def test_a_policy_is_what_the_rules_need() -> None:
+    """Every value arrives under its name. Of a model, profile and tool, each key is laid over the defaults by itself.
+
+    But a model's tools replace those of the defaults. Budgets are in our tokens, and tools keep their order.
+    """
+    told = {text: _tell(_load(f"defaults: {text}").defaults) for text in POLICIES}
+    for text in LAID:
+        config = _load(text)
+        full = [(one.match, config.policy_for(one.match)) for one in config.models]
+        full += [(name, config.over_defaults(one)) for name, one in config.profiles.items()]
+        told[text] = "\n".join(f"{name}: {_tell(one)}" for name, one in (("defaults", config.defaults), *full))
+    check_golden("config/policies", told)
+    none = str(dict.fromkeys(Tidying.__slots__, False)).replace("False", "false")  # if all are off, nothing is tidied
+    assert _load(f"defaults: {{tidy: {none}}}").defaults.to_policy(PRICES).tidying is None
 
 
 @given(window_tokens=WINDOWS, economy=st.sampled_from(Economy))
@@ -112,26 +128,6 @@ def test_one_water_that_is_set_has_a_fitting_other_one(share: float, window_toke
     assert low < high < 1
     if share * fitted_high / fitted_low < (1 + share) / 2:
         assert high == pytest.approx(share * fitted_high / fitted_low)
-
-
-@pytest.mark.parametrize(
-    ("defaults", "profile", "expected"),
-    [
-        ("{high_water: 0.9, low_water: 0.2}", "{high_water: 0.5}", (0.5, 0.2)),
-        ("{high_water: 0.9, low_water: 0.2}", "{high_water: auto, low_water: auto}", _fitted()),
-        ("{high_water: 0.9, low_water: 0.2}", "{}", (0.9, 0.2)),
-        ("{economy: frugal}", "{economy: careful}", _fitted(economy=Economy.CAREFUL)),
-        ("{}", "{high_water: 0.6, low_water: 0.3}", (0.6, 0.3)),
-        ("{economy: careful}", "{context_window: 32000}", _fitted(32_000, Economy.CAREFUL)),
-    ],
-)
-def test_a_profile_sets_its_waters_over_the_defaults(
-    defaults: str, profile: str, expected: tuple[float, float]
-) -> None:
-    """Each key is set by itself. A key or a window that the profile does not set comes from the defaults."""
-    config = _load(f"{{defaults: {defaults}, profiles: {{p: {profile}}}}}")
-
-    assert _waters(config.over_defaults(config.profiles["p"])) == expected
 
 
 def test_a_request_has_the_policy_of_its_profile_or_else_of_its_model() -> None:
@@ -195,34 +191,7 @@ def test_what_is_written_counts_although_it_is_the_default() -> None:
 # The keys for sections and memory, and the values that the rules get from them.
 
 
-def _policy(text: str) -> Policy:
-    return load_config(f"defaults: {text}", environment={}).defaults.to_policy(Prices())
-
-
-def test_sections_and_memory_are_as_configured() -> None:
-    """Without the key, sections have no limits. No tag: no text is memory."""
-    assert (_policy("{}").sections, _policy("{}").memory_tags) == (None, MEMORY_TAGS)
-    assert _policy("{sections: {}}").sections == SectionShares()
-    assert _policy("{sections: {recent: 0.3, memory: 0}}").sections == SectionShares(memory=0, recent=0.3)
-    assert _policy("{memory: {tags: [a, b-c]}}").memory_tags == ("a", "b-c")
-    assert _policy("{memory: {tags: []}}").memory_tags == ()
-
-
 # The keys of a policy that the shell needs, by model and by profile.
-
-
-def test_each_key_can_differ_for_a_model_and_a_profile() -> None:
-    """What an entry does not set has the value of defaults."""
-    text = """
-    defaults: {drop_tools: ["mcp__*"], observe_share: 0.5}
-    models: [{match: "a*", mode: observe}]
-    profiles: {strict: {pairing: refuse, drop_tools: []}}
-    """
-    config = load_config(text, environment={})
-    model, profile = config.policy_for("a1"), config.over_defaults(config.profiles["strict"])
-
-    assert (model.mode, model.observe_share, model.drop_tools) == ("observe", 0.5, ("mcp__*",))
-    assert (profile.mode, profile.pairing, profile.drop_tools) == (None, "refuse", ())
 
 
 # What is said of each key: the table of descriptions beside the models of the keys.
@@ -246,83 +215,6 @@ def test_each_key_is_described_once_and_nothing_else_is() -> None:
 # The configuration's keys for tool results.
 
 
-def policy(defaults: str, *, token_ratio: float = 1.0) -> Policy:
-    """The defaults in the form that the rules get."""
-    return load_config(f"defaults: {defaults}", environment={}).defaults.to_policy(Prices(), token_ratio=token_ratio)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("true", Tidying()),
-        ("false", None),
-        ("{}", Tidying()),
-        ("{ansi: false, json: false}", Tidying(ansi=False, json=False)),
-        (str(dict.fromkeys(Tidying.__slots__, False)).replace("False", "false"), None),
-    ],
-)
-def test_tidying_is_a_switch_or_a_mapping_of_switches(text: str, expected: Tidying | None) -> None:
-    """If all switches are off, nothing is tidied. A tool's entry is written the same way."""
-    assert policy(f"{{tidy: {text}}}").tidying == expected
-    assert policy(f"{{tools: {{x: {{tidy: {text}}}}}}}").tools[0].treatment.tidying == expected
-
-
-@pytest.mark.parametrize(
-    ("defaults", "own", "expected"),
-    [
-        ("{tables: false}", "{json: false}", Tidying(tables=False, json=False)),
-        ("{tables: false}", "{tables: true}", Tidying()),
-        ("{tables: false}", "false", None),
-        ("false", "{ansi: true}", Tidying(**{name: name == "ansi" for name in Tidying.__slots__})),
-        ("false", "{json: false}", None),
-        ("{json: false}", "{}", Tidying(json=False)),
-    ],
-)
-def test_switches_are_laid_over_the_others(defaults: str, own: str, expected: Tidying | None) -> None:
-    """The switches of a model, a profile or a tool override others one by one. Switches that are not set stay."""
-    text = f"{{tidy: {defaults}, tools: {{x: {{tidy: {own}}}}}}}"
-    assert policy(text).tools[0].treatment.tidying == expected
-    text = f"{{defaults: {{tidy: {defaults}}}, models: [{{match: m, tidy: {own}}}], profiles: {{p: {{tidy: {own}}}}}}}"
-    config = load_config(text, environment={})
-    for found in (config.policy_for("m"), config.over_defaults(config.profiles["p"])):
-        assert found.to_policy(Prices()).tidying == expected
-    # A tool's switches override the model's.
-    text = f"{{defaults: {{tidy: {defaults}}}, models: [{{match: m, tools: {{x: {{tidy: {own}}}}}}}]}}"
-    (tool,) = load_config(text, environment={}).policy_for("m").to_policy(Prices()).tools
-    assert tool.treatment.tidying == expected
-
-
-def test_what_a_tools_entry_does_not_set_is_the_policys() -> None:
-    """Budgets are in our tokens, whatever the model's ratio. Globs keep their order."""
-    text = """{max_tool_result_tokens: 1000, max_tool_result_bytes: 5000, truncation: head_tail, dedupe: false, tools: {
-      "z*": {}, "a*": {max_tool_result_tokens: 200, tidy: false}, "b": {exclude: true, truncation: salient},
-      "c": {exclude: ["*.md", "x"]}, "*": {max_tool_result_bytes: 300, dedupe: true}}}"""
-    own = Treatment(Budget(1000, 5000), Truncation.HEAD_TAIL, Tidying(), dedupe=False)
-    assert policy(text, token_ratio=2.0).tools == (
-        ToolRule("z*", own),
-        ToolRule("a*", Treatment(Budget(200, 5000), Truncation.HEAD_TAIL, None, dedupe=False)),
-        ToolRule("b", Treatment(Budget(1000, 5000), Truncation.SALIENT, Tidying(), dedupe=False, is_exempt=True)),
-        ToolRule(
-            "c",
-            Treatment(
-                Budget(1000, 5000), Truncation.HEAD_TAIL, Tidying(), dedupe=False, exempt_arguments=("*.md", "x")
-            ),
-        ),
-        ToolRule("*", Treatment(Budget(1000, 300), Truncation.HEAD_TAIL, Tidying(), dedupe=True)),
-    )
-
-
-def test_a_models_tools_replace_the_defaults() -> None:
-    """All tools of the defaults are replaced. A model without tools has those of the defaults."""
-    config = load_config(
-        "defaults: {tools: {a: {dedupe: false}}}\nmodels: [{match: x, tools: {b: {}}}, {match: y, dedupe: false}]",
-        environment={},
-    )
-    assert [list(config.policy_for(model).tools) for model in "xyz"] == [["b"], ["a"], ["a"]]
-    treatments = [config.policy_for(model).to_policy(Prices()).find_treatment("a") for model in "xy"]
-    assert [treatment.dedupe for treatment in treatments] == [True, False]
-
-
 @pytest.mark.parametrize("key", ["context_window", "summary.max_tokens"])
 def test_a_number_fits_64_bits(key: str) -> None:
     """Else no request could be logged."""
@@ -336,16 +228,3 @@ def test_a_number_is_no_switch() -> None:
     for key, number in (("dedupe", 0), ("tools.a.dedupe", 1), ("tools.a.exclude", 1.0)):
         with pytest.raises(ConfigError, match=rf"{key}.*: {number} must be true"):
             load_config(settings=[f"defaults.{key}={number}"], environment={})
-
-
-@pytest.mark.parametrize(("text", "value"), [("true", True), ("${X:-off}", False)])
-def test_a_switch_may_be_text(text: str, *, value: bool) -> None:
-    """Variables give texts. Every switch accepts the same texts, also a switch that may be a section."""
-    policy = load_config(
-        f"defaults: {{dedupe: '{text}', tidy: '{text}', tools: {{a: {{exclude: '{text}', tidy: '{text}'}}}}}}",
-        environment={},
-    ).defaults
-    whole = TidyConfig.model_validate(value)
-    assert (policy.dedupe, policy.tidy, policy.tools["a"].exclude, policy.tools["a"].tidy) == (
-        value, whole, value, whole,
-    )  # fmt: skip

@@ -84,29 +84,6 @@ profiles: {router: {context_window: 8000, summary: {upstream: local}}}
 """
 
 
-@pytest.mark.parametrize(
-    ("model", "profile", "changes", "summary"),
-    [
-        ("gpt-5", None, {}, {}),
-        ("qwen3-8b", None, {"context_window": 32768}, {"min_steps": 2}),
-        ("qwen2", None, {"context_window": 16000, "upstream": "local"}, {}),
-        ("QWEN3", None, {}, {}),
-        ("a1", None, {"high_water": 0.7}, {}),
-        ("qwen3-8b", "router", {"context_window": 8000}, {"upstream": "local"}),
-    ],
-)
-def test_the_first_match_wins_and_changes_only_what_it_names(
-    model: str, profile: str | None, changes: dict[str, object], summary: dict[str, object]
-) -> None:
-    """It overrides configured defaults, including a summary's keys. A profile does the same."""
-    config = _load(POLICIES)
-    base = config.defaults
-    expected = base.model_copy(update={**changes, "summary": base.summary.model_copy(update=summary)})
-
-    policy = config.policy_for(model) if profile is None else config.over_defaults(config.profiles[profile])
-    assert policy.model_dump() == expected.model_dump()
-
-
 def test_matches_profiles_and_upstreams_are_found_by_name() -> None:
     """Without a match the result is None. Without a name it is the main upstream."""
     config = _load(POLICIES)
@@ -237,24 +214,6 @@ def test_a_path_stands_with_and_without_a_slash_at_its_end() -> None:
 
 URL = "https://up.test/v1"
 PROXIED = {"HTTPS_PROXY": "http://proxy.test:3128"}
-
-
-def test_the_environment_counts_only_when_it_is_asked() -> None:
-    """`check` and tests read a configuration without it. The original upstream object does not change."""
-    upstream = UpstreamConfig(base_url=URL)
-    routed = upstream.routed_by(PROXIED)
-
-    assert upstream.route.proxy is None
-    assert (routed.route.proxy.url, routed.base_url) == ("http://proxy.test:3128", URL)
-    assert routed.routed_by({}).route.proxy is None
-
-
-@pytest.mark.parametrize(("setting", "url"), [("http://other.test:1", "http://other.test:1"), ("direct", None)])
-def test_what_is_configured_wins_over_the_environment(setting: str, url: str | None) -> None:
-    """The result is the same with and without an environment."""
-    upstream = UpstreamConfig(base_url=URL, proxy=setting)
-    for route in (upstream.route, upstream.routed_by(PROXIED).route):
-        assert (route.proxy.url if route.proxy is not None else None) == url
 
 
 def test_certificates_are_those_that_were_read(tmp_path: Path) -> None:

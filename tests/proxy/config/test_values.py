@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import BaseModel, Field
 
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_config
@@ -89,12 +89,6 @@ class Outer(BaseModel):
     either: Inner | str = ""
 
 
-def refuse_blanks(text: str) -> str:
-    if " " in text:
-        raise ValueError
-    return text
-
-
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
@@ -139,37 +133,6 @@ def test_a_path_leads_through_sections_mappings_and_lists(steps: tuple[str | int
     for step in steps:
         slot = slot.enter(step) if slot is not None else None
     assert (slot.words() if slot is not None else None) == words
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "would_do"),
-    [
-        (str, 5, True),
-        (str, True, True),
-        (Annotated[str, AfterValidator(refuse_blanks)], 5, True),
-        (Literal["a"], 5, False),
-        (str, ["a"], False),
-        (str, None, False),
-        (Annotated[str, Field(pattern="^x")], 5, False),
-        (int, "5", False),
-    ],
-)
-def test_quotes_are_advised_only_if_they_would_help(kind: Any, value: object, *, would_do: bool) -> None:
-    """That is: text is needed, and the value in quotes would be right."""
-    assert Slot.of(kind).takes_quoted(value) is would_do
-
-
-def test_a_union_may_be_what_any_of_its_types_is() -> None:
-    """A list or a mapping is entered by an index or a name. A text or a section is both."""
-    both = Slot.of(tuple[int, ...] | dict[Annotated[str, MinLen(1)], Inner | str] | None)
-    assert (both.is_mapping, both.section, both.text) == (True, None, None)
-    assert both.names.constraints == (MinLen(1),)
-    index, name = both.enter(0), both.enter("a")
-    assert (index.kind, index.section, name.section) == (int, None, Inner)
-    assert name.text is not None
-    assert name.enter("size") == Slot.of(Inner).enter("size")
-    assert name.enter(0) is None
-    assert Slot.of(tuple[int, ...]).enter("a") is None
 
 
 def test_every_place_of_the_configuration_has_words() -> None:

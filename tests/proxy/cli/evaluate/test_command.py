@@ -136,11 +136,14 @@ async def test_words_of_the_session_are_shown_on_demand_alone(
     assert examinee.kinds
 
 
-async def test_a_judge_of_its_own_grades(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
+async def test_a_model_that_is_named_is_asked_and_a_judge_of_its_own_grades(
+    upstream: FakeUpstream, examinee: Examinee, file: Path
+) -> None:
     examinee.told = FACTS
-    result = await _evaluate(upstream, file, "--yes", "--arms", "trimtab", "--judge", "wise-model")
+    named = ("--model", "named", "--judge", "wise-model")
+    result = await _evaluate(upstream, file, "--yes", "--arms", "trimtab", *named)
     models = {(b"You grade" in asked.body, asked.json["model"]) for asked in upstream.requests}
-    assert models == {(False, "exam-model"), (True, "wise-model")}
+    assert models == {(False, "named"), (True, "wise-model")}
     assert orjson.loads(result.stdout)["judge"] == "wise-model"
 
 
@@ -241,12 +244,3 @@ def _write(file: Path, content: bytes) -> None:
 
 def _read(file: Path) -> bytes:
     return file.read_bytes()
-
-
-async def test_a_model_that_is_named_is_asked(upstream: FakeUpstream, examinee: Examinee, file: Path) -> None:
-    """For a recorded line without a model, too; of several lines the longest is taken."""
-    recorded = {key: value for key, value in orjson.loads(SESSION).items() if key == "messages"}
-    _write(file, b"\n".join([make_session(3), orjson.dumps({"id": "x", "kind": "y", **recorded})]))
-    await _evaluate(upstream, file, "--yes", "--arms", "digest", "--model", "named")
-    assert {asked.json["model"] for asked in upstream.requests} == {"named"}
-    assert examinee.kinds

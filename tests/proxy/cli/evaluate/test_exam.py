@@ -26,7 +26,7 @@ from trimtab.proxy.cli.evaluate.exam import (
 from trimtab.proxy.compaction import load_compactor, read_messages, read_request
 from trimtab.proxy.compaction.engine import Compaction, Variant, compact
 from trimtab.rules.pipeline.changes import Change, Fate
-from trimtab.rules.policy import OverflowStrategy, Policy
+from trimtab.rules.policy import Policy
 
 TEXT = '[USER]\nPlease deploy to port 8443.\n\n[ASSISTANT]\nCALL run {"command": "make \\"all\\" -j4"}'
 PART = Part(TEXT, 2, 0.25)
@@ -166,7 +166,7 @@ def _compact(body: bytes, **keys: object) -> Compaction:
 
 
 def test_what_stays_is_not_removed() -> None:
-    """System, task and the tail stay. Each other message is once among those removed."""
+    """System, task and the tail stay, and what is repeated there. Each other message is once among those removed."""
     compaction = _compact(make_session())
     removed, window = find_removed(compaction), compaction.planned.plan.window
     assert {one.at for one in removed}.isdisjoint({0, 1, *range(max(window.cut.at, window.prune_stop), 62)})
@@ -174,28 +174,10 @@ def test_what_stays_is_not_removed() -> None:
     codes = [number for number in range(30) if any(f"harbour{number} " in one.before for one in removed)]
     assert codes == list(range(len(codes)))
     assert 10 < len(codes) < 30
-
-
-def test_pruned_results_are_removed() -> None:
-    """Without a summary, only results that became placeholders are removed."""
-    removed = find_removed(
-        _compact(make_session(), overflow_strategy=OverflowStrategy.PRUNE, high_water=0.8, low_water=0.4)
-    )
-    assert len(removed) > 20
-    assert {(one.role, one.tool) for one in removed} == {("tool", "read_file")}
-
-
-def test_nothing_is_removed_of_a_session_that_fits() -> None:
-    assert find_removed(_compact(make_session(2))) == []
-    assert split_removed([], 5, count=_count) == []
-
-
-def test_words_that_stand_in_the_tail_too_are_not_removed() -> None:
-    """A message that is repeated after the cut is not removed."""
-    messages = orjson.loads(make_session())["messages"]
+    assert find_removed(_compact(make_session(2))) == split_removed([], 5, count=_count) == []
     again = {"role": "user", "content": "Never touch the lighthouse."}
+    messages = orjson.loads(make_session())["messages"]
     compaction = _compact(read_messages([*messages[:4], again, *messages[4:], again], model="m").body)
-    assert compaction.planned.plan.window.cut is not None
     assert again["content"] not in {one.before for one in find_removed(compaction)}
 
 

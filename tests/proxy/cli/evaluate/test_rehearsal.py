@@ -25,7 +25,6 @@ from trimtab.proxy.cli.evaluate.rehearsal import (
     read_session,
     rehearse,
 )
-from trimtab.proxy.cli.options import StoppedError
 from trimtab.proxy.cli.records.inputs import split_turns
 from trimtab.proxy.compaction import load_compactor, read_messages
 from trimtab.proxy.compaction.engine import Variant
@@ -99,12 +98,6 @@ async def test_the_digest_stands_where_no_summary_is_to_be_had(upstream: FakeUps
     assert len(orjson.loads(compacted)["messages"]) < len(_rehearse(config).request.raws)
 
 
-async def test_a_request_that_the_policy_refuses_ends_the_run(upstream: FakeUpstream) -> None:
-    refusing = ("defaults.on_exceeded=error", "defaults.overflow_strategy=error")
-    with pytest.raises(StoppedError, match="tokens"):
-        await _compact(_configure(upstream, *refusing), _log())
-
-
 async def test_neither_a_long_wait_nor_traces_without_their_packages_end_a_run(
     upstream: FakeUpstream, examinee: Examinee, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,11 +159,6 @@ def test_truncation_keeps_as_many_tokens_as_the_summaries_leave(rehearsal: Rehea
     whole, digest = (make_arm(name, rehearsal, None, ROOM) for name in ("none", "digest"))
     assert make_arm("truncate", rehearsal, rehearsal.request.body, ROOM) == replace(whole, name="truncate")
     assert make_arm("digest", rehearsal, rehearsal.request.body, ROOM) == digest
-
-
-def test_what_does_not_fit_the_window_says_so(rehearsal: Rehearsal) -> None:
-    assert "does not fit" in (make_arm("none", rehearsal, None, 14_000).problem or "")
-    assert make_arm("trimtab", rehearsal, None, 14_000).problem is None
 
 
 def test_open_calls_are_answered_in_every_arm_and_no_two_answers_are_adjacent() -> None:

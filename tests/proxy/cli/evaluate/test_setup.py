@@ -8,7 +8,7 @@ from msgspec import structs
 from upstreams.examinee import Examinee, make_session
 from upstreams.recording import FakeUpstream
 
-from trimtab.proxy.catalogue.prices import DEFAULT, LOCAL, PriceList, PriceSource, PriceTier, find_listed
+from trimtab.proxy.catalogue.prices import DEFAULT, LOCAL, PriceList, find_listed
 from trimtab.proxy.cli.evaluate.rehearsal import NAMES, Tokens, read_session
 from trimtab.proxy.cli.evaluate.setup import (
     Item,
@@ -133,7 +133,6 @@ def test_the_price_names_calls_tokens_and_money_where_it_is_known() -> None:
     [
         (DEFAULT, "as much as 1,400 prompt tokens at the default prices (input 1, output 4)"),
         (LOCAL, "prompt tokens at the prices of a local server (input 1, output"),
-        (structs.replace(DEFAULT, source=PriceSource.CONFIGURED), "1,400 prompt tokens at the configured prices"),
     ],
 )
 def test_prices_without_dollars_are_ratios(prices: PriceList, words: str) -> None:
@@ -151,11 +150,3 @@ def test_money_is_not_guessed(model: str, base_url: str) -> None:
     """There is no price for an unknown model, or for a model at a server with unknown prices."""
     unknown = Item("b", model, find_listed(base_url, model), Tokens(1, 10, 1))
     assert "$" not in _tell(Item("a", "gpt-4o", GPT, Tokens(1, 10, 1)), unknown)
-
-
-def test_dollars_go_by_the_length_of_a_prompt() -> None:
-    """All tokens of a call cost what the tier of its prompt says."""
-    tiers = PriceTier(0, 1.0, 0.1, 1.0, 4.0), PriceTier(1000, 2.0, 0.2, 2.0, 8.0)
-    prices = PriceList(tiers, PriceSource.CONFIGURED, is_in_dollars=True)
-    assert Item("a", "m", prices, Tokens(2, 2000, 50)).weigh(in_dollars=True) == pytest.approx((2000 + 200) / 1e6)
-    assert Item("a", "m", prices, Tokens(2, 2002, 50)).weigh(in_dollars=True) == pytest.approx((4004 + 400) / 1e6)

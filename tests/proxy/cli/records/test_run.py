@@ -98,6 +98,7 @@ def test_needed_is_what_the_next_answer_names_and_the_conversation_held() -> Non
     tally = tell(TALK[:2])
     assert (tally.needed, tally.kept) == (4, 3)
     assert tell((user("Summary: 7204b2221a58"),)) == Tally(4, 1)
+    assert find_identifiers("see OPS-48213, the answer is 42 and 1234, nothing else") == {"48213"}
 
 
 def test_a_request_that_is_forwarded_as_it_came_is_not_counted() -> None:
@@ -109,11 +110,6 @@ def test_a_request_that_is_forwarded_as_it_came_is_not_counted() -> None:
     needed.add("t", conversation(*TALK, ANSWER), short)
     needed.add("s", conversation(user("another")), short)
     assert needed.tallies["way"].needed == 0
-
-
-def test_letters_before_a_dash_are_no_part_of_a_number() -> None:
-    """By definition, a ticket counts as its number. Words and short numbers are no identifiers."""
-    assert find_identifiers("see OPS-48213, the answer is 42 and 1234, nothing else") == {"48213"}
 
 
 def _make_series() -> Series:

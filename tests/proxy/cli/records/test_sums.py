@@ -97,9 +97,3 @@ def test_only_what_was_counted_is_told() -> None:
         "m",
     )
     assert (uncounted.original_tokens, uncounted.sent_tokens) == (0, 0)
-
-
-def test_it_says_who_counted_the_completion() -> None:
-    event = structs.replace(make_recording().event, is_estimated=True, completion_tokens=3)
-    assert RequestFigures.of(replace(make_recording(), event=event)).completion_source == "estimated"
-    assert RequestFigures.of(make_recording()).completion_source == "upstream"

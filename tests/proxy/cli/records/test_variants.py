@@ -8,7 +8,6 @@ import orjson
 from msgspec import structs
 from support.client import CHAT
 from support.recordings import make_recording
-from support.sessions import make_session
 
 from trimtab.proxy.account.recordings.format import Circumstances, RecordedSending, RecordedSummary, Recording
 from trimtab.proxy.catalogue.prices import find_listed
@@ -16,20 +15,15 @@ from trimtab.proxy.cli.records.variants import (
     ConfiguredVariants,
     RecordedVariants,
     Texts,
-    compact_again,
     read,
-    remember,
 )
-from trimtab.proxy.compaction.engine import Compaction, Variant
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.config.load import load_config
-from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.models.records import Facts
 from trimtab.proxy.wire.codec import Request
 from trimtab.rules.policy import Policy
 from trimtab.rules.summary.request import Summary
 
-SMALL_WINDOW = Policy(context_window=8000, completion_reserve=1000, high_water=0.8, low_water=0.4)
 LEARNED = Policy(context_window=30_000, token_ratio=1.3, ceiling_tokens=20_000, added_tokens=500)
 BODY = orjson.dumps(CHAT)
 
@@ -93,23 +87,6 @@ def test_the_mode_is_the_configured_one(compactors: Compactors) -> None:
     assert modes == ["enforce", "observe", "observe", "off"]
 
 
-def test_what_is_known_of_a_model_is_derived_once(compactors: Compactors) -> None:
-    """Equal policies are the same object, which the caches of the rules go by."""
-    ways, recorded = _configure(compactors), RecordedVariants(compactors)
-    assert (
-        ways.choose(_read(compactors), _record()).variant.policy
-        is ways.choose(_read(compactors), _record()).variant.policy
-    )
-    first, second = _record(), structs.replace(_record(), story=("x",))
-    assert first.circumstances is not None
-    assert second.circumstances is not None
-    again = structs.replace(second.circumstances, policy=replace(LEARNED))
-    assert (
-        recorded.choose(first, first.circumstances, "m").variant.policy
-        is recorded.choose(second, again, "m").variant.policy
-    )
-
-
 def test_a_recorded_way_has_everything_that_the_plan_depended_on(compactors: Compactors) -> None:
     recording = _record(
         local_items=("ghost_snapshot",), strips_nonces=True, drop_tools=("fly",), cold={"ab" * 32: "cut"},
@@ -160,19 +137,3 @@ def test_cuts_that_were_taken_back_are_taken_back_again(compactors: Compactors) 
 
     as_made = structs.replace(recording.circumstances, put_off=False)
     assert ways.choose_text(recording, as_made)(plan).plan is plan
-
-
-def test_a_body_that_goes_on_is_read_from_where_the_last_one_ended(compactors: Compactors) -> None:
-    """What was remembered never changes a result."""
-
-    def compact(own: Compactors, steps: int) -> Compaction:
-        session = make_session(steps)
-        body = orjson.dumps({"model": "m", "messages": session["messages"][:-1], "tools": session["tools"]})
-        request = read(own, body)
-        compaction = compact_again(own, request, Variant(own.choose(PolicyConfig(), "m"), SMALL_WINDOW))
-        remember(own, request)
-        return compaction
-
-    again, fresh = [compact(compactors, steps) for steps in (18, 19, 20)][-1], compact(Compactors(None), 20)
-    assert again.body == fresh.body
-    assert again.compacted.decisions == fresh.compacted.decisions

@@ -1,7 +1,6 @@
 """Agents that `trimtab wrap` knows: what each one is given, and which server its key goes to."""
 
 import stat
-import tomllib
 from pathlib import Path
 
 import orjson
@@ -9,7 +8,7 @@ import pytest
 from support.command_line import tell
 from support.golden import check_golden
 
-from trimtab.proxy.cli.serving.agents import AGENTS, CHATGPT, Wiring, find_agent
+from trimtab.proxy.cli.serving.agents import AGENTS, Wiring, find_agent
 
 PROXY = {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "ANTHROPIC_BASE_URL": "http://127.0.0.1:1"}
 """What every wrapped command gets."""
@@ -24,16 +23,6 @@ def lead(home: Path, *command: str, **environment: str) -> Wiring:
 def write(home: Path, name: str, text: str) -> None:
     (home / name).parent.mkdir(parents=True, exist_ok=True)
     (home / name).write_text(text)
-
-
-def read_options(arguments: tuple[str, ...]) -> dict[str, object]:
-    """The settings that Codex makes of its options."""
-    assert arguments[::2] == ("-c",) * (len(arguments) // 2)
-    settings: dict[str, object] = {}
-    for one in arguments[1::2]:
-        path, _, value = one.partition("=")
-        settings[path] = tomllib.loads(f"value = {value}")["value"]
-    return settings
 
 
 @pytest.mark.parametrize(
@@ -65,40 +54,7 @@ def test_the_list_names_every_program_and_what_cannot_be_led_says_what_to_do(tmp
     check_golden("commands/wrap", texts | warned)
 
 
-def test_codex_gets_a_provider_of_its_own(tmp_path: Path) -> None:
-    """That of OpenAI would use a WebSocket. A variable that Codex does not read names no server."""
-    led = lead(tmp_path, "codex", OPENAI_API_KEY="k", OPENAI_BASE_URL=OURS, AZURE_OPENAI_ENDPOINT=OURS)
-    assert not led.warning
-    assert led.environment == {"HOME": str(tmp_path), "OPENAI_API_KEY": "k"}
-    settings = read_options(led.write(dict(PROXY)))
-    provider = settings["model_providers.trimtab"]
-    assert (settings["model_provider"], provider["base_url"]) == ("trimtab", PROXY["OPENAI_BASE_URL"])
-    assert (provider["wire_api"], provider["env_key"]) == ("responses", "OPENAI_API_KEY")
-
-
-@pytest.mark.parametrize(
-    ("login", "environment", "server"),
-    [
-        ({"OPENAI_API_KEY": None, "tokens": {"access_token": "t"}}, {}, CHATGPT),
-        ({"auth_mode": "chatgpt", "tokens": {}}, {"OPENAI_API_KEY": "k"}, CHATGPT),
-        ({"OPENAI_API_KEY": "k"}, {}, None),
-        ({}, {"CODEX_API_KEY": "k", "OPENAI_API_KEY": "other"}, None),
-        ({}, {}, None),
-    ],
-)
-def test_codex_keeps_its_login(
-    login: dict[str, object], environment: dict[str, str], server: str | None, tmp_path: Path
-) -> None:
-    """A token of ChatGPT goes to ChatGPT's server, a key to OpenAI's."""
-    write(tmp_path, ".codex/auth.json", orjson.dumps(login).decode())
-    led = lead(tmp_path, "codex", **environment)
-    assert led.environment.get("OPENAI_BASE_URL") == server
-    provider = read_options(led.write(dict(PROXY)))["model_providers.trimtab"]
-    assert provider["requires_openai_auth"] is True
-    assert "env_key" not in provider
-
-
-CONFIG = f"""
+CODEX = f"""
 model_provider = "ours"
 [model_providers.ours]
 base_url = "{OURS}"
@@ -109,93 +65,84 @@ model_provider = "openai"
 [profiles.lost]
 model_provider = "nowhere"
 """
-
-
-@pytest.mark.parametrize(
-    ("arguments", "server", "place"),
-    [
-        ((), OURS, "model_providers.ours.base_url"),
-        (("exec", "-p", "plain"), None, "model_provider"),
-        (("--profile=plain",), None, "model_provider"),
-        (("-c", "model_provider=openai"), None, "model_provider"),
-        (
-            ("-c", "model_provider='openai'", "-c", 'openai_base_url="https://o.test/v1"'),
-            "https://o.test/v1",
-            "model_provider",
-        ),
-        (("-c", "model_providers.ours.base_url=https://b.test"), "https://b.test", "model_providers.ours.base_url"),
-        (("--profile", "file"), "https://f.test", "model_providers.ours.base_url"),
-        (("exec", "--", "-p", "plain"), OURS, "model_providers.ours.base_url"),
-        (("-p", "lost"), None, None),
-        (("--oss",), None, None),
-        (("--oss", "-c", "oss_provider=ours"), OURS, "model_providers.ours.base_url"),
-    ],
+FOLDERS = {
+    "login": (".codex/auth.json", '{"OPENAI_API_KEY": null, "tokens": {"access_token": "t"}}'),
+    "login by ChatGPT": (".codex/auth.json", '{"auth_mode": "chatgpt", "tokens": {}}'),
+    "key": (".codex/auth.json", '{"OPENAI_API_KEY": "k"}'),
+    "broken codex": (".codex/config.toml", "= broken"),
+    "broken login": (".codex/auth.json", "["),
+    "broken claude": (".claude/settings.json", "[]"),
+    "broken goose": (".config/goose/config.yaml", "{: ["),
+    "providers": (".codex/config.toml", CODEX),
+    "a profile": (".codex/file.config.toml", '[model_providers.ours]\nbase_url = "https://f.test"\n'),
+    "claude": (".claude/settings.json", '{"env": {"ANTHROPIC_BASE_URL": "https://user.test"}}'),
+    "goose": (
+        ".config/goose/config.yaml",
+        "OPENAI_HOST: https://file.test\nANTHROPIC_HOST: https://a.test",
+    ),
+    "nothing": ("none", ""),
+}
+LED: tuple[tuple[str, str, dict[str, str]], ...] = (
+    ("nothing", "codex", {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": OURS, "AZURE_OPENAI_ENDPOINT": OURS}),
+    ("login", "codex", {}),
+    ("login by ChatGPT", "codex", {"OPENAI_API_KEY": "k"}),
+    ("key", "codex", {}),
+    ("nothing", "codex", {"CODEX_API_KEY": "k", "OPENAI_API_KEY": "other"}),
+    ("broken codex", "codex", {}),
+    ("broken login", "codex", {}),
+    ("providers", "codex", {}),
+    ("providers", "codex exec -p plain", {}),
+    ("providers", "codex --profile=plain", {}),
+    ("providers", "codex -c model_provider=openai", {}),
+    ("providers", "codex -c model_provider='openai' -c openai_base_url=\"https://o.test/v1\"", {}),
+    ("providers", "codex -c model_providers.ours.base_url=https://b.test", {}),
+    ("providers", "codex exec -- -p plain", {}),
+    ("providers", "codex -p lost", {}),
+    ("providers", "codex --oss", {}),
+    ("providers", "codex --oss -c oss_provider=ours", {}),
+    ("a profile", "codex --profile file -c model_provider=ours", {}),
+    ("nothing", "claude", {}),
+    ("nothing", "claude", {"CLAUDE_CODE_USE_BEDROCK": "1"}),
+    ("nothing", "claude", {"CLAUDE_CODE_USE_BEDROCK": "0"}),
+    ("broken claude", "claude", {}),
+    ("claude", "claude", {"ANTHROPIC_BASE_URL": "https://variable.test"}),
+    ("claude", "claude --settings {}", {}),
+    ("goose", "goose session", {}),
+    ("goose", "goose", {"OPENAI_HOST": "https://host.test/", "OPENAI_BASE_PATH": "x/v1/chat/completions"}),
+    ("goose", "goose", {"OPENAI_BASE_URL": OURS}),
+    ("goose", "goose", {"OPENAI_BASE_URL": OURS, "OPENAI_HOST": "https://host.test"}),
+    ("goose", "goose", {"GOOSE_PROVIDER": "groq"}),
+    ("broken goose", "goose", {}),
 )
-def test_codex_asks_the_provider_that_its_settings_name(
-    arguments: tuple[str, ...], server: str | None, place: str | None, tmp_path: Path
-) -> None:
-    """Options win over the profile, the profile over the file. What has no base URL cannot be led, and that is said."""
-    write(tmp_path, "conf/config.toml", CONFIG)
-    write(tmp_path, "conf/file.config.toml", '[model_providers.ours]\nbase_url = "https://f.test"\n')
-    led = lead(tmp_path, "codex", *arguments, CODEX_HOME=str(tmp_path / "conf"))
-    assert led.environment.get("OPENAI_BASE_URL") == server
-    assert bool(led.warning) == (place is None)
-    written = led.write(dict(PROXY))
-    assert (place in read_options(written)) if place else written == ()
 
 
-def test_broken_settings_are_the_agents_own_business(tmp_path: Path) -> None:
-    """It starts, and says so itself."""
-    write(tmp_path, ".codex/config.toml", "= broken")
-    write(tmp_path, ".codex/auth.json", "[")
-    write(tmp_path, ".claude/settings.json", "[]")
-    write(tmp_path, ".config/goose/config.yaml", "{: [")
-    assert read_options(lead(tmp_path, "codex").write(dict(PROXY)))["model_provider"] == "trimtab"
-    for name in ("claude", "goose"):
-        assert not lead(tmp_path, name).warning
+def test_an_agent_asks_the_server_that_it_would_have_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its options win over its profile, that over its file, and for Goose variables over the file. A login stays.
 
-
-def test_claude_code_asks_the_server_that_its_files_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They win over the environment, so it gets settings that win over them. The project's files win."""
+    What cannot be led is said. Broken settings are the agent's own business: it starts, and says so itself. Claude
+    Code's files win over the environment, so it gets settings that win over them; Codex gets a provider of its own, since
+    that of OpenAI would use a WebSocket.
+    """
     monkeypatch.chdir(tmp_path)
-    assert lead(tmp_path, "claude").write(dict(PROXY)) == ()
-    write(tmp_path, "home/.claude/settings.json", '{"env": {"ANTHROPIC_BASE_URL": "https://user.test"}}')
+    told = {}
+    for folder, command, variables in LED:
+        write(tmp_path / folder, *FOLDERS[folder])
+        led = lead(tmp_path / folder, *command.split(), **variables)
+        written = dict(PROXY)
+        options = led.write(written)
+        kept = {name: value for name, value in led.environment.items() if name != "HOME"}
+        figures = {"asks": kept, "gets": written | {"options": options}, "warning": led.warning}
+        told[f"{folder}: {command} {variables or ''}"] = "\n".join(
+            f"{name}: {one}" for name, one in figures.items() if one
+        )
+    check_golden("commands/wrap-agents", told)
+
+
+def test_the_projects_files_of_claude_code_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "home", *FOLDERS["claude"])
     write(tmp_path, ".claude/settings.json", '{"env": {"ANTHROPIC_BASE_URL": "https://project.test"}}')
-    led = lead(tmp_path / "home", "claude", ANTHROPIC_BASE_URL="https://variable.test")
-    assert led.environment["ANTHROPIC_BASE_URL"] == "https://project.test"
-    option, value = led.write(dict(PROXY))
-    assert (option, orjson.loads(value)) == ("--settings", {"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:1"}})
-    assert "remove one" in lead(tmp_path / "home", "claude", "--settings", "{}").warning
-
-
-def test_claude_code_at_another_cloud_is_warned_of(tmp_path: Path) -> None:
-    """It would not read the base URL."""
-    warned = [bool(lead(tmp_path, "claude", CLAUDE_CODE_USE_BEDROCK=value).warning) for value in ("1", "0", "")]
-    assert warned == [True, False, False]
-
-
-GOOSE = "GOOSE_PROVIDER: openai\nOPENAI_HOST: https://file.test\nANTHROPIC_HOST: https://a.test\n"
-
-
-@pytest.mark.parametrize(
-    ("environment", "server"),
-    [
-        ({}, "https://file.test/v1"),
-        ({"OPENAI_HOST": "https://host.test/", "OPENAI_BASE_PATH": "x/v1/chat/completions"}, "https://host.test/x/v1"),
-        ({"OPENAI_BASE_URL": OURS}, OURS),
-        ({"OPENAI_BASE_URL": OURS, "OPENAI_HOST": "https://host.test"}, "https://host.test/v1"),
-    ],
-)
-def test_goose_asks_the_host_that_it_would_have_asked(environment: dict[str, str], server: str, tmp_path: Path) -> None:
-    """Its variables win over its file, and OPENAI_HOST over OPENAI_BASE_URL."""
-    write(tmp_path, ".config/goose/config.yaml", GOOSE)
-    led = lead(tmp_path, "goose", "session", **environment)
-    assert (led.environment["OPENAI_BASE_URL"], led.environment["ANTHROPIC_BASE_URL"]) == (server, "https://a.test")
-    written = dict(PROXY)
-    assert led.write(written) == ()
-    assert (written["OPENAI_HOST"], written["ANTHROPIC_HOST"]) == ("http://127.0.0.1:1", "http://127.0.0.1:1")
-    assert written["OPENAI_BASE_PATH"] == "v1/chat/completions"
-    assert "groq" in lead(tmp_path, "goose", **environment, GOOSE_PROVIDER="groq").warning
+    assert lead(tmp_path / "home", "claude").environment["ANTHROPIC_BASE_URL"] == "https://project.test"
 
 
 def install_opencode(folder: Path, settings: object, status: int = 0) -> str:

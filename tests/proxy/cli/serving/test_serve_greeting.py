@@ -11,7 +11,7 @@ from support.golden import check_golden
 from support.model_learning import ListLog
 
 from trimtab.proxy.cli.serving import serve
-from trimtab.proxy.cli.serving.serve import DRAWER, Screen
+from trimtab.proxy.cli.serving.serve import Screen
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.telemetry.logs import LiveLine
 from trimtab.proxy.telemetry.metrics import Metrics
@@ -46,12 +46,6 @@ async def test_nothing_is_printed_if_nobody_reads_it(capsys: pytest.CaptureFixtu
         pass
 
     assert capsys.readouterr() == ("", "")
-
-
-def test_only_one_worker_shows_the_live_line() -> None:
-    """All write to the same terminal."""
-    screen = Screen(is_read=True, line=LiveLine())
-    assert [screen.of(number).line is screen.line for number in (DRAWER, DRAWER + 1)] == [True, False]
 
 
 class _Counting(LiveLine):

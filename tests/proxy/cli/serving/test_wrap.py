@@ -17,6 +17,7 @@ from programs.serving import own_environment
 from programs.starts import start_trimtab
 from support.client import SMALL
 from support.events import make_event
+from support.golden import check_golden
 from support.sessions import make_session
 from upstreams.recording import FakeUpstream
 
@@ -136,22 +137,6 @@ async def test_the_proxy_listens_on_loopback_only_and_ends_with_the_command(upst
         await asyncio.open_connection(host, int(port))
 
 
-@pytest.mark.parametrize(
-    ("command", "status", "line"),
-    [
-        (["no-such-command"], 127, "trimtab: no-such-command: command not found"),
-        (["--set", "nope=1", "true"], 2, "trimtab: nope: "),
-        (["--log-file", "/no/such/folder/file", "true"], 2, "Error: Invalid value for --log-file: "),
-    ],
-)
-async def test_a_command_that_does_not_start_says_why(command: list[str], status: int, line: str) -> None:
-    """The statuses are those of a shell, or of wrong use."""
-    code, out, err = await run(*command)
-    assert (code, out) == (status, "")
-    assert any(one.startswith(line) for one in err), err
-    assert "Traceback" not in str(err)
-
-
 async def test_options_after_the_command_are_its_own(upstream: FakeUpstream) -> None:
     """Also those that trimtab knows, after `--`. Quiet means that only the command writes."""
     status, out, err = await run("--quiet", "--", "echo", "--upstream", "x", "-h")
@@ -259,15 +244,6 @@ async def test_a_command_that_cannot_be_run_says_why(tmp_path) -> None:
         assert caught.value.status == status
 
 
-async def test_a_signal_to_this_process_reaches_the_command() -> None:
-    """The handlers are gone afterwards."""
-    number = signal.SIGHUP
-    code = f"import os, signal; os.kill(os.getppid(), {number:d}); signal.pause()"
-    before = signal.getsignal(number)
-    assert await run_child([sys.executable, "-c", code], os.environ) == 128 + number
-    assert signal.getsignal(number) == before
-
-
 async def test_a_signal_that_comes_before_the_command_has_started_reaches_it(monkeypatch) -> None:
     start = asyncio.create_subprocess_exec
 
@@ -288,57 +264,32 @@ AZURE = "https://ours.openai.azure.com/openai/v1"
 LOCAL = "http://127.0.0.1:8000/v1"
 
 
-def choose(*settings: str, **environment: str) -> dict[str, str]:
-    """The upstream of each family; those of the configuration are marked."""
-    ways = choose_destinations(load_config(settings=settings, environment={}), environment)
-    return {
-        family.name: f"{way.base_url}{' configured' if way.is_configured else ''}"
-        for way in ways
-        for family in way.families
-    }
-
-
-def test_without_any_setting_each_family_has_its_own_server() -> None:
-    """One command may ask both."""
-    assert choose() == {"OPENAI": f"{OPENAI} configured", "ANTHROPIC": ANTHROPIC}
-
-
-@pytest.mark.parametrize(
-    ("url", "ways"),
-    [
-        (OPENAI, {"OPENAI": f"{OPENAI} configured", "ANTHROPIC": ANTHROPIC}),
-        (ANTHROPIC, {"OPENAI": OPENAI, "ANTHROPIC": f"{ANTHROPIC} configured"}),
-        (AZURE, {"OPENAI": f"{AZURE} configured", "ANTHROPIC": ANTHROPIC, "AZURE": f"{AZURE} configured"}),
-        (LOCAL, {"OPENAI": f"{LOCAL} configured", "ANTHROPIC": f"{LOCAL} configured"}),
-    ],
+GIVEN: tuple[tuple[str, dict[str, str]], ...] = (
+    *((url, {}) for url in (OPENAI, ANTHROPIC, AZURE, LOCAL)),
+    (OPENAI, {"OPENAI_BASE_URL": f"{LOCAL}/"}),
+    (OPENAI, {"OPENAI_API_BASE": LOCAL}),
+    (OPENAI, {"OPENAI_BASE_URL": "", "ANTHROPIC_BASE_URL": "https://gate.test/a"}),
+    (OPENAI, {"ANTHROPIC_API_BASE": "https://gate.test/v1"}),
+    (OPENAI, {"AZURE_OPENAI_ENDPOINT": "https://ours.openai.azure.com/"}),
+    (OPENAI, {"AZURE_OPENAI_ENDPOINT": "https://ours.openai.azure.com/", "OPENAI_API_KEY": "k"}),
 )
-def test_a_named_upstream_is_that_of_the_families_which_it_may_serve(url: str, ways: dict[str, str]) -> None:
-    """A host that is not known may serve both dialects. A provider's own host gets no other provider's key."""
-    assert choose(f"upstream.base_url={url}") == ways
 
 
-@pytest.mark.parametrize(
-    ("environment", "ways"),
-    [
-        ({"OPENAI_BASE_URL": f"{LOCAL}/"}, {"OPENAI": LOCAL, "ANTHROPIC": ANTHROPIC}),
-        ({"OPENAI_API_BASE": LOCAL}, {"OPENAI": LOCAL, "ANTHROPIC": ANTHROPIC}),
-        ({"ANTHROPIC_BASE_URL": "https://gate.test/a"}, {"ANTHROPIC": "https://gate.test/a/v1"}),
-        ({"ANTHROPIC_API_BASE": "https://gate.test/v1"}, {"ANTHROPIC": "https://gate.test/v1"}),
-        ({"OPENAI_BASE_URL": ""}, {"OPENAI": f"{OPENAI} configured"}),
-    ],
-)
-def test_the_upstream_is_the_one_that_a_variable_named_before(
-    environment: dict[str, str], ways: dict[str, str]
-) -> None:
-    """So a command that worked still asks the same server."""
-    assert choose(**environment).items() >= ways.items()
+def test_each_family_has_the_upstream_that_the_configuration_or_a_variable_names() -> None:
+    """A command that worked still asks the same server. A provider's own host gets no other provider's key.
 
-
-def test_azures_clients_are_not_led_to_openai() -> None:
-    """The client for Node prefers OPENAI_BASE_URL, so it stays unset unless there is a key for it."""
-    azure = {"AZURE_OPENAI_ENDPOINT": "https://ours.openai.azure.com/"}
-    assert choose(**azure) == {"ANTHROPIC": ANTHROPIC, "AZURE": AZURE}
-    assert choose(**azure, OPENAI_API_KEY="k")["OPENAI"] == f"{OPENAI} configured"
+    A host that is not known may serve both dialects. The client for Node prefers OPENAI_BASE_URL to Azure's variable, so
+    that stays unset unless there is a key for it.
+    """
+    told = {}
+    for url, variables in GIVEN:
+        config = load_config(settings=() if url == OPENAI else (f"upstream.base_url={url}",), environment={})
+        ways = choose_destinations(config, variables)
+        lines = [
+            f"{', '.join(family.name for family in way.families)}: {way.base_url} {way.is_configured}" for way in ways
+        ]
+        told[f"{url} {variables or ''}"] = "\n".join(lines)
+    check_golden("commands/wrap-upstreams", told)
 
 
 def test_the_key_of_the_configuration_goes_to_no_other_server() -> None:
