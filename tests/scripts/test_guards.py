@@ -34,32 +34,27 @@ def check_house(root: Path, files: Mapping[str, str]) -> list[str]:
     return [mistake for folder in folders for mistake in script["check_sizes"](folder, root)]
 
 
-def test_a_module_with_its_test_file_is_no_mistake(tmp_path: Path) -> None:
-    assert check_mirror(tmp_path, "rules/text/head_tail.py", "tests/rules/text/test_head_tail.py") == []
+RELAY = "proxy/http/relay.py"
 
 
-def test_a_module_without_a_test_file_is_named(tmp_path: Path) -> None:
-    assert check_mirror(tmp_path, "proxy/http/relay.py", "tests/proxy/http/conftest.py") == ["proxy/http/relay.py"]
+@pytest.mark.parametrize(
+    ("paths", "reported"),
+    [
+        (("rules/text/head_tail.py", "tests/rules/text/test_head_tail.py"), []),
+        (("proxy/lru.py", "tests/proxy/test_lru_bytes.py"), []),
+        ((RELAY, "tests/proxy/http/conftest.py"), [RELAY]),
+        ((RELAY, "tests/proxy/test_relay.py"), [RELAY, "tests/proxy/test_relay.py"]),
+        (("rules/a.py", "rules/a_b.py", "tests/rules/test_a_b.py"), ["rules/a.py"]),
+    ],
+)
+def test_a_module_has_its_test_file(tmp_path: Path, paths: tuple[str, ...], reported: list[str]) -> None:
+    """In the same folder, or several, each of one aspect; a file belongs to the module with the longest name."""
+    assert check_mirror(tmp_path, *paths) == reported
 
 
 def test_a_short_module_needs_no_test_file_of_its_own(tmp_path: Path) -> None:
     write(tmp_path, {"rules/a.py": lines(59), "rules/b.py": lines(60)})
     assert check_mirror(tmp_path) == ["rules/b.py"]
-
-
-def test_a_test_file_elsewhere_does_not_count(tmp_path: Path) -> None:
-    paths = ("proxy/http/relay.py", "tests/proxy/test_relay.py")
-    assert check_mirror(tmp_path, *paths) == list(paths)
-
-
-def test_a_test_file_may_be_of_one_aspect(tmp_path: Path) -> None:
-    assert check_mirror(tmp_path, "proxy/lru.py", "tests/proxy/test_lru_bytes.py") == []
-
-
-def test_a_test_file_belongs_to_the_longest_name(tmp_path: Path) -> None:
-    """`test_discovery_schedule.py` tests `discovery_schedule.py`; it does not count as an aspect of `discovery.py`."""
-    paths = ("rules/discovery.py", "rules/discovery_schedule.py", "tests/rules/test_discovery_schedule.py")
-    assert check_mirror(tmp_path, *paths) == ["rules/discovery.py"]
 
 
 def test_a_package_needs_tests_if_it_has_code(tmp_path: Path) -> None:

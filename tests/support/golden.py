@@ -27,6 +27,6 @@ def check_golden(name: str, texts: Mapping[str, str]) -> None:
 
 
 def read_tables(name: str) -> list[Any]:
-    """Laws of `tests/data/tables`, each with the name of a function and cases: what it is given, and what it answers."""
+    """Laws of `tests/data/tables`: each has a function's name, and cases, what it is given and what it answers."""
     laws: list[Any] = yaml.safe_load((OWN_DATA / "tables" / f"{name}.yaml").read_text("utf-8"))
     return laws

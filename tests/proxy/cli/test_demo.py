@@ -4,6 +4,7 @@ import asyncio
 import re
 import signal
 from contextlib import AbstractAsyncContextManager
+from hashlib import sha256
 from io import StringIO
 
 import aiohttp
@@ -18,6 +19,7 @@ from trimtab.proxy.cli.demo import (
     RESERVE_TOKENS,
     WINDOW_TOKENS,
     Cost,
+    Project,
     PromptCache,
     Replay,
     Served,
@@ -31,8 +33,12 @@ from trimtab.proxy.cli.demo import (
     share_cached,
     show_replay,
 )
+from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.server.app import listen_at
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Counting
+from trimtab.rules.results.pairing import pair_tool_calls
 
 REPLAY = Replay(
     originals=[Cost(20_000, 0), Cost(80_000, 60_000), Cost(191_389, 100_000)],
@@ -236,3 +242,44 @@ async def test_upstream_takes_valid_transcripts_only() -> None:
     wrong = [[], [USER, ACT], [USER, ACT, USER, RESULT], [USER, RESULT], [USER, ACT, RESULT, RESULT]]
     upstream, _ = await ask(make_session(1), *(chat(*messages) for messages in (*right, *wrong)))
     assert [served.status for served in upstream.served] == [200] * len(right) + [400] * len(wrong)
+
+
+# The demo's session, and the repository that it is about.
+
+
+def test_session_is_a_valid_transcript_of_several_windows(count) -> None:
+    """Results follow their calls at once. The whole is larger than three windows and than 120,000 tokens."""
+    session = make_session()
+    request = CHAT.read(session.request_body(len(session.messages)))
+    conversation = CHAT.decode(request, Counting(count, make_known()))
+    assert pair_tool_calls(conversation, count=count).conversation is conversation
+    assert conversation.tokens > max(3 * WINDOW_TOKENS, 120_000)
+    roles = [message.role for message in conversation.messages]
+    assert (roles[:2], roles[-1]) == (["system", "user"], "assistant")
+    assert [index for index, role in enumerate(roles) if role == "assistant"] == list(session.turns)
+    ids = [call.id for message in conversation.messages for call in message.tool_calls]
+    assert len(ids) == len(set(ids)) > 140
+    assert roles.count("user") == 5
+    assert any(len(message.tool_calls) > 1 for message in conversation.messages)
+
+
+def test_the_session_is_the_one_of_which_the_pages_tell() -> None:
+    """Its figures stand in the README and in the tutorial: a new digest means that they are measured again."""
+    session = make_session(9)
+    told = sha256(session.request_body(len(session.messages))).hexdigest()
+    assert told[:16] == "bd64fe0cb0503d9c"
+
+
+SOURCE, TESTS = "ferry/fares/pricing.py", "tests/fares/test_pricing.py"
+
+
+def test_tests_fail_while_a_module_and_its_tests_disagree() -> None:
+    """Only the tests of the module fail, and all of them. They pass again when both files use cents."""
+    project = Project()
+    assert "FAILED" not in project.run_tests("tests")
+    project.write_file(SOURCE, re.sub(r"\bfloat\b", "Cents", project.files[SOURCE]))
+    failed = [line for line in project.run_tests("tests").splitlines() if " FAILED " in line]
+    assert {line.split("::")[0] for line in failed} == {TESTS}
+    assert "PASSED" not in project.run_tests(TESTS)
+    project.write_file(TESTS, project.files[TESTS].replace(".25", "25"))
+    assert "FAILED" not in project.run_tests("tests")

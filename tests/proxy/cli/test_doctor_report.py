@@ -151,6 +151,17 @@ async def test_what_a_server_says_of_itself_is_shown_and_judged(upstream) -> Non
     check_golden("commands/doctor-servers", told)
 
 
+async def test_what_an_upstream_says_moves_no_cursor(upstream) -> None:
+    """Control characters in a name are replaced, and markup in it has no effect."""
+    upstream.models = _list("a\x1b]0;b\x07[red]c", max_model_len=8192)
+    report = await _examine(upstream)
+    screen = io.StringIO()
+    report.print_tables(Console(file=screen, width=200, force_terminal=False))
+
+    assert "a\\x1b]0;b\\x07[red]c" in screen.getvalue()
+    assert "8,192" in screen.getvalue()
+
+
 async def _run(*arguments: str, **environment: str) -> tuple[int, bytes, str]:
     done = await asyncio.to_thread(run_trimtab, "doctor", *arguments, **environment)
     return done.exit_code, done.stdout_bytes, done.stderr

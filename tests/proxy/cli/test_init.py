@@ -12,8 +12,7 @@ from support.command_line import run_trimtab
 from support.golden import check_golden
 from upstreams.recording import FakeUpstream
 
-from trimtab.proxy.cli.doctor_checks import Answer, Finding
-from trimtab.proxy.cli.init import Found, _tell_next, write_document
+from trimtab.proxy.cli.init import write_document
 from trimtab.proxy.config.load import load_config, load_file
 
 KEY = "sk-PLANTED-KEY"
@@ -143,24 +142,3 @@ def test_a_models_name_from_the_server_can_do_nothing_in_the_file() -> None:
     text = write_document(**CHOICES[0], unknown=[hostile])
     assert load_config(text, environment={}) == load_config(write_document(**CHOICES[0]), environment={})
     assert "\nmode: off" not in text
-
-
-def test_a_long_list_is_cut() -> None:
-    found = Found(Answer(Finding("upstream", "ok", "answers")), {f"m{number}": None for number in range(20)})
-    assert list(found.describe())[-1] == "  and 8 more"
-
-
-@pytest.mark.parametrize(
-    ("name", "own_key", "told"),
-    [
-        ("MY_KEY", "", "; clients keep their key, for example MY_KEY:"),
-        ("MY_KEY", "MY_KEY", "; trimtab sends the key in MY_KEY, so any key will do there:"),
-        ("", "", ":"),
-    ],
-)
-def test_the_next_step_says_whose_key_is_sent(
-    name: str, own_key: str, told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _tell_next(load_config(environment={}), Path("t.yaml"), name, own_key)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[1:3] == ["  trimtab serve --config t.yaml", f"and in the client's terminal{told}"]

@@ -3,7 +3,7 @@
 import pytest
 from support.config import find_problems
 
-from trimtab.proxy.config.document import Document, name_path
+from trimtab.proxy.config.document import Document
 from trimtab.proxy.config.load import load_config
 
 
@@ -23,15 +23,6 @@ def test_the_document_knows_the_place_of_every_key() -> None:
             ("e", "f"): (5, 5),
         },
     )
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [(("a",), "a"), (("a", 0, "b"), "a[0].b"), (("a", "b", 1, 2), "a.b[1][2]"), ((), ""), (("a", "b.c"), 'a."b.c"')],
-)
-def test_a_path_is_named_as_it_would_be_written(path: tuple[str | int, ...], name: str) -> None:
-    """There are dots between keys, and brackets around indexes."""
-    assert name_path(path) == name
 
 
 @pytest.mark.parametrize("key", ["0x1F", "true", "null", "2024-13-45", "9" * 500])

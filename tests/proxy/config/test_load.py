@@ -16,7 +16,6 @@ from trimtab.proxy.config.load import (
     SHORT_NAMES,
     find_similar,
     find_unknown_variables,
-    find_winning_variables,
     is_unknown,
     load_address,
     load_config,
@@ -97,14 +96,6 @@ def test_a_setting_wins_over_the_percentage() -> None:
     assert [policy.high_water for policy in policies] == [0.9, 0.9, 0.6, 0.9, 0.7]
 
 
-def test_variables_that_win_over_the_file_are_found() -> None:
-    """An empty one sets nothing, and one that begins like those of trimtab may be another program's."""
-    winning = {"TRIMTAB_AUTOCOMPACT_PCT": "60", "TRIMTAB_DEFAULTS__ECONOMY": "frugal", "TRIMTAB_UPSTREAM": "http://h"}
-    others = {"TRIMTAB_MODE": "", "TRIMTAB_CONFIG": "f", "TRIMTAB_LOG_LEVEL": "info", "TRIMTAB_QQQQQ": "1", "HOME": "/"}
-    assert find_winning_variables(winning | others) == [*winning]
-    assert find_winning_variables({}) == []
-
-
 @pytest.mark.parametrize("text", ["", "# mode: off\n  # and more", "{} # the defaults"])
 def test_a_file_that_says_nothing_is_valid_where_it_may_be(text: str, tmp_path: Path) -> None:
     """An empty file is valid at the start. At a reload, somebody is probably writing it."""
@@ -121,11 +112,9 @@ def test_a_file_that_says_nothing_is_valid_where_it_may_be(text: str, tmp_path: 
 @pytest.mark.parametrize(
     ("text", "settings", "environment", "address"),
     [
-        ("", (), {}, Config().listen),
         ("- no mapping", (), {}, Config().listen),
         ("{listen: 127.0.0.1:1, mode: wrong, store: '${LACKING}'}", (), {}, "127.0.0.1:1"),
         ("listen: '${HOST}:1'", (), {"HOST": "127.0.0.2", "TRIMTAB_MODE": "wrong"}, "127.0.0.2:1"),
-        ("listen: 127.0.0.1:1", (), {"TRIMTAB_LISTEN": "127.0.0.1:2"}, "127.0.0.1:2"),
         ("listen: 127.0.0.1:1", ("mode=wrong", "listen=127.0.0.1:3"), {"TRIMTAB_LISTEN": "127.0.0.1:2"}, "127.0.0.1:3"),
     ],
 )

@@ -105,8 +105,8 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
 
 @pytest.mark.parametrize("law", read_tables("network"), ids=lambda law: law["function"])
 def test_each_law_of_the_table_holds(law: dict[str, Any]) -> None:
-    for *given, answer in law["cases"]:
-        assert FUNCTIONS[law["function"]](*given) == answer, given
+    for *arguments, answer in law["cases"]:
+        assert FUNCTIONS[law["function"]](*arguments) == answer, arguments
 
 
 def test_the_configuration_wins() -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from support.config import find_problems
 from support.golden import check_golden
 
 from trimtab.proxy.config.document import ConfigError
@@ -13,8 +14,10 @@ from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.policy import (
     DEFAULT_CONTEXT_WINDOW,
     PolicyConfig,
+    PricesConfig,
     Same,
     Section,
+    SummaryConfig,
     WindowConfig,
     overlay,
     read_descriptions,
@@ -228,3 +231,97 @@ def test_a_number_is_no_switch() -> None:
     for key, number in (("dedupe", 0), ("tools.a.dedupe", 1), ("tools.a.exclude", 1.0)):
         with pytest.raises(ConfigError, match=rf"{key}.*: {number} must be true"):
             load_config(settings=[f"defaults.{key}={number}"], environment={})
+
+
+# The keys for summaries.
+
+
+def _load_summary(text: str) -> SummaryConfig:
+    return load_config(f"defaults: {{summary: {text}}}", environment={}).defaults.summary
+
+
+def test_every_key_is_read() -> None:
+    """An unknown window does not change what is set."""
+    text = """{by: provider, model: m, request: inline, when: needed, max_tokens: 100, instructions: Keep names.,
+    wait_seconds: 0, min_steps: 1, role: pair, timeout_seconds: 3, temperature: 0}"""
+
+    assert _load_summary(text).model_dump(exclude={"upstream"}) == {
+        "by": "provider",
+        "model": "m",
+        "request": "inline",
+        "when": "needed",
+        "max_tokens": 100,
+        "instructions": "Keep names.",
+        "wait_seconds": 0.0,
+        "min_steps": 1,
+        "role": "pair",
+        "timeout_seconds": 3.0,
+        "temperature": 0.0,
+    }
+    assert _load_summary("{max_tokens: '100'}").max_tokens == 100
+
+
+@pytest.mark.parametrize("window_tokens", [8000, 128_000])
+def test_a_summary_grows_with_the_window_unless_its_size_is_set(window_tokens: int) -> None:
+    """A learned window counts like any other."""
+    sizes = [
+        load_config(text, environment={}).defaults.to_policy(Prices(), window_tokens=window_tokens).summary_max_tokens
+        for text in ("", "defaults: {summary: {max_tokens: auto}}", "defaults: {summary: {max_tokens: 700}}")
+    ]
+    fitted = find_budgets(Economy.BALANCED, window_tokens).summary_tokens
+    assert sizes == [fitted, fitted, 700]
+
+
+@pytest.mark.parametrize("instructions", ["", "x" * 4001])
+def test_instructions_are_words_of_a_bounded_length(instructions: str) -> None:
+    """They are part of every prompt. To set none, write null, not an empty text."""
+    assert _load_summary("{}").instructions is None
+    assert len(_load_summary(f"{{instructions: {'x' * 4000}}}").instructions or "") == 4000
+    (problem,) = find_problems(f"defaults: {{summary: {{instructions: '{instructions}'}}}}")
+    assert problem.startswith("defaults.summary.instructions (line 1): ")
+
+
+# The keys for prices, and which of several applies.
+
+
+def _load_prices(text: str = "", *settings: str, **environment: str) -> Config:
+    return load_config(text, settings=settings, environment=environment)
+
+
+def test_a_mapping_has_the_defaults_for_its_other_keys() -> None:
+    """So a file that was written when there was no `auto` means the same."""
+    assert _load_prices("prices: {cached_input: 0.02}").prices == PricesConfig(cached_input=0.02)
+    assert _load_prices("prices: {}").prices == PricesConfig()
+
+
+def test_single_keys_are_set_by_settings_and_variables() -> None:
+    """As in every section; the whole may be set as well."""
+    assert _load_prices("", "prices.input=3", TRIMTAB_PRICES__OUTPUT="9").prices == PricesConfig(input=3, output=9)
+    assert _load_prices("prices: {input: 3}", TRIMTAB_PRICES__OUTPUT="9").prices == PricesConfig(input=3, output=9)
+    assert _load_prices("prices: {input: 3}", TRIMTAB_PRICES="auto").prices == "auto"
+    dollars = PricesConfig(unit="usd", input=2, cached_input=1, output=8)
+    assert _load_prices("", "prices={unit: usd, input: 2, cached_input: 1, output: 8}").prices == dollars
+    variable = {"TRIMTAB_UPSTREAM__PRICES__INPUT": "5"}
+    assert load_config(environment=variable).upstream.prices == PricesConfig(input=5)
+
+
+_TEXTS = {None: "null", "auto": "auto", 2: "{output: 2}", 3: "{output: 3}"}
+_OWN = st.sampled_from([None, "auto", 2, 3])
+
+
+@given(top=_OWN.filter(bool), at=_OWN, default=_OWN, entry=_OWN)
+def test_a_policy_wins_over_its_upstream_and_that_over_the_top(
+    top: str | int, at: str | int | None, default: str | int | None, entry: str | int | None
+) -> None:
+    """Null is no price. An entry that says null takes away what the defaults say."""
+    config = _load_prices(
+        f"{{prices: {_TEXTS[top]}, upstreams: {{u: {{base_url: 'http://u/v1', prices: {_TEXTS[at]}}}}},"
+        f" defaults: {{upstream: u, prices: {_TEXTS[default]}}},"
+        f" models: [{{match: m, prices: {_TEXTS[entry]}}}, {{match: n}}]}}"
+    )
+    for model, own in (("m", entry), ("n", default), ("o", default)):
+        settings = config.policy_for(model)
+        prices = config.prices_for(settings, config.upstream_for(settings.upstream))
+        expected = next(one for one in (own, at, top) if one is not None)
+        assert (prices if prices == "auto" else prices.output) == expected
+    assert config.prices_for(config.defaults.model_copy(update={"prices": None}), config.upstream) == config.prices

@@ -5,6 +5,7 @@ import os
 import pty
 import signal
 from asyncio.subprocess import PIPE
+from io import StringIO
 from pathlib import Path
 
 import orjson
@@ -13,9 +14,16 @@ from aiohttp import web
 from click.testing import Result
 from programs.serving import own_environment
 from programs.starts import start_trimtab
+from rich.console import Console
 from support.command_line import run_trimtab
+from support.golden import check_golden
 from upstreams.examinee import Examinee, make_session, read_text
 from upstreams.recording import FakeUpstream, Recorded, error
+
+from trimtab.proxy.cli.evaluate import command
+from trimtab.proxy.cli.evaluate.asking import Answered, ArmResult
+from trimtab.proxy.cli.evaluate.exam import ExamQuestion
+from trimtab.proxy.cli.evaluate.rehearsal import Tokens
 
 pytestmark = [pytest.mark.covered, pytest.mark.usefixtures("restored_log")]
 
@@ -244,3 +252,45 @@ def _write(file: Path, content: bytes) -> None:
 
 def _read(file: Path) -> bytes:
     return file.read_bytes()
+
+
+# What an evaluation prints.
+
+SECRET = ExamQuestion("Which \x1b[2Jport?", "8443", "port 8443", 0.5)
+ANSWERED = tuple(Answered(SECRET, f"answer {grade}", grade) for grade in (2, 2, 1, 0))
+RESULT = command.Result(
+    model="small",
+    judge="large",
+    window_tokens=32_000,
+    original_tokens=80_000,
+    removed_messages=52,
+    wanted=6,
+    questions=5,
+    summaries=3,
+    failures=("status 402", "status 402"),
+    arms=(
+        ArmResult("none", 80_000, problem="does not fit the window"),
+        ArmResult("trimtab", 20_000, (*ANSWERED, Answered(SECRET, "answer", None, "judge: no grade"))),
+    ),
+    spent=Tokens(20, 123_456, 789),
+)
+
+
+def _print(width: int = 100) -> str:
+    out = StringIO()
+    RESULT.print_table(Console(file=out, width=width))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def test_the_table_and_json_show_each_arm_by_what_was_measured() -> None:
+    """Recall counts graded answers. An arm that was not asked has none. The reasons follow the table."""
+    told = {f"{width} columns": _print(width) for width in (100, 80)}
+    told |= {f"JSON, {details=}": RESULT.write_json(details=details).decode() for details in (False, True)}
+    check_golden("commands/evaluate", told)
+    assert max(map(len, _print(80).splitlines())) <= 80
+
+
+def test_a_result_shows_words_of_the_session_on_demand_alone() -> None:
+    assert "port?" not in _print()
+    assert "answer" not in _print().replace("answers", "")
+    assert b"8443" not in RESULT.write_json(details=False)

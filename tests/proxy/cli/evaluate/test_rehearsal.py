@@ -58,13 +58,6 @@ async def _compact(config: Config, log: StageLog) -> bytes:
     return await compact_session(config, 16_000, read_session(make_session(60)), "key", log)
 
 
-def test_every_cut_goes_on_from_the_one_before(rehearsal: Rehearsal) -> None:
-    assert len(rehearsal.wanted) >= 3
-    keys = [one.request.key for one in rehearsal.wanted]
-    assert [one.request.base for one in rehearsal.wanted] == [None, *keys[:-1]]
-    assert all(0 < one.prompt_tokens < 16_000 for one in rehearsal.wanted)
-
-
 async def test_a_model_writes_each_summary_once_behind_what_was_forwarded(
     upstream: FakeUpstream, examinee: Examinee
 ) -> None:

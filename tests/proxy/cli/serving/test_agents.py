@@ -119,9 +119,8 @@ LED: tuple[tuple[str, str, dict[str, str]], ...] = (
 def test_an_agent_asks_the_server_that_it_would_have_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its options win over its profile, that over its file, and for Goose variables over the file. A login stays.
 
-    What cannot be led is said. Broken settings are the agent's own business: it starts, and says so itself. Claude
-    Code's files win over the environment, so it gets settings that win over them; Codex gets a provider of its own, since
-    that of OpenAI would use a WebSocket.
+    What cannot be led is said. Broken settings are the agent's own business: it starts, and says so itself. Codex gets
+    a provider of its own: that of OpenAI would use a WebSocket. Claude Code gets settings, which win over its files.
     """
     monkeypatch.chdir(tmp_path)
     told = {}
@@ -132,9 +131,8 @@ def test_an_agent_asks_the_server_that_it_would_have_asked(tmp_path: Path, monke
         options = led.write(written)
         kept = {name: value for name, value in led.environment.items() if name != "HOME"}
         figures = {"asks": kept, "gets": written | {"options": options}, "warning": led.warning}
-        told[f"{folder}: {command} {variables or ''}"] = "\n".join(
-            f"{name}: {one}" for name, one in figures.items() if one
-        )
+        lines = [f"{name}: {one}" for name, one in figures.items() if one]
+        told[f"{folder}: {command} {variables or ''}"] = "\n".join(lines)
     check_golden("commands/wrap-agents", told)
 
 

@@ -278,16 +278,14 @@ GIVEN: tuple[tuple[str, dict[str, str]], ...] = (
 def test_each_family_has_the_upstream_that_the_configuration_or_a_variable_names() -> None:
     """A command that worked still asks the same server. A provider's own host gets no other provider's key.
 
-    A host that is not known may serve both dialects. The client for Node prefers OPENAI_BASE_URL to Azure's variable, so
+    A host that is not known may serve both dialects. The client for Node prefers OPENAI_BASE_URL to Azure's variable:
     that stays unset unless there is a key for it.
     """
     told = {}
     for url, variables in GIVEN:
         config = load_config(settings=() if url == OPENAI else (f"upstream.base_url={url}",), environment={})
         ways = choose_destinations(config, variables)
-        lines = [
-            f"{', '.join(family.name for family in way.families)}: {way.base_url} {way.is_configured}" for way in ways
-        ]
+        lines = [f"{[one.name for one in way.families]}: {way.base_url} {way.is_configured}" for way in ways]
         told[f"{url} {variables or ''}"] = "\n".join(lines)
     check_golden("commands/wrap-upstreams", told)
 
