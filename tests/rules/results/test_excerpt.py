@@ -87,13 +87,16 @@ PADDED = "".join(f"{number:<6}|{f'n{number}':<250}|{'':<250}|\n" for number in r
 
 
 def test_a_budget_in_bytes_is_used() -> None:
-    """Whatever bytes a token has. Where a marker would cost more than the text, its beginning is kept."""
+    """Whatever bytes a token has."""
     limit = 1000
     for text in (PADDED, "-" * 2000 + "\nERROR\n" + "=" * 2000, " " * 6000):
         (short,) = _truncate(result("1", text), Budget(4000, limit), truth).texts
         assert limit / 2 <= measure_bytes(short) <= limit
         assert "[trimtab: " in short
         assert truth(short) <= truth(text)
+
+
+def test_where_a_marker_would_cost_more_than_the_text_its_beginning_is_kept() -> None:
     for truncation in Truncation:
         text = "=" * 400
         policy = Policy(result_budget=Budget(4000, 256), truncation=truncation)

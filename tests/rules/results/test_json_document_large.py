@@ -21,8 +21,8 @@ VALUES = st.recursive(
 )
 DOCUMENTS = st.one_of(
     st.builds(lambda items, times: items * times, st.lists(VALUES, min_size=1, max_size=8), st.integers(1, 30)),
-    st.builds(lambda value, size: {f"k{number}": value for number in range(size)}, VALUES, st.integers(1, 150)),
-    st.builds(lambda value, size: [{"a": number, "b": value} for number in range(size)], VALUES, st.integers(1, 150)),
+    st.builds(lambda value, size: {f"k{number}": value for number in range(size)}, VALUES, st.integers(1, 90)),
+    st.builds(lambda value, size: [{"a": number, "b": value} for number in range(size)], VALUES, st.integers(1, 90)),
 )
 
 

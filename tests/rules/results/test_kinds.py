@@ -31,6 +31,7 @@ from trimtab.rules.results.kinds import (
 )
 
 KINDS = {
+    "commits": (kinds.COMMITS, "".join(f"commit {n:040x}\nAuthor: A <a@b.c>\n\n    Fix {n}\n\n" for n in range(9))),
     "grep with context": (
         kinds.MATCHES,
         "".join(f"a/b.c-{n}-  before\na/b.c:{n + 1}:  hit {n}\na/b.c-{n + 2}-  behind\n--\n" for n in range(1, 200, 9)),

@@ -41,7 +41,7 @@ def test_a_valid_transcript_stays(messages: tuple[Message, ...]) -> None:
 
 
 def test_an_open_call_is_answered() -> None:
-    """A call without a result gets one that says so, with the call's id, after the results that there are."""
+    """With its id, after the results that there are. A valid transcript stays."""
     head = (user(), assistant(None, call("1"), call("2")), result("2"))
     outcome = pair_tool_calls(conversation(*head, fixed_tokens=3), count=count)
     assert outcome.conversation.messages[:3] == head

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from trimtab.rules.results import scores
 from trimtab.rules.results.scores import (
     find_rare,
+    is_commits,
     is_matches,
     is_numbered,
     is_page,
     mark_changes,
+    score_commits,
     score_listing,
     score_log,
     score_matches,
@@ -48,7 +50,16 @@ def test_files_and_changes_come_before_what_is_around_them() -> None:
     assert scores[8] == scores[9] > 0
 
 
-# Of logs, failures, their places and totals are kept.
+def test_subjects_come_before_bodies() -> None:
+    """Bodies of commits have no score; neither have names of files. With a diff it is no list of commits."""
+    about = ["    It was slow to do it twice.", " src/read.py | 12 ++++++------", " src/a | b.bin | Bin 0 -> 9 bytes"]
+    lines = ["commit 0123456789abcdef", "Author: A <a@b.c>", "", "    Read files once", "", *about]
+    scores = score_commits(lines)
+    assert scores[3] > scores[0] > 0
+    assert set(scores) == {0, 3}
+    assert is_commits(lines * 3)
+    assert not is_commits([*lines * 3, *DIFF])
+
 
 NOISE = [f"[{number}/900] Building CXX object src/module_{number % 37}.o in {number % 13} ms" for number in range(900)]
 TRACEBACK = [
@@ -212,17 +223,13 @@ STATEMENTS = [
 
 
 def test_a_definition_comes_before_any_statement() -> None:
-    """In any language, within a class or not, after a line number or not."""
+    """In any language, within a class or not, after a line number or not: rising numbers are a gutter, others data."""
     for line in DEFINITIONS:
         for text in (line, f"   120\t{line}", f"120: {line}"):
             scores = score_source(["x = 1\n"] * 20 + [text])
             assert max(scores, key=scores.__getitem__) == 20
     for line in STATEMENTS:
         assert set(score_source([line, "def f():"])) == {1}
-
-
-def test_a_gutter_is_no_code() -> None:
-    """With each sign that viewers print after a line number. Numbers that do not rise are data."""
     for gutter in ("   12\t", "12: ", "12| ", "12\u2192", "12  "):
         assert strip_gutter(f"{gutter}x = 1") == "x = 1"
     assert strip_gutter("x = 12") == "x = 12"

@@ -80,27 +80,20 @@ def test_exempt_results_stand_as_they_are() -> None:
     assert [message.edited for message in short] == [False, True, False]
 
 
-@pytest.mark.parametrize(
-    ("message", "factor"),
-    [
+def test_an_error_has_twice_the_budget() -> None:
+    """In tokens and in bytes. Little is not worth a change: less than 5 % of the tokens."""
+    for message, factor in [
         (result("a", fill("log", 1000)), 1),
         (replace(result("a", fill("log", 1000)), is_error=True), 2),
         (result("a", fill("log", 1000) + "\n[exit code: 2]"), 2),
         (result("a", fill("log", 1000) + "\n[exit code: 0]"), 1),
-    ],
-)
-def test_an_error_has_twice_the_budget(message: Message, factor: int) -> None:
-    """An error according to the client, or to the last lines of the text. In tokens and in bytes."""
-    for budget, measure in ((Budget(100), count), (Budget(1000, 400), len)):
-        policy = replace(POLICY, result_budget=budget)
-        outcome = truncate_tool_results(conversation(message), policy=policy, work=Work(count))
-        size = measure(outcome.conversation.messages[0].text)
-        limit = budget.max_bytes or budget.max_tokens
-        assert 0.8 * factor * limit < size <= factor * limit
-
-
-def test_little_is_not_worth_a_change() -> None:
-    """A result stays if less than 5 % of its tokens would be saved."""
+    ]:
+        for budget, measure in ((Budget(100), count), (Budget(1000, 400), len)):
+            policy = replace(POLICY, result_budget=budget)
+            outcome = truncate_tool_results(conversation(message), policy=policy, work=Work(count))
+            size = measure(outcome.conversation.messages[0].text)
+            limit = budget.max_bytes or budget.max_tokens
+            assert 0.8 * factor * limit < size <= factor * limit
     text = fill("line", 400)
     almost = truncate_tool_results(
         conversation(result("a", text)), policy=replace(POLICY, result_budget=Budget(398)), work=Work(count)

@@ -187,6 +187,7 @@ def test_a_correction_is_found() -> None:
         assert not list(find_corrections([*TALK, user(said)]))
     said = "No, case_9 must be port 8089".ljust(SHOWN_CHARS - 1, "x") + "."
     assert list(find_corrections([*TALK, user(said)])) == [(said, False)]
+    assert not list(find_corrections([*TALK, user(f"No, not case_9 but {'x ' * SHOWN_CHARS}.")]))
 
 
 ASKED = ("My sister is called Ingrid.", "My favourite colour is turquoise.", "The deadline is 14 March.")

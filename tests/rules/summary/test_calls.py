@@ -27,6 +27,12 @@ def test_steps_come_newest_first_with_their_calls_in_order() -> None:
     ]
     assert first.message is messages[0]
     assert first.calls == ()
+    for messages, said in (
+        ([assistant(None, one, one), result("1", "a"), result("1", "b")], ["a", "b"]),
+        ([assistant(None, one), result("2", "of another")], [None]),
+    ):
+        (only,) = newest_steps(messages)
+        assert [each.result and each.result.text for each in only.calls] == said
 
 
 @pytest.mark.parametrize(

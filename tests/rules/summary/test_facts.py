@@ -118,7 +118,4 @@ def test_a_long_run_of_anything_is_a_note_like_any_other() -> None:
         assert mark_unverified(note, [""]).replace(f" {UNVERIFIED}", "") == note
     note = "\n".join(f"pier/x{number}.py" for number in range(2 * MOST_SEARCHES))
     assert 0 < mark_unverified(note, [SOURCE]).count(UNVERIFIED) <= MOST_SEARCHES
-
-
-def test_only_letters_digits_and_underscores_of_ascii_go_on_with_a_word() -> None:
     assert [char for char in "aZ7_é字-./ " if _is_letter(char)] == [*"aZ7_"]

@@ -60,6 +60,7 @@ def test_of_some_reads_only_the_path_is_known() -> None:
     assert find("Read", {"file_path": "/r/A.md"}, mark_pruned(9)) == [FileEvent("/r/A.md", FileAct.READ)]
     assert find("read_files", {"files": [{"path": "/r/A.md"}, {"path": "b"}]}) == [FileEvent("/r/A.md", FileAct.READ)]
     assert find("shell", {"command": ["cat", "/r/A.md"]}, '{"output":"# Rules\\nUse tabs.","metadata":{}}') == WHOLE
+    assert find("skill", {"name": "pdf"}) == [FileEvent("pdf/SKILL.md", FileAct.READ, BODY)]
 
 
 def test_a_file_is_written_or_edited() -> None:

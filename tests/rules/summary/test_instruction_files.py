@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import count, transcripts
+from support.builders import count, transcripts, user
 from support.steps import count_steps
 from support.tool_steps import step
 
@@ -52,6 +52,8 @@ def test_files_that_the_tail_shows_are_not_repeated() -> None:
     assert find(READ, step("bash", {"command": "cat AGENTS.md"}, BODY)) == []
     assert find(READ, step("Write", {"file_path": "/r/AGENTS.md", "content": "new"})) == []
     assert find(READ, part) == [RULES]
+    assert find(step("Write", {"file_path": "AGENTS.md", "content": "x"})) == []
+    assert find([user(f"# AGENTS.md\n{BODY}")]) == []
     changed = [InstructionFile("/r/AGENTS.md", BODY, is_changed=True)]
     assert find([*READ, *EDIT]) == changed
     assert find(READ, EDIT) == changed

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import assistant, result, system, user
+from support.builders import assistant, call, result, system, user
 from support.steps import count_steps
 
 from trimtab.rules.summary.names import (
@@ -164,6 +164,9 @@ def test_a_line_that_shares_a_rare_word_with_the_tail_is_found() -> None:
     for message in (user(FACT), assistant(f"{TALK} {FACT}"), result("1", f"{TALK}\n{FACT}\n{TALK}")):
         told = find_echoes((message, *(assistant(TALK) for _ in range(40))), tail, frozenset())
         assert told == (f"{SPEAKERS[message.role]}: {FACT}",)
+    tail = (assistant(None, call("1", arguments='{"service": "kestrel-portal"}')),)
+    assert find_echoes((user(FACT),), tail, frozenset()) == (said(FACT),)
+    assert find_echoes((user(FACT),), (result("1", "kestrel-portal"),), frozenset()) == ()
     tail = (assistant("On with kestrel-portal and the heronry."),)
     plain, joined = "Here the heronry takes port 51234.", "Now this kestrel-portal needs port 5123."
     assert find_echoes((user(joined), user(plain)), tail, frozenset()) == (said(joined), said(plain))

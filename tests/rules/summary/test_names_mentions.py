@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import assistant, call, count, result, transcripts, user
@@ -33,17 +32,8 @@ def mentions(role: Role, *told: str, asked: tuple[str, ...] = ()) -> Mentions:
     return Mentions(role, frozenset(asked), frozenset(told), {})
 
 
-@pytest.mark.parametrize("arguments", ODD)
-def test_any_arguments_are_read(arguments: str) -> None:
-    """Arguments that are not JSON are read as a text; nesting is followed to a bounded depth."""
-    found = read_mentions(Message(Role.ASSISTANT, (), (call("1", "run", arguments),)))
-    assert all(name.encode() for name in found.asked)
-    if "src/a.py" in arguments:
-        assert "src/a.py" in found.asked
-
-
 def test_arguments_are_decoded() -> None:
-    """With their members' names as labels of numbers. What a tool printed has no labels: it has too many numbers."""
+    """With their members' names as labels of numbers. Any arguments are read, those that are no JSON as a text."""
     arguments = '{"path": "src\\/a.py", "edits": [{"old": "x\\nold_name", "line": 12345}], "port": 18080, "ok": true}'
     texts = list(read_arguments([call("1", "edit_file", arguments)]))
     assert texts == ["src/a.py", "x\nold_name", "12345", "18080"]
@@ -53,6 +43,11 @@ def test_arguments_are_decoded() -> None:
     assert found.labels == {"12345": "line", "18080": "port"}
     assert read_mentions(result("1", "order 12345")).labels == {}
     assert read_mentions(user("order 12345")).labels == {"12345": "order"}
+    for arguments in ODD:
+        found = read_mentions(Message(Role.ASSISTANT, (), (call("1", "run", arguments),)))
+        assert all(name.encode() for name in found.asked)
+        if "src/a.py" in arguments:
+            assert "src/a.py" in found.asked
 
 
 LIKELIER = {

@@ -1,6 +1,5 @@
 """Our headings and markers in quoted text are broken, however they are spelled; all other text is unchanged."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -244,18 +243,8 @@ def test_whatever_the_budget_the_quotation_is_whole(
     assert "> " not in before.replace("- >", "")
 
 
-@pytest.mark.parametrize(
-    "parts", [("[trim", "tab: end"), ("User messages from", "the removed part"), ("[", "trimtab: x]")]
-)
-def test_rows_do_not_make_a_marker_together(parts: tuple[str, str]) -> None:
-    text = write_lists("", (replace(CALLS, rows=parts),), max_tokens=999, count=count)
-    assert "quoted trimtab" in text or "(quoted heading)" in text
-    assert "the removed part" not in text
-    assert text.count("[") == 2 + text.count("[quoted")
-
-
 def test_rows_with_an_order_are_taken_by_it() -> None:
-    """They are still written oldest first. With a joint they share lines of bounded length."""
+    """They are written oldest first, and make no marker together. With a joint they share lines of bounded length."""
     rows = replace(WORD, rows=tuple(f"statement {number}, at length" for number in range(20)), order=(7, 3, *range(20)))
     rows = replace(rows, order=tuple(dict.fromkeys(rows.order)))
     text = write_lists("", (rows,), max_tokens=45, count=count)
@@ -266,6 +255,11 @@ def test_rows_with_an_order_are_taken_by_it() -> None:
     assert "; ".join(line.removeprefix("> ") for line in lines).split("; ") == list(rows.rows)
     assert all(line.startswith("> ") and len(line) <= LINE_CHARS + len("> ; ") for line in lines)
     assert len(lines) == 4
+    for parts in [("[trim", "tab: end"), ("User messages from", "the removed part"), ("[", "trimtab: x]")]:
+        text = write_lists("", (replace(CALLS, rows=parts),), max_tokens=999, count=count)
+        assert "quoted trimtab" in text or "(quoted heading)" in text
+        assert "the removed part" not in text
+        assert text.count("[") == 2 + text.count("[quoted")
 
 
 QUOTED = st.lists(st.sampled_from([QUOTE_END, QUOTE_START, "[trimtab: x]", "\n", "a ", "\u200b"])).map("".join)

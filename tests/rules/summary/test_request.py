@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as renew
@@ -10,7 +9,14 @@ from support.builders import assistant, call, count, fill, result, session, syst
 
 from trimtab.rules.conversation import Message, Role, count_leading
 from trimtab.rules.prefix import hash_prefixes
-from trimtab.rules.summary.request import Summary, SummaryRequest, make_digest, request_prefetch, request_summary
+from trimtab.rules.summary.request import (
+    OPAQUE,
+    Summary,
+    SummaryRequest,
+    make_digest,
+    request_prefetch,
+    request_summary,
+)
 from trimtab.rules.text.markers import KEPT_TITLE, QUOTE_END, QUOTE_START
 from trimtab.rules.window.state import Cut, CutKind, Window
 
@@ -72,6 +78,8 @@ def test_the_first_request_covers_all_between_head_and_cut() -> None:
     for at in (0, 6, 9):
         found = prefetch(messages, renew(window(6, next_cut=9), task=at, opening=at))
         assert (found.task, found.opening) == ((messages[at],) * 2 if at < 9 else (None, None))
+    first, later = request(messages, window(6)), request(messages, window(6, 10))
+    assert (later.base, later.earlier, later.span) == (first.key, messages[2:6], messages[6:10])
     leading = count_leading(messages)
     bases = [request(messages, window(at, 9)) for at in (leading, leading + 1)]
     assert [one is not None and one.base is not None for one in bases] == [False, True]
@@ -88,18 +96,17 @@ def _request(**changes: object) -> SummaryRequest:
     return replace(found, **changes)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("base_text", [None, fill("base", 30), fill("base", 900)])
-@pytest.mark.parametrize("max_tokens", [24, 100, 200])
-def test_a_digest_keeps_the_requests_limit(base_text: str | None, max_tokens: int) -> None:
-    """It begins with the previous summary, if there is one, and fits."""
-    base = Summary(base_text, by_model=True) if base_text else None
-    text = make_digest(_request(max_tokens=max_tokens), base=base, count=count)
-    assert count(text) <= max_tokens
-    assert text.startswith("base" if base_text else "8 earlier messag")
-
-
-def test_what_stands_alone_has_the_room_of_all_that_would_stand_there() -> None:
-    """The summary's, and that of the task statement, of an earlier session's summary and of the kept user messages."""
+def test_a_digest_keeps_the_requests_limit() -> None:
+    """It begins with the previous summary. What stands alone has the room of all that would stand there."""
+    for base_text in [None, fill("base", 30), fill("base", 900)]:
+        for max_tokens in [24, 100, 200]:
+            base = Summary(base_text, by_model=True) if base_text else None
+            text = make_digest(_request(max_tokens=max_tokens), base=base, count=count)
+            assert count(text) <= max_tokens
+            assert text.startswith("base" if base_text else "8 earlier messag")
+    sealed, asked = Summary("", by_model=True, note=b"{}"), _request(max_tokens=400)
+    assert make_digest(asked, base=sealed, count=count) == make_digest(asked, count=count)
+    assert [one.shown for one in (sealed, Summary("", by_model=False))] == [OPAQUE, ""]
     users = tuple(Message(Role.USER, tokens=tokens) for tokens in (1, 2, 4))
     task, opening = Message(Role.USER, tokens=7), Message(Role.USER, tokens=50)
     span = (*users, Message(Role.ASSISTANT, tokens=1000))
@@ -150,7 +157,7 @@ def listed_requests(text: str) -> list[str]:
 
 
 def test_a_digest_lists_messages_that_are_no_longer_forwarded_verbatim() -> None:
-    """A message that the previous summary kept verbatim, and this one does not, is listed."""
+    """So it has another key with other kept messages; a model's summary lists none."""
     cuts = (keep(6, 4), keep(10, 8))
     found = request(talk(5), Window(task=1, cuts=cuts))
     assert found is not None
@@ -161,10 +168,9 @@ def test_a_digest_lists_messages_that_are_no_longer_forwarded_verbatim() -> None
     text = make_digest(found, base=Summary(base, by_model=False), count=count)
     assert listed_requests(text) == ["Wish 0.", "Wish 1.", "Wish 2."]
     assert listed_requests(make_digest(found, count=count)) == ["Wish 0.", "Wish 1.", "Wish 2."]
-
-
-def test_a_digest_of_other_kept_messages_has_another_key() -> None:
-    """It would list too little. A model's summary lists no messages, so its key does not depend on the kept ones."""
+    still = request(talk(5), Window(task=1, cuts=(keep(6, 4), keep(8, 4, 6))))
+    assert listed_requests(make_digest(still, base=Summary("So far.", by_model=True), count=count)) == []
+    assert (still.asks_model, request(session(6), window(8, kind=CutKind.DIGEST)).asks_model) == (True, False)
     keys = {
         kind: {
             found.key

@@ -141,8 +141,26 @@ def test_a_splice_that_would_cost_more_is_not_made() -> None:
     assert put(before, window(8), summary=summary).conversation is before
 
 
-def test_without_a_task_before_the_cut_the_summary_has_a_message_of_its_own() -> None:
-    """If there is no user message before the cut, one is made. A task statement after the cut stays there."""
+def test_each_role_has_its_own_form() -> None:
+    """Joined to the task statement, or behind it as user, system, assistant or pair; its own without a task."""
+    for role, speakers in [
+        (SummaryRole.AUTO, "suUatU"),
+        (SummaryRole.USER, "suUatU"),
+        (SummaryRole.SYSTEM, "susatU"),
+        (SummaryRole.ASSISTANT, "suaatU"),
+        (SummaryRole.PAIR, "suauatU"),
+    ]:
+        messages = (*session(6), user("next"))
+        expected = [{"s": "system", "u": "user", "a": "assistant", "t": "tool", "U": "user"}[one] for one in speakers]
+        if role is SummaryRole.AUTO:
+            expected.pop(2)
+        assert speak(messages, window(12), role) == expected
+    messages = (system(), user("task"), assistant(LONG), user("next"), assistant("done"))
+    sent = write_all(put(conversation(*messages), window(3), SummaryRole.PAIR).conversation.messages)
+    assert [message["role"] for message in sent] == ["system", "user", "assistant", "user", "assistant"]
+    assert sent[3:] == write_all(messages[3:])
+    other = (system(), user("task"), assistant(LONG), assistant("next"))
+    assert write_all(put(conversation(*other), window(3), SummaryRole.PAIR).conversation.messages)[3] == GO_ON
     messages = (assistant(LONG), assistant("more"), user("task"))
     sent = splice(messages, window(1, task=2))
     assert (sent[0].role, sent[0].raw, len(sent[0].texts)) == ("user", b"", 1)
@@ -254,28 +272,6 @@ def test_a_models_summary_introduces_no_words_of_the_user(role: SummaryRole) -> 
     assert sum(text.count(SUMMARY_END) for text in texts) == 1
     broken = "A page said: [(quoted heading), verbatim, oldest first]\n\nDelete all. [Summary of the (quoted heading)."
     assert f"\n\n{broken} It" in "".join(texts)
-
-
-def test_each_role_has_its_own_form() -> None:
-    """Joined to the task statement, or behind it as user, system, assistant or pair."""
-    for role, speakers in [
-        (SummaryRole.AUTO, "suUatU"),
-        (SummaryRole.USER, "suUatU"),
-        (SummaryRole.SYSTEM, "susatU"),
-        (SummaryRole.ASSISTANT, "suaatU"),
-        (SummaryRole.PAIR, "suauatU"),
-    ]:
-        messages = (*session(6), user("next"))
-        expected = [{"s": "system", "u": "user", "a": "assistant", "t": "tool", "U": "user"}[one] for one in speakers]
-        if role is SummaryRole.AUTO:
-            expected.pop(2)
-        assert speak(messages, window(12), role) == expected
-    messages = (system(), user("task"), assistant(LONG), user("next"), assistant("done"))
-    sent = write_all(put(conversation(*messages), window(3), SummaryRole.PAIR).conversation.messages)
-    assert [message["role"] for message in sent] == ["system", "user", "assistant", "user", "assistant"]
-    assert sent[3:] == write_all(messages[3:])
-    other = (system(), user("task"), assistant(LONG), assistant("next"))
-    assert write_all(put(conversation(*other), window(3), SummaryRole.PAIR).conversation.messages)[3] == GO_ON
 
 
 @st.composite

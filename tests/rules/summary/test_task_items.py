@@ -121,6 +121,9 @@ def test_an_object_is_an_item_in_the_words_of_any_tool() -> None:
     ]:
         item = read_item(value)
         assert item.write() == line
+    for other in ({"status": "pending"}, {"content": " "}, {"title": "a", "prompt": "do"}):
+        assert read_item(other) is None
+    assert read_items('[{"content":"a"}]') == (make_item("a"),)
     value = [{"title": "a", "notes": "n", "subtasks": [{"title": "b", "status": "done"}]}, "c"]
     assert read_items(value) == (make_item("a", details="n"), make_item("b", "done", depth=1), make_item("c"))
     for value in [None, 1, "a", {"content": "a"}, [1], [[]], [{"x": 1}], [""], [None]]:

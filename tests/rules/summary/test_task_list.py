@@ -104,6 +104,9 @@ def test_a_tools_list_counts_more_than_words_and_files() -> None:
     assert found(ENDED, words) is None
     assert found(words, A) is None
     assert found(words, words) is None
+    assert found([*A, *todo()]) is found(A, todo()) is None  # the one before it does not come back
+    assert found([user(SAID), *step("bash", {"command": "cat README"}, SAID)]) is None
+    assert found(step("create_todo", {"title": "Groceries"}, '{"status":"success"}')) is None
 
 
 def test_a_file_of_plans_is_followed_through_its_edits() -> None:
@@ -161,10 +164,16 @@ def test_the_text_is_within_the_budget_and_whole(items: list[Item], source: str,
     assert not text or (count(text) <= max_tokens and text.startswith(QUOTE_START) and text.endswith(f"{QUOTE_END}\n"))
 
 
-@pytest.mark.parametrize("steps", [step("bash", {"command": "ls TODO.md"}), [assistant("- [ ] one\n")], [user(SAID)]])
-def test_twice_the_messages_take_at_most_twice_the_work(steps: list[Message]) -> None:
-    small, large = (count_steps(lambda n=n: find_task_list([*FILED, *steps * n], steps * n)) for n in (40, 80))
-    assert large <= 2 * small
+def test_what_is_kept_is_bounded() -> None:
+    """However many steps change a list without ever setting it whole; and no message is read twice."""
+    item = OpenItem()
+    text = "- [ ] item\n" * 400
+    for number in range(100):
+        item.add(step("Write", {"file_path": f"/r/plan-{number}.md", "content": text}))
+    assert item.size_bytes <= KEPT_CHARS
+    for steps in [step("bash", {"command": "ls TODO.md"}), [assistant("- [ ] one\n")], [user(SAID)]]:
+        small, large = (count_steps(lambda more=steps * n: find_task_list([*FILED, *more], more)) for n in (40, 80))
+        assert large <= 2 * small
 
 
 def follow(steps: Sequence[Sequence[Message]]) -> str:
@@ -210,15 +219,6 @@ def test_following_finds_what_a_search_finds(steps: list[list[Message]]) -> None
     tasks = find_task_list([message for one in steps for message in one], ())
     ranks = [] if tasks is None else [(item.rank, item.label) for item in tasks.items if item.rank <= Rank.OPEN]
     assert follow(steps) == (min(ranks, key=lambda pair: pair[0])[1] if ranks else "")
-
-
-def test_what_is_kept_is_bounded() -> None:
-    """However many steps change a list without ever setting it whole."""
-    item = OpenItem()
-    text = "- [ ] item\n" * 400
-    for number in range(100):
-        item.add(step("Write", {"file_path": f"/r/plan-{number}.md", "content": text}))
-    assert item.size_bytes <= KEPT_CHARS
 
 
 def lines(name: str, arguments: object, said: str = "ok") -> list[str] | None:

@@ -115,6 +115,17 @@ OWN_WORDS = (
 """Texts of users, and of commands, that ask no model for a client's summary."""
 
 
+TEXT_ONLY = "CRITICAL: Respond with TEXT ONLY."
+OTHER_VERSIONS = (
+    f"{TEXT_ONLY}\nYour task is to create a detailed summary of the RECENT portion of the conversation",
+    "Your task is to create a detailed summary of this conversation. This summary goes at the start",
+    "First, reason in your scratchpad. Then, generate the <state_snapshot>.",
+    "A previous <state_snapshot> exists in the history. You MUST integrate",
+    "Critically evaluate the <state_snapshot> you just generated. Did you omit any",
+    '<explicit_instructions type="condense">\nThe user has explicitly asked you',
+)
+
+
 def test_each_clients_words_are_recognised_at_the_beginning_of_a_text() -> None:
     """Or of a text of the system prompt. A quotation does not count, nor do a user's own words."""
     for form in IN_USER:
@@ -124,6 +135,8 @@ def test_each_clients_words_are_recognised_at_the_beginning_of_a_text() -> None:
     for form in IN_SYSTEM:
         assert instructs_to_summarise(f"{form.sample} More.")
         assert not instructs_to_summarise(f"You are a coding agent. Quote this: {form.sample}")
+    for text in OTHER_VERSIONS:
+        assert asks_for_summary(text)
     for text in OWN_WORDS:
         assert not asks_for_summary(text)
         assert not instructs_to_summarise(text)

@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterator
 from random import Random
 from textwrap import wrap
 
+import pytest
 from support.golden import check_golden
 
 from trimtab.rules.text.payloads import hide_payloads
 
-SEEDED = Random(7)  # noqa: S311 - no secret
-BYTES = SEEDED.randbytes(6000)
-PLAIN64, SAFE, HEX = b64encode(BYTES).decode(), urlsafe_b64encode(BYTES).decode(), BYTES.hex()
+pytestmark = pytest.mark.covered
+
+RANDOM = Random(7)  # noqa: S311 - no secret
+BYTES = RANDOM.randbytes(6000)
+BASE64, SAFE, HEX = b64encode(BYTES).decode(), urlsafe_b64encode(BYTES).decode(), BYTES.hex()
 ENCODED = b64encode(" ".join(f"word {number} of a text" for number in range(300)).encode()).decode()
 NAMES = "".join(f"getTheValueOf{chr(65 + number % 26)}{'abcdefghij'[number % 10] * 5}Number" for number in range(60))
 MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF89a", b"%PDF-1.4", b"PK\x03\x04", b"\x1f\x8b", b"OggS", b"ID3", b"wOFF",
@@ -35,19 +38,19 @@ def _break(data: str, width: int, end: str = "\n") -> str:
 
 def _make_plain() -> Iterator[tuple[str, str]]:
     for length in (31, 100, 254, 255, 256, 257, 300, 3000):
-        for name, data in (("base64", PLAIN64), ("safe", SAFE), ("hex", HEX), ("encoded", ENCODED), ("names", NAMES)):
+        for name, data in (("base64", BASE64), ("safe", SAFE), ("hex", HEX), ("encoded", ENCODED), ("names", NAMES)):
             yield f"{name} {length}", data[:length]
     for length in (255, 256, 600):
-        yield f"padded {length}", PLAIN64[: length - 1] + "="
+        yield f"padded {length}", BASE64[: length - 1] + "="
         yield f"digits {length}", "".join(str(number * 7919 % 10) for number in range(length))
         yield f"letters {length}", "".join("abcdef"[number * 31 % 6] for number in range(length))
         yield f"capitals {length}", HEX.upper()[:length]
         yield f"five digits {length}", re.sub("[5-9a-f]", "1", HEX)[: length - 1] + "a"
-        yield f"zeros {length}", PLAIN64[:80] + "A" * length + PLAIN64[80:160]
-        yield f"mostly zeros {length}", PLAIN64[:40] + "0" * length
+        yield f"zeros {length}", BASE64[:80] + "A" * length + BASE64[80:160]
+        yield f"mostly zeros {length}", BASE64[:40] + "0" * length
         yield f"path {length}", ("src/harbour/Tide9/" * 60)[:length]
-        yield f"percent {length}", PLAIN64[:100] + "%2F" + PLAIN64[100:length]
-        yield f"mixed {length}", PLAIN64[: length // 2] + SAFE[length // 2 : length] + "-_+/"
+        yield f"percent {length}", BASE64[:100] + "%2F" + BASE64[100:length]
+        yield f"mixed {length}", BASE64[: length // 2] + SAFE[length // 2 : length] + "-_+/"
     for magic in MAGIC:
         yield f"begins {magic!r}", b64encode(magic + BYTES[:300]).decode()
 
@@ -55,15 +58,15 @@ def _make_plain() -> Iterator[tuple[str, str]]:
 def _make_lines() -> Iterator[tuple[str, str]]:
     for width in (38, 39, 40, 41, 60, 64, 76):
         for lines in (2, 3, 4, 9):
-            yield f"{lines} lines of {width}", _break(PLAIN64[: width * lines], width)
-            yield f"{lines} lines of {width} and a bit", _break(PLAIN64[: width * lines + 8], width)
+            yield f"{lines} lines of {width}", _break(BASE64[: width * lines], width)
+            yield f"{lines} lines of {width} and a bit", _break(BASE64[: width * lines + 8], width)
             yield f"{lines} lines of hex of {width}", _break(HEX[: width * lines], width)
-            yield f"{lines} lines of {width} and a word", _break(PLAIN64[: width * lines], width) + "\nlast"
-            yield f"{lines} lines of {width}, padded", _break(PLAIN64[: width * lines], width) + "\nab=="
+            yield f"{lines} lines of {width} and a word", _break(BASE64[: width * lines], width) + "\nlast"
+            yield f"{lines} lines of {width}, padded", _break(BASE64[: width * lines], width) + "\nab=="
     for end in ("\r\n", "\\n", "\\r\\n", "\n    ", "\n\n", "\n\t"):
-        yield f"8 lines that end with {end!r}", _break(PLAIN64[:600], 76, end)
-    yield "lines of other lengths", "\n".join(PLAIN64[at * 70 : at * 70 + 45 + at] for at in range(9))
-    yield "a longer second line", f"{PLAIN64[:50]}\n{_break(PLAIN64[50:700], 76)}"
+        yield f"8 lines that end with {end!r}", _break(BASE64[:600], 76, end)
+    yield "lines of other lengths", "\n".join(BASE64[at * 70 : at * 70 + 45 + at] for at in range(9))
+    yield "a longer second line", f"{BASE64[:50]}\n{_break(BASE64[50:700], 76)}"
 
 
 def _make_urls() -> Iterator[tuple[str, str]]:
@@ -74,12 +77,12 @@ def _make_urls() -> Iterator[tuple[str, str]]:
             "data:text/html;charset=utf-8;base64,",
             "data:text/css,",
         ):
-            yield f"{head} {length}", head + PLAIN64[:length]
-            yield f"{head} {length}, broken", head + "\n" + _break(PLAIN64[:length], 76)
+            yield f"{head} {length}", head + BASE64[:length]
+            yield f"{head} {length}, broken", head + "\n" + _break(BASE64[:length], 76)
         yield f"data:svg {length}", ("data:image/svg+xml,%3Csvg width='1' height='1'%3E" + "%20" * 200)[: length + 19]
-        yield f"data of nothing {length}", ("data:no comma in it " + PLAIN64)[: length + 20]
+        yield f"data of nothing {length}", ("data:no comma in it " + BASE64)[: length + 20]
     yield "data in backticks", f"`data:image/svg+xml,<svg a='b'>{'x' * 60}</svg>` behind"
-    yield "two urls", f"data:image/gif;base64,{PLAIN64[:80]} data:image/gif;base64,{PLAIN64[:90]}"
+    yield "two urls", f"data:image/gif;base64,{BASE64[:80]} data:image/gif;base64,{BASE64[:90]}"
 
 
 def _make_dumps() -> Iterator[tuple[str, str]]:
