@@ -89,6 +89,7 @@ def test_no_control_is_added_beside_the_clients_own_or_to_a_short_prompt() -> No
 
 
 def test_a_breakpoint_stands_at_the_end_of_the_summary_only() -> None:
+    """A client that places all breakpoints itself gets none."""
     messages = [SYSTEM, SUMMARY, SAID, RESULT]
     found = add_breakpoint(messages, [None] * 4, SILENT)
     assert {at: message.taken_in for at, message in found.items()} == {1: (BREAKPOINT,)}
@@ -97,6 +98,8 @@ def test_a_breakpoint_stands_at_the_end_of_the_summary_only() -> None:
     assert add_breakpoint([SYSTEM, TASK], [None] * 2, SILENT) == {}
     spoken = Message(Role.ASSISTANT, SUMMARY.texts, edited=True)
     assert add_breakpoint([TASK, spoken], [None] * 2, SILENT) == {}
+    client = Client(decode_members(b'{"prompt_cache_options":{"mode":"explicit"}}'), {})
+    assert add_breakpoint([SUMMARY], [None], client) == {}
 
 
 @given(st.integers(0, 6), st.booleans())
@@ -110,14 +113,13 @@ def test_there_are_never_more_than_four_breakpoints(own: int, at_end: bool) -> N
     assert bool(added) == (own <= (1 if at_end else 2))
 
 
-def test_a_client_that_places_all_breakpoints_itself_gets_none() -> None:
-    client = Client(decode_members(b'{"prompt_cache_options":{"mode":"explicit"}}'), {})
-    assert add_breakpoint([SUMMARY], [None], client) == {}
-
-
-def test_a_text_about_markers_is_no_marker() -> None:
+def test_a_text_about_markers_is_no_marker_and_a_damaged_part_keeps_its_own() -> None:
+    """A lone surrogate is repaired, because the part is written again."""
     assert not has_markers(orjson.dumps({"content": 'add "cache_control" and "prompt_cache_breakpoint"'}))
     assert has_markers(b'{"content":[{"text":"x", "cache_control" : {}}]}')
+    part = b'{"text":"\\ud83d","cache_control":{"type":"ephemeral"}}'
+    assert _values(find_markers(part)) == {"cache_control": {"type": "ephemeral"}}
+    assert orjson.loads(unmark(part)) == {"text": "\ufffd"}
 
 
 @given(st.binary(max_size=3).map(lambda _: b"\xef\xbb\xbf"), st.sampled_from([b"", b" ", b"\n\t"]))
@@ -239,10 +241,3 @@ def test_what_only_names_a_marker_has_none(item: bytes) -> None:
 def test_the_last_marker_of_each_name_in_a_message_is_found(message: Any, expected: dict[str, Any]) -> None:
     """On the message, or on one of its parts."""
     assert _values(find_markers_within(orjson.dumps(message))) == expected
-
-
-def test_a_damaged_part_keeps_its_markers() -> None:
-    """A lone surrogate is repaired, because the part is written again."""
-    part = b'{"text":"\\ud83d","cache_control":{"type":"ephemeral"}}'
-    assert _values(find_markers(part)) == {"cache_control": {"type": "ephemeral"}}
-    assert orjson.loads(unmark(part)) == {"text": "\ufffd"}

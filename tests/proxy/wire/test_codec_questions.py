@@ -25,7 +25,6 @@ TALK = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
 
 
 def _ask(codec: Codec, members: Wire, question: Question = QUESTION, *, is_apart: bool = False) -> Wire | None:
-    """The question behind a talk, or behind the system's messages alone, without its transcript."""
     request = codec.read(orjson.dumps({"model": "m", codec.transcript: TALK, **members}))
     prefix = codec.decode(request, Counting(count_by_heuristic, make_known()))
     if is_apart:
@@ -130,13 +129,10 @@ def test_a_model_that_thinks_has_another_name_for_its_limit() -> None:
 RENDERED: dict[Codec, Wire] = {
     CHAT: {
         "tools": [{"type": "function", "function": {"name": "ls"}}],
-        "functions": [{"name": "ls"}],
         "tool_choice": "auto",
         "function_call": "none",
         "response_format": {"type": "text"},
-        "reasoning_effort": "high",
         "thinking": _think(1024),
-        "chat_template_kwargs": {"enable_thinking": False},
         "extra_body": {"google": {"cached_content": "c"}},
         "metadata": {"a": "b"},
         "prompt_cache_key": "k",
@@ -149,7 +145,6 @@ RENDERED: dict[Codec, Wire] = {
         "tool_choice": "auto",
         "text": {"verbosity": "low", "format": {"type": "text"}},
         "reasoning": {"effort": "low"},
-        "truncation": "disabled",
         "prompt_cache_key": "k",
         "store": False,
         "metadata": {"a": "b"},
@@ -160,9 +155,7 @@ RENDERED: dict[Codec, Wire] = {
         "tool_choice": {"type": "auto"},
         "thinking": {"type": "adaptive"},
         "output_config": {"effort": "high"},
-        "context_management": {"edits": []},
         "metadata": {"user_id": "x"},
-        "mcp_servers": [],
         "cache_control": {"type": "ephemeral"},
     },
 }
@@ -197,7 +190,6 @@ ALLOWED = {"type": "allowed_tools", "mode": "auto", "tools": []}
         (CHAT, "function_call", {"name": "ls"}, False),
         (RESPONSES, "tool_choice", ALLOWED, True),
         (RESPONSES, "tool_choice", {**ALLOWED, "mode": "required"}, False),
-        (RESPONSES, "tool_choice", ["x"], False),
         (RESPONSES, "tool_choice", {"mode": ["x"]}, False),
         (MESSAGES, "tool_choice", {"type": "none"}, True),
         (MESSAGES, "tool_choice", {"type": "any"}, False),
@@ -215,14 +207,11 @@ SCHEMA = {"type": "json_schema", "schema": {"type": "object"}}
     ("codec", "members", "is_free"),
     [
         (CHAT, {"response_format": {"type": "json_object"}}, False),
-        (CHAT, {"response_format": 5}, False),
         (CHAT, {"output_config": {"effort": "high", "format": SCHEMA}}, False),
         (CHAT, {"response_format": None, "output_config": None}, True),
         (RESPONSES, {"text": {"format": {"type": "json_object"}}}, False),
-        (RESPONSES, {"text": {"format": 7}}, False),
         (RESPONSES, {"text": 7}, True),
         (RESPONSES, {"text": {"format": {"type": "text"}}}, True),
-        (RESPONSES, {"text": {"format": None}}, True),
         (RESPONSES, {"previous_response_id": "resp_1"}, False),
         (RESPONSES, {"conversation": {"id": "conv_1"}}, False),
         (RESPONSES, {"previous_response_id": None, "conversation": None}, True),
@@ -245,21 +234,16 @@ def test_no_question_follows_a_prescribed_form_or_what_the_upstream_holds(
     [
         (CHAT, {}, None),
         (CHAT, {"thinking": {"type": "disabled"}}, None),
-        (CHAT, {"thinking": None}, None),
         (CHAT, {"thinking": _think(9000)}, 9000),
         (CHAT, {"thinking": {"type": "adaptive"}}, 0),
         (CHAT, {"extra_body": {"thinking": _think(9000)}}, 9000),
         (CHAT, {"extra_body": {"google": {"thinking_config": {"thinking_budget": 500}}}}, 500),
         (CHAT, {"extra_body": {"reasoning": {"max_tokens": 70}, "max_tokens": 5}}, 70),
-        (CHAT, {"reasoning": {"effort": "high"}}, None),
         (CHAT, {"thinking_budget": 700, "enable_thinking": True}, 700),
         (CHAT, {"thinking_budget": -1}, None),
         (CHAT, {"thinking_budget": 0}, None),
-        (CHAT, {"thinking_budget": 1}, 1),
-        (CHAT, {"thinking": {"type": "enabled", "budget_tokens": True}}, 0),
         (CHAT, {"thinking": {"type": "enabled", "budget_tokens": 1e300}}, 0),
         (MESSAGES, {"thinking": _think(1024)}, 1024),
-        (MESSAGES, {"thinking": {"type": "adaptive"}}, 0),
         (MESSAGES, {"thinking": {"type": "enabled", "budget_tokens": "many"}}, 0),
         (MESSAGES, {"thinking": {"type": "disabled", "budget_tokens": 5}}, None),
         (MESSAGES, {"thinking": []}, None),

@@ -15,7 +15,6 @@ from trimtab.proxy.wire.content import (
     TOLERATED_BYTES,
     has_uncounted,
     read_content,
-    read_media,
     read_text,
     replace_text,
     write_canonical,
@@ -23,10 +22,7 @@ from trimtab.proxy.wire.content import (
 )
 from trimtab.proxy.wire.json import decode_any, decode_items
 from trimtab.rules.conversation import Media, Message, Role
-from trimtab.rules.tokens.families import find_family
 
-GPT = find_family("gpt-4o").costs
-IMAGE = b'{"type":"image_url","image_url":{"url":"https://a/b.png"}}'
 TEXTS = st.fixed_dictionaries({"type": st.sampled_from(sorted(TEXT_PARTS)), "text": st.text(max_size=3)})
 ODD_PARTS = st.fixed_dictionaries({"type": st.sampled_from(["text", "image"]) | ODD, "text": st.text(max_size=3) | ODD})
 PARTS = st.lists(TEXTS | ODD_PARTS | ODD, max_size=5)
@@ -67,14 +63,6 @@ def test_each_part_is_a_text_or_another_part(parts: list[Any], space: bytes) -> 
 def test_content_may_have_any_form(content: bytes, texts: tuple[str, ...], media: tuple[bytes, ...]) -> None:
     """A string is one text, null is nothing, and a value that is not an array is one part that is not text."""
     assert read_content(msgspec.Raw(content)) == (texts, tuple((part, "") for part in media))
-
-
-def test_only_an_image_has_a_line() -> None:
-    """The line is counted. A part without a line costs nothing for it."""
-    image, other = (read_media(part, "", len, GPT) for part in (IMAGE, b'{"type":"later"}'))
-    assert "b.png" in image.line
-    assert image.line_tokens == len(image.line)
-    assert (other.line, other.line_tokens) == ("", 0)
 
 
 @given(st.dictionaries(st.text(max_size=3), ODD, max_size=3), st.randoms(use_true_random=False), st.data())

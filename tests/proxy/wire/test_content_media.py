@@ -62,11 +62,15 @@ def test_an_image_costs_by_its_size(part: dict[str, Any], tokens: int) -> None:
     assert count_part(orjson.dumps(part), len, MINI).tokens == {85: 2833, 255: 8500, 425: 14167}[tokens]
 
 
-def test_only_an_image_whose_size_is_read_is_counted() -> None:
-    """The cost of any other is a guess."""
+def test_what_is_not_read_is_a_guess_and_no_guess_is_above_that_of_a_file() -> None:
+    """An image whose size is read is counted. A video may have many pictures."""
     shown, hidden = ({"type": "input_image", "image_url": url} for url in (URL, "https://x/y.png"))
     assert count_part(orjson.dumps(shown), len, GPT) == (255, 0)
     assert count_part(orjson.dumps(hidden), len, GPT) == (425, 425)
+    frames = ["data:image/jpeg;base64," + b64encode(JPEG + bytes(90_000)).decode()] * 32
+    found = count_part(orjson.dumps({"type": "video", "video": frames}), len, GPT)
+    assert found.guessed == MAX_GUESS_TOKENS
+    assert found.tokens < MAX_GUESS_TOKENS + 200
 
 
 PDF = "data:application/pdf;base64," + b64encode(b"%PDF-1.4 << /Type /Pages /Count 3 >>" + bytes(900_000)).decode()
@@ -105,14 +109,6 @@ def test_files_are_guessed_by_what_is_in_them(part: dict[str, Any], tokens: int)
     found = count_part(orjson.dumps(part), len, GPT)
     assert found.tokens == tokens
     assert found.guessed in (tokens, tokens - 60)
-
-
-def test_a_video_of_many_pictures_is_one_file() -> None:
-    """No part is guessed to cost more than a file, however many are in it."""
-    frames = ["data:image/jpeg;base64," + b64encode(JPEG + bytes(90_000)).decode()] * 32
-    found = count_part(orjson.dumps({"type": "video", "video": frames}), len, GPT)
-    assert found.guessed == MAX_GUESS_TOKENS
-    assert found.tokens < MAX_GUESS_TOKENS + 200
 
 
 @pytest.mark.parametrize(
@@ -159,7 +155,6 @@ PARTS = odd_objects(
 
 @given(PARTS.map(dump) | st.binary(max_size=60))
 def test_any_part_is_counted(raw: bytes) -> None:
-    """Nothing is raised, and no count is negative."""
     assert 0 <= count_part(raw, count_by_heuristic, GPT).guessed <= count_part(raw, count_by_heuristic, GPT).tokens
 
 
@@ -188,26 +183,20 @@ END = "removed; get it again if needed]"
 
 
 def line(part: Any, before: str = "") -> str:
-    """The line for a part, without the end that all lines share."""
     written = write_line(orjson.dumps(part), before)
     assert not written or written.startswith("[trimtab: image")
     return written.removeprefix("[trimtab: ").removesuffix(END).rstrip(" ,")
 
 
 def in_url(address: str, **members: Any) -> dict[str, Any]:
-    """A part in the form of chat completions."""
     return {"type": "image_url", "image_url": {"url": address, **members}}
 
 
-def test_a_data_url_tells_type_size_and_bytes() -> None:
-    """From its head and from the first bytes of the image."""
+def test_the_line_of_an_image_tells_type_size_and_bytes() -> None:
+    """From its head and from the first bytes of the image, in whatever form it is sent."""
     assert line(in_url("data:image/png;base64," + SCREENSHOT.decode(), detail="high")) == "image/png 1280x800, 182 kB"
     assert line(in_url("data:image/png;base64,AAAA")) == "image/png, 3 bytes"
     assert line(in_url("data:image/JPEG;base64," + "A" * 4_000_000)) == "image/jpeg, 3.0 MB"
-
-
-def test_other_forms_of_images_tell_the_same() -> None:
-    """Anthropic's form, and a URL as a string."""
     source = {"type": "base64", "media_type": "image/webp", "data": SCREENSHOT.decode()}
     assert line({"type": "image", "source": source}) == "image/webp 1280x800, 182 kB"
     assert line({"type": "image", "source": {"type": "url", "url": "https://a.org/b/c.png"}}) == "image, c.png"
@@ -235,7 +224,6 @@ def test_a_file_is_named_if_something_names_it(part: dict[str, Any], before: str
     "part", [{"type": "file", "file": {"file_data": "image"}}, {"image": 1}, ["image"], "image", 1]
 )
 def test_what_is_no_image_has_no_line(part: Any) -> None:
-    """Only images are removed."""
     assert line(part) == ""
 
 

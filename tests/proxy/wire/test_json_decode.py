@@ -1,5 +1,6 @@
 """JSON that the standard library reads is read, and its messages keep their bytes."""
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -17,12 +18,26 @@ from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Codec, Counting
 from trimtab.proxy.wire.json import (
     DECODE_ERRORS,
+    STRIDE_BYTES,
+    STRING,
+    Array,
+    Span,
+    count_bytes,
+    cut,
     decode_any,
     decode_items,
     decode_members,
+    find_array,
+    find_member,
+    find_members,
+    find_tokens,
+    has_more_parts,
+    holds,
+    match_array,
     mend,
     read_id,
     read_members,
+    replace_lone_surrogates,
     write_id,
 )
 from trimtab.proxy.wire.messages.codec import MESSAGES
@@ -91,7 +106,6 @@ def test_what_is_no_object_raises_an_expected_error(raw: bytes) -> None:
 
 @pytest.mark.parametrize("raw", [b"", b"[", b"null", b"{}", b"[1] 2", b"[1,]", b"[%s]" % DEEP])
 def test_what_is_no_array_raises_an_expected_error(raw: bytes) -> None:
-    """The same for arrays."""
     with pytest.raises(DECODE_ERRORS):
         decode_items(raw)
 
@@ -126,7 +140,6 @@ DIALECTS = pytest.mark.parametrize(
 
 
 def _pair(codec: Codec, key: str, elements: list[Wire]) -> list[Wire]:
-    """The elements after pairing."""
     body = orjson.dumps({"model": "m", key: [{"role": "user", "content": "go"}, *elements]})
     request = codec.read(body)
     before = codec.decode(request, Counting(count_by_heuristic, make_known()))
@@ -170,7 +183,6 @@ def test_a_result_with_the_id_of_no_call_gets_that_of_its_call(
 def test_a_missing_result_has_the_id_that_its_call_has(
     codec: Codec, key: str, write: Callable[[Wire, Wire | None], list[Wire]]
 ) -> None:
-    """A number stays a number."""
     (said,) = write({"id": 7}, None)
     (given,) = write({"id": 7}, {"id": 7})[1:]
     sent, made = _pair(codec, key, [said])
@@ -184,7 +196,6 @@ def _find_id(element: Wire) -> Any:
 
 
 def test_a_result_may_name_its_tool_as_ollama_does() -> None:
-    """It has `tool_name` and no id."""
     elements = [*_chat({}, {}), *_chat({}, {})]
     for at in (1, 3):
         elements[at] = {"role": "tool", "tool_name": "read", "content": "found"}
@@ -203,5 +214,195 @@ def test_a_result_may_name_its_tool_as_ollama_does() -> None:
     ],
 )
 def test_what_is_no_id_has_none(value: object, text: str, json: bytes) -> None:
-    """Nothing is raised whatever the value is."""
     assert (read_id(value), write_id(value)) == (text, json)
+
+
+# Offsets in a JSON text.
+
+KEY = b'"messages"'
+BLANKS = st.sampled_from([b"", b"", b" ", b"\n  ", b"\t", b"\r\n", b" \n\t "])
+NASTY = ['"', "\\", '\\"', "]", "}", "{[", '"messages":[', ",", ":", "é", "\U0001f600", "\u2028", "\n"]
+TEXTS = st.lists(st.sampled_from([*NASTY, "a", "messages"]), max_size=6).map("".join)
+SCALARS = st.one_of(
+    TEXTS.map(orjson.dumps),
+    st.integers(-(10**30), 10**30).map(lambda number: str(number).encode()),
+    st.sampled_from([b"null", b"true", b"false", b"-0.5e-3", b'"\\u00e9\\"\\\\"']),
+)
+
+
+@st.composite
+def _lists(draw: st.DrawFn, values: st.SearchStrategy[bytes]) -> bytes:
+    items = [draw(BLANKS) + item + draw(BLANKS) for item in draw(st.lists(values, max_size=4))]
+    return b"[" + (b",".join(items) or draw(BLANKS)) + b"]"
+
+
+@st.composite
+def _objects(draw: st.DrawFn, values: st.SearchStrategy[bytes]) -> bytes:
+    members = draw(st.lists(st.tuples(TEXTS.map(orjson.dumps) | st.just(KEY), values), max_size=4))
+    return _join(draw, members)
+
+
+def _join(draw: st.DrawFn, members: list[tuple[bytes, bytes]]) -> bytes:
+    spaced = [draw(BLANKS) + key + draw(BLANKS) + b":" + draw(BLANKS) + value for key, value in members]
+    return b"{" + b",".join(member + draw(BLANKS) for member in spaced) + b"}"
+
+
+VALUES = st.recursive(SCALARS, lambda inner: _lists(inner) | _objects(inner), max_leaves=8)
+
+
+@st.composite
+def _arrays(draw: st.DrawFn) -> tuple[bytes, list[Span], list[bytes]]:
+    values = draw(st.lists(_objects(VALUES) | SCALARS, max_size=5))
+    array, spans = b"[", []
+    for index, value in enumerate(values):
+        array += (b"," if index else b"") + draw(BLANKS)
+        spans.append(Span(len(array), len(array) + len(value)))
+        array += value + draw(BLANKS)
+    return array + b"]", spans, values
+
+
+@st.composite
+def _bodies(draw: st.DrawFn) -> tuple[bytes, Array, list[bytes]]:
+    """A body, and the positions of the elements of its last top-level `messages`."""
+    front = draw(st.lists(st.tuples(TEXTS.map(orjson.dumps) | st.just(KEY), VALUES), max_size=3))
+    keys_behind = TEXTS.filter(lambda text: text != "messages").map(orjson.dumps)
+    behind = draw(st.lists(st.tuples(keys_behind, VALUES), max_size=3))
+    array, spans, values = draw(_arrays())
+    start = draw(BLANKS) + _join(draw, front)[:-1] + (b"," if front else b"") + draw(BLANKS) + KEY
+    start += draw(BLANKS) + b":" + draw(BLANKS)
+    rest = draw(BLANKS) + (b"," if behind else b"") + _join(draw, behind)[1:] + draw(BLANKS)
+    at = len(start)
+    elements = [Span(at + span.start, at + span.stop) for span in spans]
+    return start + array + rest, Array(at, at + len(array), elements), values
+
+
+@given(_bodies())
+def test_the_array_is_found_in_any_body(case: tuple[bytes, Array, list[bytes]]) -> None:
+    """The spans are those of the last top-level `messages`, whatever is around it and however it is spaced."""
+    body, array, values = case
+    decoded = msgspec.json.decode(body, type=dict[str, msgspec.Raw])["messages"]
+
+    assert body[array.start : array.stop] == bytes(decoded)
+    assert find_array(body, KEY, values) == array
+
+
+@given(_objects(VALUES), BLANKS)
+def test_a_member_is_found_whatever_its_value(body: bytes, blank: bytes) -> None:
+    """The last one of its name, if there are several."""
+    value = msgspec.json.decode(body, type=dict[str, msgspec.Raw]).get("messages")
+    span = find_member(blank + body, KEY)
+    assert (value is None) == (span is None)
+    assert span is None or (blank + body)[span.start : span.stop] == bytes(value or b"")
+
+
+@pytest.mark.parametrize(
+    ("body", "elements"),
+    [
+        (b'{"a":1}', []),
+        (b'{"m\\u0065ssages":[]}', []),
+        (b'{"a":{"messages":[]}}', []),
+        (b'{"a":[{"messages":[]}],"b":"\\"messages\\":[]"}', []),
+        (b'{"messages":[1]}', [b"2"]),
+        (b'{"messages":[1,2]}', [b"1"]),
+        (b'{"messages":{}}', []),
+        (b'{"messages":[1],"messages":[2]}', [b"1"]),
+        (b'{"messages":[],"\\u006dessage\\u0073":[]}', []),
+    ],
+)
+def test_nothing_is_found_where_nothing_stands(body: bytes, elements: list[bytes]) -> None:
+    """A key that is absent, nested, inside a string, escaped or of another value is not found.
+
+    If it is repeated, only the last one counts.
+    """
+    assert find_array(body, KEY, elements) is None
+
+
+@pytest.mark.parametrize(
+    "other", [b"\\u0065", b"messages\\u0073", b"\\\\u006dessages", b"\\u006eessages", b"\\U006dessages", b"Messages"]
+)
+def test_another_key_with_escapes_hides_nothing(other: bytes) -> None:
+    assert find_array(b'{"messages":[1],"%s":[2]}' % other, KEY, [b"1"]) == Array(12, 15, [Span(13, 14)])
+
+
+def test_known_values_are_found_and_hard_texts_passed_without_a_search() -> None:
+    """A megabyte of quotes, brackets and backslashes before the messages is no obstacle."""
+    hard = orjson.dumps('"[{\\' * 250_000)
+    body = b'{"x":' + hard + b',"y":' + b"[" * 500 + b"]" * 500 + b',"messages":[1]}'
+
+    end = len(body)
+    assert find_array(body, KEY, [b"1"]) == Array(end - 4, end - 1, [Span(end - 3, end - 2)])
+    body = b'{"tools":[{"a":"]"}],"messages":["x"],"n":1}'
+    plain = find_members(body, [])
+    assert find_members(body, [b'[{"a":"]"}]']) == plain == find_members(body, [], Span(31, 36))
+    assert [body[value.start : value.stop] for _, _, value in plain] == [b'[{"a":"]"}]', b'["x"]', b"1"]
+
+
+@pytest.mark.parametrize("ending", [b"", b"\\", b'"'])
+def test_a_string_that_nothing_ends_is_one_part(ending: bytes) -> None:
+    """However many quotation marks it has. A pattern that restarts at each would take quadratic time."""
+    text = b'[",",' * 3 + b'"' + b'\\",' * 1000 + ending
+    assert (has_more_parts(text, 6), has_more_parts(text, 7)) == (True, False)
+
+
+_TOKEN = re.compile(STRING + rb'|"|,|NaN', re.DOTALL)
+_WHOLE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|,|(?P<number>NaN|Infinity)', re.DOTALL)
+"""The same with one simple pattern, which holds the interpreter."""
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+FILLERS = [b" " * (STRIDE_BYTES - 9), b"a" * (STRIDE_BYTES - 3), b"\\\\" * (STRIDE_BYTES // 2 - 2), b""]
+PIECES = st.lists(
+    st.one_of(
+        st.sampled_from([b'"', b"\\", b'\\"', b",", b"NaN", b"Infinity", b"N", b"a", b"\\ud800", b"\\ud83d\\ude00"]),
+        st.sampled_from([b"\xed\xa0\x80", b"\xed", b"x" * 1100, b" "]),
+    ),
+    max_size=16,
+).map(b"".join)
+
+
+def _zeros(found: "re.Match[bytes]") -> bytes:
+    return b"0".ljust(len(found[0])) if found["number"] else found[0]
+
+
+@given(PIECES, st.sampled_from(FILLERS), PIECES)
+def test_what_is_mended_does_not_depend_on_the_strides(before: bytes, filler: bytes, behind: bytes) -> None:
+    """Numbers outside strings, lone surrogates, and surrogates' bytes, wherever a stride ends."""
+    text = before + filler + behind
+    expected = _ESCAPE.sub(lambda found: rb"\ufffd" if found["lone"] else found[0], text)
+    assert replace_lone_surrogates(text) == expected
+    expected = re.sub(rb"\xed[\xa0-\xbf][\x80-\xbf]", b"\xef\xbf\xbd", expected)
+    assert mend(text) == _WHOLE.sub(_zeros, expected)
+
+
+@given(PIECES, st.sampled_from(FILLERS), PIECES)
+def test_tokens_begin_where_they_begin_in_the_whole_text(before: bytes, filler: bytes, behind: bytes) -> None:
+    """Strings, also very long ones and one that nothing ends, hide what is in them."""
+    text = before + filler + behind
+    found = [token.start() for token in find_tokens(_TOKEN, text, longest=3)]
+    assert found == [token.start() for token in _WHOLE.finditer(text) if token["number"] != b"Infinity"]
+
+
+@given(PIECES, st.sampled_from(FILLERS), PIECES)
+def test_a_search_in_strides_finds_what_one_search_finds(before: bytes, filler: bytes, behind: bytes) -> None:
+    text = before + filler + behind
+    assert holds(text, b"Infinity") == (b"Infinity" in text)
+    assert holds(text, b"\\ud") == (b"\\ud" in text)
+    assert count_bytes(text, b",") == text.count(b",")
+
+
+ITEMS = st.lists(st.sampled_from(["1", '"a,b"', '{"x":[1,2]}', "[]", "null"]), max_size=7)
+SPAN_SPACES = st.sampled_from(["", " ", "\n  "])
+
+
+@given(ITEMS, SPAN_SPACES, SPAN_SPACES, st.data())
+def test_what_is_left_of_a_list_are_the_other_items(items: list[str], before: str, after: str, data) -> None:
+    """The result is the JSON of exactly the items that stay, whatever stands around the commas."""
+    text = f"[{before}{f'{before},{after}'.join(items)}{after}]".encode()
+    gone = sorted(data.draw(st.sets(st.integers(0, max(len(items) - 1, 0)), max_size=len(items)))) if items else []
+    array = match_array(text, 0, [item.encode() for item in items])
+    left = cut(text, array.elements, gone)
+
+    assert orjson.loads(left) == [orjson.loads(item) for at, item in enumerate(items) if at not in gone]
+    removed = sum(len(items[at]) for at in gone)
+    commas = max(len(items) - 1, 0) - max(len(items) - len(gone) - 1, 0)
+    assert len(left) == len(text) - removed - commas

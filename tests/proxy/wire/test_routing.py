@@ -79,7 +79,6 @@ def test_any_other_request_is_unknown(method: str, path: str) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "POST"])
 def test_what_a_server_keeps_belongs_to_its_api(method: str) -> None:
-    """Whatever is done to it."""
     assert find_endpoint(method, "/v1/responses/resp_1").label == "responses"
 
 
@@ -116,7 +115,6 @@ def test_another_deployment_changes_one_segment() -> None:
     ],
 )
 def test_an_entry_of_the_list_is_that_of_one_model(path: str, model: str) -> None:
-    """Names may have slashes."""
     assert find_listed(path) == model
 
 
@@ -144,7 +142,6 @@ def test_the_model_of_a_body_is_its_own_member(body: bytes, model: str) -> None:
 @example(b'{"model":"\\ud800"}')
 @example(b'{"model":"\xed\xa0\x80"}')
 def test_no_body_raises(body: bytes) -> None:
-    """Whatever a client sends."""
     assert isinstance(read_model(body), str)
     assert isinstance(peek_model(body), str)
     assert isinstance(read_form_model(body, "multipart/form-data; boundary=x"), str)
@@ -182,6 +179,5 @@ def test_the_model_of_a_form_is_a_field_in_its_beginning(body: bytes, content_ty
 
 @pytest.mark.parametrize(("before", "model"), [(MAX_FIELDS - 1, "whisper-1"), (MAX_FIELDS, "")])
 def test_so_many_fields_of_a_form_are_looked_at(before: int, model: str) -> None:
-    """A form may have any number of them."""
     fields = [('name="x"', b"y")] * before
     assert read_form_model(_form(*fields, MODEL, FILE), FORM_TYPE) == model

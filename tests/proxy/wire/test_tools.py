@@ -4,12 +4,11 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
 
-import msgspec
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.odd_json import ODD, dump, odd_objects
+from support.odd_json import odd_objects
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.compactor import Compactor
@@ -42,7 +41,6 @@ MARKER = {"type": "ephemeral"}
 
 
 def declare(dialect: str, name: str, **more: object) -> dict[str, object]:
-    """The declaration of a tool."""
     schema = {"type": "object", "properties": {"path": {"type": "string", "description": f"for {name}, }}]"}}}
     if dialect == "chat":
         return {"type": "function", "function": {"name": name, "parameters": schema}, **more}
@@ -52,7 +50,6 @@ def declare(dialect: str, name: str, **more: object) -> dict[str, object]:
 
 
 def call(dialect: str, name: str) -> list[dict[str, object]]:
-    """A call and its result."""
     if dialect == "chat":
         made = {"id": "c", "type": "function", "function": {"name": name, "arguments": "{}"}}
         return [
@@ -68,14 +65,12 @@ def call(dialect: str, name: str) -> list[dict[str, object]]:
 
 
 def choose(dialect: str, name: str) -> dict[str, object]:
-    """A choice of the one tool that must be called."""
     if dialect == "chat":
         return {"type": "function", "function": {"name": name}}
     return {"type": "function" if dialect == "responses" else "tool", "name": name}
 
 
 def write(dialect: str, tools: object, *said: dict[str, object], **more: object) -> bytes:
-    """A body; its tools stand before its transcript."""
     transcript = [{"role": "user", "content": "hi"}, *said]
     key = "input" if dialect == "responses" else "messages"
     return orjson.dumps({"model": "m", "tools": tools, **more, key: transcript}, option=orjson.OPT_INDENT_2)
@@ -126,21 +121,15 @@ def test_what_a_strict_upstream_refuses_without_tools_goes_with_them(dialect: st
 
 
 @dialects
-def test_a_tool_that_the_choice_names_stays(dialect: str) -> None:
-    """A forced call to an undeclared tool would be refused."""
+@pytest.mark.parametrize("is_list", [False, True])
+def test_a_tool_that_the_choice_names_stays(dialect: str, *, is_list: bool) -> None:
+    """Alone or in a list of allowed tools. A forced call to an undeclared tool would be refused."""
+    choice = choose(dialect, "mcp__a")
+    if is_list:
+        inner = {"mode": "auto", "tools": [choice]}
+        choice = {"type": "allowed_tools", **({"allowed_tools": inner} if dialect == "chat" else inner)}
     tools = [declare(dialect, name) for name in ("read", "draw", "mcp__a")]
-    left, _ = drop(dialect, write(dialect, tools, tool_choice=choose(dialect, "mcp__a")))
-    assert orjson.loads(left.body)["tools"] == [tools[0], tools[2]]
-
-
-@pytest.mark.parametrize("form", ["chat", "responses"])
-def test_allowed_tools_stay(form: str) -> None:
-    """Each name in a list of allowed tools is a name of the choice."""
-    allowed = [choose(form, "mcp__a")]
-    inner = {"mode": "auto", "tools": allowed}
-    choice = {"type": "allowed_tools", **(inner if form == "responses" else {"allowed_tools": inner})}
-    tools = [declare(form, name) for name in ("read", "draw", "mcp__a")]
-    left, _ = drop(form, write(form, tools, tool_choice=choice))
+    left, _ = drop(dialect, write(dialect, tools, tool_choice=choice))
     assert orjson.loads(left.body)["tools"] == [tools[0], tools[2]]
 
 
@@ -209,7 +198,6 @@ def test_a_tool_that_a_result_refers_to_stays() -> None:
     ],
 )
 def test_what_is_not_understood_stays(body: bytes) -> None:
-    """The body is the client's own."""
     assert drop("chat", body)[0].body == body
 
 
@@ -240,17 +228,13 @@ COUNTING = Counting(count_by_heuristic, make_known())
 REFERENCES = [{"type": "tool_reference", "tool_name": name} for name in ("dock", "lift", "dock")]
 
 
-def test_references_of_messages_load_tools() -> None:
-    """In a result of the client's search, and in one of the server's."""
+def test_references_and_declarations_in_a_transcript_load_tools() -> None:
+    """In a result of the client's search, in one of the server's, and those in a namespace."""
     told = {"type": "tool_result", "tool_use_id": "s", "content": REFERENCES}
     found = {"type": "tool_search_tool_search_result", "tool_references": REFERENCES}
     for role, block in (("user", told), ("assistant", {**told, "type": "tool_search_tool_result", "content": found})):
         (message,) = decode_element(COUNTING, orjson.dumps({"role": role, "content": [block]}))
         assert message.loads == ("dock", "lift")
-
-
-def test_declarations_of_responses_load_tools() -> None:
-    """Those in a namespace, too."""
     inner = {"type": "function", "name": "lift", "parameters": {}}
     tools = [{"type": "function", "name": "dock"}, {"type": "namespace", "name": "mcp__port", "tools": [inner]}, 7]
     items = [
@@ -294,24 +278,12 @@ def test_calls_of_a_server_connect_a_message_with_others_unless_their_pair_is_in
 DEEPER = b"[" * 100_000 + b"]" * 100_000
 
 
-def _count_arguments(arguments: str) -> str:
-    return as_counted(ToolCall("1", "f", arguments)).arguments
-
-
-@given(ODD, st.integers(-1, 3))
-def test_arguments_count_without_white_space(value: Any, indent: int) -> None:
-    """White space outside of strings, that is. Everything else is counted as written."""
-    plain = dump(value)
-    assert _count_arguments(msgspec.json.format(plain, indent=indent).decode()) == plain.decode()
-
-
 @pytest.mark.parametrize(
     "arguments",
     ["", "ls  -l", '{"a":', '{ "a":1 } x', '{ "a" : "\ud83d" }', " " * MAX_COMPACTED_CHARS + "1", DEEPER.decode()],
     ids=lambda arguments: f"{len(arguments)}_{arguments[:9]!a}",
 )
 def test_arguments_that_are_no_json_or_very_long_are_counted_as_written(arguments: str) -> None:
-    """Nothing is raised for any text."""
     call = ToolCall("1", "f", arguments)
     assert as_counted(call) is call
 
@@ -348,7 +320,6 @@ def test_a_format_without_a_schema_costs_nothing(described: Any, texts: list[str
 
 @given(odd_objects("schema", "name", "properties", "title", "$defs").filter(lambda value: isinstance(value, dict)))
 def test_any_format_is_read(described: dict[str, Any]) -> None:
-    """The schema comes last, and is an object."""
     texts = list(read_format(described))
     assert bool(texts) is isinstance(described.get("schema"), dict)
     assert not texts or isinstance(orjson.loads(texts[-1]), dict)
@@ -382,7 +353,6 @@ ALLOWED = {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}
     ],
 )
 def test_a_choice_names_a_tool_or_forces_a_call(choice: Any, name: str | None, *, is_forced: bool) -> None:
-    """In the form of each dialect."""
     assert (read_choice(choice), forces_call(choice)) == (name, is_forced)
 
 

@@ -10,14 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.bounds import bounded
 
-import trimtab.proxy.wire.answers.tap as reading
 from trimtab.proxy.wire.answers.sse import MAX_EVENT_BYTES, EventReader
 from trimtab.proxy.wire.answers.tap import (
     LAST_CHUNKS,
     MAX_EVENTS,
     MAX_HELD_BYTES,
     MAX_SKIPPED_BYTES,
-    PIECE_BYTES,
     Piece,
     ReadAnswer,
     Tap,
@@ -29,7 +27,6 @@ from trimtab.proxy.wire.dialects import CODECS
 
 
 def _read_event(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
-    """Events of a minimal dialect."""
     try:
         event = orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -39,7 +36,6 @@ def _read_event(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequenc
 
 
 def _note() -> tuple[ReadAnswer, list[bytes]]:
-    """A reader of these events, and what it has read."""
     read: list[bytes] = []
 
     def note(data: bytes, usage: Usage | None) -> tuple[Usage | None, Sequence[Piece]]:
@@ -50,7 +46,6 @@ def _note() -> tuple[ReadAnswer, list[bytes]]:
 
 
 def _read(*chunks: bytes, **bounds: int) -> tuple[Usage | None, list[str]]:
-    """The usage, and each text that is counted."""
     tap = Tap(_read_event, is_stream=True)
     with bounded(**bounds):
         for chunk in chunks:
@@ -69,7 +64,7 @@ def _write(*events: dict[str, object]) -> bytes:
 
 @pytest.mark.parametrize("size", [100, 1000])
 def test_an_oversized_event_is_passed_over(size: int) -> None:
-    """In one chunk or many, with one line or several. The events after it are read."""
+    """To its end, in one chunk or many, with one line or several. The events after it are read."""
     long_line = b'data: {"tokens":1,"x":"' + b"y" * 2000 + b'"}\n\n'
     many_lines = b'data: {"tokens":1,\n' + b'data: "x":1,\n' * 100 + b'data: "y":2}\n\n'
     body = long_line + many_lines + _write({"text": "behind"})
@@ -77,22 +72,7 @@ def test_an_oversized_event_is_passed_over(size: int) -> None:
 
     assert _read(*pieces, max_event_bytes=500) == (None, ["behind"])
     assert _read(body, max_event_bytes=500) == (None, ["behind"])
-
-
-def test_the_tail_of_an_oversized_line_is_no_event() -> None:
-    """A line is dropped to its end, even if a chunk in the middle of it begins with `data:`."""
     assert _read(b"data: " + b"x" * 600, b'data: {"tokens":1}\n\n', max_event_bytes=500) == (None, [])
-
-
-def test_a_sample_holds_all_up_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one piece more, it holds about half, and still knows how much there was."""
-    monkeypatch.setattr(reading, "MAX_HELD_BYTES", 4 * (10 + PIECE_BYTES))
-    for number, held in ((4, 40), (5, 30)):
-        sample, counted = reading._Sample(), list[str]()
-        for at in range(number):
-            sample.add(Piece("text", f"{at}" * 10), len(f"{at}" * 10), 10)
-        assert sample.count(lambda text, counted=counted: counted.append(text) or len(text)) == number * 10
-        assert sum(map(len, counted)) == held
 
 
 def test_memory_is_bounded() -> None:
@@ -132,7 +112,6 @@ def test_the_tokens_of_a_long_text_are_reckoned_from_a_sample(size: int, *, is_s
 
 
 def _count(text: str) -> int:
-    """One token a blank, two a `b`."""
     return text.count(" ") + 2 * text.count("b")
 
 
@@ -302,7 +281,6 @@ def test_a_tool_call_is_seen_wherever_the_chunks_end(size: int, *, is_stream: bo
 
 
 def test_a_tool_call_is_seen_in_a_long_stream_that_is_only_sampled() -> None:
-    """It comes after much text, and before the usage."""
     text = b"data: " + b'{"choices":[{"delta":{"content":"' + b"word " * 50 + b'"}}]}\n\n'
     tap = Tap.of(CHAT, is_stream=True, asks_usage=True)
     for chunk in [text] * 400 + [b"data: " + CALLS[0] + b"\n\n"] + [text] * 400:
@@ -391,7 +369,6 @@ def test_only_the_streams_own_usage_counts(codec: Codec, size: int, *, asks_usag
 @pytest.mark.parametrize("filler", [0, 50_000, 90_000])
 @pytest.mark.parametrize("odd", [b'"n":NaN', b'"n":' + b"[" * 3000 + b"]" * 3000, b'"n":"\xff"', b'"n":1e999,'])
 def test_the_usage_is_read_of_an_answer_that_cannot_be_decoded(odd: bytes, filler: int) -> None:
-    """As a whole, or as an event."""
     words = b'"choices":[{"message":{"content":"%b"}}]' % (b"x" * filler)
     for written in (b"{%b,%b,%b}" % (odd, TOLD, words), b"{%b,%b,%b}" % (words, TOLD, odd)):
         for body, is_stream in ((written, False), (b"data: " + written + b"\n\n", True)):

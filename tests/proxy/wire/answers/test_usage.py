@@ -30,7 +30,6 @@ STARTED = {"type": "message_start"}
 
 
 def _read_answer(body: bytes, *, is_stream: bool = False) -> Usage | None:
-    """The usage in a body."""
     tap = Tap.of(CHAT, is_stream=is_stream)
     tap.feed(body)
     tap.finish()
@@ -38,7 +37,6 @@ def _read_answer(body: bytes, *, is_stream: bool = False) -> Usage | None:
 
 
 def _read_usage(*events: object) -> Usage | None:
-    """The usage in a stream of events."""
     return _read_answer(b"".join(b"data: %s\n\n" % orjson.dumps(event) for event in events), is_stream=True)
 
 
@@ -173,11 +171,19 @@ def test_each_upstreams_spelling_of_its_cache_is_read(
     assert (usage.prompt_tokens, usage.cached_tokens, usage.written_tokens) == expected
 
 
-def test_moonshot_reports_in_the_last_choice_of_a_stream() -> None:
-    """A later event without usage keeps it."""
+def test_moonshot_reports_in_the_last_choice_and_groq_in_a_member_of_its_own() -> None:
+    """A later event without usage keeps it; the first event of Groq's has only an id there."""
     choice = {"index": 0, "delta": {}, "finish_reason": "stop", "usage": {"prompt_tokens": 1336, "cached_tokens": 1280}}
 
     assert _read_usage({"choices": [choice]}, {"choices": []}) == Usage(1336, None, 1280)
+    events = (
+        {"choices": [], "x_groq": {"id": "req_1"}},
+        {"choices": [], "x_groq": {"id": "req_1", "usage": USAGE["usage"]}},
+    )
+
+    assert _read_usage(*events) == Usage(7, 3)
+    assert _read_usage(*events, {"choices": [], "x_groq": None}) == Usage(7, 3)
+    assert _read_usage({"choices": [], "x_groq": [7]}, {"choices": "odd", "x_groq": USAGE}) == Usage(7, 3)
 
 
 @pytest.mark.parametrize(
@@ -210,32 +216,13 @@ def test_a_stream_of_llama_without_usage_has_its_timings() -> None:
     )
 
 
-def test_groq_reports_in_a_member_of_its_own() -> None:
-    """Its streams have no other usage, if the client asks for none; the first event has only an id there."""
-    events = (
-        {"choices": [], "x_groq": {"id": "req_1"}},
-        {"choices": [], "x_groq": {"id": "req_1", "usage": USAGE["usage"]}},
-    )
-
-    assert _read_usage(*events) == Usage(7, 3)
-    assert _read_usage(*events, {"choices": [], "x_groq": None}) == Usage(7, 3)
-    assert _read_usage({"choices": [], "x_groq": [7]}, {"choices": "odd", "x_groq": USAGE}) == Usage(7, 3)
-
-
 @pytest.mark.parametrize(
     "name", [READ, CREATED, "cached_tokens", "prompt_cache_hit_tokens", "prompt_tokens_details", "cache_creation"]
 )
 def test_a_malformed_part_counts_as_absent(name: str) -> None:
-    """The counts beside it are believed."""
     told = {"prompt_tokens": 9, "completion_tokens": 3, "cached_prompt_text_tokens": 2}
     for malformed in ("five", "-5", -5, 5.5, True, [5], {"tokens": 5}, BIG + 1):
         assert _read_usage({"usage": {**told, name: malformed}}) == Usage(9, 3, 2), malformed
-
-
-@pytest.mark.parametrize("name", [READ, CREATED])
-def test_input_tokens_alone_are_no_prompt_if_the_cached_ones_are_malformed(name: str) -> None:
-    """Anthropic counts them apart."""
-    assert _read_usage({"usage": {"input_tokens": 9, "output_tokens": 3, name: "many"}}) == Usage(None, 3)
 
 
 def test_what_was_read_is_put_together_from_the_parts_of_a_stream() -> None:
@@ -330,7 +317,6 @@ UNITS = (
 
 
 def scan(answer: bytes, size: int, *, is_event: bool = False) -> UsageScan:
-    """The scan of an answer in pieces."""
     found = UsageScan(is_event=is_event)
     for at in range(0, len(answer), size):
         found.feed(answer[at : at + size])
@@ -339,7 +325,6 @@ def scan(answer: bytes, size: int, *, is_event: bool = False) -> UsageScan:
 
 
 def find_usage(answer: dict[str, Any], *, is_event: bool) -> dict[str, Any] | None:
-    """The usage of an answer, or of the response that an event carries."""
     whole = answer.get("response") if is_event else answer
     usage = whole.get("usage") if isinstance(whole, dict) else None
     return usage if isinstance(usage, dict) else None
@@ -368,7 +353,6 @@ def test_what_is_found_is_what_a_decoder_finds_at_its_place(
     answer=st.binary(max_size=300) | st.text('{}[]":\\ usage,', max_size=300).map(str.encode), size=st.integers(1, 99)
 )
 def test_whatever_comes_is_read(answer: bytes, size: int) -> None:
-    """An answer that is not JSON raises nothing."""
     assert isinstance(scan(answer, size).value, bytes | None)
 
 

@@ -1,6 +1,7 @@
 """Messages of chat requests: which are refused, what they cost, and what their digest depends on."""
 
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
@@ -11,12 +12,18 @@ from support.odd_json import ODD, dump
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.chat.message import decode_message, encode_message
+from trimtab.proxy.wire.chat.message import (
+    SEALED_CHARS_PER_TOKEN,
+    decode_message,
+    encode_message,
+    read_tools_and_format,
+)
 from trimtab.proxy.wire.codec import Counting
+from trimtab.proxy.wire.tools import read_fixed
 from trimtab.proxy.wire.transcript.body import UndecodableError
 from trimtab.rules.conversation import Arguments, Message, Role, ToolCall
-from trimtab.rules.tokens.families import GENERIC
-from trimtab.rules.tokens.messages import MESSAGE_TOKENS, NAME_TOKENS, ROLE_TOKENS
+from trimtab.rules.tokens.families import GENERIC, find_family
+from trimtab.rules.tokens.messages import LEGACY_CALL_TOKENS, MESSAGE_TOKENS, NAME_TOKENS, ROLE_TOKENS
 
 FRAME = MESSAGE_TOKENS + ROLE_TOKENS
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -117,13 +124,10 @@ ALL_MEMBERS = b'"cache_control":0,"prompt_cache_breakpoint":0,"index":0,"type":"
         (b'{"id":"1","type":"later"}', Arguments.FIXED),
     ],
 )
-def test_arguments_of_a_call_with_unknown_members_stay(call: bytes, shortens: Arguments) -> None:
+def test_arguments_of_a_call_with_unknown_members_or_reasoning_stay(call: bytes, shortens: Arguments) -> None:
     """A server may have signed the call."""
     (read,) = _decode(b'{"role":"assistant","tool_calls":[%b]}' % call).tool_calls
     assert read.shortens is shortens
-
-
-def test_arguments_of_calls_that_reasoning_comes_with_stay() -> None:
     raw = (
         b'{"role":"assistant","thinking_blocks":[],"tool_calls":[{"id":"1","function":{"name":"f","arguments":"{}"}}]}'
     )
@@ -146,10 +150,6 @@ def test_new_arguments_leave_all_else() -> None:
     new = said.replace(b":1}", b":2}"), whole.replace(b":1}", b":2}"), custom.replace(b"ls", b"rm")
     edited = replace(message, tool_calls=calls, edited=True)
     assert encode_message(edited) == raw % b",".join((same, b"null", fixed, *new))
-
-
-def test_a_name_of_the_tool_is_read_of_results_only() -> None:
-    assert [_decode(b'{"role":"%b","tool_name":"f"}' % role).name for role in (b"tool", b"user")] == ["f", None]
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,6 @@ def test_whatever_comes_raises_nothing_else(body: bytes) -> None:
     ("said", "expected"),
     [
         (b'"content":"error","is_error":true', True),
-        (b'"content":["error"]', False),
         (b'"content":"x","status":"error"', True),
         (b'"content":[{"type":"text","text":"x","is_error":true}]', True),
         (b'"content":[{"type":"text","text":"x"},{"type":"y","isError":true}]', True),
@@ -263,7 +262,6 @@ def test_a_result_may_be_called_an_error(said: bytes, *, expected: bool) -> None
 @pytest.mark.parametrize(
     ("beside", "expected"),
     [
-        (b'"reasoning_content":"so","x":1', {"reasoning_content": " "}),
         (
             b'"reasoning":"so","reasoning_details":[{"type":"reasoning.text","text":"so"}]',
             {"reasoning": " ", "reasoning_details": []},
@@ -280,17 +278,73 @@ def test_a_message_of_ours_has_beside_it_what_the_clients_has(beside: bytes, exp
     assert _decode(b'{"role":"user","content":"a",' + beside + b"}").beside == ()
 
 
-def test_calls_of_the_server_connect_messages() -> None:
-    """Gateways pass blocks of other APIs as content parts."""
-    called = b'{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"server_tool_use","id":"s"}]}'
-    answered = b'{"role":"assistant","content":[{"type":"web_search_tool_result","tool_use_id":"s"}]}'
-    assert (_decode(called).served.opens, _decode(answered).served.closes) == (("s",), ("s",))
-
-
-def test_calls_in_another_form_are_noticed() -> None:
-    """The legacy form has no id, and blocks of Messages are no calls of this dialect. A member that is null is none."""
+def test_what_gateways_and_older_clients_write_otherwise_is_noticed() -> None:
+    """The legacy form of calls has no id; blocks of Messages may be content parts. A member that is null is none."""
     legacy = b'"content":null,"function_call":{"name":"f","arguments":"{}"}'
     block = b'"content":[{"type":"tool_use","id":"t","name":"f","input":{}}]'
     assert all(_decode(b'{"role":"assistant",%b}' % call).has_unread_calls for call in (legacy, block))
     for other in (b'"function_call":null', b'"content":"a \\"tool_use\\"","tool_calls":[{"id":"a"}]'):
         assert not _decode(b'{"role":"assistant",%b}' % other).has_unread_calls
+    called = b'{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"server_tool_use","id":"s"}]}'
+    answered = b'{"role":"assistant","content":[{"type":"web_search_tool_result","tool_use_id":"s"}]}'
+    assert (_decode(called).served.opens, _decode(answered).served.closes) == (("s",), ("s",))
+    assert [_decode(b'{"role":"%b","tool_name":"f"}' % role).name for role in (b"tool", b"user")] == ["f", None]
+
+
+# Which parts of a chat request's JSON are counted, and in which form.
+
+GPT = find_family("gpt-4o").costs
+
+
+def _message(**members: Any) -> int:
+    return _raw_message(orjson.dumps({"role": "assistant", **members})) - _raw_message(b'{"role":"assistant"}')
+
+
+def _raw_message(raw: bytes) -> int:
+    return decode_message(raw, len, GPT).tokens
+
+
+def _calls(*arguments: str) -> list[dict[str, Any]]:
+    return [{"id": "1", "type": "function", "function": {"name": "run", "arguments": text}} for text in arguments]
+
+
+@pytest.mark.parametrize(
+    ("members", "same"),
+    [
+        ({"tool_calls": _calls('{"a": [1, 2],\n "b": {} }')}, {"tool_calls": _calls('{"a":[1,2],"b":{}}')}),
+        (
+            {"tool_calls": _calls('{ "a": " b " }', "{ }", "{}")},
+            {"tool_calls": _calls('{"a":" b "}', "{}", "{ }")},
+        ),
+        ({"tool_calls": [{"custom": {"name": "run", "input": "ls  -l"}}]}, {"tool_calls": _calls("ls  -l")}),
+        ({"role": "tool", "name": "read_file", "content": "x"}, {"role": "tool", "content": "x"}),
+        ({"reasoning": "xyz", "reasoning_details": [{"text": "xyz"}]}, {"reasoning": "xyz"}),
+        ({"reasoning_details": [{"type": "reasoning.text", "text": "xyz"}]}, {"reasoning_content": "xyz"}),
+        ({"reasoning_details": [{"summary": "x"}, {"summary": "yz"}]}, {"reasoning": "xyz"}),
+        ({"thinking_blocks": [{"type": "thinking", "thinking": "xyz", "signature": "s" * 99}]}, {"reasoning": "xyz"}),
+        ({"reasoning_details": [5, None, {"text": 5}], "thinking_blocks": {"text": "x"}, "refusal": 7}, {}),
+        ({"function_call": None, "tool_calls": None, "audio": None}, {}),
+    ],
+)
+def test_what_says_the_same_costs_the_same(members: dict[str, Any], same: dict[str, Any]) -> None:
+    """Arguments count without white space; reasoning counts once, wherever it is; a result's name does not count."""
+    assert _message(**members) == _message(**same)
+
+
+def test_legacy_calls_cost_their_texts_and_sealed_reasoning_its_length() -> None:
+    """Arguments of another type are counted by their JSON."""
+    assert _message(function_call={"name": "run", "arguments": "abc"}) == LEGACY_CALL_TOKENS + 6
+    assert _message(function_call={"name": "run", "arguments": {"a": 1}}) == LEGACY_CALL_TOKENS + 3 + len('{"a":1}')
+    assert _message(function_call={"name": "run"}) == LEGACY_CALL_TOKENS + 3
+    sealed = {"type": "reasoning.encrypted", "data": "A" * 600}
+    assert _message(reasoning_details=[sealed, {"text": "xyz"}]) == 600 // SEALED_CHARS_PER_TOKEN + 3
+
+
+def test_lone_surrogates_are_counted_as_one_character() -> None:
+    """They can occur in any text, and no tokenizer accepts them."""
+    surrogate = rb'"\ud83d"'
+    for key in (b"reasoning", b"name", b"content", b"refusal"):
+        plain, damaged = (_raw_message(b'{"role":"user","%s":%s}' % (key, text)) for text in (b'"x"', surrogate))
+        assert damaged == plain
+    around = read_fixed((b'[{"function":{"name":%s}}]' % surrogate, b"", b"", b"", b""), read_tools_and_format)
+    assert around.functions == [{"name": "\ufffd"}]

@@ -69,11 +69,13 @@ def test_whole_calls_with_one_index_stay_apart(index: dict) -> None:
     assert (said.own, [one.id for one in said.asked], said.asked[1].query) == (("c1",), ["c0", "c2"], "a")
 
 
-def test_another_choice_passes_unread() -> None:
+def test_another_choice_and_odd_answers_are_left_alone() -> None:
     sifter = ChatSifter()
     sifter.feed(event(call(0, NAME, "{}", id="c0")))
     other = b'data: {"id":"x","choices":[{"index":1,"delta":{"content":"b"},"finish_reason":null}]}\n\n'
     assert orjson.loads(sifter.feed(other).removeprefix(b"data: ")) == orjson.loads(other.removeprefix(b"data: "))
+    for odd in ({}, {"choices": 3}, {"choices": [{"message": {"tool_calls": 3}}]}, {"choices": [{"message": None}]}):
+        assert ChatSifter().sift_body(odd) is None
 
 
 def test_a_whole_answer_loses_our_calls_only() -> None:
@@ -99,8 +101,3 @@ def test_a_call_without_an_id_gets_one() -> None:
     sifter.feed(event(call(0, NAME, '{"query":"a"}')) + event(finish="tool_calls"))
     said = sifter.end()[1]
     assert said.asked[0].id == orjson.loads(said.elements[0])["tool_calls"][0]["id"] == "recall_0"
-
-
-def test_odd_answers_are_left_alone() -> None:
-    for odd in ({}, {"choices": 3}, {"choices": [{"message": {"tool_calls": 3}}]}, {"choices": [{"message": None}]}):
-        assert ChatSifter().sift_body(odd) is None

@@ -2,15 +2,33 @@
 
 from dataclasses import replace
 
+import msgspec
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.odd_json import ODD, dump, odd_objects
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.codec import Counting
-from trimtab.proxy.wire.messages.message import decode_element, decode_system
+from trimtab.proxy.wire.content import guess_data
+from trimtab.proxy.wire.messages.message import (
+    SEALED_CHARS_PER_TOKEN,
+    count_block,
+    count_said,
+    decode_element,
+    decode_system,
+    read_tools_and_format,
+    shares_element,
+    write_element,
+)
+from trimtab.proxy.wire.tools import read_fixed
 from trimtab.proxy.wire.transcript.body import UndecodableError
-from trimtab.rules.conversation import Message, Role, Served, ToolCall
+from trimtab.proxy.wire.transcript.elements import Placed
+from trimtab.rules.conversation import Message, Origin, Role, Served, ToolCall
+from trimtab.rules.tokens.families import GENERIC
+from trimtab.rules.tokens.messages import NO_CHOICE
 
 COUNTING = Counting(count_by_heuristic, make_known())
 THINKING = {"type": "thinking", "thinking": "Let me see.", "signature": "c2ln"}
@@ -28,12 +46,10 @@ def _user(*blocks: bytes) -> bytes:
     return b'{"role":"user","content":[' + b",".join(blocks) + b"]}"
 
 
-def test_a_string_is_one_text() -> None:
+def test_results_and_what_the_user_says_are_messages_of_their_own() -> None:
+    """A string is one text."""
     raw = b'{"content":"hi","role":"user","content":"h\xc3\xa9"}'
     assert _decode(raw) == (Message(Role.USER, ("hé",), raw=raw),)
-
-
-def test_results_and_what_the_user_says_are_messages_of_their_own() -> None:
     other = (
         b'{"type":"tool_result","tool_use_id":"c2","content":[{"type":"text","text":"x"},{"type":"text","text":"y"}]}'
     )
@@ -94,7 +110,6 @@ def test_a_compaction_block_keeps_what_is_before_it(role: str, content: object, 
         ({"role": "user", "content": [{"type": "text", "text": "x", "citations": [{"cited_text": "y" * 40}]}]}, False),
         ({"role": "user", "content": [{"type": "text", "text": "x", "future": "y" * 40}]}, True),
         ({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "future": "y" * 40}]}, True),
-        ({"role": "assistant", "content": [{**THINKING, "future": "y" * 40}]}, True),
     ],
 )
 def test_members_that_are_not_counted_are_noticed(element: object, *, has: bool) -> None:
@@ -147,3 +162,181 @@ def test_calls_of_the_server_connect_messages(role: str, blocks: list[object], s
     """If the result is in another message than the call. A call of the client's may belong to one of the server's."""
     (message,) = _decode({"role": role, "content": blocks})
     assert message.served == served
+
+
+# The elements of a changed transcript: valid, with the client's own bytes in all that no rule touched.
+
+MARKER = b'"cache_control":{"type":"ephemeral"}'
+ONE = b'{ "tool_use_id":"a", "type":"tool_result","content":"one", "x":1.50 }'
+TWO = b'{"type":"tool_result","tool_use_id":"b","content":[{"type":"text","text":"two"}],%b}' % MARKER
+PLACE_TEXT = b'{"type" : "text", "text":"go \\ud83d on"}'
+IMAGE = b'{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"},%b}' % MARKER
+TAKEN = b"{%b}" % MARKER
+
+
+def _place_user(*blocks: bytes) -> bytes:
+    return b'{"role":"user", "content":[' + b" , ".join(blocks) + b'],"n":12345678901234567890123}'
+
+
+def _place(raw: bytes, start: int = 0) -> list[Placed]:
+    return [(one, Origin(start, start + 1, part)) for part, one in enumerate(decode_element(COUNTING, raw))]
+
+
+def _edit(placed: Placed, *texts: str) -> Placed:
+    return replace(placed[0], texts=texts, edited=True), placed[1]
+
+
+def _blocks(written: bytes) -> list[dict]:
+    return orjson.loads(written.replace(b"\\ud83d", b""))["content"]
+
+
+def test_an_edited_result_leaves_all_else() -> None:
+    """Other members of it, its marker, and the bytes of the text beside it, which has a lone surrogate."""
+    raw = _place_user(ONE, TWO, PLACE_TEXT)
+    first, *others = _place(raw)
+    written = write_element([raw], [_edit(first, "short"), *others])
+    edited = ONE.replace(b'"one"', b'"short"').replace(b" ", b"")
+    assert written == b'{"role":"user","content":[%b,%b,%b],"n":12345678901234567890123}' % (edited, TWO, PLACE_TEXT)
+    raw = _place_user(ONE, TWO)
+    one, two = _place(raw)
+    assert TWO.replace(b"two", b"short") in write_element([raw], [one, _edit(two, "short")])
+
+
+def test_results_come_first() -> None:
+    """However the rules have ordered the messages."""
+    raw = _place_user(PLACE_TEXT, ONE)
+    made = (Message(Role.TOOL, ("aborted",), answers="c", edited=True), None)
+    blocks = _blocks(write_element([raw], [*_place(raw), made]))
+    assert [block["type"] for block in blocks] == ["tool_result", "tool_result", "text"]
+    assert blocks[1] == {"type": "tool_result", "tool_use_id": "c", "content": "aborted", "is_error": True}
+
+
+def test_a_string_stays_a_string_unless_blocks_join_it() -> None:
+    """An added text is a paragraph of the string; a result makes a block of it."""
+    raw = b'{"role":"user","content":"task"}'
+    (task,) = _place(raw)
+    assert orjson.loads(write_element([raw], [_edit(task, "task", "summary")]))["content"] == "task\n\nsummary"
+    made = (Message(Role.TOOL, ("aborted",), answers="c", edited=True), None)
+    assert _blocks(write_element([raw], [task, made]))[1] == {"type": "text", "text": "task"}
+    for empty in (b'{"role":"user","content":[]}', b'{"role":"user","content":""}', b'{"role":"user"}'):
+        assert len(_blocks(write_element([empty], [*_place(empty), made]))) == 1
+
+
+def test_a_marker_that_is_taken_in_is_put_on_the_last_block() -> None:
+    """On a text, if need be a string becomes one; on the result itself."""
+    raw = b'{"role":"user","content":"task"}'
+    ((task, origin),) = _place(raw)
+    (block,) = _blocks(write_element([raw], [(replace(task, taken_in=(TAKEN,)), origin)]))
+    assert block == {"type": "text", "text": "task", "cache_control": {"type": "ephemeral"}}
+    results = _place_user(ONE)
+    ((result, place),) = _place(results)
+    (block,) = _blocks(write_element([results], [(replace(result, taken_in=(TAKEN,), edited=True), place)]))
+    assert block == {**orjson.loads(ONE), "cache_control": {"type": "ephemeral"}}
+
+
+def test_a_message_of_ours_is_written_and_an_answer_without_a_text_never_altered() -> None:
+    """Images stand behind the text, as they came."""
+    raw = b'{ "role":"assistant", "content":[{"type":"thinking","thinking":"hm","signature":"cw=="}] }'
+    ((message, origin),) = _place(raw)
+    assert write_element([raw], [_edit((message, origin), "other")]) is raw
+    made = Message(Role.ASSISTANT, ("Understood.",), edited=True)
+    assert orjson.loads(write_element([], [(made, None)])) == {"role": "assistant", "content": "Understood."}
+    image = _place(_place_user(PLACE_TEXT, IMAGE))[0][0].media
+    made = Message(Role.USER, ("look",), media=image)
+    written = write_element([], [(made, None)])
+    assert [block["type"] for block in _blocks(written)] == ["text", "image"]
+    assert IMAGE in written
+
+
+def test_only_the_users_side_shares_elements_and_what_is_left_of_one_keeps_its_members() -> None:
+    """A rule may drop the result beside a text."""
+    user, tool, model = (Message(role) for role in (Role.USER, Role.TOOL, Role.ASSISTANT))
+    assert shares_element(user, tool)
+    assert shares_element(user, user)
+    assert not shares_element(user, model)
+    assert not shares_element(model, model)
+    assert not shares_element(Message(Role.SYSTEM), user)
+    raw = _place_user(ONE, PLACE_TEXT)
+    assert (
+        write_element([raw], _place(raw)[1:])
+        == b'{"role":"user","content":[%b],"n":12345678901234567890123}' % PLACE_TEXT
+    )
+
+
+def test_a_removed_image_leaves_its_marker() -> None:
+    """In a user's message and in a result; another image keeps its own."""
+    result = b'{"type":"tool_result","tool_use_id":"a","content":[%b]}' % IMAGE
+    for raw in (_place_user(IMAGE, IMAGE), _place_user(result, PLACE_TEXT)):
+        (message, origin), *others = _place(raw)
+        without = replace(message, media=(message.media[0].remove(), *message.media[1:]), edited=True)
+        written = write_element([raw], [(without, origin), *others])
+        assert written.count(MARKER) == raw.count(MARKER)
+        assert message.media[0].line.encode() in written
+
+
+# What costs prompt tokens is counted, in the same way as in the other dialects.
+
+
+def count(text: str) -> int:
+    return len(text)
+
+
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string", "description": "where"}}, "required": ["path"]}
+
+
+def _think(**block: str) -> int:
+    raws = {name: msgspec.Raw(orjson.dumps(value)) for name, value in block.items()}
+    bare = count_said(Message(Role.ASSISTANT), (), count, GENERIC.costs)
+    return count_said(Message(Role.ASSISTANT), (raws,), count, GENERIC.costs) - bare
+
+
+def test_thinking_and_pages_count_what_is_shown_or_what_is_encrypted() -> None:
+    """The larger of the two: shown text may be only a summary, or empty. Results of web search hold encrypted pages."""
+    assert _think(thinking="x" * 100, signature="s" * 60) == 100
+    assert _think(thinking="", signature="s" * 6000) == 6000 // SEALED_CHARS_PER_TOKEN
+    assert _think(data="s" * 600) == 600 // SEALED_CHARS_PER_TOKEN
+    page = {"type": "web_search_result", "url": "https://x", "encrypted_content": "A" * 6000}
+    block = {"type": "web_search_tool_result", "tool_use_id": "s", "content": [page]}
+    without = {**block, "content": [{"type": "web_search_result", "url": "https://x"}]}
+    tokens = count(orjson.dumps(without).decode())
+    assert count_block(orjson.dumps(block), count, GENERIC.costs).tokens == tokens + 6000 // SEALED_CHARS_PER_TOKEN
+
+
+@pytest.mark.parametrize(
+    ("source", "tokens"),
+    [
+        ({"type": "text", "media_type": "text/plain", "data": "x" * 90}, 90),
+        ({"type": "content", "content": [{"type": "text", "text": "x" * 20}, {"type": "text", "text": "y"}]}, 21),
+        ({"type": "base64", "media_type": "application/pdf", "data": "A" * 4000}, guess_data("A" * 4000)),
+        ({"type": "file", "file_id": "file_1"}, guess_data(None)),
+    ],
+)
+def test_documents_count_their_text_or_a_guess(source: object, tokens: int) -> None:
+    """With title and context."""
+    block = {"type": "document", "source": source, "title": "abc", "context": "de"}
+    assert count_block(orjson.dumps(block), count, GENERIC.costs).tokens == tokens + 5
+
+
+def test_tools_of_the_server_count_by_their_json() -> None:
+    search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
+    custom = {"type": "custom", "name": "ls", "input_schema": SCHEMA}
+    around = read_fixed((orjson.dumps([search, custom]), b'{"type":"none"}', b"", b""), read_tools_and_format)
+    assert around.others == [orjson.dumps(search).decode()]
+    assert around.functions == [{"name": "ls", "parameters": SCHEMA}]
+    assert around.choice == NO_CHOICE
+
+
+@given(st.lists(odd_objects("type", "name", "input_schema", "format", "schema"), min_size=4, max_size=4), ODD)
+def test_odd_members_are_counted_somehow(members: list, odd: object) -> None:
+    """Nothing is raised, whatever their types are."""
+    raws = [dump(member) for member in members]
+    assert read_fixed(raws, read_tools_and_format) is not None
+    assert count_block(dump({"type": "document", "source": odd, "title": odd}), count, GENERIC.costs).tokens >= 0
+    assert count_block(dump(odd), count, GENERIC.costs).tokens >= 0
+
+
+def test_very_many_tools_are_counted_undecoded() -> None:
+    """And so is a nesting that no decoder follows."""
+    for tools in (b"[" + b",".join([b"1"] * 200_000) + b"]", b"[" * 5000 + b"]" * 5000):
+        assert read_fixed((tools, b"", b"", b""), read_tools_and_format).others == (tools.decode(),)
+    assert count_block(b'{"type":"x","y":%b1%b}' % (b"[" * 900, b"]" * 900), count, GENERIC.costs).tokens > 900

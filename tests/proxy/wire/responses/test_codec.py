@@ -1,16 +1,25 @@
 """Single messages and items: bytes <-> Message."""
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.odd_json import ODD, dump, odd_objects
 
 from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
+from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.codec import Counting
-from trimtab.proxy.wire.responses.codec import decode_unit, encode_message
-from trimtab.rules.conversation import Media, Message, Role
+from trimtab.proxy.wire.responses.codec import RESPONSES, decode_unit, encode_message, read_tools_and_format
+from trimtab.proxy.wire.tools import read_fixed
+from trimtab.proxy.wire.transcript.body import UndecodableError, Unsent
+from trimtab.rules.conversation import Conversation, Media, Message, Origin, Role
+from trimtab.rules.policy import Policy
 
 IMAGE = {"type": "input_image", "image_url": "https://x/cat.png"}
 
@@ -52,21 +61,6 @@ def test_who_speaks(item: dict[str, Any], role: Role, wire_role: str, texts: tup
     assert encode_message(message, {}) is message.raw
 
 
-def test_a_message_keeps_its_form_when_it_is_edited() -> None:
-    """A string stays a string; parts and their members stay; the last of duplicate keys wins."""
-    message = _decode(b'{"content":"a","role":"user","content":"b","seed":123456789012345678901234567890}')
-    assert message.texts == ("b",)
-    edited = encode_message(replace(message, texts=("b", "c"), edited=True), {})
-    assert edited == b'{"content":"b\\n\\nc","role":"user","seed":123456789012345678901234567890}'
-    parts = {"role": "user", "content": [{"type": "input_text", "text": "a", "x": 1}, IMAGE]}
-    message = _decode(parts)
-    assert _encode(replace(message, texts=("b", "c"), edited=True))["content"] == [
-        {"type": "input_text", "text": "b", "x": 1},
-        IMAGE,
-        {"type": "input_text", "text": "c"},
-    ]
-
-
 @pytest.mark.parametrize(
     ("role", "text_type"),
     [(Role.USER, "input_text"), (Role.ASSISTANT, "output_text"), (Role.SYSTEM, "input_text")],
@@ -98,3 +92,320 @@ def test_an_item_that_needs_repair_is_read() -> None:
     assert message.texts == ("a\ufffd",)
     said = _decode(b'{"type":"function_call","call_id":"1","name":"ls","arguments":"\\ud83d"},{"type":"reasoning"}')
     assert said.tool_calls[0].arguments == "\ufffd"
+
+
+# Requests: bytes <-> Conversation.
+
+DEVELOPER = b'{ "type": "message",\n  "role": "developer", "content": "Be \\"brief\\" ]}, \\u00e9" }'
+USER = b'{"content":"hi","role":"user","content":"h\xc3\xa9llo","seed":123456789012345678901234567890}'
+REASONING = b'{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"gAAA"}'
+CALL = b'{"type":"function_call","call_id":"c1","name":"ls","arguments":"{\\"a\\": 1}","x":{"b":1.50}}'
+RESULT = b'{"call_id":"c1","output":"a.txt\\nb.txt","type":"function_call_output"}'
+ITEMS = [DEVELOPER, USER, REASONING, CALL, RESULT, USER]
+PRETTY = b"".join(
+    [
+        b'\n{"model" : "m" , "metadata":{"input":[1]}, "input":[{"role":"user"}], "x":"\\"input\\": [",\n',
+        b'  "input" : [ \n',
+        b" ,\n  ".join(ITEMS),
+        b'\n ]\t,  "stream":true,"tail":{"input":[{"role":"user"}]}, "n": 1e2 }\n\n',
+    ]
+)
+ODD_ITEMS = st.lists(
+    odd_objects(
+        "type", "role", "content", "output", "call_id", "summary", "encrypted_content", "arguments", "action", "tools",
+        "results", "outputs", "queries", "reason", "id",
+        type=st.sampled_from(
+            [
+                "message", "reasoning", "function_call", "function_call_output", "shell_call_output", "computer_call",
+                "computer_call_output", "mcp_approval_response", "mcp_call", "code_interpreter_call", "compaction",
+                "image_generation_call", "file_search_call", "program", "item_reference", "custom_tool_call_output",
+            ]
+        ),
+        role=st.sampled_from(["user", "assistant", "developer"]),
+    ),
+    max_size=4,
+)  # fmt: skip
+
+
+@pytest.fixture
+def counting() -> Counting:
+    return _count()
+
+
+def _count() -> Counting:
+    return Counting(count_by_heuristic, make_known())
+
+
+def _body(**members: object) -> bytes:
+    return orjson.dumps({"model": "m", **members})
+
+
+def _body_decode(body: bytes) -> Conversation:
+    return RESPONSES.decode(RESPONSES.read(body), _count())
+
+
+def _edit(conversation: Conversation, at: int, *texts: str) -> Conversation:
+    messages = list(conversation.messages)
+    messages[at] = replace(messages[at], texts=texts, edited=True)
+    return conversation.edit(messages)
+
+
+def test_what_stands_outside_the_items_is_read() -> None:
+    """Model, stream, the completion limit, and the JSON that costs tokens. Reasoning counts against the limit."""
+    request = RESPONSES.read(
+        b'{"tools":[ {"a":1} ],"instructions":"x","tool_choice":"none","text":{},"max_output_tokens":5,'
+        b'"input":[],"model":"m","previous_response_id":null,"conversation":"c"}'
+    )
+    other = RESPONSES.read(b'{"input":[],"max_output_tokens":"7","reasoning":{},"stream":true,"model":3}')
+    assert (request.model, request.stream, request.max_tokens, request.is_reasoning) == ("m", False, 5, False)
+    assert (request.raws, request.fixed) == ((), (b'"x"', b"", b'"c"', b'[ {"a":1} ]', b'"none"', b"{}"))
+    assert (other.model, other.stream, other.max_tokens, other.is_reasoning) == ("", True, None, True)
+    assert (request.asks_usage, other.asks_usage) == (False, True)  # a stream always ends with its usage
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"input":null}', b'{"input":[],"prompt":{"id":"p"}}'])
+def test_a_request_may_have_no_items(body: bytes) -> None:
+    """Its transcript is a template or a conversation that the upstream holds."""
+    assert _body_decode(body).messages == ()
+
+
+def test_items_become_messages(counting: Counting) -> None:
+    """The model's items are one message, whose origin is all of them."""
+    conversation = RESPONSES.decode(RESPONSES.read(PRETTY), counting)
+    roles = [message.role for message in conversation.messages]
+    assert roles == [Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.TOOL, Role.USER]
+    assert conversation.origins == (Origin(0, 1), Origin(1, 2), Origin(2, 4), Origin(4, 5), Origin(5, 6))
+    assert conversation.messages[2].raw == REASONING + b"," + CALL
+    assert not conversation.continues
+
+
+def test_the_instructions_are_the_first_message(counting: Counting) -> None:
+    """They count as a system message does, are no item, and are written again only if they are shortened."""
+    plain = _body(input=[{"role": "user", "content": "a"}])
+    body = _body(instructions="Be brief.", input=[{"role": "user", "content": "a"}])
+    request = RESPONSES.read(body)
+    before = RESPONSES.decode(request, counting)
+    assert [(message.role, message.texts) for message in before.messages] == [
+        (Role.SYSTEM, ("Be brief.",)),
+        (Role.USER, ("a",)),
+    ]
+    as_item = _body(input=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a"}])
+    assert before.tokens == _body_decode(as_item).tokens > _body_decode(plain).tokens
+    assert b"".join(RESPONSES.encode(request, before, _edit(before, 1, "b"))) == body.replace(b'"a"', b'"b"')
+    request = RESPONSES.read(body := _body(instructions="Be brief.", input=[{"role": "user", "content": "a"}]))
+    before = RESPONSES.decode(request, counting)
+    assert b"".join(RESPONSES.encode(request, before, _edit(before, 0, "Brief."))) == body.replace(b"Be b", b"B")
+
+
+@pytest.mark.parametrize("instructions", ["", None])
+def test_no_instructions_are_no_message(instructions: str | None) -> None:
+    assert _body_decode(_body(instructions=instructions, input="a")).messages == _body_decode(_body(input="a")).messages
+
+
+def test_a_text_is_a_message_of_the_user(counting: Counting) -> None:
+    """It counts like one, and stays a text if it is edited. An item in just the form of a text is none."""
+    body = b'{ "input": "h\\u00e9llo" , "model":"input", "x":{"input":"a"} }'
+    request = RESPONSES.read(body)
+    before = RESPONSES.decode(request, counting)
+    assert before.messages[0].texts == ("héllo",)
+    assert before.tokens == _body_decode(_body(input=[{"role": "user", "content": "héllo"}])).tokens
+    assert RESPONSES.encode(request, before, before)[0] is body
+    edited = b"".join(RESPONSES.encode(request, before, _edit(before, 0, "b")))
+    assert edited == body.replace(b'"h\\u00e9llo"', b'"b"')
+    made = Message(Role.ASSISTANT, ("c",), edited=True)
+    after = replace(before, messages=(*before.messages, made), origins=(*before.origins, None))
+    written = orjson.loads(b"".join(RESPONSES.encode(request, before, after)))
+    assert [item["role"] for item in written["input"]] == ["user", "assistant"]
+    body = b'{"input":[ {"role":"user","content":"a"} ]}'
+    request = RESPONSES.read(body)
+    before = RESPONSES.decode(request, counting)
+    assert b"".join(RESPONSES.encode(request, before, _edit(before, 0, "b"))) == body.replace(b'"a"', b'"b"')
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"previous_response_id": "resp_1"},
+        {"conversation": {"id": "conv_1"}},
+        {"input": [{"type": "item_reference", "id": "fc_1"}, {"type": "function_call_output", "call_id": "1"}]},
+    ],
+)
+def test_a_transcript_may_continue_what_the_upstream_holds(members: dict[str, Any]) -> None:
+    assert _body_decode(_body(**{"input": [{"role": "user", "content": "a"}], **members})).continues
+
+
+def test_references_to_what_the_model_said_are_cut_with_it() -> None:
+    """All calls and results are in the request, so only the text of a reference is unknown. It is counted roughly."""
+    steps: list[Any] = []
+    for number in range(40):
+        steps.append({"type": "item_reference", "id": f"msg_{number}"})
+        steps.append({"type": "function_call", "call_id": f"c{number}", "name": "run", "arguments": "{}"})
+        steps.append({"type": "function_call_output", "call_id": f"c{number}", "output": f"{number} " + "word " * 400})
+    body = _body(input=[{"role": "user", "content": "Mend it."}, *steps])
+    compactor = Compactor(lambda text: len(text) // 4)
+    planned = compactor.plan(RESPONSES.read(body), Policy(context_window=16_000))
+    compacted = compactor.apply(planned, None)
+
+    assert not planned.original.continues
+    assert planned.original.messages[1].tokens > 100
+    assert compacted.sent_tokens < 12_000
+    items = orjson.loads(compacted.body)["input"]
+    assert items[-3:] == steps[-3:]
+    assert [item["id"] for item in items if item.get("type") == "item_reference"] == [
+        f"msg_{item['call_id'][1:]}" for item in items if item.get("type") == "function_call"
+    ]
+
+
+@given(odd_objects("input", "instructions", "tools", "text", "tool_choice", "conversation", input=ODD_ITEMS))
+def test_odd_json_raises_nothing_but_undecodable(value: Any) -> None:
+    """It is written back byte for byte, and after an edit with as many items."""
+    body, counting = dump(value), _count()
+    try:
+        request = RESPONSES.read(body)
+        RESPONSES.uncounted_bytes(request, counting)
+        before = RESPONSES.decode(request, counting)
+    except UndecodableError:
+        return
+    assert b"".join(RESPONSES.encode(request, before, replace(before))) == body
+    after = before.edit([replace(one, texts=("n",), media=(), edited=True) for one in before.messages])
+    with suppress(UndecodableError):  # a transcript under an escaped key has no place
+        assert len(RESPONSES.read(b"".join(RESPONSES.encode(request, before, after))).raws) == len(request.raws)
+    RESPONSES.counts_all(request)
+    RESPONSES.ask_behind(request, before, Question("m", 10), "x")
+
+
+def test_of_an_answer_that_is_edited_only_what_was_said_is_written() -> None:
+    """Its reasoning and its calls keep their bytes: upstreams refuse encrypted reasoning that is not the same."""
+    reasoning = b'{"type":"reasoning","id":"r1",  "summary":[],"encrypted_content":"x"}'
+    said = b'{"type":"message","role":"assistant","id":"m1","content":[{"type":"output_text","text":"old"}]}'
+    call = b'{"type":"function_call","call_id":"c",  "name":"f","arguments":"{}"}'
+    request = RESPONSES.read(
+        b'{"model":"m","input":[{"role":"user","content":"a"},%b]}' % b",".join((reasoning, said, call))
+    )
+    before = RESPONSES.decode(request, _count())
+    after = before.edit([before.messages[0], replace(before.messages[1], texts=("new",), edited=True)])
+    written = b"".join(RESPONSES.encode(request, before, after))
+    assert written.endswith(b",".join((reasoning, said.replace(b"old", b"new"), call)) + b"]}")
+
+
+# What is counted outside the transcript.
+
+FUNCTION = {
+    "name": "ls",
+    "description": "List files.",
+    "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
+}
+
+
+def _count_fixed(**members: object) -> int:
+    counting = Counting(count_by_heuristic, make_known())
+    return RESPONSES.decode(RESPONSES.read(orjson.dumps({"input": "a", **members})), counting).fixed_tokens
+
+
+def test_tools_count_as_the_model_reads_them() -> None:
+    """Functions of a namespace are functions; of a tool to search for, only name and description are read."""
+    plain = _count_fixed(tools=[{"type": "function", **FUNCTION}])
+    space = {"type": "namespace", "name": "files", "description": "Files.", "tools": [{"type": "function", **FUNCTION}]}
+    assert _count_fixed(tools=[space]) > plain
+    longer = {"type": "function", **FUNCTION, "description": "List files. " * 20}
+    grown = _count_fixed(tools=[{**space, "tools": [longer]}]) - _count_fixed(tools=[space])
+    assert grown == _count_fixed(tools=[longer]) - plain  # each is counted once
+    long = FUNCTION | {"parameters": {"type": "object", "properties": {f"p{n}": {} for n in range(99)}}}
+    deferred = {"type": "function", "defer_loading": True, **long}
+    assert _count_fixed(tools=[deferred]) < plain + 100 < _count_fixed(tools=[{"type": "function", **long}])
+    assert _count_fixed(tools=[{"type": "web_search"}]) > _count_fixed()
+    nested = [{"type": "function", "function": FUNCTION}]
+    assert _count_fixed(tools=nested) == plain  # some clients nest it as chat completions do
+
+
+@pytest.mark.parametrize(
+    ("members", "is_all"),
+    [
+        ({"store": False, "include": ["reasoning.encrypted_content"], "reasoning": {"effort": "low"}}, True),
+        ({"text": {"verbosity": "low"}, "prompt_cache_key": "k", "client_metadata": {}, "stream": True}, True),
+        ({"previous_response_id": None, "prompt": None, "truncation": "disabled"}, True),
+        ({"previous_response_id": "r"}, False),
+        ({"truncation": "auto"}, False),
+        ({"new": 1}, False),
+    ],
+)
+def test_a_request_that_is_counted_whole_is_known(members: dict[str, Any], *, is_all: bool) -> None:
+    """Only such requests help to calibrate."""
+    assert RESPONSES.counts_all(RESPONSES.read(orjson.dumps({"input": "a", "model": "m", **members}))) is is_all
+    broken = RESPONSES.read(b'{"input":[],"model":"m","user":"\\ud83d"}')
+    assert not RESPONSES.counts_all(broken)
+
+
+@given(ODD, ODD, ODD)
+def test_odd_members_are_counted_by_their_json(tools: Any, choice: Any, text: Any) -> None:
+    """Nothing is raised."""
+    read_fixed((dump(tools), dump(choice), dump(text)), read_tools_and_format)
+
+
+# Items that belong to the client alone are not sent.
+
+GHOST = b'{ "type" : "ghost_snapshot", "ghost_commit": {"id":"[,]"} }'
+CLEAN_USER = b'{"role":"user","content":"ghost_snapshot, \\"ghost_snapshot\\""}'
+LOCAL = Unsent(local_items=("ghost_snapshot",))
+
+
+def _clean(body: bytes, unsent: Unsent = LOCAL) -> bytes:
+    return RESPONSES.clean(RESPONSES.read(body), unsent)[0]
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        (b"[U , G]", b"[U  ]"),
+        (b"[ G,\n U ]", b"[ \n U ]"),
+        (b"[U,G ,G , U]", b"[U,   U]"),
+        (b"[ G , G,G ]", b"[    ]"),
+    ],
+)
+def test_with_each_item_goes_one_comma(items: bytes, expected: bytes) -> None:
+    """Everything else keeps its bytes."""
+
+    def write(letters: bytes) -> bytes:
+        return (
+            b' {"x":"input", "input" : '
+            + letters.replace(b"U", CLEAN_USER).replace(b"G", GHOST)
+            + b' , "store":false}\n'
+        )
+
+    assert _clean(write(items)) == write(expected)
+
+
+@given(st.lists(st.booleans(), max_size=8), st.sampled_from([b",", b" , ", b",\n"]))
+def test_what_is_left_is_the_rest(ghosts: list[bool], separator: bytes) -> None:
+    items = [GHOST if is_ghost else CLEAN_USER for is_ghost in ghosts]
+    body = b'{"input":[' + separator.join(items) + b"]}"
+    cleaned, decisions = RESPONSES.clean(RESPONSES.read(body), LOCAL)
+    assert orjson.loads(cleaned)["input"] == [orjson.loads(CLEAN_USER)] * ghosts.count(False)
+    if True not in ghosts:
+        assert (cleaned is body, decisions) == (True, ())
+        return
+    (decision,) = decisions
+    assert (decision.rule, decision.messages) == ("local_items", ghosts.count(True))
+    assert (decision.tokens_before, decision.tokens_after) == (0, 0)
+    assert decision.first_changed == ghosts.index(True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"input":[%b]}' % CLEAN_USER,
+        b'{"input":"\\"ghost_snapshot\\""}',
+        b'{"inp\\u0075t":[%b]}' % GHOST,
+        b'{"input":[7,{"type":["ghost_snapshot"]}]}',
+    ],
+)
+def test_a_body_without_such_items_is_the_same_object(body: bytes) -> None:
+    """A body that cannot be spliced is forwarded as it is."""
+    assert _clean(body) is body
+
+
+def test_nothing_is_taken_out_unless_it_is_named() -> None:
+    body = b'{"input":[%b]}' % GHOST
+    assert _clean(body, Unsent()) is body
+    assert _clean(body, Unsent(local_items=("other",))) is body
+    assert _clean(body, Unsent(local_items=("other", "ghost_snapshot"))) == b'{"input":[]}'

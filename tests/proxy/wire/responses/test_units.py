@@ -36,7 +36,6 @@ ITEMS = {
 
 
 def _split(letters: str) -> str:
-    """The units of these items, each in letters."""
     raws = [orjson.dumps(ITEMS[letter]) for letter in letters]
     return " ".join(letters[start:stop] for start, stop in find_units(raws))
 

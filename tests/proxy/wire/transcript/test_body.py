@@ -36,13 +36,10 @@ ELEMENTS = st.lists(
             b'{"said":"go on"}',
             b'{ "said" : "h\xc3\xa9" , "items" : [ ] }',
             b'{"said":"a, \\"b\\" ]}","n":1.50}',
-            b'["items",{"a":[]}]',
             b"{}",
             b"1",
             b"12",
-            b"null",
             b'"x"',
-            b'"\\u0061"',
         ]
     ),
     min_size=1,
@@ -82,7 +79,6 @@ Around = tuple[bytes, bytes, bytes]
 
 @pytest.fixture(autouse=True)
 def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bodies of a few bytes may be continued, too."""
     monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
 
 
@@ -102,7 +98,6 @@ def _begin(body: bytes) -> KeptBody:
 
 
 def _tell(split: Split | str) -> object:
-    """What a split says, without the objects that are compared by identity."""
     if isinstance(split, str) or split.kept_body is None:
         return split
     array, raws, body = split.kept_body.array, split.kept_body.raws, split.kept_body.body
@@ -201,7 +196,6 @@ def test_elements_under_an_escaped_key_are_read_but_have_no_place(body: bytes) -
 
 @pytest.mark.parametrize("body", [b"{}", b'{"items":null}', b'{"items":"text"}', b'{"items":[],"items":"text"}'])
 def test_a_transcript_of_another_form_has_no_elements(body: bytes) -> None:
-    """What it is instead is in the members."""
     split = split_body(FORM, body)
     assert (split.raws, split.kept_body) == ((), None)
     assert split.members.items == msgspec.json.decode(body).get("items")

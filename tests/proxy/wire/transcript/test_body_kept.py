@@ -1,17 +1,34 @@
 """Which earlier body a body continues, and which are kept."""
 
+import re
+from dataclasses import replace
+
+import msgspec
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.dialects.spoken.all_dialects import each_dialect
+from support.dialects.spoken.dialect import Dialect
 
+from trimtab.proxy.compaction.caches import make_known
+from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.codec import Counting, Request
+from trimtab.proxy.wire.json import Span
 from trimtab.proxy.wire.transcript.body import (
     MAX_ALIKE,
+    Form,
     KeptBodies,
     KeptBody,
+    PrefixMatch,
+    UndecodableError,
+    find_all,
+    find_edit,
+    look_through,
     weigh_kept_bodies,
 )
+from trimtab.proxy.wire.transcript.elements import OUTSIDE, take_off_outside
 
 MESSAGES = st.lists(
     st.sampled_from(
@@ -30,7 +47,6 @@ SEPARATORS = st.sampled_from([b",", b", ", b" ,\n"])
 
 @pytest.fixture(autouse=True)
 def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bodies of a few bytes are kept, too."""
     monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
 
 
@@ -129,3 +145,90 @@ def test_one_time_requests_have_a_quarter_of_the_place() -> None:
         kept_bodies.keep("chat", grown, None)
     (alike,) = kept.values()
     assert [each.raws[1][-4:-2] for each in alike] == [b"%02d" % number for number in range(19, 7, -1)]
+
+
+# What is found in a body is the same whether or not an earlier body is known, and each element is looked at once.
+
+
+def _is_marked(raw: bytes) -> bool:
+    return b'"m"' in raw
+
+
+def _write(flags: list[bool]) -> bytes:
+    messages = [{"role": "user", "content": "x", **({"m": 1} if flag else {})} for flag in flags]
+    return orjson.dumps({"messages": messages})
+
+
+@given(st.lists(st.booleans(), min_size=1), st.lists(st.booleans()), st.data())
+def test_a_known_beginning_never_changes_the_result(first: list[bool], more: list[bool], data: st.DataObject) -> None:
+    earlier, seen = CHAT.read(_write(first)), list[bytes]()
+
+    def look(raw: bytes) -> bool:
+        seen.append(raw)
+        return _is_marked(raw)
+
+    assert earlier.kept_body is not None
+    look_through(earlier.raws, earlier.kept_body, look)
+    seen.clear()
+    common = data.draw(st.integers(1, len(first)))
+    grown = CHAT.read(_write([*first[:common], *more]), PrefixMatch(earlier.kept_body, common))
+    expected = tuple((at, True) for at, flag in enumerate([*first[:common], *more]) if flag)
+    assert look_through(grown.raws, grown.kept_body, look) == expected
+    assert len(seen) == len(more)
+    assert look_through(grown.raws, None, _is_marked) == expected
+
+
+find = re.compile(rb'"m":(\d)').findall
+
+
+def _find(request: Request) -> list[bytes]:
+    return find_all(request.body, request.raws, request.kept_body, find)
+
+
+@given(st.lists(st.booleans(), min_size=1), st.lists(st.booleans()))
+def test_all_that_a_body_says_is_found_beside_its_elements_too(first: list[bool], more: list[bool]) -> None:
+    earlier = CHAT.read(_write(first))
+    assert earlier.kept_body is not None
+    assert _find(earlier) == find(earlier.body)
+    around = orjson.dumps({"m": 2, "messages": orjson.Fragment(_write(first)[12:-1]), "n": {"m": 3}})
+    assert sorted(_find(CHAT.read(around))) == sorted(find(around))
+    grown = CHAT.read(_write([*first, *more]), PrefixMatch(earlier.kept_body, len(first)))
+    assert _find(grown) == find(grown.body) == find(_write([*first, *more]))
+
+
+# The members of a body beside its transcript.
+
+OUTSIDE_MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
+
+
+@each_dialect
+def test_a_transcript_without_its_outside_begins_with_the_first_element(dialect: Dialect) -> None:
+    """A message that a rule made has no position, and stays."""
+    request = dialect.codec.read(orjson.dumps(dialect.write(OUTSIDE_MESSAGES)))
+    transcript = dialect.codec.decode(request, Counting(count_by_heuristic, make_known()))
+    inside = take_off_outside(transcript)
+    assert inside.origins[:1] != (OUTSIDE,)
+    assert inside.messages == transcript.messages[len(transcript.messages) - len(inside.messages) :]
+    assert take_off_outside(inside) is inside
+    made = replace(transcript, origins=(None, *transcript.origins[1:]))
+    assert take_off_outside(made) is made
+
+
+def test_a_form_reads_its_members_and_leaves_the_fixed_ones_as_they_are() -> None:
+    """Other members are not looked at. A transcript that is no array has no elements, where it may be another value."""
+    form = Form("items", ("tools",), ("limit",), long=("tools",))
+    members = form.decode(b'{"items":[{"a" : 1}, 2],"tools":[ 1 ],"limit":"x","other":{}}')
+    assert form.list_raws(members) == (b'{"a" : 1}', b"2")
+    assert (bytes(members.tools), members.limit, members.model) == (b"[ 1 ]", "x", None)
+    assert form.list_long(members) == [b"[ 1 ]"]
+    for body in (b"{}", b'{"items":"x"}'):
+        with pytest.raises(msgspec.ValidationError):
+            form.decode(body)
+        loose = Form("items", (), long=(), elements=list[msgspec.Raw] | str | None)
+        assert loose.list_raws(loose.decode(body)) == ()
+
+
+def test_a_member_whose_key_is_written_with_escapes_is_not_replaced() -> None:
+    assert find_edit(b'{"s":"a","items":[]}', b'"s"', Span(18, 20), b'"b"').place == Span(5, 8)
+    with pytest.raises(UndecodableError):
+        find_edit(b'{"\\u0073":"a","items":[]}', b'"s"', Span(22, 24), b'"b"')

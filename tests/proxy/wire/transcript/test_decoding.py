@@ -1,7 +1,9 @@
 """Messages that a server has compacted itself."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+import msgspec
 import orjson
 import pytest
 from hypothesis import given
@@ -13,22 +15,30 @@ from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.dialects import name_codec, read_request
-from trimtab.proxy.wire.transcript.decoding import FixedTokens, discount_compacted
-from trimtab.rules.conversation import Conversation, Message, Role
+from trimtab.proxy.wire.transcript.body import Decoded, Form, KeptBody, PrefixMatch, split_body
+from trimtab.proxy.wire.transcript.decoding import (
+    Elements,
+    FindUnits,
+    Fixed,
+    FixedTokens,
+    Known,
+    KnownView,
+    decode_units,
+    discount_compacted,
+    join_units,
+    recall,
+)
+from trimtab.rules.conversation import Conversation, Message, Origin, Role
 from trimtab.rules.policy import Policy
 
 GO_ON = {"role": "user", "content": "Go on."}
 MEMO = replace(assistant("A memo for the server."), keeps_before=True)
 
 
-def test_a_transcript_without_a_compaction_stays_the_same_object() -> None:
-    """That is the usual case, in every request."""
+def test_what_is_before_the_last_compaction_costs_nothing() -> None:
+    """Only counts change. Roles that the server reads anyway keep theirs. Without one, nothing changes."""
     messages = conversation(user(), assistant("Yes.")).messages
     assert discount_compacted(messages) is messages
-
-
-def test_what_is_before_the_last_compaction_costs_nothing() -> None:
-    """Only counts change. Roles that the server reads anyway keep theirs."""
     messages = (user(), MEMO, result("c", "long"), MEMO, user())
     assert [one.tokens > 0 for one in discount_compacted(messages)] == [False, False, False, True, True]
     spared = discount_compacted(messages, {Role.USER})
@@ -100,7 +110,6 @@ def test_dialects_and_ways_of_counting_know_nothing_of_each_other(other: tuple[s
 
 
 def test_what_the_first_message_costs_is_remembered_of_the_newest() -> None:
-    """Another first message is counted anew."""
     view, messages = make_known().view("chat", 0), (*_decode(b"one"), *_decode(b"three"))
     found = [view.count_first(messages[at], lambda one: len(one.raw)) for at in (0, 0, 1)]
     assert (found, view.count_first(messages[1], lambda _: 0)) == ([3, 3, 5], 5)
@@ -127,12 +136,10 @@ dialects = pytest.mark.parametrize("dialect", DIALECTS)
 
 
 def say(role: str, text: object) -> dict[str, object]:
-    """An element of a transcript, in any dialect."""
     return {"role": role, "content": text}
 
 
 def decode(dialect: str, *said: dict[str, object], counting: Counting | None = None) -> Conversation:
-    """The transcript as the codec reads it."""
     key = "input" if dialect == "responses" else "messages"
     request = name_codec(dialect).read(orjson.dumps({"model": "m", key: said}))
     return request.codec.decode(request, counting or Counting(count_by_heuristic, make_known()))
@@ -159,7 +166,6 @@ def test_each_form_is_recognised(dialect: str, header: str, role: str) -> None:
 
 @dialects
 def test_other_texts_are_left_alone(dialect: str) -> None:
-    """Prose, headers of Cline, and what only begins like a header."""
     for text in OTHERS:
         message = decode(dialect, *BEGINNING, say("user", f"{text} and more")).messages[-1]
         assert (message.role, message.header) == (Role.USER, ""), text
@@ -215,7 +221,6 @@ def test_a_header_stays_in_the_text_if_it_is_long_or_all(text: str) -> None:
 
 
 def edit(message: Message) -> Message:
-    """The message with another text."""
     return message.shorten(("short",), 1)
 
 
@@ -232,3 +237,166 @@ def test_an_edited_result_keeps_its_role_its_header_and_its_members(dialect: str
     assert written[:3] + written[4:] == [*said[:3], *said[4:]]
     assert {**written[3], "content": 0} == {**said[3], "content": 0}
     assert orjson.dumps(written[3]["content"]).count(b"[tool: read]\\nshort") == 1
+
+
+# Decoding a transcript unit by unit, and going on from what was decoded of an earlier body.
+
+FORM = Form("items", (), long=())
+USER, LEADER = b'"user"', b'"leads"'
+ELEMENTS = st.sampled_from([USER, b'"model 1"', b'"model 2"', LEADER, b'["a","b"]', b'["a"]', b'["c","d","e"]'])
+"""Equal neighbours that are not the user's are one unit. A leader belongs to what follows it; if that is nothing or the
+user's, to what is before it. An array has a message for each text."""
+TRANSCRIPTS = st.lists(ELEMENTS, min_size=1, max_size=7).map(tuple)
+WAYS = [None, "runs"]
+
+
+def _find_runs(raws: Sequence[bytes], start: int) -> Iterator[tuple[int, int]]:
+    stop = start  # where the unit ends without the leaders at its end
+    for at in range(start, len(raws)):
+        if raws[at] == LEADER:
+            continue
+        end = at if raws[at] == USER else stop
+        if start < end and (raws[at] == USER or raws[at] != raws[end - 1]):
+            yield start, end
+            start = end
+        stop = at + 1
+        if raws[at] == USER:
+            yield at, stop
+            start = stop
+    if start < len(raws):
+        yield start, len(raws)
+
+
+def _find_units(way: str | None) -> FindUnits | None:
+    return None if way is None else _find_runs
+
+
+def _unit_decode(unit: bytes) -> tuple[Message, ...]:
+    *before, last = orjson.loads(b"[" + unit + b"]")
+    parts = last if isinstance(last, list) else [last]
+    return tuple(Message(Role.USER, (*map(str, before), part), raw=unit) for part in parts)
+
+
+def _decode_whole(raws: tuple[bytes, ...], way: str | None) -> Decoded:
+    """The transcript, decoded as if nothing were remembered."""
+    units = [(at, at + 1) for at in range(len(raws))] if way is None else list(_find_runs(raws, 0))
+    placed = [
+        (message, Origin(start, stop, part))
+        for start, stop in units
+        for part, message in enumerate(_unit_decode(b",".join(raws[start:stop])))
+    ]
+    return Decoded(tuple(message for message, _ in placed), tuple(origin for _, origin in placed))
+
+
+class Forgetful(dict[object, None]):
+    """A memo that forgets everything at once."""
+
+    def get_many(self, keys: Iterable[object], /) -> list[None]:
+        return [None for _ in keys]
+
+    def find_missing(self, keys: Iterable[object], /) -> list[object]:
+        return list(keys)
+
+    def __setitem__(self, key: object, value: object, /) -> None:
+        pass
+
+
+def _make_view(*, forgets: bool, number: int = 0) -> KnownView:
+    elements: Elements = Forgetful()  # type: ignore[assignment]
+    fixed: Fixed = Forgetful()  # type: ignore[assignment]
+    return (Known(elements, fixed) if forgets else make_known()).view("test", number)
+
+
+def _begin(raws: Sequence[bytes], begun: PrefixMatch | None = None) -> KeptBody:
+    kept_body = split_body(FORM, b'{"items":[' + b",".join(raws) + b"]}", begun).kept_body
+    assert kept_body.raws == tuple(raws)
+    return kept_body
+
+
+@pytest.fixture(autouse=True)
+def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trimtab.proxy.wire.transcript.body.MIN_BYTES", 0)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@given(TRANSCRIPTS)
+def test_each_message_has_the_place_of_its_unit(way: str | None, raws: tuple[bytes, ...]) -> None:
+    """Whether or not the body may be continued, and whether or not its units are known."""
+    whole, view, find_units = _decode_whole(raws, way), _make_view(forgets=False), _find_units(way)
+    for kept_body in (None, _begin(raws), None, _begin(raws)):
+        assert decode_units(raws, kept_body, view, _unit_decode, find_units) == whole
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("forgets", [False, True])
+@given(turns=st.lists(st.tuples(st.integers(1, 20), st.lists(ELEMENTS, max_size=3)), min_size=1, max_size=6))
+def test_a_session_that_goes_back_and_on_is_decoded_as_if_it_were_new(
+    way: str | None, turns: list[tuple[int, list[bytes]]], *, forgets: bool
+) -> None:
+    """Each request keeps the first elements of the last one, all or some, and adds others or none."""
+    view = _make_view(forgets=forgets)
+    last = _begin([b'"user"'])
+    for kept, new in turns:
+        number = min(kept, len(last.raws))
+        raws = (*last.raws[:number], *new)
+        last = _begin(raws, PrefixMatch(last, number))
+        assert decode_units(raws, last, view, _unit_decode, _find_units(way)) == _decode_whole(raws, way)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@given(TRANSCRIPTS, st.data())
+def test_only_what_is_new_is_decoded(way: str | None, raws: tuple[bytes, ...], data: st.DataObject) -> None:
+    """What is recalled begins the transcript. If others follow, the earlier body's last unit is decoded again."""
+    view, find_units = _make_view(forgets=True), _find_units(way)
+    number = data.draw(st.integers(1, len(raws)))
+    earlier = _begin(raws[:number])
+    decode_units(raws[:number], earlier, view, _unit_decode, find_units)
+    on = _begin(raws, PrefixMatch(earlier, number))
+    recalled, whole, decoded = recall(raws, on, view, find_units), _decode_whole(raws, way), list[bytes]()
+
+    assert recalled.messages == whole.messages[: len(recalled.messages)]
+    assert recalled.origins == whole.origins[: len(recalled.origins)]
+    last = _decode_whole(raws[:number], way).origins[-1]
+    at = last.start if way is not None and number < len(raws) else number
+    assert len(recalled.origins) == sum(origin.stop <= at for origin in whole.origins)
+
+    decode_units(raws, on, view, lambda unit: decoded.append(unit) or _unit_decode(unit), find_units)
+    units = [(start, start + 1) for start in range(at, len(raws))] if way is None else _find_runs(raws, at)
+    assert decoded == list(dict.fromkeys(join_units(raws, units)))  # equal units are decoded once
+
+
+def test_without_a_beginning_nothing_is_recalled() -> None:
+    """Nor for another way of counting, nor before anything was decoded."""
+    raws, known = (b'"user"', b'"model 1"'), make_known()
+    view, other = known.view("test", 0), known.view("test", 1)
+    kept_body = _begin(raws)
+    assert recall(raws, kept_body, view) == Decoded()
+    decode_units(raws, kept_body, view, _unit_decode)
+
+    assert recall(raws, kept_body, view) == _decode_whole(raws, None)
+    assert recall(raws, kept_body, other) == recall(raws, None, view) == Decoded()
+
+
+def _refuse(unit: bytes) -> tuple[Message, ...]:
+    raise msgspec.DecodeError
+
+
+def test_an_error_of_a_unit_is_raised_and_nothing_is_noted() -> None:
+    raws, view = (b'"user"', b'"model 1"'), _make_view(forgets=False)
+    kept_body = _begin(raws)
+    with pytest.raises(msgspec.DecodeError):
+        decode_units(raws, kept_body, view, _refuse)
+
+    assert recall(raws, kept_body, view) == Decoded()
+    assert decode_units(raws, kept_body, view, _unit_decode) == _decode_whole(raws, None)
+
+
+@pytest.mark.parametrize(("number", "is_grown"), [(0, False), (1, False), (8, True), (9, True)])
+def test_a_body_of_mostly_known_elements_counts_as_grown(number: int, *, is_grown: bool) -> None:
+    """A client that writes the JSON around its messages differently at each turn is known by them."""
+    raws, view = tuple(b'"user %d"' % each for each in range(9)), _make_view(forgets=False)
+    decode_units(raws[:number], None, view, _unit_decode)
+    kept_body = _begin(raws)
+    assert not kept_body.is_grown
+    decode_units(raws, kept_body, view, _unit_decode)
+    assert kept_body.is_grown is is_grown
