@@ -31,6 +31,27 @@ LESSON = Lesson(window_tokens=8192, ratio=1.5)
 BELIEVED = 128_000
 
 
+async def test_what_a_client_has_met_counts_for_that_client_and_what_two_have_for_all(
+    start: Start, clock: Clock
+) -> None:
+    """The two have different client keys. It counts in every process, at once and after a restart."""
+    first, second = start(), start()
+    third = replace(NAME, tenant="third", key_id="three")
+    await first.look_up(MINE)
+    await first.models.learn(MINE, BELIEVED, LESSON)
+    for process in (first, second):
+        mine, other = await process.look_up(MINE), await process.look_up(OTHER)
+        assert (mine.correct(BELIEVED), mine.ratio) == (8192, 1.5)
+        assert (other.correct(BELIEVED), other.ratio) == (BELIEVED, 1.0)
+        assert process.models.recall(NAME).ratio == 1.0
+    await first.models.learn(OTHER, BELIEVED, LESSON)
+    await first.settle()
+    clock.seconds += REFRESH_SECONDS + 1
+    for process in (first, start()):
+        known = await process.look_up(third)
+        assert (known.correct(BELIEVED), known.ratio) == (8192, 1.0)  # a ratio from a refusal is never claimed
+
+
 @pytest.mark.parametrize(
     ("key_ids", "lesson"),
     [

@@ -82,6 +82,20 @@ async def test_a_request_that_has_been_served_can_be_read_no_more() -> None:
     assert kept[0].content.exception() is not None or kept[0].content.is_eof()
 
 
+@pytest.mark.parametrize("is_whole", [False, True])
+async def test_an_answer_to_an_incomplete_request_ends_its_connection(is_whole: bool) -> None:  # noqa: FBT001
+    """It says so, or a proxy before us would send another client's request behind the rest of this one."""
+
+    async def refuse(_: web.BaseRequest) -> web.Response:
+        return web.Response(status=413)
+
+    async with _run(refuse) as (reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n" + (b"a" * 9 if is_whole else b"a"))
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
+        assert head.startswith(b"HTTP/1.1 413")
+        assert (b"Connection: close" in head) is not is_whole
+
+
 async def test_a_client_may_send_the_rest_although_its_reader_was_just_given_up() -> None:
     """As when the upstream has answered an upload early: what was to read on has not run since it was cancelled."""
     readers: list[asyncio.Task[bytes]] = []
