@@ -44,17 +44,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Caches:
     return Caches()
 
 
-def test_what_is_kept_of_transcripts_stays_within_its_bound(small: Caches) -> None:
-    """Many sessions may grow side by side. The newest ones are kept."""
+def test_what_is_kept_stays_within_its_bound(small: Caches) -> None:
+    """Transcripts, of which the newest are kept; new texts of results, and the sketches that compare them."""
     for steps in range(2, 10, 2):
         compact(small, [session(f"session {number}", steps) for number in range(8)])
         states = [state for _, state in small.states.items()]
         assert states
         assert sum(state.size_bytes for state in states) <= BOUND
 
-
-def test_what_became_of_results_stays_within_its_bound(small: Caches) -> None:
-    """The bound covers their new texts, and the sketches of results that are compared."""
     bodies = [session(f"session {number}", 8) for number in range(20)]
     compact(small, bodies)
     kept = [len(text) for _, shortened in small.results.items() for text in shortened.texts]

@@ -54,18 +54,24 @@ def test_the_policy_chooses_how_tokens_are_counted(compactors: Compactors) -> No
     assert compactors.choose(PolicyConfig(count="heuristic"), "gpt-4o").count is count_by_heuristic
     assert compactors.choose(AUTO, "gpt-4").count is compactors.choose(PolicyConfig(count="cl100k_base"), "x").count
 
-
-def test_early_models_are_counted_by_their_own_vocabulary(compactors: Compactors) -> None:
     text = "我喜欢猫。" * 100
 
     assert compactors.choose(AUTO, "gpt-4").count(text) > compactors.choose(AUTO, "gpt-4o").count(text)
 
 
-async def test_models_of_equal_costs_share_a_compactor(compactors: Compactors) -> None:
-    """They share what is known of a transcript. The event loop gets the same compactors."""
+async def test_equal_costs_of_one_tenant_share_a_compactor(compactors: Compactors) -> None:
+    """All count alike and share the vocabulary. The event loop gets the same compactors."""
     assert compactors.choose(AUTO, "moonshot-v1") is compactors.choose(AUTO, "kimi-k2")
     assert compactors.choose(AUTO, "gpt-4o") is not compactors.choose(AUTO, "gpt-5")
     assert await compactors.get(AUTO, "gpt-4") is compactors.choose(AUTO, "gpt-4")
+
+    one, two = (compactors.choose(AUTO, "gpt-4o", tenant) for tenant in ("one", "two"))
+    assert one is not two
+    assert one.count is not two.count
+    assert one.count("some text " * 20) == two.count("some text " * 20)
+    assert await compactors.get(AUTO, "gpt-4o", "one") is one
+    assert compactors.choose(AUTO, "gpt-4", "two") is await compactors.get(AUTO, "gpt-4", "two")
+    assert compactors.choose(AUTO, "gpt-4o") not in (one, two)
 
 
 def test_many_who_need_a_vocabulary_first_load_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,17 +154,6 @@ async def test_without_a_list_of_tokens_a_small_request_is_counted_by_characters
     monkeypatch.setattr(module, "read_vocabulary", lose)
     compactor = await Compactors(ListLog()).get(AUTO, "gpt-4o", size_bytes=100)
     assert compactor.count is count_by_heuristic
-
-
-async def test_each_tenant_has_compactors_of_its_own(compactors: Compactors) -> None:
-    """A tenant gets the same ones each time. All count alike and share the vocabulary, which is loaded once."""
-    one, two = (compactors.choose(AUTO, "gpt-4o", tenant) for tenant in ("one", "two"))
-    assert one is not two
-    assert one.count is not two.count
-    assert one.count("some text " * 20) == two.count("some text " * 20)
-    assert await compactors.get(AUTO, "gpt-4o", "one") is one
-    assert compactors.choose(AUTO, "gpt-4", "two") is await compactors.get(AUTO, "gpt-4", "two")
-    assert compactors.choose(AUTO, "gpt-4o") not in (one, two)
 
 
 TOOL = {"type": "function", "function": {"name": "f", "description": "word " * 50, "parameters": {}}}

@@ -44,11 +44,10 @@ def test_an_answer_confirms_its_own_size_and_no_limit(answered_tokens: int) -> N
         assert (known.learned_tokens, known.refuted) == (None, ())
 
 
-def test_nothing_contradicts_what_was_not_learned() -> None:
+def test_an_answer_contradicts_what_counts_for_all_for_the_client_that_had_it() -> None:
+    """It is noted only if the prompt is longer than any before. Nothing contradicts what was not learned."""
     assert contradict(Record(1.0, window_tokens=8192), Record(1.0), 100_000) == {}
 
-
-def test_an_answer_contradicts_what_counts_for_all_for_the_client_that_had_it() -> None:
     own = Record(1.0)
     assert contradict(own, LEARNED, 8000) == {}
     own = msgspec.structs.replace(own, **contradict(own, LEARNED, 9000))
@@ -86,6 +85,7 @@ OF_ALL = Facts(1.3, learned_tokens=4096, refuted=(128_000,), added_tokens=100, h
 
 
 def test_what_a_client_has_met_comes_before_what_counts_for_all() -> None:
+    """What counts for all fills the gaps, but for a client that was answered more than its window."""
     own = Facts(0.9, learned_tokens=8192, refuted=(64_000,), has_ratio=True)
 
     assert combine(Facts(1.0), OF_ALL) == OF_ALL
@@ -95,8 +95,6 @@ def test_what_a_client_has_met_comes_before_what_counts_for_all() -> None:
     assert combine(Facts(1.0, 16_384), Facts(1.0, 32_768)).window_tokens == 16_384
     assert combine(Facts(1.0), Facts(1.0, 32_768)).window_tokens == 32_768
 
-
-def test_a_client_that_was_answered_more_has_outgrown_the_window_of_all() -> None:
     assert combine(replace(Facts(1.0), answered_tokens=5000), OF_ALL).learned_tokens is None
     assert combine(replace(Facts(1.0), answered_tokens=4000), OF_ALL).learned_tokens == 4096
 

@@ -9,8 +9,8 @@ from trimtab.proxy.server.admin.pages import PAGES, asks_open_metrics
 from trimtab.proxy.server.admin.sending import SAFE
 
 
-async def test_what_is_no_page_is_not_found(client, upstream, start_proxy):
-    """The error has OpenAI's form and names the existing pages. Nothing is sent to the upstream."""
+async def test_every_path_below_ours_is_ours_and_no_other(client, upstream, start_proxy):
+    """The error has OpenAI's form and names the existing pages. A path next to ours belongs to the upstream."""
     proxy = await start_proxy()
     for path in ("/trimtab/nope", "/trimtab/api/nope", "/trimtab/page.css/x", "/trimtab/health/x", "/%74rimtab/api"):
         async with client.get(proxy.url + path) as response:
@@ -20,6 +20,13 @@ async def test_what_is_no_page_is_not_found(client, upstream, start_proxy):
         assert all(page in error["message"] for page in (*PAGES, "/metrics"))
     assert upstream.requests == []
 
+    proxy = await start_proxy()
+    paths = ["/trimtabs", "/Trimtab/health", "/x/trimtab/health", "/metrics/x"]
+    for path in paths:
+        async with client.get(proxy.url + path) as response:
+            assert response.status == 200
+    assert [recorded.path for recorded in upstream.requests] == paths
+
 
 @pytest.mark.parametrize("headers", [{}, {"Sec-Fetch-Site": "cross-site"}, {"Authorization": "Bearer boss"}])
 async def test_browsers_store_nothing_and_run_nothing(headers, client, start_proxy):
@@ -28,15 +35,6 @@ async def test_browsers_store_nothing_and_run_nothing(headers, client, start_pro
     for path in ("nope", "api/nope", "api/models", "api/overview"):
         async with client.get(f"{proxy.url}/trimtab/{path}", headers=headers) as response:
             assert response.headers.items() >= (SAFE | {"Cache-Control": "no-store"}).items()
-
-
-async def test_what_only_looks_like_ours_passes(client, upstream, start_proxy):
-    proxy = await start_proxy()
-    paths = ["/trimtabs", "/Trimtab/health", "/x/trimtab/health", "/metrics/x"]
-    for path in paths:
-        async with client.get(proxy.url + path) as response:
-            assert response.status == 200
-    assert [recorded.path for recorded in upstream.requests] == paths
 
 
 PROMETHEUS = (

@@ -97,13 +97,11 @@ def listeners(request: pytest.FixtureRequest):
     made.close()
 
 
-def test_connections_wait_for_the_first_worker_from_the_start(listeners: Listeners) -> None:
-    """So the address is taken at once, and no client is refused while the first worker starts."""
+def test_what_comes_before_a_worker_or_after_it_has_died_waits_for_the_next(listeners: Listeners) -> None:
+    """The supervisor's copy of its sockets goes on listening."""
     with connect(listeners):
         listeners.of(1)[0].accept()[0].close()
 
-
-def test_what_comes_to_a_dead_worker_waits_for_the_next(listeners: Listeners) -> None:
     (one,) = listeners.of(1)
     copy = one.dup()  # the worker's, after a fork
     copy.close()
