@@ -2,7 +2,9 @@
 
 A worker writes each of its actions to standard output, as a line `NUMBER PROCESS_ID ACTION`. Values of WHAT:
 
+* `serve`: the workers wait for SIGTERM.
 * `die`: a worker ends as soon as it is ready.
+* `fail`: a worker ends with an error before it is ready.
 * `killed`: a worker is killed before it is ready.
 * `deaf`: the workers ignore SIGTERM.
 * `leave`: the first worker announces that it leaves, but stays.
@@ -33,6 +35,8 @@ def be_worker(worker: Worker, what: str) -> int:
     """Run as a worker, and return the exit status."""
     signals = {signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    if what == "fail":
+        return EXIT
     if what == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     worker.tell(READY)

@@ -52,7 +52,7 @@ def test_what_is_kept_stays_within_its_bound(small: Caches) -> None:
         assert states
         assert sum(state.size_bytes for state in states) <= BOUND
 
-    bodies = [session(f"session {number}", 8) for number in range(20)]
+    bodies = [session(f"session {number}", 8) for number in range(8)]
     compact(small, bodies)
     kept = [len(text) for _, shortened in small.results.items() for text in shortened.texts]
     assert 0 < sum(kept) <= BOUND
@@ -61,7 +61,7 @@ def test_what_is_kept_stays_within_its_bound(small: Caches) -> None:
 
 
 def test_a_state_that_is_too_large_is_not_kept(small: Caches) -> None:
-    large = session("large", 200)
+    large = session("large", 80)
     first, second = compact(small, [large]), compact(small, [large])
     assert small.states.items() == []
     assert first == second == compact(Caches(), [large])

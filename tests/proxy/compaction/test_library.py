@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+from pydantic import BaseModel
 
 from trimtab import Compactor, LimitExceededError, Policy, Result, SummaryRequest, UndecodableError, make_policy
 from trimtab.proxy.compaction.compactor import Compactor as Engine
@@ -85,11 +86,11 @@ def test_what_no_rule_has_changed_is_the_callers_own_object(dialect: str) -> Non
 
 
 def test_objects_of_a_client_library_are_messages_too() -> None:
-    from openai.types.chat import ChatCompletionMessage  # noqa: PLC0415 - half a second, in each process that collects
+    class Answer(BaseModel):
+        role: str = "assistant"
+        content: str = "Hello."
 
-    answer = ChatCompletionMessage(role="assistant", content="Hello.")
-    result = Compactor(vocabulary="heuristic").compact([{"role": "user", "content": "Hi."}, answer])
-
+    result = Compactor(vocabulary="heuristic").compact([{"role": "user", "content": "Hi."}, answer := Answer()])
     assert result.messages[1] is answer
 
 

@@ -8,16 +8,17 @@ import zlib
 from types import SimpleNamespace
 from unittest.mock import AsyncMock
 
+import aiohttp
 import brotli
 import pytest
 from aiohttp import HttpVersion11, web
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
-from support.client import CHAT, SMALL, post
+from support.client import CHAT, SMALL, ask_raw, post
 from support.dialects.spoken.all_dialects import DIALECTS
 from support.model_learning import Clock
 from support.sessions import make_session
-from upstreams.recording import completion, event, stream, write_note
+from upstreams.recording import break_off, completion, event, stream, write_note
 
 from trimtab.proxy.exchange.early_answer import COMMENT, Patience
 from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse
@@ -325,3 +326,37 @@ def test_the_rate_is_that_of_the_text_behind_the_first_chunk() -> None:
 )
 def test_what_cannot_be_known_is_not_told(pace: Pace, tokens: int) -> None:
     assert pace.tokens_per_second(tokens) is None
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/other"])
+async def test_answer_that_breaks_off_is_never_closed_as_if_whole(path, client, upstream, start_proxy):
+    """The client's connection is aborted after the bytes that came."""
+    upstream.answer = break_off
+    proxy = await start_proxy()
+    async with client.post(proxy.url + path, json=CHAT | {"stream": True}) as response:
+        assert response.status == 200
+        assert await response.content.readany() == event("half")
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await response.content.read()
+
+
+@pytest.mark.parametrize("path", ["/v1/x", "/v1/chat/completions"])
+async def test_the_head_of_an_answer_is_the_upstreams(path, upstream, start_proxy):
+    """Its headers keep order, case and duplicates, also `Date` and `Server`. Only `Connection` and ours are added."""
+    head = [b"Server: theirs", b"X-One: 1", b"date: then", b"x-one: 2", b"Set-Cookie: a", b"Set-Cookie: b"]
+
+    async def bare(_recorded, request):
+        request.transport.write(b"\r\n".join((b"HTTP/1.1 200 OK", *head, b"Content-Length: 2", b"", b"ok")))
+        request.transport.close()
+        return web.Response()
+
+    upstream.answer = bare
+    proxy = await start_proxy()
+    asked = b"POST %b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}" % path.encode()
+    answer = await ask_raw(proxy.url, asked)
+    lines = answer.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]
+    assert [line for line in lines if not line.lower().startswith((b"x-trimtab", b"server-timing"))] == [
+        *head,
+        b"Content-Length: 2",
+        b"Connection: close",
+    ]

@@ -435,3 +435,14 @@ async def test_bodies_that_are_held_are_bounded_together(most_bytes, upstream, s
     assert (await post(client, url, body))[0].status == 200
     await asyncio.wait_for(proxy.services.lifecycle.idle.wait(), 30)
     assert proxy.services.uploads.left_bytes == most_bytes
+
+
+async def test_another_protocol_is_not_passed_on(client, start_proxy):
+    """No upstream is made to switch protocols, because the proxy could not read what follows."""
+    async with run_parsing_upstream() as upstream:
+        proxy = await start_proxy(f"upstream.base_url={upstream.url}", "defaults.context_window=8000")
+        headers = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABkAAQAAP__"}
+        async with client.post(proxy.url + "/v1/x", data=b"abcde", headers=headers) as response:
+            assert response.status == 200
+    assert upstream.requests == [("POST", "/v1/x", b"abcde")]
+    assert {b"upgrade", b"http2-settings", b"connection"}.isdisjoint(name for name, _ in upstream.headers)

@@ -13,10 +13,10 @@ from support.model_learning import NAME, NOW, TOKENS, Clock, Process, Start, rep
 from upstreams.recording import FakeUpstream
 
 from trimtab.proxy.config.schema import UpstreamConfig
-from trimtab.proxy.models import records
+from trimtab.proxy.models import keeping, records
 from trimtab.proxy.models.calibration import WARM_UP_SAMPLES
 from trimtab.proxy.models.discovery import Windows
-from trimtab.proxy.models.keeping import MAX_MODELS_BYTES, MODEL_BYTES, REDISCOVER_SECONDS, REFRESH_SECONDS, _Upstream
+from trimtab.proxy.models.keeping import MODEL_BYTES, REDISCOVER_SECONDS, REFRESH_SECONDS, _Upstream
 from trimtab.proxy.models.records import MAX_RATIO, Facts, ModelName, Record, Records
 from trimtab.proxy.models.service import MAX_NAME_CHARS
 from trimtab.proxy.store.opening import LayeredStore
@@ -259,7 +259,6 @@ async def test_a_store_that_hangs_holds_up_the_first_request_only(start: Start) 
 # Learning, if clients invent names and upstreams send misleading reports.
 
 
-KNOWN = MAX_MODELS_BYTES // MODEL_BYTES
 ONE_MODEL = orjson.dumps({"data": [{"id": "x.gguf", "owned_by": "llamacpp", "meta": {"n_ctx": 16_384}}]})
 """A list of llama.cpp's, which serves whatever name a request says."""
 
@@ -293,12 +292,15 @@ async def test_invented_names_write_no_record(start: Start, upstream) -> None:
     assert len(store._entries.items()) == 1
 
 
-async def test_invented_names_do_not_push_out_a_model_that_warms_up(start: Start) -> None:
+async def test_invented_names_do_not_push_out_a_model_that_warms_up(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "MAX_MODELS_BYTES", 40 * MODEL_BYTES)
     process = start()
     await process.look_up()
     for number in range(WARM_UP_SAMPLES):
         ratio = await process.feed([1.4])
-        for other in range(KNOWN + 1):
+        for other in range(41):
             await process.models.look_up(replace(NAME, model=f"invented-{number}-{other}"), "other")
     await process.settle()
 

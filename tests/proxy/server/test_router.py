@@ -183,3 +183,15 @@ async def test_a_connection_ends_that_loses_what_comes_next(
     async with run_stages(compactors) as stages:
         response = await Current(stages.services).serve_by(handle)(make_mocked_request("GET", "/a", headers=headers))
     assert (response.keep_alive is not False) is stays
+
+
+async def test_head_has_no_body_and_keeps_its_length(client, upstream, start_proxy):
+    """The answer has the upstream's headers, including Content-Length."""
+
+    async def answer(_recorded, _request):
+        return web.Response(body=b"12345")
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    async with client.head(proxy.url + "/v1/models") as response:
+        assert (response.status, response.headers["Content-Length"]) == (200, "5")

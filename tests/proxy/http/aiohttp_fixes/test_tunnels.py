@@ -1,6 +1,7 @@
 """Tunnels through forward proxies, which may answer in other ways than aiohttp expects; and TLS."""
 
 import asyncio
+import ssl
 import threading
 
 import aiohttp
@@ -94,3 +95,16 @@ async def test_the_systems_authorities_are_read_in_a_thread(monkeypatch):
                     await session.get(url)
     assert len(readers) == 1
     assert readers[0] is not threading.current_thread()
+
+
+async def test_an_upstream_without_tls_is_no_fault_of_the_proxy() -> None:
+    """The tunnel was open. The upstream refuses what is no request line."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    async with run_forward_proxy() as proxy, listen(refuse) as address:
+        with pytest.raises((aiohttp.ClientConnectorError, ssl.SSLError)):
+            await _ask(f"https://{address}/x", proxy)

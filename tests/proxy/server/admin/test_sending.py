@@ -13,7 +13,9 @@ from support.client import CHAT, ask_raw, post, wait_until
 from support.events import make_event
 from yarl import URL
 
+from trimtab.proxy.config.load import load_config
 from trimtab.proxy.server.admin import pages, sending
+from trimtab.proxy.server.app import run_proxy
 
 PATH = "/trimtab/api/models"
 BODY = b"0123456789" * 1_600_000
@@ -257,3 +259,26 @@ async def test_only_so_many_may_read_at_once(client, start_proxy, monkeypatch):
         await read_events(response, until="totals")
         async with client.get(f"{proxy.url}/trimtab/api/events") as refused:
             assert refused.status == 503
+
+
+async def test_a_stream_ends_at_once_when_the_proxy_drains(client, upstream, log, compactors):
+    """A request in flight is still served, and no reader is waited for."""
+    release, plain = asyncio.Event(), upstream.answer
+
+    async def hold(recorded, request):
+        await release.wait()
+        return await plain(recorded, request)
+
+    upstream.answer = hold
+    settings = ("listen=127.0.0.1:0", "store=memory", "limits.drain_seconds=60", f"upstream.base_url={upstream.url}")
+    async with (
+        asyncio.TaskGroup() as tasks,
+        run_proxy(load_config(settings=settings, environment={}), log, compactors) as proxy,
+    ):
+        response = await client.get(f"{proxy.url}/trimtab/api/events")
+        await read_events(response, until="totals")
+        served = tasks.create_task(post(client, f"{proxy.url}/v1/chat/completions", CHAT))
+        await upstream.arrived.wait()
+        ended = tasks.create_task(asyncio.wait_for(response.content.read(), 30))
+        ended.add_done_callback(lambda _: release.set())
+    assert (await served)[0].status == 200

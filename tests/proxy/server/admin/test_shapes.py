@@ -1,6 +1,7 @@
 """What the pages show of a request, a session, a minute and a text."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 import orjson
@@ -225,15 +226,16 @@ async def test_nothing_is_computed_without_recordings() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_the_recordings_are_replayed_once(tmp_path: Path) -> None:
-    """With the policies of the configuration; the result is kept, also that the folder cannot be replayed."""
-    background = _make_tasks()
+async def test_the_recordings_are_replayed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the policies of the configuration; the result is kept, also that the program has failed."""
+    background, config = _make_tasks(), _configure(tmp_path)
     keep(tmp_path, make_recording("ab" * 12, body=orjson.dumps(CHAT).decode()))
-    for folder, state, requests, names in (
-        (tmp_path, "ready", 1, ["recorded", "careful", "balanced", "frugal"]),
-        (tmp_path / "none", "failed", 0, []),
+    for program, state, requests, names in (
+        (sys.executable, "ready", 1, ["recorded", "careful", "balanced", "frugal"]),
+        ("/bin/false", "failed", 0, []),
     ):
-        curve, config = Curve(), _configure(folder)
+        monkeypatch.setattr(sys, "executable", program)
+        curve = Curve()
         for _ in range(2):
             assert curve.show(config, background) == {"state": "running"}
         await background.settle()

@@ -91,22 +91,15 @@ def test_it_says_once_that_all_are_ready_and_passes_the_end_on() -> None:
         assert [line["event"] for line in running.log] == ["listening"]
 
 
-def test_a_worker_that_is_killed_at_its_start_is_no_loop() -> None:
-    """Only the first one starts, and its status is the supervisor's, who logs what it could not log."""
-    with supervising("killed") as running:
-        assert running.read_log("worker_cannot_start")["signal"] == "SIGKILL"
-        assert running.process.wait(30) == 137
-
-
 def test_workers_that_die_again_and_again_come_back_ever_later() -> None:
     """Each has its own pauses. The supervisor still ends at once if it is told to."""
     with supervising("die") as running:
         pauses: dict[object, list[object]] = {1: [], 2: []}
-        while min(map(len, pauses.values())) < 4:
+        while min(map(len, pauses.values())) < 3:
             line = running.read_log("worker_died")
             assert line["status"] == 3
             pauses[line["worker"]].append(line["again_in_seconds"])
-        assert all(several[:4] == [0.0, 0.5, 1.0, 2.0] for several in pauses.values())
+        assert all(several[:3] == [0.0, 0.5, 1.0] for several in pauses.values())
         assert running.end(signal.SIGTERM) == 0
 
 
@@ -207,3 +200,30 @@ def test_a_worker_that_leaves_is_sent_no_further_connections(said: bytes, renewe
         assert numbers == ([] if is_stopping else renewed)
         for one in (*ours, supervisor._wake, supervisor._woken):
             one.close()
+
+
+def test_a_reload_reaches_all_workers() -> None:
+    """Workers that start later begin with the new configuration."""
+    with supervising("serve") as running:
+        running.read_log("listening")
+        both = running.read_both()
+        running.process.send_signal(signal.SIGHUP)
+        assert {what for _, what in running.read_both().values()} == {"SIGHUP"}
+        os.kill(both[1][0], signal.SIGKILL)
+        running.read_log("worker_ready")
+        number, pid, what = running.read_worker()
+        assert (number, what) == (1, "ready")
+        assert pid != both[1][0]
+        assert running.end(signal.SIGTERM) == 0
+        assert {what for _, what in running.read_both().values()} == {"SIGTERM"}
+
+
+@pytest.mark.parametrize(("what", "status"), [("fail", 3), ("killed", 137)])
+def test_a_worker_that_cannot_start_is_no_loop(what: str, status: int) -> None:
+    """Only the first worker starts, and its status is the supervisor's. The supervisor logs what it could not log."""
+    with supervising(what) as running:
+        assert running.process.wait(30) == status
+        said = [orjson.loads(line) for line in running.process.stderr.read().splitlines()]
+    assert [(line["event"], line["signal"]) for line in said] == [("worker_cannot_start", "SIGKILL")] * (
+        what == "killed"
+    )
