@@ -1,9 +1,7 @@
 """What is wrong now is told with its reason and its remedy; what is usual is not."""
 
 import sqlite3
-from typing import Any
 
-import pytest
 from support.events import make_event, make_window
 
 from trimtab.proxy.account.alarms import NEWEST, find_alarms, read_recent
@@ -33,9 +31,9 @@ def test_what_goes_well_is_no_alarm() -> None:
     assert find_alarms(GOOD, _count_calls(written=9, rejected=2)) == []
 
 
-@pytest.mark.parametrize(
-    ("fields", "reason", "remedy"),
-    [
+def test_failures_are_told_with_what_to_do() -> None:
+    """From a twentieth of all on, and a single one if there was no other. The usual one is first, and few of all."""
+    for fields, reason, remedy in (
         ({"status": 400}, "failed with status 400", "its answer, which passes unchanged, says why"),
         ({"status": 401}, "failed with status 401", "upstream.api_key"),
         ({"status": 500}, "failed with status 500", "out of order"),
@@ -43,21 +41,14 @@ def test_what_goes_well_is_no_alarm() -> None:
         ({"status": 400, "error": "context_length_exceeded"}, "got the error context_length_exceeded", "drop_tools"),
         ({"status": 502, "error": "upstream_unreachable"}, "got the error upstream_unreachable", "upstream.base_url"),
         ({"status": 418, "error": "odd"}, "got the error odd", "the answer says why"),
-    ],
-)
-def test_failures_are_told_with_what_to_do(fields: dict[str, Any], reason: str, remedy: str) -> None:
-    """From a twentieth of all on, and a single one if there was no other."""
-    bad = make_event("bad", **fields)
-    (told,) = _tell(*GOOD, bad, bad, bad)
-    assert told.startswith(f"3 of the newest 43 requests {reason}: ")
-    assert remedy in told
-    assert _tell(*GOOD, bad) == []
-    assert _tell(bad)[0].startswith(f"1 of the newest 1 request {reason}")
-
-
-def test_the_usual_failure_is_told_first_and_few_of_all() -> None:
-    kinds = [make_event(str(status), status=status) for status in (500, 401, 401, 404, 413, 413, 413)]
-    told = _tell(*kinds)
+    ):
+        bad = make_event("bad", **fields)
+        (told,) = _tell(*GOOD, bad, bad, bad)
+        assert told.startswith(f"3 of the newest 43 requests {reason}: ")
+        assert remedy in told
+        assert _tell(*GOOD, bad) == []
+        assert _tell(bad)[0].startswith(f"1 of the newest 1 request {reason}")
+    told = _tell(*(make_event(str(status), status=status) for status in (500, 401, 401, 404, 413, 413, 413)))
     assert [one.split(": ")[0].split()[-1] for one in told] == ["413", "401", "500"]
 
 

@@ -101,14 +101,6 @@ def test_sums_are_the_same_in_any_order(one, two, three) -> None:
     assert (one + two).saved_nanodollars == one.saved_nanodollars + two.saved_nanodollars
 
 
-def test_a_loss_is_negative() -> None:
-    bill = Bill(Tokens.of(10), Tokens.of(9), Cost(fresh=10), Cost(fresh=9))
-    summary = Sums.of_summary(Tokens.of(5, completion=2), Cost(fresh=5, completion=2))
-    total = Sums.of_bill(bill) + summary
-    assert (total.cost_nanodollars, total.saved_nanodollars) == (17, -8)
-    assert (total.summaries, total.summary_tokens) == (1, 7)
-
-
 def test_what_has_no_price_is_counted_but_not_in_the_money() -> None:
     total = Sums.of_bill(Bill(Tokens.of(10), Tokens.of(20))) + Sums.of_summary(Tokens.of(5), None)
     assert (total.requests, total.unpriced_requests, total.unpriced_summaries) == (1, 1, 1)

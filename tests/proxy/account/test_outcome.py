@@ -3,14 +3,10 @@
 from typing import Any
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
-from support.client import SMALL, post
+from support.client import post
 from support.events import read_events
-from support.sessions import make_session
 
-from trimtab.proxy.account.outcome import FIGURES, Cut, Outcome, OutcomeText, Window, keep, write_attributes, write_line
-from trimtab.proxy.telemetry.ledger import Entry
+from trimtab.proxy.account.outcome import FIGURES, Outcome, OutcomeText, keep, write_attributes, write_line
 from trimtab.proxy.telemetry.metrics import Metrics
 
 
@@ -31,41 +27,6 @@ async def test_one_system_prompt_is_no_session(client, start_proxy):
     fix, write, at_noon, *others = [event.session for event in await read_events(proxy.services.past)]
     assert fix == at_noon
     assert len({fix, write, *others, ""}) == 6  # another model, the system prompt alone, another tenant
-
-
-async def test_the_window_has_the_waters_and_the_cuts(client, start_proxy):
-    proxy = await start_proxy(*SMALL)
-    await post(client, f"{proxy.url}/v1/chat/completions", {"model": "m", **make_session(40)})
-    await proxy.services.lifecycle.idle.wait()
-
-    (event,) = await read_events(proxy.services.past)
-    window = event.window
-    assert 0 < window.low_tokens < window.high_tokens <= event.limit_tokens
-    assert window.prune_stop or window.cuts
-    assert {cut.kind for cut in window.cuts} <= {"summarise", "digest"}
-    assert all(0 < cut.at <= cut.made_at <= event.messages for cut in window.cuts)
-
-
-NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
-TOKENS = st.integers(0, 2**53)
-EVENTS = st.builds(
-    Outcome,
-    at=NUMBERS,
-    seconds=NUMBERS,
-    status=TOKENS,
-    prefix_kept=st.none() | NUMBERS,
-    cost=st.none() | TOKENS,
-    decisions=st.lists(
-        st.builds(Entry, *[st.text(), st.text(), *[TOKENS] * 6]),
-        max_size=3,
-    ).map(tuple),
-    window=st.none() | st.just(Window(9, 3, 2, (Cut("digest", 4, 6),))),
-)
-
-
-@given(event=EVENTS)
-def test_an_event_is_the_same_after_it_was_written_as_json(event):
-    assert msgspec.json.decode(msgspec.json.encode(event), type=Outcome) == event
 
 
 def test_the_text_of_a_conversation_is_not_shown_by_accident():

@@ -126,19 +126,6 @@ def test_the_pause_is_between_the_moments_of_sending() -> None:
     assert [prefix and prefix.pause_seconds for prefix in found] == [None, 260.0, 0.0]
 
 
-def test_another_branch_is_compared_with_the_newest_request_of_the_same_beginning() -> None:
-    previous = PreviousRequests()
-    trunk = (user("task"), assistant("yes"))
-    compare(previous, (*trunk, user("left")))
-    right = compare(previous, (*trunk, user("right")))
-    left = compare(previous, (*trunk, user("left"), assistant("l")))
-
-    assert (right.continues, left.continues) == (False, True)
-    assert right.kept_tokens == 10 + sum(message.tokens for message in trunk)
-    assert compare(previous, (user("another task"), *trunk[1:])) is None
-    assert compare(previous, (*trunk, user("right")), client="other") is None
-
-
 def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompt_cache, "MAX_BYTES", 20_000)
     monkeypatch.setattr(prompt_cache, "MAX_NEWEST_BYTES", 5_000)
@@ -150,15 +137,6 @@ def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert previous._newest.total_bytes <= 5_000
     assert compare(previous, (user("task 0"), *session(3))) is None
     assert compare(previous, (user("task 199"), *session(3))) is not None
-
-
-def test_after_a_rewind_the_request_before_is_still_known() -> None:
-    previous, messages = PreviousRequests(), session(4)
-    see(previous, messages[:3])
-    see(previous, messages)
-    rewound = see(previous, (*messages[:3], user("another way")))
-    assert rewound.before.messages == 3
-    assert not rewound.prefix.continues
 
 
 def test_what_was_learned_of_the_cache_goes_on_with_the_session() -> None:

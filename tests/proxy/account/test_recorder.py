@@ -8,6 +8,7 @@ from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
 from support.events import ANSWERED
 from support.journeys import DECISIONS
+from support.model_learning import ListLog
 
 from trimtab.proxy.account.outcome import Outcome
 from trimtab.proxy.account.recorder import MAX_TOLD_PATHS, MAX_TOLD_SESSIONS, Phases, Recorder, fail_open
@@ -17,25 +18,8 @@ from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.rules.tokens.sections import Sections
 
 
-class _Log:
-    """A log that keeps its lines."""
-
-    def __init__(self) -> None:
-        self.lines: list[dict[str, object]] = []
-
-    def info(self, event: str, **fields: object) -> None:
-        self.lines.append({"event": event, **fields})
-
-    debug = warning = error = info
-
-
 @pytest.fixture
-def log() -> _Log:
-    return _Log()
-
-
-@pytest.fixture
-def recorder(log: _Log) -> Recorder:
+def recorder(log: ListLog) -> Recorder:
     return Recorder(Metrics(), log)
 
 
@@ -151,7 +135,7 @@ def test_a_request_only_observed_saves_nothing(recorder: Recorder) -> None:
     }
 
 
-def test_the_log_line_says_what_happened_and_no_text(recorder: Recorder, log: _Log) -> None:
+def test_the_log_line_says_what_happened_and_no_text(recorder: Recorder, log: ListLog) -> None:
     recorder.record(_outcome(completion_tokens=30, is_estimated=True, prefix_kept=0.5))
 
     (line,) = log.lines
@@ -166,24 +150,20 @@ def test_the_log_line_says_what_happened_and_no_text(recorder: Recorder, log: _L
     assert line == {"event": "request", **{name: getattr(OUTCOME, name) for name in figures}, **told}
 
 
-@pytest.mark.parametrize(
-    ("status", "outcome", "level"),
-    [
-        (200, "compacted", "info"),
+def test_a_failure_on_our_side_is_a_warning() -> None:
+    """That is a failure of the upstream or of trimtab. An error of the client, or a client that left, is no warning."""
+    log = Mock()
+    for status, outcome, level in (
         (404, "unchanged", "info"),
         (0, "aborted", "info"),
         (502, "refused", "warning"),
         (200, "broken", "warning"),
-    ],
-)
-def test_a_failure_on_our_side_is_a_warning(status: int, outcome: str, level: str) -> None:
-    log = Mock()
-    Recorder(Metrics(), log).record(_outcome(status=status, outcome=outcome))
-
-    assert [call[0] for call in log.method_calls] == [level]
+    ):
+        Recorder(Metrics(), log).record(_outcome(status=status, outcome=outcome))
+        assert log.method_calls[-1][0] == level
 
 
-def test_a_fault_is_logged_by_its_type(recorder: Recorder, log: _Log) -> None:
+def test_a_fault_is_logged_by_its_type(recorder: Recorder, log: ListLog) -> None:
     phases = Phases("plan")
     with fail_open(recorder, "id", phases):
         phases.begin("apply")
@@ -209,7 +189,7 @@ def test_a_prompt_that_was_not_counted_counts_as_the_upstream_reports_it() -> No
     assert _outcome(recall_prompt_tokens=70).counted == (1000, 508 + 70)
 
 
-def test_a_client_that_halves_the_window_is_told_once_for_each_model(recorder: Recorder, log: _Log) -> None:
+def test_a_client_that_halves_the_window_is_told_once_for_each_model(recorder: Recorder, log: ListLog) -> None:
     for fields in ({"max_tokens": 2000}, {"max_tokens": 32_000}, {"max_tokens": 1999, "label": "n"}, {"label": "o"}):
         recorder.record(_outcome(**fields))
     told = [line for line in log.lines if line["event"] == "window_halved"]
@@ -219,7 +199,7 @@ def test_a_client_that_halves_the_window_is_told_once_for_each_model(recorder: R
     assert len([line for line in log.lines if line["event"] == "window_halved"]) == MAX_TOLD_PATHS
 
 
-def test_a_head_that_fills_the_window_is_told_once_a_session(recorder: Recorder, log: _Log) -> None:
+def test_a_head_that_fills_the_window_is_told_once_a_session(recorder: Recorder, log: ListLog) -> None:
     for session, tokens in (("a", 999), ("a", 1560), ("a", 1700), ("b", 1000), ("c", 999)):
         recorder.record(_outcome(session=session, limit_tokens=2000, original_sections=(tokens, 0, 0, 1, 1)))
     recorder.record(_outcome(session="d", limit_tokens=0, original_sections=(5, 0, 0, 0, 0)))
@@ -237,7 +217,7 @@ def test_a_head_that_fills_the_window_is_told_once_a_session(recorder: Recorder,
     assert [line["model"] for line in log.lines if line.get("session") == ""] == ["x", "y"]
 
 
-def test_paths_that_are_not_compacted_are_told_once_and_up_to_a_bound(recorder: Recorder, log: _Log) -> None:
+def test_paths_that_are_not_compacted_are_told_once_and_up_to_a_bound(recorder: Recorder, log: ListLog) -> None:
     for number in [*range(MAX_TOLD_PATHS + 5), 0]:
         recorder.record(_outcome(path=f"/v{number}/completions", is_uncompacted=True))
         recorder.record(_outcome(path="/refused"))
@@ -245,34 +225,27 @@ def test_paths_that_are_not_compacted_are_told_once_and_up_to_a_bound(recorder: 
     assert told == [f"/v{number}/completions" for number in range(MAX_TOLD_PATHS)]
 
 
-@pytest.mark.parametrize(
-    ("answered", "expected"),
-    [
-        ((508, 384, 100), {"cached_tokens": 384, "written_tokens": 100, "fresh_tokens": 24}),
-        ((508, 0, None), {"cached_tokens": 0, "fresh_tokens": 508}),
-        ((508, None, 0), {"written_tokens": 0, "fresh_tokens": 508}),
-        ((None, 384, None), {"cached_tokens": 384}),
-        ((508, None, None), {}),
-    ],
-)
-def test_the_upstreams_cache_is_told_as_far_as_it_reports_it(
-    answered: tuple[int | None, ...], expected: dict[str, int], recorder: Recorder, log: _Log
-) -> None:
-    prompt, cached, written = answered
-    recorder.record(_outcome(prompt_tokens=prompt, cached_tokens=cached, written_tokens=written))
-
-    (line,) = log.lines
-    assert {
-        name: value
-        for name, value in line.items()
-        if name in {"cached_tokens", "written_tokens", "fresh_tokens", "cache_miss"}
-    } == expected
-    figures = _figures(recorder)
-    assert figures.get("cached_prompt_tokens_total{m*}", 0) == expected.get("cached_tokens", 0)
-    assert figures.get("cache_write_tokens_total{m*}", 0) == expected.get("written_tokens", 0)
+def test_the_upstreams_cache_is_told_as_far_as_it_reports_it(log: ListLog) -> None:
+    """Zero that is reported is logged; what is not reported is absent. A miss is told with its cause."""
+    names = ("cached_tokens", "written_tokens", "fresh_tokens")
+    for prompt, cached, written, expected in (
+        (508, 384, 100, {"cached_tokens": 384, "written_tokens": 100, "fresh_tokens": 24}),
+        (508, 0, None, {"cached_tokens": 0, "fresh_tokens": 508}),
+        (508, None, 0, {"written_tokens": 0, "fresh_tokens": 508}),
+        (None, 384, None, {"cached_tokens": 384}),
+        (508, None, None, {}),
+    ):
+        recorder = Recorder(Metrics(), log)
+        told = {"prompt_tokens": prompt, "cached_tokens": cached, "written_tokens": written, "cache_miss": "expired"}
+        recorder.record(_outcome(**told))
+        line, figures = log.lines[-1], _figures(recorder)
+        assert {name: line[name] for name in names if name in line} == expected
+        assert (line["cache_miss"], figures["cache_misses_total{expired,m*}"]) == ("expired", 1)
+        assert figures.get("cached_prompt_tokens_total{m*}", 0) == expected.get("cached_tokens", 0)
+        assert figures.get("cache_write_tokens_total{m*}", 0) == expected.get("written_tokens", 0)
 
 
-def test_a_key_is_told_again_on_another_day(recorder: Recorder, log: _Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_is_told_again_on_another_day(recorder: Recorder, log: ListLog, monkeypatch: pytest.MonkeyPatch) -> None:
     for now, key in ((86399.0, "k"), (86399.0, "k"), (86400.0, "k")):
         monkeypatch.setattr("trimtab.proxy.account.recorder.time.time", lambda now=now: now)
         recorder.record_key("ana", key)

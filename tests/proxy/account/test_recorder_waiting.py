@@ -85,13 +85,3 @@ def test_a_fault_loses_one_request_for_one_observer(recorder: Recorder, told: li
     recorder.drain()
     assert (kept, told) == (["1", "3"], [["1", "2", "3"]])
     assert [line["phase"] for line in log.lines if line["event"] == "fail_open"] == ["tell"]
-
-
-def test_an_observer_that_takes_nothing_does_not_hold_the_others(recorder: Recorder, told: list[list[str]]) -> None:
-    def fail(_: Iterator[Outcome]) -> None:
-        raise ValueError
-
-    recorder.observers.insert(0, fail)
-    record(recorder, 1, 2)
-    recorder.drain()
-    assert told == [["1", "2"]]

@@ -128,15 +128,12 @@ def test_a_secret_is_found_in_a_url(quoted):
 RANDOM = "sk-proj-9mQx7TzLw2Rb5KcVn8Yd3FgHs6JpAe1U"
 
 
-def test_the_beginning_of_a_secret_is_hidden_at_a_cut():
-    whole, hidden = len(RANDOM), Hidden.of({RANDOM})
-    told = {at: redact_text(f"key={RANDOM[:at]}[trimtab: cut]", hidden) for at in range(16, whole + 1)}
-    assert told == dict.fromkeys(told, "key=***[trimtab: cut]")
-
-
-def test_the_end_of_a_secret_is_hidden_at_a_cut():
-    told = {at: redact_text(f"cut]{RANDOM[at:]} more", Hidden.of({RANDOM})) for at in range(len(RANDOM) - 8)}
-    assert told == dict.fromkeys(told, "cut]*** more")
+def test_the_beginning_and_the_end_of_a_secret_are_hidden_at_a_cut():
+    hidden = Hidden.of({RANDOM})
+    told = {redact_text(f"key={RANDOM[:at]}[trimtab: cut]", hidden) for at in range(16, len(RANDOM) + 1)}
+    assert told == {"key=***[trimtab: cut]"}
+    told = {redact_text(f"cut]{RANDOM[at:]} more", hidden) for at in range(len(RANDOM) - 8)}
+    assert told == {"cut]*** more"}
 
 
 @pytest.mark.parametrize("written", ["/", r"\/", '"', r"\"", r"\\\"", "\\", r"\\"])
@@ -155,12 +152,6 @@ def test_a_piece_is_hidden_whatever_json_escapes_in_it(data, depth):
         assert redact_nested(body, depth, secret).replace("\\", "") == "before *** after"
 
 
-def test_several_pieces_are_hidden_each():
-    other = "AKIA0123456789QWERTY"
-    text = f"{RANDOM[:30]} {other[:12]} {RANDOM[-12:]}{other[-12:]} {RANDOM}"
-    assert redact_text(text, Hidden.of({RANDOM, other})) == "*** *** ****** ***"
-
-
 def test_what_keys_have_in_common_stays():
     text = "a key begins with sk-proj-, sk-ant-api03- or github_pat_; the model is gpt-4o-mini"
     hidden = Hidden.of({RANDOM, "sk-ant-api03-a1b2c3d4e5f6", "github_pat_a1b2c3d4e5f6", "my-gpt-models-development"})
@@ -171,24 +162,18 @@ def own(*keys: str) -> Hidden:
     return Hidden.of((), read_own(Same(load_config("", settings=[f"client_keys={list(keys)}"]))))
 
 
-@pytest.mark.parametrize("text", ["run the tests", 'a "test", the test.', '{"role":"user"}', "user: 1234", "n=1234"])
-def test_a_key_that_is_a_word_leaves_texts_as_they_are(text):
-    assert redact_text(text, own("test", "user", "1234")) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
+def test_a_key_that_is_a_word_is_hidden_only_if_it_is_named_as_a_key():
+    for text in ("run the tests", 'a "test", the test.', '{"role":"user"}', "user: 1234", "n=1234"):
+        assert redact_text(text, own("test", "user", "1234")) == text
+    for text, told in (
         ("Authorization: Bearer test", "Authorization: Bearer ***"),
         ('{"api_key": "test"}', '{"api_key": "***"}'),
         ('{"a":"{\\"api_key\\": \\"test\\"}"}', '{"a":"{\\"api_key\\": \\"***\\"}"}'),
         ("OPENAI_API_KEY=test python x.py", "OPENAI_API_KEY=*** python x.py"),
         ("the password is test", "the password is ***"),
         ("the password is testing", "the password is testing"),
-    ],
-)
-def test_a_key_that_is_a_word_is_hidden_if_it_is_named_as_a_key(text, told):
-    assert redact_text(text, own("test")) == told
+    ):
+        assert redact_text(text, own("test")) == told
 
 
 @pytest.mark.parametrize("before", ["", " ", '"', "\\n", "\\u4e2d", "-"])

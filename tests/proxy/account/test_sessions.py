@@ -104,9 +104,9 @@ async def test_nothing_that_the_client_says_is_kept(client, start_proxy, log) ->
     assert LEAK not in str(await read_events(proxy.services.past))
 
 
-@pytest.mark.parametrize(
-    ("headers", "tells"),
-    [
+def test_claude_code_says_what_a_request_is_for() -> None:
+    """The words are those of its gateway protocol. Others say nothing."""
+    for headers, tells in (
         ({}, None),
         ({CLASS: "Auxiliary "}, False),
         ({CLASS: "compaction"}, True),
@@ -116,27 +116,21 @@ async def test_nothing_that_the_client_says_is_kept(client, start_proxy, log) ->
         ({COMPACTION: "0"}, None),
         ({COMPACTION: "False", CLASS: "main"}, False),
         ({COMPACTION.upper(): "manual"}, True),
-    ],
-)
-def test_claude_code_says_what_a_request_is_for(headers: dict[str, str], *, tells: bool | None) -> None:
-    assert tells_compaction(arrive(**headers).named, chat.CHAT.read(b'{"messages":[]}')) is tells
+    ):
+        assert tells_compaction(arrive(**headers).named, chat.CHAT.read(b'{"messages":[]}')) is tells
 
 
-@pytest.mark.parametrize(
-    ("betas", "compaction", "tells"),
-    [
+def test_a_request_for_anthropics_compaction_is_the_clients_own() -> None:
+    """As it goes on with the session, its whole body counts, wherever the member is."""
+    said = [{"role": "user", "content": '"compaction":{"type":"summarize"}'}]
+    for betas, compaction, tells in (
         ("a,compact-2026-09-04", {"type": "summarize"}, True),
         ("a", {"type": "summarize"}, None),
         ("compact-2026-09-04", {"type": "of a later version"}, None),
         ("compact-2026-09-04", None, None),
-    ],
-)
-def test_a_request_for_anthropics_compaction_is_the_clients_own(
-    betas: str, compaction: object, *, tells: bool | None
-) -> None:
-    said = [{"role": "user", "content": '"compaction":{"type":"summarize"}'}]
-    request = messages.MESSAGES.read(orjson.dumps({"messages": said, "compaction": compaction}))
-    assert tells_compaction(arrive(**{"anthropic-beta": betas}).named, request) is tells
+    ):
+        request = messages.MESSAGES.read(orjson.dumps({"messages": said, "compaction": compaction}))
+        assert tells_compaction(arrive(**{"anthropic-beta": betas}).named, request) is tells
 
 
 async def test_a_request_that_the_client_names_as_its_compaction_passes(client, upstream, start_proxy) -> None:

@@ -44,11 +44,6 @@ def name_all(names: SessionNames, requests: list[Transcript], base: str = BASE) 
     return {names.find(base, request) for request in requests}
 
 
-def test_a_session_that_begins_alone_has_the_name_of_its_beginning() -> None:
-    assert name_all(SessionNames(), steps("a", 9)) == {BASE}
-    assert name_all(SessionNames(), steps("a", 9)[4:]) == {BASE}
-
-
 def test_one_session_after_the_other() -> None:
     names = SessionNames()
     first, second, third = (name_all(names, steps(one, 5)) for one in "abc")

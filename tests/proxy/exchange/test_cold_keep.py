@@ -89,17 +89,6 @@ async def test_replicas_and_a_restarted_proxy_heed_it(at, client, upstream, star
     assert breaks < STEPS / 8
 
 
-async def test_a_replica_that_shortened_nothing_before_heeds_it(client, upstream, start_proxy, tmp_path) -> None:
-    settings = [setting for setting in SETTINGS if "max_tool_result" not in setting]
-    store, bodies = f"store=sqlite:///{tmp_path}/s.sqlite3", _make_bodies()
-    one, other = [await start_proxy(*settings, store) for _ in range(2)]
-    await _ask(client, one, upstream, bodies[5], **{"x-trimtab-keep": "last"})
-    for body in bodies[6::4]:
-        sent, decisions = await _ask(client, other, upstream, body)
-        assert _holds(sent)
-    assert "digest" in decisions
-
-
 async def test_messages_are_named_by_place_or_by_call(client, upstream, start_proxy) -> None:
     for name in ("12", "-1", "c5", "last", "c5, nothing"):
         proxy, bodies = await start_proxy(*SETTINGS), _make_bodies()

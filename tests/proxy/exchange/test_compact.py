@@ -11,7 +11,7 @@ from support.journeys import ARRIVAL, MakeStages, Stages, arrive, make_reply, re
 from support.model_learning import ListLog
 
 from trimtab.proxy.compaction.compactor import Compactor, Planned
-from trimtab.proxy.compaction.offload import INLINE_BYTES, MANY_MESSAGES, Workers, weigh_known
+from trimtab.proxy.compaction.offload import INLINE_BYTES
 from trimtab.proxy.compaction.pool import Compactors
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.exchange.attempt import Prepared
@@ -21,7 +21,7 @@ from trimtab.proxy.models.hypotheses import FIRST_TEST
 from trimtab.proxy.models.lessons import Lesson
 from trimtab.proxy.recall import Place, find_head
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.codec import ELEMENT_BYTES, Request
+from trimtab.proxy.wire.codec import Request
 from trimtab.rules.policy import Policy
 
 PRUNES = ("defaults.overflow_strategy=prune",)
@@ -134,21 +134,6 @@ async def test_a_fault_fails_open_and_is_counted_under_its_phase(make_stages: Ma
     assert phase not in dict(attempt.seconds)
 
 
-async def test_the_work_on_many_messages_is_more_than_that_on_new_ones(make_stages: MakeStages, monkeypatch) -> None:
-    stages, sizes = await make_stages(), []
-    request = read([{"role": "user", "content": f"Part {number}."} for number in range(MANY_MESSAGES + 1)])
-    bounded = Workers.run_bounded
-
-    def note(workers: Workers, *told: Any, size_bytes: int) -> Any:
-        sizes.append(size_bytes)
-        return bounded(workers, *told, size_bytes=size_bytes)
-
-    monkeypatch.setattr(Workers, "run_bounded", note)
-    await stages.attempt(request)
-    new_bytes = len(request.body) + ELEMENT_BYTES * len(request.raws)
-    assert sizes[0] - weigh_known(len(request.body)) == pytest.approx(new_bytes, rel=0.1)
-
-
 LETTERS = "x" * INLINE_BYTES
 
 
@@ -173,16 +158,6 @@ async def test_what_holds_the_event_loop_is_planned_in_a_thread(
     stages, on_loop = await make_stages(), _note_threads(monkeypatch)
     await stages.attempt(read([{"role": "user", "content": text} for text in texts]))
     assert set(on_loop) == {is_on_loop}
-
-
-async def test_known_messages_in_a_new_order_are_planned_in_a_thread_too(
-    make_stages: MakeStages, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stages, messages = await make_stages(), [{"role": "user", "content": f"Part {number}."} for number in range(300)]
-    await stages.attempt(read(messages))
-    on_loop = _note_threads(monkeypatch)
-    await stages.attempt(read(messages[::-1]))
-    assert on_loop[-1] is False
 
 
 async def test_nothing_is_counted_on_the_event_loop_before_the_vocabulary_is_loaded(
@@ -313,21 +288,6 @@ async def test_a_share_of_sessions_is_observed_and_each_stays_on_its_side(make_s
         later = ({"role": "assistant", "content": "Done."}, *_say("More."))
         assert await _observes(again, task, *later) is (task in seen[0.3])
         assert await _observes(again, task, *later, {"role": "assistant", "content": "Yes."}) is (task in seen[0.3])
-
-
-async def test_an_observed_session_asks_for_no_summary_and_is_not_refused(make_stages: MakeStages) -> None:
-    settings = ("defaults.on_exceeded=error", "defaults.completion_reserve=1000", "defaults.observe_share=0.5")
-    stages = await make_stages(*settings)
-    outcomes = set()
-    for number in range(20):
-        attempt = await stages.attempt(read([*_say(f"Task {number}. {'word ' * 9000}")]))
-        outcomes.add((attempt.outcome, attempt.call.route.target.mode, attempt.refusal is None))
-    assert outcomes == {("observe", "observe", True), ("enforce", "enforce", False)}
-
-    stages = await make_stages("defaults.observe_share=0.999999")
-    attempt = await stages.attempt(read_session(60))
-    assert (attempt.outcome, isinstance(attempt, Prepared) and attempt.chosen.text) == ("observe", None)
-    assert not stages.client.asked
 
 
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}

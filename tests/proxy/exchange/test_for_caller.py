@@ -200,12 +200,6 @@ async def test_summaries_of_another_form_are_refused_with_the_reason(client, sta
         assert "summaries must be an object" in orjson.loads(answer)["error"]["message"]
 
 
-async def test_a_byte_order_mark_is_no_part_of_the_answer(client, start_proxy) -> None:
-    body = {"model": "m", "messages": [{"role": "user", "content": "NaN, Infinity \U0001f600"}]}
-    told = await _compact(client, await start_proxy(), b"\xef\xbb\xbf" + orjson.dumps(body))
-    assert told["body"] == body
-
-
 async def test_another_method_is_answered_with_the_right_one(client, upstream, start_proxy) -> None:
     proxy = await start_proxy("compaction.compress=true")
     for path, method, allowed in (
@@ -288,19 +282,6 @@ async def test_no_client_finds_the_text_of_another(client, start_proxy) -> None:
     assert (status, answer["error"]["code"]) == (404, "not_found")
     for name in ("0" * 24, "x" * 24, one["ccr_hashes"][0][:12]):
         assert (await _retrieve(client, proxy, name))[0] == 404
-
-
-async def test_parts_of_a_message_stay_parts(client, start_proxy) -> None:
-    proxy, messages = await start_proxy(*ON), _make_messages(4)
-    at = max(number for number, message in enumerate(messages) if message["role"] == "tool")
-    whole = messages[at]["content"]
-    messages[at] = {**messages[at], "content": [{"type": "text", "text": whole}]}
-    told = await _compress(client, proxy, messages)
-    parts = told["messages"][at]["content"]
-
-    assert [part["type"] for part in parts] == ["text", "text"]
-    name = re.findall(r"hash=([0-9a-f]{24})", parts[-1]["text"])[0]
-    assert (await _retrieve(client, proxy, name))[1]["original_content"] == whole
 
 
 async def test_it_is_off_unless_configured_and_needs_a_key_of_clients(client, upstream, start_proxy) -> None:

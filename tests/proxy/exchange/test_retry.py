@@ -26,28 +26,19 @@ from trimtab.rules.tokens.families import O200K
 END = {"role": "assistant", "content": "It is mended."}
 WINDOW = 16_000
 """The window of the upstream that refuses. trimtab assumes 128,000."""
-WORDS = "This model's maximum context length is {limit} tokens. However, your messages resulted in {tokens} tokens."
-
-
-def openai_error(tokens: int) -> tuple[int, bytes]:
-    """A refusal in OpenAI's words."""
-    message = WORDS.format(limit=WINDOW, tokens=tokens)
-    return 400, orjson.dumps({"error": {"message": message, "code": "context_length_exceeded"}})
 
 
 @dataclass
 class Strict:
-    """An upstream that refuses prompts longer than `window`, by `refuse`. Each of our tokens is `ratio` of its own.
+    """An upstream that refuses prompts longer than `window`. Each of our tokens is `ratio` of its own.
 
     `seen`: the prompts' tokens by its own count; negative for refused prompts.
     """
 
-    refuse: Callable[[int], tuple[int, bytes]] = openai_error
     window: int = WINDOW
     ratio: float = 1.0
     as_event: bool = False
     adds_completion: bool = False
-    reports: bool = True
     seen: list[int] = field(default_factory=list)
 
     async def __call__(self, recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
@@ -58,16 +49,20 @@ class Strict:
         added = recorded.json.get("max_tokens", 0) if self.adds_completion else 0
         if tokens + added > self.window:
             self.seen.append(-tokens)
-            status, body = self.refuse(tokens)
+            said = f"your messages resulted in {tokens} tokens"
+            if added:
+                said = f"you requested {tokens + added} tokens ({tokens} in the messages, {added} in the completion)"
+            message = f"This model's maximum context length is {self.window} tokens. However, {said}."
+            body = orjson.dumps({"error": {"message": message, "code": "context_length_exceeded"}})
             if self.as_event and streams:
                 return await _stream_bytes(request, b": wait\n\n", b"data: " + body + b"\n\n")
-            return web.Response(body=body, status=status, content_type="application/json")
+            return web.Response(body=body, status=400, content_type="application/json")
         self.seen.append(tokens)
         if recorded.asks_for_summary:
             return completion(write_note("SUMMARY of the work so far."), prompt_tokens=tokens, completion_tokens=7)
         if streams:
             return await stream(request, "All ", "good.")
-        return completion(**({"prompt_tokens": tokens, "completion_tokens": 3} if self.reports else {}))
+        return completion(prompt_tokens=tokens, completion_tokens=3)
 
     @property
     def refused(self) -> int:
@@ -121,12 +116,7 @@ async def test_the_client_sees_the_second_attempt_only(streams, client, upstream
 
 async def test_a_refusal_of_a_large_body_teaches_how_its_server_counts(client, upstream, start_proxy):
     """Although the answers to such bodies are not examined."""
-
-    def refuse(tokens: int) -> tuple[int, bytes]:
-        message = WORDS.format(limit=200_000, tokens=tokens)
-        return 400, orjson.dumps({"error": {"message": message, "code": "context_length_exceeded"}})
-
-    upstream.answer = strict = Strict(refuse, window=200_000, ratio=1.5)
+    upstream.answer = strict = Strict(window=200_000, ratio=1.5)
     proxy = await start_proxy("defaults.context_window=1000000")
     spoken = [{"role": "assistant", "content": f"{at} " + "and then the word was there " * 3600} for at in range(12)]
     asked = [{"role": "user", "content": f"Go on after {at}."} for at in range(13)]
@@ -241,19 +231,10 @@ async def test_whatever_the_second_attempt_meets_is_the_answer(client, upstream,
 
 
 async def test_a_completion_that_the_server_adds_is_left_room_from_then_on(client, upstream, start_proxy):
-    wanted = 10_000
-
-    def refuse(tokens: int) -> tuple[int, bytes]:
-        parts = f"{tokens} in the messages, {wanted} in the completion"
-        message = (
-            f"maximum context length is {WINDOW} tokens. However, you requested {tokens + wanted} tokens ({parts})"
-        )
-        return 400, orjson.dumps({"error": {"message": message}})
-
-    upstream.answer = strict = Strict(refuse, adds_completion=True)
+    upstream.answer = strict = Strict(adds_completion=True)
     proxy = await start_proxy(f"defaults.context_window={WINDOW}")
     for body in [*_requests(40)][20::4]:
-        response, _ = await post(client, proxy.url + "/v1/chat/completions", body | {"max_tokens": wanted})
+        response, _ = await post(client, proxy.url + "/v1/chat/completions", body | {"max_tokens": 10_000})
         assert response.status == 200
         await settle(proxy)
     assert strict.refused == 1, strict.seen
@@ -285,14 +266,21 @@ async def test_a_refusal_narrows_the_second_attempt_and_those_that_follow(make_s
 
 
 async def test_nothing_is_sent_again_that_is_not_shorter(make_stages: MakeStages) -> None:
+    """Neither a message that no rule shortens, nor what is refused for its completion, nor after a fault of ours."""
     stages = await make_stages(*PRUNES, "defaults.on_exceeded=forward")
     whole = await stages.attempt(read(HOPELESS["messages"]))
     assert whole.body is not None
     session = await stages.attempt(read_session(40))
+    broken = replace(stages.services, models=None)
 
     assert await recover(stages.services, whole, SAID, make_reply()) is None
     assert await recover(stages.services, session, Overflow(Kind.COMPLETION), make_reply()) is None
     assert stages.count("fail_open_total", phase="recover") == 0
+    assert await recover(broken, session, SAID, make_reply()) is None
+    assert stages.count("fail_open_total", phase="recover") == 1
+    second = await recover(stages.services, session, UNSAID, make_reply())
+    await learn_from_retry(broken, second, second.lesson, Opening(200))
+    assert stages.count("fail_open_total", phase="recover") == 2
 
 
 async def test_what_the_policy_refuses_within_the_narrower_window_is_not_sent_again(make_stages: MakeStages) -> None:
@@ -347,18 +335,6 @@ async def test_a_guess_is_learned_once_it_has_gone_through(make_stages: MakeStag
     ):
         await learn_from_retry(stages.services, second, second.lesson, opening)
         assert await _window_of(stages) == window
-
-
-async def test_a_fault_of_the_recovery_lets_the_refusal_stand(make_stages: MakeStages) -> None:
-    stages = await make_stages(*PRUNES)
-    first = await stages.attempt(read_session(40))
-    broken = replace(stages.services, models=None)
-
-    assert await recover(broken, first, SAID, make_reply()) is None
-    assert stages.count("fail_open_total", phase="recover") == 1
-    second = await recover(stages.services, first, UNSAID, make_reply())
-    await learn_from_retry(broken, second, second.lesson, Opening(200))
-    assert stages.count("fail_open_total", phase="recover") == 2
 
 
 # Requests that an upstream refuses for thinking that does not fit what trimtab has changed.

@@ -31,7 +31,6 @@ CUT = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tok
 STEPS = 50
 HOSTS = {"chat": "api.openai.com", "responses": "api.openai.com", "messages": "api.anthropic.com"}
 MODELS = {"chat": "gpt-5.6-sol", "responses": "gpt-5.6-sol", "messages": "claude-opus-5"}
-CONTROL = {"type": "ephemeral"}
 MARKERS = ("cache_control", "prompt_cache_breakpoint")
 SYSTEM = "You are a coding agent. " + "Mind the harbour's rules and its tides. " * 80
 
@@ -145,15 +144,6 @@ async def test_a_request_with_a_key_alone_is_no_compaction(dialect, client, upst
     assert sent == b'{"prompt_cache_key":"%b",' % key.encode() + body[1:]
     assert answer.headers["x-trimtab-outcome"] == "cache_help"
     assert answer.headers["x-trimtab-decisions"].startswith("cache_key;saved=0;")
-
-
-async def test_a_summary_takes_over_the_lifetime_of_the_clients_marker(client, upstream, start_known):
-    marker = {**CONTROL, "ttl": "1h"}
-    system = [{"type": "text", "text": SYSTEM, "cache_control": marker}]
-    bodies = _write_bodies(MESSAGES, STEPS, "claude-opus-5", system=system)
-    await _ask(client, await start_known("api.anthropic.com", *CUT), MESSAGES, bodies[-2:])
-    marked = [part for part in _walk(_list_chats(upstream)[-1].json) if "cache_control" in part]
-    assert [part["cache_control"] for part in marked] == [marker, marker]
 
 
 @pytest.mark.parametrize("dialect", [CHAT, RESPONSES], ids=str)

@@ -18,7 +18,7 @@ from trimtab.proxy.exchange.answer import is_counted, is_text_only
 from trimtab.proxy.exchange.arrival import MAX_UPSTREAMS
 from trimtab.proxy.exchange.compact import settle
 from trimtab.proxy.exchange.route import EDGE_BYTES, Route, choose_route, find_credentials_for
-from trimtab.proxy.http.errors import ProxyError, UnknownModeError, UnknownProfileError
+from trimtab.proxy.http.errors import UnknownModeError, UnknownProfileError
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Codec
 from trimtab.proxy.wire.dialects import read_request
@@ -102,36 +102,25 @@ def test_an_unknown_mode_is_refused(configured: str, wanted: str) -> None:
         choose(load(f"mode: '{configured}'"), ("x-trimtab-mode", wanted))
 
 
-@pytest.mark.parametrize(
-    ("header", "values", "error"),
-    [
+def test_all_values_of_a_header_count() -> None:
+    """A value that contradicts another or is unknown is refused in any position. A repeated value counts once."""
+    config = load(PROFILES)
+    for header, values, error in (
         ("x-trimtab-mode", ("off", "bogus"), UnknownModeError),
         ("x-trimtab-mode", ("off", "enforce"), UnknownModeError),
         ("x-trimtab-mode", ("observe", ""), UnknownModeError),
         ("x-trimtab-mode", ("off", " OFF"), None),
         ("x-trimtab-profile", ("tiny", "other"), UnknownProfileError),
-        ("x-trimtab-profile", ("tiny", "nobody"), UnknownProfileError),
         ("x-trimtab-profile", ("tiny", "tiny"), None),
-    ],
-)
-def test_all_values_of_a_header_count(header: str, values: tuple[str, str], error: type[ProxyError] | None) -> None:
-    config = load(PROFILES)
-    for ordered in (values, values[::-1]):
-        headers = [(header, value) for value in ordered]
-        if error is None:
-            assert choose(config, *headers) == choose(config, headers[0])
-            continue
-        with pytest.raises(error) as raised:
-            choose(config, *headers)
-        assert raised.value.param == header
-
-
-def test_a_profile_goes_before_the_models_own_policy() -> None:
-    config = load(PROFILES + "\nmodels: [{match: 'm*', max_tool_result_tokens: 300}]")
-
-    assert choose(config).settings.max_tool_result_tokens == 300
-    assert choose(config, ("X-Trimtab-Profile", "tiny")).settings.max_tool_result_tokens == 100
-    assert choose(config, model="gpt").settings is config.defaults
+    ):
+        for ordered in (values, values[::-1]):
+            headers = [(header, value) for value in ordered]
+            if error is None:
+                assert choose(config, *headers) == choose(config, headers[0])
+                continue
+            with pytest.raises(error) as raised:
+                choose(config, *headers)
+            assert raised.value.param == header
 
 
 def test_a_profile_is_for_the_model_that_its_entry_describes() -> None:
@@ -157,12 +146,13 @@ profiles: {early: {high_water: 0.5}, small: {context_window: 16000, count: o200k
     assert choose(config, ("x-trimtab-profile", "early"), model="x").settings.context_window == "auto"
 
 
-@pytest.mark.parametrize(("profiles", "known"), [(PROFILES, "known: tiny, other"), ("{}", "known: there are none")])
-def test_an_unknown_profile_is_refused_with_the_known_ones(profiles: str, known: str) -> None:
-    with pytest.raises(UnknownProfileError) as raised:
-        choose(load(profiles), ("x-trimtab-profile", "nope"))
-    assert str(raised.value).endswith(known)
-    assert "nope" not in str(raised.value)
+def test_an_unknown_profile_is_refused_with_the_known_ones() -> None:
+    """The message does not repeat the client's value, which may be anything."""
+    for profiles, known in ((PROFILES, "known: tiny, other"), ("{}", "known: there are none")):
+        with pytest.raises(UnknownProfileError) as raised:
+            choose(load(profiles), ("x-trimtab-profile", "nope"))
+        assert str(raised.value).endswith(known)
+        assert "nope" not in str(raised.value)
 
 
 def test_headers_are_ignored_if_the_configuration_says_so() -> None:
@@ -197,32 +187,23 @@ def test_a_credential_in_a_models_name_is_not_shown() -> None:
     assert (plain.shown_model, plain.is_secret) == ("org/model", False)
 
 
-@pytest.mark.parametrize(
-    ("messages", "expected"),
-    [
+def test_a_prompt_is_text_only_if_it_holds_no_media() -> None:
+    """An image that was removed counts no more."""
+    for messages, expected in (
         ((system(), user(), assistant("Yes."), result("a")), True),
-        ((), True),
         ((user(), user("See:", IMAGE)), False),
         ((user(), drop_images(user("See:", IMAGE))), True),
         ((user(), drop_images(user("See:", IMAGE, IMAGE), 1)), False),
-        ((user(), Message(assistant().role, ("so",), has_reasoning=True)), True),
-    ],
-)
-def test_a_prompt_is_text_only_if_it_holds_no_media(messages: tuple[Message, ...], expected: object) -> None:
-    assert is_text_only(conversation(*messages)) is expected
+    ):
+        assert is_text_only(conversation(*messages)) is expected
 
 
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        (assistant("Yes."), True),
-        (Message(assistant().role, ("so",), has_reasoning=True), False),
-        (Message(assistant().role, ("so",), has_uncounted=True), False),
-    ],
-)
-def test_only_a_prompt_that_is_counted_exactly_calibrates(message: Message, expected: object) -> None:
+def test_only_a_prompt_that_is_counted_exactly_calibrates() -> None:
+    """Some servers drop reasoning, and some read members that are not counted."""
     request = read_request(b'{"model":"m","messages":[]}')
-    assert is_counted(request, conversation(user(), message)) is expected
+    for more, expected in (({}, True), ({"has_reasoning": True}, False), ({"has_uncounted": True}, False)):
+        message = Message(assistant().role, ("so",), **more)
+        assert is_counted(request, conversation(user(), message)) is expected
 
 
 def test_the_clients_credential_is_shown_to_upstreams_that_are_to_have_it() -> None:
@@ -243,26 +224,17 @@ def test_the_clients_credential_is_shown_to_upstreams_that_are_to_have_it() -> N
         assert find_credentials_for(config.upstreams[name], headers) == ()
 
 
-@pytest.mark.parametrize(("top", "defaults", "model"), list(product(MODES, [None, *MODES], [None, *MODES])))
-def test_the_mode_of_a_model_wins_over_the_defaults_and_those_over_the_top(
-    top: str, defaults: str | None, model: str | None
-) -> None:
-    other = "off" if (model or defaults or top) != "off" else "enforce"
-    config = load_config(
-        settings=(
-            f"mode={top}",
-            *([f"defaults.mode={defaults}"] if defaults else []),
-            f"models=[{{match: a, mode: {model or 'null'}}}, {{match: b, mode: {other}}}]"
-            if model
-            else f"models=[{{match: a}}, {{match: b, mode: {other}}}]",
-        ),
-        environment={},
-    )
+def test_the_mode_of_a_model_wins_over_the_defaults_and_those_over_the_top() -> None:
+    """The neighbour's entry has no effect. A header lowers whichever applies."""
+    for top, defaults, model in product(MODES, [None, *MODES], [None, *MODES]):
+        other = "off" if (model or defaults or top) != "off" else "enforce"
+        models = [{"match": "a", **({"mode": model} if model else {})}, {"match": "b", "mode": other}]
+        above = {"mode": defaults} if defaults else {}
+        config = Config.model_validate({"mode": top, "defaults": above, "models": models})
 
-    assert choose(config, model="a").target.mode == (model or defaults or top)
-    assert choose(config, model="b").target.mode == other
-    assert choose(config, model="c").target.mode == (defaults or top)
-    assert choose(config, ("x-trimtab-mode", "off"), model="a").target.mode == "off"
+        modes = [choose(config, model=name).target.mode for name in "abc"]
+        assert modes == [model or defaults or top, other, defaults or top]
+        assert choose(config, ("x-trimtab-mode", "off"), model="a").target.mode == "off"
 
 
 CONTROLS = st.fixed_dictionaries(

@@ -17,7 +17,6 @@ from trimtab.proxy.compaction.compactor import Planned
 from trimtab.proxy.exchange.attempt import Call, Chosen
 from trimtab.proxy.exchange.early_answer import Patience
 from trimtab.proxy.exchange.summary import choose_summariser, choose_text, find_text, name_summary, write_ahead
-from trimtab.proxy.models.lessons import Lesson
 from trimtab.proxy.summaries.service import SUMMARIES
 from trimtab.rules.conversation import Conversation
 from trimtab.rules.policy import Prices
@@ -270,23 +269,6 @@ async def test_who_never_waits_has_the_list_at_once_and_for_good(make_stages: Ma
     assert stages.client.asked == []
 
 
-async def test_a_cut_is_put_off_by_what_would_be_sent_not_by_a_summarys_reserve(make_stages: MakeStages) -> None:
-    stages = await make_stages(*SETTINGS, "defaults.summary.max_tokens=1500")
-    first, beyond_reserve = 30, 0
-    while not (await choose(stages, first, result_words=60)).waited:
-        first += 1
-    for steps in range(first + 1, 150):
-        choice = await choose(stages, steps, result_words=60)
-        if choice.waited:
-            break
-        plan = choice.chosen.planned.plan
-        assert choice.chosen.text == Summary(NOTE, by_model=True)
-        assert choice.forwarded.tokens <= plan.fitting
-        beyond_reserve += plan.reserved_tokens > plan.fitting
-    assert choice.waited
-    assert beyond_reserve > 3
-
-
 async def test_a_text_that_is_there_is_used(make_stages: MakeStages) -> None:
     # near the limit the next cut is made ready, too
     stages = await make_stages(*SETTINGS, *AT_THRESHOLD, "defaults.high_water=0.95")
@@ -387,22 +369,6 @@ async def test_a_count_without_max_tokens_leaves_room_for_the_reserve(make_stage
         beyond += plan.limit < plan.conversation.tokens <= plan.fitting
         assert counted.forwarded.tokens <= plan.limit
     assert beyond > 3
-
-
-async def test_what_is_written_ahead_is_asked_behind_what_was_forwarded(make_stages: MakeStages) -> None:
-    """So the question reads the upstream's prompt cache. The request that needs the text finds it."""
-    stages = await make_stages(*SETTINGS)
-    choice = await choose(stages, 33)
-    assert stages.client.asked == []
-    await write(stages, choice)
-
-    (asked,) = stages.client.asked
-    *prefix, question = asked["messages"]
-    assert prefix == orjson.loads(choice.call.request.body)["messages"][: len(prefix)]
-    assert len(prefix) > 30
-    assert (question["role"], asked["model"]) == ("user", "m")
-    needed = await choose(stages, 34)
-    assert (needed.waited, needed.chosen.text) == (False, Summary(NOTE, by_model=True))
 
 
 async def ask_ahead(stages: Stages, **more: Any) -> dict[str, Any]:
@@ -522,16 +488,3 @@ async def test_another_model_has_its_own_window_and_does_not_think_as_the_client
     assert (mine.model, mine.is_reasoning) == ("m", True)
     window_tokens = policy.limit_tokens(300)
     assert (theirs.model, theirs.is_reasoning, theirs.window_tokens) == ("small", False, window_tokens)
-
-
-async def test_what_is_known_of_a_model_is_known_of_it_at_its_upstream(make_stages: MakeStages) -> None:
-    stages = await make_stages(*SETTINGS, KEYED, "defaults.summary.upstream=plain")
-    models, call = stages.services.models, await stages.prepare(read_session(3))
-    before = choose_summariser(stages.services, call)
-    there = replace(call.view.name, base_url=stages.services.config.upstreams["plain"].base_url)
-    for name, window_tokens in ((call.view.name, 7000), (there, 5000)):
-        await models.look_up(name, "other")
-        await models.learn(name, 8000, Lesson(window_tokens))
-    after = choose_summariser(stages.services, call)
-
-    assert before.window_tokens - after.window_tokens == 3000

@@ -82,26 +82,6 @@ async def test_a_summary_is_written_while_the_user_reads_and_is_there_for_the_cu
     assert "SUMMARY of the work so far." in upstream.chats[-1].json["messages"][1]["content"]
 
 
-@pytest.mark.parametrize("chars", [250, 500])
-async def test_in_a_small_window_each_cut_has_its_summary_from_a_quiet_time(
-    chars, client, upstream, start_proxy, monkeypatch
-):
-    monkeypatch.setattr(services, "QUIET_SECONDS", 0.0)
-    have_one_slot(upstream, window=4096).set()
-    proxy = await start_proxy("defaults.context_window=auto", "prices=auto")
-    told, decisions = talk(60)["messages"], list[str]()
-    for message in told[1:]:
-        message["content"] = message["content"][:chars]
-    for stop in range(2, len(told) + 1, 2):
-        response = await ask(client, proxy, 1, messages=told[:stop], max_tokens=20)
-        await proxy.services.models.settle()
-        if (meanwhile := proxy.services.lifecycle.meanwhile) is not None:
-            await wait_until(meanwhile.done)
-        decisions.append(response.headers.get("x-trimtab-decisions", "").partition(";")[0])
-    assert set(decisions) == {"", "summarise"}
-    assert all(len(asked.json["messages"]) > 2 for asked in upstream.summaries)
-
-
 async def test_no_client_waits_for_a_summary_on_one_slot(client, upstream, start_proxy, monkeypatch):
     """A request for a summary that would take for ever is closed as soon as a client asks for anything."""
     monkeypatch.setattr(services, "QUIET_SECONDS", 0.0)

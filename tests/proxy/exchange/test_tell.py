@@ -111,34 +111,30 @@ def test_the_answers_headers_say_what_was_done() -> None:
     ]
 
 
-def test_a_request_only_observed_says_that_the_original_went_out() -> None:
-    headers = dict(_write(make_attempt("observe")))
+def test_the_header_of_tokens_says_what_was_sent() -> None:
+    """Of a request only observed, the original. An upstream that cannot be reached got nothing, one that hung up all.
 
-    assert headers["x-trimtab-tokens"] == "original=1000, sent=1000, limit=2000"
-    assert "memory;original=50;sent=50, recent;original=800;sent=800" in headers["x-trimtab-sections"]
+    A head of half of the limit is told, and whether a refused request is over its limit.
+    """
 
+    def tell(attempt: Attempt, error: ProxyError | None = None) -> str:
+        return dict(write_headers(ARRIVAL, attempt, 100.5, error))["x-trimtab-tokens"]
 
-@pytest.mark.parametrize(("head", "told"), [(999, ""), (1000, ", head=50"), (1560, ", head=78")])
-def test_a_head_of_half_of_the_limit_is_told(head: int, told: str) -> None:
-    compacted = replace(COMPACTED, original_sections=Sections(system=head))
-    headers = dict(_write(structs.replace(make_attempt(), compacted=compacted)))
-    assert headers["x-trimtab-tokens"] == "original=1000, sent=508, limit=2000" + told
-
-
-@pytest.mark.parametrize(("is_unsent", "sent"), [(True, 0), (False, 508)])
-def test_what_had_no_connection_was_not_sent(*, is_unsent: bool, sent: int) -> None:
-    """An upstream that cannot be reached got nothing; one that hangs up may have got all."""
-    error = UpstreamUnreachableError("hung up")
-    error.is_unsent = is_unsent
-    headers = dict(write_headers(ARRIVAL, make_attempt(), 100.5, error))
-    assert headers["x-trimtab-tokens"] == f"original=1000, sent={sent}, limit=2000"
-
-
-@pytest.mark.parametrize(("original_tokens", "told"), [(2000, ""), (2001, ", high_water=?1")])
-def test_a_refused_request_is_over_its_limit_or_not(original_tokens: int, told: str) -> None:
-    compacted = replace(COMPACTED, original_tokens=original_tokens)
-    headers = dict(_write(Refused("too_large", None, make_attempt().call, compacted)))
-    assert headers["x-trimtab-tokens"] == f"original={original_tokens}, sent=508, limit=2000{told}"
+    observed = make_attempt("observe")
+    assert tell(observed) == "original=1000, sent=1000, limit=2000"
+    assert "memory;original=50;sent=50, recent;original=800;sent=800" in dict(_write(observed))["x-trimtab-sections"]
+    for is_unsent, sent in ((True, 0), (False, 508)):
+        error = UpstreamUnreachableError("hung up")
+        error.is_unsent = is_unsent
+        assert tell(make_attempt(), error) == f"original=1000, sent={sent}, limit=2000"
+    for head, told in ((999, ""), (1000, ", head=50"), (1560, ", head=78")):
+        compacted = replace(COMPACTED, original_sections=Sections(system=head))
+        assert (
+            tell(structs.replace(make_attempt(), compacted=compacted)) == f"original=1000, sent=508, limit=2000{told}"
+        )
+    for tokens, told in ((2000, ""), (2001, ", high_water=?1")):
+        refused = Refused("too_large", None, make_attempt().call, replace(COMPACTED, original_tokens=tokens))
+        assert tell(refused) == f"original={tokens}, sent=508, limit=2000{told}"
 
 
 def test_without_a_decision_there_is_no_header_of_them() -> None:
@@ -157,9 +153,6 @@ def test_the_headers_of_the_ledger_tell_why_there_is_a_digest_and_the_last_decis
     headers = dict(write_ledger_headers(BEFORE, AFTER, ledger.entries, summary))
     assert headers["x-trimtab-summary"] == '"abc";kind=digest;messages=3;instead=busy'
     assert headers["x-trimtab-decisions"].count("truncate;saved=500;") == MAX_TOLD_ENTRIES
-
-
-OVERFLOW = Overflow(Kind.PROMPT)
 
 
 def _finish(status: int = 200, **more: Any) -> Finished:
@@ -187,69 +180,50 @@ def test_the_outcome_says_what_was_sent() -> None:
     assert outcome.is_compacted
 
 
-def test_a_request_without_a_connection_was_not_sent_compacted() -> None:
+def test_a_request_that_was_not_sent_is_not_compacted() -> None:
+    """How long trimtab took is known, but it is no overhead of a request that was sent. Its tokens are known, too."""
     error = UpstreamUnreachableError("nobody listens")
     error.is_unsent = True
     outcome = _make(_finish(opening=None), error)
     assert (outcome.is_compacted, outcome.sent_tokens, outcome.upstream_overhead_seconds) == (False, 0, None)
     assert outcome.overhead_seconds == 0.5
 
-
-def test_a_request_that_never_left_sent_nothing() -> None:
     outcome = _make(_finish(sent_at=0.0), ContextExceededError("too long"))
     assert not outcome.is_compacted
-
     assert (outcome.status, outcome.outcome, outcome.error) == (400, "refused", "context_length_exceeded")
     assert outcome.reason == "too long"
     assert (outcome.original_tokens, outcome.sent_tokens, outcome.upstream_seconds) == (1000, 0, None)
 
 
-@pytest.mark.parametrize(
-    ("status", "broken", "client_left", "outcome"),
-    [
+def test_how_it_ended_goes_before_what_was_done() -> None:
+    """A client that left or a broken answer decides the outcome. An upstream's error is an answer like any other."""
+    for status, broken, client_left, outcome in (
         (0, False, False, "aborted"),
         (200, True, False, "broken"),
         (200, False, True, "aborted"),
         (500, False, False, "compacted"),
-    ],
-)
-def test_how_it_ended_goes_before_what_was_done(status: int, outcome: str, *, broken: bool, client_left: bool) -> None:
-    finished = _finish(status)
-    finished.reply.broken, finished.reply.client_left = broken, client_left
-
-    assert (_make(finished).outcome, _make(finished).status) == (outcome, status)
+    ):
+        finished = _finish(status)
+        finished.reply.broken, finished.reply.client_left = broken, client_left
+        assert (_make(finished).outcome, _make(finished).status) == (outcome, status)
     assert _make(_finish(), has_failed=True).outcome == "broken"
 
 
-GONE = UpstreamUnreachableError("gone")
-
-
-@pytest.mark.parametrize(
-    ("attempts", "opening", "error", "retry"),
-    [
-        (1, Opening(200), None, ""),
-        (1, Opening(400, overflow=OVERFLOW), None, ""),
-        (1, None, GONE, ""),
-        (2, Opening(200), None, "recovered"),
-        (2, Opening(400, overflow=OVERFLOW), None, "refused"),
-        (2, Opening(429), None, "failed"),
-        (2, None, GONE, "failed"),
-        (2, None, None, "aborted"),
-    ],
-)
-def test_a_second_attempt_ends_in_one_way(
-    attempts: int, opening: Opening | None, error: UpstreamUnreachableError | None, retry: str
-) -> None:
+def test_a_second_attempt_ends_in_one_way() -> None:
     """A first attempt has no label, unless its refusal stands because nothing shorter could be sent."""
-    finished = _finish(attempt=make_attempt(number=attempts), opening=opening)
-
-    assert _make(finished, error).retry == retry
-
-
-def test_a_refusal_stands_only_once_that_is_known() -> None:
-    opening = Opening(400, overflow=OVERFLOW)
-    for is_hopeless, told in ((False, ""), (True, "hopeless")):
-        assert _make(_finish(400, opening=opening, is_hopeless=is_hopeless)).retry == told
+    refused, gone = Opening(400, overflow=Overflow(Kind.PROMPT)), UpstreamUnreachableError("gone")
+    for attempts, opening, error, retry in (
+        (1, Opening(200), None, ""),
+        (1, refused, None, ""),
+        (1, None, gone, ""),
+        (2, Opening(200), None, "recovered"),
+        (2, refused, None, "refused"),
+        (2, Opening(429), None, "failed"),
+        (2, None, gone, "failed"),
+        (2, None, None, "aborted"),
+    ):
+        assert _make(_finish(attempt=make_attempt(number=attempts), opening=opening), error).retry == retry
+    assert _make(_finish(400, opening=refused, is_hopeless=True)).retry == "hopeless"
 
 
 def test_a_success_without_a_transcript_vouches_for_nothing() -> None:
@@ -265,20 +239,16 @@ def test_a_success_without_a_transcript_vouches_for_nothing() -> None:
         assert make_outcome(recorder, finished, None).label == label
 
 
-@pytest.mark.parametrize(
-    ("pace", "streamed_tokens", "seconds", "rate"),
-    [
-        (Pace(first_at=101.0, last_at=103.0, first_chars=200, chars=400), 60, 1.0, 15.0),
-        (Pace(first_at=101.0, last_at=103.0, first_chars=200, chars=400), None, 1.0, None),
+def test_a_stream_has_a_first_token_and_a_rate() -> None:
+    """The first text came at 101 s, half of the text in the next 2 s. Hidden reasoning is no part of the rate."""
+    pace = Pace(first_at=101.0, last_at=103.0, first_chars=200, chars=400)
+    for told, streamed_tokens, seconds, rate in (
+        (pace, 60, 1.0, 15.0),
+        (pace, None, 1.0, None),
         (Pace(101.0, 101.0, 400, 400), 60, 1.0, None),
         (Pace(), 60, None, None),
-    ],
-)
-def test_a_stream_has_a_first_token_and_a_rate(
-    pace: Pace, streamed_tokens: int | None, seconds: float | None, rate: float | None
-) -> None:
-    finished = _finish(learned=Learned(Answered(completion_tokens=2060, streamed_tokens=streamed_tokens)))
-    finished.reply.pace = pace
-    outcome = _make(finished)
-
-    assert (outcome.first_token_seconds, outcome.tokens_per_second) == (seconds, rate)
+    ):
+        finished = _finish(learned=Learned(Answered(completion_tokens=2060, streamed_tokens=streamed_tokens)))
+        finished.reply.pace = told
+        outcome = _make(finished)
+        assert (outcome.first_token_seconds, outcome.tokens_per_second) == (seconds, rate)

@@ -9,7 +9,7 @@ from prometheus_client import Histogram as TheirHistogram
 from prometheus_client.openmetrics.exposition import generate_latest as generate_open_metrics
 from prometheus_client.registry import Collector
 
-from trimtab.proxy.telemetry.families import Counter, Gauge, Histogram
+from trimtab.proxy.telemetry.families import Counter, Histogram
 
 BUCKETS = (0.5, 1, 2.5)
 words = st.text(max_size=3)
@@ -62,19 +62,6 @@ def test_what_was_never_counted_has_no_series_but_zero_added_has() -> None:
     assert family.read().samples == []
     family["plan"] += 0
     assert [(one.labels, one.value) for one in family.read().samples] == [({"phase": "plan"}, 0)]
-
-
-def test_a_family_as_declared_stays_empty() -> None:
-    first, second = Table.wait_seconds.begin(), Table.wait_seconds.begin()
-    first.observe("plan", 1)
-    assert (second.read().samples, Table.wait_seconds.read().samples) == ([], [])
-
-
-def test_a_gauge_has_a_value_from_the_start() -> None:
-    gauge = Gauge("Now.", name="now").begin()
-    assert [sample.value for sample in gauge.read().samples] == [0]
-    gauge[()] = 3
-    assert [sample.value for sample in gauge.read().samples] == [3]
 
 
 @pytest.mark.parametrize(("value", "bucket"), [(0, 0), (0.5, 0), (0.51, 1), (1, 1), (2.5, 2), (2.6, 3), (1e9, 3)])

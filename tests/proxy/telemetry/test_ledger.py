@@ -16,15 +16,11 @@ def test_each_decision_keeps_its_attempt_and_its_limit() -> None:
     assert ledger.entries == (Entry.of(PRUNED, 1, 8000), Entry.of(PRUNED, 2, 4000), Entry.of(CUT, 2, 4000))
 
 
-def test_an_entry_is_described_with_the_sizes_before_and_after() -> None:
-    entry = Entry.of(PRUNED, 1, 8000)
-    figures = {"attempt": 1, "limit_tokens": 8000, "before_tokens": 900, "after_tokens": 400, "saved_tokens": 500}
-
-    assert entry.describe() == {"rule": "prune", **figures, "first_changed": 5}
-    assert entry.explain() == {"rule": "prune", "reason": "2 tool results before message 8", **figures}
-
-
-def test_a_refusal_changes_nothing() -> None:
+def test_a_refusal_is_an_entry_with_the_size_of_what_was_refused() -> None:
     ledger = Ledger()
     ledger.note_refusal(2, 8000, 9000, "it does not fit")
-    assert ledger.entries == (Entry(REFUSED, "it does not fit", 9000, 9000, 0, 0, 2, 8000),)
+    (entry,) = ledger.entries
+    assert entry == Entry(REFUSED, "it does not fit", 9000, 9000, 0, 0, 2, 8000)
+    figures = {"attempt": 2, "limit_tokens": 8000, "before_tokens": 9000, "after_tokens": 9000, "saved_tokens": 0}
+    assert entry.describe() == {"rule": REFUSED, **figures, "first_changed": 0}
+    assert entry.explain() == {"rule": REFUSED, "reason": "it does not fit", **figures}

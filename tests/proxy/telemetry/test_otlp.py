@@ -25,7 +25,6 @@ ANSWER = (
     b'"usage":{"prompt_tokens":11,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4}}}'
 )
 LONG = {"model": "m", **make_session(40)}
-TOO_LONG = "This model's maximum context length is 5000 tokens. However, your messages resulted in 7000 tokens."
 
 
 @pytest.fixture(autouse=True)
@@ -141,12 +140,10 @@ async def test_what_the_client_does_not_sample_is_not_sent(client, start, collec
 
 
 async def test_without_tracing_headers_pass_unchanged(client, start_proxy, collector, upstream):
-    """Even an invalid parent. No span is made."""
     proxy = await start_proxy()
-    for given in (TRACEPARENT, "nonsense"):
-        await post(client, f"{proxy.url}/v1/chat/completions", CHAT, traceparent=given, tracestate="a=1")
-    assert [request.header("traceparent") for request in upstream.requests] == [[TRACEPARENT], ["nonsense"]]
-    assert [request.header("tracestate") for request in upstream.requests] == [["a=1"]] * 2
+    await post(client, f"{proxy.url}/v1/chat/completions", CHAT, traceparent="nonsense", tracestate="a=1")
+    (request,) = upstream.requests
+    assert (request.header("traceparent"), request.header("tracestate")) == (["nonsense"], ["a=1"])
     assert collector.bodies == []
 
 
@@ -200,66 +197,37 @@ async def test_a_summary_is_a_child(client, start, collector, upstream):
     assert summary.attributes["gen_ai.usage.output_tokens"] == 7
     assert summary.attributes["http.response.status_code"] == 200
     told = request.attributes
-    assert told["gen_ai.conversation.compacted"] is True
-    assert told["trimtab.summary.kind"] == "summarise"
-    assert "summarise" in told["trimtab.rules"]
-    tokens = dict(part.strip().split("=") for part in response.headers["x-trimtab-tokens"].split(",") if "=" in part)
-    assert told["trimtab.tokens.original"] == int(tokens["original"])
-    assert told["trimtab.tokens.sent"] == int(tokens["sent"])
-    assert told["trimtab.tokens.saved"] == int(tokens["original"]) - int(tokens["sent"])
-
-
-async def test_each_attempt_is_a_span(client, start, collector, upstream):
-    url = await start("defaults.context_window=20000")
-    plain, refused = upstream.answer, []
-
-    async def refuse(recorded, request):
-        if not recorded.asks_for_summary and not refused:
-            refused.append(recorded)
-            return error(400, message=TOO_LONG, code="context_length_exceeded", type="invalid_request_error")
-        return await plain(recorded, request)
-
-    upstream.answer = refuse
-    body = {"model": "m", **make_session(14)}
-    response, _ = await post(client, url, body)
-    await collector.wait_until(lambda: sum(not span.is_summary for span in collector.spans) == 2)
-    first, second = [span for span in collector.spans if not span.is_summary]
-    names = [name_parents(request) for request in upstream.chats]
-
-    assert response.status == 200
-    assert names == [[(span.trace, span.id)] for span in (first, second)]
-    assert first.trace == second.trace
-    assert second.parent == first.id
-    assert (first.is_error, first.attributes["error.type"]) == (True, "context_length_exceeded")
-    assert first.attributes["http.response.status_code"] == 400
-    assert (second.is_error, second.attributes["http.request.resend_count"]) == (False, 1)
-    assert second.attributes["trimtab.retry"] == "recovered"
-    assert first.end <= second.start
+    assert (told["gen_ai.conversation.compacted"], told["trimtab.summary.kind"]) == (True, "summarise")
+    original, sent, saved = [told[f"trimtab.tokens.{name}"] for name in ("original", "sent", "saved")]
+    assert response.headers["x-trimtab-tokens"].startswith(f"original={original}, sent={sent}, ")
+    assert saved == original - sent
 
 
 async def test_an_error_is_told_by_its_kind(client, start, collector, upstream):
-    """The upstream's status, our own code for an upstream that cannot be reached, an answer that broke off."""
+    """The upstream's status, an answer that broke off, a client that left, an upstream that cannot be reached."""
     url = await start()
 
-    async def fail(*_):
-        return error(429, message="slow down")
+    async def never(*_):
+        await asyncio.Event().wait()
 
-    upstream.answer = fail
-    await post(client, url, CHAT)
-    await collector.wait_for(1)
     upstream.answer = break_off
     with pytest.raises(aiohttp.ClientPayloadError):
         await post(client, url, {**CHAT, "stream": True})
+    await collector.wait_for(1)
+    upstream.answer = never
+    upstream.arrived.clear()
+    asking = asyncio.ensure_future(post(client, url, CHAT))
+    await upstream.arrived.wait()
+    asking.cancel()
     await collector.wait_for(2)
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    url = await start(f"upstream.base_url=http://127.0.0.1:{port}/v1")
-    await post(client, url, CHAT)
+    await post(client, await start(f"upstream.base_url=http://127.0.0.1:{port}/v1"), CHAT)
     spans = await collector.wait_for(3)
 
     assert [span.is_error for span in spans] == [True] * 3
-    assert [span.attributes["error.type"] for span in spans] == ["429", "broken", "upstream_unreachable"]
-    assert [span.attributes["http.response.status_code"] for span in spans] == [429, 200, 502]
+    assert [span.attributes["error.type"] for span in spans] == ["broken", "aborted", "upstream_unreachable"]
+    assert [span.attributes.get("http.response.status_code") for span in spans][::2] == [200, 502]
 
 
 async def test_each_change_of_the_collector_is_told_once(client, start, collector, log, monkeypatch):

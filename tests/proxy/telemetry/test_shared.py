@@ -91,29 +91,22 @@ def test_each_process_is_told_apart(shared: SharedMetrics) -> None:
 
 
 def test_open_metrics_of_all_workers_are_valid(shared: SharedMetrics) -> None:
+    """Its own parser accepts the page, and the sums are those of the other form."""
     first, second = make_worker(shared, 1), make_worker(shared, 2)
     for number, metrics in enumerate((first, second), 1):
         metrics.requests["m", "chat", "200", "unchanged"] += number
         metrics.cost_usd["m", "fresh"] += 0.5
         metrics.overhead.observe("plan", 0.003)
-        metrics.overhead.observe("apply", 5)
         metrics.show_in_flight(number)
-        metrics.estimate_error.observe("m", 1.0)
-    shared.roster.write(1, os.getpid(), 3)
     text = second.render(as_open_metrics=True).decode()
     families = {family.name: family for family in open_metrics.text_string_to_metric_families(text)}
-    sums = {
-        (sample.name, *sorted(sample.labels.values())): sample.value
-        for family in families.values()
-        for sample in family.samples
-    }
+    sums = {sample.name: sample.value for family in families.values() for sample in family.samples}
 
     assert text.endswith("# EOF\n")
-    assert sums["trimtab_requests_total", "200", "chat", "m", "unchanged"] == 3
-    assert (sums["trimtab_overhead_seconds_count", "plan"], sums["trimtab_requests_in_flight",]) == (2, 3)
-    assert sums["trimtab_worker_restarts_total", "1"] == 3
+    assert sums["trimtab_requests_total"] == sums["trimtab_requests_in_flight"] == 3
+    assert sums["trimtab_overhead_seconds_count"] == 2
     assert families["trimtab_cost_usd"].unit == "usd"
-    assert set(read(second)) >= {"trimtab_cost_usd_total", "trimtab_requests_in_flight"}
+    assert read(second).items() >= {"trimtab_cost_usd_total": 1, "trimtab_requests_in_flight": 3}.items()
 
 
 def test_half_a_line_of_a_worker_that_was_killed_costs_no_other(shared: SharedMetrics) -> None:

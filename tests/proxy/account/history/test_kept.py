@@ -32,32 +32,6 @@ async def history(request, tmp_path, log):
     await found.close()
 
 
-async def test_what_was_added_is_read_at_once(history):
-    """Although it is written later, with others."""
-    history.add(make_event("1", session="s"))
-    history.add_summary(1000.0, 5, "m", "", "s")
-    history.add(make_event("2"))
-    assert await names(history) == ["1", "2"]
-    session = await history.read(partial(find_named, name="s"))
-    assert session.summary_cost == 5
-
-
-async def test_it_is_written_soon_although_nobody_reads(tmp_path, monkeypatch):
-    monkeypatch.setattr(kept, "FLUSH_SECONDS", 0.01)
-    history, path = History(places=Places([tmp_path / "events"])), tmp_path / "events"
-    history.add(make_event())
-    await _settle(history)
-    assert count_rows(path) == 1
-    await history.close()
-
-
-async def _settle(history: History) -> None:
-    """Wait until what is due soon has been written."""
-    while history._is_due:  # noqa: ASYNC110 - a timer ends it
-        await asyncio.sleep(0)
-    await history._tasks.settle()
-
-
 def count_rows(path) -> int:
     connection = sqlite3.connect(path)
     try:
@@ -105,21 +79,6 @@ async def test_a_place_that_cannot_be_used_is_passed_over(tmp_path, log):
     assert await names(history) == ["a"]
     assert faults == ["sqlite"]
     await history.close()
-
-
-async def test_a_file_that_another_process_holds_just_now_is_waited_for(tmp_path, log):
-    """Or else workers that start together would not share it."""
-    path = tmp_path / "events"
-    holder = sqlite3.connect(tmp_path / "events.lock", isolation_level=None, check_same_thread=False)
-    holder.execute("BEGIN EXCLUSIVE")
-    release = threading.Timer(1.3, holder.rollback)
-    release.start()
-    history = History(places=Places([path]), log=log, on_fault=pytest.fail)
-    history.add(make_event())
-    await history.close()
-    release.join()
-    holder.close()
-    assert count_rows(path) == 1
 
 
 @pytest.mark.parametrize(("is_in_use", "has_file"), [(False, True), (True, False), (True, True)])
@@ -190,14 +149,13 @@ async def test_what_cannot_be_erased_everywhere_can_be_tried_again(log):
 async def test_a_reader_that_leaves_takes_nothing_along(history):
     """The rows that wait are written although nobody reads them now."""
     assert await names(history) == []
-    is_free = threading.Event()
-    tasks = Tasks(lambda _: None)
+    is_free, tasks = threading.Event(), Tasks(lambda _: None)
     working = tasks.start(history._use(lambda _: is_free.wait(30)))
     history.add(make_event("1"))
     reading = tasks.start(names(history))
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.02)
     reading.cancel()
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0)
     is_free.set()
     with pytest.raises(asyncio.CancelledError):
         await reading
@@ -238,8 +196,12 @@ async def test_what_a_session_is_called_is_written_without_its_words_if_texts_ar
         await history.settle()
         session = await history.read(partial(find_named, name="s"))
         assert Title(session.title, session.header) == found
-    await history.erase("s")
-    assert history.titled == set()
+    history.add_text(Text("a", "s", 1000.0, 1, lambda: pack_text(OutcomeText())))
+    assert await history.erase("s")  # with what waits to be written
+    await history.settle()
+    assert (history.titled, await names(history)) == (set(), [])
+    assert await history.read(partial(find_text, request_id="a")) is None
+    assert not await history.erase("s")
 
 
 async def test_a_title_that_gives_way_is_wanted_again(history, monkeypatch):
@@ -250,16 +212,6 @@ async def test_a_title_that_gives_way_is_wanted_again(history, monkeypatch):
     monkeypatch.setattr(kept, "MAX_TITLES", 2)
     history.add_text(Text("", "d", 1000.0, 1, lambda: Title("", "")))
     assert history.titled == {"d"}
-
-
-async def test_a_session_is_erased_with_its_texts(history):
-    history.add(make_event(session="s"))
-    history.add_text(Text("a", "s", 1000.0, 1, lambda: pack_text(OutcomeText())))
-    assert await history.erase("s")
-    await history.settle()
-    assert await names(history) == []
-    assert await history.read(partial(find_text, request_id="a")) is None
-    assert not await history.erase("s")
 
 
 @pytest.mark.parametrize("is_cleared", [False, True])
@@ -308,11 +260,15 @@ async def test_who_switches_off_forgets_its_copy_of_the_log_of_replicas(redis_ur
         await each.close()
 
 
-async def test_notes_go_to_the_other_workers(tmp_path, monkeypatch):
-    monkeypatch.setattr(kept, "FLUSH_SECONDS", 0)
-    history = History(places=Places(texts=str(tmp_path / "texts"), worker=2, workers=2))
+async def test_rows_are_written_soon_although_nobody_reads_and_notes_go_to_the_other_workers(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept, "FLUSH_SECONDS", 0.01)
+    path = tmp_path / "events"
+    history = History(places=Places([path], texts=str(tmp_path / "texts"), worker=2, workers=2))
     history.notes = lambda: b"[]"
     history.add(make_event())
-    await _settle(history)
+    while history._is_due:  # noqa: ASYNC110 - a timer ends it
+        await asyncio.sleep(0)
+    await history._tasks.settle()
+    assert count_rows(path) == 1
     assert await history.read(partial(read_notes, but=1)) == [b"[]"]
     await history.close()

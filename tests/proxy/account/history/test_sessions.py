@@ -56,9 +56,9 @@ def three(connection):
     return connection
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
+def test_sessions_are_found_by_words_and_by_what_their_newest_request_has(three):
+    """Each word must be in the title or in a shown name, in any case. What is not known is last in either direction."""
+    for query, found in (
         ({}, ["cc", "bb", "aa"]),
         ({"words": "ärger PARSER"}, ["aa"]),
         ({"words": "parser ben"}, []),
@@ -75,12 +75,9 @@ def three(connection):
         ({"order": "requests"}, ["bb", "cc", "aa"]),
         ({"order": "cost", "ascends": True}, ["cc", "aa", "bb"]),
         ({"order": "saved"}, ["aa", "cc", "bb"]),
-    ],
-)
-def test_sessions_are_found_by_words_and_by_what_their_newest_request_has(three, query, found):
-    """Each word must be in the title or in a shown name, in any case. What is not known is last in either direction."""
-    assert names(three, **query) == found
-    assert list_sessions(three, SessionQuery(1, **query))[1] == len(found)
+    ):
+        assert names(three, **query) == found
+        assert list_sessions(three, SessionQuery(1, **query))[1] == len(found)
 
 
 def test_pages_lose_no_session_and_repeat_none(three):

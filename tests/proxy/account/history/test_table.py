@@ -3,7 +3,6 @@
 import time
 from types import SimpleNamespace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.events import count_instructions, make_event, make_window
@@ -134,12 +133,17 @@ def test_a_cut_moves_once_although_the_client_goes_back(connection):
 
 
 def test_a_move_is_priced_by_what_a_token_costs_more(connection):
+    """6000 tokens were sent, a quarter of them kept; 500 of the client's tokens are new.
+
+    A lost prefix never costs nothing: a long new result is shortened, and of the prompt only 4500 tokens differ.
+    """
     before = make_event("1", session="s", at=1.0, original_tokens=10_000, sent_tokens=10_000)
-    moved = make_event("2", session="s", at=2.0, original_tokens=10_500, sent_tokens=6_000, prefix_kept=0.25)
-    moved = type(moved)(**{name: getattr(moved, name) for name in moved.__slots__} | {"window": make_window(7)})
-    keep(connection, before, moved, cache_price=2.5)
+    moved = {"at": 2.0, "sent_tokens": 6_000, "window": make_window(7), "prefix_kept": 0.25}
+    keep(connection, before, make_event("2", session="s", original_tokens=10_500, **moved), cache_price=2.5)
     turn = find_request(connection, "2")
     assert (turn.cut_moved, turn.cut_tokens, turn.cut_cost) == (True, 4_000, 10_000)
+    assert measure_move(before, make_event(original_tokens=19_000, **moved)) is None
+    assert measure_move(before, make_event(original_tokens=10_500, **moved | {"prefix_kept": 1.0})) == 0
 
 
 def test_readers_hear_of_what_was_added_since(connection):
@@ -257,48 +261,18 @@ def test_entries_of_the_log_are_copied_once(connection):
     assert find_session(connection, "c", 2000.0) == (True, ["1-11"])
 
 
-class Shared:
-    """A connection to a table to which another worker adds a row between two statements."""
+def test_readers_hear_once_of_what_is_added_meanwhile(connection):
+    """Another worker adds a row between two statements."""
 
-    def __init__(self, connection):
-        self.connection = connection
-
-    def execute(self, *statement):
-        found = self.connection.execute(*statement).fetchall()
-        keep(self.connection, make_event("b"))
+    def execute(*statement):
+        found = connection.execute(*statement).fetchall()
+        keep(connection, make_event("b"))
         return SimpleNamespace(fetchone=lambda: found[0], fetchall=lambda: found)
 
-
-def test_readers_hear_once_of_what_is_added_meanwhile(connection):
     keep(connection, make_event("a"))
-    heard, seq, _ = list_after(Shared(connection), 0, 10)
+    heard, seq, _ = list_after(SimpleNamespace(execute=execute), 0, 10)
     later, _, _ = list_after(connection, seq, 10)
     assert [turn.event.request_id for turn in (*heard, *later)] == ["a", "b"]
-
-
-BEFORE = make_event(original_tokens=10_000, sent_tokens=10_000)
-
-
-def test_a_lost_prefix_never_costs_nothing():
-    event = make_event(original_tokens=19_000, sent_tokens=6_000, prefix_kept=0.25)
-    assert measure_move(BEFORE, event) is None
-    whole = make_event(original_tokens=10_500, sent_tokens=6_000, prefix_kept=1.0)
-    assert measure_move(BEFORE, whole) == 0
-
-
-def test_what_a_move_costs_may_not_be_known(connection):
-    known = {"original_tokens": 10_500, "sent_tokens": 6_000}
-    event = make_event("1", session="s", at=2.0, window=make_window(7), prefix_kept=0.25, **known)
-    keep(connection, event, cache_price=2.5)
-    before = make_event("0", session="t", at=1.0, original_tokens=10_000)
-    keep(connection, before, make_event("2", session="t", at=2.0, window=make_window(7), **known), cache_price=2.5)
-    keep(connection, make_event("3", session="t", at=3.0, window=make_window(8), prefix_kept=0.25, **known))
-    turns = [find_request(connection, name) for name in "123"]
-    assert [(one.cut_moved, one.cut_tokens, one.cut_cost) for one in turns] == [
-        (True, None, None),
-        (True, None, None),
-        (True, 4_500, None),
-    ]
 
 
 def test_a_page_of_a_table_takes_work_that_is_linear_in_its_rows(connection):
@@ -314,17 +288,14 @@ def test_a_page_of_a_table_takes_work_that_is_linear_in_its_rows(connection):
     assert counted() < 200 * 2000
 
 
-@pytest.mark.parametrize(
-    ("previous", "event", "tokens"),
-    [
+def test_without_its_cut_a_request_is_the_one_before_and_what_is_new() -> None:
+    """Not known if nothing was forwarded before. A client that goes back takes nothing off."""
+    for previous, event, tokens in (
         (None, (900, 300), 900),
         (None, (0, 300), None),
         ((800, 200), (900, 300), 300),
         ((900, 200), (800, 300), 200),
         ((800, 0), (900, 300), None),
-    ],
-)
-def test_without_its_cut_a_request_is_the_one_before_and_what_is_new(previous, event, tokens) -> None:
-    """Not known if nothing was forwarded before. A client that goes back takes nothing off."""
-    made = [one and make_event(original_tokens=one[0], sent_tokens=one[1]) for one in (previous, event)]
-    assert find_uncut_size(*made) == tokens
+    ):
+        made = [one and make_event(original_tokens=one[0], sent_tokens=one[1]) for one in (previous, event)]
+        assert find_uncut_size(*made) == tokens

@@ -9,21 +9,12 @@ from trimtab.proxy.account.history.texts import (
     find_text,
     keep_text,
     pack_text,
-    read_notes,
-    unpack_text,
-    write_notes,
 )
 from trimtab.proxy.account.outcome import OutcomeText
 from trimtab.rules.pipeline.changes import Change, Fate
 
 TEXT = OutcomeText(("told",), (Change(3, "tool", "read", Fate.PRUNED, ("prune",), 9, 2, "before é", "after"),), "sum")
 PACKED = pack_text(TEXT)
-
-
-def test_a_text_comes_back_as_it_was(connection):
-    keep_text(connection, "a", "s", 1.0, PACKED, 10**6)
-    assert unpack_text(find_text(connection, "a")) == TEXT
-    assert PACKED.sentences == ("told",)
 
 
 def test_the_oldest_texts_give_way(connection):
@@ -57,9 +48,3 @@ def test_texts_are_never_in_the_file_of_the_rows(tmp_path):
     assert connection.execute("SELECT COUNT(*) FROM main.sqlite_master").fetchone() == (0,)
     connection.close()
     other.close()
-
-
-def test_a_worker_reads_what_the_others_have_noted(connection):
-    for worker, notes in ((1, b"[1]"), (2, b"[2]"), (2, b"[3]")):
-        write_notes(connection, worker, notes)
-    assert read_notes(connection, 1) == [b"[3]"]

@@ -109,17 +109,6 @@ def test_several_writers_keep_exactly_the_newest_within_the_bytes(steps, most, t
         assert list_ids(path) == sorted(kept)
 
 
-def test_a_file_is_looked_at_once_however_many_processes_add(tmp_path, monkeypatch):
-    looked = []
-    look = Path.lstat
-    monkeypatch.setattr(Path, "lstat", lambda path: looked.append(path.name) or look(path))
-    folders = [Folder(tmp_path, 30, 100_000) for _ in range(3)]
-    for number in range(30):
-        add(folders[number % 3], number)
-    assert len(looked) <= 30 * (len(folders) - 1)
-    assert list_ids(tmp_path) == list(range(30))
-
-
 def test_what_a_process_changed_before_it_died_is_known_to_the_others(tmp_path, monkeypatch):
     others = Folder(tmp_path, 3, 10_000)
     add(others, 1, 2, 3)

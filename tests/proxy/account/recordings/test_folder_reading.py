@@ -36,23 +36,14 @@ def test_recordings_are_listed_by_time_and_other_files_are_left_out(folder, newe
 
 
 def test_one_is_found_by_the_beginning_of_its_id(folder):
-    assert read_one(folder, "1A", refuse).id == IDS[0][::-1]
-    assert read_one(folder, IDS[1][::-1], refuse).id == IDS[1][::-1]
-
-
-def test_last_is_the_newest_request_and_no_call_for_a_summary(folder):
+    """The last is the newest request, no call for a summary. What is not there, or means several, says so."""
     call = RecordedCall("m", "inline", "written", 1.0, 1, 1)
     keep(folder, replace(make_recording("f" * 24, at=1_800_000_000), call=call))
-    assert read_one(folder, "last", refuse).id == IDS[2][::-1]
-
-
-@pytest.mark.parametrize("name", ["ff", "", "../x", "zz", "*"])
-def test_an_id_that_is_not_recorded_says_so(folder, name):
-    with pytest.raises(NoRecordingError, match="no recording has the id"):
-        read_one(folder, name, refuse)
-
-
-def test_an_id_that_means_several_says_which(folder):
+    for name, number in (("1A", 0), (IDS[1][::-1], 1), ("last", 2)):
+        assert read_one(folder, name, refuse).id == IDS[number][::-1]
+    for name in ("ee", "", "../x", "zz", "*"):
+        with pytest.raises(NoRecordingError, match="no recording has the id"):
+            read_one(folder, name, refuse)
     keep(folder, make_recording("1a" + "f" * 22))
     with pytest.raises(NoRecordingError, match="2 recordings"):
         read_one(folder, "1a", refuse)

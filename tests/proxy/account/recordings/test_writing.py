@@ -59,14 +59,6 @@ async def test_what_is_too_much_is_dropped_and_counted(limit, tmp_path, monkeypa
     assert counted.results() == {"dropped": 7, "written": 4}
 
 
-async def test_a_single_large_one_is_written_if_nothing_waits(tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "MAX_WAITING_BYTES", 5)
-    counted = Counted(tmp_path)
-    counted.add(0, size_bytes=1000)
-    await counted.recordings.close()
-    assert counted.results() == {"written": 1}
-
-
 async def test_closing_waits_only_so_long_and_counts_what_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "CLOSE_SECONDS", 0.01)
     counted, go_on, begun = Counted(tmp_path), threading.Event(), threading.Event()
@@ -81,20 +73,14 @@ async def test_closing_waits_only_so_long_and_counts_what_is_left(tmp_path, monk
     go_on.set()
 
 
-async def test_a_recording_that_cannot_be_made_is_counted(tmp_path):
-    counted = Counted(tmp_path)
-    counted.add(0, lambda: None)
-    counted.add(1)
-    await counted.recordings.close()
-    assert counted.results() == {"failed": 1, "written": 1}
-
-
-async def test_one_that_is_larger_than_the_folder_may_be_deletes_nothing(tmp_path):
+async def test_a_recording_that_cannot_be_made_or_is_too_large_is_counted_and_deletes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "MAX_WAITING_BYTES", 5)
     counted = Counted(tmp_path, max_bytes=1024 * 1024)
-    counted.add(0)
-    counted.add(1, lambda: b"x" * (1024 * 1024 + 1))
+    for number, make in enumerate((lambda: b"content", lambda: b"x" * (1024 * 1024 + 1), lambda: None)):
+        counted.add(number, make, size_bytes=1000)  # more than may wait, but nothing waits
+        await counted.recordings.settle()
     await counted.recordings.close()
-    assert counted.results() == {"written": 1, "dropped": 1}
+    assert counted.results() == {"failed": 1, "written": 1, "dropped": 1}
     assert len(list_files(tmp_path)) == 1
 
 
