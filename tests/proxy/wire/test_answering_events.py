@@ -74,7 +74,6 @@ def _make_chat() -> Answer:
         *events[1:],
         _delta(role="assistant", audio={"id": "a"}),
         {"choices": [{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": "x"}}]},
-        {"choices": [{"index": 0, "text": "x"}]},
         {"choices": "odd"},
         {"choices": [7]},
     ]
@@ -131,7 +130,6 @@ def _make_response() -> Answer:
     silent = [
         *events[:3],
         _event("output_item.added", output_index=0, item={"type": "message", "content": []}),
-        _event("output_item.added", output_index=0, item={"type": "message", "content": None}),
         _event("content_part.added", output_index=0, content_index=0, part=part),
         _event("reasoning_summary_part.added", output_index=0, part={"type": "summary_text", "text": ""}),
     ]
@@ -186,6 +184,11 @@ def _make_message() -> Answer:
 ANSWERS = [_make_chat(), _make_response(), _make_message()]
 each_answer = pytest.mark.parametrize("answer", ANSWERS, ids=[answer.codec.name for answer in ANSWERS])
 COMMENT = b": ping\n\n"
+ODD_EVENTS = [
+    b"data: {bad", b"data", b"data: [1]", b"nonsense: x", b"data: \xff\xfe", b'data: {"choices":' + b"[" * 5000,
+    b'data: {"usage":{"prompt_tokens":"seven"}}', b'data: {"choices":[{"delta":5}]}', b'data: {"choices":[null]}',
+    b'data: {"choices":[{"delta":{"content":"\xff"}}]}',
+]  # fmt: skip
 
 
 def _write(*events: Wire, end: bytes = b"\n") -> bytes:
@@ -197,7 +200,6 @@ def _write(*events: Wire, end: bytes = b"\n") -> bytes:
 
 
 def _read(codec: Codec, *chunks: bytes, is_stream: bool) -> tuple[Usage | None, list[str]]:
-    """The usage, and each text that is counted."""
     tap = Tap.of(codec, is_stream=is_stream)
     for chunk in chunks:
         tap.feed(chunk)
@@ -212,7 +214,7 @@ def _read(codec: Codec, *chunks: bytes, is_stream: bool) -> tuple[Usage | None, 
 @given(end=st.sampled_from([b"\n", b"\r\n"]), cuts=st.lists(st.integers(0, 4000), max_size=30).map(sorted))
 def test_usage_and_texts_are_found_however_the_stream_is_cut(answer: Answer, end: bytes, cuts: list[int]) -> None:
     """Within a character or a line end, too. Each text counts once, although a last event may repeat all of them."""
-    odd = b"data: {bad" + end + end + b"data" + end + end + b"data: [1]" + end + end + b"nonsense: x" + end + end
+    odd = (end + end).join((*ODD_EVENTS, b""))
     body = COMMENT + odd + _write(*answer.events, end=end)
     places = [0, *(min(cut, len(body)) for cut in cuts), len(body)]
     chunks = (body[start:stop] for start, stop in pairwise(places))

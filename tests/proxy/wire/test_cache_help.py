@@ -173,7 +173,6 @@ def test_the_forwarded_prefix_moves_at_cuts_only(lengths: list[int], dialect: Di
 
 
 def _take_beginning(body: bytes, dialect: Dialect) -> bytes:
-    """A body up to its last element."""
     start = body.index(b'"%b":' % dialect.transcript.encode())
     last = orjson.dumps(orjson.loads(body)[dialect.transcript][-1])
     return body[start : body.rindex(last)]

@@ -12,6 +12,7 @@ from support.dialects.spoken.all_dialects import DIALECTS
 from support.dialects.spoken.dialect import Dialect, Wire
 from support.gemini.codec import GEMINI
 from support.gemini.spoken import SPOKEN
+from support.odd_json import dump, odd_objects
 from support.sessions import read_rows, recorded_files
 
 from trimtab.proxy.compaction.caches import make_known
@@ -239,3 +240,46 @@ def test_recorded_requests_go_through_unchanged(dialect: Dialect) -> None:
             request, before = dialect.codec.read(raw), decode(dialect, raw)
             assert before.messages
             assert b"".join(dialect.codec.encode(request, before, replace(before))) == raw
+
+
+PARTS = odd_objects(
+    "type", "text", "thinking", "signature", "data", "id", "name", "input", "tool_use_id", "content", "source",
+    "cache_control", "is_error",
+    type=st.sampled_from(["text", "thinking", "tool_use", "tool_result", "image", "document", "server_tool_use", "x"]),
+)  # fmt: skip
+CALLS = odd_objects("id", "type", "function", "custom", function=odd_objects("name", "arguments"))
+TYPES = (
+    "message reasoning function_call function_call_output shell_call_output computer_call computer_call_output "
+    "mcp_approval_response mcp_call code_interpreter_call compaction image_generation_call file_search_call program "
+    "item_reference custom_tool_call_output"
+)
+ROLES = st.sampled_from(["user", "assistant", "tool", "system"])
+ITEMS = st.lists(
+    odd_objects("role", role=ROLES, content=st.lists(PARTS, max_size=3))
+    | odd_objects("role", "content", "tool_call_id", "name", tool_calls=st.lists(CALLS, max_size=3))
+    | odd_objects(
+        "role", "content", "output", "call_id", "summary", "encrypted_content", "arguments", "action", "tools",
+        "results", "outputs", "queries", "reason", "id", type=st.sampled_from(TYPES.split()),
+    ),
+    max_size=4,
+)  # fmt: skip
+OUTSIDE = ("tools", "functions", "tool_choice", "function_call", "response_format", "text", "thinking", "thread")
+BODIES = odd_objects("system", "instructions", "output_config", "conversation", "max_tokens", "model", *OUTSIDE)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=str)
+@given(outside=BODIES, items=ITEMS)
+def test_odd_requests_are_refused_or_stay_whole(dialect: Dialect, outside: object, items: list[Any]) -> None:
+    """Only UndecodableError is raised, by reading or by decoding. After an edit there are as many elements."""
+    members = outside if isinstance(outside, dict) else {}
+    body = dump({**members, dialect.transcript: items})
+    try:
+        request, before = dialect.codec.read(body), decode(dialect, body)
+    except UndecodableError:
+        return
+    assert before.fixed_tokens >= 0
+    assert b"".join(dialect.codec.encode(request, before, replace(before))) == body
+    after = before.edit([replace(one, texts=("n",), edited=True) if one.texts else one for one in before.messages])
+    assert len(dialect.codec.read(b"".join(dialect.codec.encode(request, before, after))).raws) == len(request.raws)
+    dialect.codec.counts_all(request)
+    dialect.codec.ask_behind(request, before, QUESTION, "x")

@@ -112,7 +112,6 @@ NEW_TEXTS = st.lists(st.text(max_size=3), min_size=1, max_size=4).map(tuple)
 
 
 def _read(content: bytes | None) -> Message:
-    """A message with this content."""
     texts, media = read_content(None if content is None else msgspec.Raw(content))
     return Message(Role.USER, texts, media=tuple(Media(part, 85) for part, _ in media), edited=True)
 

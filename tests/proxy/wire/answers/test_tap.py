@@ -115,30 +115,6 @@ def _count(text: str) -> int:
     return text.count(" ") + 2 * text.count("b")
 
 
-USAGE = b'"usage" : {"prompt_tokens":9,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens":7}'
-
-
-@pytest.mark.parametrize("size", [4096, 10**7])
-@pytest.mark.parametrize(
-    "answer",
-    [
-        b'{"choices":[{"message":{"content":"%b"}}],' + USAGE + b',"id":"x"}',
-        b'{"id":"x",' + USAGE + b',"choices":[{"message":{"content":"%b"}}]}',
-        b'{"a":"%b",' + USAGE + b',"choices":[{"message":{"content":"%b"}}]}',
-    ],
-    ids=["behind", "before", "amid"],
-)
-def test_the_usage_of_a_long_answer_is_found(answer: bytes, size: int) -> None:
-    """Wherever it is and however it is cut. The same words in the text do not count."""
-    text = b'\\"usage\\":{\\"prompt_tokens\\":1}, ' * 20_000
-    body = answer.replace(b"%b", text)
-    tap = Tap.of(CHAT, is_stream=False)
-    for at in range(0, len(body), size):
-        tap.feed(body[at : at + size])
-    tap.finish()
-    assert (tap.usage.prompt_tokens, tap.usage.completion_tokens, tap.usage.cached_tokens) == (9, 7, 4)
-
-
 def test_a_long_line_in_small_chunks_is_never_copied() -> None:
     """Each piece is appended. Otherwise the time would grow with the square of the line's length."""
     events = EventReader()

@@ -5,9 +5,6 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support.odd_json import ODD, dump
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
@@ -214,31 +211,6 @@ def test_the_digest_tells_what_was_said_apart(old: bytes, new: bytes) -> None:
     """Another role, text, answered call, call or image gives another digest."""
     assert old in BASE
     assert _decode(BASE.replace(old, new)).digest != _decode(BASE).digest
-
-
-PARTS = st.fixed_dictionaries({"type": st.just("text") | ODD, "text": st.text(max_size=3) | ODD})
-FUNCTIONS = st.fixed_dictionaries({"name": ODD, "arguments": ODD | st.text()})
-CALLS = st.fixed_dictionaries({"id": ODD}, optional={"type": ODD, "function": FUNCTIONS, "custom": FUNCTIONS})
-MESSAGES = st.fixed_dictionaries(
-    {"role": st.sampled_from(["user", "assistant", "tool", "system"]) | ODD},
-    optional={
-        "content": ODD | st.lists(PARTS | ODD, max_size=3),
-        "tool_calls": ODD | st.lists(CALLS | ODD, max_size=3),
-        "tool_call_id": ODD,
-        "name": ODD,
-        "reasoning": ODD,
-    },
-)
-
-
-@given(
-    st.lists(MESSAGES, max_size=3).map(lambda messages: dump({"messages": messages}))
-    | st.binary(max_size=60)
-    | st.binary(max_size=40).map(lambda junk: _body(b'{"role":"user","content":' + junk))
-)
-def test_whatever_comes_raises_nothing_else(body: bytes) -> None:
-    """A body of the right frame with anything inside, and any bytes, are decoded or refused with UndecodableError."""
-    _try(body)
 
 
 @pytest.mark.parametrize(

@@ -4,22 +4,16 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support.odd_json import ODD, dump, odd_objects
 
 from trimtab.proxy.compaction.caches import make_known
-from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.chat.message import read_tools_and_format
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.tools import read_fixed
-from trimtab.proxy.wire.transcript.body import UndecodableError
-from trimtab.rules.tokens.families import GENERIC, find_family
+from trimtab.rules.tokens.families import find_family
 from trimtab.rules.tokens.messages import NO_CHOICE, SYSTEM_TOKENS, ToolsAndFormat
 
 GPT = find_family("gpt-4o").costs
-DEEPER = b"[" * 100_000 + b"]" * 100_000
 
 
 def _read(
@@ -69,24 +63,6 @@ def test_a_choice_is_of_one_function_or_of_none(choices: dict[str, Any], choice:
     assert _read(tools=[FUNCTION], **choices).choice == choice
 
 
-@pytest.mark.parametrize(
-    "tools",
-    [b'["\xff"]', b"[", DEEPER, b'[{"function":{"a":%s}}]' % DEEPER, b"[1%s]" % (b"0" * 5000)],
-    ids=lambda tools: tools[:20].decode("latin-1"),
-)
-def test_what_cannot_be_decoded_is_counted_by_its_text(tools: bytes) -> None:
-    """Even if it is too deeply nested, or not JSON. What is absent costs nothing."""
-    around = read_fixed((tools, b"", b'"none"', b"", b""), read_tools_and_format)
-    assert around == ToolsAndFormat(others=(tools.decode("utf-8", "replace"), '"none"'))
-    body = b'{"messages":[],"tools":%s}' % tools
-    if tools != b"[":
-        counting = Counting(len, make_known(), GPT)
-        try:
-            assert CHAT.decode(CHAT.read(body), counting).fixed_tokens >= len(around.others[0])
-        except UndecodableError:
-            assert DEEPER in tools
-
-
 def test_a_first_system_message_costs_less_where_there_are_functions() -> None:
     """It shares the frame of the functions. Other tools have no frame, and a user message does not share it."""
     costs: dict[tuple[str, bytes], int] = {}
@@ -96,20 +72,3 @@ def test_a_first_system_message_costs_less_where_there_are_functions() -> None:
             costs[role, tools] = CHAT.decode(CHAT.read(body), Counting(len, make_known(), GPT)).tokens
     saved = [costs["user", tools] - costs["system", tools] for role, tools in costs if role == "user"]
     assert saved == [0, 0, -SYSTEM_TOKENS - len("\n")]
-
-
-TOOLS = st.lists(odd_objects("function", "name", "parameters", "properties", "title", "$ref"), max_size=3) | ODD
-FORMATS = odd_objects("json_schema", "schema", "name", "properties", "title")
-
-
-@given(
-    st.tuples(TOOLS, TOOLS, TOOLS, odd_objects("name"), FORMATS).map(lambda values: [dump(value) for value in values])
-)
-def test_any_surroundings_are_read_and_counted(fixed: list[bytes]) -> None:
-    """Usual values and unusual ones."""
-    keys = (b"tools", b"functions", b"tool_choice", b"function_call", b"response_format")
-    body = b",".join(b'"%s":%s' % pair for pair in zip(keys, fixed, strict=True))
-    read_fixed(fixed, read_tools_and_format)
-    for costs in (GPT, GENERIC.costs):
-        counting = Counting(count_by_heuristic, make_known(), costs)
-        assert CHAT.decode(CHAT.read(b'{"messages":[],%s}' % body), counting).fixed_tokens > 0

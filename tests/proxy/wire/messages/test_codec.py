@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.dialects.messages_validity import check_body, walk_markable
-from support.odd_json import dump, odd_objects
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.compactor import Compacted, Compactor
@@ -95,18 +94,6 @@ PRETTY = b"".join(
         b'\n ]\t,  "stream":true,"tail":{"messages":[{"role":"user"}]}, "n": 1e2 }\n\n',
     ]
 )
-KINDS = ["text", "thinking", "tool_use", "tool_result", "image", "document", "compaction", "server_tool_use", "x"]
-BLOCKS = odd_objects(
-    "type", "text", "thinking", "signature", "data", "id", "name", "input", "tool_use_id", "content", "source",
-    "cache_control", "is_error", type=st.sampled_from(KINDS),
-)  # fmt: skip
-ELEMENTS = odd_objects(
-    "role", "content", role=st.sampled_from(["user", "assistant", "system"]), content=st.lists(BLOCKS, max_size=4)
-)
-BODIES = odd_objects(
-    "messages", "system", "tools", "tool_choice", "thinking", "output_config", "max_tokens", "model", "thread",
-    messages=st.lists(ELEMENTS, max_size=4), system=st.lists(BLOCKS, max_size=3),
-)  # fmt: skip
 
 
 @pytest.fixture
@@ -203,23 +190,6 @@ def test_a_request_is_counted_in_full_if_all_its_members_are(members: dict, leng
     assert MESSAGES.counts_all(request) is counts
     broken = MESSAGES.read(b'{"messages":[],"x":"\\ud83d"}')
     assert not MESSAGES.counts_all(broken)
-
-
-@given(BODIES)
-def test_odd_requests_are_refused_or_stay_whole(body: object) -> None:
-    """Only UndecodableError is raised, by reading or by decoding. Nothing is lost when an edit is written."""
-    raw = dump(body)
-    try:
-        request = MESSAGES.read(raw)
-        conversation = MESSAGES.decode(request, _count())
-    except UndecodableError:
-        return
-    assert b"".join(MESSAGES.encode(request, conversation, replace(conversation))) == raw
-    written = b"".join(MESSAGES.encode(request, conversation, _shorten_results(conversation)))
-    again = MESSAGES.decode(MESSAGES.read(written), _count())
-    told = [(one.role, one.answers, one.tool_calls) for one in again.messages]
-    ordered = sorted(told, key=str)
-    assert ordered == sorted([(one.role, one.answers, one.tool_calls) for one in conversation.messages], key=str)
 
 
 def test_counting_reads_and_writes_the_same_requests(counting: Counting) -> None:
@@ -335,7 +305,6 @@ def _bound_body(
 
 
 def _compact(body: bytes, policy: Policy = PRUNES):
-    """The compacted request."""
     compactor = Compactor(lambda text: len(text) // 4)
     planned = compactor.plan(read_request(body, "messages"), policy)
     return compactor.apply(planned, None)

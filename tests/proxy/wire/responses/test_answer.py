@@ -99,7 +99,6 @@ SAID = {
 
 
 def _read(stream: bytes) -> list[tuple[str, Any]]:
-    """The name and the data of each event."""
     events = [event.split(b"\n") for event in stream.split(b"\n\n") if event]
     return [
         (name.decode().removeprefix("event: "), orjson.loads(data.removeprefix(b"data: "))) for name, data in events

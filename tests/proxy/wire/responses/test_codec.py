@@ -1,6 +1,5 @@
 """Single messages and items: bytes <-> Message."""
 
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -8,16 +7,13 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.odd_json import ODD, dump, odd_objects
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
-from trimtab.proxy.wire.answering import Question
 from trimtab.proxy.wire.codec import Counting
-from trimtab.proxy.wire.responses.codec import RESPONSES, decode_unit, encode_message, read_tools_and_format
-from trimtab.proxy.wire.tools import read_fixed
-from trimtab.proxy.wire.transcript.body import UndecodableError, Unsent
+from trimtab.proxy.wire.responses.codec import RESPONSES, decode_unit, encode_message
+from trimtab.proxy.wire.transcript.body import Unsent
 from trimtab.rules.conversation import Conversation, Media, Message, Origin, Role
 from trimtab.rules.policy import Policy
 
@@ -110,21 +106,6 @@ PRETTY = b"".join(
         b'\n ]\t,  "stream":true,"tail":{"input":[{"role":"user"}]}, "n": 1e2 }\n\n',
     ]
 )
-ODD_ITEMS = st.lists(
-    odd_objects(
-        "type", "role", "content", "output", "call_id", "summary", "encrypted_content", "arguments", "action", "tools",
-        "results", "outputs", "queries", "reason", "id",
-        type=st.sampled_from(
-            [
-                "message", "reasoning", "function_call", "function_call_output", "shell_call_output", "computer_call",
-                "computer_call_output", "mcp_approval_response", "mcp_call", "code_interpreter_call", "compaction",
-                "image_generation_call", "file_search_call", "program", "item_reference", "custom_tool_call_output",
-            ]
-        ),
-        role=st.sampled_from(["user", "assistant", "developer"]),
-    ),
-    max_size=4,
-)  # fmt: skip
 
 
 @pytest.fixture
@@ -256,24 +237,6 @@ def test_references_to_what_the_model_said_are_cut_with_it() -> None:
     ]
 
 
-@given(odd_objects("input", "instructions", "tools", "text", "tool_choice", "conversation", input=ODD_ITEMS))
-def test_odd_json_raises_nothing_but_undecodable(value: Any) -> None:
-    """It is written back byte for byte, and after an edit with as many items."""
-    body, counting = dump(value), _count()
-    try:
-        request = RESPONSES.read(body)
-        RESPONSES.uncounted_bytes(request, counting)
-        before = RESPONSES.decode(request, counting)
-    except UndecodableError:
-        return
-    assert b"".join(RESPONSES.encode(request, before, replace(before))) == body
-    after = before.edit([replace(one, texts=("n",), media=(), edited=True) for one in before.messages])
-    with suppress(UndecodableError):  # a transcript under an escaped key has no place
-        assert len(RESPONSES.read(b"".join(RESPONSES.encode(request, before, after))).raws) == len(request.raws)
-    RESPONSES.counts_all(request)
-    RESPONSES.ask_behind(request, before, Question("m", 10), "x")
-
-
 def test_of_an_answer_that_is_edited_only_what_was_said_is_written() -> None:
     """Its reasoning and its calls keep their bytes: upstreams refuse encrypted reasoning that is not the same."""
     reasoning = b'{"type":"reasoning","id":"r1",  "summary":[],"encrypted_content":"x"}'
@@ -334,12 +297,6 @@ def test_a_request_that_is_counted_whole_is_known(members: dict[str, Any], *, is
     assert RESPONSES.counts_all(RESPONSES.read(orjson.dumps({"input": "a", "model": "m", **members}))) is is_all
     broken = RESPONSES.read(b'{"input":[],"model":"m","user":"\\ud83d"}')
     assert not RESPONSES.counts_all(broken)
-
-
-@given(ODD, ODD, ODD)
-def test_odd_members_are_counted_by_their_json(tools: Any, choice: Any, text: Any) -> None:
-    """Nothing is raised."""
-    read_fixed((dump(tools), dump(choice), dump(text)), read_tools_and_format)
 
 
 # Items that belong to the client alone are not sent.
