@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
+from upstreams.sockets import listen
 from yarl import URL
 
 from trimtab.proxy.config.schema import UpstreamConfig
@@ -95,10 +96,9 @@ async def test_a_tunnel_that_the_forward_proxy_refuses_is_no_connection(client: 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
-        writer.close()
 
-    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
-        proxy = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with listen(refuse) as address:
+        proxy = f"http://{address}"
         upstream = UpstreamConfig(base_url="https://upstream.test/v1", proxy=proxy)
         with pytest.raises(UpstreamUnreachableError) as raised:
             async with client.send("POST", URL("https://upstream.test/v1/x"), CIMultiDict(), b"x", upstream):
@@ -110,8 +110,8 @@ async def test_an_upstream_that_hangs_up_is_unreachable(client: UpstreamClient) 
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
-    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
-        url = URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+    async with listen(hang_up) as address:
+        url = URL(f"http://{address}/")
         with pytest.raises(UpstreamUnreachableError) as raised:
             async with client.send("POST", url, CIMultiDict(), b"x", PLAIN):
                 pass
@@ -128,11 +128,8 @@ async def test_a_body_goes_out_whole_with_its_length(client: UpstreamClient, siz
         received.extend(await reader.readuntil(b"\r\n\r\n"))
         received.extend(await reader.readexactly(size))
         writer.write(b"HTTP/1.1 307 Moved\r\nLocation: /elsewhere\r\nSet-Cookie: a=b\r\nContent-Length: 2\r\n\r\nok")
-        await writer.drain()
-        writer.close()
 
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with listen(answer) as address:
         headers = CIMultiDict({"X-A": "1"})
         async with client.send(
             "POST", URL(f"http://{address}/a%2Fb", encoded=True), headers, body[:size], PLAIN
@@ -151,10 +148,9 @@ async def test_a_body_beyond_its_bound_is_not_read(client: UpstreamClient, lengt
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + b"x" * length)
-        writer.close()
 
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        url = URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+    async with listen(answer) as address:
+        url = URL(f"http://{address}/")
         async with client.send("GET", url, CIMultiDict(), None, PLAIN) as response:
             assert await read_bounded(response, 100) == (b"x" * length if length <= 100 else None)
 

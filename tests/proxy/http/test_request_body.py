@@ -14,6 +14,7 @@ from aiohttp import web
 from support.client import CHAT, ask_raw, post, wait_until
 from upstreams.parsing import PLAIN, run_parsing_upstream
 from upstreams.raw import OK, RawUpstream, run_raw_upstream
+from upstreams.sockets import listen
 from yarl import URL
 
 if sys.version_info >= (3, 14):
@@ -391,10 +392,9 @@ async def test_an_upstream_that_takes_its_time_is_not_the_clients_fault(start_pr
         await reader.readuntil(b"\r\n\r\n")
         await reader.readexactly(size_bytes)
         writer.write(OK)
-        writer.close()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    async with listen(serve) as address:
+        base_url = f"http://{address}/v1"
         proxy = await start_proxy(f"upstream.base_url={base_url}", "limits.client_silence_seconds=2")
         url = URL(proxy.url)
         reader, writer = await asyncio.open_connection(url.host, url.port)

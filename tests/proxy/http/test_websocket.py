@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 from upstreams.raw import RawRequest, RawUpstream, run_raw_upstream
+from upstreams.sockets import listen
 from yarl import URL
 
 from trimtab.proxy.http import websocket
@@ -198,8 +199,8 @@ async def test_a_handshake_with_a_body_swallows_nobodys_request(start_proxy):
         return head
 
     writers: list[asyncio.StreamWriter] = []
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        upstream = f"upstream.base_url=http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    async with listen(serve) as address:
+        upstream = f"upstream.base_url=http://{address}/v1"
         proxy = await start_proxy(upstream, "defaults.context_window=8000", "limits.client_silence_seconds=0.3")
         await ask(b"/v1/realtime", b"Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 40\r\n")
         assert b" 404 " in await ask(b"/v1/next", b"Authorization: Bearer sk-next\r\n")

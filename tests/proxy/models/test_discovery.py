@@ -10,6 +10,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 from upstreams.recording import FakeUpstream, Handler
+from upstreams.sockets import listen
 from yarl import URL
 
 from trimtab.proxy.config.schema import UpstreamConfig
@@ -509,9 +510,8 @@ async def test_an_upstream_that_breaks_off_or_points_elsewhere_tells_nothing(
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked.append((await reader.readuntil(b"\r\n\r\n")).split()[1])
         writer.write(answer)
-        writer.close()
 
-    async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
-        config = UpstreamConfig(base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
+    async with listen(speak) as address:
+        config = UpstreamConfig(base_url=f"http://{address}/v1")
         assert await discover(asking, config, CREDENTIAL) == NOTHING
     assert {path.decode() for path in asked} == set(PATHS)  # aiohttp asks once more where nothing came

@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict
+from upstreams.sockets import listen
 from yarl import URL
 
 from trimtab.proxy.http.aiohttp_fixes.client import Connector, SendSettings, send_plainly
@@ -29,33 +30,19 @@ VALUE = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_ch
 
 
 @asynccontextmanager
-async def _recording(answer: bytes = ANSWER) -> AsyncIterator[tuple[URL, list[bytes]]]:
+async def _recording() -> AsyncIterator[tuple[URL, list[bytes]]]:
     """An upstream that keeps the bytes of each request: the head, and as much of the body as it announces."""
     seen: list[bytes] = []
-    serving: list[asyncio.Task[None]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        serving.append(task)
-        try:
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
-                seen.append(head + await reader.readexactly(length))
-                writer.write(answer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+            seen.append(head + await reader.readexactly(length))
+            writer.write(ANSWER)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/x"), seen
-    if serving:
-        await asyncio.wait(serving, timeout=30)
+    async with listen(serve) as address:
+        yield URL(f"http://{address}/v1/x"), seen
 
 
 def _session() -> aiohttp.ClientSession:
@@ -100,14 +87,10 @@ async def test_what_is_no_answer_is_told_as_aiohttp_tells_it(answer: bytes, erro
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
-        writer.close()
-        await writer.wait_closed()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    url = URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
-    async with server, _session() as session:
+    async with listen(serve) as address, _session() as session:
         with pytest.raises(error):
-            await send_plainly(session, url, CIMultiDict({"Content-Length": "1"}), (b"x",), WAY)
+            await send_plainly(session, URL(f"http://{address}/"), CIMultiDict({"Content-Length": "1"}), (b"x",), WAY)
         assert not any(session.connector._conns.values())
 
 
@@ -136,23 +119,16 @@ class _Upstream:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writers.append(writer)
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            while await reader.readuntil(b"\r\n\r\n"):
-                writer.write(self.head)
-        writer.close()
+        while await reader.readuntil(b"\r\n\r\n"):
+            writer.write(self.head)
 
 
 @asynccontextmanager
 async def _running() -> AsyncIterator[_Upstream]:
     upstream = _Upstream()
-    server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0)
-    async with server:
-        upstream.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with listen(upstream.serve) as address:
+        upstream.url = f"http://{address}/"
         yield upstream
-    for writer in upstream.writers:
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
 
 
 async def test_a_kept_connection_that_is_reset_is_no_fault():

@@ -11,6 +11,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawResponseMessage
 from hypothesis import given
 from hypothesis import strategies as st
+from upstreams.sockets import listen
 
 from trimtab.proxy.http.aiohttp_fixes.client import Connector, Follower, UpstreamProtocol, follow
 
@@ -316,16 +317,17 @@ async def test_a_body_is_followed_from_what_has_come_to_its_end() -> None:
         writer.write(CHUNKED_HEAD + b"3\r\none\r\n")
         await more.wait()
         writer.write(b"3\r\ntwo\r\n0\r\n\r\n")
-        writer.close()
 
     def take(chunk: bytes) -> bool:
         taken.append(chunk)
         more.set()
         return True
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-    async with server, aiohttp.ClientSession(connector=Connector()) as session, session.get(url) as answer:
+    async with (
+        listen(serve) as address,
+        aiohttp.ClientSession(connector=Connector()) as session,
+        session.get(f"http://{address}/") as answer,
+    ):
         protocol = answer.connection.protocol
         left = asyncio.ensure_future(follow(answer, lambda _: True))
         left.cancel()

@@ -87,8 +87,8 @@ async def test_the_systems_authorities_are_read_in_a_thread(monkeypatch):
         writer.close()
 
     monkeypatch.setattr(tunnels, "make_context", read)
-    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
-        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with listen(hang_up) as address:
+        url = f"https://{address}/"
         async with aiohttp.ClientSession(connector=Connector()) as session:
             for _ in range(2):
                 with pytest.raises(aiohttp.ClientError):
