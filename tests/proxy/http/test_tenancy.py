@@ -64,6 +64,7 @@ def test_a_key_of_ours_tells_clients_apart_that_show_the_same_credential() -> No
 def test_a_client_that_shows_one_thing_keeps_its_summaries() -> None:
     tenancy = Tenancy("authorization", KEY)
     assert tenancy.find_secret([("Authorization", "Bearer a")]) == b"credential\0Bearer a"
+    assert tenancy.find_secret([("Authorization", "Bearer \udcff")]) == b"credential\0Bearer \xff"
     assert tenancy.find_secret([("api-key", "a")]) == b"credential\0a"
     assert tenancy.find_secret([("x-trimtab-key", "k")]) == b"credential\0\0k"
     assert tenancy.find_secret([("x-trimtab-key", "k"), ("Authorization", "a")]) == b"credential\0a\0k"

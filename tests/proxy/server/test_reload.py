@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 from support.client import CHAT, post
 from support.model_learning import ListLog
+from upstreams.recording import run_upstream
 
 from trimtab.proxy.compaction.caches import KEPT_BODIES_BYTES, RESULTS_BYTES
 from trimtab.proxy.compaction.pool import CACHES_BYTES
@@ -57,6 +58,17 @@ async def test_bounds_that_all_requests_share_change_at_once(client, start_proxy
         adopt(proxy.current, _change(proxy, **new))
         assert (uploads.left_bytes, uploads.silence_seconds) == ((max_held_bytes or inf) - 1000, 7)
         assert (await post(client, url, CHAT))[0].status == status
+
+
+async def test_a_new_upstream_is_asked_for_its_windows(start_proxy) -> None:
+    proxy = await start_proxy()
+    async with run_upstream() as other:
+        adopt(
+            proxy.current,
+            _change(proxy, upstreams={"a": {"base_url": other.url}}, models=[{"match": "a*", "upstream": "a"}]),
+        )
+        await proxy.services.models.settle()
+        assert other.questions[0].path == "/v1/models"
 
 
 async def test_memory_is_bounded_as_after_a_start(start_proxy) -> None:

@@ -61,6 +61,8 @@ async def test_client_that_waits_for_leave_is_told_to_go_on(upstream, start_prox
     await writer.wait_closed()
     assert upstream.requests[0].body == b"body"
     assert upstream.requests[0].header("expect") == []
+    old = b"POST /v1/files HTTP/1.0\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\nbody"
+    assert (await ask_raw(proxy.url, old)).startswith(b"HTTP/1.0 200")
 
 
 async def test_an_upstream_that_gives_nothing_is_told(client, start_proxy, log, upstream):
