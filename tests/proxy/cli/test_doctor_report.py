@@ -191,24 +191,6 @@ async def test_the_command_ends_with_1_when_something_will_fail(upstream) -> Non
     assert "address already in use" in out.decode()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("--set", "mode=maybe"), "mode: 'maybe' must be"),
-        (("--config", "no-such-file"), "cannot be read"),
-        (("--key-from-env", "NO_SUCH_VARIABLE"), "holds no key"),
-        (("--key-from-env", "TWO_LINES"), "holds no key"),
-    ],
-)
-async def test_wrong_use_ends_with_2(arguments, sentence, tmp_path: Path) -> None:
-    """There is also a message."""
-    status, out, said = await _run(*arguments, TWO_LINES="sk-PLANTED\nX: y", HOME=str(tmp_path))
-
-    assert (status, out) == (2, b"")
-    assert sentence in said
-    assert "PLANTED" not in said
-
-
 async def test_no_type_of_error_is_shown(upstream) -> None:
     """A store and an upstream that cannot be reached are described in plain words."""
     nowhere = "http://127.0.0.1:9"

@@ -5,9 +5,11 @@ import re
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
-from support.command_line import ODD_BODY, run_trimtab
+from support.command_line import run_trimtab, tell
+from support.golden import check_golden
 
 from trimtab.proxy.cli.main import COMMANDS, OTHERS, main
 
@@ -21,26 +23,64 @@ def test_python_m_proxy_is_the_program() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"trimtab, version {version('trimtab')}\n", "")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("serve", "--nonsense"),
-        ("serve", "--set"),
-        ("check", "."),
-        ("compact", "no-such-file"),
-        ("compact", "--config", "no-such-file", "-"),
-        ("compact", "-", "--set", "nonsense"),
-        ("serve", "--upstream", "example.org"),
-        ("serve", "--log-level", "loud"),
-    ],
+ID, STORED, REDIS = "0" * 64, "--set store=sqlite:///s.sqlite3", "--set store=redis://127.0.0.1:9/0"
+ERRORS = (
+    "-h",
+    "serve --nonsense",
+    "serve --set",
+    "serve --upstream example.org",
+    "serve --log-level loud",
+    "check .",
+    "compact no-such-file",
+    "compact --config no-such-file -",
+    "compact - --set nonsense",
+    f"stats {STORED}",
+    f"stats {STORED} --json --by client",
+    "stats --set store=memory",
+    f"stats {REDIS}",
+    "stats --set mode=maybe",
+    "stats --since yesterday",
+    "stats --by weather",
+    "stats --by session --sort at",
+    f"forget m {STORED} --set upstream.base_url=http://127.0.0.1:9/v1",
+    "forget m --set store=memory",
+    f"forget m {REDIS}",
+    "summary nothing",
+    f"summary {ID} --key-from-env ABSENT",
+    f"summary {ID} --header nothing",
+    f"summary {ID} --header-from-env x-acme-token=ABSENT",
+    f"summary {ID} --set store=memory",
+    f"summary {ID} {REDIS}",
+    f"compact-session name {STORED}",
+    f"compact-session name {STORED} --set dashboard.enabled=false",
+    f"compact-session name {STORED} --words {'x' * 501}",
+    "compact-session name --set store=memory",
+    f"compact-session name {REDIS}",
+    "doctor --set mode=maybe",
+    "doctor --config no-such-file",
+    "doctor --key-from-env ABSENT",
+    "doctor --key-from-env TWO_LINES",
+    "keys list none",
+    "keys revoke none",
+    "keys revoke none 01234567",
+    "keys add none 01234567",
+    "keys add none --expires soon",
+    "keys add none --expires 2020-01-31",
+    "keys list none --expires 2999-01-31",
+    "keys add no/folder",
 )
-def test_wrong_use_ends_with_status_2_and_a_sentence(arguments: tuple[str, ...]) -> None:
-    """The sentence goes to standard error, and there is never a traceback."""
-    result = run_trimtab(*arguments, input_bytes=ODD_BODY)
 
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.strip()
-    assert "Traceback" not in result.stderr
+
+def test_what_does_not_work_ends_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes to standard error, says what to do, and shows no key. No file of keys is written."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("trimtab.proxy.cli.stats.name_day", lambda _: "2026-11-23")
+    given = {"HOME": str(tmp_path), "TWO_LINES": "sk-PLANTED\nX: y", "COLUMNS": "120"}
+    told = {line: tell(*line.split(), hidden={"x" * 501: "x..."}, **given) for line in ERRORS}
+    assert "PLANTED" not in "".join(told.values())
+    assert "Traceback" not in "".join(told.values())
+    assert not [path for path in tmp_path.iterdir() if path.name in {"none", "no"}]
+    check_golden("commands/errors", {line.replace("x" * 501, "x..."): text for line, text in told.items()})
 
 
 @pytest.mark.parametrize(("name", "advice"), OTHERS.items())

@@ -50,22 +50,6 @@ def test_a_model_is_forgotten_at_every_upstream_by_each_way_of_counting() -> Non
     ]
 
 
-@pytest.mark.parametrize(
-    ("settings", "status", "sentence"),
-    [
-        ((), 0, "m at 127.0.0.1:9: nothing was known for all clients (is this the name in requests?)"),
-        (("--set", "store=memory"), 1, "trimtab: store: memory keeps nothing"),
-        (("--set", "store=redis://127.0.0.1:9/0"), 1, "trimtab: the store cannot be opened, read or written"),
-    ],
-)
-def test_the_command_says_what_it_did(settings, status, sentence, tmp_path: Path) -> None:
-    """If it did nothing, it says why."""
-    done = run_trimtab("forget", "m", "--set", f"upstream.base_url={URL}", *settings, HOME=str(tmp_path))
-
-    assert done.exit_code == status
-    assert sentence in done.output
-
-
 # `trimtab summary`: those who paid for a summary can read it, and nobody else learns that it exists.
 
 KEY = "sk-planted-0123456789abcdef"
@@ -181,22 +165,6 @@ async def test_a_digest_is_told_as_one(cause, store) -> None:
     assert "a digest, written without a model" in shown.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "told"),
-    [
-        (("not an id",), 2, "64 hexadecimal digits"),
-        (("0" * 64, "--key-from-env", "ABSENT"), 2, "the environment variable ABSENT holds no key"),
-        (("0" * 64, "--header", "nothing"), 2, "write NAME=VALUE"),
-        (("0" * 64, "--header-from-env", "x-acme-token=ABSENT"), 2, "is not set"),
-        (("0" * 64, "--set", "store=redis://127.0.0.1:9/0"), 1, "cannot be opened or read"),
-    ],
-)
-def test_what_cannot_work_says_what_to_do(arguments, status, told) -> None:
-    shown = run_trimtab("summary", *arguments, **NONE)
-    assert shown.exit_code == status
-    assert told in shown.stderr
-
-
 # `trimtab compact-session`: a session is cut at its next request.
 
 
@@ -228,19 +196,3 @@ async def test_a_session_that_is_not_known_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoppedError, match="no session is named nmae"):
         await wish(config, "nmae", "")
     await wish(load_config(settings=(store, "dashboard.enabled=false"), environment={}), "nmae", "")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "sentence"),
-    [
-        ((), 1, "no session is named name"),
-        (("--set", "dashboard.enabled=false"), 0, "name: its next request is cut"),
-        (("--words", "x" * 501), 2, "at most 500 characters"),
-        (("--set", "store=memory"), 1, "store: memory is in the running proxy only"),
-        (("--set", "store=redis://127.0.0.1:9/0"), 1, "the store cannot be opened"),
-    ],
-)
-def test_the_command_says_whether_the_next_request_is_cut(arguments, status, sentence, tmp_path: Path) -> None:
-    done = run_trimtab("compact-session", "name", *arguments, HOME=str(tmp_path))
-
-    assert (done.exit_code, sentence in done.output) == (status, True), done.output

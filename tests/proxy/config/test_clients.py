@@ -63,7 +63,7 @@ CONFIGURED = (
     *((form.format(key), {}) for form in ("['{}']", "{{a: '{}'}}") for key in ("sha256:", f"sha256:{'AB' * 32}", HASH)),
     (f"{{a: {PLANTED}, b: {{key_file: planted}}, c: {PLANTED}, d: {HASH}}}", {}),
     (f"{{{PLANTED}: team, team: {PLANTED}}}", {}),
-    ("null", {"ALICE": "123", "BOB": "{key: b, max_concurrent_requests: 2}", "DORA": "${BOB}"}),
+    ("null", {"ALICE": "123", "BOB": "{key: bb, max_concurrent_requests: 2}", "DORA": "${BOB}"}),
     ("{frank: f}", {"CARL__KEY": "c", "CARL__MAX_CONCURRENT_REQUESTS": "7", "EVE__KEY_FILE": "key"}),
 )
 

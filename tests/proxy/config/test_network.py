@@ -106,6 +106,11 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
 @pytest.mark.parametrize("law", read_tables("network"), ids=lambda law: law["function"])
 def test_each_law_of_the_table_holds(law: dict[str, Any]) -> None:
     for *arguments, answer in law["cases"]:
+        if law["function"] == "read_proxy":
+            with pytest.raises(UnusableProxyError, match=answer) as caught:
+                read_proxy(*arguments, "x")
+            assert "PLANTED" not in str(caught.value)
+            continue
         assert FUNCTIONS[law["function"]](*arguments) == answer, arguments
 
 
@@ -133,30 +138,6 @@ def test_a_password_is_kept_apart() -> None:
     assert not any(word in repr(proxy) for word in ("P%40SS", "P@SS", "bWU6"))
     assert read_proxy("http://me@a:1", "x").authorization == "Basic bWU6"
     assert read_proxy(A, "x").authorization is None
-
-
-@pytest.mark.parametrize(
-    ("address", "words"),
-    [
-        ("socks5://PLANTED@a:1", "SOCKS proxies are not supported"),
-        ("ftp://a:1", "must be http://HOST:PORT"),
-        ("http://", "must be http://HOST:PORT"),
-        ("http://a:99999", "must be http://HOST:PORT"),
-        ("http://a:0", "must be http://HOST:PORT"),
-        ("http://me:PLANTED a:1", "must be http://HOST:PORT"),
-        ("http://me:PLAN/TED@a:1", "in a password, write"),
-        ("http://me:PLAN?TED@a:1", "in a password, write"),
-        ("http://me:1/PLANTED@a:1", "in a password, write"),
-        ("http://me:PLÄNTED@a:1", "percent-encode characters"),
-        ("http://a:1/path", "must end with the port"),
-        ("PLANTED", "must be http://HOST:PORT"),
-    ],
-)
-def test_an_address_that_cannot_be_used_is_refused(address: str, words: str) -> None:
-    """The message says what to write, and does not repeat what was written."""
-    with pytest.raises(UnusableProxyError, match=words) as caught:
-        read_proxy(address, "x")
-    assert "PLANTED" not in str(caught.value)
 
 
 def test_a_proxy_of_the_environment_that_cannot_be_used_is_named() -> None:

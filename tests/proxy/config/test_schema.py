@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 from support.authority import Authority
+from support.golden import check_golden
 
 from trimtab.proxy.config.document import Document, name_path
 from trimtab.proxy.config.load import load_config
@@ -103,28 +104,6 @@ def test_a_name_of_megabytes_matches_nothing() -> None:
     assert config.match_for("b" * MAX_MODEL_CHARS) == config.models[1]
     assert config.match_for("a" * (MAX_MODEL_CHARS + 1)) is None
     assert config.policy_for("a" * 1_000_000) == config.defaults
-
-
-@pytest.mark.parametrize(
-    ("listen", "loopback"),
-    [
-        ("127.8.9.1:1", True),
-        ("localhost:1", True),
-        ("'[::1]:1'", True),
-        ("0.0.0.0:1", False),
-        ("'[::]:1'", False),
-        ("example.org:1", False),
-    ],
-)
-def test_who_can_reach_the_proxy(listen: str, *, loopback: bool) -> None:
-    """Only an address of this machine is loopback. An unknown name is not. A key closes the address."""
-    said = {} if loopback else {listen.strip("'"): "anyone who reaches this port can use the proxy; see client_keys"}
-    assert _load(f"listen: {listen}").open_addresses() == said
-    assert _load(f"{{listen: {listen}, client_keys: [k], metrics_path: /m}}").open_addresses() == {}
-
-    said = dict.fromkeys(said, "anyone who reaches this port can read the metrics; see admin_token")
-    assert _load(f"metrics_listen: {listen}").open_addresses() == said
-    assert _load(f"{{metrics_listen: {listen}, admin_token: t}}").open_addresses() == {}
 
 
 def test_no_key_stands_in_what_python_says_of_a_configuration() -> None:
@@ -256,51 +235,39 @@ def test_whose_credential_an_upstream_is_shown(fields: dict[str, Any], main: str
     assert config.model_copy().upstreams["other"].shown == named
 
 
-@pytest.mark.parametrize(
-    ("base_url", "setting", "strips"),
-    [
-        ("https://api.anthropic.com/v1", "auto", False),
-        ("https://api.anthropic.com.example.org/v1", "auto", True),
-        ("http://127.0.0.1:8000/v1", "auto", True),
-        ("http://127.0.0.1:8000/v1", "off", False),
-    ],
-)
-def test_nonces_are_stripped_for_servers_of_other_providers(base_url: str, setting: Any, *, strips: bool) -> None:
-    """Anthropic's own servers know them, so they do no harm there."""
-    assert UpstreamConfig(base_url=base_url, strip_nonces=setting).strips_nonces is strips
+URLS = (
+    "https://api.anthropic.com/v1", "https://api.anthropic.com.example.org/v1", "https://api.openai.com/v1", URL,
+    "http://10.0.0.1:8000/v1", "https://10.0.0.1/v1", "http://localhost.example.com/v1", "http://localhost:1/v1",
+    "http://127.0.0.9:8000/v1", "http://[::1]/v1",
+)  # fmt: skip
+FIELDS: tuple[dict[str, Any], ...] = ({}, {"api_key": "k"}, {"credential": "none"}, {"strip_nonces": "off"})
+ADDRESSES = ("127.8.9.1:1", "localhost:1", "'[::1]:1'", "0.0.0.0:1", "'[::]:1'", "example.org:1")
 
 
-@pytest.mark.parametrize(
-    ("base_url", "bares"),
-    [
-        ("http://10.0.0.1:8000/v1", True),
-        ("http://localhost.example.com/v1", True),
-        ("https://10.0.0.1/v1", False),
-        ("http://127.0.0.9:8000/v1", False),
-        ("http://[::1]/v1", False),
-        ("http://localhost:1/v1", False),
-    ],
-)
-def test_a_credential_is_bare_on_the_way_to_another_machine_without_tls(base_url: str, *, bares: bool) -> None:
-    """It does not matter whose credential it is. If none is sent, nothing can be read."""
-    for fields in ({}, {"api_key": "k"}):
-        assert UpstreamConfig(base_url=base_url, **fields).bares_credential is bares
-    assert not UpstreamConfig(base_url=base_url).named().bares_credential
+def test_what_is_concluded_from_addresses() -> None:
+    """Nonces are stripped for servers of other providers. A credential without TLS is bare on its way to other machines.
 
-
-@pytest.mark.parametrize(
-    ("base_url", "credential", "needs"),
-    [
-        ("https://api.openai.com/v1", "auto", True),
-        ("https://api.anthropic.com/v1", "client", True),
-        ("https://api.openai.com/v1", "none", False),
-        ("https://up.test/v1", "auto", False),
-    ],
-)
-def test_known_providers_list_their_models_only_to_a_key(base_url: str, credential: Any, *, needs: bool) -> None:
-    """If only clients have one, nobody else can ask."""
-    assert UpstreamConfig(base_url=base_url, credential=credential).needs_clients_key is needs
-    assert not UpstreamConfig(base_url=base_url, api_key="k").needs_clients_key
+    Known providers list their models only to a key. Who can reach the proxy is told, unless a key closes the address.
+    """
+    told = {}
+    for url in URLS:
+        ways = [UpstreamConfig(base_url=url, **fields) for fields in FIELDS]
+        ways.append(ways[0].named())
+        figures = {
+            "strips nonces": [one.strips_nonces for one in ways],
+            "bares a credential": [one.bares_credential for one in ways],
+            "needs a client's key": [one.needs_clients_key for one in ways],
+        }
+        told[url] = "\n".join(f"{name}: {found}" for name, found in figures.items())
+    for listen in ADDRESSES:
+        keys = ("", ", client_keys: [k], metrics_path: /m", ", admin_token: t, client_keys: [k]")
+        for text in (
+            *(f"{{listen: {listen}{more}}}" for more in keys),
+            f"{{metrics_listen: {listen}}}",
+            f"{{metrics_listen: {listen}{keys[2]}}}",
+        ):
+            told[text] = str(_load(text).open_addresses())
+    check_golden("config/addresses", told)
 
 
 FILE = """

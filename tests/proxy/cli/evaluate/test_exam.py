@@ -1,9 +1,13 @@
 """The texts of the exam: what is asked, and what counts as an answer."""
 
+from collections.abc import Callable
+from typing import Any
+
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.golden import read_tables
 from upstreams.examinee import make_session
 
 from trimtab.proxy.cli.evaluate.exam import (
@@ -93,49 +97,16 @@ def test_whatever_a_model_writes_is_read(written: str) -> None:
     assert grade_plainly(QUESTION, written) in {2, 0, None}
 
 
-@pytest.mark.parametrize(
-    ("written", "grade"),
-    [
-        ('{"grade": 2}', 2),
-        ('```json\n{"grade": "1"}\n```', 1),
-        ("Grade: 0", 0),
-        ("grade = 2.", None),
-        ("2", 2),
-        (" **1**. ", 1),
-        ('<think>perhaps {"grade": 0}</think>{"grade": 2}', 2),
-        ('{"grade": 2} or {"grade": 1}', None),
-        ('{"grade": 2}, I repeat {"grade": 2}', 2),
-        ('{"grade": 7}', None),
-        ('{"grade": 1.5}', None),
-        ("3", None),
-        ("20", None),
-    ],
-)
-def test_a_grade_is_read_or_is_none(written: str, grade: int | None) -> None:
-    """A reply of another form is not guessed at, and two grades are not averaged."""
-    assert read_grade(written) == grade
+FUNCTIONS: dict[str, Callable[[str], object]] = {
+    "grade_plainly": lambda answer: grade_plainly(QUESTION, answer),
+    **{function.__name__: function for function in (read_grade, drop_thinking)},
+}
 
 
-@pytest.mark.parametrize(
-    ("answer", "grade"),
-    [
-        ("NOT IN CONTEXT", 0),
-        ("**NOT IN CONTEXT**: it was removed", 0),
-        (" ... ", 0),
-        ("`8443`.", 2),
-        ("Port 8443", None),
-        ("9443", None),
-    ],
-)
-def test_a_judge_is_spared_what_is_plain(answer: str, grade: int | None) -> None:
-    assert grade_plainly(QUESTION, answer) == grade
-
-
-def test_an_answer_is_what_stands_behind_the_thinking() -> None:
-    """Thinking that does not end contains no answer."""
-    assert read_answer("<think>9443?</think>\n8443") == "8443"
-    assert drop_thinking("9443? No.</think>8443") == "8443"
-    assert drop_thinking("<think>it may be 8443") == ""
+@pytest.mark.parametrize("law", read_tables("exam"), ids=lambda law: law["function"])
+def test_each_law_of_the_table_holds(law: dict[str, Any]) -> None:
+    for written, found in law["cases"]:
+        assert FUNCTIONS[law["function"]](written) == found, written
 
 
 def test_what_a_session_says_cannot_close_its_fence() -> None:

@@ -85,27 +85,6 @@ def test_keys_that_stand_in_the_file_themselves_are_listed_by_hash(end: str, tol
     assert listed.split(maxsplit=1) == [sha256(b"PLANTED-KEY").hexdigest()[:8], f"{told}\n"]
 
 
-def test_wrong_use_says_what_to_do(tmp_path: Path) -> None:
-    """Nothing is written then."""
-    file = tmp_path / "none"
-    for arguments, status, words in (
-        (("list", str(file)), 1, "no such file"),
-        (("revoke", str(file)), 2, "needs the ID"),
-        (("revoke", str(file), "01234567"), 1, "no such file"),
-        (("add", str(file), "01234567"), 2, "takes no ID"),
-        (("add", str(file), "--expires", "soon"), 2, "2027-01-31"),
-        (("add", str(file), "--expires", "2020-01-31"), 2, "is not in the future"),
-        (("list", str(file), "--expires", "2999-01-31"), 2, "only add takes --expires"),
-        (("add", str(tmp_path / "no" / "folder")), 1, "cannot be written"),
-    ):
-        done = run_trimtab("keys", *arguments)
-        assert done.exit_code == status
-        assert words in done.output
-    assert not list(tmp_path.iterdir())
-    file.write_text("# nothing\n")
-    assert "there is no key" in run_trimtab("keys", "revoke", str(file), "01234567").output
-
-
 def test_a_file_that_cannot_be_written_whole_stays_as_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
