@@ -30,9 +30,13 @@ def tell(
     input_bytes: bytes | None = None,
     **environment: str,
 ) -> str:
-    """What a command prints, and its status, for a golden file. hidden: words for texts that vary."""
+    """What a command prints, without click's own lines, and its status, for a golden file.
+
+    hidden: words for texts that vary.
+    """
     done = run_trimtab(*arguments, input_bytes=input_bytes, **environment)
     text = f"{done.stdout}{done.stderr}status {done.exit_code}"
     for one, word in hidden.items():
         text = text.replace(str(one), word)
-    return "\n".join(line.rstrip() for line in text.splitlines())
+    lines = (line.rstrip() for line in text.splitlines())
+    return "\n".join(line for line in lines if not line.startswith(("Usage: main ", "Try 'main ")))

@@ -25,8 +25,6 @@ def test_python_m_proxy_is_the_program() -> None:
 
 ID, STORED, REDIS = "0" * 64, "--set store=sqlite:///s.sqlite3", "--set store=redis://127.0.0.1:9/0"
 ERRORS = (
-    "-h",
-    "serve --nonsense",
     "serve --set",
     "serve --upstream example.org",
     "serve --log-level loud",
@@ -100,6 +98,7 @@ def test_a_command_that_has_another_name_is_told(name: str, advice: str) -> None
 def test_each_command_is_told_as_it_tells_itself(name: str) -> None:
     """The list of commands has the first sentence of each command's help, without importing the command."""
     assert main.commands[name].name == name
+    assert f"\n  {name} " in run_trimtab("-h").stdout
     assert main.commands[name].get_short_help_str(200) == COMMANDS[name][1]
 
 

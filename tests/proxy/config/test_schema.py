@@ -245,7 +245,7 @@ ADDRESSES = ("127.8.9.1:1", "localhost:1", "'[::1]:1'", "0.0.0.0:1", "'[::]:1'",
 
 
 def test_what_is_concluded_from_addresses() -> None:
-    """Nonces are stripped for servers of other providers. A credential without TLS is bare on its way to other machines.
+    """Nonces are stripped for servers of other providers. A credential without TLS is bare on its way elsewhere.
 
     Known providers list their models only to a key. Who can reach the proxy is told, unless a key closes the address.
     """
@@ -261,11 +261,8 @@ def test_what_is_concluded_from_addresses() -> None:
         told[url] = "\n".join(f"{name}: {found}" for name, found in figures.items())
     for listen in ADDRESSES:
         keys = ("", ", client_keys: [k], metrics_path: /m", ", admin_token: t, client_keys: [k]")
-        for text in (
-            *(f"{{listen: {listen}{more}}}" for more in keys),
-            f"{{metrics_listen: {listen}}}",
-            f"{{metrics_listen: {listen}{keys[2]}}}",
-        ):
+        texts = [f"{{listen: {listen}{more}}}" for more in keys]
+        for text in (*texts, f"{{metrics_listen: {listen}}}", f"{{metrics_listen: {listen}{keys[2]}}}"):
             told[text] = str(_load(text).open_addresses())
     check_golden("config/addresses", told)
 

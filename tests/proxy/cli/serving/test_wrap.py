@@ -302,33 +302,19 @@ def test_the_key_of_the_configuration_goes_to_no_other_server() -> None:
 
 
 def test_every_variable_that_clients_read_leads_to_the_proxy() -> None:
-    """Anthropic's has no /v1. A variable of LiteLLM is set only if it was set before. The rest stays."""
-    urls = [
-        (Destination(OPENAI, (Family.OPENAI,), is_configured=True), "http://p"),
-        (Destination(ANTHROPIC, (Family.ANTHROPIC,), is_configured=False), "http://q"),
-        (Destination(AZURE, (Family.AZURE,), is_configured=False), "http://r"),
-    ]
-    before = {"AZURE_API_BASE": "https://ours.openai.azure.com", "HOME": "/home/us", "OPENAI_API_KEY": "k"}
-    assert write_environment(before, urls) == {
-        "OPENAI_BASE_URL": "http://p/v1",
-        "OPENAI_API_BASE": "http://p/v1",
-        "ANTHROPIC_BASE_URL": "http://q",
-        "AZURE_OPENAI_ENDPOINT": "http://r",
-        "AZURE_API_BASE": "http://r",
-        "HOME": "/home/us",
-        "OPENAI_API_KEY": "k",
-    }
+    """Anthropic's has no /v1. A variable of LiteLLM is set only if it was set before. The rest stays.
+
+    A forward proxy does not get the requests to this machine; clients read either spelling of the variable.
+    """
+    urls = [(Destination(url, (family,), is_configured=False), f"http://{family.name}") for url, family in FAMILIES]
+    befores = (
+        {"AZURE_API_BASE": "https://ours.openai.azure.com", "HOME": "/home/us", "OPENAI_API_KEY": "k"},
+        {"HTTPS_PROXY": "http://forward.test:3128"},
+        {"http_proxy": "http://forward.test:3128", "no_proxy": "a.test,localhost"},
+        {"HTTPS_PROXY": ""},
+    )
+    told = {str(before): "\n".join(map(str, sorted(write_environment(before, urls).items()))) for before in befores}
+    check_golden("commands/wrap-environment", told)
 
 
-@pytest.mark.parametrize(
-    ("before", "exempt"),
-    [
-        ({"HTTPS_PROXY": "http://forward.test:3128"}, "127.0.0.1,localhost"),
-        ({"http_proxy": "http://forward.test:3128", "no_proxy": "a.test,localhost"}, "a.test,localhost,127.0.0.1"),
-        ({"HTTPS_PROXY": ""}, None),
-    ],
-)
-def test_a_forward_proxy_does_not_get_the_requests_to_this_machine(before: dict[str, str], exempt: str | None) -> None:
-    """Clients read either spelling of the variable."""
-    written = write_environment(before, [])
-    assert (written.get("no_proxy"), written.get("NO_PROXY")) == (exempt, exempt)
+FAMILIES = ((OPENAI, Family.OPENAI), (ANTHROPIC, Family.ANTHROPIC), (AZURE, Family.AZURE))
