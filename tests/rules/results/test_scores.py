@@ -14,6 +14,7 @@ from trimtab.rules.results.scores import (
     is_matches,
     is_numbered,
     is_page,
+    is_source,
     mark_changes,
     score_commits,
     score_listing,
@@ -179,6 +180,12 @@ def test_the_first_match_of_each_file_comes_first() -> None:
 LINES = st.lists(st.text(st.sampled_from("ab 1/.\"'=\ud800漢\t\r"), max_size=12), max_size=60)
 
 
+def test_rows_of_digits_times_and_dates_are_no_places() -> None:
+    assert not is_matches([f"{number * 10:08}: 6865 6c6c" for number in range(50)])
+    assert not is_matches([f"12:{number:02}:00 done" for number in range(50)])
+    assert not is_matches([f"2024-01-{number:02} done" for number in range(1, 30)])
+
+
 def test_a_shape_is_that_of_words() -> None:
     """Numbers, names and quotes are no part of it, unless lines hardly vary otherwise."""
     lines = [f"read src/a{number}.c in {number} ms, as 'x{number}'" for number in range(9)]
@@ -233,6 +240,7 @@ def test_a_definition_comes_before_any_statement() -> None:
     for gutter in ("   12\t", "12: ", "12| ", "12\u2192", "12  "):
         assert strip_gutter(f"{gutter}x = 1") == "x = 1"
     assert strip_gutter("x = 12") == "x = 12"
+    assert is_source(["def read(self):", "    return self.text"] * 9)
     assert is_numbered([f"{number}\tx" for number in range(50)])
     assert not is_numbered([f"{number * 7 % 5}\tx" for number in range(50)])
     assert not is_numbered(["x"] * 5)

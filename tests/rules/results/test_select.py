@@ -31,6 +31,8 @@ def test_a_selection_keeps_its_limit(scores: dict[int, float], limit: int, share
 
 def test_the_ends_are_kept_by_their_shares() -> None:
     """A short gap is filled, as its marker would cost more. Ends that meet leave nothing out."""
+    kept = select({10: 0.1, 200: 9.0, 300: 5.0}, 72).splitlines()
+    assert [LINES[at] in kept for at in (10, 200, 300)] == [False, True, True]
     kept = select({}, 400, Shares(0.25, 0.5)).splitlines()
     marker = next(index for index, line in enumerate(kept) if line.startswith("[trimtab: "))
     assert kept[:marker] == LINES[:marker]

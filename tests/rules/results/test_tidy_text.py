@@ -142,7 +142,7 @@ def test_tables_can_be_taken_back(text: str) -> None:
 
 
 def test_keys_stand_once() -> None:
-    """Also of arrays in fields and in other arrays, to some depth."""
+    """Also of arrays in fields, in cells and in other arrays, to some depth."""
     text = write_objects(["id", "name", "price"], [[str(row), f'"item {row}"', f"{row}.50"] for row in range(4)])
     assert make_tables(text) == (
         '{"[trimtab: table] columns":["id","name","price"],'
@@ -152,6 +152,9 @@ def test_keys_stand_once() -> None:
     table = make_tables(inner)
     assert table.startswith('{"[trimtab: table]')
     assert make_tables(f'{{"a":{inner},"b":[{inner},1]}}') == f'{{"a":{table},"b":[{table},1]}}'
+    outer = write_objects(["reservation_number", "flights"], [["1", inner], ["2", inner], *[["3", "[]"]] * 9])
+    assert make_tables(outer).count("columns") == 3
+    assert restore_tables(make_tables(outer)) == outer
     inner = write_objects(["number", "name"], [["1", "2"]] * 9)
     deep = '{"a":' * 40 + inner + "}" * 40
     assert make_tables(deep) == deep

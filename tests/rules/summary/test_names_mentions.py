@@ -91,3 +91,4 @@ def test_each_name_of_the_messages_is_ranked_once(messages: tuple[Message, ...],
     ranked = rank(read, without=without)
     names = {name for one in read if one.role is not Role.SYSTEM for name in one.asked | one.told}
     assert sorted(ranked) == sorted(names - without)
+    assert rank(read, without=names) == []

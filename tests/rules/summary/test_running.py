@@ -70,6 +70,9 @@ CODEX = step("exec_command", {"cmd": "make watch"}, "Process running with sessio
 COMPOSE = run("docker compose up -d", "Container web Started")
 
 
+CONTAINER = "0123456789ab" + "c" * 52
+
+
 def test_what_was_ended_is_not_running() -> None:
     """In the removed part or in the tail, unless that was refused. What is started after it is running."""
     for ending in [
@@ -86,6 +89,7 @@ def test_what_was_ended_is_not_running() -> None:
         (BASH_7, step("BashOutput", {"bash_id": "bash_7"}, "<status>completed</status>")),
         (CODEX, step("write_stdin", {"session_id": 12345}, "Process exited with code 0")),
         (COMPOSE, run("docker compose down -v")),
+        (run("docker run -d web", CONTAINER), run(f"docker stop {CONTAINER}")),
         (SERVER, run("kill %1")),
     ]:
         assert find_running([*begun, *ending]) == ()
@@ -98,6 +102,7 @@ def test_ending_something_else_ends_no_entry() -> None:
     for other in [
         run("kill 99999; python other.py"),
         run("grep -n close server.py"),
+        run("cat log.41297 41297", "Process exited with code 0"),
         step("edit_file", {"path": "server.py", "text": "socket.close()  # stop"}),
         step("KillProcess", {"pid": 99999}),
     ]:

@@ -25,9 +25,9 @@ def test_an_item_is_written_with_its_status_and_name() -> None:
     """A line is unchanged until its item changes, and that keeps all that it does not specify."""
     assert make_item("Fix it\nsoon", "in_progress", name="3").write() == "- [in_progress] 3: Fix it\n  soon"
     assert make_item("修复", depth=1).write() == "  - 修复"
-    item = Item("a", "x", Rank.CLOSED, "1", line="* [x] a")
+    item = Item("a", "x", Rank.CLOSED, "1", "how", line="* [x] a")
     assert item.write() == "* [x] a"
-    assert item.change(make_item("", "pending")) == Item("a", "pending", Rank.OPEN, "1")
+    assert item.change(make_item("", "pending")) == Item("a", "pending", Rank.OPEN, "1", "how")
 
 
 def test_the_status_decides_the_rank() -> None:
