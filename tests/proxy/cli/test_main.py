@@ -26,6 +26,10 @@ def test_python_m_proxy_is_the_program() -> None:
 ID, STORED, REDIS = "0" * 64, "--set store=sqlite:///s.sqlite3", "--set store=redis://127.0.0.1:9/0"
 ERRORS = (
     "serve --set",
+    "serve --set no.such=1",
+    "serve --listen nowhere",
+    "healthcheck --listen 127.0.0.1:9",
+    "init --upstream http://127.0.0.1:9/v1",
     "serve --upstream example.org",
     "serve --log-level loud",
     "check .",
@@ -49,6 +53,7 @@ ERRORS = (
     f"summary {ID} --header-from-env x-acme-token=ABSENT",
     f"summary {ID} --set store=memory",
     f"summary {ID} {REDIS}",
+    f"summary {ID} {STORED}",
     f"compact-session name {STORED}",
     f"compact-session name {STORED} --set dashboard.enabled=false",
     f"compact-session name {STORED} --words {'x' * 501}",
@@ -74,6 +79,7 @@ def test_what_does_not_work_ends_with_a_sentence(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("trimtab.proxy.cli.stats.name_day", lambda _: "2026-11-23")
     given = {"HOME": str(tmp_path), "TWO_LINES": "sk-PLANTED\nX: y", "COLUMNS": "120"}
+    given |= dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY"), "")
     told = {line: tell(*line.split(), hidden={"x" * 501: "x..."}, **given) for line in ERRORS}
     assert "PLANTED" not in "".join(told.values())
     assert "Traceback" not in "".join(told.values())

@@ -4,18 +4,37 @@ import asyncio
 import gc
 import os
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from unittest.mock import Mock, call
 
 import pytest
 from support.command_line import run_trimtab
+from support.golden import check_golden
+from support.model_learning import ListLog
 
 from trimtab.proxy.cli.options import usual_recordings
 from trimtab.proxy.cli.serving import serve as serving
-from trimtab.proxy.cli.serving.serve import LEAST_SECONDS, MOST_SECONDS, NEVER, collect_when_idle, is_due
+from trimtab.proxy.cli.serving.serve import (
+    LEAST_SECONDS,
+    MOST_SECONDS,
+    NEVER,
+    Screen,
+    WorkerLog,
+    _LatestConfig,
+    collect_when_idle,
+    is_due,
+)
+from trimtab.proxy.config.document import ConfigError
+from trimtab.proxy.config.load import load_config
+from trimtab.proxy.config.schema import Config
+from trimtab.proxy.telemetry.logs import LEVELS, LiveLine
+from trimtab.proxy.telemetry.metrics import Metrics
+from trimtab.proxy.telemetry.shared import Reloads
 
 pytestmark = pytest.mark.usefixtures("restored_log")
 
@@ -163,3 +182,152 @@ def test_the_folder_of_the_configuration_counts(started, tmp_path) -> None:
     folders = [config.record.dir for config in started]
     assert folders == [str(tmp_path / "own"), str(tmp_path / "set"), str(tmp_path / "other"), str(usual_recordings())]
     assert [config.record.keep for config in started] == [5, 10_000, 5, 6]
+
+
+# What `trimtab serve` prints on a terminal. The live line is tested end to end, on a real one.
+
+
+def test_the_lines_to_set_are_those_of_the_dialects_of_the_upstreams(capsys: pytest.CaptureFixture[str]) -> None:
+    """A server whose dialects are not known may have both. The dashboard is named if there is one, its token never."""
+    claude = "upstreams={claude: {base_url: 'https://api.anthropic.com/v1', credential: client}}"
+    greetings = {}
+    for settings in (
+        ("upstream.base_url=https://api.openai.com/v1", "dashboard={enabled: false}"),
+        ("upstream.base_url=https://api.anthropic.com/v1", "admin_token=PLANTED"),
+        ("upstream.base_url=http://127.0.0.1:8000/v1",),
+        ("upstream.base_url=https://ours.openai.azure.com/openai/v1",),
+        (claude, "models=[{match: 'claude*', upstream: claude}]"),
+    ):
+        config = load_config(settings=settings, environment={})
+        Screen(is_read=True).greet(config, "http://p", "http://pages")
+        out, greetings[" ".join(settings)] = capsys.readouterr()
+        assert out == ""
+    assert "PLANTED" not in "".join(greetings.values())
+    check_golden("commands/greeting", greetings)
+
+
+async def test_nothing_is_printed_if_nobody_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The log in a file has no other lines."""
+    screen = Screen()
+    screen.greet(load_config(environment={}), "http://p", "http://pages")
+    metrics = Metrics()
+    metrics.requests["m", "chat", "200", "unchanged"] += 1
+    async with screen.showing(metrics, ListLog()):
+        pass
+
+    assert capsys.readouterr() == ("", "")
+
+
+class _Counting(LiveLine):
+    """Counts instead of writing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown = self.ended = 0
+        self.twice = asyncio.Event()
+
+    def show(self, text: str) -> None:
+        assert text
+        self.shown += 1
+        if self.shown == 2:
+            self.twice.set()
+
+    def end(self) -> None:
+        self.ended += 1
+
+
+async def _show(line: _Counting, requests: int) -> AsyncIterator[None]:
+    metrics = Metrics()
+    if requests:
+        metrics.requests["m", "chat", "200", "unchanged"] += requests
+    async with Screen(is_read=True, line=line).showing(metrics, ListLog()):
+        yield
+
+
+async def test_between_two_states_of_the_live_line_is_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last state is shown at the end, without one, and stays. Before the first request there is none."""
+    for requests, last in ((0, 0), (3, 1)):
+        line = _Counting()
+        async for _ in _show(line, requests):
+            for _ in range(20):  # more turns of the pool that reads the figures than one state needs
+                await asyncio.to_thread(str)
+            assert line.shown == 0
+        assert (line.shown, line.ended) == (last, 1)
+
+    monkeypatch.setattr(serving, "PAUSE_SECONDS", 0)
+    again = _Counting()
+    async for _ in _show(again, 3):
+        await asyncio.wait_for(again.twice.wait(), 30)
+
+
+@pytest.mark.parametrize("is_abstract", [False, True])
+def test_systemd_is_told_when_requests_are_accepted(
+    is_abstract: bool,  # noqa: FBT001
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the socket that it names: a file, or an abstract one. Without systemd nothing is told."""
+    name = f"@trimtab-{os.getpid()}" if is_abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(f"\0{name[1:]}" if is_abstract else name)
+        systemd.settimeout(30)
+        monkeypatch.setenv("NOTIFY_SOCKET", name)
+        Screen().announce(load_config(environment={}), "http://p", "http://p", ListLog())
+        assert systemd.recv(64) == b"READY=1"
+    Screen().announce(load_config(environment={}), "http://p", "http://p", ListLog())  # systemd has gone
+    monkeypatch.delenv("NOTIFY_SOCKET")
+    Screen().announce(load_config(environment={}), "http://p", "http://p", ListLog())
+
+
+# With several workers: what the supervisor logs for all. The rest is tested end to end.
+
+
+def make(*settings: str) -> Config:
+    """A configuration."""
+    return load_config(settings=settings, environment={})
+
+
+def fail_with(error: Exception) -> Callable[[], Config]:
+    """A file that cannot be read."""
+
+    def load() -> Config:
+        raise error
+
+    return load
+
+
+def test_workers_to_come_begin_with_what_was_reloaded() -> None:
+    """Keys that take effect only with a restart keep their old values."""
+    again, reloads = make("workers=3", "mode=off", "limits.drain_seconds=7"), Reloads(5.0)
+    told = _LatestConfig(make("workers=2"), lambda: again, ListLog(), Screen(), reloads)
+    assert told.reload()
+    assert reloads.read() == (True, pytest.approx(time.time(), abs=60))
+    assert (told.config.mode, told.config.workers) == ("off", 2)
+    assert told.drain_seconds() == 7
+
+
+@pytest.mark.parametrize(
+    ("load", "event"),
+    [
+        (None, "nothing_to_reload"),
+        (fail_with(ConfigError("mode: no\nnope: no")), "configuration_invalid"),
+        (fail_with(RecursionError("PLANTED")), "reload_failed"),
+    ],
+)
+def test_what_cannot_be_read_reaches_no_worker(load, event: str) -> None:
+    """The error is logged without text that may be a key, and the previous configuration stays."""
+    log, before, reloads = ListLog(), make("mode=off"), Reloads(5.0)
+    told = _LatestConfig(before, load, log, Screen(), reloads)
+    assert not told.reload()
+    assert reloads.read() == (load is None, 5.0)
+    assert told.config is before
+    assert {line["event"] for line in log.lines} == {event}
+    assert "PLANTED" not in str(log.lines)
+
+
+def test_each_line_of_a_worker_says_whose_it_is() -> None:
+    """At every level. The line keeps its own fields."""
+    for level in LEVELS:
+        log = Mock()
+        getattr(WorkerLog(log, 2), level)("event", key=1)
+        assert log.mock_calls == [getattr(call, level)("event", worker=2, key=1)]
