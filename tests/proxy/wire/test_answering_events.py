@@ -74,6 +74,7 @@ def _make_chat() -> Answer:
         *events[1:],
         _delta(role="assistant", audio={"id": "a"}),
         {"choices": [{"index": 0, "delta": {"content": ""}}, {"index": 1, "delta": {"content": "x"}}]},
+        {"choices": [], "error": {"message": "busy"}},
         {"choices": "odd"},
         {"choices": [7]},
     ]
@@ -124,7 +125,7 @@ def _make_response() -> Answer:
         _event("output_item.added", output_index=3, item=output[3] | {"input": ""}),
         _piece("custom_tool_call_input", 3, "x y"),
         _event("output_item.done", output_index=3, item=output[3]),
-        _event("completed", response=whole),
+        _event("incomplete", response=whole),
     ]
     part = {"type": "output_text", "text": "", "annotations": []}
     silent = [
@@ -232,8 +233,8 @@ def test_an_answer_in_one_piece_is_read_as_its_stream(answer: Answer) -> None:
     ("codec", "events", "sent"),
     [
         (CHAT, [_delta(content="x" * 40)], 10),
-        (CHAT, [_delta(reasoning="y" * 4000), _delta(content="x" * 40)], 1000),
-        (CHAT, [_delta(reasoning_content="summary"), _delta(content="x" * 40)], None),
+        (CHAT, [_delta(reasoning="y" * 990), _delta(content="x" * 40)], 1000),
+        (CHAT, [_delta(reasoning_content="y" * 989), _delta(content="x" * 40)], None),
         (RESPONSES, [_piece("output_text", 0, "hello")], 10),
         (MESSAGES, [_go_on(0, "text_delta", text="hello")], 10),
     ],

@@ -96,6 +96,7 @@ def test_a_breakpoint_stands_at_the_end_of_the_summary_only() -> None:
     assert sorted(add_breakpoint(messages, [None] * 4, SILENT, at_end=True)) == [1, 3]
     assert sorted(add_breakpoint(messages[:3], [None] * 3, SILENT, at_end=True)) == [1]
     assert add_breakpoint([SYSTEM, TASK], [None] * 2, SILENT) == {}
+    assert find_summary([Message(Role.USER, SUMMARY.texts)]) is None  # the client's own words
     spoken = Message(Role.ASSISTANT, SUMMARY.texts, edited=True)
     assert add_breakpoint([TASK, spoken], [None] * 2, SILENT) == {}
     client = Client(decode_members(b'{"prompt_cache_options":{"mode":"explicit"}}'), {})

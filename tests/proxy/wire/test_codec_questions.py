@@ -1,4 +1,4 @@
-"""In each dialect: what a question of ours behind a conversation has of the client's request, and what of its own."""
+"""In each dialect: which members are counted, and which a question of ours has of the client's request."""
 
 from dataclasses import replace
 from typing import Any
@@ -272,3 +272,69 @@ def test_odd_members_are_copied_or_nothing_is(codec: Codec, members: object) -> 
     written = codec.copy_members(request)
     assert written is None or written.keys() <= members.keys()
     assert written is None or codec.read_thinking(written) is None or members.keys() & {"thinking", "reasoning"}
+
+
+MORE = b'"max_tokens":5,"stream":true,"thinking":{"type":"enabled","budget_tokens":3}'
+READ = [
+    (
+        CHAT,
+        b'"tools":[ {"a":1} ],"functions":null,"tool_choice":"none","response_format":{},"max_tokens":5',
+        ("m", False, 5, False, False),
+        (b'[ {"a":1} ]', b"", b'"none"', b"", b"{}"),
+    ),
+    (CHAT, b'"max_completion_tokens":7,"max_tokens":5,"stream":true,"model":3', ("", True, 7, True, False), (b"",) * 5),
+    (
+        RESPONSES,
+        b'"tools":[ {"a":1} ],"instructions":"x","text":{},"max_output_tokens":5,"conversation":"c"',
+        ("m", False, 5, False, False),
+        (b'"x"', b"", b'"c"', b'[ {"a":1} ]', b"", b"{}"),
+    ),
+    (RESPONSES, b'"max_output_tokens":"7","reasoning":{},"stream":true', ("m", True, None, True, True), (b"",) * 6),
+    (
+        MESSAGES,
+        b'"tools":[ {"a":1} ],"system":null,"tool_choice":{},"output_config":{ },"thread":"x",%b' % MORE,
+        ("m", True, 5, True, True),
+        (b"", b'[ {"a":1} ]', b"{}", b"{ }", b"", b'"x"'),
+    ),
+    (MESSAGES, b'"model":3,"max_tokens":true,"thinking":[]', ("", False, None, False, True), (b"",) * 6),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("codec", "members", "told", "fixed"), READ)
+def test_what_stands_outside_the_transcript_is_read(
+    codec: Codec, members: bytes, told: tuple[object, ...], fixed: tuple[bytes, ...]
+) -> None:
+    """Model, stream, the limit, whether reasoning counts against it, whether usage is told; and what costs tokens."""
+    request = codec.read(b'{"model":"m","%b":[],%b}' % (codec.transcript.encode(), members))
+    assert (request.model, request.stream, request.max_tokens, request.is_reasoning, request.asks_usage) == told
+    assert request.fixed == fixed
+
+
+CLEARING = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
+
+
+@pytest.mark.parametrize(
+    ("codec", "members", "counts"),
+    [
+        (CHAT, {"tools": [], "temperature": 1}, True),
+        (CHAT, {"of_the_future": 1}, False),
+        (RESPONSES, {"store": False, "include": ["x"], "reasoning": {"effort": "low"}, "instructions": "x"}, True),
+        (RESPONSES, {"text": {"verbosity": "low"}, "prompt_cache_key": "k", "client_metadata": {}}, True),
+        (RESPONSES, {"previous_response_id": None, "prompt": None, "truncation": "disabled"}, True),
+        (RESPONSES, {"previous_response_id": "r"}, False),
+        (RESPONSES, {"truncation": "auto"}, False),
+        (MESSAGES, {"system": "x", "metadata": {"user_id": "x"}, "thinking": {"type": "adaptive"}}, True),
+        (MESSAGES, {"context_management": CLEARING}, True),
+        (MESSAGES, {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, False),
+        (MESSAGES, {"context_management": 1}, False),
+        (MESSAGES, {"mcp_servers": []}, False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("length", [1, 20_000])
+def test_a_request_is_counted_in_full_if_all_its_members_are(
+    codec: Codec, members: Wire, length: int, *, counts: bool
+) -> None:
+    """Only such requests help to calibrate. Server-side edits of anything but thinking change what the model reads."""
+    talk = [{"role": "user", "content": "x" * length}]
+    assert codec.counts_all(codec.read(orjson.dumps({"model": "m", codec.transcript: talk, **members}))) is counts
+    assert not codec.counts_all(codec.read(b'{"%b":[],"user":"\\ud83d"}' % codec.transcript.encode()))

@@ -178,6 +178,12 @@ def test_a_cache_marker_moves_to_the_last_declaration_that_is_left() -> None:
     assert orjson.loads(drop("messages", write("messages", [drawn, read]))[0].body)["tools"] == [read]
 
 
+def test_a_list_in_which_each_tool_must_be_searched_for_is_not_made() -> None:
+    """Anthropic's API refuses it."""
+    body = write("messages", [declare("messages", "read", defer_loading=True), declare("messages", "draw")])
+    assert drop("messages", body)[0].body == body
+
+
 def test_a_tool_that_a_result_refers_to_stays() -> None:
     """Anthropic's API refuses a reference to an undeclared tool."""
     found = {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "tool_reference", "tool_name": "mcp__a"}]}

@@ -198,21 +198,6 @@ def test_a_message_is_decoded_to_what_it_says() -> None:
     ]
 
 
-def test_what_stands_outside_the_messages_is_read() -> None:
-    """Model, stream, the completion limit under either key, and the JSON that costs tokens."""
-    body = (
-        b'{"tools":[ {"a":1} ],"functions":null,"tool_choice":"none","response_format":{},"max_tokens":5,'
-        b'"messages":[],"model":"m"}'
-    )
-    request = CHAT.read(body)
-    other = CHAT.read(b'{"messages":[],"max_completion_tokens":7,"max_tokens":5,"stream":true,"model":3}')
-
-    assert (request.model, request.stream, request.max_tokens, request.is_reasoning) == ("m", False, 5, False)
-    assert (request.raws, request.fixed) == ((), (b'[ {"a":1} ]', b"", b'"none"', b"", b"{}"))
-    assert (other.model, other.stream, other.max_tokens) == ("", True, 7)
-    assert other.is_reasoning
-
-
 CALLED = b'"function_call":{"name":"draw","arguments":"{}"}'
 
 

@@ -174,6 +174,7 @@ def test_instructions_replace_the_providers_own() -> None:
         {"context_management": {"edits": [{"type": "compact_20260112"}]}},
         {"output_config": {"task_budget": {"total": 9, "remaining": 3}}},
         {"output_config": {"format": {"type": "json_schema", "schema": {}}}},
+        {"messages": [{"role": "system", "content": "s"}, *TALK]},
         {"messages": [{"role": "assistant", "content": [BLOCK]}, *TALK]},
     ],
 )

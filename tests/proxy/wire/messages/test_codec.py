@@ -118,19 +118,6 @@ def _shorten_results(before: Conversation) -> Conversation:
     )
 
 
-def test_what_stands_outside_the_messages_is_read() -> None:
-    body = (
-        b'{"tools":[ {"a":1} ],"system":null,"tool_choice":{},"output_config":{ },"output_format":1,"thread":"x",'
-        b'"messages":[],"model":"m","max_tokens":5,"stream":true,"thinking":{"type":"enabled","budget_tokens":3}}'
-    )
-    request, other = MESSAGES.read(body), MESSAGES.read(b'{"messages":[],"model":3,"max_tokens":true,"thinking":[]}')
-    assert (request.model, request.stream, request.max_tokens) == ("m", True, 5)
-    assert request.fixed == (b"", b'[ {"a":1} ]', b"{}", b"{ }", b"1", b'"x"')
-    assert request.is_reasoning
-    assert request.asks_usage
-    assert (other.model, other.stream, other.max_tokens, other.is_reasoning) == ("", False, None, False)
-
-
 def test_a_request_is_one_conversation_with_its_system_prompt(counting: Counting) -> None:
     """The system prompt leads, and is in no element. Parts of an element differ in `part`."""
     conversation = MESSAGES.decode(MESSAGES.read(PRETTY), counting)
@@ -144,6 +131,12 @@ def test_a_request_is_one_conversation_with_its_system_prompt(counting: Counting
     assert conversation.shape.alternates
     assert not conversation.shape.has_system_messages
     assert not conversation.continues
+
+
+def test_an_empty_system_prompt_is_no_message(counting: Counting) -> None:
+    for system in (b'""', b"null", b"[]"):
+        request = MESSAGES.read(b'{"system":%b,"messages":[%b]}' % (system, USER))
+        assert [message.role for message in MESSAGES.decode(request, counting).messages] == [Role.USER]
 
 
 def test_an_element_like_a_system_prompt_is_not_taken_for_one(counting: Counting) -> None:
@@ -170,26 +163,6 @@ def test_only_the_edited_result_differs() -> None:
 def _write_shortened() -> bytes:
     text = RESULTS[RESULTS.index(b'{"type":"text"') : RESULTS.rindex(b" ] }")]
     return b'{"role":"user","content":[{"tool_use_id":"c1","type":"tool_result","content":"cut"},%b]}' % text
-
-
-@pytest.mark.parametrize(
-    ("members", "counts"),
-    [
-        ({"temperature": 1, "metadata": {"user_id": "x"}, "thinking": {"type": "adaptive"}}, True),
-        ({"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}}, True),
-        ({"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, False),
-        ({"context_management": 1}, False),
-        ({"mcp_servers": []}, False),
-    ],
-)
-@pytest.mark.parametrize("length", [1, 20_000])
-def test_a_request_is_counted_in_full_if_all_its_members_are(members: dict, length: int, *, counts: bool) -> None:
-    """Server-side edits of anything but thinking change what the model reads."""
-    message = {"role": "user", "content": "x" * length}
-    request = MESSAGES.read(orjson.dumps({"messages": [message], "system": "x", "max_tokens": 1, **members}))
-    assert MESSAGES.counts_all(request) is counts
-    broken = MESSAGES.read(b'{"messages":[],"x":"\\ud83d"}')
-    assert not MESSAGES.counts_all(broken)
 
 
 def test_counting_reads_and_writes_the_same_requests(counting: Counting) -> None:

@@ -13,62 +13,19 @@ from trimtab.proxy.wire.responses.codec import decode_unit, encode_message, find
 from trimtab.proxy.wire.responses.results import BLANK_SCREENSHOT
 from trimtab.rules.conversation import Message, Role, ToolCall
 
-CALLS: list[tuple[dict[str, Any], ToolCall]] = [
-    (
-        {"type": "function_call", "id": "fc", "call_id": "1", "name": "ls", "arguments": '{"a": 1}'},
-        ToolCall("1", "ls", '{"a": 1}'),
-    ),
-    ({"type": "custom_tool_call", "call_id": "1", "name": "run", "input": "x\ny"}, ToolCall("1", "run", "x\ny")),
-    (
-        {"type": "local_shell_call", "call_id": "1", "action": {"type": "exec", "command": ["ls"]}},
-        ToolCall("1", "local_shell", '{"type":"exec","command":["ls"]}'),
-    ),
-    (
-        {"type": "shell_call", "call_id": "1", "action": {"commands": ["ls"]}},
-        ToolCall("1", "shell", '{"commands":["ls"]}'),
-    ),
-    (
-        {"type": "apply_patch_call", "call_id": "1", "operation": {"type": "delete_file", "path": "a"}},
-        ToolCall("1", "apply_patch", '{"type":"delete_file","path":"a"}'),
-    ),
-    (
-        {"type": "computer_call", "call_id": "1", "action": {"type": "wait"}},
-        ToolCall("1", "computer", '{"type":"wait"}'),
-    ),
-    ({"type": "computer_call", "call_id": "1", "actions": [7]}, ToolCall("1", "computer", "[7]")),
-    (
-        {"type": "mcp_approval_request", "id": "1", "name": "rm", "arguments": "{}", "server_label": "s"},
-        ToolCall("1", "rm", "{}"),
-    ),
-    ({"type": "function_call", "call_id": 7, "name": 7, "arguments": [7]}, ToolCall("7", "", "[7]", b"7")),
+ABORTED = {"stdout": "aborted", "stderr": "", "outcome": {"type": "exit", "exit_code": 1}}
+FAILED = {"status": "failed", "output": "aborted"}
+CALLS: list[tuple[str, dict[str, Any], tuple[str, str], dict[str, Any]]] = [
+    ("function_call", {"name": "ls", "arguments": '{"a": 1}'}, ("ls", '{"a": 1}'), {"output": "aborted"}),
+    ("custom_tool_call", {"name": "run", "input": "x\ny"}, ("run", "x\ny"), {"output": "aborted"}),
+    ("local_shell_call", {"action": {"command": []}}, ("local_shell", '{"command":[]}'), {"output": "aborted"}),
+    ("shell_call", {"action": {"commands": ["ls"]}}, ("shell", '{"commands":["ls"]}'), {"output": [ABORTED]}),
+    ("apply_patch_call", {"operation": {"path": "a"}}, ("apply_patch", '{"path":"a"}'), FAILED),
+    ("computer_call", {"action": {}}, ("computer", "{}"), {"output": orjson.loads(BLANK_SCREENSHOT)}),
+    ("mcp_approval_request", {"id": "1", "name": "rm"}, ("rm", ""), {"approve": False, "reason": "aborted"}),
 ]
-MISSING = {
-    "function_call": {"type": "function_call_output", "call_id": "1", "output": "aborted"},
-    "custom_tool_call": {"type": "custom_tool_call_output", "call_id": "1", "output": "aborted"},
-    "local_shell_call": {"type": "local_shell_call_output", "id": "1", "output": "aborted"},
-    "shell_call": {
-        "type": "shell_call_output",
-        "call_id": "1",
-        "output": [{"stdout": "aborted", "stderr": "", "outcome": {"type": "exit", "exit_code": 1}}],
-    },
-    "apply_patch_call": {
-        "type": "apply_patch_call_output",
-        "call_id": "1",
-        "status": "failed",
-        "output": "aborted",
-    },
-    "computer_call": {
-        "type": "computer_call_output",
-        "call_id": "1",
-        "output": orjson.loads(BLANK_SCREENSHOT),
-    },
-    "mcp_approval_request": {
-        "type": "mcp_approval_response",
-        "approval_request_id": "1",
-        "approve": False,
-        "reason": "aborted",
-    },
-}
+ANSWERED = {"local_shell_call": "id", "mcp_approval_request": "approval_request_id"}
+"""The members by which results name their calls, if not by `call_id`."""
 CHUNKS = [
     {"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
     {"stdout": "b", "stderr": "c", "outcome": {"type": "timeout"}, "x": 1},
@@ -86,23 +43,28 @@ def _edit(item: object, *texts: str) -> Any:
     return orjson.loads(encode_message(message, {}))
 
 
-@pytest.mark.parametrize(("item", "call"), CALLS)
-def test_a_call_is_read(item: dict[str, Any], call: ToolCall) -> None:
-    message = _decode(item)
-    assert message.role is Role.ASSISTANT
-    assert message.tool_calls == (call,)
-
-
-@pytest.mark.parametrize("call_type", MISSING)
-def test_a_result_that_is_missing_fits_its_call(call_type: str) -> None:
+@pytest.mark.parametrize(("kind", "members", "call", "missing"), CALLS)
+def test_a_call_is_read_and_a_result_that_is_missing_fits_it(
+    kind: str, members: dict[str, Any], call: tuple[str, str], missing: dict[str, Any]
+) -> None:
     """It says that the call failed, and never approves it. A computer's result must be an image."""
-    item, call = next((item, call) for item, call in CALLS if item["type"] == call_type)
-    asked = _decode({"type": "reasoning"}, item)
-    made = Message(Role.TOOL, ("aborted",), answers=call.id, edited=True)
-    written = encode_message(made, find_call_types([asked, made]))
-    assert orjson.loads(written) == MISSING[call_type]
-    again = _decode(orjson.loads(written))
+    asked = _decode({"type": "reasoning"}, {"type": kind, "call_id": "1", **members})
+    assert (asked.role, asked.tool_calls) == (Role.ASSISTANT, (ToolCall("1", *call),))
+    made = Message(Role.TOOL, ("aborted",), answers="1", edited=True)
+    written = orjson.loads(encode_message(made, find_call_types([asked, made])))
+    result = "mcp_approval_response" if kind.startswith("mcp") else f"{kind}_output"
+    assert written == {"type": result, ANSWERED.get(kind, "call_id"): "1", **missing}
+    again = _decode(written)
     assert (again.role, again.answers) == (Role.TOOL, "1")
+
+
+def test_calls_of_another_form_are_read() -> None:
+    """The result of an unknown call is a function's."""
+    odd = {"type": "function_call", "call_id": 7, "name": 7, "arguments": [7]}
+    assert _decode(odd).tool_calls == (ToolCall("7", "", "[7]", b"7"),)
+    assert _decode({"type": "computer_call", "call_id": "1", "actions": [7]}).tool_calls[0].arguments == "[7]"
+    made = Message(Role.TOOL, ("aborted",), answers="c", edited=True)
+    assert orjson.loads(encode_message(made, {}))["type"] == "function_call_output"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Counting, Request
 from trimtab.proxy.wire.json import Span
 from trimtab.proxy.wire.transcript.body import (
+    COPIES,
+    ELEMENT_BYTES,
     MAX_ALIKE,
     Form,
     KeptBodies,
@@ -125,6 +127,11 @@ def test_what_is_kept_is_bounded() -> None:
     ((key, alike),) = kept.items()
     assert len(alike) == 3
     assert weigh_kept_bodies(key, alike) == len(key[1]) + sum(each.size_bytes for each in alike) <= 4 * size_bytes
+
+
+def test_a_body_weighs_its_copies_and_its_elements() -> None:
+    body = _make("a", "b", "c")
+    assert _begin(body).size_bytes == COPIES * len(body) + 3 * ELEMENT_BYTES
 
 
 def test_one_time_requests_have_a_quarter_of_the_place() -> None:

@@ -27,9 +27,11 @@ from trimtab.proxy.wire.transcript.decoding import (
     discount_compacted,
     join_units,
     recall,
+    weigh_element,
 )
 from trimtab.rules.conversation import Conversation, Message, Origin, Role
 from trimtab.rules.policy import Policy
+from trimtab.rules.results.work import OBJECT_BYTES
 
 GO_ON = {"role": "user", "content": "Go on."}
 MEMO = replace(assistant("A memo for the server."), keeps_before=True)
@@ -113,6 +115,12 @@ def test_what_the_first_message_costs_is_remembered_of_the_newest() -> None:
     view, messages = make_known().view("chat", 0), (*_decode(b"one"), *_decode(b"three"))
     found = [view.count_first(messages[at], lambda one: len(one.raw)) for at in (0, 0, 1)]
     assert (found, view.count_first(messages[1], lambda _: 0)) == ([3, 3, 5], 5)
+
+
+def test_the_memory_of_an_element_is_that_of_its_bytes_its_texts_and_its_objects() -> None:
+    short, long = (weigh_element((0, b"key"), (Message(Role.USER, ("x" * chars,)),)) for chars in (10, 1010))
+    assert short > len(b"key") + 10 + OBJECT_BYTES
+    assert long - short == 1000
 
 
 # Tool results that a client wrote as text are tool results; they go out in the role in which they came.

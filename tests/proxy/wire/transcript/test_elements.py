@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.proxy.wire.json import find_array
-from trimtab.proxy.wire.transcript.elements import Placed, Source, write_elements
+from trimtab.proxy.wire.transcript.elements import Placed, Source, Written, write_elements
 from trimtab.rules.conversation import Conversation, Message, Origin, Role
 
 # A drawn transcript: the number of parts of each element; 0 for a message that spans two elements.
@@ -150,3 +150,24 @@ def test_what_was_written_of_another_body_changes_nothing(shapes, drawn, shares)
         again, _ = write_elements(source, after, _write, says, written=on)
         assert b"".join(again.pieces) == b"".join(on.pieces)
         written = again
+
+
+def test_a_written_body_is_continued_only_where_an_element_begins() -> None:
+    """What it has is not written again. A message that shares its last element is not written behind that."""
+    body, raws, longer = _build([1, 1])
+    array = find_array(body, b'"items"', raws)
+    assert array is not None
+    first, second = zip(longer.messages, longer.origins, strict=True)
+    made = (Message(Role.USER, ("made",), edited=True), None)
+
+    def write(*placed: Placed, written: Written | None = None) -> Written:
+        after = replace(longer, messages=tuple(one for one, _ in placed), origins=tuple(origin for _, origin in placed))
+        return write_elements(Source(body, array, longer), after, _write, lambda *_: True, written=written)[0]
+
+    begun = write(first)
+    assert write(first, second, written=begun).pieces[0] is begun.pieces[0]
+    for more in ((first, made), (first, made, second)):
+        assert b"".join(write(*more, written=begun).pieces) == b"".join(write(*more).pieces)
+    made_again = (replace(made[0], texts=("again",)), None)
+    ended = write(first, made, made_again, written=write(first, made))
+    assert b"".join(ended.pieces).endswith(b'["0-0","made","again"]')
