@@ -21,7 +21,7 @@ from support.sessions import make_session
 from upstreams.recording import break_off, completion, event, stream, write_note
 
 from trimtab.proxy.exchange.early_answer import COMMENT, Patience
-from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse
+from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse, reset_transport
 from trimtab.proxy.http.relay import MIN_SECONDS, Pace, Reply, answer_headers
 
 
@@ -360,3 +360,17 @@ async def test_the_head_of_an_answer_is_the_upstreams(path, upstream, start_prox
         b"Content-Length: 2",
         b"Connection: close",
     ]
+
+
+async def test_a_reset_is_no_end_of_a_body_without_a_length(client, upstream, start_proxy):
+    async def reset(_recorded, request):
+        request.transport.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhalf")
+        await asyncio.sleep(0)
+        reset_transport(request.transport)
+        return web.Response()
+
+    upstream.answer = reset
+    proxy = await start_proxy()
+    with pytest.raises((aiohttp.ClientPayloadError, aiohttp.ClientConnectionError)):
+        async with client.get(proxy.url + "/v1/x") as response:
+            await response.read()

@@ -218,6 +218,10 @@ OWN = ["/trimtab/", "/trimtab/api/overview", "/trimtab/api/requests", "/trimtab/
 CROSS = [{"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://evil.example"}, {"Origin": "null"}]
 
 
+def test_without_keys_everybody_is_a_client_and_a_reader() -> None:
+    assert admit_client(Config(), []) is admit_reader(Config(), []) is None
+
+
 @pytest.mark.parametrize(
     ("config", "headers", "refusal"),
     [
@@ -293,6 +297,8 @@ def test_a_request_without_these_headers_is_no_pages() -> None:
     assert _is_admitted()
     assert _is_admitted(("Host", ""))
     assert _is_admitted(("Host", "API.localhost:1"), config=load_config("listen: api.localhost:1"))
+    assert _is_admitted(("Host", "box.example"), config=load_config("allowed_hosts: ['*.Example']"))
+    assert not _is_admitted(("Host", "user@localhost"))
 
 
 def test_the_message_names_an_origin_only_if_it_is_plain() -> None:
