@@ -4,7 +4,6 @@ The upstream's model is scripted. The agent, its tools and its transcript are re
 """
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -72,33 +71,6 @@ async def test_an_agent_finishes_its_task(agent, knows, upstream, start_tapped, 
     check_forwarded(DIALECTS[agent.dialect], tap, model)
     assert len([item for item in model.refused if not item.asks_for_summary]) == (0 if knows else 1)
     assert any(line["decisions"] for line in log.lines if line["event"] == "request")
-
-
-@pytest.mark.parametrize("agent", [agent.parameter for agent in AGENTS if "items" not in agent.name])
-async def test_an_agent_does_not_see_what_is_fetched_back(agent, upstream, start_tapped, tmp_path):
-    """With `recall: tool`, the model's own calls and those of recall come in one answer; the agent sees its own."""
-    project = tmp_path / "project"
-    write_project(project)
-    recall = Call("trimtab_recall", {"query": "the pilot sounded in month 2"})
-
-    def fit(call, tools):
-        return call if call is recall else agent.fit(call, tools)
-
-    script = make_script(project)
-    script[20:21] = [Turn("I look it up.", (recall,)), replace(script[20], calls=(*script[20].calls, recall))]
-    model = StrictModel(script, agent.window_tokens, fit=fit)
-    upstream.answer = model.answer
-    tap = await start_tapped(f"defaults.context_window={agent.window_tokens}", "defaults.recall=tool")
-    command = (str(agent.program), *agent.words, TASK)
-    environment = agent.prepare(tmp_path, tap.url)
-    ended = await run_program(command, tmp_path, environment, directory=project, limit_seconds=180)
-    assert ended.status == 0, ended.err
-    assert (project / "harbour.py").read_text() == PROGRAM.replace(WRONG, RIGHT)
-    assert model.invalid == []
-    turns = [body for body in tap.bodies if read_tools(orjson.loads(body))]  # opencode asks for a title, without tools
-    # The call that stands alone takes a round of its own.
-    assert len(model.accepted) > len(turns) == len(script) - 1
-    assert not any(b"trimtab_recall" in body for body in tap.bodies)
 
 
 def check_forwarded(dialect: Dialect, tap: WireTap, model: StrictModel) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import orjson
 import pytest
-from aiohttp import web
 from support.client import SMALL, post, settle
 from support.dialects.spoken.all_dialects import CHAT, MESSAGES, each_dialect
 from support.dialects.spoken.dialect import Dialect
@@ -134,19 +133,6 @@ async def test_a_restart_at_each_request_changes_no_byte(play_alone, client, ups
     assert take(upstream) == alone
 
 
-async def test_a_lost_store_costs_one_break(play_alone, client, upstream, serve, clock) -> None:
-    """From then on, the session is forwarded as if its cache had never been cold."""
-    busy, lost_at = await play_alone(-1), SILENT_AT + 2
-    async with serve("old") as old, serve("new") as new:
-
-        async def lose(number: int) -> Proxy:
-            return old if number < lost_at else new
-
-        await play(client, clock, lose, SILENT_AT)
-    moves = find_moves(take(upstream))
-    assert moves == [SILENT_AT, lost_at, *(at for at in find_moves(busy) if at > lost_at)]
-
-
 async def test_another_client_with_the_same_transcript_sees_nothing_of_it(
     play_alone, client, upstream, serve, clock
 ) -> None:
@@ -216,29 +202,3 @@ async def test_a_silence_after_it_finds_the_summary(dialect, client, upstream, s
     assert len(upstream.summaries) == 1
     assert find_cold(log) == [turns]
     assert [line for line in log.lines if "decisions" in line][turns]["idle_seconds"] == SILENCE_SECONDS
-
-
-async def test_after_a_tool_call_none_is_written(client, upstream, serve) -> None:
-    """The client goes on at once then. The call comes in small chunks of a stream."""
-    async with serve("a", *AHEAD) as proxy:
-        first = await play_ahead(client, proxy, upstream)
-        upstream.requests.clear()
-    plain, function = upstream.answer, {"name": "look", "arguments": "{}"}
-    call = {"index": 0, "id": "call_1", "type": "function", "function": function}
-    event = b"data: " + orjson.dumps({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}) + b"\n\n"
-
-    async def answer(recorded: Any, request: web.BaseRequest) -> web.StreamResponse:
-        if recorded.asks_for_summary:
-            return await plain(recorded, request)
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        for at in range(0, len(event), 9):
-            await response.write(event[at : at + 9])
-        await response.write(b"data: [DONE]\n\n")
-        return response
-
-    upstream.answer = answer
-    async with serve("b", *AHEAD) as proxy:
-        for turns in range(1, first + 5):
-            await ask(client, proxy, write_chat(turns))
-    assert not upstream.summaries

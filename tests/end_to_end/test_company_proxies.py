@@ -10,7 +10,6 @@ from pathlib import Path
 import aiohttp
 import pytest
 import uvloop
-from programs.serving import read_log, serving
 from support.authority import Authority
 from support.client import CHAT, SMALL, ask_raw, post, settle
 from support.sessions import make_session
@@ -22,11 +21,6 @@ from trimtab.proxy.config.load import load_config
 from trimtab.proxy.server.app import Proxy, run_proxy
 
 Start = Callable[..., Awaitable[Proxy]]
-SOCKET = (
-    b"GET /v1/realtime HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    b"Sec-WebSocket-Key: abc\r\nSec-WebSocket-Version: 13\r\n\r\n"
-)
-REFUSED = b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno"
 
 
 def far(url: str) -> str:
@@ -144,30 +138,3 @@ def test_tls_goes_through_a_tunnel(loop_factory, tmp_path: Path, log, compactors
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(run())
-
-
-async def test_a_tunnel_without_tls_serves_no_other_request(raw, forward, start) -> None:
-    """A refused handshake leaves the tunnel open. Requests in absolute form must not use it."""
-    raw.answer = REFUSED
-    proxy = await start({"http_proxy": f"http://{forward.address}"}, f"upstream.base_url={far(raw.url)}")
-    plain = b"GET /v1/files HTTP/1.1\r\nHost: localhost\r\nUser-Agent: me\r\nConnection: close\r\n\r\n"
-    for request in (SOCKET, plain, SOCKET, plain):
-        assert b" 404 " in await ask_raw(
-            proxy.url, request.replace(b"Connection: Upgrade", b"Connection: Upgrade, close")
-        )
-
-    assert [request.target for request in raw.requests] == [b"/v1/realtime", b"/v1/files"] * 2
-    absolute = [head for head in forward.heads if head.startswith(b"GET ") and b"User-Agent" in head]
-    assert len(absolute) == 2
-
-
-async def test_the_log_says_which_proxy_is_used(client, upstream, forward, monkeypatch) -> None:
-    """The line comes at the start, without the password. A process reads the proxy from its own environment."""
-    monkeypatch.setenv("http_proxy", f"http://u:PLANTED@{forward.address}")
-    async with serving("--upstream", far(upstream.url), "--set", "store=memory") as (process, url):
-        line = (await read_log(process, "upstream_proxy"))[-1]
-        monkeypatch.delenv("http_proxy")
-        assert (await post(client, url + "/chat/completions", CHAT))[0].status == 200
-    told = {key: line[key] for key in ("upstream", "proxy", "named_by")}
-    assert told == {"upstream": far(upstream.url), "proxy": f"http://{forward.address}", "named_by": "http_proxy"}
-    assert "PLANTED" not in str(line)

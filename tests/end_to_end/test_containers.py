@@ -57,12 +57,6 @@ async def run(command: list[str], **environment: str) -> tuple[int, str]:
     return process.returncode or 0, (out + said).decode()
 
 
-async def check(*arguments: str, **environment: str) -> tuple[int, str]:
-    """Run `trimtab healthcheck` in this process, beside what it asks."""
-    ended = await asyncio.to_thread(run_trimtab, "healthcheck", *arguments, **environment)
-    return ended.exit_code, ended.output
-
-
 def test_the_user_has_a_number() -> None:
     """Kubernetes' `runAsNonRoot` does not accept a user name. The number is not that of root."""
     user, _, group = find("USER").partition(":")
@@ -130,5 +124,6 @@ async def test_readiness_ends_before_the_listener_does(client, upstream) -> None
             assert (await post(newcomer, url + "/chat/completions", CHAT))[0].status == 200
         async with client.get(url.removesuffix("/v1") + "/trimtab/health") as response:
             assert response.status == 200
-        status, said = await check("--listen", url.removeprefix("http://").removesuffix("/v1"))
-        assert (status, "draining" in said) == (1, True)
+        listen = ("--listen", url.removeprefix("http://").removesuffix("/v1"))
+        ended = await asyncio.to_thread(run_trimtab, "healthcheck", *listen)
+        assert (ended.exit_code, "draining" in ended.output) == (1, True)

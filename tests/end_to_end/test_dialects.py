@@ -13,8 +13,6 @@ from upstreams.recording import FakeUpstream, Recorded, write_note
 from trimtab.proxy.wire.dialects import CODECS
 
 DIALECTS = (*CODECS, GEMINI)
-WINDOW = 15_000
-"""The longest body, in bytes, that an upstream with a limit accepts."""
 
 
 def words(text: str) -> Wire:
@@ -98,22 +96,3 @@ async def test_a_summary_is_asked_in_the_dialect_and_takes_the_place_of_what_was
     assert received[-2:] == steps[-2:]
     assert received[0]["parts"][0] == {"text": "Mend the build."}
     assert SPOKEN.check_request(b"", upstream.chats[-1].body) == []
-
-
-async def test_what_was_refused_for_its_length_is_sent_again_shorter(start_proxy, client, upstream, log):
-    """The refusal is parsed in the dialect's own form."""
-
-    async def refuse_long(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
-        if len(recorded.body) > WINDOW:
-            return web.Response(body=SPOKEN.refusals[0].write(9000, 3000), status=400)
-        return await answer_gemini(recorded, request)
-
-    upstream.answer = refuse_long
-    proxy = await start_proxy("defaults.completion_reserve=500", codecs=DIALECTS)
-    steps = [item for number in range(30) for item in step(number, f"{number} " + "word " * 300)]
-    answer = await ask(proxy, client, body(*steps))
-
-    assert answer.status == 200
-    first, second = upstream.chats[-2:]
-    assert len(second.body) < WINDOW < len(first.body)
-    assert log.lines[-1]["outcome"] == "compacted"

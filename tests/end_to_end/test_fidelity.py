@@ -49,27 +49,6 @@ async def test_bytes_beyond_ascii_cross_in_headers(value, raw, url):
     assert (status, lines[0]) == (b"HTTP/1.1 200 Fine " + value, b"X-Title: " + value)
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        b"/v1/a%2Fb%7e%C3%BC/;x=1/+?q=%2f&q=a+b;c",
-        b"/v1/x?",
-        b"/v1?",
-        b"/v1/x?a=b?c=d/../e",
-        b"/v1/a/../b/./c//d/",
-        b"//v1//chat/completions",
-        b"/?",
-        b"/v1/@user:pw/http://x/",
-        b"/v1/'()[]|{}^`\\\"<>",
-        b"*",
-    ],
-)
-async def test_targets_go_out_as_they_came(target, raw, url):
-    """Nothing is decoded, normalised or removed."""
-    answer = await ask_raw(url, _request(b"OPTIONS " + target + b" HTTP/1.1"))
-    assert (answer[:15], raw.requests[0].target) == (b"HTTP/1.1 200 OK", target)
-
-
 NUMBER = (
     b'{"role":"assistant","content":null,"tool_calls":[{"id":"x","type":"function","function":'
     b'{"name":"f","arguments":' + b"1" * 5000 + b'}}]},{"role":"tool","tool_call_id":"x","content":"ok"}'

@@ -13,6 +13,7 @@ import pytest
 from support.client import wait_until
 from support.dialects.spoken.all_dialects import each_dialect
 from support.dialects.spoken.dialect import Dialect
+from support.leaks import read_sample
 from support.model_learning import ListLog
 from upstreams.recording import FakeUpstream, Recorded, completion
 
@@ -32,28 +33,22 @@ def make_long() -> list[dict[str, Any]]:
     return [message for turn in turns for message in turn]
 
 
-async def ask_and_leave(url: str, body: dict[str, Any]) -> None:
-    """Send a request on a connection of its own, read the whole answer, and close the connection at once."""
+async def ask_and_leave(url: str, body: dict[str, Any], marker: bytes | None = None) -> None:
+    """Send a request, read the whole answer or up to a marker in it, and close the connection at once."""
     headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-test"}
-    connector = aiohttp.TCPConnector(force_close=True)
-    async with (
-        aiohttp.ClientSession(connector=connector) as client,
-        client.post(url, data=orjson.dumps(body), headers=headers) as response,
-    ):
+    connector, seen = aiohttp.TCPConnector(force_close=True), b""
+    async with aiohttp.ClientSession(connector=connector) as client:
+        response = await client.post(url, data=orjson.dumps(body), headers=headers)
         assert response.status == 200
-        await response.read()
+        while not response.content.at_eof() if marker is None else marker not in seen:
+            seen += await response.content.readany()
+        response.close()
 
 
 async def find_lines(log: ListLog, number: int) -> list[dict[str, Any]]:
     """The log lines of so many requests."""
     await wait_until(lambda: sum(line["event"] == "request" for line in log.lines) == number)
     return [line for line in log.lines if line["event"] == "request"]
-
-
-def read_metric(proxy: Any, name: str) -> float:
-    """The sum of a metric over all series."""
-    families = proxy.services.recorder.metrics.registry.collect()
-    return sum(sample.value for family in families for sample in family.samples if sample.name == f"trimtab_{name}")
 
 
 @each_dialect
@@ -78,21 +73,9 @@ async def test_the_cost_of_a_long_conversation_is_booked(
         messages.append({"role": "assistant", "content": "All good."})
 
     dollars = REQUESTS * (2 * PROMPT_TOKENS + 8 * COMPLETION_TOKENS) / 1e6
-    assert read_metric(proxy, "cost_usd_total") == pytest.approx(dollars)
-    assert read_metric(proxy, "prefix_kept_ratio_count") == REQUESTS - 1
-    assert read_metric(proxy, "estimate_error_ratio_count") == REQUESTS
-
-
-async def leave_at(url: str, body: dict[str, Any], marker: bytes) -> None:
-    """Send a request, read up to a marker in the answer, and close the connection."""
-    connector = aiohttp.TCPConnector(force_close=True)
-    headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-test"}
-    async with aiohttp.ClientSession(connector=connector) as client:
-        response = await client.post(url, data=orjson.dumps(body), headers=headers)
-        seen = b""
-        while marker not in seen:
-            seen += await response.content.readany()
-        response.close()
+    assert read_sample(proxy, "trimtab_cost_usd_total") == pytest.approx(dollars)
+    assert read_sample(proxy, "trimtab_prefix_kept_ratio_count") == REQUESTS - 1
+    assert read_sample(proxy, "trimtab_estimate_error_ratio_count") == REQUESTS
 
 
 STREAM_PRICES = (PRICES, "defaults.count=heuristic")
@@ -120,7 +103,7 @@ async def test_a_stream_is_booked_wherever_its_client_leaves(
     proxy = await start_proxy(*STREAM_PRICES)
     body = dialect.write([{"role": "user", "content": "How deep is it? " * 100}], stream=True)
     marker = list(dialect.write_events(WORDS))[-1].strip()[-12:] if leaves_at == "end" else leaves_at.encode()
-    await leave_at(proxy.url + dialect.path, body, marker)
+    await ask_and_leave(proxy.url + dialect.path, body, marker)
     line = (await find_lines(log, 1))[-1]
     gone.set()
 
@@ -128,7 +111,7 @@ async def test_a_stream_is_booked_wherever_its_client_leaves(
     tokens = line["completion_tokens"]
     assert (tokens > 100) if leaves_at == "harbour" else (tokens > 0) is (leaves_at == "end")
     prompt_tokens = 11 if leaves_at and dialect.name != "chat" else 300  # as two of the dialects report it
-    assert read_metric(proxy, "cost_usd_total") >= (2 * prompt_tokens + 8 * tokens) / 1e6 - 1e-9
+    assert read_sample(proxy, "trimtab_cost_usd_total") >= (2 * prompt_tokens + 8 * tokens) / 1e6 - 1e-9
 
 
 async def give_up(proxy: Any, dialect: Dialect, is_sent: asyncio.Event, **members: Any) -> None:
@@ -164,6 +147,6 @@ async def test_a_prompt_that_may_be_charged_is_booked(
     line = (await find_lines(log, 1))[-1]
     gone.set()
     assert (line["outcome"], line["status"], line["completion_tokens"], line["is_estimated"]) == ("aborted", 0, 0, True)
-    assert read_metric(proxy, "cost_usd_total") == pytest.approx(2 * line["sent_tokens"] / 1e6)
+    assert read_sample(proxy, "trimtab_cost_usd_total") == pytest.approx(2 * line["sent_tokens"] / 1e6)
     sums = await proxy.services.recorder.books.read(1)
     assert (sums.requests, sums.estimated_requests, sums.sent_tokens) == (1, 1, line["sent_tokens"])

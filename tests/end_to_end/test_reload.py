@@ -45,30 +45,6 @@ async def test_what_changed_holds_for_new_requests(client, upstream, file) -> No
             assert await _find_limit(client, url) == str(window_tokens)  # --set still applies
 
 
-async def test_a_key_file_is_read_again(client, upstream, file) -> None:
-    """The client's new key is admitted, its old one is not. An empty file changes nothing and is told without keys."""
-    key_file = file.with_name("key")
-    key_file.write_text("key-one\n", encoding="utf-8")
-    _write(file, upstream, f"client_keys: {{alice: {{key_file: {key_file}}}}}")
-
-    async def try_keys(url: str) -> list[int]:
-        shown = [{"Authorization": f"Bearer {key}"} for key in ("key-one", "key-two")]
-        return [(await post(client, url + "/chat/completions", CHAT, **headers))[0].status for headers in shown]
-
-    async with serving("--config", str(file)) as (process, url):
-        assert await try_keys(url) == [200, 401]
-        for text, event_name, admitted in (
-            ("key-two", "reloaded", [401, 200]),
-            ("", "configuration_invalid", [401, 200]),
-            ("key-one", "reloaded", [200, 401]),
-        ):
-            key_file.write_text(text, encoding="utf-8")
-            process.send_signal(signal.SIGHUP)
-            line = (await read_log(process, *OUTCOMES))[-1]
-            assert (line["event"], "key-" in str(line)) == (event_name, False)
-            assert await try_keys(url) == admitted
-
-
 async def test_an_invalid_file_changes_nothing_and_is_said(client, upstream, file) -> None:
     """The log has one line for each error, without the key next to it. A valid file is accepted afterwards."""
     _write(file, upstream, "models: [{match: 'm-*', context_window: 40000}]")

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import signal
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import aiohttp
 import orjson
 from aiohttp import web
-from programs.serving import serving
 from prometheus_client.parser import text_string_to_metric_families
 from support.client import SMALL, post, settle
 from support.command_line import run_trimtab
@@ -128,7 +126,7 @@ def _keep_compared(
     return dict(kept)
 
 
-async def test_a_recorded_hour_equals_the_metrics(client, upstream, start_proxy, tmp_path):
+async def test_a_recorded_hour_and_its_log_equal_the_metrics(client, upstream, start_proxy, log, tmp_path):
     """In each dialect, with summaries, recoveries and observed sessions; and no request differs from its recording."""
     upstream.answer = _answer
     folder = tmp_path / "records"
@@ -139,6 +137,9 @@ async def test_a_recorded_hour_equals_the_metrics(client, upstream, start_proxy,
     await proxy.services.recordings.settle()
 
     report = await asyncio.to_thread(_replay, folder, "--check")
+    lines = [orjson.dumps({**line, "level": "info", "timestamp": "2026-11-23T04:56:46Z"}) for line in log.lines]
+    (tmp_path / "serve.log").write_bytes(b"\n".join(lines))
+    logged = await asyncio.to_thread(_replay, tmp_path / "serve.log")
 
     (side,) = report["sides"]
     assert report["differing"]["number"] == report["unreadable"]["number"] == report["not_replayed"] == 0
@@ -149,33 +150,6 @@ async def test_a_recorded_hour_equals_the_metrics(client, upstream, start_proxy,
     assert kinds >= {"summarise", "prune"}
     assert sum(model["retried"] for model in side["models"]) > 0
     assert sum(model["outcomes"].get("observe", 0) for model in side["models"]) > STEPS
-
-
-async def test_two_workers_record_and_log_what_the_metrics_count(client, upstream, tmp_path):
-    """Each worker gives labels by itself; recordings and log of both together equal the metrics of both."""
-    upstream.answer = _answer
-    folder, file = tmp_path / "records", tmp_path / "serve.log"
-    settings = [word for setting in (*SMALL, "workers=2", f"record.dir={folder}") for word in ("--set", setting)]
-    async with serving(*settings, "--upstream", upstream.url) as (process, url), asyncio.TaskGroup() as tasks:
-        reading = tasks.create_task(process.stderr.read())
-        base_url = url.removesuffix("/v1")
-        for session in range(6):
-            async with aiohttp.ClientSession() as connection:  # each connection is one worker's
-                made = make_session(10, system=f"You are number {session}.")
-                await _send(connection, base_url, DIALECTS[session % len(DIALECTS)], "gpt-4o", session=made)
-        metrics = await _read_metrics(client, base_url)
-        process.send_signal(signal.SIGTERM)
-        file.write_bytes(await reading)
-
-    recorded = await asyncio.to_thread(_replay, folder, "--check")
-    logged = await asyncio.to_thread(_replay, file)
-
-    whole = _keep_compared(metrics, sums_completions=True)
-    for report in (recorded, logged):
-        assert report["input"]["requests"] == 36
-        told = _keep_compared(_read_report(report["sides"][0]["models"]), sums_completions=True)
-        # A summary that is written after the last answer may end after the page of the metrics was read.
-        assert {key: value for key, value in told.items() if key[0] != "summary_tokens"} == {
-            key: value for key, value in whole.items() if key[0] != "summary_tokens"
-        }
-    assert {line["worker"] for line in map(orjson.loads, file.read_bytes().splitlines()) if "worker" in line} == {1, 2}
+    told = _keep_compared(_read_report(logged["sides"][0]["models"]), sums_completions=True)
+    assert told == _keep_compared(metrics, sums_completions=True)
+    assert logged["unreadable"]["number"] == 0

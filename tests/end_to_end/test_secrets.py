@@ -1,19 +1,19 @@
 """Keys and texts are planted everywhere. They appear only where they belong: in requests to the upstream."""
 
 import asyncio
-import os
 import signal
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import Process
 from base64 import b64encode
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import orjson
 import pytest
 from aiohttp import web
-from programs.starts import start_trimtab
+from programs.serving import serving
 from support.client import SMALL, ask_raw
 from support.command_line import run_trimtab
 from support.sessions import make_session
@@ -35,27 +35,17 @@ HEADERS = {
 }
 
 
-def own_environment(data_home: Path) -> dict[str, str]:
-    """The environment of the test, without the user's settings and with a separate data directory."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
-    return {**kept, "XDG_DATA_HOME": str(data_home)}
+@pytest.fixture
+def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., AbstractAsyncContextManager[Any]]:
+    """A function that runs a process with the planted configuration, and all its files in the test's folder."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    (tmp_path / "planted.yaml").write_text(CONFIG)
 
+    def run(upstream_url: str, *settings: str) -> AbstractAsyncContextManager[Any]:
+        options = [part for setting in (*SMALL, *settings) for part in ("--set", setting)]
+        return serving("--config", str(tmp_path / "planted.yaml"), "--upstream", upstream_url, *options)
 
-@asynccontextmanager
-async def serving(home: Path, upstream_url: str, *settings: str) -> AsyncIterator[tuple[Process, str]]:
-    """Run a process with the planted configuration. Yields it and its URL without a path."""
-    file = home / "planted.yaml"
-    file.write_text(CONFIG)
-    options = [part for setting in (*SMALL, *settings) for part in ("--set", setting)]
-    command = ["serve", "--config", str(file), "--listen", "127.0.0.1:0", "--upstream", upstream_url, *options]
-    process = await start_trimtab(*command, stderr=PIPE, env=own_environment(home))
-    try:
-        line = orjson.loads(await asyncio.wait_for(process.stderr.readline(), 60))
-        yield process, line["url"].removesuffix("/v1")
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
+    return run
 
 
 async def stop(process: Process) -> bytes:
@@ -80,10 +70,10 @@ def planted_session(steps: int) -> bytes:
 
 async def read_pages(client: aiohttp.ClientSession, url: str) -> bytes:
     """Trimtab's own pages with their headers, including metrics and refusals."""
-    pages = b""
+    pages, root = b"", url.removesuffix("/v1")
     for path in ("/metrics", "/trimtab/health", "/trimtab/ready", f"/trimtab/{KEY}", "/trimtab/api/models"):
         for key in (f"{KEY}-admin", f"{KEY}-wrong"):
-            async with client.get(url + path, headers={"Authorization": f"Bearer {key}"}) as response:
+            async with client.get(root + path, headers={"Authorization": f"Bearer {key}"}) as response:
                 pages += await response.read() + str(response.headers).encode()
     return pages
 
@@ -110,7 +100,7 @@ async def ask_everything(client: aiohttp.ClientSession, url: str) -> list[int]:
     asked += [("/v1/chat/completions", bodies[0], {"Authorization": f"Bearer {KEY}-wrong"})]
     for path, body, extra in asked:
         try:
-            async with client.post(url + path, data=body, headers=HEADERS | extra) as response:
+            async with client.post(url.removesuffix("/v1") + path, data=body, headers=HEADERS | extra) as response:
                 answer = await response.read()
         except aiohttp.ClientError:
             continue
@@ -131,10 +121,10 @@ async def vanish(_recorded, request):
     return web.Response()
 
 
-async def test_a_process_tells_nothing_planted(tmp_path, client, upstream):
+async def test_a_process_tells_nothing_planted(serve, tmp_path, client, upstream):
     """Log, metrics, errors and files have nothing planted, whatever the upstream does. Each log line is JSON."""
     statuses = []
-    async with serving(tmp_path, upstream.url) as (process, url):
+    async with serve(upstream.url) as (process, url):
         for answer in (upstream.answer, refuse, vanish, break_off):
             upstream.answer = answer
             statuses.append(await ask_everything(client, url))
@@ -156,10 +146,10 @@ async def test_a_process_tells_nothing_planted(tmp_path, client, upstream):
     assert [file.name for file in files if b"PLANTED" in file.read_bytes()] == []
 
 
-async def test_an_upstream_that_cannot_be_reached_tells_nothing_planted(tmp_path, client):
+async def test_an_upstream_that_cannot_be_reached_tells_nothing_planted(serve, client):
     """The same holds for a store that cannot be reached and has a password in its URL."""
     store = f"store=redis://user:{KEY}@127.0.0.1:9/0"
-    async with serving(tmp_path, "http://127.0.0.1:9/v1", store) as (process, url):
+    async with serve("http://127.0.0.1:9/v1", store) as (process, url):
         statuses = await ask_everything(client, url)
         told = await read_pages(client, url)
         said = await stop(process)
@@ -168,13 +158,13 @@ async def test_an_upstream_that_cannot_be_reached_tells_nothing_planted(tmp_path
 
 
 @pytest.mark.parametrize(("scheme", "wants"), [("http", None), ("https", b"other")], ids=["lets in", "refuses"])
-async def test_a_proxys_password_is_told_to_nobody_else(wants, scheme, tmp_path, client, upstream, monkeypatch):
+async def test_a_proxys_password_is_told_to_nobody_else(wants, scheme, serve, client, upstream, monkeypatch):
     """Log, errors and files do not have it, and the upstream does not get it, whether the proxy accepts it or not."""
     async with run_forward_proxy() as forward:
         forward.wants = wants
         monkeypatch.setenv(f"{scheme.upper()}_PROXY", f"http://me:{KEY}@{forward.address}")
         base_url = upstream.url.replace("127.0.0.1", "upstream.test").replace("http", scheme)
-        async with serving(tmp_path, base_url) as (process, url):
+        async with serve(base_url) as (process, url):
             statuses = await ask_everything(client, url)
             told = await read_pages(client, url)
             said = await stop(process)

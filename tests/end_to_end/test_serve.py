@@ -110,43 +110,20 @@ async def test_what_cannot_be_read_is_not_quoted_in_the_log(upstream):
     assert all(orjson.loads(line) for line in logged.splitlines())
 
 
-def read_file_limits(process_id: int) -> str | None:
-    """The soft and the hard limit of a process's file descriptors; None if the system has no such file."""
-    limits = Path(f"/proc/{process_id}/limits")
-    found = re.search(r"Max open files +(\d+) +(\d+) ", limits.read_text()) if limits.exists() else None
-    return f"{found[1]} {found[2]}" if found else None
-
-
-async def test_connections_beyond_the_file_descriptors_do_no_lasting_harm(upstream):
-    """The soft limit is raised to the hard limit. Connections above it are closed, and later ones are served again."""
+async def test_the_soft_limit_of_files_is_raised_to_the_hard_one(upstream):
+    """Each connection needs a file descriptor."""
     shell = "ulimit -S -n 40; ulimit -H -n 80"
-    async with (
-        serving("--upstream", upstream.url, "--set", "store=memory", shell=shell) as (process, url),
-        asyncio.timeout(30),
-    ):
-        assert read_file_limits(process.pid) in {None, "80 80"}
-        host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
-        idle = [await asyncio.open_connection(host, int(port)) for _ in range(120)]
-        waiting = {asyncio.ensure_future(reader.read()) for reader, _ in idle}
-        while len(waiting) > 79:
-            _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for _, writer in idle:
-            writer.close()
-        await asyncio.wait(waiting)
-        async with aiohttp.ClientSession() as session:
-            while True:
-                try:
-                    async with session.get(url + "/models") as response:
-                        assert response.status == 200
-                        return
-                except aiohttp.ClientConnectionError:
-                    await asyncio.sleep(0.01)
+    async with serving("--upstream", upstream.url, "--set", "store=memory", shell=shell) as (process, _):
+        assert re.search(r"Max open files +80 +80 ", read_limits(process.pid))
+
+
+def read_limits(process_id: int) -> str:
+    return Path(f"/proc/{process_id}/limits").read_text(encoding="ascii")
 
 
 @pytest.mark.parametrize(
     ("command", "module"),
     [
-        ("serve", b"click"),
         ("serve", b"trimtab.proxy.http.errors"),
         ("count", b"trimtab.proxy.cli.main"),
     ],

@@ -10,7 +10,7 @@ import orjson
 import pytest
 import tiktoken
 from support.dialects.oddities import NotConvertibleError
-from support.dialects.spoken.all_dialects import OTHERS
+from support.dialects.spoken.all_dialects import DIALECTS
 from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect
 from support.sessions import DATA, read_rows, recorded_files, requests_of
@@ -35,18 +35,15 @@ def choose_session(dialect: Dialect, rows: list[dict[str, Any]]) -> int | None:
 
 
 def list_sessions() -> Iterator[Any]:
-    """Two sessions of each file in chat completions, a short one and, slow, a longer one; one in each other dialect.
+    """The shortest session of each file in chat completions, and one that exceeds the window in each dialect.
 
     `python -m bench.sessions.run` plays all of them.
     """
     for file in recorded_files("conversations"):
         rows = list(read_rows(file))
-        lengths = [len(row["messages"]) for row in rows]
-        by_length = sorted(range(len(rows)), key=lengths.__getitem__)
-        for number in dict.fromkeys((by_length[0], by_length[len(rows) // 2])):
-            marks = () if number == by_length[0] else pytest.mark.slow
-            yield pytest.param(CHAT, file.name, number, id=f"{file.stem}-{number}", marks=marks)
-        for dialect in OTHERS:
+        shortest = min(range(len(rows)), key=lambda number: len(rows[number]["messages"]))
+        yield pytest.param(CHAT, file.name, shortest, id=f"{file.stem}-{shortest}")
+        for dialect in DIALECTS:
             number = choose_session(dialect, rows)
             if number is not None:
                 marks = pytest.mark.slow if file.is_relative_to(DATA) else ()
