@@ -1,5 +1,7 @@
 """A llama.cpp server is asked what it says of itself, although its window is configured."""
 
+from typing import Any
+
 import orjson
 import pytest
 from aiohttp import web
@@ -58,3 +60,41 @@ async def test_it_is_asked_once_after_its_first_answer(said, times, client, upst
         times or None,
         *[times > 0] * 2,
     )
+
+
+def make_agent(steps: int) -> list[dict[str, Any]]:
+    """A session with a call, its result and a question in each step."""
+    messages: list[dict[str, Any]] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Go on."}]
+    for step in range(steps):
+        call = {"id": f"c{step}", "type": "function", "function": {"name": "find", "arguments": f'{{"ship": {step}}}'}}
+        messages += [
+            {"role": "assistant", "content": f"Ship {step} waits. " * 6, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{step}", "content": f"Berth {step}. " * 6},
+            {"role": "assistant", "content": f"Berth {step} is free. " * 6},
+            {"role": "user", "content": f"And ship {step + 1}? " * 6},
+        ]
+    return messages
+
+
+async def test_the_forwarded_prefix_changes_at_most_once_when_it_is_known_late(client, upstream, start_proxy):
+    """Its summaries stand elsewhere and calls are not counted, also behind a cut that stands by then."""
+    proxy = await start_proxy(
+        "defaults.context_window=4000", "defaults.completion_reserve=100", "defaults.summary.when=never"
+    )
+    messages, sent, changed, known_at = make_agent(60), [], [], 2
+    for number, stop in enumerate(range(202, 2 + 4 * 57, 4)):
+        serve(upstream, server="llama.cpp" if number >= known_at else "")
+        before, upstream.requests[:] = sent, []
+        response, _ = await post(
+            client, proxy.url + "/v1/chat/completions", {"model": "m", "messages": messages[:stop]}
+        )
+        assert response.status == 200
+        assert "x-trimtab-summary" in response.headers
+        await proxy.services.lifecycle.idle.wait()
+        sent = next(one.json["messages"] for one in upstream.requests if one.path.endswith("/chat/completions"))
+        await proxy.services.models.settle()
+        if before and sent[: len(before)] != before:
+            changed.append(number)
+    known = next(one for one in proxy.services.models.list_known() if one.name.tenant)
+    assert known.facts.reading.drops_calls
+    assert changed in ([], [known_at + 1])

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from msgspec import structs
 from support.builders import assistant, transcripts, user
-from support.client import SMALL
+from support.client import SMALL, post, settle
 from support.journeys import MakeStages, Stages, make_reply, read_session
+from support.sessions import make_session
 
 from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.exchange.attempt import Call, Passed
@@ -42,19 +43,15 @@ def test_the_previous_request_ends_where_the_last_answer_begins(messages) -> Non
     assert find_previous((*messages, assistant("Done."), user("And on."))) > at
 
 
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        ("/compact", ""),
+def test_only_a_last_message_of_the_user_is_a_command() -> None:
+    for said, words in (
         (" /compact\n", ""),
         ("/compact keep\nthe names", "keep\nthe names"),
         ("/compacted", None),
         ("no", None),
-    ],
-)
-def test_only_a_last_message_of_the_user_is_a_command(said, words) -> None:
-    assert read_command([assistant("Done."), user(said)]) == words
-    assert read_command([user(said), assistant(said)]) is None
+    ):
+        assert read_command([assistant("Done."), user(said)]) == words
+        assert read_command([user(said), assistant(said)]) is None
 
 
 def _keep_cuts(now: float = 100.0) -> ColdCuts:
@@ -121,12 +118,13 @@ async def fail_to_plan(call: Call) -> NoReturn:
     raise AssertionError(call)
 
 
-@pytest.mark.parametrize(("setting", "seconds"), [("auto", None), ("900", 900.0), ("0", 0.0)])
-async def test_a_configured_lifetime_replaces_the_known_one(setting, seconds, make_stages: MakeStages) -> None:
-    stages = await make_stages(*SMALL, f"upstream.cache_seconds={setting}")
-    call = await stages.prepare(read_session(3))
-    assert find_lifetime(stages.services, call) == seconds
-    assert uses_cache(call.route.upstream) is (setting != "0")
+async def test_a_configured_lifetime_replaces_the_known_one(make_stages: MakeStages) -> None:
+    """0 turns it off."""
+    for setting, seconds in (("auto", None), ("900", 900.0), ("0", 0.0)):
+        stages = await make_stages(*SMALL, f"upstream.cache_seconds={setting}")
+        call = await stages.prepare(read_session(3))
+        assert find_lifetime(stages.services, call) == seconds
+        assert uses_cache(call.route.upstream) is (setting != "0")
 
 
 async def test_the_retention_is_read_from_members_not_from_texts(make_stages: MakeStages) -> None:
@@ -199,3 +197,10 @@ async def test_an_answer_after_a_silence_teaches_how_long_the_cache_lives(make_s
     name = call.view.name
     assert services.lifetimes.find(call.arrival.tenant.id, name.base_url, name.model) == 1500
     assert services.lifetimes.find("other", name.base_url, name.model) == 300
+
+
+async def test_every_answer_is_remembered_in_a_store_that_is_kept(client, start_proxy, tmp_path) -> None:
+    proxy = await start_proxy(*SMALL, "upstream.cache_seconds=300", f"store=sqlite:///{tmp_path}/a.sqlite3")
+    await post(client, f"{proxy.url}/v1/chat/completions", {"model": "m", **make_session(20)})
+    await settle(proxy)
+    assert len(proxy.services.cold_cuts._forwarded.items()) == 1

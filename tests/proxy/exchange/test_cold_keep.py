@@ -142,3 +142,25 @@ async def test_a_mark_never_means_a_message_of_another_session(client, upstream,
     assert "keep" in decisions
     assert (await _ask(client, proxy, upstream, other))[0] == before
     assert len(before[0]["content"]) < len(other["messages"][0]["content"])
+
+
+async def test_a_replica_that_shortened_nothing_before_heeds_it(client, upstream, start_proxy, tmp_path) -> None:
+    """It has served the session before without a reason to look for marks."""
+    settings = [setting for setting in SETTINGS if "max_tool_result" not in setting]
+    store, bodies = f"store=sqlite:///{tmp_path}/s.sqlite3", _make_bodies()
+    one, other = [await start_proxy(*settings, store) for _ in range(2)]
+    await _ask(client, one, upstream, bodies[5], **{"x-trimtab-keep": "last"})
+    for body in bodies[6::4]:
+        sent, decisions = await _ask(client, other, upstream, body)
+        assert _holds(sent)
+    assert "digest" in decisions
+
+
+async def test_a_replica_that_only_counted_a_request_heeds_it(client, upstream, start_proxy, tmp_path) -> None:
+    """Another one has answered that request, with the mark."""
+    store, bodies = f"store=sqlite:///{tmp_path}/s.sqlite3", _make_bodies("messages")
+    one, other = [await start_proxy(*SETTINGS, store) for _ in range(2)]
+    for body in bodies[3:6]:
+        await post(client, f"{other.url}/v1/messages/count_tokens", body)
+    await _ask(client, one, upstream, bodies[5], "messages", **{"x-trimtab-keep": "last"})
+    assert _holds((await _ask(client, other, upstream, bodies[6], "messages"))[0])

@@ -149,24 +149,20 @@ def _note_threads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return on_loop
 
 
-@pytest.mark.parametrize(
-    ("texts", "is_on_loop"), [(["Hello"] * 3, True), ([LETTERS], False), ([str(at) for at in range(40)], False)]
-)
-async def test_what_holds_the_event_loop_is_planned_in_a_thread(
-    make_stages: MakeStages, monkeypatch: pytest.MonkeyPatch, texts: list[str], *, is_on_loop: bool
-) -> None:
+async def test_what_holds_the_event_loop_is_planned_in_a_thread(make_stages, monkeypatch) -> None:
+    """One long word takes ten times as long as a text of that length, and a short message as long as 250 bytes.
+
+    Before the vocabulary is loaded nothing is counted on the event loop: one word of 512 letters takes 34 ms then.
+    """
     stages, on_loop = await make_stages(), _note_threads(monkeypatch)
-    await stages.attempt(read([{"role": "user", "content": text} for text in texts]))
-    assert set(on_loop) == {is_on_loop}
-
-
-async def test_nothing_is_counted_on_the_event_loop_before_the_vocabulary_is_loaded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    on_loop = _note_threads(monkeypatch)
-    async with run_stages(Compactors(ListLog())) as stages:
-        await stages.attempt(read([{"role": "user", "content": LETTERS[:400]}]))
-    assert set(on_loop) == {False}
+    for texts, is_on_loop in ((["Hello"] * 3, True), ([LETTERS], False), ([str(at) for at in range(40)], False)):
+        on_loop.clear()
+        await stages.attempt(read([{"role": "user", "content": text} for text in texts]))
+        assert set(on_loop) == {is_on_loop}
+    async with run_stages(Compactors(ListLog())) as early:
+        on_loop.clear()
+        await early.attempt(read([{"role": "user", "content": LETTERS[:400]}]))
+        assert set(on_loop) == {False}
 
 
 async def _learn(stages: Stages, lesson: Lesson) -> None:
@@ -294,27 +290,21 @@ CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{
 OPEN = [*_say("Do it."), {"role": "assistant", "content": None, "tool_calls": [CALL]}, *_say("And?")]
 
 
-@pytest.mark.parametrize(
-    ("settings", "outcome", "is_refused"),
-    [
+async def test_an_unpaired_transcript_is_repaired_or_refused(make_stages: MakeStages) -> None:
+    """Only in mode enforce. It is no fault."""
+    refuses = "defaults.pairing=refuse"
+    for settings, outcome, is_refused in (
         ((), "compacted", False),
-        (("defaults.pairing=refuse",), "enforce", True),
-        (("defaults.pairing=refuse", "mode=observe"), "observe", False),
-        (("defaults.pairing=refuse", "defaults.observe_share=1"), "observe", False),
-        (("defaults.pairing=refuse", "mode=off"), "off", False),
-    ],
-)
-async def test_an_unpaired_transcript_is_repaired_or_refused(
-    make_stages: MakeStages, settings: tuple[str, ...], outcome: str, *, is_refused: bool
-) -> None:
-    stages = await make_stages(*settings)
-    attempt = await stages.attempt(read(OPEN))
-
-    assert (attempt.outcome, attempt.refusal is not None) == (outcome, is_refused)
-    assert not is_refused or "1 call has no result (messages[1])" in str(attempt.refusal)
-    assert stages.count("fail_open_total", phase="plan") == 0
-    paired = await stages.attempt(read_session(3))
-    assert paired.refusal is None
+        ((refuses,), "enforce", True),
+        ((refuses, "mode=observe"), "observe", False),
+        ((refuses, "defaults.observe_share=1"), "observe", False),
+    ):
+        stages = await make_stages(*settings)
+        attempt = await stages.attempt(read(OPEN))
+        assert (attempt.outcome, attempt.refusal is not None) == (outcome, is_refused)
+        assert not is_refused or "1 call has no result (messages[1])" in str(attempt.refusal)
+        assert stages.count("fail_open_total", phase="plan") == 0
+        assert (await stages.attempt(read_session(3))).refusal is None
 
 
 # A request for which no thread was free.
@@ -340,3 +330,14 @@ async def test_what_was_found_for_a_session_stands_in_its_next_plan(make_stages:
         await stages.services.found_texts.keep(tenant.id, tenant.secret, find_head(plan), place, "what was found")
         again = await add_kept_of_session(stages.services, call, planned)
         assert [(pin.at, pin.line) for pin in again.plan.recalled] == [(at, "what was found")] * stands
+
+
+async def test_known_messages_in_a_new_order_are_planned_in_a_thread_too(
+    make_stages: MakeStages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is nothing to count, and all messages are to be gone through."""
+    stages, messages = await make_stages(), [{"role": "user", "content": f"Part {number}."} for number in range(300)]
+    await stages.attempt(read(messages))
+    on_loop = _note_threads(monkeypatch)
+    await stages.attempt(read(messages[::-1]))
+    assert on_loop[-1] is False

@@ -201,3 +201,24 @@ async def test_a_compressed_stream_is_held_as_it_came_until_its_first_event_is_r
     assert body.startswith(opening.held)
     assert len(opening.held) >= min(size, len(body))
     assert opening.overflow is not None
+
+
+@pytest.mark.parametrize("line", [b'{"a": 1}\n', b"Plain words.\n"])
+async def test_what_is_no_stream_of_events_is_not_held_for_one(line, client, upstream, start_proxy):
+    """A stream of another kind passes as it comes, although it has no content type of its own."""
+    got = asyncio.Event()
+
+    async def answer(_: Any, request: web.Request) -> Any:
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        await response.write(line)
+        await got.wait()
+        await response.write(line)
+        return response
+
+    upstream.answer = answer
+    proxy = await start_proxy()
+    async with client.post(proxy.url + "/v1/chat/completions", json=BODY) as response:
+        assert await asyncio.wait_for(response.content.readany(), 9) == line
+        got.set()
+        assert await response.read() == line

@@ -297,3 +297,35 @@ async def test_it_is_off_unless_configured_and_needs_a_key_of_clients(client, up
         response, _ = await post(client, f"{locked.url}/v1/compress", body, Authorization=f"Bearer {key}")
         assert response.status == status
     assert (await _retrieve(client, locked, name))[0] == 401
+
+
+async def test_results_without_their_calls_are_shortened_too(client, start_proxy) -> None:
+    """LiteLLM sends no message of the assistant."""
+    proxy = await start_proxy(*ON)
+    messages = [message for message in _make_messages() if message["role"] != "assistant"]
+    told = await _compress(client, proxy, messages)
+
+    assert [message["role"] for message in told["messages"]] == [message["role"] for message in messages]
+    assert len(told["ccr_hashes"]) > 20
+
+
+async def test_parts_of_a_message_stay_parts(client, start_proxy) -> None:
+    proxy, messages = await start_proxy(*ON), _make_messages(4)
+    at = max(number for number, message in enumerate(messages) if message["role"] == "tool")
+    whole = messages[at]["content"]
+    messages[at] = {**messages[at], "content": [{"type": "text", "text": whole}]}
+    told = await _compress(client, proxy, messages)
+    parts = told["messages"][at]["content"]
+
+    assert [part["type"] for part in parts] == ["text", "text"]
+    name = re.findall(r"hash=([0-9a-f]{24})", parts[-1]["text"])[0]
+    assert (await _retrieve(client, proxy, name))[1]["original_content"] == whole
+
+
+async def test_a_byte_order_mark_is_no_part_of_the_answer(client, start_proxy) -> None:
+    proxy, body = (
+        await start_proxy(),
+        {"model": "m", "messages": [{"role": "user", "content": "NaN, Infinity \U0001f600"}]},
+    )
+
+    assert (await _compact(client, proxy, b"\xef\xbb\xbf" + orjson.dumps(body)))["body"] == body

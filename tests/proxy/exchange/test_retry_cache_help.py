@@ -211,3 +211,37 @@ async def test_after_a_fault_the_attempt_is_sent_as_it_was(make_stages: MakeStag
     assert (await help_cache(stages.services, attempt)).outcome == "cache_help"
     assert await help_cache(structs.replace(stages.services, workers=None), attempt) is attempt
     assert stages.count("fail_open_total", phase="cache") == 1
+
+
+async def test_the_second_attempt_for_the_length_has_the_same_key(client, upstream, start_known):
+    """What is added is added to each attempt."""
+
+    async def refuse(recorded: Recorded, request: web.BaseRequest) -> web.StreamResponse:
+        if recorded.body.startswith(b"{") and not recorded.asks_for_summary and len(recorded.body) > 20_000:
+            return web.json_response(TOO_LONG, status=400)
+        return await answer_plainly(recorded, request)
+
+    upstream.answer = refuse
+    proxy = await start_known("api.openai.com", "defaults.overflow_strategy=prune")
+    await _ask(client, proxy, CHAT, _write_bodies(CHAT, STEPS, "gpt-4o")[-1:])
+    first, second = (request.json for request in _list_chats(upstream))
+    assert first["prompt_cache_key"] == second["prompt_cache_key"]
+    assert len(second["messages"]) <= len(first["messages"])
+
+
+async def test_claude_behind_chat_completions_gets_rolling_markers(client, upstream, start_known):
+    """On system prompt, summary and newest result."""
+    proxy = await start_known("openrouter.ai", *CUT)
+    bodies = _write_bodies(CHAT, STEPS, "anthropic/claude-opus-5")[::8]
+    answers = await _ask(client, proxy, CHAT, bodies)
+    sent = [request.json for request in _list_chats(upstream)]
+    for body in sent:
+        messages = body["messages"]
+        marked = [at for at, message in enumerate(messages) if any("cache_control" in part for part in _walk(message))]
+        is_cut = any(INTRODUCTION in str(message["content"]) for message in messages[:3])
+        assert marked == sorted({0, 1, len(messages) - 1} if is_cut else {0, len(messages) - 1})
+        for at in marked:
+            assert "cache_control" not in messages[at]
+            assert messages[at]["content"][-1]["cache_control"] == {"type": "ephemeral"}
+    assert answers[0].headers["x-trimtab-outcome"] == "cache_help"
+    assert _list_decisions(answers[0]) == ["cache_control"]

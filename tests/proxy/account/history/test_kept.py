@@ -272,3 +272,18 @@ async def test_rows_are_written_soon_although_nobody_reads_and_notes_go_to_the_o
     assert count_rows(path) == 1
     assert await history.read(partial(read_notes, but=1)) == [b"[]"]
     await history.close()
+
+
+async def test_a_file_that_another_process_holds_just_now_is_waited_for(tmp_path, log):
+    """Or else workers that start together would not share it."""
+    path = tmp_path / "events"
+    holder = sqlite3.connect(tmp_path / "events.lock", isolation_level=None, check_same_thread=False)
+    holder.execute("BEGIN EXCLUSIVE")
+    release = threading.Timer(1.3, holder.rollback)
+    release.start()
+    history = History(places=Places([path]), log=log, on_fault=pytest.fail)
+    history.add(make_event())
+    await history.close()
+    release.join()
+    holder.close()
+    assert count_rows(path) == 1

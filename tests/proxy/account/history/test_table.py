@@ -1,8 +1,10 @@
 """The rows of requests, and what is read from them."""
 
+import sqlite3
 import time
 from types import SimpleNamespace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.events import count_instructions, make_event, make_window
@@ -299,3 +301,14 @@ def test_without_its_cut_a_request_is_the_one_before_and_what_is_new() -> None:
     ):
         made = [one and make_event(original_tokens=one[0], sent_tokens=one[1]) for one in (previous, event)]
         assert find_uncut_size(*made) == tokens
+
+
+def test_an_order_of_the_log_that_fails_is_read_again(connection, monkeypatch):
+    def fail(*_):
+        raise sqlite3.OperationalError
+
+    row = Row.of(make_event(session="s"), 1)._replace(entry="1-1")
+    monkeypatch.setattr(table, "_erase", fail)
+    with pytest.raises(sqlite3.OperationalError):
+        copy(connection, [Entry("1-1", row), Entry("1-2", Erased("s", 2000.0, text_only=False))], BOUNDS)
+    assert read_position(connection) == ""

@@ -94,6 +94,11 @@ async def test_a_folder_that_cannot_be_written_is_told_once_and_when_it_works_ag
     assert [line["event"] for line in counted.log.lines] == ["recordings_fail"]
     assert counted.log.lines[0]["reason"] == "Not a directory"
 
+    odd = Counted(f"{tmp_path}/\0")  # no system has such a path
+    odd.add(0)
+    await odd.recordings.close()
+    assert odd.results() == {"failed": 1}
+
     (tmp_path / "file").unlink()
     for number in range(2):
         counted.add(number)
