@@ -74,6 +74,7 @@ ERRORS = (
 )
 
 
+@pytest.mark.covered
 def test_what_does_not_work_ends_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes to standard error, says what to do, and shows no key. No file of keys is written."""
     monkeypatch.chdir(tmp_path)

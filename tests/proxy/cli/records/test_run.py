@@ -122,6 +122,7 @@ def _make_series() -> Series:
     return series
 
 
+@pytest.mark.covered
 @pytest.mark.filterwarnings("error")
 def test_a_picture_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a log no costs may be known, and no course; then there is no legend. Errors say what to do."""
