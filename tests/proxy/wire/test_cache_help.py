@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.dialect import Dialect
@@ -148,7 +148,6 @@ def test_what_is_not_found_is_not_told() -> None:
     assert helped == ((b'{"prompt_cache_key":"k","messages":[]}',), ("cache_key",))
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(1, 120), min_size=12, max_size=26), st.sampled_from([CHAT, RESPONSES]))
 def test_the_forwarded_prefix_moves_at_cuts_only(lengths: list[int], dialect: Dialect) -> None:
     """Key and breakpoint in place, each body begins like the last one wherever it does without them."""

@@ -6,7 +6,6 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.odd_json import dump, odd_objects
 
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
@@ -78,12 +77,6 @@ def test_units_can_be_found_from_any_unit_on(letters: str) -> None:
     assert [at for start, stop in units for at in range(start, stop)] == list(range(len(raws)))
     for number, (start, _) in enumerate(units):
         assert list(find_units(raws, start)) == units[number:]
-
-
-@given(st.lists(odd_objects("type", "role", "id"), max_size=5))
-def test_odd_items_are_in_a_unit_too(items: list[object]) -> None:
-    raws = [dump(item) for item in items]
-    assert [at for start, stop in find_units(raws) for at in range(start, stop)] == list(range(len(raws)))
 
 
 def test_every_call_has_a_type_of_result() -> None:
