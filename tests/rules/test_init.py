@@ -23,7 +23,6 @@ from trimtab.rules import (
 
 
 def count(text: str) -> int:
-    """The number of words."""
     return len(text.split())
 
 

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.rules.policy import (
-    ERROR_FACTOR,
     MAX_NAME_CHARS,
     Budget,
     Policy,
@@ -91,12 +90,10 @@ TREATED = Policy(result_budget=Budget(0), tools=RULES)
     [("read_file", 1), ("reader", 2), ("Read_file", 0), ("write", 3), ("Write", 3), ("WRITE", 0), ("", 0), ("a", 0)],
 )
 def test_the_first_rule_that_matches_decides(name: str, expected: int) -> None:
-    """Rules are tried in their order. Case matters."""
     assert TREATED.find_treatment(name).budget.max_tokens == expected
 
 
 def test_a_name_that_no_tool_can_have_matches_nothing() -> None:
-    """The longest name that is compared still matches."""
     assert TREATED.find_treatment("read" + "x" * (MAX_NAME_CHARS - 4)) is RULES[1].treatment
     assert TREATED.find_treatment("read" + "x" * (MAX_NAME_CHARS - 3)).budget == Budget(0)
 
@@ -117,7 +114,6 @@ SHARES = SectionShares(0.1, 0.1, 0.1, 0.1, 0.1)
     ],
 )
 def test_the_soft_limit_is_the_smaller_of_the_configured_ones(policy: Policy, soft: int | None) -> None:
-    """Only if it is below the limit."""
     assert policy.soft_limit_tokens(10_000) == soft
 
 
@@ -144,9 +140,3 @@ def test_the_limit_is_told_with_its_reason() -> None:
 
 
 # The budget of an error.
-
-
-def test_an_error_may_cost_more_in_both_measures() -> None:
-    """If there is no limit in bytes, an error has none, either."""
-    assert Budget(10, 70).for_error() == Budget(10 * ERROR_FACTOR, 70 * ERROR_FACTOR)
-    assert Budget(10).for_error() == Budget(10 * ERROR_FACTOR, None)

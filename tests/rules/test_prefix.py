@@ -3,10 +3,9 @@
 from dataclasses import replace
 from itertools import takewhile
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import IMAGE, assistant, call, session, system, transcripts, user
+from support.builders import IMAGE, assistant, session, system, transcripts, user
 
 from trimtab.rules.conversation import Message, Role, ToolCall
 from trimtab.rules.prefix import digest_message, hash_head, hash_prefixes, place_session
@@ -48,7 +47,6 @@ def test_media_enter_the_digest() -> None:
 
 
 def test_lone_surrogates_are_digested() -> None:
-    """A text that is not valid Unicode has a digest."""
     assert len(digest_message(Message(Role.USER, ("\ud800",)))) == 32
 
 
@@ -56,13 +54,6 @@ def test_what_stands_outside_the_words_does_not_count() -> None:
     """Raw bytes, token counts and a user's name do not change the digest."""
     message = Message(Role.USER, ("a",))
     assert digest_message(message) == digest_message(replace(message, raw=b"{}", tokens=9, edited=True))
-
-
-@given(messages=transcripts(), more=transcripts(4))
-def test_a_longer_transcript_keeps_the_hash(messages: tuple[Message, ...], more: tuple[Message, ...]) -> None:
-    """Later messages change neither this hash nor that of any shorter prefix."""
-    messages = (user(), *messages)
-    assert hash_prefixes((*messages, *more))[: len(messages) + 1] == hash_prefixes(messages)
 
 
 def test_leading_system_messages_do_not_count() -> None:
@@ -78,21 +69,6 @@ def test_edits_do_not_rename() -> None:
     messages = session(3)
     edited = tuple(replace(message, texts=("cut",), edited=True, tokens=5) for message in messages)
     assert hash_prefixes(messages)[8] == hash_prefixes(edited)[8]
-
-
-@pytest.mark.parametrize("stop", [3, 4, 5])
-def test_every_message_counts(stop: int) -> None:
-    """The hash is different for each length, and if any message is different."""
-    messages = session(2)
-    other = (*messages[:2], assistant("else", call("c0")), *messages[3:])
-    assert hash_prefixes(messages)[stop] != hash_prefixes(messages)[stop - 1]
-    assert hash_prefixes(messages)[stop] != hash_prefixes(other)[stop]
-
-
-def test_no_prefix_is_zeros() -> None:
-    """The chain begins with 32 zero bytes, which stay until the leading system messages end."""
-    assert hash_prefixes(()) == [bytes(32)]
-    assert hash_prefixes((system(), system("More."), user()))[:3] == [bytes(32)] * 3
 
 
 @given(messages=transcripts(), edits=st.lists(st.integers(0, 30), max_size=2))

@@ -6,7 +6,17 @@ from hypothesis import strategies as st
 from support.builders import FREE
 
 from trimtab.rules.economy import Budgets, Economy, find_budgets
-from trimtab.rules.policy import Budget, OnExceeded, Policy
+from trimtab.rules.policy import (
+    Budget,
+    OnExceeded,
+    OverflowStrategy,
+    Policy,
+    PreserveSystem,
+    Prices,
+    SectionShares,
+    SummaryRole,
+    Tidying,
+)
 
 POLICY = Policy(
     context_window=3200,
@@ -40,6 +50,36 @@ def with_any_waters(policies: st.SearchStrategy[Policy]) -> st.SearchStrategy[Po
         lambda each: Budgets((each[0] + each[1]) / 100, each[0] / 100, 0, each[2] / 100, risk_share=each[1] / 100)
     )
     return st.builds(_go_by, policies, st.one_of(fitted, drawn), st.booleans())
+
+
+def any_policies() -> st.SearchStrategy[Policy]:
+    """Policies for a small window with every rule that can be switched on, and with any waters."""
+    drawn = st.builds(
+        replace,
+        st.just(POLICY),
+        context_window=st.sampled_from([600, 1600, 2400, 4000]),
+        overflow_strategy=st.sampled_from(OverflowStrategy),
+        on_exceeded=st.sampled_from(OnExceeded),
+        prices=st.sampled_from([FREE, Prices()]),
+        protect_turns=st.integers(0, 2),
+        keep_user_tokens=st.sampled_from([0, 200]),
+        keep_images=st.sampled_from([None, 0, 2]),
+        tidying=st.sampled_from([None, Tidying()]),
+        dedupe=st.booleans(),
+        result_budget=st.sampled_from([Budget(60), Budget(300)]),
+        summary_min_steps=st.sampled_from([1, 6]),
+        summary_role=st.sampled_from(SummaryRole),
+        preserve_system=st.sampled_from(PreserveSystem),
+        pin_instruction=st.booleans(),
+        max_message_tokens=st.sampled_from([None, 90]),
+        truncate_users=st.booleans(),
+        memory_tags=st.just(("relevant_context",)),
+        compact_at_tokens=st.sampled_from([None, 700]),
+        max_turns=st.sampled_from([None, 2]),
+        sections=st.sampled_from([None, SectionShares()]),
+        truncate_system=st.booleans(),
+    )
+    return with_any_waters(drawn)
 
 
 def _go_by(policy: Policy, budgets: Budgets, cuts_at_threshold: bool = False) -> Policy:  # noqa: FBT001, FBT002

@@ -46,13 +46,11 @@ class Subject:
 
 @pytest.fixture
 def clock() -> Clock:
-    """The clock of the test."""
     return Clock()
 
 
 @pytest.fixture(scope="session")
 def shared_redis() -> Iterator[RedisServer]:
-    """One server for all tests of this process."""
     if redis_server.PROGRAM is None:
         pytest.skip("redis-server is not on PATH")
     with run_redis() as server:
@@ -61,7 +59,6 @@ def shared_redis() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def redis_at(shared_redis) -> RedisServer:
-    """The shared server, emptied."""
     with redis.Redis(port=shared_redis.port) as client:
         client.flushall()
     return shared_redis
@@ -69,7 +66,6 @@ def redis_at(shared_redis) -> RedisServer:
 
 @pytest.fixture
 def own_redis() -> Iterator[RedisServer]:
-    """A server that the test may stop."""
     if redis_server.PROGRAM is None:
         pytest.skip("redis-server is not on PATH")
     with run_redis() as server:
@@ -78,7 +74,6 @@ def own_redis() -> Iterator[RedisServer]:
 
 @pytest.fixture(scope="session")
 def shared_watched() -> Iterator[Watched]:
-    """One master with its sentinel for all tests of this process."""
     if redis_server.PROGRAM is None:
         pytest.skip("redis-server is not on PATH")
     with run_watched() as watched:
@@ -87,7 +82,6 @@ def shared_watched() -> Iterator[Watched]:
 
 @pytest.fixture(scope="session")
 def shared_cluster() -> Iterator[Cluster]:
-    """One cluster for all tests of this process."""
     if redis_server.PROGRAM is None:
         pytest.skip("redis-server is not on PATH")
     with run_cluster() as cluster:
@@ -96,14 +90,12 @@ def shared_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def watched(shared_watched) -> Watched:
-    """The shared master, emptied."""
     _empty(shared_watched.master)
     return shared_watched
 
 
 @pytest.fixture
 def cluster(shared_cluster) -> Cluster:
-    """The shared cluster, emptied."""
     _empty(*shared_cluster.nodes)
     return shared_cluster
 
@@ -179,13 +171,11 @@ def _make_redis_age(*servers: RedisServer):
 
 @pytest.fixture
 def path(tmp_path) -> Path:
-    """The path of the file, in a directory that does not exist yet."""
     return tmp_path / "data" / "summaries.sqlite3"
 
 
 @pytest.fixture
 async def open_sqlite(path, clock, log) -> AsyncIterator[OpenStore]:
-    """Open the file once more. It is closed at the end."""
     async with AsyncExitStack() as stack:
 
         def open_it(**settings) -> SqliteStore:

@@ -13,7 +13,6 @@ from trimtab.proxy.store.opening import data_directory, open_store
 
 @pytest.fixture
 def open_url(tmp_path, log, monkeypatch):
-    """Open a store by its URL."""
     monkeypatch.setattr("trimtab.proxy.store.opening.data_directory", lambda: tmp_path / "data")
 
     def open_it(url: str, on_error=pytest.fail):
@@ -23,7 +22,6 @@ def open_url(tmp_path, log, monkeypatch):
 
 
 async def test_memory_leaves_no_trace(open_url, tmp_path) -> None:
-    """No file is created."""
     store = open_url("memory")
     await store.put("id", b"sealed")
 
@@ -50,19 +48,7 @@ async def test_sqlite_is_a_file(open_url, tmp_path, monkeypatch, url, name) -> N
     assert (tmp_path / name).is_file()
 
 
-async def test_redis_is_a_server(open_url, redis_at) -> None:
-    """A summary that one replica stores is found by another one."""
-    first, second = open_url(redis_at.url), open_url(redis_at.url)
-    await first.put("id", b"sealed")
-
-    assert await second.get("id") == b"sealed"
-    assert first.name == "redis"
-    for store in (first, second):
-        await store.close()
-
-
 async def test_a_server_that_is_not_there_keeps_nothing_from_starting(open_url, own_redis, log) -> None:
-    """Memory is used instead."""
     own_redis.stop()
     errors: list[str] = []
     store = open_url(own_redis.url, errors.append)
@@ -79,7 +65,6 @@ async def test_a_server_that_is_not_there_keeps_nothing_from_starting(open_url, 
     ["rediss://:planted@host/0?socket_timeout=planted", "redis://host?planted=planted"],
 )
 def test_a_url_that_is_none_is_a_mistake_in_the_configuration(open_url, url) -> None:
-    """The message does not contain its password."""
     with pytest.raises(ConfigError, match=r"^store: not a URL of a Redis server") as caught:
         open_url(url)
     assert "planted" not in str(caught.value)
@@ -95,5 +80,4 @@ def test_a_missing_package_is_named_with_what_installs_it(open_url, monkeypatch)
 
 
 def test_the_users_stores_are_in_the_users_data_directory() -> None:
-    """Each test has its own."""
     assert data_directory() == Path(os.environ["XDG_DATA_HOME"]) / "trimtab"

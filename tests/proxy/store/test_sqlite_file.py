@@ -1,6 +1,5 @@
 """A damaged SQLite file is set aside, and a new one is created."""
 
-import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, closing
@@ -16,13 +15,11 @@ SIZE_BYTES = 100_000
 
 @pytest.fixture
 def path(tmp_path) -> Path:
-    """The path of the file."""
     return tmp_path / "summaries.sqlite3"
 
 
 @pytest.fixture
 async def open_sqlite(path, clock, log) -> AsyncIterator[Callable[[], SqliteStore]]:
-    """Open the file once more. It is closed at the end."""
     async with AsyncExitStack() as stack:
 
         def open_it() -> SqliteStore:
@@ -35,7 +32,6 @@ async def open_sqlite(path, clock, log) -> AsyncIterator[Callable[[], SqliteStor
 
 @pytest.fixture
 async def filled(path, clock, log) -> Path:
-    """A closed file with summaries in it."""
     store = SqliteStore(path, ttl_seconds=1600, clock=clock, log=log)
     for number in range(5):
         await store.put(f"{number}", bytes([number]) * SIZE_BYTES)
@@ -114,7 +110,6 @@ async def test_a_file_that_cannot_be_used_is_set_aside(filled, damage, open_sqli
 
 
 async def test_damage_that_is_found_in_use_sets_the_file_aside(filled, open_sqlite) -> None:
-    """The caller does not notice."""
     store = open_sqlite()
     assert await store.get("1") == b"\x01" * SIZE_BYTES
     _spoil_the_tables(filled)
@@ -152,19 +147,6 @@ def test_damage_in_an_attached_file_leaves_the_file_alone(path, tmp_path, log) -
     assert log.lines == []
 
 
-async def test_of_two_that_find_the_damage_at_once_one_sets_it_aside(filled, open_sqlite) -> None:
-    """The other one uses the first one's new file."""
-    stores = [open_sqlite(), open_sqlite()]
-    for store in stores:
-        await store.get("0")
-    _spoil_the_tables(filled)
-
-    assert await asyncio.gather(*(store.get("4") for store in stores)) == [None, None]
-    await stores[0].put("4", b"new")
-    assert await stores[1].get("4") == b"new"
-    assert len(list(filled.parent.glob("*.corrupt-?"))) == 1
-
-
 def test_who_finds_the_damage_late_leaves_the_new_file_alone(path, log) -> None:
     """Meanwhile another process has set the damaged file aside and created a new one."""
     first, late = (SqliteFile(path, lambda _: None, log) for _ in range(2))
@@ -182,17 +164,6 @@ def test_who_finds_the_damage_late_leaves_the_new_file_alone(path, log) -> None:
     assert [line["renamed_to"] for line in log.lines] == [_aside(path).name]
     for file in (first, late):
         file.close()
-
-
-async def test_each_broken_file_has_a_name_of_its_own(filled, open_sqlite, clock, log) -> None:
-    """No file replaces another one."""
-    for _ in range(2):
-        _write_garbage(filled)
-        store = SqliteStore(filled, ttl_seconds=1600, clock=clock, log=log)
-        await store.get("1")
-        await store.close()
-
-    assert [line["renamed_to"][-9:] for line in log.lines] == ["corrupt-1", "corrupt-2"]
 
 
 async def test_a_file_that_was_removed_is_begun_anew(path, open_sqlite) -> None:

@@ -13,7 +13,6 @@ from trimtab.proxy.store.store import StoreError
 
 
 def _lock(path: Path) -> sqlite3.Connection:
-    """Another process in the middle of a write."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     return connection
@@ -38,7 +37,6 @@ async def test_a_busy_file_does_not_hold_the_event_loop_and_a_caller_may_leave(o
 
 
 async def test_a_file_that_stays_busy_is_an_error_of_the_store(open_sqlite, path, monkeypatch) -> None:
-    """The error has SQLite's own name for it."""
     monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.0)
     store = open_sqlite()
     await store.get("id")
@@ -52,7 +50,6 @@ async def test_a_file_that_stays_busy_is_an_error_of_the_store(open_sqlite, path
 
 
 async def test_a_disk_that_is_too_slow_is_an_error_of_the_store(open_sqlite, path) -> None:
-    """The wait is bounded."""
     store = open_sqlite()
     await store.get("id")
     with closing(_lock(path)) as other:

@@ -18,7 +18,6 @@ async def test_the_least_recently_used_goes_first() -> None:
 
 
 async def test_a_summary_larger_than_the_store_is_returned_but_not_kept() -> None:
-    """The writer can still use its own text."""
     store = MemoryStore(max_bytes=ENTRY)
 
     assert await store.put("id", b"x" * 2000) == b"x" * 2000
@@ -37,7 +36,6 @@ async def test_reading_does_not_prolong_where_it_must_not(clock) -> None:
 
 
 async def test_leases_that_ran_out_take_no_room(clock) -> None:
-    """A claim removes leases that were never given back."""
     store = MemoryStore(clock=clock)
     for number in range(10):
         await store.claim(f"{number}", 60)
@@ -45,17 +43,3 @@ async def test_leases_that_ran_out_take_no_room(clock) -> None:
     await store.claim("id", 60)
 
     assert list(store._leases) == ["id"]
-
-
-async def test_only_the_holder_of_a_lease_writes(clock) -> None:
-    """Whoever lost it gets nothing back, and the other's summary is kept. Without a lease, nobody is asked."""
-    store = MemoryStore(clock=clock)
-    lost = await store.claim("id", 60)
-    assert await store.claim("id", 60) is None
-    clock.seconds += 60
-    held = await store.claim("id", 60)
-    assert await store.put("id", b"late", lost) is None
-    assert await store.get("id") is None
-    assert await store.put("id", b"in time", held) == b"in time"
-    assert await store.put("id", b"later", lost) == b"in time"
-    assert await store.put("other", b"free") == b"free"

@@ -9,7 +9,6 @@ from support.model_learning import ListLog
 from trimtab.proxy.http.errors import ProxyError, UpstreamUnreachableError
 from trimtab.proxy.summaries.calls import MAX_FAILING, NoSummaryError, Payer, SummaryCall, SummaryCalls
 from trimtab.proxy.telemetry.metrics import Metrics
-from trimtab.proxy.wire.answers.usage import Usage
 
 PAYER = Payer(tell_label=lambda: "m")
 
@@ -69,31 +68,6 @@ def test_a_span_is_an_error_only_if_there_is_no_summary(error: Exception | None,
     assert ends == [told]
 
 
-@pytest.mark.parametrize(
-    ("usage", "expected"),
-    [
-        (Usage(), (None, None)),
-        (Usage(900, 7, 0), (0, None)),
-        (Usage(900, 7, 800, 0, 50), (800, 50)),
-    ],
-)
-def test_what_a_call_read_from_the_cache_is_logged(usage, expected, calls: SummaryCalls, log: ListLog) -> None:
-    """As far as the upstream reports it; else None, as for a reason that is missing."""
-    with SummaryCall(calls, PAYER, "inline", 12) as call:
-        call.usage = usage
-    assert (log.lines[0]["cached_tokens"], log.lines[0]["written_tokens"]) == expected
-
-
-def test_the_seconds_of_a_call_are_those_that_passed(calls: SummaryCalls, log: ListLog) -> None:
-    """The line and the metric have the same value, to a thousandth of a second."""
-    with SummaryCall(calls, PAYER, "inline", 12) as call:
-        call.started -= 5
-    metric = calls.metrics.summary_seconds.read()
-    (total,) = [sample.value for sample in metric.samples if sample.name.endswith("_sum")]
-    assert total >= 5
-    assert log.lines[0]["seconds"] == round(total, 3)
-
-
 def test_each_model_is_warned_of_by_itself(calls: SummaryCalls, log: ListLog) -> None:
     """There is one warning when its summaries begin to fail. Only after that, success is logged."""
     calls.note_success("a")
@@ -125,12 +99,3 @@ def test_no_more_failing_models_are_remembered_than_the_bound(calls: SummaryCall
     for number in range(MAX_FAILING + 2):
         calls.note_failure(f"invented {number}", "empty")
     assert len(calls._failing) <= MAX_FAILING
-
-
-@pytest.mark.parametrize(("result", "number"), [("written", 0), ("empty", 0), ("rejected", 1)])
-def test_a_note_that_is_none_is_counted_as_rejected(result: str, number: int, calls: SummaryCalls) -> None:
-    """Each such call was paid for nothing."""
-    with SummaryCall(calls, PAYER, "inline", 12) as call:
-        call.result = result
-    value = calls.metrics.registry.get_sample_value("trimtab_summaries_total", {"model": "m", "result": "rejected"})
-    assert (value or 0) == number

@@ -59,20 +59,17 @@ async def test_an_answer_is_read_to_its_end_if_that_is_not_too_far() -> None:
 
 @pytest.mark.parametrize("status", [429, 503, 529])
 async def test_a_busy_upstream_says_when_it_may_be_asked_again(status: int) -> None:
-    """Its body is not read: it may name anything."""
     with pytest.raises(BusyError, match=f"^status {status}$") as raised:
         await read_answer(Response(b"temperature", status, CIMultiDict({"Retry-After": "7"})))
     assert raised.value.seconds == 7
 
 
 def answer(content: object, finish_reason: str | None = "stop", **message: object) -> bytes:
-    """A completion with this content."""
     choice = {"message": {"content": content, **message}, "finish_reason": finish_reason}
     return orjson.dumps({"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 3}})
 
 
 def judge(body: bytes, covered_tokens: int = 10_000) -> str:
-    """The note in an answer, with tokens counted as characters."""
     return accept_note(read_completion(200, body, CHAT, Question("m", 400)), covered_tokens, len)
 
 
@@ -123,7 +120,6 @@ def test_what_is_no_note_of_a_provider_says_what_it_is(completion, weigh, result
     ],
 )
 def test_which_refusals_say_that_there_are_no_notes(status: int, body: bytes, *, lacks: bool) -> None:
-    """Not those of the credential, of the length, or of a fault."""
     with pytest.raises(RefusedError) as raised:
         read_completion(status, body, MESSAGES, Question("m", 400), MESSAGES.provider_note)
     assert raised.value.lacks_notes is lacks
@@ -176,7 +172,6 @@ def test_a_form_of_the_operators_own_needs_no_headings(text: str, reason: str | 
 
 
 def test_a_note_must_be_shorter_than_what_it_stands_for() -> None:
-    """A note of the same length saves nothing."""
     assert judge(answer(NOTE), len(NOTE) + 1) == NOTE
     with pytest.raises(NoNoteError, match="does not shrink"):
         judge(answer(NOTE), len(NOTE))

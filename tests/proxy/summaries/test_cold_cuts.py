@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from support.stores import CountedStore, SlowStore
 
-from trimtab.proxy.store.store import MemoryStore
 from trimtab.proxy.summaries import cold_cuts
 from trimtab.proxy.summaries.cold_cuts import MAX_CUTS, TOUCH_SECONDS, ColdCuts, Session
 from trimtab.rules.window.state import ColdCut
@@ -50,7 +49,6 @@ async def test_a_process_that_serves_a_session_alone_reads_once() -> None:
 
 
 async def test_a_record_that_was_lost_is_written_again_while_the_session_goes_on() -> None:
-    """So a process that comes later finds it."""
     now = 0.0
     cuts = ColdCuts(CountedStore(), lambda: now)
     await cuts.add(SESSION, FIRST, ColdCut.CUT)
@@ -61,7 +59,6 @@ async def test_a_record_that_was_lost_is_written_again_while_the_session_goes_on
 
 
 async def test_the_cuts_of_one_beginning_are_bounded() -> None:
-    """A further one is not made, and nothing is raised."""
     cuts = ColdCuts(CountedStore())
     for number in range(MAX_CUTS + 1):
         known = await cuts.add(SESSION, number.to_bytes(32), ColdCut.CUT)
@@ -84,17 +81,11 @@ async def test_the_time_of_an_answer_is_known_to_other_processes_if_it_is_shared
 
 @pytest.mark.parametrize("text", ["", "zz cut", f"{FIRST.hex()} other", "nan nonsense"])
 async def test_a_record_that_says_nothing_is_ignored(text: str) -> None:
-    """It is neither a cut nor a time."""
     cuts = ColdCuts(CountedStore())
     await cuts._write(SESSION, SESSION.name_mark("cold cut", 0), text)
     await cuts._write(SESSION, SESSION.name_time(FIRST), text)
     assert await cuts.read(SESSION, is_followed=False) == {}
     assert await cuts.find_time(SESSION, FIRST) is None
-
-
-async def test_a_store_in_memory_keeps_nothing() -> None:
-    """The name of the store decides."""
-    assert not ColdCuts(MemoryStore(ttl_seconds=1.0)).is_kept
 
 
 @pytest.mark.parametrize("is_known", [False, True], ids=["unknown", "known"])
@@ -128,7 +119,6 @@ async def test_a_session_whose_marks_left_the_memory_does_not_count_as_heeded(mo
 
 
 async def test_a_request_heeds_the_marks_that_it_makes() -> None:
-    """If it heeded all before; else it does not know them all."""
     marks = ColdCuts(SlowStore()).kept
     marks.note_added(SESSION, FIRST, [FIRST])
     assert not marks.follow(SESSION, FIRST, SECOND)

@@ -16,7 +16,6 @@ HEAD, FIRST = b"h" * 32, Place(b"1", "c1")
 async def read(
     texts: FoundTexts, place: Place, *, here: bytes = b"2", previous: bytes | None = b"1", **owner: Any
 ) -> str | None:
-    """The text that a request sends for a place."""
     await texts.read(owner.get("tenant", "t"), owner.get("secret", ONE), HEAD, here=here, previous=previous)
     return texts.list(owner.get("tenant", "t"), HEAD).get(place)
 
@@ -70,7 +69,6 @@ async def test_the_first_writer_wins() -> None:
 
 
 async def test_without_such_a_store_memory_has_them() -> None:
-    """Nothing is written."""
     store = MemoryStore()
     texts = FoundTexts(store)
     await texts.keep("t", ONE, HEAD, FIRST, "a found text")
@@ -112,10 +110,3 @@ async def test_two_first_requests_of_a_session_at_once_lose_nothing() -> None:
     held = texts._sessions.get(("t", HEAD))
     assert held is not None
     assert held.seen.keys() == {FIRST.before, later.before}
-
-
-async def test_a_text_that_others_know_already_stays() -> None:
-    """Without a shared store, too."""
-    texts = FoundTexts(MemoryStore())
-    await asyncio.gather(*(texts.keep("t", ONE, HEAD, FIRST, text) for text in ("first", "second")))
-    assert texts.list("t", HEAD) == {FIRST: "first"}

@@ -1,7 +1,5 @@
 """Summaries at rest."""
 
-import hashlib
-import hmac
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -23,7 +21,6 @@ SEALED = seal(SECRET, "id", Summary("text", by_model=True))
 
 @given(st.binary(), ANY_TEXT, SUMMARIES)
 def test_what_was_sealed_is_opened_with_the_same_secret(secret: bytes, summary_id: str, summary: Summary) -> None:
-    """The law holds for every text and every writer."""
     assert unseal(secret, summary_id, seal(secret, summary_id, summary)) == summary
 
 
@@ -38,7 +35,6 @@ def test_nobody_else_can_open_it(secret: bytes, summary_id: str) -> None:
 
 @given(st.integers(0, len(SEALED) - 1), st.integers(1, 255))
 def test_what_was_changed_is_not_opened(position: int, change: int) -> None:
-    """Any byte may have changed, also the version."""
     changed = bytearray(SEALED)
     changed[position] ^= change
 
@@ -56,14 +52,6 @@ def test_no_two_seals_are_the_same() -> None:
     summary = Summary("text", by_model=True)
 
     assert len({seal(SECRET, "id", summary) for _ in range(100)}) == 100
-
-
-def test_an_id_is_hkdf_of_the_secret() -> None:
-    """It is RFC 5869, written out. So stored summaries are found with any library."""
-    extracted = hmac.digest(b"trimtab summary id", SECRET, hashlib.sha256)
-    info = f"prefix\0{PROMPT_VERSION}\0model".encode()
-
-    assert derive_id(SECRET, "prefix", "model") == hmac.digest(extracted, info + b"\x01", hashlib.sha256).hex()
 
 
 @given(st.tuples(st.binary(), ANY_TEXT, ANY_TEXT), st.tuples(st.binary(), ANY_TEXT, ANY_TEXT))
@@ -95,7 +83,6 @@ def test_a_key_is_made_once(tmp_path) -> None:
 
 
 def test_all_who_start_at_once_end_with_the_same_key(tmp_path) -> None:
-    """Only the key remains in the folder."""
     path = tmp_path / "key"
     barrier = threading.Barrier(8)
 
@@ -111,7 +98,6 @@ def test_all_who_start_at_once_end_with_the_same_key(tmp_path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"short", b"x" * (KEY_BYTES + 1)])
 def test_a_file_that_holds_no_key_is_named_and_left_alone(tmp_path, content: bytes) -> None:
-    """It may be somebody's file, so it is not overwritten."""
     path = tmp_path / "key"
     path.write_bytes(content)
 
@@ -122,7 +108,6 @@ def test_a_file_that_holds_no_key_is_named_and_left_alone(tmp_path, content: byt
 
 @pytest.mark.parametrize("name", ["file/key", "directory"])
 def test_a_key_that_cannot_be_read_or_made_is_an_error_that_says_where(tmp_path, name: str) -> None:
-    """The place is one where no file can be."""
     (tmp_path / "file").touch()
     (tmp_path / "directory").mkdir()
 

@@ -67,15 +67,14 @@ async def test_concurrent_requests_share_one_summary_call(client, upstream, star
     assert len({recorded.sha256 for recorded in upstream.chats}) == 1
 
 
-@pytest.mark.parametrize("wait_seconds", ["0", "0.05"])
-async def test_what_stood_in_for_a_summary_stays_when_that_comes_later(wait_seconds, client, upstream, start_proxy):
+async def test_what_stood_in_for_a_summary_stays_when_that_comes_later(client, upstream, start_proxy):
     """A request that does not wait any longer gets the digest. The call changes nothing that was forwarded."""
     release = hold_summaries(upstream)
-    proxy = await start_proxy(*SETTINGS, f"defaults.summary.wait_seconds={wait_seconds}")
+    proxy = await start_proxy(*SETTINGS, "defaults.summary.wait_seconds=0.05")
     body = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
     async with asyncio.timeout(30):
         await post(client, proxy.url + "/v1/chat/completions", body)
-    assert len(upstream.summaries) == (wait_seconds != "0")
+    assert len(upstream.summaries) == 1
     release.set()
     await settle(proxy)
     await post(client, proxy.url + "/v1/chat/completions", body)
@@ -85,13 +84,11 @@ async def test_what_stood_in_for_a_summary_stays_when_that_comes_later(wait_seco
 
 
 def test_a_request_waits_no_longer_than_one_summary_may_take() -> None:
-    """The law holds for any longer limit, and without a limit."""
     told = [SummaryConfig(timeout_seconds=60, wait_seconds=seconds) for seconds in (None, 0, 5, 90)]
     assert [Summariser.patience_seconds.fget(Mock(settings=settings)) for settings in told] == [60, 0, 5, 60]
 
 
 async def test_client_that_leaves_does_not_stop_its_summary(client, upstream, start_proxy):
-    """The call goes on, and the next request finds its text."""
     plain = upstream.answer
     asked, release = asyncio.Event(), asyncio.Event()
 
@@ -133,7 +130,6 @@ async def test_after_a_failure_no_model_is_asked_for_a_while(client, upstream, s
 
 
 async def test_closing_gives_up_the_calls_under_way(client, upstream, start_proxy):
-    """A summary that never comes does not delay the end."""
     asked = asyncio.Event()
 
     async def hang(recorded, request):
@@ -151,23 +147,6 @@ async def test_closing_gives_up_the_calls_under_way(client, upstream, start_prox
     with pytest.raises(aiohttp.ServerDisconnectedError):
         await asyncio.wait_for(waiting, 30)
     await asyncio.wait_for(upstream.cancelled.wait(), 30)
-
-
-async def test_a_holder_that_died_holds_nobody_up(client, upstream, start_proxy):
-    """A request waits for another process's summary as long as one may take. Then it gets the digest."""
-    proxy = await start_proxy(*SETTINGS, "defaults.summary.timeout_seconds=0.2")
-    claim = proxy.services.summaries._store.claim
-
-    async def claim_late(summary_id, seconds):
-        await claim(summary_id, 60)  # another process's, which has died since
-        return await claim(summary_id, seconds)
-
-    proxy.services.summaries._store.claim = claim_late
-    body = {"model": "m", "messages": make_session(36, result_words=200)["messages"][:-1]}
-    async with asyncio.timeout(30):
-        response, _ = await post(client, proxy.url + "/v1/chat/completions", body)
-    assert response.headers["x-trimtab-decisions"].startswith("digest;")
-    assert upstream.summaries == []
 
 
 async def test_a_list_is_no_base_for_a_summary(client, upstream, start_proxy):
@@ -235,8 +214,8 @@ async def test_failures_are_warned_of_once_and_their_end_is_told(client, upstrea
     upstream.answer = fail
     proxy = await start_proxy(*SETTINGS)
     await post(client, proxy.url + "/v1/chat/completions", CHAT)  # the upstream vouches for the model
-    for number, steps in enumerate((50, 60, 70, 80, 90)):
-        fails = number not in {2, 3}
+    for number, steps in enumerate((50, 60, 70)):
+        fails = number != 1
         proxy.services.summaries._pauses._entries.clear()
         body = {"model": "m", "messages": make_session(steps, result_words=200)["messages"][:-1]}
         await post(client, proxy.url + "/v1/chat/completions", body, Authorization=f"Bearer {number}")
@@ -244,7 +223,7 @@ async def test_failures_are_warned_of_once_and_their_end_is_told(client, upstrea
     assert [line["event"] for line in told] == ["summaries_fail", "summaries_work_again", "summaries_fail"]
     assert [event for event in log.warned if event.startswith("summaries_")] == ["summaries_fail", "summaries_fail"]
     assert (told[0]["model"], told[0]["reason"]) == ("m", "status 401")
-    assert sum(line["event"] == "summary" and line["result"] == "refused" for line in log.lines) == 3
+    assert sum(line["event"] == "summary" and line["result"] == "refused" for line in log.lines) == 2
 
 
 @pytest.mark.parametrize(

@@ -47,13 +47,11 @@ class Flaky(MemoryStore):
 
 @pytest.fixture
 def time() -> Time:
-    """The clock of the test."""
     return Time()
 
 
 @pytest.fixture
 def store(time) -> Flaky:
-    """A store that all writers share."""
     return Flaky(clock=time)
 
 
@@ -68,7 +66,6 @@ async def test_a_lease_holds_for_as_long_as_its_block(store, time) -> None:
 
 
 async def test_who_does_not_renew_holds_nobody_up_for_longer_than_a_lease(store, time) -> None:
-    """A process that was killed is an example."""
     lost = await store.claim("id", LEASE_SECONDS)
     time.seconds += LEASE_SECONDS
     async with hold(store, "id", sleep=time.sleep) as lease:
@@ -76,7 +73,6 @@ async def test_who_does_not_renew_holds_nobody_up_for_longer_than_a_lease(store,
 
 
 async def test_what_another_holds_is_refused_and_left_alone(store, time) -> None:
-    """Nothing is renewed, and nothing is given back."""
     held = await store.claim("id", LEASE_SECONDS)
     async with hold(store, "id", sleep=time.sleep) as lease:
         assert lease is None
@@ -106,7 +102,6 @@ async def test_a_lease_that_was_lost_stays_the_other_ones(store, time) -> None:
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError, ValueError])
 async def test_however_a_block_ends_nothing_goes_on(store, time, error) -> None:
-    """The lease is given back, and no task remains."""
     tasks = asyncio.all_tasks()
 
     async def fail() -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from support.client import SMALL, post, settle
+from support.client import SMALL, post
 from support.sessions import make_session
 from upstreams.recording import hold_summaries
 
@@ -51,7 +51,6 @@ class Shared(MemoryStore):
         return kept
 
     async def claim_elsewhere(self) -> int | None:
-        """Claim the summary as another process would."""
         return await super().claim(self.summary_id, LEASE_SECONDS)
 
 
@@ -70,7 +69,6 @@ def _without_pauses(monkeypatch) -> None:
 
 
 async def begin(start_proxy, store: Shared):
-    """A proxy whose summaries are in this store."""
     proxy = await start_proxy(*SETTINGS)
     proxy.services.summaries._store = store
     return proxy
@@ -81,25 +79,6 @@ async def wait_until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(WAIT_SECONDS):
         while not is_so():  # noqa: ASYNC110 - counters have no event
             await asyncio.sleep(0)
-
-
-async def test_a_lease_is_renewed_for_as_long_as_the_call_takes(client, upstream, start_proxy) -> None:
-    """It is given back as soon as the call has ended."""
-    release = hold_summaries(upstream)
-    store = Shared()
-    proxy = await begin(start_proxy, store)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(post(client, proxy.url + "/v1/chat/completions", BODY))
-        await wait_until(lambda: len(upstream.summaries) == 1)
-        for _ in range(4):
-            store.seconds += 0.75 * LEASE_SECONDS
-            before = store.counts["renew", True]
-            await wait_until(lambda before=before: store.counts["renew", True] > before)
-            assert await store.claim_elsewhere() is None
-        release.set()
-    await settle(proxy)
-    assert await store.claim_elsewhere() is not None
-    assert len(upstream.summaries) == 1
 
 
 async def test_a_summary_is_asked_for_when_the_lease_of_a_process_that_died_has_ended(
@@ -157,19 +136,3 @@ async def test_who_lost_the_lease_writes_if_its_new_holder_has_given_up(client, 
         await store.release(store.summary_id, held)
     assert "SUMMARY of the work so far." in upstream.chats[0].body.decode()
     assert await store.get(store.summary_id) is not None
-
-
-async def test_who_does_not_hold_a_lease_does_not_end_another_ones() -> None:
-    """Nor renew it."""
-    store, slept = MemoryStore(), list[float]()
-
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        await asyncio.Event().wait()
-
-    held = await store.claim("id", LEASE_SECONDS)
-    async with service.hold(store, "id", sleep=sleep) as lease:
-        await asyncio.sleep(0)
-        assert (lease, slept) == (None, [])
-    assert held is not None
-    assert await store.claim("id", LEASE_SECONDS) is None

@@ -15,7 +15,6 @@ SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.ma
 
 
 def name_all(messages: list[dict[str, object]], name: str) -> list[dict[str, object]]:
-    """The messages of a session with words of its own."""
     return [message | {"content": f"{name}: {message['content']}"} for message in messages]
 
 
@@ -28,7 +27,6 @@ async def send(client, proxy, messages: list[dict[str, object]]) -> str:
 
 
 async def ask(client, proxy, messages: list[dict[str, object]]) -> str:
-    """The rule that replaced the cut part."""
     return (await send(client, proxy, messages)).split(";")[0]
 
 
@@ -42,34 +40,6 @@ async def test_a_client_that_drops_its_beginning_gets_digests(client, upstream, 
     assert (
         await ask(client, proxy, name_all(make_session(60, result_words=300)["messages"][:-1], "other")) == "summarise"
     )
-
-
-async def test_many_sessions_under_one_key_are_no_sliding_window(client, upstream, start_proxy):
-    """Each is summarised when it first comes, however many come at once."""
-    proxy = await start_proxy(*SETTINGS)
-    for number in range(8):
-        messages = name_all(make_session(36, result_words=200)["messages"][:-1], f"session {number}")
-        assert await ask(client, proxy, messages) == "summarise"
-    assert len(upstream.summaries) == 8
-
-
-async def test_a_client_that_slides_within_the_window_gets_digests_too(client, upstream, start_proxy):
-    """Its requests fit, so summaries would be written ahead, but none would ever be used."""
-    proxy = await start_proxy(*SETTINGS)
-    system, task, *steps = make_session(90, result_words=200)["messages"][:-1]
-    for start in range(0, 60, 2):
-        await send(client, proxy, [system, task, *steps[start : start + 72]])
-    assert 1 <= len(upstream.summaries) <= 3
-
-
-async def test_a_client_that_masks_its_old_results_gets_digests(client, upstream, start_proxy):
-    """Only the results change. The text between them shows that it is the same session."""
-    proxy = await start_proxy(*SETTINGS)
-    messages = make_session(80, result_words=260)["messages"][:-1]
-    for stop in range(110, 160, 2):
-        old = [message | ({"content": "old"} if message["role"] == "tool" else {}) for message in messages[: stop - 44]]
-        await send(client, proxy, [*old, *messages[stop - 44 : stop]])
-    assert 1 <= len(upstream.summaries) <= 6  # three when they were needed, three ahead
 
 
 async def test_a_client_that_stops_sliding_has_summaries_again(client, upstream, start_proxy):

@@ -47,14 +47,9 @@ async def test_long_session_is_summarised_with_the_clients_own_credential(client
 @pytest.mark.parametrize(
     "answer",
     [
-        pytest.param(lambda: completion(""), id="empty"),
         pytest.param(lambda: completion(write_note("far too long " * 20_000)), id="does not shrink"),
-        pytest.param(lambda: completion("ok"), id="no note"),
         pytest.param(lambda: completion("I'm sorry, but I can't help with that."), id="a refusal"),
-        pytest.param(lambda: completion('<tool_call>{"name": "ls"}</tool_call>'), id="a call as prose"),
-        pytest.param(lambda: completion("Sure, let me continue by running the tests."), id="in role"),
         pytest.param(lambda: aiohttp.web.Response(body=b"{", content_type="application/json"), id="unreadable"),
-        pytest.param(lambda: aiohttp.web.Response(status=401), id="refused"),
         pytest.param(lambda: aiohttp.web.Response(status=500), id="broken"),
     ],
 )
@@ -75,25 +70,6 @@ async def test_digest_stands_in_for_a_summary_that_fails(answer, client, upstrea
     assert upstream.chats[0].body == upstream.chats[1].body
     assert "## Files and what was done to them" in upstream.chats[0].json["messages"][1]["content"]
     assert "src/harbour/part_22.py" in upstream.chats[0].json["messages"][1]["content"]
-
-
-async def test_a_question_of_its_own_costs_the_clients_system_prompt_too(client, upstream, start_proxy, log):
-    """As long as the upstream does not say what it has cost."""
-    plain = upstream.answer
-
-    async def refuse(recorded, request):
-        return aiohttp.web.Response(status=401) if recorded.asks_for_summary else await plain(recorded, request)
-
-    upstream.answer = refuse
-    proxy = await start_proxy(*SETTINGS)
-    counted = []
-    for words in (10, 400):
-        system = {"role": "system", "content": "harbour " * words}
-        messages = [system, *SESSION["messages"][1:-1]]
-        body = LONG | {"model": f"m{words}", "messages": messages}
-        await post(client, proxy.url + "/v1/chat/completions", body, Authorization=f"Bearer sk-{words}")
-        counted.append(next(line["prompt_tokens"] for line in reversed(log.lines) if line["event"] == "summary"))
-    assert abs(counted[1] - counted[0]) <= 100  # together they fill the room
 
 
 async def test_summary_request_is_halved_when_the_upstream_refuses_its_length(client, upstream, start_proxy):
@@ -156,7 +132,6 @@ async def test_a_model_with_a_small_window_reads_the_session_in_parts(client, up
 
 
 async def test_of_too_many_parts_the_oldest_are_listed(client, upstream, start_proxy):
-    """No summary costs more calls than the maximum."""
     proxy = await start_proxy(*small_model(3000))
     await post(client, proxy.url + "/v1/chat/completions", WIDE)
     told = [recorded.json["messages"][-1]["content"] for recorded in upstream.summaries]
@@ -229,34 +204,22 @@ async def test_a_note_is_clean_before_anything_is_asked_with_it(client, upstream
 OWN_WORDS = "defaults.summary.instructions=Write one paragraph that names every port."
 
 
-@pytest.mark.parametrize(
-    ("answer", "is_note"),
-    [
-        ("All went well: the harbour has ports 80 and 443, and the quay was mended. " * 8, True),
-        ("Short.", False),
-        ("I'm sorry, but I can't help with that. " * 20, False),
-        ("Sure, let me continue by running the tests. " * 20, False),
-        ('<tool_call>{"name": "ls"}</tool_call>' * 20, False),
-    ],
-    ids=["a paragraph", "too short", "a refusal", "in role", "a call"],
-)
-async def test_a_note_in_the_operators_own_form_is_accepted(answer, is_note, client, upstream, start_proxy):
-    """It needs no headings if it is long enough. Text that is no note in any form is rejected as usual."""
+async def test_a_note_in_the_operators_own_form_is_accepted(client, upstream, start_proxy):
+    """It needs no headings if it is long enough. Without such instructions, the same text is no note."""
+    plain, note = upstream.answer, "All went well: the harbour has ports 80 and 443, and the quay was mended. " * 8
+
+    async def write(recorded, request):
+        return completion(note) if recorded.asks_for_summary else await plain(recorded, request)
+
+    upstream.answer = write
     for settings in ((OWN_WORDS,), ()):
         upstream.requests.clear()
-        plain = upstream.answer
-
-        async def write(recorded, request, plain=plain):
-            return completion(answer) if recorded.asks_for_summary else await plain(recorded, request)
-
-        upstream.answer = write
         proxy = await start_proxy(*SETTINGS, *settings)
         await post(client, proxy.url + "/v1/chat/completions", LONG)
         asked = upstream.summaries[0].json["messages"][-1]["content"]
         assert asked.endswith("names every port.") == bool(settings)
         told = upstream.chats[0].json["messages"][1]["content"]
-        assert ("## Files and what was done to them" not in told) == (is_note and bool(settings))
-        upstream.answer = plain
+        assert ("## Files and what was done to them" not in told) == bool(settings)
 
 
 async def test_refused_parameters_are_changed(client, upstream, start_proxy):
@@ -299,7 +262,6 @@ async def ask_with(answer, client, upstream, start_proxy) -> tuple[Any, str]:
 
 
 def raw_completion(message: dict[str, Any], *, finish_reason: str = "stop", **more: Any) -> aiohttp.web.Response:
-    """An answer with just these members."""
     choice = {"index": 0, "message": message, "finish_reason": finish_reason}
     return aiohttp.web.json_response({"choices": [choice], **more})
 
@@ -320,7 +282,6 @@ async def test_thinking_that_was_cut_off_is_no_summary(client, upstream, start_p
 
 
 async def test_endless_thinking_is_not_asked_for_again_and_again(client, upstream, start_proxy):
-    """No two calls are alike."""
     thinking = raw_completion({"role": "assistant", "content": "<think>on and on"}, finish_reason="length")
     body = thinking.body
 
@@ -331,15 +292,6 @@ async def test_endless_thinking_is_not_asked_for_again_and_again(client, upstrea
     assert "on and on" not in text
     asked = [recorded.body for recorded in upstream.summaries]
     assert 2 <= len(asked) == len(set(asked))
-
-
-async def test_an_answer_is_read_as_generously_as_upstreams_write_it(client, upstream, start_proxy):
-    """Content in parts and an invalid usage do not prevent a summary."""
-    halves = write_note("NOTE in parts.").partition("in ")
-    parts = [*({"type": "text", "text": text} for text in halves), {"type": "odd"}]
-    usage = {"prompt_tokens": 10.5, "completion_tokens": "many"}
-    _, text = await ask_with(lambda _: raw_completion({"content": parts}, usage=usage), client, upstream, start_proxy)
-    assert "NOTE in parts." in text
 
 
 @pytest.mark.parametrize("usage", [None, {"prompt_tokens": 10**9, "completion_tokens": 10**8}])
@@ -356,28 +308,6 @@ async def test_what_is_not_reported_is_counted(usage, client, upstream, start_pr
     assert tokens["completion"] == compactors.choose(PolicyConfig(), "m").count(note)
 
 
-async def test_costs_are_in_the_models_own_tokens(client, upstream, start_proxy, compactors):
-    """All other figures are, too. If the model makes 1.5 tokens of one of ours, the cost is 1.5 times as high."""
-    note = write_note("A short note of what was done.")
-
-    async def answer(recorded, _request):
-        return raw_completion({"content": note if recorded.asks_for_summary else "Good."})
-
-    upstream.answer = answer
-    proxy = await start_proxy(*SETTINGS)
-    body = LONG | {"model": "claude-opus-4-7", "messages": LONG["messages"][1:]}
-    await post(client, proxy.url + "/v1/chat/completions", body)
-    metrics = (await (await client.get(proxy.url + "/metrics")).text()).splitlines()
-    costs = [float(line.split()[-1]) for line in metrics if line.startswith("trimtab_summary_tokens_total{")]
-
-    count = compactors.choose(PolicyConfig(), "claude-opus-4-7").count
-    prompts = [asked.json["messages"][-1]["content"] for asked in upstream.summaries]
-    assert sorted(costs) == [
-        len(prompts) * round(1.5 * count(note)),
-        sum(round(1.5 * count(prompt)) for prompt in prompts),
-    ]
-
-
 async def read_counts(client, proxy, name: str) -> dict[str, float]:
     """The samples of a metric by its `result`."""
     lines = (await (await client.get(proxy.url + "/metrics")).text()).splitlines()
@@ -385,7 +315,6 @@ async def read_counts(client, proxy, name: str) -> dict[str, float]:
 
 
 def call_lines(log) -> list[dict[str, Any]]:
-    """The log lines of calls for summaries."""
     return [line for line in log.lines if line["event"] == "summary"]
 
 
@@ -408,7 +337,6 @@ async def ask_session(client, proxy, **members: Any) -> None:
     ("form", "first", "forms"),
     [
         ("auto", "inline", [True, False]),
-        ("inline", "inline", [True, False]),
         ("transcript", "transcript", [False, True]),
     ],
 )
@@ -449,42 +377,7 @@ async def test_an_answer_that_is_no_note_is_asked_for_in_the_other_form(
     assert b"PLANTED" not in b"".join(chat.body for chat in upstream.chats)
 
 
-async def test_what_was_rejected_is_not_stored(client, upstream, start_proxy):
-    """A digest replaces that cut part. The next cut asks a model again."""
-    plain, bad = upstream.answer, True
-
-    async def answer(recorded, request):
-        return completion("ok") if recorded.asks_for_summary and bad else await plain(recorded, request)
-
-    upstream.answer = answer
-    proxy = await start_proxy(*SETTINGS)
-    session = make_session(90, result_words=200)["messages"]
-    url = proxy.url + "/v1/chat/completions"
-    response, _ = await post(client, url, {"model": "m", "messages": session[:100]})
-    assert response.headers["x-trimtab-decisions"].startswith("digest;")
-    bad = False
-    proxy.services.summaries._pauses._entries.clear()
-    response, _ = await post(client, url, {"model": "m", "messages": session[:160]})
-    assert response.headers["x-trimtab-decisions"].startswith("summarise;")
-    assert "SUMMARY of the work so far." in upstream.chats[-1].json["messages"][1]["content"]
-
-
-async def test_a_note_that_was_cut_off_early_is_asked_for_with_more_room(client, upstream, start_proxy):
-    """A note with two parts is not accepted. A note with three parts is."""
-    whole = write_note("NOTE at last.")
-
-    def answer(recorded):
-        long = recorded.json["max_tokens"] > 300
-        text = whole if long else whole.partition("## 3.")[0]
-        return raw_completion({"content": text}, finish_reason="stop" if long else "length")
-
-    _, text = await ask_with(answer, client, upstream, start_proxy)
-    assert "## 4. Exact data" in text
-    assert [asked.json["max_tokens"] for asked in upstream.summaries] == [300, 4 * 300]
-
-
 async def test_a_note_that_was_cut_off_late_is_taken(client, upstream, start_proxy):
-    """It carries more information than the digest would."""
     short = write_note("NOTE so far.").partition("## 4.")[0]
     _, text = await ask_with(
         lambda _: raw_completion({"content": short}, finish_reason="length"), client, upstream, start_proxy
@@ -493,30 +386,7 @@ async def test_a_note_that_was_cut_off_late_is_taken(client, upstream, start_pro
     assert len(upstream.summaries) == 1
 
 
-@pytest.mark.parametrize(
-    ("answer", "result", "reason", "status"),
-    [
-        (lambda _: aiohttp.web.Response(status=401), "refused", "status 401", 401),
-        (lambda _: raw_completion({"content": ""}), "empty", "empty", 200),
-        (lambda _: aiohttp.web.Response(body=b"{", content_type="application/json"), "failed", "unreadable", 200),
-        (lambda _: raw_completion({"content": write_note("x")}), "written", None, 200),
-    ],
-)
-async def test_every_call_is_a_line_and_a_time(answer, result, reason, status, *, client, upstream, start_proxy, log):
-    """The line has the result, the form and the cost. If no cost is reported, it has ours."""
-    proxy, _ = await ask_with(answer, client, upstream, start_proxy)
-    (line,) = call_lines(log)
-    assert (line["result"], line.get("reason"), line["status"]) == (result, reason, status)
-    assert (line["model"], line["form"]) == ("m", "transcript")
-    assert 1000 < line["prompt_tokens"] < 7000
-    assert (line["completion_tokens"] > 20) == (result == "written")
-    assert line["seconds"] >= 0
-    assert await read_counts(client, proxy, "trimtab_summary_seconds_count") == {result: 1.0}
-
-
 async def test_a_call_that_takes_too_long_is_a_line_too(client, upstream, start_proxy, log):
-    """The line has no status, because there was no answer."""
-
     async def hang(recorded, _request):
         if recorded.asks_for_summary:
             await asyncio.Event().wait()

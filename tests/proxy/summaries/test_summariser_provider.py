@@ -62,8 +62,6 @@ async def test_the_note_is_asked_for_beside_the_path_of_the_request(client, upst
     ("answer", "told"),
     [
         (lambda: web.Response(status=404), ("refused", True)),
-        (lambda: web.Response(status=400, text='{"error":{"message":"unknown"}}'), ("refused", True)),
-        (lambda: {"object": "response", "output": [PACKED]}, ("refused", True)),
         (lambda: web.Response(status=401), ("refused", False)),
         (lambda: {"object": "response.compaction", "output": []}, ("empty", False)),
         (lambda: web.Response(text="<html>"), ("failed", False)),
@@ -85,7 +83,6 @@ async def test_else_a_model_is_asked_in_its_place(answer, told, client, upstream
 
 
 async def test_a_change_of_the_setting_finds_no_summary_of_the_other(client, upstream, start_proxy, tmp_path) -> None:
-    """A note and a text are never taken for each other."""
     store = f"store=sqlite:///{tmp_path}/summaries.sqlite3"
     note = {"object": "response.compaction", "output": [PACKED], "usage": USAGE}
     asked = await play(client, await start_proxy(*SETTINGS, store), upstream, lambda: note)

@@ -19,13 +19,12 @@ from support.builders import (
     system,
     transcripts,
     user,
-    valid_transcripts,
 )
 from support.open_step import find_open_step
 from support.policies import with_any_waters
 
 from trimtab.rules.conversation import Message
-from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, Prices, SummaryRole
+from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy, Prices
 from trimtab.rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
 from trimtab.rules.window.cut_decision import Fold
 from trimtab.rules.window.room import HEAD_STEPS, MIN_ROOM_SHARE, Room
@@ -87,10 +86,15 @@ def test_no_message_changes_what_was_decided_before_it(
 @MANY
 @given(messages=transcripts(), policy=policies())
 def test_cuts_and_pruning_only_go_on(messages: tuple[Message, ...], policy: Policy) -> None:
-    """Cuts are appended. Only the last one may be replaced, in the same place, while its step is open."""
+    """Cuts are appended. Only the last one may be replaced, in the same place, while its step is open.
+
+    Removed images stay removed, and the newest one is never among them.
+    """
     messages = (*HEAD, *messages)
     for before, after in pairwise(states(messages, policy, measure(messages, policy, limit=LIMIT))):
         assert after.prune_stop >= before.prune_stop
+        assert after.images.at >= max(before.images.at, after.prune_stop)
+        assert after.images == before.images or after.images.spared < after.images.at
         if before.cut and after.cuts[: len(before.cuts)] != before.cuts:
             assert after.cuts[:-1] == before.cuts[:-1]
             assert after.cuts[-1].at == before.cut.at
@@ -193,53 +197,6 @@ def test_no_head_makes_every_step_a_move(sizes: tuple[int, int], head: int, stra
         assert not moves or total > room.tokens
 
 
-@MANY
-@given(
-    trunk=valid_transcripts(16),
-    branches=st.lists(st.tuples(st.integers(0, 40), valid_transcripts(8)), min_size=2, max_size=5),
-    policy=policies(),
-)
-def test_a_kept_state_changes_no_decision(
-    trunk: tuple[Message, ...], branches: list[tuple[int, tuple[Message, ...]]], policy: Policy
-) -> None:
-    """Transcripts may be longer, rewound or branched, in any order. An earlier fold has no effect."""
-    known = KeptStates()
-    for stop, branch in branches:
-        messages = (*HEAD, *trunk[:stop], *branch)
-        for end in (len(messages), len(messages) // 2, len(messages)):
-            plain = fold(messages[:end], policy, limit=LIMIT)
-            assert fold(messages[:end], policy, limit=LIMIT, states=known) == plain
-
-
-@MANY
-@given(messages=transcripts(), policy=policies(), index=st.integers(0, 30), extra=st.integers(1, 2000))
-def test_a_kept_state_does_not_mistake_another_size(
-    messages: tuple[Message, ...], policy: Policy, index: int, extra: int
-) -> None:
-    """The same text may cost other tokens, for a text outside the content. Then the fold starts again."""
-    messages = (*HEAD, *messages)
-    index = min(index, len(messages) - 1)
-    dearer = list(messages)
-    dearer[index] = replace(messages[index], tokens=messages[index].tokens + extra)
-    known = KeptStates()
-    for transcript in (messages, dearer, messages):
-        plain = fold(transcript, policy, limit=LIMIT)
-        assert fold(transcript, policy, limit=LIMIT, states=known) == plain
-
-
-@MANY
-@given(messages=transcripts(), left=policies(), right=policies(), limits=st.permutations([1200, LIMIT]))
-def test_kept_states_tell_policies_and_rooms_apart(
-    messages: tuple[Message, ...], left: Policy, right: Policy, limits: list[int]
-) -> None:
-    """One cache serves all policies, limits and heads."""
-    messages = (*HEAD, *messages)
-    known = KeptStates()
-    for policy, limit, fixed_tokens in ((left, limits[0], 0), (right, limits[1], 0), (left, limits[0], 600)):
-        plain = fold(messages, policy, limit=limit, fixed_tokens=fixed_tokens)
-        assert fold(messages, policy, limit=limit, fixed_tokens=fixed_tokens, states=known) == plain
-
-
 def test_a_kept_state_folds_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two new messages cost two steps of the fold, none cost none, and another head costs all of them."""
     added = _count_adds(monkeypatch)
@@ -261,33 +218,6 @@ def _count_adds(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
     return added
 
 
-def test_what_a_fold_weighs_grows_with_it() -> None:
-    """So a cache bounded by bytes can distinguish a long fold from a short one."""
-    room = Room.measure(HEAD, 0, LIMIT)
-    short, long = Fold(room, POLICY), Fold(room, POLICY)
-    for message in session(100):
-        long.add(message)
-    assert 0 < short.size_bytes < long.size_bytes < 100 * 2 * 8 * 9 + 10_000
-
-
-@MANY
-@given(messages=transcripts(), policy=policies(), role=st.sampled_from(SummaryRole))
-def test_who_speaks_a_summary_moves_no_cut(messages: tuple[Message, ...], policy: Policy, role: SummaryRole) -> None:
-    """The decision does not depend on the role of the summary."""
-    messages = (*HEAD, *messages)
-    assert fold(messages, replace(policy, summary_role=role), limit=LIMIT) == fold(messages, policy, limit=LIMIT)
-
-
-@MANY
-@given(messages=transcripts(), policy=policies())
-def test_a_cut_that_costs_more_comes_no_earlier(messages: tuple[Message, ...], policy: Policy) -> None:
-    """If all tokens are free, the first move is made at high water. No price makes it earlier."""
-    messages = (*HEAD, *messages)
-    room = Room.measure(messages, 0, LIMIT)
-    firsts = [_first_move(states(messages, replace(policy, prices=prices), room)) for prices in (FREE, policy.prices)]
-    assert firsts[0] <= firsts[1]
-
-
 def test_a_cut_waits_until_it_pays() -> None:
     """If it is free, it is made at high water. A higher price makes it later, until the room is full."""
     messages = (*HEAD, *(assistant(f"{number} " + "word " * 10) for number in range(200)))
@@ -306,15 +236,3 @@ def test_a_cut_waits_until_it_pays() -> None:
 def _first_move(found: Sequence[Window]) -> int:
     moved = (index for index, state in enumerate(found) if state.cuts or state.prune_stop)
     return next(moved, len(found))
-
-
-def test_a_volatile_head_does_not_make_a_fold_begin_anew() -> None:
-    """A timestamp of another length leaves the same room, and the fold continues."""
-    body = session(60)[1:]
-    known, added = KeptStates(), 0
-    for number, text in enumerate(("It is 9:00.", "It is 10:00:00.", "It is noon.")):
-        messages = (system(text), *body[: 80 + 2 * number])
-        before = len(known)
-        fold(messages, POLICY, limit=LIMIT, states=known)
-        added += len(known) > before  # a state that was taken is kept again: their number stays
-    assert added == 1

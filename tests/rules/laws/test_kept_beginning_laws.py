@@ -5,11 +5,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import (
-    IMAGE,
     KeptStates,
     assistant,
     broken_transcripts,
-    call,
     conversation,
     count,
     fill,
@@ -21,7 +19,7 @@ from support.builders import (
 )
 from support.policies import POLICY
 
-from trimtab.rules.conversation import Conversation, Message, Outcome, Role, count_leading
+from trimtab.rules.conversation import Conversation, Message, Outcome, Role
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.policy import Policy
 from trimtab.rules.prefix import hash_prefixes
@@ -32,23 +30,14 @@ SMALL = replace(POLICY, context_window=4000, completion_reserve=500)
 
 
 def forward(before: Conversation, policy: Policy = SMALL, states: KeptStates | None = None) -> Outcome:
-    """Plan and apply; a summary is given if one is asked for."""
     planned = plan(before, policy, count=count, states=states)
     summary = Summary("SUMMARY", by_model=True) if planned.request and planned.request.asks_model else None
     return apply(planned, policy, count=count, summary=summary, states=states)
 
 
 def pairs(messages: tuple[Message, ...]) -> tuple[list[str], list[str]]:
-    """The ids of the calls, and those that are answered."""
     calls = [one.id for message in messages for one in message.tool_calls]
     return sorted(calls), sorted(message.answers for message in messages if message.answers is not None)
-
-
-def test_images_before_the_message_that_keeps_them_stay() -> None:
-    """Images after it may be removed."""
-    shown = user("Look.", IMAGE)
-    before = conversation(shown, MEMO, user("Go on."), *session(11, result_tokens=205), user("And now?"))
-    assert forward(before).conversation.messages[0] == shown
 
 
 @given(earlier=valid_transcripts(8), steps=st.integers(0, 60), size=st.integers(10, 400))
@@ -76,27 +65,6 @@ def test_what_comes_after_it_is_cut() -> None:
     assert outcome.conversation.messages[:3] == before.messages[:3]
     assert outcome.conversation.messages[3].texts[0] == "New task."
     assert outcome.conversation.tokens < before.tokens / 2
-
-
-def test_the_results_of_its_calls_stay_with_it() -> None:
-    """A message that keeps what is before it may call tools itself."""
-    caller = replace(assistant("On.", call("c")), keeps_before=True)
-    first = result("c", fill("result", 300))
-    before = conversation(user(), caller, first, *session(60, result_tokens=100), user("And now?"))
-    outcome = forward(before)
-    assert count_leading(before.messages) == 3
-    assert outcome.conversation.messages[:3] == before.messages[:3]
-    assert outcome.decisions
-
-
-@given(steps=st.integers(4, 40))
-def test_a_longer_transcript_keeps_the_forwarded_prefix(steps: int) -> None:
-    """A cut behind the kept beginning stays until the next cut moves it: with and without memory of earlier calls."""
-    states = KeptStates()
-    before = conversation(user("Old."), MEMO, user("Task."), *session(steps, result_tokens=120), user("And?"))
-    assert forward(before, states=states) == forward(before)
-    longer = conversation(*before.messages, assistant("Done."), user("More?"))
-    assert forward(longer, states=states) == forward(longer)
 
 
 def test_transcripts_with_another_beginning_have_other_hashes() -> None:

@@ -13,10 +13,9 @@ from support.tool_steps import step
 from trimtab.rules.conversation import Message, Role
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
-from trimtab.rules.pipeline.story import tell_story
 from trimtab.rules.policy import OverflowStrategy, Policy, SummaryRole
 from trimtab.rules.summary.request import Summary
-from trimtab.rules.text.markers import INTRODUCTION, KEPT_TITLE, SHORT_INTRODUCTION, SUMMARY_END, SUMMARY_START
+from trimtab.rules.text.markers import KEPT_TITLE, SUMMARY_END, SUMMARY_START
 
 POLICY = Policy(context_window=2000, completion_reserve=200, prices=FREE, summary_role=SummaryRole.LAST)
 NOTE = Summary("The ships came in as they were expected, and one of them is late.", by_model=True)
@@ -37,7 +36,6 @@ def forward(messages: list[Message], policy: Policy = POLICY) -> tuple[Plan, tup
 
 
 def show(messages: tuple[Message, ...]) -> list[str]:
-    """Who says what, without summaries."""
     return [f"{one.role}: {one.text.rpartition(SUMMARY_END)[2].strip()}" for one in messages]
 
 
@@ -46,10 +44,9 @@ def stays_in_order(after: list[str], before: list[str]) -> bool:
     return all(one in left for one in after)
 
 
-@pytest.mark.parametrize("answer_tokens", [20, 90])
-def test_nothing_new_stands_before_what_stays(answer_tokens: int) -> None:
+def test_nothing_new_stands_before_what_stays() -> None:
     """Each request is messages of the one before, in their order, the answer, and a new message; roles alternate."""
-    session = chat(TURNS, answer_tokens=answer_tokens)
+    session = chat(TURNS, answer_tokens=90)
     requests = [session[:stop] for stop in range(2, len(session) + 1, 2)]
     sent = [forward(messages) for messages in requests]
     cuts = 0
@@ -113,31 +110,8 @@ def test_a_user_who_writes_before_the_answer_moves_no_summary() -> None:
 
 
 def test_a_summary_behind_the_part_to_summarise_forbids_to_ask_behind_that_part() -> None:
-    """The part alone does not say what was cut before it."""
     session = chat(TURNS)
     planned, _ = next(found for found in map(forward, (session[:n] for n in range(2, 120, 2))) if found[0].request)
     forwarded = apply(planned, POLICY, count=count, summary=NOTE).conversation
     cut = planned.window.cut
     assert planned.find_prefix(forwarded, cut.at) is None
-
-
-@pytest.mark.parametrize(("summary", "introduction"), [(NOTE, INTRODUCTION), (None, SHORT_INTRODUCTION)])
-def test_a_short_introduction_is_that_of_a_digest(summary: Summary | None, introduction: str) -> None:
-    """A model's note may repeat what a tool's text demands; of a digest, each such text is quoted."""
-    planned = plan(conversation(*chat(TURNS)), POLICY, count=count)
-    sent = apply(planned, POLICY, count=count, summary=summary).conversation.messages
-    assert sum(introduction in one.text for one in sent) == 1
-
-
-def test_the_message_with_the_summary_counts_as_unchanged() -> None:
-    """What stands before its text is told as added, with what it costs."""
-    messages = chat(TURNS)
-    planned = plan(conversation(*messages), POLICY, count=count)
-    cut = planned.window.cut
-    assert cut is not None
-    changes = tell_story(planned, apply(planned, POLICY, count=count, summary=NOTE)).changes
-    assert {one.rules for one in changes} == {("summarise",)}
-    (summary,) = [one for one in changes if one.is_summary]
-    assert messages[-1].text not in summary.after
-    assert 0 < summary.tokens_after < POLICY.context_window // 4
-    assert all(one.at < cut.at for one in changes if one is not summary)

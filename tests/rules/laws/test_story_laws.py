@@ -11,22 +11,13 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support import policies
 from support.builders import (
-    IMAGE,
-    assistant,
-    call,
     conversation,
     count,
-    fill,
-    result,
-    session,
-    system,
     transcripts,
-    user,
     valid_transcripts,
 )
-from support.policies import with_any_waters
+from support.policies import any_policies
 
 from trimtab.rules.conversation import Conversation, Message, Outcome, Shape
 from trimtab.rules.pipeline.changes import Fate
@@ -34,7 +25,7 @@ from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.pipeline.story import Story, tell_story
-from trimtab.rules.policy import Budget, OnExceeded, OverflowStrategy, Policy, PreserveSystem, SummaryRole, Tidying
+from trimtab.rules.policy import Policy
 from trimtab.rules.summary.request import Summary
 
 MODELS = Summary("The build was mended in part; the tests are still to be run.", by_model=True)
@@ -45,32 +36,6 @@ SHAPES = (
     Shape(joins_systems=True),
     Shape(alternates=False, joins_systems=True),
 )
-
-
-def any_policies() -> st.SearchStrategy[Policy]:
-    """Policies for a small window with every rule that can be switched on."""
-    drawn = st.builds(
-        replace,
-        st.just(policies.POLICY),
-        context_window=st.sampled_from([600, 1600, 2400, 4000]),
-        overflow_strategy=st.sampled_from(OverflowStrategy),
-        on_exceeded=st.sampled_from(OnExceeded),
-        protect_turns=st.integers(0, 2),
-        keep_user_tokens=st.sampled_from([0, 200]),
-        keep_images=st.sampled_from([None, 0, 2]),
-        tidying=st.sampled_from([None, Tidying()]),
-        dedupe=st.booleans(),
-        result_budget=st.sampled_from([Budget(60), Budget(300)]),
-        summary_role=st.sampled_from(SummaryRole),
-        preserve_system=st.sampled_from(PreserveSystem),
-        pin_instruction=st.booleans(),
-        max_message_tokens=st.sampled_from([None, 90]),
-        truncate_users=st.booleans(),
-        memory_tags=st.just(("relevant_context",)),
-        compact_at_tokens=st.sampled_from([None, 700]),
-        max_turns=st.sampled_from([None, 2]),
-    )
-    return with_any_waters(drawn)
 
 
 def tell(given_conversation: Conversation, policy: Policy, summary: Summary | None) -> tuple[Plan, Outcome, Story]:
@@ -111,27 +76,18 @@ def test_a_message_has_a_change_exactly_if_it_is_forwarded_differently(
             assert not stays
 
 
-@drawn
-def test_the_tokens_of_the_changes_add_up(
-    messages: tuple[Message, ...], policy: Policy, summary: Summary | None, shape: Shape
-) -> None:
-    _, outcome, story = tell(_shape(messages, shape), policy, summary)
-    saved = sum(change.tokens_before - change.tokens_after for change in story.changes)
-    assert saved == _shape(messages, shape).tokens - outcome.conversation.tokens
-    assert all(min(change.tokens_before, change.tokens_after) >= 0 for change in story.changes)
-
-
 @given(
     st.one_of(transcripts(), valid_transcripts(60)),
     any_policies(),
+    st.sampled_from([None, MODELS]),
     st.sampled_from(SHAPES),
-    st.floats(0.5, 3.0),
+    st.sampled_from([1.0, 0.7, 2.9]),
 )
 def test_the_tokens_of_the_changes_add_up_in_the_models_own_tokens(
-    messages: tuple[Message, ...], policy: Policy, shape: Shape, ratio: float
+    messages: tuple[Message, ...], policy: Policy, summary: Summary | None, shape: Shape, ratio: float
 ) -> None:
     """To the token, and to what the first sentence says. Nothing else in the changes depends on the ratio."""
-    planned, outcome, plain = tell(_shape(messages, shape), policy, None)
+    planned, outcome, plain = tell(_shape(messages, shape), policy, summary)
     story = tell_story(planned, outcome, ratio=ratio)
     saved = sum(change.tokens_before - change.tokens_after for change in story.changes)
     assert saved == round(planned.original.tokens * ratio) - round(outcome.conversation.tokens * ratio)
@@ -185,7 +141,6 @@ def test_each_decision_has_a_sentence_and_each_change_a_decision(
 def test_a_rule_is_named_at_as_many_messages_as_its_decision_counts(
     messages: tuple[Message, ...], policy: Policy, summary: Summary | None, shape: Shape
 ) -> None:
-    """For rules that count messages of the client one by one."""
     _, outcome, story = tell(_shape(messages, shape), policy, summary)
     counted = {"prune", "dedupe", "pin", "truncate", "shorten", "exceeded"}
     named = Counter(rule for change in story.changes for rule in change.rules)
@@ -194,88 +149,11 @@ def test_a_rule_is_named_at_as_many_messages_as_its_decision_counts(
             assert named[decision.rule] == decision.messages, decision
 
 
-@drawn
-def test_a_plan_knows_the_messages_that_each_decision_changed(
-    messages: tuple[Message, ...], policy: Policy, summary: Summary | None, shape: Shape
-) -> None:
-    """Also after its last cut is put off, and what that forwards again."""
-    planned, _, _ = tell(_shape(messages, shape), policy, summary)
-    for decision, changed in zip(planned.decisions, planned.changed, strict=True):
-        if decision.rule != "pairing":
-            assert (len(changed), changed[0]) == (decision.messages, decision.first_changed)
-    put_off = planned.put_off()
-    if put_off is not None:
-        story = tell_story(put_off, apply(put_off, policy, count=count, summary=summary))
-        for change in story.changes:
-            assert change.rules
-        for decision, changed in zip(put_off.decisions, put_off.changed, strict=True):
-            assert changed or decision.rule == "pairing"
-
-
-@drawn
-def test_the_same_request_has_the_same_story(
-    messages: tuple[Message, ...], policy: Policy, summary: Summary | None, shape: Shape
-) -> None:
-    assert tell(_shape(messages, shape), policy, summary)[2] == tell(_shape(messages, shape), policy, summary)[2]
-
-
 @given(transcripts(), any_policies())
 def test_no_sentence_has_a_word_of_the_conversation(messages: tuple[Message, ...], policy: Policy) -> None:
     planted = [replace(message, texts=tuple(f"xyzzy {text}" for text in message.texts)) for message in messages]
     _, _, story = tell(_shape(tuple(planted), Shape()), policy, None)
     assert all("xyzzy" not in sentence.text and "a/b.py" not in sentence.text for sentence in story.sentences)
-
-
-def test_the_laws_are_tried_on_every_rule() -> None:
-    """Else they would hold of nothing: the session below needs each of them."""
-    lists = session(30, result_tokens=150)
-    memory = f"<relevant_context>{fill('old', 300)}</relevant_context> Go on."
-    listing = (
-        "[" + ",        ".join(f'{{"number":    {number}, "said":      "row {number}"}}' for number in range(40)) + "]"
-    )
-    messages = (
-        *lists,
-        user(memory),
-        assistant(fill("long", 300)),
-        user("Look.", IMAGE),
-        assistant("Reading.", call("x1"), call("x2")),
-        result("x1", listing),
-        result("x2", fill("long", 2500)),
-        assistant("Again.", call("y1"), call("lost")),
-        result("y1", listing),
-        system("Take care."),
-        user("And now?"),
-        assistant("Well.", call("z")),
-        result("z", fill("huge", 2900)),
-        result("nobody", "Who asked?"),
-    )
-    policy = replace(
-        policies.POLICY,
-        tidying=Tidying(),
-        dedupe=True,
-        result_budget=Budget(2100),
-        max_message_tokens=90,
-        memory_tags=("relevant_context",),
-        pin_instruction=True,
-        on_exceeded=OnExceeded.TRUNCATE,
-        keep_images=0,
-    )
-    rules: set[str] = set()
-    for window, strategy in (
-        (60000, OverflowStrategy.PRUNE),
-        (9000, OverflowStrategy.PRUNE),
-        (2600, policy.overflow_strategy),
-    ):
-        _, outcome, story = tell(
-            conversation(*messages), replace(policy, context_window=window, overflow_strategy=strategy), None
-        )
-        saved = sum(change.tokens_before - change.tokens_after for change in story.changes)
-        assert saved == conversation(*messages).tokens - outcome.conversation.tokens
-        rules |= {rule for change in story.changes for rule in change.rules}
-    wanted = {
-        "pairing", "tidy", "truncate", "shorten", "memory", "exceeded", "prune", "dedupe", "images", "digest", "pin",
-    }  # fmt: skip
-    assert rules >= wanted, wanted - rules
 
 
 def _place(forwarded: Conversation) -> list[tuple[Message, Any]]:

@@ -15,7 +15,6 @@ from support.tool_steps import step
 from trimtab.rules.conversation import Message
 from trimtab.rules.economy import Economy, find_budgets
 from trimtab.rules.pipeline.order import apply, plan
-from trimtab.rules.pipeline.plan import Plan
 from trimtab.rules.policy import Policy, Prices
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.text.markers import TASK_LIST_TITLE
@@ -25,10 +24,7 @@ NOTE = Summary("## State\nThe work went on as it was asked for, and what was dec
 TEXTS = {"a note that says nothing": NOTE, "the digest": None}
 SAYINGS = {
     "English": "Please mend the harbour's gates, and leave the lamps alone.",
-    "German": "Bitte repariere die Hafentore, und lass die Lampen in Ruhe.",
     "Chinese": "请修好港口的闸门。不要动那些灯。",
-    "Russian": "Почини ворота гавани и не трогай фонари.",
-    "Arabic": "أصلح بوابات الميناء ولا تلمس المصابيح.",
     "Hindi": "बंदरगाह के फाटक ठीक करो, और दीयों को मत छुओ।",
 }
 TASK = "Find out why the build of the harbour fails, and mend it in src/harbour/gates.py."
@@ -44,16 +40,6 @@ LISTS: dict[str, tuple[list[Message], tuple[str, ...]]] = {
             },
         ),
         ("oil the hinges", "lift"),
-    ),
-    "update_plan": (
-        step("update_plan", {"plan": [{"step": "oil the hinges", "status": "in_progress"}]}),
-        ("oil the hinges",),
-    ),
-    "task_tracker": (
-        step(
-            "task_tracker", {"command": "plan", "task_list": [{"id": "1", "title": "oil the hinges", "status": "todo"}]}
-        ),
-        ("oil the hinges",),
     ),
     "TaskCreate": (
         [
@@ -74,7 +60,6 @@ RUNNING = (
     *step("bash", {"command": "python lamp_server.py --port 8080 &"}, "[1] 4127"),
     *step("Task", {"description": "Read the docs", "prompt": "Read all of them"}, "agentId: a81f3c"),
 )
-EITHER_TEXT = pytest.mark.parametrize("text", TEXTS)
 
 
 def policies() -> st.SearchStrategy[Policy]:
@@ -103,10 +88,8 @@ def work(number: int, tokens: int) -> list[Message]:
     return step("read_file", {"path": f"src/part_{number}/main.py", "depth": number}, said)
 
 
-def run(
-    messages: Sequence[Message], policy: Policy, cuts: int, text: str, growth: Callable[[int], int]
-) -> tuple[Plan, str]:
-    """The plan after this many cuts of a session that goes on with work, and everything that is forwarded."""
+def run(messages: Sequence[Message], policy: Policy, cuts: int, text: str, growth: Callable[[int], int]) -> str:
+    """What is forwarded after this many cuts of a session that goes on with work."""
     more = chain.from_iterable(work(number, growth(number)) for number in range(160 * policy.context_window // 8_000))
     session = (*messages, *more)
     made = plan(conversation(*session), policy, count=count).window.cuts
@@ -115,72 +98,26 @@ def run(
     assert planned.window.cut.at > len(messages)
     sent = apply(planned, policy, count=count, summary=TEXTS[text]).conversation
     assert sent.tokens < planned.original.tokens
-    return planned, "\n".join(part for message in sent.messages for part in message.texts)
-
-
-LAW = settings(max_examples=max(12, settings.default.max_examples // 3))
-CUT_NUMBERS = st.integers(1, CUTS)
-SIZES = st.integers(100, 900)
-
-
-@pytest.mark.parametrize(("language", "text"), list(zip(SAYINGS, cycle(TEXTS), strict=False)))
-@given(policy=policies(), cuts=CUT_NUMBERS, size=SIZES)
-@settings(max_examples=6)
-def test_the_task_and_the_users_last_words_survive(
-    language: str, text: str, policy: Policy, cuts: int, size: int
-) -> None:
-    """They stay word for word, in their own language, although all of the work is between them and the newest step."""
-    said = SAYINGS[language]
-    messages = (system(), user(TASK), *work(-2, 300), user("Look at the docs, too."), *work(-1, 300), user(said))
-    body = run(messages, policy, cuts, text, lambda _: size)[1]
-    assert TASK in body
-    assert said in body
+    return "\n".join(part for message in sent.messages for part in message.texts)
 
 
 @pytest.mark.parametrize(("shape", "text"), list(zip(LISTS, cycle(TEXTS), strict=False)))
-@given(policy=policies(), cuts=CUT_NUMBERS, size=SIZES)
-@settings(max_examples=6)
-def test_the_newest_task_list_survives(text: str, shape: str, policy: Policy, cuts: int, size: int) -> None:
-    """The law holds for every tool that keeps it. The list before it does not come back."""
+@settings(max_examples=max(6, settings.default.max_examples // 5))
+@given(policy=policies(), cuts=st.integers(1, CUTS), data=st.data())
+def test_all_of_it_survives_together(shape: str, text: str, policy: Policy, cuts: int, data: st.DataObject) -> None:
+    """The task and the user's last words, the newest task list of any tool, instruction files, ids of what is running.
+
+    A long instruction file becomes a line that says to read it again, and an older task list does not come back.
+    """
     told, items = LISTS[shape]
     older = OLD_LIST if shape == "TodoWrite" else []
-    body = run((system(), user(TASK), *older, *work(-1, 300), *told), policy, cuts, text, lambda _: size)[1]
-    assert all(item in body for item in items)
-    assert TASK_LIST_TITLE in body
-    assert "paint the fence" not in body.partition(TASK_LIST_TITLE)[2]
-
-
-@EITHER_TEXT
-@LAW
-@given(policy=policies(), cuts=CUT_NUMBERS, size=SIZES)
-def test_instruction_files_survive(text: str, policy: Policy, cuts: int, size: int) -> None:
-    """They stay word for word. A long one becomes a line that says to read it again."""
+    said = SAYINGS[data.draw(st.sampled_from(sorted(SAYINGS)))]
+    sizes = data.draw(st.lists(st.integers(100, 900), min_size=1, max_size=5))
     long = step("Read", {"file_path": "/r/CLAUDE.md"}, fill("Mind this.", 3000))
-    body = run((system(), user(TASK), *long, *RULES), policy, cuts, text, lambda _: size)[1]
+    messages = (system(), user(TASK), *long, *RULES, *RUNNING, *older, *work(-1, 300), *told, user(said))
+    body = run(messages, policy, cuts, text, lambda number: sizes[number % len(sizes)])
+    assert all(known in body for known in (TASK, said, "pid 4127", "a81f3c", *items))
     assert "Run `make lint` before you say that you are done." in body
     assert "read it again: /r/CLAUDE.md" in body
-
-
-@EITHER_TEXT
-@LAW
-@given(policy=policies(), cuts=CUT_NUMBERS, size=SIZES)
-def test_ids_of_what_is_running_survive(text: str, policy: Policy, cuts: int, size: int) -> None:
-    """Without them, nobody can end a process or continue with a sub-agent."""
-    body = run((system(), user(TASK), *work(-1, 300), *RUNNING), policy, cuts, text, lambda _: size)[1]
-    assert "pid 4127" in body
-    assert "a81f3c" in body
-
-
-@EITHER_TEXT
-@LAW
-@given(policy=policies(), cuts=CUT_NUMBERS, data=st.data())
-def test_all_of_it_survives_together(text: str, policy: Policy, cuts: int, data: st.DataObject) -> None:
-    """Everything survives at the same time, in steps of many sizes."""
-    told, items = LISTS[data.draw(st.sampled_from(sorted(LISTS)))]
-    said = SAYINGS[data.draw(st.sampled_from(sorted(SAYINGS)))]
-    sizes = data.draw(st.lists(SIZES, min_size=1, max_size=5))
-    messages = (system(), user(TASK), *RULES, *RUNNING, *told, user(said))
-    planned, body = run(messages, policy, cuts, text, lambda number: sizes[number % len(sizes)])
-    assert len(planned.window.cuts) >= cuts
-    assert all(known in body for known in (TASK, said, "Run `make lint`", "pid 4127", "a81f3c", *items))
     assert TASK_LIST_TITLE in body
+    assert "paint the fence" not in body.partition(TASK_LIST_TITLE)[2]

@@ -37,7 +37,6 @@ PRICES = st.sampled_from(
 
 
 def chat(turns: int, tokens: int) -> list[Message]:
-    """A conversation without tools."""
     said = ((user(fill(f"q{turn}", tokens)), assistant(fill(f"a{turn}", tokens))) for turn in range(turns))
     return [user("Begin."), *(message for pair in said for message in pair)]
 
@@ -67,7 +66,6 @@ def find_first(messages: Sequence[Message], policy: Policy) -> int:
 def test_a_lower_threshold_never_acts_later(
     messages: Sequence[Message], values: tuple[float, float], prices: tuple[Prices, Prices]
 ) -> None:
-    """Whatever the prices are, of either."""
     low, high = sorted(values)
     assert find_first(messages, by_high_water(low, prices[0])) <= find_first(messages, by_high_water(high, prices[1]))
 
@@ -144,16 +142,3 @@ def test_a_session_that_fits_costs_little_more_wherever_it_ends(
         steps_tokens = sum(message.tokens for message in messages[max(stop - 4, 1) : stop])
         assert spent <= (1 + policy.risk_share) * plain + steps_tokens * prices.cache_write
         before, sent_tokens, plain_tokens = window, tokens, whole_tokens
-
-
-@pytest.mark.parametrize(("asked", "answered"), [(290, 10), (250, 50), (75, 300)])
-def test_a_large_share_for_exact_names_delays_no_low_threshold(asked: int, answered: int) -> None:
-    turns = ((user(fill(f"q{turn}", asked)), assistant(fill(f"a{turn}", answered))) for turn in range(60))
-    messages = [user("Begin."), *(message for turn in turns for message in turn)]
-    policy = Policy(high_water=0.1, low_water=0.05, anchor_share=0.5, cuts_at_threshold=True)
-    folded = Fold(Room.measure(messages, 0, 24_000), policy)
-    for message in messages:
-        folded.add(message)
-        if folded.window.cuts:
-            break
-    assert sum(message.tokens for message in messages[1 : len(folded)]) <= 2400 + 2 * 310

@@ -1,6 +1,5 @@
 """Truncation by tokens, by bytes or by both: a text is cut once, and every marker tells the truth about it."""
 
-import re
 from dataclasses import replace
 from functools import cache
 from itertools import islice, product
@@ -11,14 +10,13 @@ import pytest
 import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import assistant, call, conversation, count, result
+from support.builders import conversation, count, result
 from support.markers import check_markers
 from support.results import truncate_tool_results
 from support.sessions import DATA, needs_data
 
 from trimtab.proxy.compaction.tokenizers.exact import count_pieces
 from trimtab.rules.conversation import CountTokens
-from trimtab.rules.pipeline.order import plan
 from trimtab.rules.policy import Budget, Policy, Truncation
 from trimtab.rules.results.calls import says_failure
 from trimtab.rules.results.work import Work
@@ -78,42 +76,13 @@ def test_every_marker_counts_the_text_that_the_tool_gave(
         assert again == short
 
 
-@TRUNCATIONS
-@pytest.mark.parametrize("budget", [Budget(4000, 2000), Budget(4000, 12_000), Budget(500, 100_000), Budget(4000)])
-def test_a_long_log_is_cut_once(truncation: Truncation, budget: Budget) -> None:
-    """It has thousands of lines and one error. Most of the tighter budget is used, and all lines are accounted for."""
-    lines = [f"[{number}/3000] compiled module_{number % 37} in {number % 13} ms, no news" for number in range(3000)]
-    lines[2000] = "src/core.c:14:3: error: 'flag' undeclared"
-    text = "\n".join(lines)
-    (short,) = truncate(text, budget=budget, truncation=truncation)
-    assert check((short,), (text,), budget)
-    used = [count(short) / budget.max_tokens, measure_bytes(short) / (budget.max_bytes or len(text))]
-    assert max(used) > 0.85
-    assert truncation is Truncation.HEAD_TAIL or lines[2000] in short
-
-
 @pytest.mark.parametrize("budget", [Budget(4000, 1500), Budget(300, 90_000)])
 def test_json_says_how_many_of_its_records_are_missing(budget: Budget) -> None:
-    """The number is that of the tool's own records."""
     records = [{"id": number, "state": "ok", "note": f"nothing new in {number}"} for number in range(900)]
     text = orjson.dumps(records).decode()
     (short,) = truncate(text, budget=budget, truncation=Truncation.SALIENT)
     assert check((short,), (text,), budget) == 1
     assert f"of {len(records)} items, others may be incomplete" in short
-
-
-@TRUNCATIONS
-def test_a_text_that_was_tidied_is_cut_once(truncation: Truncation) -> None:
-    """Markers count the tidied text. Tidying removes no lines, so the line numbers are those of the tool's output."""
-    lines = [f"\x1b[32mstep {number}\x1b[0m of the build was done" for number in range(900)]
-    policy = Policy(result_budget=Budget(4000, 3000), truncation=truncation)
-    messages = (assistant(None, call("1")), result("1", "\n".join(lines)))
-    message = plan(conversation(*messages), policy, count=count).conversation.messages[1]
-    plain = "\n".join(f"step {number} of the build was done" for number in range(900))
-    assert check(message.texts, (plain,), policy.result_budget)
-    for first, last in re.findall(r"lines (\d+)-(\d+)", message.text):
-        assert f"step {int(first) - 2} of the build was done" in message.text
-        assert f"step {last} of the build was done" in message.text
 
 
 @needs_data

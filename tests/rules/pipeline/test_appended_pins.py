@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 from support.builders import (
     assistant,
     call,
@@ -24,7 +23,7 @@ from support.tool_steps import step
 from trimtab.rules.conversation import Message
 from trimtab.rules.pipeline.appended import GOAL_CHARS, LONG_TOKENS, Pin, Pins, find_goal, fit_pins, pin_results
 from trimtab.rules.policy import Policy
-from trimtab.rules.results.work import Allowance, LargeWorkError, Work
+from trimtab.rules.results.work import Work
 from trimtab.rules.text.markers import START
 from trimtab.rules.window.room import Cap
 
@@ -70,27 +69,8 @@ def test_other_steps_get_none(messages: list[Message]) -> None:
     assert find(user("Mend it."), *messages) == {}
 
 
-def test_an_empty_result_gets_the_pin() -> None:
-    """It is the last result of a step with long output."""
-    assert list(find(user("Mend it."), assistant(None, *CALLS), result("a", LONG), result("b", ""))) == [4]
-
-
 def test_without_a_goal_there_is_no_pin() -> None:
     assert find(assistant(None, CALLS[0]), result("a", LONG)) == {}
-
-
-def test_the_leading_messages_decide_nothing() -> None:
-    """They are not compared with the earlier transcript."""
-    pins = Pins(2)
-    messages = [system(), user("Mend it."), assistant(None, CALLS[0]), result("a", LONG)]
-    assert pins.extend(messages, Policy(), Work(count)) == {}
-    assert pins.size_bytes > 0
-
-
-def test_large_texts_are_announced() -> None:
-    """The caller may then do the work in a thread."""
-    with pytest.raises(LargeWorkError):
-        Pins(0).extend([user(LONG)], Policy(), structs.replace(Work(count), allowance=Allowance(100)))
 
 
 PIN = Pin(2, "[pin]", 5)
@@ -110,25 +90,13 @@ def test_the_last_text_ends_with_the_pin() -> None:
 
 
 def test_a_pin_that_is_there_already_is_not_repeated() -> None:
-    """Nor is one added to a result without a text."""
     once = pin_results(conversation(*MESSAGES), [PIN], shift=0).conversation
     assert pin_results(once, [PIN], shift=0).conversation is once
     empty = conversation(*MESSAGES[:2], replace(MESSAGES[2], texts=()))
     assert pin_results(empty, [PIN], shift=0).conversation is empty
 
 
-def test_results_are_found_after_a_cut_and_made_once() -> None:
-    """A summary may have replaced messages before them. A changed result is pinned anew."""
-    known: dict = {}
-    first = pin_results(conversation(*MESSAGES[1:]), [PIN], shift=-1, known=known).conversation.messages[1]
-    assert first.texts[-1] == "two\n[pin]"
-    assert pin_results(conversation(*MESSAGES), [PIN], shift=0, known=known).conversation.messages[2] is first
-    other = conversation(*MESSAGES[:2], result("a", "three"))
-    assert pin_results(other, [PIN], shift=0, known=known).conversation.messages[2].texts == ("three\n[pin]",)
-
-
 def test_a_capped_result_keeps_its_pin_if_there_is_room() -> None:
-    """Its own texts get the rest of the cap."""
     messages = (*MESSAGES[:2], result("a", "word " * 400))
     pins = {2: PIN}
     assert fit_pins([Cap(2, 60)], pins, messages) == ([Cap(2, 55)], pins)
@@ -158,7 +126,6 @@ MEMORY = ("relevant_context",)
     ],
 )
 def test_only_the_users_own_words_are_a_goal(text: str, goal: str) -> None:
-    """Not memory, what a client adds, tool output, or a summary."""
     assert find_goal(user(text), MEMORY) == goal
 
 
@@ -171,7 +138,6 @@ def test_texts_of_several_parts_are_judged_one_by_one() -> None:
 
 @given(text=st.text() | st.sampled_from(["a" * 500, f"x {START}end of quotation]", "End of trimtab's summary. x"]))
 def test_a_goal_is_one_short_line_without_markers(text: str) -> None:
-    """At most GOAL_CHARS characters and an ellipsis."""
     goal = find_goal(user(text), MEMORY)
     assert len(goal) <= GOAL_CHARS + 1
     assert len(goal.splitlines()) <= 1
@@ -179,7 +145,6 @@ def test_a_goal_is_one_short_line_without_markers(text: str) -> None:
 
 
 def test_each_message_is_read_once() -> None:
-    """Also if a shorter transcript comes in between."""
     pins, read, messages = Pins(1), list[int](), session(3)
     pins._add = lambda index, *_: read.append(index)  # type: ignore[method-assign]
     for stop in (4, 2, len(messages), len(messages)):

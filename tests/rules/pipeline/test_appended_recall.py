@@ -3,10 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from msgspec import structs
 from support.append_law import check_append_law, run
 from support.archives import WordArchive
 from support.builders import (
@@ -15,18 +13,16 @@ from support.builders import (
     call,
     conversation,
     count,
-    fill,
     result,
     session,
     system,
     transcripts,
     user,
 )
-from support.policies import POLICY
+from support.policies import POLICY, any_policies
 
 from trimtab.rules.conversation import Message, Role
 from trimtab.rules.pipeline.appended import (
-    MAX_PASSAGES,
     MAX_TERMS,
     PASSAGE_CHARS,
     RECALL,
@@ -36,10 +32,8 @@ from trimtab.rules.pipeline.appended import (
     read_passages,
     split_passages,
 )
-from trimtab.rules.pipeline.order import apply, plan
-from trimtab.rules.policy import OnExceeded, OverflowStrategy, Policy
-from trimtab.rules.results.work import Allowance, LargeWorkError, Work
-from trimtab.rules.summary.request import Summary
+from trimtab.rules.policy import OverflowStrategy, Policy
+from trimtab.rules.results.work import Work
 from trimtab.rules.text.markers import QUOTE_END, mark_recalled
 from trimtab.rules.window.state import Cut, CutKind, Window
 
@@ -49,20 +43,17 @@ FACT = "The staging database of merlin-api is merlin-db-77fe."
 
 
 def cut_at(at: int, **more: Any) -> Window:
-    """A window with a cut before a message."""
     kept = {"kept": (), **more}
     return Window(task=1, cuts=(Cut(CutKind.DIGEST, at, reserved_tokens=100, tokens=100, **kept),))
 
 
 def long_session() -> tuple[Message, ...]:
-    """A session that is cut several times; the fact is said early."""
     messages = list(session(60, result_tokens=160))
     messages[3] = result(messages[3].answers or "", f"{messages[3].text}\n{FACT}")
     return tuple(messages)
 
 
 def look_up(question: Message, *before: Message, window: Window | None = None, room: int = 20_000) -> str:
-    """What stands behind a question about messages that were cut."""
     messages = [system(), user("Mend it."), *before, question]
     at = len(messages) - 1
     recalls = Recalls(1, WordArchive())
@@ -76,7 +67,6 @@ def test_a_question_gets_what_was_cut_quoted_and_with_its_source() -> None:
 
 
 def test_what_a_failed_tool_names_is_looked_up() -> None:
-    """A result that tells of no failure asks for nothing."""
     earlier = [assistant("The port is in /etc/merlin/port_991.toml now.")]
     failed = "Traceback (most recent call last):\nFileNotFoundError: /etc/merlin/port_991.toml"
     assert "The port is in" in look_up(result("a", failed), *earlier)
@@ -98,7 +88,6 @@ def test_nothing_stands_behind_a_message_if_nothing_was_cut_or_nothing_matches()
 
 
 def test_what_a_cut_keeps_is_not_repeated() -> None:
-    """Kept user messages and steps, and the task statement."""
     kept = user(f"Remember: {FACT}")
     assert look_up(user("merlin-api?"), kept)
     assert not look_up(user("merlin-api?"), kept, window=cut_at(3, kept=(2,)))
@@ -130,16 +119,6 @@ def test_an_earlier_question_is_no_answer() -> None:
     assert not look_up(asked, user("What was merlin-api's database?"))
 
 
-def test_the_passages_fit_their_share() -> None:
-    facts = [assistant(f"{FACT} {fill(str(number), 60)} q{number}") for number in range(2 * MAX_PASSAGES)]
-    question = user(" ".join(f"q{number:04}" for number in range(4)) + " merlin-api")
-    messages = [system(), user("Mend it."), *facts[:2], question]
-    recalls = Recalls(1, WordArchive())
-    recalls.find(4, messages, cut_at(4), 4000, INJECT, WORK)
-    assert 0 < recalls.pins[4].tokens <= 160
-    assert recalls.pins[4].tokens == count(f"\n{recalls.pins[4].line}")
-
-
 def test_names_come_first_and_markers_and_memory_ask_for_nothing() -> None:
     terms = list_terms(user("Look at src/app_main.py [trimtab: reminder of gone_name] please"), INJECT)
     assert terms[0] == "src/app_main.py"
@@ -165,29 +144,9 @@ def test_calls_are_passages_too() -> None:
     assert [(each.at, each.text) for each in said] == [(7, '{"path": "a_b.py"}'), (7, "I write it.")]
 
 
-def test_large_texts_are_announced() -> None:
-    work = structs.replace(WORK, allowance=Allowance(10))
-    with pytest.raises(LargeWorkError):
-        Recalls(1, WordArchive()).find(
-            3, [system(), user("x"), assistant(FACT), user("merlin-api?")], cut_at(3), 20_000, INJECT, work
-        )
-
-
-def policies() -> st.SearchStrategy[Policy]:
-    """Policies with recall for small windows."""
-    return st.builds(
-        replace,
-        st.just(INJECT),
-        context_window=st.sampled_from([4000, 8000]),
-        overflow_strategy=st.sampled_from(OverflowStrategy),
-        on_exceeded=st.sampled_from([OnExceeded.FORWARD, OnExceeded.TRUNCATE]),
-        pin_instruction=st.booleans(),
-    )
-
-
-@given(messages=transcripts(16), policy=policies())
+@given(messages=transcripts(16), policy=any_policies())
 def test_a_longer_transcript_forwards_the_same_passages(messages: tuple[Message, ...], policy: Policy) -> None:
-    check_append_law(messages, policy, work=WORK)
+    check_append_law(messages, replace(policy, recalls=True), work=WORK)
 
 
 def asked_session() -> tuple[Message, ...]:
@@ -201,7 +160,6 @@ def asked_session() -> tuple[Message, ...]:
 
 
 def test_a_long_session_forwards_the_same_passages() -> None:
-    """Over many cuts, and the question finds what was cut."""
     for strategy in (OverflowStrategy.AUTO_COMPACT, OverflowStrategy.PRUNE):
         policy = replace(INJECT, context_window=6000, overflow_strategy=strategy)
         assert check_append_law(asked_session(), policy, work=WORK) >= 2
@@ -210,33 +168,13 @@ def test_a_long_session_forwards_the_same_passages() -> None:
         assert any("merlin-db-77fe" in text for message in outcome.conversation.messages for text in message.texts)
 
 
-def test_remembered_states_change_nothing() -> None:
-    """The outcome is the same if the beginning of the transcript was seen before."""
-    policy, states = replace(INJECT, context_window=6000), KeptStates()
-    for stop in (*range(30, len(asked_session()), 7), len(asked_session())):
-        part = conversation(*asked_session()[:stop])
-        planned, outcome = run(part, policy, work=WORK)
-        again = plan(part, policy, count=count, work=WORK, states=states)
-        assert again == planned
-        summary = Summary("The build was mended in part; the tests are still to be run.", by_model=True)
-        wants = planned.request is not None and planned.request.asks_model
-        done = apply(again, policy, count=count, summary=summary if wants else None, work=WORK, states=states)
-        assert done == outcome
-
-
 def test_the_passages_count_for_the_room() -> None:
-    """The plan knows the size of what is forwarded, and the decision tells it."""
-    policy = replace(INJECT, context_window=6000)
-    for stop in range(30, len(asked_session()), 7):
+    """The plan knows the size of what is forwarded, and the decision tells it. Kept states change nothing."""
+    policy, states = replace(INJECT, context_window=6000), KeptStates()
+    for stop in range(30, len(asked_session()), 15):
         before = conversation(*asked_session()[:stop])
         planned, outcome = run(before, policy, work=WORK)
+        assert run(before, policy, work=WORK, states=states) == (planned, outcome)
         assert outcome.conversation.tokens <= planned.reserved_tokens
         saved = sum(decision.saved_tokens for decision in outcome.decisions)
         assert saved == before.tokens - outcome.conversation.tokens
-
-
-def test_without_an_index_or_a_history_nothing_is_looked_up() -> None:
-    policy = replace(INJECT, context_window=6000)
-    assert run(conversation(*asked_session()), policy)[0].recalled == ()
-    held = replace(conversation(*asked_session()), continues=True)
-    assert plan(held, policy, count=count, work=WORK).recalled == ()

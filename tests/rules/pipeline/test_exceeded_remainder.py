@@ -41,7 +41,6 @@ def find_refusal(talk: Conversation, policy: Policy) -> LimitExceededError | Non
 
 
 def share(remainder: Remainder) -> list[Part]:
-    """The parts that would have to shrink."""
     return share_excess(list_parts(remainder.conversation, FIND), remainder.excess_tokens, remainder.head_tokens)
 
 
@@ -54,7 +53,6 @@ SESSIONS = st.tuples(
 
 
 def write(sizes: Sizes) -> tuple[Message, ...]:
-    """A session whose every part may be too long."""
     rules, task, steps, old, ending, said, last = sizes
     messages = [system(fill("rule", rules)), user(fill("task", task)), *session(steps, result_tokens=old)[2:]]
     if ending == "call":

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from msgspec import structs
-from support.builders import KeptStates, assistant, conversation, count, fill, session, system, user
+from support.builders import assistant, conversation, count, fill, session, system, user
 from support.policies import POLICY
 
 from trimtab.rules.conversation import Conversation, Media, Outcome
@@ -17,7 +17,6 @@ from trimtab.rules.window.room import bound_guesses
 
 
 def run(before: Conversation, policy: Policy = POLICY) -> Outcome:
-    """Plan and apply; a summary is given if one is asked for."""
     planned = plan(before, policy, count=count)
     asks = planned.request is not None and planned.request.asks_model
     return apply(planned, policy, count=count, summary=Summary("Mended.", by_model=True) if asks else None)
@@ -70,48 +69,6 @@ def test_a_guess_about_a_file_refuses_nothing(on_exceeded: OnExceeded) -> None:
             run(conversation(counted, *session(2, result_tokens=100)[2:]), policy)
 
 
-def test_a_guess_about_the_newest_files_cuts_nothing() -> None:
-    """However many there are: what they cost is not known, and without them everything fits well."""
-    files = tuple(Media(b"{}", 1500, guessed_tokens=1500) for _ in range(3))
-    newest = replace(user("and these?"), media=files, tokens=user("and these?").tokens + 4500)
-    before = conversation(*session(3, result_tokens=100), assistant("done"), newest)
-    planned = plan(before, POLICY, count=count)
-    outcome = apply(planned, POLICY, count=count)
-    assert outcome == Outcome(planned.original)
-    assert planned.original.messages[:-1] == before.messages[:-1]
-    counted = replace(newest, media=tuple(structs.replace(part, guessed_tokens=0) for part in files))
-    assert run(conversation(*before.messages[:-1], counted)).decisions
-
-
-@pytest.mark.parametrize("on_exceeded", OnExceeded)
-def test_what_has_no_messages_is_forwarded(on_exceeded: OnExceeded) -> None:
-    """There is nothing to compact, so the upstream decides, with any policy."""
-    before = conversation(fixed_tokens=4000)
-    assert run(before, replace(POLICY, on_exceeded=on_exceeded)).conversation is before
-
-
-def test_what_was_left_alone_is_left_alone_again() -> None:
-    """For a plan that changed nothing, the outcome is the client's own conversation each time."""
-    states, policy = KeptStates(), replace(POLICY, dedupe=True)
-    planned = plan(conversation(*session(3)), policy, count=count, states=states)
-
-    for _ in range(2):
-        outcome = apply(planned, policy, count=count, states=states)
-        assert outcome == Outcome(planned.original)
-        assert outcome.conversation is planned.original
-
-
-def test_what_was_changed_is_changed_again() -> None:
-    """A plan that prunes, deduplicates or cuts does so each time it is carried out."""
-    states, policy = KeptStates(), replace(POLICY, dedupe=True)
-    messages = (*session(2, result_tokens=200), *session(2, result_tokens=200)[2:])
-    planned = plan(conversation(*messages), policy, count=count, states=states)
-    first = apply(planned, policy, count=count, states=states)
-
-    assert first.decisions
-    assert apply(planned, policy, count=count, states=states) == first
-
-
 def test_a_digest_that_was_written_for_more_room_is_written_anew() -> None:
     """It is never truncated, because its quotation must be closed. A model's summary is truncated."""
     planned = plan(conversation(*session(60, result_tokens=90)), POLICY, count=count)
@@ -123,22 +80,11 @@ def test_a_digest_that_was_written_for_more_room_is_written_anew() -> None:
 
 
 def find_index(outcome: Outcome) -> str:
-    """The spliced index of names, as it is forwarded."""
     (text,) = (text for message in outcome.conversation.messages for text in message.texts if NAMES_TITLE in text)
     return text[text.index(NAMES_TITLE) :].partition(QUOTE_END)[0]
 
 
-def test_a_task_that_comes_after_a_cut_leaves_what_was_carried_over_it() -> None:
-    """A transcript may begin with the assistant. The task statement is the first user message, whenever it comes."""
-    steps = session(40, result_tokens=80)[2:]
-    policy = replace(POLICY, high_water=0.6, low_water=0.3, anchor_share=0.3)
-    before = run(conversation(system(), *steps), policy)
-    after = run(conversation(system(), *steps, user("Mend src/later.py.")), policy)
-    assert find_index(before) == find_index(after)
-
-
 def test_nothing_is_carried_over_a_cut_that_leaves_no_room_for_it() -> None:
-    """The share is zero, so only the summary is there."""
     before = conversation(*session(40, result_tokens=80))
     policy = replace(POLICY, high_water=0.6, low_water=0.3, anchor_share=0.3)
     assert find_index(run(before, policy))

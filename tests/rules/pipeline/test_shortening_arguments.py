@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import structs
 from support.append_law import check_append_law, run
 from support.builders import KeptStates, assistant, call, conversation, count, fill, result, system, user
 from support.policies import POLICY
 
-from trimtab.rules.conversation import Arguments, Conversation, Message, ToolCall
+from trimtab.rules.conversation import Arguments, Message, ToolCall
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.shortening import (
     ARGUMENTS,
@@ -20,8 +19,6 @@ from trimtab.rules.pipeline.shortening import (
     LONG_TOKENS,
     MOST_WAITING,
     LongArguments,
-    Stale,
-    shorten_arguments,
     shorten_call,
 )
 from trimtab.rules.pipeline.story import tell_story
@@ -36,17 +33,14 @@ DONE = "The file was written."
 
 
 def write(number: int, text: str = TEXT, path: str = "", name: str = "write_file") -> ToolCall:
-    """A call that writes a long text to a file."""
     return call(f"w{number}", name, json.dumps({"path": path or f"src/{number}.py", "content": text, "mode": 7.0}))
 
 
 def step(number: int, *calls: ToolCall, said: str = DONE) -> list[Message]:
-    """A message with these calls, and what the tool said."""
     return [assistant(f"step {number}", *calls), *(result(one.id, said) for one in calls)]
 
 
 def writing(steps: int) -> tuple[Message, ...]:
-    """A session that writes a file in each step."""
     written = (message for number in range(steps) for message in step(number, write(number)))
     return (system(), user("Write the files."), *written)
 
@@ -58,15 +52,7 @@ def find_stale(messages: Sequence[Message], policy: Policy = PRUNING) -> list[tu
     return [(one.at, one.made_at) for one in found.stale]
 
 
-def test_a_stale_call_is_short_once_it_and_what_made_it_stale_are_pruned() -> None:
-    planned = plan(conversation(system(), *step(1, write(1)), *step(2, write(2))), PRUNING, count=count)
-    for stop in range(6):
-        pruned = replace(planned, window=structs.replace(planned.window, prune_stop=stop))
-        assert list(pruned.stale_arguments) == [at for at in (1, 3) if at + 1 < stop]
-
-
 def test_a_call_is_stale_once_its_own_result_says_nothing_of_a_failure() -> None:
-    """The file has the text then."""
     assert find_stale([user(), *step(1, write(1))]) == [(1, 2)]
     assert find_stale([user(), *step(1, write(1), write(2))]) == [(1, 2), (1, 3)]
 
@@ -95,7 +81,6 @@ def test_a_call_that_failed_is_stale_only_when_a_later_step_has_the_file(said: s
     ],
 )
 def test_edits_patches_and_here_documents_write_files_too(name: str, arguments: dict[str, object]) -> None:
-    """The tool's name and its arguments say so."""
     assert find_stale([user(), *step(1, call("1", name, json.dumps(arguments)))]) == [(1, 2)]
 
 
@@ -109,7 +94,6 @@ def test_edits_patches_and_here_documents_write_files_too(name: str, arguments: 
     ],
 )
 def test_other_calls_stay(name: str, arguments: dict[str, object]) -> None:
-    """Their text is nowhere else."""
     assert find_stale([user(), *step(1, call("1", name, json.dumps(arguments)))]) == []
 
 
@@ -122,39 +106,11 @@ def test_what_must_stay_stays() -> None:
     assert find_stale([wanted[0], replace(wanted[1], tool_calls=(fixed,)), wanted[2]]) == []
     for treatment in (Treatment(Budget(9), is_exempt=True), Treatment(Budget(9), exempt_arguments=("src/*",))):
         assert find_stale(wanted, replace(PRUNING, tools=(ToolRule("write_*", treatment),))) == []
+    found = LongArguments()
+    found.extend(wanted, 0, PRUNING, Work(count, drops_calls=True))  # the server leaves calls out: nothing to save
+    assert (found.stale, found.tokens) == ([], {})
     other = Treatment(Budget(9), exempt_arguments=("docs/*",))
     assert find_stale(wanted, replace(PRUNING, tools=(ToolRule("write_*", other),))) == [(1, 2)]
-
-
-def test_a_result_that_answers_no_call_is_passed_over() -> None:
-    """Even while a failed call waits for its file."""
-    failed = step(1, write(1), said="Error: disk is full")
-    read = step(2, call("r", "read_file", '{"path":"src/1.py"}'))
-    assert find_stale([*failed, result("unknown", DONE), *read]) == [(0, 4)]
-
-
-def test_a_call_that_gets_no_shorter_saves_nothing() -> None:
-    """Of many short strings, each stays."""
-    edits = [{"old_string": "some", "new_string": "short"}] * LONG_TOKENS
-    found, edit = LongArguments(), call("1", "edit_file", json.dumps({"path": "a.py", "edits": edits}))
-    found.extend([user(), *step(1, edit)], 0, PRUNING, Work(count))
-    assert (found.stale, found.tokens) == ([], {})
-
-
-def test_calls_that_the_server_leaves_out_stay() -> None:
-    """Shortening them saves nothing."""
-    found = LongArguments()
-    found.extend([user(), *step(1, write(1)), *step(2, write(2))], 0, PRUNING, Work(count, drops_calls=True))
-    assert (found.stale, found.tokens) == ([], {})
-
-
-def test_results_that_come_with_a_later_request_make_their_call_stale() -> None:
-    """The transcript is read message by message, whatever objects the next request has."""
-    messages, found = [user(), *step(1, write(1), write(2))], LongArguments()
-    for stop in range(1, len(messages) + 1):
-        found.extend([replace(message) for message in messages[:stop]], 0, PRUNING, Work(count))
-    assert [(one.at, one.made_at) for one in found.stale] == [(1, 2), (1, 3)]
-    assert sum(found.tokens.values()) == found.stale[-1].saved_tokens > 0
 
 
 def test_of_failed_calls_only_the_newest_are_waited_for() -> None:
@@ -163,14 +119,6 @@ def test_of_failed_calls_only_the_newest_are_waited_for() -> None:
     for number, stale in ((0, []), (1, [(2, 2 * MOST_WAITING + 3)])):
         read = step(99, call("r", "read_file", f'{{"path":"src/{number}.py"}}'))
         assert find_stale([*failed, *read]) == stale
-
-
-def test_the_leading_messages_stay() -> None:
-    """Something after them depends on them."""
-    messages, found = [user(), *step(1, write(1)), *step(2, write(2))], LongArguments()
-    found.extend(messages, 3, PRUNING, Work(count))
-    assert [(one.at, one.made_at) for one in found.stale] == [(3, 4)]
-    assert found.size_bytes > 2 * 4 * KEPT_TOKENS
 
 
 def test_short_arguments_are_neither_read_nor_counted() -> None:
@@ -184,30 +132,6 @@ def test_short_arguments_are_neither_read_nor_counted() -> None:
     seen: list[str] = []
     shorten_call(assistant(None, call("1", "f", f'{{"a":"{"x" * LONG_TOKENS}"}}')), 0, Work(seen.append))  # type: ignore[arg-type] # must not be called
     assert not seen
-
-
-@pytest.mark.parametrize(("tokens", "is_short"), [(LONG_TOKENS, False), (LONG_TOKENS + 1, True)])
-def test_a_text_is_long_from_a_bound_on(tokens: int, is_short: bool) -> None:  # noqa: FBT001
-    """An excerpt of a shorter text saves little."""
-    message = assistant(None, write(1, fill("text", tokens)))
-    assert (shorten_call(message, 0, Work(count)) is not message.tool_calls[0]) is is_short
-
-
-def test_a_message_is_made_once_for_what_it_is_made_of() -> None:
-    """The same object comes back, so what is compared with it is known; another message or call gets its own."""
-    messages, found = [user(), *step(1, write(1), write(2))], LongArguments()
-    found.extend(messages, 0, PRUNING, Work(count))
-    first, both = found.stale
-    whole = conversation(*messages)
-
-    def make(given: Conversation, stale: Stale) -> Message:
-        return shorten_arguments(given, {1: stale}, found.made).conversation.messages[1]
-
-    made = make(whole, both)
-    assert make(whole, both) is made
-    assert make(whole, first).tool_calls == first.calls != made.tool_calls
-    other = conversation(messages[0], replace(messages[1], texts=("other",)), *messages[2:])
-    assert make(other, first).texts == ("other",)
 
 
 _TEXTS = st.text(max_size=40) | st.builds(lambda text, number: f"{text}\n" * number, st.text(), st.integers(0, 900))
@@ -246,7 +170,6 @@ def test_only_long_strings_change(arguments: dict[str, object], is_ascii: bool, 
 
 
 def test_a_text_that_is_no_json_is_shortened_as_a_text_only_where_the_dialect_says_so() -> None:
-    """Broken JSON stays: a shorter one would be broken, too."""
     patch = "*** Begin Patch\n*** Update File: a.py\n" + TEXT
     message = assistant(None, call("1", "apply_patch", patch))
     assert shorten_call(message, 0, Work(count)) is message.tool_calls[0]
@@ -281,13 +204,6 @@ def test_old_writes_are_shortened_with_the_prune_and_the_tokens_are_exact() -> N
     assert sentence.text.startswith("Long arguments of calls in ")
     assert sentence.saved_tokens == decision.saved_tokens > 0
     assert all(one.rules == (ARGUMENTS,) for one in tell_story(planned, outcome).changes)
-
-
-@pytest.mark.parametrize("strategy", [OverflowStrategy.SUMMARIZE, OverflowStrategy.ERROR])
-def test_a_strategy_that_does_not_prune_does_not_shorten_arguments(strategy: OverflowStrategy) -> None:
-    """As with results."""
-    _, outcome = run(conversation(*writing(8)), replace(PRUNING, overflow_strategy=strategy))
-    assert ARGUMENTS not in {decision.rule for decision in outcome.decisions}
 
 
 @given(

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.append_law import check_append_law
-from support.builders import assistant, conversation, count, fill, session, system, user
+from support.builders import conversation, count, fill, system, user
 
 from trimtab.rules.conversation import Outcome
 from trimtab.rules.pipeline.order import plan
@@ -46,7 +45,6 @@ def test_memory_stays_while_a_quarter_of_the_limit_is_left() -> None:
 
 
 def test_long_system_messages_keep_head_and_tail() -> None:
-    """Short ones stay whole, and so do all later ones."""
     long, short, later = system(f"First.\n{fill('rule', 4000)}\nLast."), system("Be brief."), system(fill("late", 3000))
     outcome = _fit(long, short, user(), later, policy=TRUNCATING)
     messages = outcome.conversation.messages
@@ -61,18 +59,11 @@ def test_long_system_messages_keep_head_and_tail() -> None:
 
 
 def test_without_truncate_system_or_within_the_share_nothing_changes() -> None:
-    """The very same conversation."""
     long = conversation(system(fill("rule", 4000)), user())
     for policy in (POLICY, replace(TRUNCATING, truncate_system=False)):
         assert fit_head(long, 20, policy, LIMIT, Work(count)).conversation is long
     short = conversation(system(fill("rule", 1000)), user())
     assert fit_head(short, 20, TRUNCATING, LIMIT, Work(count)).conversation is short
-
-
-def test_tools_leave_system_messages_a_quarter_of_the_share() -> None:
-    """Even if the tools alone exceed it."""
-    outcome = _fit(system(fill("rule", 4000)), user(), fixed_tokens=2 * SHARE, policy=TRUNCATING)
-    assert SHARE * LEAST_SHARE * 0.8 < outcome.conversation.messages[0].tokens <= SHARE * LEAST_SHARE
 
 
 @given(fixed=st.integers(0, 600), sizes=st.lists(st.integers(1, 3000), min_size=1, max_size=6))
@@ -97,7 +88,6 @@ def _frame(message) -> int:
     padding=st.integers(0, 100),
 )
 def test_a_timestamp_changes_no_other_message(minutes: tuple[int, int], size: int, padding: int) -> None:
-    """Of the same length, in a message before or after the long one."""
     long = system(fill("rule", size))
     for order in (1, -1):
         texts = []
@@ -108,15 +98,6 @@ def test_a_timestamp_changes_no_other_message(minutes: tuple[int, int], size: in
         assert texts[0] == texts[1]
 
 
-def test_a_small_change_of_a_tool_changes_no_message() -> None:
-    """Sizes within one step of the rounding give the same text."""
-    texts = {
-        _fit(system(fill("rule", 4000)), user(), fixed_tokens=fixed, policy=TRUNCATING).conversation.messages[0].text
-        for fixed in range(100, 160, 7)
-    }
-    assert len(texts) == 1
-
-
 @given(sizes=st.lists(st.integers(0, 5000), min_size=1, max_size=12), budget=st.integers(12, 5000))
 def test_shares_are_within_the_budget(sizes: list[int], budget: int) -> None:
     """Nobody gets more than its size or less than half of an even share, unless it needs less."""
@@ -125,27 +106,3 @@ def test_shares_are_within_the_budget(sizes: list[int], budget: int) -> None:
     assert all(cap >= min(size, budget // (2 * len(sizes))) for size, cap in zip(sizes, caps, strict=True))
     if sum(sizes) <= budget:
         assert caps == sizes
-
-
-@given(steps=st.integers(1, 30), size=st.integers(100, 4000), tokens=st.integers(10, 400))
-def test_a_grown_transcript_has_the_same_head(steps: int, size: int, tokens: int) -> None:
-    """The append law, with both rules."""
-    head = (
-        system(f"You help.\n{fill('rule', size)}"),
-        system(f"<relevant_context>{fill('m', size)}</relevant_context>"),
-    )
-    talk = (*head, user("Go."), assistant("Yes."), *session(steps, result_tokens=tokens)[2:])
-    policy = replace(TRUNCATING, context_window=4000, completion_reserve=1000)
-    check_append_law(talk[:12], policy)
-    sent = {plan(conversation(*talk[:stop]), policy, count=count).conversation.messages[:2] for stop in range(3, 12)}
-    assert len(sent) == 1
-
-
-def test_large_parts_get_equal_shares_of_what_small_ones_leave() -> None:
-    """Whatever their order; and at least half of an even share."""
-    caps = share_evenly([100, 10, 300, 100], 100)
-    assert caps[1] == 10
-    assert caps[0] == caps[2] == caps[3]
-    assert 12 <= caps[0] <= 30
-    assert share_evenly([10, 20], 100) == [10, 20]
-    assert share_evenly([49, 900, 900], 100)[1:] == share_evenly([49, 900, 901], 100)[1:]

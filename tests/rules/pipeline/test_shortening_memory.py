@@ -33,16 +33,3 @@ def test_user_and_later_system_messages_hold_memory() -> None:
     [decision] = dropped.decisions
     assert (decision.rule, decision.messages, decision.first_changed) == ("memory", 1, 1)
     assert decision.saved_tokens == memory.savings[1]
-
-
-def test_only_new_messages_are_searched() -> None:
-    """What was found before stays the same object, and with nothing to drop the conversation does, too."""
-    messages = [system(), user(BLOCK), assistant("Yes.")]
-    memory = Memory()
-    memory.extend(messages, 1, POLICY, Work(count))
-    first = memory.bare[1]
-    memory.extend([*messages, user(BLOCK)], 1, POLICY, Work(count))
-    assert memory.bare[1] is first
-    assert sorted(memory.bare) == [1, 3]
-    talk = conversation(*messages)
-    assert memory.drop(talk, 1).conversation is talk

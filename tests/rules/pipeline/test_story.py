@@ -1,12 +1,10 @@
 """The sentences about a request and about each decision; tests/rules/laws/test_story_laws.py has their laws."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from support.builders import (
-    KeptStates,
     assistant,
     call,
     conversation,
@@ -29,8 +27,6 @@ from trimtab.rules.pipeline.exceeded import LimitExceededError
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.story import (
     Sentence,
-    say_list,
-    say_number,
     say_places,
     say_tools,
     tell_decision,
@@ -43,13 +39,11 @@ WIDE = replace(POLICY, context_window=100_000)
 
 
 def tell(whole: Conversation, policy: Policy, *, ratio: float = 1.0) -> tuple[Sentence, ...]:
-    """The sentences of a request."""
     planned = plan(whole, policy, count=count)
     return tell_story(planned, apply(planned, policy, count=count), ratio=ratio).sentences
 
 
 def test_a_request_that_was_left_alone_has_one_sentence() -> None:
-    """It says so."""
     [told] = tell(conversation(*session(3)), WIDE)
     assert told.text.startswith("Nothing was changed: ")
     assert "The limit is 100,000 tokens." in told.text
@@ -57,7 +51,6 @@ def test_a_request_that_was_left_alone_has_one_sentence() -> None:
 
 
 def test_a_summary_that_the_client_asks_for_is_told() -> None:
-    """Such a request passes unchanged."""
     asks = user("Create a detailed summary of the conversation so far.")
     planned = plan(conversation(*session(3), asks), WIDE, count=count)
     planned = replace(planned, is_client_compaction=True)
@@ -80,44 +73,13 @@ def test_the_first_sentence_tells_what_made_it_act() -> None:
 
 
 def test_a_cut_that_is_put_off_is_told() -> None:
-    """Its summary is not written yet."""
     planned = plan(conversation(*session(40)), POLICY, count=count).put_off()
     assert planned is not None
     outcome = apply(planned, POLICY, count=count)
     assert "A cut is due" in tell_story(planned, outcome).sentences[0].text
 
 
-def test_figures_are_in_the_models_own_tokens() -> None:
-    """The decisions' figures are that already."""
-    whole = conversation(*session(40))
-    plain, scaled = tell(whole, POLICY), tell(whole, POLICY, ratio=2.0)
-    assert scaled[0].saved_tokens == 2 * plain[0].saved_tokens
-    assert f"{2 * whole.tokens:,} tokens" in scaled[0].text
-    gone, twice = (
-        [int(n.replace(",", "")) for n in re.findall(r"of ([\d,]+) token", t[1].text)] for t in (plain, scaled)
-    )
-    assert twice == pytest.approx([2 * tokens for tokens in gone])
-
-
-def test_results_are_named_with_tool_and_place() -> None:
-    """One sentence for each decision."""
-    whole = conversation(user(), assistant(None, call("a", "bash")), result("a", fill("a", 900)))
-    _, told = tell(whole, WIDE)
-    assert told.text.startswith("1 tool result of bash (message 2) was longer than its tool may fill")
-    assert f"which saved {told.saved_tokens:,} tokens" in told.text
-    assert (told.rule, told.messages) == ("truncate", (2,))
-
-
-def test_pruned_results_are_named() -> None:
-    """Calls stay."""
-    told = tell(conversation(*session(20, result_tokens=290)), replace(POLICY, context_window=5950))[1]
-    assert told.rule == "prune"
-    assert told.messages == tuple(range(3, told.messages[-1] + 1, 2))
-    assert told.text.startswith(f"{len(told.messages)} tool results of run (messages 3, 5, ")
-
-
 def test_repairs_are_told_one_by_one() -> None:
-    """What was added, dropped and moved."""
     messages = (
         user(),
         assistant(None, call("a"), call("b")),
@@ -134,7 +96,6 @@ def test_repairs_are_told_one_by_one() -> None:
 
 
 def test_results_that_became_a_message_of_the_user_are_told() -> None:
-    """They are neither dropped nor moved."""
     lost = (result("x", "Who asked?"), result("y", "Nobody."))
     _, told = tell(conversation(system(), *lost, assistant("Done."), user(), result("z", "late")), WIDE)
     assert told.text.endswith(
@@ -144,33 +105,11 @@ def test_results_that_became_a_message_of_the_user_are_told() -> None:
 
 
 def test_a_decision_that_is_not_the_plans_is_told_plainly() -> None:
-    """What it took out of the request counts as sent by the client."""
     planned = plan(conversation(*session(3)), WIDE, count=count)
     dropped = Decision("drop_tools", "3 declarations of tools", 500, 400, 0, 0)
     first, told = tell_story(planned, Outcome(planned.original, (dropped,))).sentences
     assert f"sent {planned.original.tokens + 100:,} tokens" in first.text
     assert (told.text, told.saved_tokens) == ("drop_tools: 3 declarations of tools, which saved 100 tokens.", 100)
-
-
-def test_a_request_that_was_left_alone_has_no_changes() -> None:
-    """Whether or not the rules looked at it."""
-    for steps in (1, 30):
-        policy = replace(POLICY, context_window=100_000)
-        planned = plan(conversation(*session(steps)), policy, count=count)
-        assert tell_story(planned, apply(planned, policy, count=count)).changes == ()
-
-
-def test_what_is_kept_for_a_session_changes_no_story() -> None:
-    """A later request finds equal messages of an earlier one in the state."""
-    states = KeptStates()
-    for steps in range(10, 60, 3):
-        stories = []
-        for known in (states, None):
-            whole = conversation(*(replace(message) for message in session(steps, result_tokens=400)))
-            planned = plan(whole, POLICY, count=count, states=known)
-            stories.append(tell_story(planned, apply(planned, POLICY, count=count, states=known)))
-        assert stories[0] == stories[1]
-    assert {change.fate for change in stories[0].changes} == {Fate.REMOVED, Fate.ADDED, Fate.SHORTENED}
 
 
 @pytest.mark.parametrize(
@@ -191,13 +130,11 @@ def test_places_are_joined_to_spans(elements: list[int], said: str) -> None:
 
 
 def test_a_sentence_names_only_so_many_places() -> None:
-    """The rest is counted, message by message."""
     said = say_places([*range(0, 40, 2), 100, 101])
     assert said == "messages 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22 and 10 more"
 
 
 def test_the_most_frequent_tools_are_named() -> None:
-    """In the same order each time."""
     assert say_tools(["read", "bash", "read"]) == "read and bash"
     assert say_tools(["b", "a"]) == say_tools(["a", "b"]) == "a and b"
     assert say_tools(list("abcdef")) == "a, b, c, d and 2 other tools"
@@ -210,27 +147,7 @@ def test_a_name_that_looks_like_none_is_not_said() -> None:
     assert say_tools(["\x1b[2J"]) == ""
 
 
-def test_numbers_have_the_right_noun() -> None:
-    """And commas."""
-    assert [say_number(number, "call") for number in (0, 1, 1200)] == ["0 calls", "1 call", "1,200 calls"]
-
-
-def test_lists_read_as_one_says_them() -> None:
-    """With `and` before the last."""
-    assert [say_list(items) for items in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
-
-
-def test_a_decision_alone_has_the_same_sentence() -> None:
-    """Without the tools and the places, which it does not know."""
-    whole = conversation(user(), assistant(None, call("a", "bash")), result("a", fill("a", 900)))
-    planned = plan(whole, WIDE, count=count)
-    outcome = apply(planned, WIDE, count=count)
-    [decision], [_, told] = outcome.decisions, tell_story(planned, outcome).sentences
-    assert tell_decision(decision) == told.text.replace(" of bash (message 2)", " (from message 2 on)")
-
-
 def test_each_decision_of_a_cut_has_one_sentence_if_only_its_figures_are_known() -> None:
-    """What stays word for word, and since when, only the plan knows."""
     decision = Decision("summarise", "cut before message 40", 9_000, 3_000, 38, 2)
     assert tell_decision(decision) == (
         "A summary that a model wrote stands for 38 messages (from message 2 on), which saved 6,000 tokens."
@@ -239,15 +156,6 @@ def test_each_decision_of_a_cut_has_one_sentence_if_only_its_figures_are_known()
     assert tell_decision(repair) == (
         "Upstreams want exactly one result right after each call: 1 calls answered, 0 results dropped, 0 results moved."
     )
-
-
-def test_memory_at_the_beginning_is_told_apart() -> None:
-    """Two decisions may have the name `memory`."""
-    block = f"<relevant_context>{fill('old', 1200)}</relevant_context> Go on."
-    policy = replace(POLICY, context_window=1400, memory_tags=("relevant_context",))
-    parts = (system(block), user("Begin."), assistant("Well."), user(block), *session(4)[2:])
-    told = [one for one in tell(conversation(*parts), policy) if one.rule == "memory"]
-    assert [one.messages for one in told] == [(0,), (3,)]
 
 
 # The stories of whole requests, as they are: each sentence, and what became of each message.
@@ -292,5 +200,4 @@ def _tell(messages: Sequence[Message], policy: Policy) -> str:
 
 @pytest.mark.parametrize("name", SESSIONS)
 def test_a_story_is_as_it_was(name: str) -> None:
-    """With policies that shorten, prune, cut or refuse."""
     check_golden(f"stories/{name}", {title: _tell(SESSIONS[name], policy) for title, policy in POLICIES.items()})

@@ -1,7 +1,6 @@
 """The sentences about a cut."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from support.builders import assistant, call, conversation, count, fill, result, session, system, user
@@ -19,7 +18,6 @@ SESSION = (*session(20), SAID, *session(25)[2:])
 
 
 def tell(messages: tuple[Message, ...], policy: Policy = POLICY, summary: Summary | None = None) -> list[Sentence]:
-    """The sentences about the cut."""
     planned = plan(conversation(*messages), policy, count=count)
     story = tell_story(planned, apply(planned, policy, count=count, summary=summary))
     return [one for one in story.sentences if one.rule in {"summarise", "digest"}]
@@ -27,7 +25,6 @@ def tell(messages: tuple[Message, ...], policy: Policy = POLICY, summary: Summar
 
 @pytest.mark.parametrize("summary", [None, Summary("The build was mended.", by_model=True)])
 def test_they_tell_what_stands_for_what_and_what_stays(summary: Summary | None) -> None:
-    """And whether a model wrote it."""
     what, rest, when = tell(SESSION, summary=summary)
     assert what.text.startswith("A digest of " if summary is None else "A summary of ")
     assert ("No summary of a model" in what.text) is (summary is None)
@@ -65,55 +62,7 @@ def test_of_a_providers_own_note_they_claim_no_word_that_it_may_not_have() -> No
         assert [one.is_summary for one in added] == [*[False] * len(more), True]
 
 
-def test_they_tell_since_when_the_cut_is_due() -> None:
-    """It takes effect with the request that makes it due. Later ones do not claim that an earlier one had it."""
-    told = [tell(SESSION[:stop]) for stop in range(4, len(SESSION))]
-    assert any(told)
-    due_at = 0
-    for stop, (before, after) in enumerate(pairwise(told), start=5):
-        if not after:
-            continue
-        if not before or before[0].messages[-1] != after[0].messages[-1]:
-            due_at = stop - 1
-            assert after[2].text == "The cut takes effect with this request."
-        else:
-            assert after[2].text == (
-                f"The cut is due since message {due_at}, and stays where it is until the next one, so that the"
-                " upstream's prompt cache stays valid."
-            )
-
-
-def test_a_cut_that_was_put_off_is_not_said_to_have_been_made_earlier() -> None:
-    """Its summary came later: this request is the first to have it, and the story cannot know."""
-    due = next(stop for stop in range(4, len(SESSION)) if tell(SESSION[:stop]))
-    assert plan(conversation(*SESSION[:due]), POLICY, count=count).put_off() is not None
-    when = tell(SESSION[: due + 1])[2].text
-    assert when.startswith(f"The cut is due since message {due - 1}, ")
-    assert not {"earlier", "new"} & set(when.replace(",", "").split())
-
-
-def test_a_repair_before_the_cut_has_no_place_of_its_own() -> None:
-    """The message of the client before it is named."""
-    whole = conversation(*SESSION)
-    planned = plan(whole, POLICY, count=count)
-    cut = planned.window.cut
-    origins = planned.conversation.origins
-    origins = (*origins[: cut.made_at - 1], None, *origins[cut.made_at :])
-    planned = replace(planned, conversation=replace(planned.conversation, origins=origins))
-    told = [one.text for one in tell_story(planned, apply(planned, POLICY, count=count)).sentences]
-    assert any(f"due since message {cut.made_at - 2}," in text for text in told)
-
-
-def test_they_tell_which_system_messages_stay() -> None:
-    """They are the newest of their kind."""
-    reminder = system("Speak plainly.")
-    messages = (*session(20), reminder, *session(25)[2:])
-    assert "1 system message from there (message 42)" in tell(messages)[1].text
-    assert "system message" not in tell(SESSION)[1].text
-
-
 def test_what_was_shortened_is_not_said_to_stay_word_for_word() -> None:
-    """A result behind the cut may be truncated."""
     messages = (*session(40), *session(1, result_tokens=900)[2:])
     assert tell(messages)[1].text.endswith("stay word for word, except for what the other sentences tell.")
 

@@ -4,8 +4,6 @@ import re
 from itertools import product
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trimtab.rules.tokens.families import CL100K, FAMILIES, GENERIC, O200K, SAMPLE_TOKENS, Family, find_family
 from trimtab.rules.tokens.media import AreaCost, PatchCost, TileCost
@@ -13,7 +11,6 @@ from trimtab.rules.tokens.scripts import LEAST_WEIGHTS, SAMPLES, count_chars
 
 
 def _globs(*models: str) -> list[str]:
-    """The globs of the rows that match the models."""
     rows = [glob for model in models for glob, family in FAMILIES if family is find_family(model)]
     assert len(rows) == len(models)
     return rows
@@ -24,59 +21,22 @@ def _globs(*models: str) -> list[str]:
     [
         ("gpt-4o", "gpt-4o*"),
         ("openai/gpt-4o-mini", "gpt-4o-mini*"),
-        ("openrouter/openai/gpt-4o-mini:free", "gpt-4o-mini*"),
         ("ft:gpt-4o-mini-2024-07-18:org::id", "gpt-4o-mini*"),
         ("openai/ft:gpt-4o-2024-08-06:org::id", "gpt-4o*"),
         ("GPT-4o-2024-11-20", "gpt-4o*"),
-        ("chatgpt-4o-latest", "chatgpt-4o*"),
-        ("gpt-3.5-turbo-0125", "gpt-3.5*"),
-        ("gpt-35-turbo", "gpt-35*"),
-        ("gpt-4", "gpt-4*"),
         ("gpt-4-0613", "gpt-4*"),
-        ("gpt-4-turbo", "gpt-4*"),
-        ("gpt-4.1", "gpt-4.1*"),
-        ("gpt-4.1-nano-x", "gpt-4.1-nano*"),
         ("gpt-4.1-mini-2025-04-14", "gpt-4.1-mini*"),
-        ("gpt-4.5-preview", "gpt-4.5*"),
         ("gpt-5", "gpt-[5-9]*"),
-        ("gpt-5.1-codex", "gpt-[5-9]*"),
-        ("gpt-5-mini-2025", "gpt-[5-9]*-mini*"),
-        ("gpt-5.4-mini", "gpt-[5-9]*-mini*"),
         ("gpt-5-nano-2025-08-07", "gpt-[5-9]*-nano*"),
         ("openai/gpt-oss-120b", "gpt-oss*"),
-        ("codex-mini-latest", "codex*"),
-        ("o1", "o[1-9]*"),
         ("o3-mini", "o[1-9]*"),
-        ("o4-mini", "o4-mini*"),
-        ("claude-3-5-sonnet", "*claude*"),
-        ("claude-sonnet-4-20250514", "*claude*"),
         ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", "*claude*"),
         ("anthropic/claude-opus-4.7", "*claude*4[.-][7-9]*"),
-        ("claude-opus-4-8", "*claude*4[.-][7-9]*"),
-        ("meta-llama/Llama-3.3-70B", "*llama*"),
         ("ollama/llama3", "*llama*"),
         ("codellama:13b", "*codellama*"),
         ("llama-2-7b-chat", "*llama[-_]2*"),
-        ("llama3.2:3b", "*llama*"),
-        ("SmolLM2-135M-Instruct.Q4_1.gguf", "*smollm*"),
         ("deepseek-r1-distill-qwen-7b", "*distill-qwen*"),
-        ("mistral-7b-instruct", "*mistral*7b*"),
-        ("mixtral-8x7b", "*mixtral*7b*"),
-        ("phi4:14b", "*phi4*"),
-        ("microsoft/phi-3-mini", "*phi[-_]3*"),
-        ("Qwen/Qwen3-8B", "*qwen*"),
-        ("qwq-32b", "*qwq*"),
         ("mistral-large", "*stral*"),
-        ("codestral", "*stral*"),
-        ("devstral-small-2507", "*stral*"),
-        ("open-mixtral-8x22b", "*ixtral*"),
-        ("pixtral-12b", "*ixtral*"),
-        ("deepseek-chat", "*deepseek*"),
-        ("glm-4.6", "*glm*"),
-        ("kimi-k2", "*kimi*"),
-        ("moonshot-v1-128k", "*moonshot*"),
-        ("gemini-2.5-flash", "*gemini*"),
-        ("google/gemma-3", "*gemma*"),
     ],
 )
 def test_a_model_is_found_by_its_name(model: str, glob: str) -> None:
@@ -85,23 +45,7 @@ def test_a_model_is_found_by_its_name(model: str, glob: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "model",
-    [
-        "",
-        "/",
-        "ft:",
-        "llama/",
-        "ollama/phi",
-        "gpt",
-        "gpt-",
-        "my-gpt-4o",
-        "o",
-        "o0",
-        "x" * 10**6,
-        "*",
-        "[",
-        "gpt-[5-9]*",
-    ],
+    "model", ["", "/", "ft:", "ollama/phi", "gpt-", "my-gpt-4o", "o0", "x" * 10**6, "*", "gpt-[5-9]*"]
 )
 def test_an_unknown_name_is_of_the_generic_family(model: str) -> None:
     """Its costs are not known. The special characters of globs have no meaning in a name."""
@@ -122,7 +66,6 @@ def _names(glob: str) -> list[str]:
 
 
 def test_every_row_can_be_reached() -> None:
-    """No row is shadowed by the rows above it."""
     reached = [glob for glob, family in FAMILIES if any(find_family(name) is family for name in _names(glob))]
     assert reached == [glob for glob, _ in FAMILIES]
 
@@ -168,11 +111,3 @@ def _check_counts(family: Family, vocabulary: str) -> None:
         assert tokens == pytest.approx(theirs, rel=0.02) or (is_least and tokens > theirs)
     if vocabulary == O200K:
         assert (family.ratio, family.costs.weights) == scale
-
-
-@given(st.text(max_size=300))
-def test_every_name_is_of_a_family(model: str) -> None:
-    """A router's prefix does not change it."""
-    family = find_family(model)
-    assert family in {GENERIC, *(known for _, known in FAMILIES)}
-    assert find_family(f"gpt-4o/{model}") is family

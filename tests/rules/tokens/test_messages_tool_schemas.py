@@ -2,21 +2,17 @@
 
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import ODD
 
-from trimtab.rules.tokens.families import find_family
 from trimtab.rules.tokens.messages import (
     MAX_CHARS,
     MAX_DEPTH,
     TYPE_CHARS,
     Schema,
-    ToolsAndFormat,
     as_schema,
-    count_tools,
     render_tools,
 )
 
@@ -26,7 +22,6 @@ TEXT = {"type": "string"}
 
 
 def _render(parameters: Any, *, nested_comments: bool = True, **function: Any) -> str:
-    """The text for one function `f`."""
     text = render_tools([{"name": "f", "parameters": parameters, **function}], nested_comments=nested_comments)
     assert text.startswith(HEAD)
     assert text.endswith("\n\n" + TAIL)
@@ -38,7 +33,6 @@ def _refer(name: str) -> Schema:
 
 
 def _type(schema: Any, **definitions: Any) -> str:
-    """The type for one property's schema."""
     text = _render({"properties": {"a": schema}, "$defs": definitions})
     return text.removeprefix("type f = (_: { a?: ").removesuffix(" }) => any;")
 
@@ -47,31 +41,21 @@ def _type(schema: Any, **definitions: Any) -> str:
     ("schema", "rendered"),
     [
         (TEXT, "string"),
-        ({"type": "number"}, "number"),
         ({"type": "integer"}, "number"),
-        ({"type": "boolean"}, "boolean"),
         ({"type": "null"}, "null"),
-        ({"type": "object"}, "object"),
         ({"type": "object", "properties": {}}, "object"),
-        ({"type": "object", "additionalProperties": TEXT}, "object"),
         ({"type": "later"}, "any"),
         ({}, "any"),
         ({"type": ["string", "null"]}, "string | null"),
         ({"type": ["object", "null"], "properties": {"b": TEXT}}, "{ b?: string } | null"),
-        ({"type": []}, "any"),
         ({"type": "array"}, "any[]"),
         ({"type": "array", "items": TEXT}, "string[]"),
-        ({"type": "array", "items": {"type": "array", "items": {"type": "integer"}}}, "number[][]"),
-        ({"type": "array", "items": [TEXT]}, "any[]"),
         ({"type": "string", "enum": ["x", "y"]}, '"x" | "y"'),
         ({"enum": ["x", 1, 1.5, True, None]}, '"x" | 1 | 1.5 | true | null'),
-        ({"type": "string", "enum": []}, "string"),
         ({"const": "x", "type": "string"}, '"x"'),
         ({"const": None}, "null"),
-        ({"const": False}, "false"),
         ({"anyOf": [TEXT, {"type": "null"}]}, "string | null"),
         ({"oneOf": [TEXT, {"type": "array", "items": TEXT}]}, "string | string[]"),
-        ({"anyOf": [], "type": "string"}, "string"),
         ({"anyOf": "x", "type": "string"}, "string"),
         ({"allOf": [TEXT, {"type": "null"}]}, "string"),
         (
@@ -79,11 +63,9 @@ def _type(schema: Any, **definitions: Any) -> str:
             "{ b?: string, c: number }",
         ),
         (5, "any"),
-        (True, "any"),
     ],
 )
 def test_a_schema_is_a_type(schema: Any, rendered: str) -> None:
-    """An unknown type becomes `any`."""
     assert _type(schema) == rendered
 
 
@@ -95,10 +77,8 @@ def test_a_schema_is_a_type(schema: Any, rendered: str) -> None:
         ({"$ref": "#/$defs/X", "type": "integer"}, {"X": TEXT}, "number"),
         (_refer("X"), {"X": _refer("Y"), "Y": TEXT}, "string"),
         ({"type": "array", "items": _refer("X")}, {"X": {"enum": ["x"]}}, '"x"[]'),
-        ({"anyOf": [_refer("X"), _refer("X")]}, {"X": TEXT}, "string | string"),
         (_refer("X"), {}, "any"),
         ({"$ref": "other.json#/X"}, {"X": TEXT}, "any"),
-        ({"$ref": 5}, {}, "any"),
         (_refer("X"), {"X": _refer("X")}, "any"),
         (_refer("X"), {"X": {"anyOf": [_refer("X"), TEXT]}}, "any | string"),
         (
@@ -115,7 +95,6 @@ def test_a_reference_is_what_it_refers_to(schema: Any, definitions: dict[str, An
 
 @pytest.mark.parametrize(("length", "rendered"), [(MAX_DEPTH - 1, "string"), (500, "any")])
 def test_a_chain_of_references_is_followed_so_far(length: int, rendered: str) -> None:
-    """Beyond the limit it becomes `any`, however long the chain is."""
     chain = {f"X{number}": _refer(f"X{number + 1}") for number in range(length)}
     assert _type(_refer("X0"), **chain, **{f"X{length}": TEXT}) == rendered
 
@@ -124,9 +103,7 @@ def test_a_chain_of_references_is_followed_so_far(length: int, rendered: str) ->
     ("parameters", "lines"),
     [
         (None, ["type f = () => any;"]),
-        ({}, ["type f = () => any;"]),
         ({"title": "Nothing", "properties": {}}, ["type f = () => any;"]),
-        ({"properties": {"a": TEXT}, "required": ["a"]}, ["type f = (_: { a: string }) => any;"]),
         ({"properties": {"a": TEXT, "b": TEXT}}, ["type f = (_: { a?: string, b?: string }) => any;"]),
         (
             {"title": "Parameters", "properties": {"a": {"title": "The A", **TEXT}}},
@@ -182,7 +159,6 @@ def test_descriptions_stand_above_their_functions() -> None:
 
 
 def test_early_models_read_no_comments_within_objects() -> None:
-    """Their objects are never on one line."""
     inner = {"type": "object", "properties": {"b": {"description": "A b.", **TEXT}}}
     parameters = {"properties": {"a": {"description": "An a.", **inner}}}
     text = _render(parameters, nested_comments=False)
@@ -191,7 +167,6 @@ def test_early_models_read_no_comments_within_objects() -> None:
 
 
 def _double(kind: str, name: str) -> Schema:
-    """A schema that refers twice to another one."""
     other = _refer(name)
     if kind == "properties":
         return {"type": "object", "properties": {"a": other, "b": {"description": "Deep.", **other}}}
@@ -210,83 +185,34 @@ MANY = {str(number): _refer("X") for number in range(2000)}
 CHAIN = {kind: {str(n): _double(kind, str(n + 1)) for n in range(60)} for kind in ("anyOf", "properties", "types")}
 HOSTILE: dict[str, Any] = {
     **{f"doubled by {kind}": {"properties": {"a": _refer("0")}, "$defs": chain} for kind, chain in CHAIN.items()},
-    **{
-        f"itself by {kind}": {"properties": {"a": _refer("X")}, "$defs": {"X": _double(kind, "X")}}
-        for kind in ("anyOf", "oneOf", "allOf", "properties", "types")
-    },
+    "itself": {"properties": {"a": _refer("X")}, "$defs": {"X": _double("anyOf", "X")}},
     "circle": {"properties": {"a": _refer("X")}, "$defs": {"X": _refer("Y"), "Y": _refer("X")}},
     "long description": {"properties": MANY, "$defs": {"X": {"description": "d" * 10**6, **TEXT}}},
-    "blank description": {"properties": MANY, "$defs": {"X": {"description": " " * 10**6, **TEXT}}},
     "many lines": {"properties": MANY, "$defs": {"X": {"description": "a\n" * 10**5, **TEXT}}},
-    "long title": {"properties": MANY, "$defs": {"X": {"title": "t" * 10**6, **TEXT}}},
     "long default": {"properties": MANY, "$defs": {"X": {"default": ["d"] * 10**5, **TEXT}}},
     "long enum": {"properties": MANY, "$defs": {"X": {"enum": ["d"] * 10**5}}},
     "long name": {"properties": MANY, "$defs": {"X": {"type": "object", "properties": {"n" * 10**6: TEXT}}}},
     "long reference": {"properties": MANY, "$defs": {"X": {"$ref": "#/" + "a/" * 10**6}}},
     "long union": {"properties": MANY, "$defs": {"X": {"anyOf": [TEXT] * 10**5}}},
-    "long required": {
-        "properties": MANY, "$defs": {"X": {"type": "object", "required": ["r"] * 10**5, "properties": MANY}},
-    },
+    "long required": {"properties": MANY, "$defs": {"X": {"required": ["r"] * 10**5, "properties": MANY}}},
     "other members": {"properties": MANY, "$defs": {"X": {**{str(n): n for n in range(10**5)}, **_refer("Y")}}},
-    "many properties": {
-        "properties": {str(n): TEXT for n in range(10**5)}, "required": [str(-n) for n in range(10**5)],
-    },
-    **{f"deep {key}": _nest({}, key) for key in ("properties", "items", "anyOf", "$ref", "enum", "$defs")},
-    **{f"deep {key} of a": {"properties": {"a": _nest({}, key)}} for key in ("items", "allOf", "type", "properties")},
+    **{f"deep {key}": {"properties": {"a": _nest({}, key)}} for key in ("items", "allOf", "type", "properties")},
     "deep values": {"properties": {"a": {"default": _nest([], None)}, "b": {"const": _nest({}, "c")}}},
-    "deep objects": {"properties": {"a": _nest({}, "properties")}},
-    "deep types": {"properties": {"a": {"type": _nest("string", None)}}},
     "large integer": {"properties": {"a": {"default": 10**5000, "enum": [10**5000]}}},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("parameters", HOSTILE.values(), ids=HOSTILE.keys())
-@pytest.mark.parametrize("nested_comments", [True, False])
-def test_no_schema_is_read_for_ever(parameters: Any, nested_comments: bool) -> None:  # noqa: FBT001
+def test_no_schema_is_read_for_ever(parameters: Any) -> None:
     """References multiply their target up to a bound. Only text that the schema itself contains may exceed it.
 
     The bound is on the text and on the number of rendered types.
     """
-    text = render_tools([{"name": "f", "parameters": parameters}] * 20, nested_comments=nested_comments)
+    text = render_tools([{"name": "f", "parameters": parameters}] * 20)
     assert text.count("?: ") <= MAX_CHARS / TYPE_CHARS + MAX_DEPTH + 1
     # The first of the long ones is read to its end: each is of a million characters or half of that.
     assert len(text) < 2_100_000
     assert text.count("type f = (") == 20
-
-
-def test_a_schema_that_refers_to_itself_is_short() -> None:
-    """Honest schemas do so in several places, for example in filters of filters. They do not become a million types."""
-    places = {key: {"type": "array", "items": _refer("F")} for key in ("and", "or", "nor", "not")}
-    parameters = {"properties": {"a": _refer("F")}, "$defs": {"F": {"type": "object", "properties": places}}}
-    assert len(_render(parameters)) < 100
-
-
-def test_the_bound_is_the_callers() -> None:
-    """It is a bound on all functions together, so that many small ones cannot exceed it, either."""
-    parameters = {"properties": {str(number): TEXT for number in range(100)}}
-    functions = [{"name": "f", "parameters": parameters}] * 10
-    whole, half = (render_tools(functions, max_chars=chars).count("string") for chars in (100_000, 10_000))
-    assert whole == 1000
-    assert 400 < half < 700
-
-
-def test_types_of_a_list_are_rendered_once_for_each_kind() -> None:
-    """They are in the order in which they first occur. So no list multiplies what is next to it."""
-    assert _type({"type": ["object", "null", "object", 1], "properties": {"b": TEXT}}) == "{ b?: string } | null"
-    schema: Schema = TEXT
-    for _ in range(6):
-        schema = {"type": ["object"] * 4, "properties": {"a": schema}}
-    assert _type(schema).count("string") == 1
-
-
-@pytest.mark.parametrize("kind", ["anyOf", "properties"])
-def test_a_small_body_yields_a_short_text(kind: str) -> None:
-    """If tools refer to each other in a chain, what is counted is only a few times as long as their JSON."""
-    function = {"name": "f", "parameters": {"properties": {"a": _refer("0")}, "$defs": CHAIN[kind]}}
-    text = orjson.dumps([function]).decode()
-    costs = find_family("gpt-4o").costs
-    assert costs.reads_typescript
-    assert count_tools(ToolsAndFormat([function], text), len, costs) < 4 * len(text)
 
 
 KEYWORDS = ["type", "properties", "items", "anyOf", "oneOf", "allOf", "enum", "const", "default", "required", "title"]
@@ -303,7 +229,6 @@ SCHEMAS = st.recursive(
 
 @given(st.lists(st.fixed_dictionaries({}, optional={"name": ODD, "description": ODD, "parameters": SCHEMAS}) | ODD))
 def test_whatever_stands_in_the_place_of_a_function_is_rendered(values: list[Any]) -> None:
-    """Each gets a block, and nothing is raised."""
     text = render_tools(list(map(as_schema, values)))
     assert text.startswith(HEAD)
     assert text.endswith(TAIL)

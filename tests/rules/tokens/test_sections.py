@@ -2,10 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
-from operator import attrgetter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import (
@@ -25,7 +22,7 @@ from support.builders import (
 
 from trimtab.rules.conversation import Conversation, Message, Role
 from trimtab.rules.pipeline.order import apply, plan
-from trimtab.rules.policy import MEMORY_TAGS, Policy, SummaryRole
+from trimtab.rules.policy import MEMORY_TAGS, Policy
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.text.markers import GO_ON, INTRODUCTION, SUMMARY_END
 from trimtab.rules.tokens.sections import (
@@ -44,7 +41,6 @@ from trimtab.rules.tokens.sections import (
     find_in_message,
     find_marks,
     list_parts,
-    scale_parts,
     share_excess,
 )
 from trimtab.rules.window.cut_candidates import SUMMARY_FRAME_TOKENS
@@ -58,7 +54,6 @@ CLIENTS = (
 
 
 def sections_of(talk: Conversation) -> Sections:
-    """The sections by the default memory tags."""
     return count_sections(talk, FIND)
 
 
@@ -91,14 +86,6 @@ def test_the_sections_add_up_to_the_request_at_any_ratio(messages, fixed, ratio,
     assert sections.scale(ratio).tokens == round(ratio * talk.tokens)
     assert min(sections) >= 0
     assert min(sections.scale(ratio)) >= 0
-
-
-@given(st.lists(st.integers(0, 10**6), max_size=9), st.floats(0.05, 20))
-def test_scaled_parts_are_rounded_by_less_than_one(parts, ratio) -> None:
-    scaled = scale_parts(parts, ratio)
-
-    assert sum(scaled) == round(ratio * sum(parts))
-    assert all(abs(after - ratio * before) <= 1 + 1e-6 for before, after in zip(parts, scaled, strict=True))
 
 
 def test_each_message_belongs_to_its_section() -> None:
@@ -155,20 +142,10 @@ def test_a_providers_own_note_is_a_summary() -> None:
     assert find_in_message(note, FIND) == Marks(0, 30)
 
 
-def test_a_clients_own_summary_is_a_summary() -> None:
-    """Its whole text counts, wherever it stands among the texts of its message."""
-    talk = conversation(system(), user(CLIENTS), user("Go on."))
-    sections = sections_of(talk)
-
-    assert sections.summary == count(CLIENTS)
-    assert sections.current == talk.messages[-1].tokens
-
-
-@pytest.mark.parametrize("role", list(SummaryRole))
-def test_a_summary_of_trimtabs_own_stands_apart(role: SummaryRole) -> None:
-    """Whatever its role, it is counted without the user's own words, which stay in their sections."""
+def test_a_summary_of_trimtabs_own_stands_apart() -> None:
+    """It is counted without the user's own words, which stay in their sections."""
     talk = conversation(*session(40, call_tokens=40, result_tokens=60), user("Really?"), *session(12)[2:])
-    policy = replace(POLICY, keep_user_tokens=400, summary_role=role)
+    policy = replace(POLICY, keep_user_tokens=400)
     planned = plan(talk, policy, count=count)
     text = fill("summary", 60)
     forwarded = apply(planned, policy, count=count, summary=Summary(text, by_model=True)).conversation
@@ -180,7 +157,6 @@ def test_a_summary_of_trimtabs_own_stands_apart(role: SummaryRole) -> None:
 
 
 def test_the_current_message_is_the_clients_last_one() -> None:
-    """Neither an answer nor a message of trimtab's own is."""
     ours = replace(user(GO_ON), raw=b"")
     assert find_current([user("a"), user("b"), assistant("c"), ours]) == 1
     assert find_current([system(), assistant("c"), ours]) is None
@@ -192,7 +168,6 @@ def test_the_current_message_is_the_clients_last_one() -> None:
 
 @given(transcripts(), st.integers(0, 100), st.integers(0, 100), st.floats(0.05, 20))
 def test_the_parts_add_up_to_the_request_as_the_sections_do(messages, tools, rest, ratio) -> None:
-    """Nothing is left out, and nothing is counted twice."""
     talk = conversation(*messages, fixed_tokens=tools + rest)
     parts, sections = count_parts(talk, FIND, format_tokens=rest), count_sections(talk, FIND)
 
@@ -204,7 +179,6 @@ def test_the_parts_add_up_to_the_request_as_the_sections_do(messages, tools, res
 
 
 def test_each_message_belongs_to_its_speaker() -> None:
-    """Developers count as system, and functions as tools."""
     messages = (
         system(),
         system(role="developer"),
@@ -224,16 +198,6 @@ def test_each_message_belongs_to_its_speaker() -> None:
 # What would have to shrink, and by how much.
 
 
-@given(transcripts(), st.integers(0, 200), st.floats(0.05, 20))
-def test_the_parts_of_a_section_add_up_to_it(messages, fixed, ratio) -> None:
-    """At any ratio, so the figures of an answer never contradict each other."""
-    talk = conversation(*messages, fixed_tokens=fixed)
-    by_section = groupby(list_parts(talk, FIND, ratio), attrgetter("section"))
-    added = {section: sum(part.tokens for part in parts) for section, parts in by_section}
-
-    assert Sections(**added) == count_sections(talk, FIND).scale(ratio)
-
-
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=len(SECTIONS)), st.floats(0.01, 1))
 def test_what_is_asked_adds_up_to_the_excess(sizes, share) -> None:
     """No part is asked for more than it has, and none is named that need not shrink."""
@@ -246,7 +210,6 @@ def test_what_is_asked_adds_up_to_the_excess(sizes, share) -> None:
 
 
 def test_the_largest_part_is_named_first_and_the_summary_last() -> None:
-    """A client cannot shorten a summary of trimtab's own."""
     summary = f"{INTRODUCTION}\n{fill('work', 900)}\n{SUMMARY_END}"
     talk = conversation(
         system(fill("rule", 300)),
@@ -264,7 +227,6 @@ def test_the_largest_part_is_named_first_and_the_summary_last() -> None:
 
 
 def test_what_the_head_has_too_much_is_asked_of_its_own_user_message() -> None:
-    """The first one; the last one, if it is the first, too."""
     for what, others in ((TASK, [CURRENT]), (CURRENT, [])):
         parts = [Part(name, SECTIONS[name], 900) for name in (*others, "the newest tool results")]
         shared = share_excess([*parts, Part(what, SECTIONS[what], 100)], 50, head_tokens=50)

@@ -58,7 +58,7 @@ def test_a_window_costs_what_is_forwarded_of_each_message(messages: tuple[Messag
 
 def test_a_cut_leaves_low_water_at_most() -> None:
     """Low water includes the summary and the growth until it is applied, unless the newest step alone is longer."""
-    for steps in range(20, 60):
+    for steps in range(20, 60, 9):
         messages = (*HEAD, *session(steps)[2:])
         cuts, sums, window = cuts_of(messages)
         for growth in (0, 1, cuts.share(0.05), cuts.share(0.15)):
@@ -68,22 +68,6 @@ def test_a_cut_leaves_low_water_at_most() -> None:
             assert left <= cuts.share(POLICY.low_water)
             step_tokens = sum(message.tokens for message in messages[at - 2 : at])
             assert at == sums.open_step or left + step_tokens > cuts.share(POLICY.low_water)
-
-
-def test_what_is_carried_over_a_cut_is_reserved_for() -> None:
-    """The reserve is a share of low water. The cut costs that much more, and leaves that much less from before."""
-    for steps in range(20, 60):
-        places = []
-        for share in (0.0, 0.1, 0.3):
-            cuts, _, window = cuts_of((*HEAD, *session(steps)[2:]), replace(POLICY, anchor_share=share))
-            at = cuts.find_cut(window, 0)
-            assert at is not None
-            cut, bare = (one.cut_at(window, at).cut for one in (cuts, cuts_of((*HEAD, *session(steps)[2:]))[0]))
-            assert cut.anchor_tokens == int(cuts.share(POLICY.low_water) * share)
-            assert cut.tokens - cut.anchor_tokens == bare.tokens - bare.anchor_tokens
-            places.append(at)
-        assert places == sorted(places)
-        assert places[0] < places[-1]
 
 
 def test_a_summary_has_less_in_an_agents_session_than_in_a_chat() -> None:
@@ -122,15 +106,6 @@ def test_without_enough_steps_no_model_is_asked() -> None:
         # The task counts as a step, too.
         cut = cuts.cut_at(window, at - 2).cut
         assert cut.kind is kind
-
-
-def test_between_head_and_open_step_there_is_nothing_to_cut() -> None:
-    """The length of the open step does not matter."""
-    messages = (*HEAD, assistant(None, call("a")), result("a", fill("long", 5000)))
-    cuts, _, window = cuts_of(messages)
-    assert cuts.find_cut(window, 0.0) is None
-    assert cuts.make_way(window) is None
-    assert cuts.rest(window) == 0
 
 
 def test_a_window_cut_down_to_the_open_step_takes_what_is_left_of_the_room() -> None:

@@ -64,52 +64,18 @@ POLICIES = {
     "cheap summaries": replace(POLICY, prices=Prices(1, 0.001, 0.01, 1.25)),
     "sections": replace(POLICY, sections=SectionShares(), keep_recent_steps=3, anchor_share=0.1, risk_share=0.02),
 }
-
-
-TOLD = frozenset(
-    [
-        "task",
-        "cuts",
-        "prune_stop",
-        "next_cut",
-        "prefetch_tokens",
-        "caps",
-        "images",
-        "memory_stop",
-        "is_high",
-        "is_near",
-        "is_long",
-        "cold_summary",
-        "opening",
-        "spared",
-        "unfit",
-        "kind",
-        "at",
-        "reserved_tokens",
-        "kept",
-        "tokens",
-        "anchor_tokens",
-        "kept_systems",
-        "kept_steps",
-        "bare_steps",
-        "loads",
-        "freed_tokens",
-        "price",
-        "saving",
-    ]
-)
-"""The fields on which it depends what is forwarded, asked or told."""
+UNTOLD = {"removed_from", "users_stop", "made_at", "lost"}
+"""The fields on which it does not depend what is forwarded, asked or told."""
 
 
 def _describe(value: object) -> str:
-    """What differs from the usual, field by field."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(_describe, value))}]"
     if not isinstance(value, Struct) and (not is_dataclass(value) or isinstance(value, type)):
         return f"{value:.6g}" if isinstance(value, float) else str(value)
     declared = structs.fields(value) if isinstance(value, Struct) else fields(value)
     names = [field.name for field in declared if getattr(value, field.name) != field.default]
-    told = {name: getattr(value, name) for name in names if name in TOLD}
+    told = {name: getattr(value, name) for name in names if name not in UNTOLD}
     return f"({', '.join(f'{name}={_describe(one)}' for name, one in told.items())})"
 
 

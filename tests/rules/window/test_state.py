@@ -11,18 +11,6 @@ FIRST = Cut(CutKind.SUMMARISE, 6, 200, (), 360, prune_stop=4)
 SECOND = Cut(CutKind.DIGEST, 12, 90, (8,), 290, prune_stop=10)
 
 
-def test_without_a_cut_there_is_none_that_stands() -> None:
-    """There is neither a cut nor an earlier window, whatever was pruned or fixed."""
-    window = Window(task=1, prune_stop=4, next_cut=6, prefetch_tokens=200)
-    assert window.cut is None
-    assert window.earlier is None
-
-
-def test_the_last_cut_stands() -> None:
-    """Earlier cuts are part of what it covers."""
-    assert Window(task=1, cuts=(FIRST, SECOND)).cut is SECOND
-
-
 def test_the_earlier_window_is_what_the_cut_put_an_end_to() -> None:
     """It lacks the last cut, is pruned as it was then, and has no fixed cut. Cut by cut it leads back to the first."""
     window = Window(task=1, cuts=(FIRST, SECOND), prune_stop=14, next_cut=20, prefetch_tokens=200)
@@ -39,7 +27,6 @@ def test_before_a_cut_all_is_removed_but_the_steps_that_it_keeps() -> None:
 
 
 def test_before_the_place_of_prune_all_is_removed_but_the_spared_steps() -> None:
-    """Without a cut, and whatever is pruned."""
     window = Window(task=1, prune_stop=9, spared=((2, 4), (6, 9)))
     assert [step for step in range(2, 11) if not window.is_removed(step)] == [2, 6, 9, 10]
     assert list(window.pruned) == [0, 1, 4, 5]
@@ -47,14 +34,12 @@ def test_before_the_place_of_prune_all_is_removed_but_the_spared_steps() -> None
 
 
 def test_what_is_pruned_lies_between_the_cut_and_the_place_of_prune() -> None:
-    """All messages of spared steps are left out."""
     window = Window(cuts=(SECOND,), prune_stop=18, spared=((4, 6), (14, 16)))
     assert list(window.pruned) == [12, 13, 16, 17]
     assert list(Window(cuts=(SECOND,), prune_stop=10).pruned) == []
 
 
 def test_images_stay_in_the_message_that_is_spared_and_in_the_task_statement() -> None:
-    """Of what the cut keeps, and of what is behind it."""
     cut = structs.replace(SECOND, kept=(3, 8), spared=3)
     assert list(Window(task=13, cuts=(cut,), images=ImageStop(17, 15)).without_images) == [8, 12, 14, 16]
 

@@ -8,16 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.builders import (
-    FREE,
     IMAGE,
     assistant,
     call,
     fill,
-    fold,
-    function_result,
-    measure,
     result,
-    session,
     split_steps,
     system,
     transcripts,
@@ -26,8 +21,6 @@ from support.builders import (
 )
 
 from trimtab.rules.conversation import Message, Role, Served, count_leading
-from trimtab.rules.policy import Policy
-from trimtab.rules.window.cut_decision import Fold
 from trimtab.rules.window.prune import PLACEHOLDER_TOKENS, ImageStop, saving_tokens
 from trimtab.rules.window.sums import FIRST_SHARE, MAX_OPEN_WORDS, Savings, Spans, Sums
 
@@ -122,15 +115,6 @@ def test_a_shortened_message_costs_less_in_every_sum(messages: tuple[Message, ..
     assert [sums.user_tokens(ranks[:stop]) for stop in ranks] == [fresh.user_tokens(ranks[:stop]) for stop in ranks]
 
 
-def test_results_open_no_step_unless_they_are_first() -> None:
-    """A step begins with any message except a result. The first message of a transcript always begins one."""
-    messages = (function_result(fill("first", 90)), assistant(None, call("1")), result("1", fill("second", 90)))
-    sums = sum_up(messages)
-    assert sums.steps(0, 3) == 2
-    assert sums.open_step == 1
-    assert sums.behind(0, 3) == messages[0].tokens + messages[1].tokens + PLACEHOLDER_TOKENS
-
-
 def test_a_message_of_an_unknown_role_belongs_to_a_call_that_waits_for_it() -> None:
     """It stands in for a result there; a cut before it would part the others from it. Elsewhere it opens one."""
     unknown = Message(Role.OTHER, ("out",), wire_role="ipython")
@@ -138,11 +122,6 @@ def test_a_message_of_an_unknown_role_belongs_to_a_call_that_waits_for_it() -> N
     sums = sum_up((user("task"), ask, unknown, result("2", "out"), unknown, assistant("Done."), unknown))
     assert [sums.find_start(at) for at in range(7)] == [0, 1, 1, 1, 4, 5, 6]
     assert sum_up((user("task"), ask, unknown, unknown)).open_step == 1
-
-
-def test_sums_hold_a_few_numbers_per_message() -> None:
-    """No message and no text is kept."""
-    assert 0 < sum_up(session(100)).size_bytes <= 8 * 8 * 203
 
 
 @given(sizes=st.lists(st.integers(1, 60), max_size=30), at=st.integers(0, 60), budget=st.integers(0, 400))
@@ -167,18 +146,7 @@ def test_the_newest_user_messages_are_found_within_their_budget(sizes: list[int]
 
 
 def written(text: str, role: str = "user") -> Message:
-    """A result that the client wrote as text."""
     return replace(result(None, text, name="read"), wire_role=role)
-
-
-def test_written_results_right_behind_an_answer_are_open_with_it() -> None:
-    """The first belongs to the step of the answer; each of the others can be cut off, but is still open."""
-    messages = (user("task"), assistant("I read two files."), *[written(fill(f"{at}", 90)) for at in range(3)])
-    sums = sum_up(messages)
-    assert (sums.open_step, sums.steps(1, 5)) == (1, 3)
-    assert sums.behind(1, 5) == messages[1].tokens + 3 * PLACEHOLDER_TOKENS
-    sums.add(assistant("Done."))
-    assert sums.open_step == 5
 
 
 def test_a_long_row_of_written_results_is_not_open_as_a_whole() -> None:
@@ -202,15 +170,6 @@ def test_a_cut_never_parts_an_answer_from_the_written_result_behind_it(kinds: li
             starts = left is not made["a"]
             assert sums.steps(at, at + 1) == starts
             assert starts or sums.open_step != at
-
-
-def test_a_user_message_of_the_head_is_no_turn() -> None:
-    """It leads if a later message keeps what is before it. The task statement is the first one behind."""
-    sums = Sums(2)
-    for message in (user("old"), assistant("A memo."), user("task"), user("more")):
-        sums.add(message)
-    assert (sums.task, list(sums.users)) == (2, [2, 3])
-    assert sums.between(0, 3) == 0
 
 
 def test_a_short_first_answer_stands_between_the_task_and_the_first_turn_behind_a_cut() -> None:
@@ -266,13 +225,6 @@ def test_sums_equal_those_computed_one_by_one(tokens: list[int], data: st.DataOb
         assert sum(tokens[found:]) == 0
 
 
-def test_a_transcript_without_memory_has_nothing_to_drop() -> None:
-    """It takes no space, and no message must change."""
-    sums = Savings()
-    sums.add(0, 0)
-    assert (len(sums.places), sums.find_stop(0, 10), sums.saved(0, 1), sums.behind(0)) == (0, 0, 0, 0)
-
-
 # Calls that a server answers in a later message.
 
 Messages = list[Message]
@@ -308,77 +260,10 @@ def test_everything_up_to_the_result_belongs_to_the_call(messages: Messages, bou
     assert "".join(str(int(one)) for one in _bind(messages)) == bound
 
 
-def _session(spans: list[tuple[int, int]], tokens: int) -> Messages:
-    """Units of the server's calls with rounds of the client's calls in between, and words of the user after each."""
-    messages = [system(), user("task")]
-    for number, (rounds, nested) in enumerate(spans):
-        key = chr(0x100 + number)
-        for turn in range(rounds):
-            asked = assistant("so", call(f"c{number}-{turn}"))
-            inner = chr(0x1000 + number * 50 + turn) if nested else ""
-            messages.append(_serve(asked, opens=(key if turn == 0 else "") + inner, goes_on=key if turn else ""))
-            messages.append(result(f"c{number}-{turn}", fill("out", tokens)))
-            if inner:
-                messages.append(_serve(assistant("inner"), closes=inner, goes_on=key))
-        messages.append(_serve(assistant("sum"), closes=key if rounds else ""))
-        messages.append(user(f"next {number}"))
-    return messages
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1)), max_size=24),
-    st.integers(10, 120),
-    st.sampled_from([None, 3]),
-)
-def test_no_cut_parts_a_call_from_its_result(spans: list[tuple[int, int]], tokens: int, max_turns: int | None) -> None:
-    """Neither the cut in effect nor the next one, nor a kept step, at any length of the transcript.
-
-    Each state on the way is that of a transcript that ends there: tests/rules/laws/test_fold_laws.py.
-    """
-    messages = _session(spans, tokens)
-    policy = Policy(context_window=4000, completion_reserve=0, prices=FREE, max_turns=max_turns)
-    folded = Fold(measure(messages, policy, limit=3000), policy)
-    for stop, message in enumerate(messages, start=1):
-        folded.add(message)
-        window = folded.finish()
-        bound = _bind(messages[:stop])
-        places = [cut.at for cut in window.cuts] + [
-            place for cut in window.cuts for step in cut.kept_steps for place in step
-        ]
-        places += [] if window.next_cut is None else [window.next_cut]
-        assert not any(bound[place] for place in places if place < stop)
-
-
-def test_long_sessions_of_such_units_are_cut() -> None:
-    """The units are removed one by one, as any steps are."""
-    messages = _session([(3, 0)] * 30, 100)
-    window = fold(messages, Policy(context_window=4000, completion_reserve=0, prices=FREE), limit=3000)
-    assert window.cuts
-
-
-def test_a_call_that_is_never_answered_does_not_keep_everything() -> None:
-    """Once the unit is longer than the room, it is given up."""
-    messages = [system(), user("task"), _serve(assistant("so"), opens="1")]
-    for number in range(120):
-        messages += [assistant(fill("step", 20), call(f"c{number}")), result(f"c{number}", fill("out", 60))]
-    window = fold(messages, Policy(context_window=4000, completion_reserve=0, prices=FREE), limit=3000)
-    assert window.cuts
-
-
 @pytest.mark.parametrize("excess", [0, 1])
 def test_a_unit_is_one_step_as_long_as_it_alone_fits(excess: int) -> None:
-    """However much there is before it."""
     unit = (_serve(assistant("so"), opens="1"), user(fill("x", 50)), _serve(A, closes="1"))
     sums = Sums(0, longest=sum(message.tokens for message in unit) - excess)
     for message in (user("task"), assistant(fill("before", 500)), *unit):
         sums.add(message)
     assert sums.steps(2, 5) == 1 + excess
-
-
-def test_a_call_and_a_result_of_unknown_kinds_belong_together() -> None:
-    """At the beginning, too, where there is no answer of the model yet."""
-    unknown = Message(Role.OTHER, ("step",))
-    sums = Sums(0)
-    for message in (user("task"), _serve(unknown, opens="1"), _serve(unknown, closes="1")):
-        sums.add(message)
-    assert sums.open_step == 1
