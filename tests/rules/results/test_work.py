@@ -9,7 +9,7 @@ from msgspec import structs
 from support.builders import assistant, call, conversation, count, fill, rereading, result, system, transcripts, user
 from support.results import edit_results, tidy_tool_results, truncate_tool_results
 
-from trimtab.rules.conversation import CountTokens, Message, Outcome, Role, Telling, ToolCall
+from trimtab.rules.conversation import CountTokens, Media, Message, Outcome, Role, Telling, ToolCall
 from trimtab.rules.policy import Budget, Policy, Tidying, ToolRule, Treatment, Truncation
 from trimtab.rules.results.excerpt import TRUNCATE
 from trimtab.rules.results.tidy import TIDY
@@ -169,3 +169,4 @@ def test_a_message_weighs_what_it_holds() -> None:
     assert weigh_message(Message(Role.USER, (text,))) > 40_000
     assert weigh_message(Message(Role.ASSISTANT, tool_calls=(ToolCall("", "", text),))) > 40_000
     assert weigh_message(Message(Role.USER, raw=bytes(10_000))) > 10_000
+    assert weigh_message(Message(Role.USER, media=(Media(bytes(10_000), 5),))) > 10_000

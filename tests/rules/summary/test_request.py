@@ -106,6 +106,7 @@ def test_a_digest_keeps_the_requests_limit() -> None:
             assert text.startswith("base" if base_text else "8 earlier messag")
     sealed, asked = Summary("", by_model=True, note=b"{}"), _request(max_tokens=400)
     assert make_digest(asked, base=sealed, count=count) == make_digest(asked, count=count)
+    assert make_digest(asked, base=replace(sealed, text="It was mended."), count=count).startswith("It was mended.")
     assert [one.shown for one in (sealed, Summary("", by_model=False))] == [OPAQUE, ""]
     users = tuple(Message(Role.USER, tokens=tokens) for tokens in (1, 2, 4))
     task, opening = Message(Role.USER, tokens=7), Message(Role.USER, tokens=50)
