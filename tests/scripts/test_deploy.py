@@ -170,6 +170,14 @@ def test_a_release_is_built_by_the_uv_of_the_tests_where_none_is_on_the_path(tmp
     assert (done.returncode, done.stdout) == (3, "uv build\n")
 
 
+@pytest.mark.skipif(any(Path(one, "uv").exists() for one in ("/usr/bin", "/bin")), reason="the system has a uv")
+def test_a_release_without_uv_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
+    done = start_release(tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "scripts/release: uv is missing; please run tests/run once, or install it\n"
+
+
 def test_what_others_build_is_pinned() -> None:
     """Actions by their commit, the image's base by its digest; a workflow may read the repository only."""
     workflow = (ROOT / ".github/workflows/ci.yml").read_text()
