@@ -46,23 +46,25 @@ def test_an_upstream_that_could_have_cached_and_did_not_has_no_cache(case) -> No
         assert imagine(case).cached == 0
 
 
-def test_a_cache_that_read_all_it_could_would_have_read_the_clients_beginning() -> None:
+def test_a_cache_would_have_read_the_clients_beginning_as_it_reads_ours() -> None:
+    """All that it could, or half, even if the pause was long: the newest report says more than a table.
+
+    If the prompt cannot tell, nothing is cached after a long pause. The rest is written as the upstream writes.
+    """
     assert imagine(CASE).prompt == 40_000
-    assert imagine(CASE).cached == pytest.approx(39_000, abs=128)
-
-
-def test_a_cache_that_read_half_would_have_read_half() -> None:
-    """Even if the pause was long: the newest report says more than a table."""
     half = replace(CASE, sent=Tokens.of(10_000, 0, 0, 50), kept_share=0.0, cache=Cache(0.5))
-    assert imagine(half).cached == pytest.approx(19_500, abs=128)
-    told = replace(CASE, sent=Tokens.of(10_000, 8960, 0, 50), is_fresh=False)
-    assert imagine(told).cached == pytest.approx(39_000, abs=128)
-
-
-def test_after_a_long_pause_nothing_is_cached_if_the_prompt_cannot_tell() -> None:
     cut = replace(CASE, sent=Tokens.of(10_000, 0, 0, 50), kept_share=0.05)
-    assert imagine(cut).cached == pytest.approx(39_000, abs=128)
-    assert imagine(replace(cut, is_fresh=False)).cached == 0
+    for case, cached in (
+        (CASE, 39_000),
+        (replace(CASE, is_fresh=False), 39_000),
+        (half, 19_500),
+        (cut, 39_000),
+        (replace(cut, is_fresh=False), 0),
+    ):
+        assert imagine(case).cached == pytest.approx(cached, abs=128)
+    written = replace(CASE, sent=Tokens.of(10_000, 8960, 1040, 50))
+    assert (imagine(written).fresh, imagine(written).written) == (0, imagine(CASE).fresh)
+    assert watch_cache(written).written_share == 1
 
 
 def test_a_session_from_another_process_goes_on_and_a_new_one_begins() -> None:
@@ -70,13 +72,6 @@ def test_a_session_from_another_process_goes_on_and_a_new_one_begins() -> None:
     assert imagine(unknown).cached == 40_000 - (10_000 - 8960)
     new = replace(unknown, sent=Tokens.of(10_000, 1024, 0, 50))
     assert imagine(new).cached == 1024
-
-
-def test_the_rest_is_written_as_the_upstream_writes() -> None:
-    written = replace(CASE, sent=Tokens.of(10_000, 8960, 1040, 50))
-    assert imagine(written).fresh == 0
-    assert imagine(written).written == imagine(CASE).fresh
-    assert watch_cache(written).written_share == 1
 
 
 def test_a_part_of_the_prompt_that_the_upstream_holds_does_not_scale() -> None:

@@ -22,7 +22,6 @@ LEAK = "mail@example.com of the user"
 
 
 def said(*texts: str) -> list[dict[str, Any]]:
-    """A chat that the user begins."""
     return [{"role": "assistant" if at % 2 else "user", "content": text} for at, text in enumerate(texts)]
 
 

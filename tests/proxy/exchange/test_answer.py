@@ -127,15 +127,6 @@ async def test_a_report_is_a_sample_of_the_models_ratio(make_stages: MakeStages)
     assert (await stages.prepare(read_session(1))).view.policy.token_ratio == found.facts.ratio
 
 
-async def test_one_only_observed_is_compared_with_the_original(make_stages: MakeStages) -> None:
-    stages = await make_stages(*PRUNES, "mode=observe")
-    attempt = await stages.attempt(read_session(70))
-    assert attempt.chosen is not None
-    assert [await tell(stages, attempt, attempt.chosen.planned.original.tokens) for _ in range(2)] == [None, None]
-    found = known(stages)
-    assert (found.samples, found.mean_error) == (2, 0.0)
-
-
 async def test_only_a_reported_prompt_of_text_is_a_sample(make_stages: MakeStages) -> None:
     text, stages = "word " * 900, await make_stages()
     for content, tokens, samples in (
@@ -182,12 +173,16 @@ async def test_a_miss_is_told_only_of_what_the_upstream_reports(make_stages: Mak
 
 
 async def test_what_is_not_known_to_have_been_sent_teaches_nothing_of_the_cache(make_stages: MakeStages) -> None:
-    stages = await make_stages("mode=observe")
-    attempts = [Passed("undecodable"), Passed("failed_open"), await stages.attempt(read_session(20))]
+    """If it was only observed, the report is compared with the original. What was not decoded is no sample."""
+    stages = await make_stages(*PRUNES, "mode=observe")
+    observed = await stages.attempt(read_session(70))
+    attempts = [Passed("undecodable"), Passed("failed_open"), observed, observed]
+    answered = Answered(observed.chosen.planned.original.tokens, 0)
 
-    found = [await observe(stages.services, attempt, Answered(2000, 0)) for attempt in attempts]
-    assert [(one.prefix_kept, one.cache_miss) for one in found] == [(None, "")] * 3
-    assert known(stages).samples == 1
+    found = [await observe(stages.services, attempt, answered) for attempt in attempts]
+    assert [(one.prefix_kept, one.cache_miss) for one in found] == [(None, "")] * 4
+    await stages.settle()
+    assert (known(stages).samples, known(stages).mean_error) == (2, 0.0)
 
 
 # The name of the model that has answered.

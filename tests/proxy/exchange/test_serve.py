@@ -6,7 +6,7 @@ import orjson
 import pytest
 from aiohttp import web
 from msgspec.structs import replace
-from support.client import CHAT, SMALL, post, settle
+from support.client import CHAT, SMALL, post
 from support.sessions import make_session
 from upstreams.recording import run_upstream
 
@@ -160,20 +160,6 @@ async def test_a_deployment_is_the_model_if_the_body_names_none(client, upstream
 
     assert [request.body for request in other.requests] == [orjson.dumps(NAMELESS), b"no JSON"]
     assert [request.path for request in upstream.requests] == [AZURE]
-
-
-@pytest.mark.parametrize(("model", "asked"), [(None, "my-gpt"), ("small/one", "small%2Fone")])
-async def test_a_summary_is_asked_at_the_deployment_that_writes_it(model, asked, client, upstream, start_proxy):
-    settings = [] if model is None else [f"defaults.summary.model={model}"]
-    proxy = await start_proxy(*SMALL, "defaults.summary.max_tokens=600", *settings)
-    session = make_session(40)["messages"]
-    for stop in range(10, len(session), 6):
-        await post(client, proxy.url + AZURE, {"messages": session[:stop]})
-        await settle(proxy)
-
-    assert upstream.summaries
-    assert {question.path for question in upstream.summaries} == {AZURE.replace("my-gpt", asked)}
-    assert {question.json.get("model", "my-gpt") for question in upstream.summaries} == {model or "my-gpt"}
 
 
 async def test_the_configuration_names_other_paths(client, upstream, start_proxy, log):

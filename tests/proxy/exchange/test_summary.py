@@ -477,14 +477,17 @@ async def test_another_upstream_is_shown_the_clients_credential_only_if_that_is_
 
 async def test_another_model_has_its_own_window_and_does_not_think_as_the_clients_does(make_stages: MakeStages) -> None:
     """The entry of that model in the configuration counts. The client's own model thinks if the request says so."""
-    models = "models=[{match: small, context_window: 4000, completion_reserve: 500}]"
-    own, other = await make_stages(*SETTINGS), await make_stages(*SETTINGS, models, "defaults.summary.model=small")
-    request = replace(read_session(3), is_reasoning=True)
-    mine, theirs = [choose_summariser(each.services, await each.prepare(request)) for each in (own, other)]
+    models = "models=[{match: small*, context_window: 4000, completion_reserve: 500}]"
+    own, other = await make_stages(*SETTINGS), await make_stages(*SETTINGS, models, "defaults.summary.model=small/1")
+    request, target = replace(read_session(3), is_reasoning=True), "/openai/deployments/{}/chat/completions?a=1"
+    calls = [await each.prepare(request) for each in (own, other)]
+    calls = [structs.replace(one, arrival=structs.replace(one.arrival, target=target.format("my"))) for one in calls]
+    mine, theirs = [choose_summariser(each.services, one) for each, one in zip((own, other), calls, strict=True)]
+    assert theirs.url.raw_path_qs == target.format("small%2F1")  # the path decides which model answers
 
-    policy = other.services.config.policy_for("small").to_policy(Prices())
+    policy = other.services.config.policy_for("small/1").to_policy(Prices())
     assert policy.context_window == 4000
     assert (theirs.answer_tokens, mine.answer_tokens) == (2000, 4000)
     assert (mine.model, mine.is_reasoning) == ("m", True)
     window_tokens = policy.limit_tokens(300)
-    assert (theirs.model, theirs.is_reasoning, theirs.window_tokens) == ("small", False, window_tokens)
+    assert (theirs.model, theirs.is_reasoning, theirs.window_tokens) == ("small/1", False, window_tokens)

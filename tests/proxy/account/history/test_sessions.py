@@ -88,18 +88,12 @@ def test_pages_lose_no_session_and_repeat_none(three):
 
 
 def test_only_what_is_there_can_be_chosen(three):
-    assert list_choices(three) == {
-        "model": ["gpt", "opus"],
-        "client": ["ana", "ben"],
-        "outcome": ["compacted", "unchanged"],
-    }
-    assert list_choices(three, "ana") == {"model": ["opus"], "client": ["ana"], "outcome": ["unchanged"]}
-
-
-def test_a_session_of_another_client_is_not_there(three):
-    assert find_named(three, "aa", "ben") is None
-    assert find_named(three, "aa", "ana") == find_named(three, "aa")
-    assert find_named(three, "nothing") is None
+    """A session of another client is not there."""
+    client = {"model": ["opus"], "client": ["ana"], "outcome": ["unchanged"]}
+    every = {"model": ["gpt", "opus"], "client": ["ana", "ben"], "outcome": ["compacted", "unchanged"]}
+    assert (list_choices(three), list_choices(three, "ana")) == (every, client)
+    assert find_named(three, "aa", "ana") == find_named(three, "aa") is not None
+    assert find_named(three, "aa", "ben") is find_named(three, "nothing") is None
 
 
 def test_a_title_is_erased_with_its_session_and_its_texts(three):

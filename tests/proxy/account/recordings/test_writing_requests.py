@@ -1,6 +1,5 @@
 """A recording says what arrived and what was sent, and holds no credential."""
 
-import asyncio
 import gzip
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from aiohttp import web
 from support.client import CHAT, SMALL, post, settle
 from support.leaks import read_sample
 from support.sessions import make_session
-from upstreams.recording import completion, hold_summaries
+from upstreams.recording import completion
 
 from trimtab.proxy.account.recordings.folder import list_files, read_all
 from trimtab.proxy.account.recordings.format import Recording
@@ -180,21 +179,6 @@ async def test_a_fault_in_making_a_recording_is_counted_and_costs_nobody_an_answ
     await proxy.services.recordings.settle()
     assert read_sample(proxy, "trimtab_recordings_total", result="failed") == 1
     assert read_sample(proxy, "trimtab_fail_open_total", phase="record") == 1
-
-
-async def test_a_client_that_leaves_is_recorded(client, start, folder, upstream):
-    release = hold_summaries(upstream)
-    proxy = await start(*SMALL)
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-        asking = group.create_task(post(client, proxy.url + PATH, {"model": "m", **make_session(40)}))
-        while not upstream.summaries:  # noqa: ASYNC110 - the upstream has no event for it
-            await asyncio.sleep(0)
-        asking.cancel()
-    await proxy.services.lifecycle.idle.wait()
-    release.set()
-    recordings = [one for one in await read(proxy, folder) if one.call is None]
-    assert [one.event.outcome for one in recordings] == ["aborted"]
-    assert not recordings[0].counted.sent
 
 
 async def answer_with(**usage: int) -> web.Response:
