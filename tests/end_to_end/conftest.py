@@ -7,7 +7,7 @@ import pytest
 from support.dialects.agent_session import AgentSession
 from support.dialects.agents import Agent
 from support.model_learning import ListLog
-from upstreams.faulty import FaultyUpstream, run_faulty_upstream
+from upstreams.raw import RawUpstream, run_raw_upstream
 from upstreams.recording import FakeUpstream
 from upstreams.strict import StrictModel
 
@@ -19,8 +19,8 @@ Serve = Callable[..., AbstractAsyncContextManager[Proxy]]
 
 
 @pytest.fixture
-async def raw() -> AsyncIterator[FaultyUpstream]:
-    async with run_faulty_upstream() as upstream:
+async def raw() -> AsyncIterator[RawUpstream]:
+    async with run_raw_upstream() as upstream:
         yield upstream
 
 

@@ -14,7 +14,7 @@ from support.authority import Authority
 from support.client import CHAT, SMALL, ask_raw, post, settle
 from support.sessions import make_session
 from upstreams.forward_proxy import ForwardProxy, run_forward_proxy
-from upstreams.raw import RawUpstream, run_raw_upstream
+from upstreams.raw import run_raw_upstream
 from yarl import URL
 
 from trimtab.proxy.config.load import load_config
@@ -44,12 +44,6 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 async def forward() -> AsyncIterator[ForwardProxy]:
     async with run_forward_proxy() as running:
-        yield running
-
-
-@pytest.fixture
-async def raw() -> AsyncIterator[RawUpstream]:
-    async with run_raw_upstream() as running:
         yield running
 
 

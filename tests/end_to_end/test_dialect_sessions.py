@@ -7,7 +7,7 @@ import orjson
 import pytest
 from support.client import post
 from support.dialects.agent_session import AgentSession, make_script
-from support.dialects.agents import CHAT, MESSAGES, RESPONSES, Agent, Wire, read_response
+from support.dialects.agents import CHAT, MESSAGES, RESPONSES, Agent, Wire
 from support.dialects.messages_validity import blocks_of
 from support.model_learning import ListLog
 from upstreams.strict import BYTES_PER_TOKEN, StrictModel
@@ -122,22 +122,3 @@ async def test_with_cache_markers_of_the_client(open_session, start_proxy, log):
     summarised = [one.json["messages"][0] for _, one in session.sent if b"SUMMARY: what was read" in one.body]
     assert summarised
     assert all("cache_control" in blocks_of(first)[-1] for first in summarised)
-
-
-async def test_with_a_history_that_the_provider_holds(open_session, start_proxy, log):
-    """Only new items are sent. Long results among them are shortened; no item is dropped, and a header says why."""
-    model = StrictModel(make_script(STEPS, thinks=True))
-    session = open_session(await start_proxy(*SETTINGS), model, Agent(RESPONSES, thinks=True, more={"store": True}))
-    agent, outcomes = session.agent, []
-    while model.played < len(model.turns):
-        heard = len(agent.elements)
-        response = read_response(await session.play(stream=True), is_stream=True)
-        outcomes.append(session.headers["x-trimtab-outcome"])
-        agent.more["previous_response_id"] = response["id"]
-        del agent.elements[: heard + len(response["output"])]
-
-    assert model.invalid == []
-    assert not [one for original, sent in session.sent for one in agent.speech.check(original, sent.body)]
-    assert all(outcome.endswith(";history=upstream") for outcome in outcomes[1:])
-    assert rules_of(log) == {"truncate"}
-    assert len(model.stored) == len(model.turns)

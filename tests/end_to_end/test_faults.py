@@ -5,6 +5,7 @@ but complete response passes byte for byte. Afterwards the proxy holds no more t
 """
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from itertools import cycle
 
@@ -27,7 +28,7 @@ from upstreams.faults import (
     write_long,
     write_short,
 )
-from upstreams.faulty import GOOD, TEXT, Act, Connection, say
+from upstreams.faulty import GOOD, TEXT, Act, Connection, FaultyUpstream, run_faulty_upstream, say
 
 NO_MODEL = ("defaults.overflow_strategy=prune",)
 """A cut without a model."""
@@ -37,6 +38,14 @@ QUESTION = b"Write the note and nothing else."
 
 
 pytestmark = pytest.mark.usefixtures("quiet")
+
+
+@pytest.fixture
+async def raw() -> AsyncIterator[FaultyUpstream]:
+    async with run_faulty_upstream() as upstream:
+        yield upstream
+
+
 each_chosen_fault = pytest.mark.parametrize(
     ("dialect", "fault"), list(zip(cycle(DIALECTS[::-1]), choose_faults(), strict=False)), ids=lambda value: value.name
 )

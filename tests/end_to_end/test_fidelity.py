@@ -1,7 +1,6 @@
 """Everything that no rule edits passes byte for byte: heads and bodies, in both directions, seen on the socket."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import orjson
 import pytest
@@ -9,17 +8,11 @@ from support.client import ask_raw, post
 from support.dialects.spoken.all_dialects import DIALECTS
 from support.dialects.spoken.chat import CHAT
 from support.ids import make_uuid
-from upstreams.raw import RawRequest, RawUpstream, run_raw_upstream
+from upstreams.raw import RawRequest
 from upstreams.recording import completion
 from yarl import URL
 
 from trimtab.proxy.compaction.offload import INLINE_BYTES
-
-
-@pytest.fixture
-async def raw() -> AsyncIterator[RawUpstream]:
-    async with run_raw_upstream() as upstream:
-        yield upstream
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import pytest
 from support.client import post, settle
 from upstreams.strict import check_messages
 
-SETTINGS = ("defaults.context_window=8000", "defaults.completion_reserve=1000")
+SETTINGS = ("defaults.context_window=12000", "defaults.completion_reserve=1000")
 TURNS = 60
 
 
-def _write_turns(number: int, different: int = 3) -> list[dict[str, Any]]:
+def _write_turns(number: int) -> list[dict[str, Any]]:
     talk: list[dict[str, Any]] = [
         {"role": "system", "content": "You are careful."},
         {"role": "user", "content": "Mend the build of this project."},
@@ -19,7 +19,7 @@ def _write_turns(number: int, different: int = 3) -> list[dict[str, Any]]:
     for turn in range(number):
         talk.append({"role": "assistant", "content": f"Answer {turn} of the model."})
         talk.append({"role": "user", "content": f"Question {turn} of the user?"})
-        reminder = f"Reminder {turn % different}. " + "Never push to main. " * (30 + 20 * (turn % 3))
+        reminder = f"Reminder {turn}. " + "Never push to main. " * (30 + 20 * (turn % 3))
         talk.append({"role": "system", "content": reminder})
     return talk
 
@@ -27,9 +27,9 @@ def _write_turns(number: int, different: int = 3) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("thinking", [None, {"type": "adaptive"}])
 async def test_they_are_where_the_messages_api_takes_them(thinking, start_proxy, client, upstream):
     """After a user message and before an answer or the end, and never two in a row: a cut joins those that it keeps."""
-    proxy, joined = await start_proxy(*SETTINGS, "defaults.context_window=12000"), 0
+    proxy, joined = await start_proxy(*SETTINGS), 0
     for turns in range(1, TURNS, 3):
-        leading, *talk = _write_turns(turns, different=TURNS)
+        leading, *talk = _write_turns(turns)
         body = {"model": "claude-opus-4-8", "max_tokens": 500, "system": leading["content"], "messages": talk}
         body |= {"thinking": thinking} if thinking else {}
         response, answer = await post(client, proxy.url + "/v1/messages", orjson.dumps(body))

@@ -77,15 +77,6 @@ async def test_a_cut_gives_way_to_a_scale_by_which_it_does_not_fit(start) -> Non
     assert sizes[0] > 16_000 > max(sizes[-8:])
 
 
-async def test_the_scale_of_a_cut_counts_for_its_model_alone(start) -> None:
-    """A session goes on with a model that counts as we do: it gets as much as one that it has from the beginning."""
-    _, send = await start(lambda body: 1 if body["model"] == "first" else AS_WE_DO, 0.9)
-    for stop in range(24, 61, 2):
-        await send(MESSAGES[:stop], "first")
-    gone_on = await send(MESSAGES[:62], "second")
-    assert len(gone_on) == len(await send(say_first("You are a coding Agent.")[:62], "second"))
-
-
 async def test_models_in_turn_keep_the_scales_of_their_cuts(start) -> None:
     """Each model of a session is planned by the scale of its own cut, also if another one was asked in between."""
     bytes_per_token = AS_WE_DO
