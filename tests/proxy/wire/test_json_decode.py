@@ -1,8 +1,8 @@
 """JSON that the standard library reads is read, and its messages keep their bytes."""
 
 import re
-from collections.abc import Callable
 from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -133,13 +133,12 @@ def _messages(call_id: Wire, answered: Wire | None) -> list[Wire]:
     return said if answered is None else [*said, {"role": "user", "content": [block]}]
 
 
-DIALECTS = pytest.mark.parametrize(
-    ("codec", "key", "write"),
-    [(CHAT, "messages", _chat), (RESPONSES, "input", _responses), (MESSAGES, "messages", _messages)],
-)
+WRITERS = {CHAT: _chat, RESPONSES: _responses, MESSAGES: _messages}
+each_codec = pytest.mark.parametrize("codec", WRITERS, ids=lambda codec: codec.name)
 
 
-def _pair(codec: Codec, key: str, elements: list[Wire]) -> list[Wire]:
+def _pair(codec: Codec, elements: list[Wire]) -> list[Wire]:
+    key = codec.transcript
     body = orjson.dumps({"model": "m", key: [{"role": "user", "content": "go"}, *elements]})
     request = codec.read(body)
     before = codec.decode(request, Counting(count_by_heuristic, make_known()))
@@ -148,44 +147,30 @@ def _pair(codec: Codec, key: str, elements: list[Wire]) -> list[Wire]:
     return list(orjson.loads(b"".join(codec.encode(request, before, after)))[key][1:])
 
 
-@DIALECTS
+@each_codec
 @pytest.mark.parametrize("ids", [(1, "1"), ("1", 1), (1.0, 1), (0, "0"), (1697377797897, 1697377797897.0)])
-def test_ids_are_compared_by_value(
-    codec: Codec, key: str, write: Callable[[Wire, Wire | None], list[Wire]], ids: tuple[Any, Any]
-) -> None:
+def test_ids_are_compared_by_value(codec: Codec, ids: tuple[Any, Any]) -> None:
     """A number is the same id as its text, on both sides."""
-    elements = write({"id": ids[0]}, {"id": ids[1]})
-    assert _pair(codec, key, elements) == elements
+    elements = WRITERS[codec]({"id": ids[0]}, {"id": ids[1]})
+    assert _pair(codec, elements) == elements
 
 
-@DIALECTS
-@pytest.mark.parametrize("call_id", [{"id": 1}, {"id": "call_1"}, {"id": None}])
-@pytest.mark.parametrize("answered", [{}, {"id": None}, {"id": ""}])
-def test_a_result_without_an_id_passes_as_it_is(
-    codec: Codec, key: str, write: Callable[[Wire, Wire | None], list[Wire]], call_id: Wire, answered: Wire
-) -> None:
-    """If it is the only one behind the only call."""
-    elements = write(call_id, answered)
-    assert _pair(codec, key, elements) == elements
+@each_codec
+def test_a_result_without_an_id_passes_and_one_with_the_id_of_no_call_gets_that_of_its_call(codec: Codec) -> None:
+    """If it is the only one behind the only call. Nothing else changes."""
+    write = WRITERS[codec]
+    for call_id, answered in product(({"id": 1}, {"id": "call_1"}, {"id": None}), ({}, {"id": None}, {"id": ""})):
+        elements = write(call_id, answered)
+        assert _pair(codec, elements) == elements
+    for call_id, answered in product(({"id": 1}, {"id": "call_1"}), ({"id": "other"}, {"id": 7})):
+        assert _pair(codec, write(call_id, answered)) == write(call_id, call_id)
 
 
-@DIALECTS
-@pytest.mark.parametrize("call_id", [{"id": 1}, {"id": "call_1"}])
-@pytest.mark.parametrize("answered", [{"id": "other"}, {"id": 7}])
-def test_a_result_with_the_id_of_no_call_gets_that_of_its_call(
-    codec: Codec, key: str, write: Callable[[Wire, Wire | None], list[Wire]], call_id: Wire, answered: Wire
-) -> None:
-    """As the call has it, and nothing else changes."""
-    assert _pair(codec, key, write(call_id, answered)) == write(call_id, call_id)
-
-
-@DIALECTS
-def test_a_missing_result_has_the_id_that_its_call_has(
-    codec: Codec, key: str, write: Callable[[Wire, Wire | None], list[Wire]]
-) -> None:
-    (said,) = write({"id": 7}, None)
-    (given,) = write({"id": 7}, {"id": 7})[1:]
-    sent, made = _pair(codec, key, [said])
+@each_codec
+def test_a_missing_result_has_the_id_that_its_call_has(codec: Codec) -> None:
+    (said,) = WRITERS[codec]({"id": 7}, None)
+    (given,) = WRITERS[codec]({"id": 7}, {"id": 7})[1:]
+    sent, made = _pair(codec, [said])
     assert sent == said
     assert _find_id(made) == _find_id(given) == 7
 
@@ -199,7 +184,7 @@ def test_a_result_may_name_its_tool_as_ollama_does() -> None:
     elements = [*_chat({}, {}), *_chat({}, {})]
     for at in (1, 3):
         elements[at] = {"role": "tool", "tool_name": "read", "content": "found"}
-    assert _pair(CHAT, "messages", elements) == elements
+    assert _pair(CHAT, elements) == elements
 
 
 @pytest.mark.parametrize(

@@ -290,11 +290,6 @@ def _check_own_usage(codec: Codec, body: bytes) -> None:
         assert (tap.usage.prompt_tokens, tap.usage.completion_tokens) == (5, 3)
 
 
-DELTAS = {
-    "chat": b'data: {"choices":[{"index":0,"delta":{"content":"hello "}}]}\n\n',
-    "responses": b'data: {"type":"response.output_text.delta","delta":"hello "}\n\n',
-    "messages": b'data: {"type":"content_block_delta","index":0,"delta":{"text":"hello "}}\n\n',
-}
 REPORTS = {
     "chat": b'data: {"choices":[],%b}\n\n' % TOLD,
     "responses": b'data: {"type":"response.completed","response":{%b}}\n\n' % TOLD,
@@ -331,7 +326,7 @@ def test_only_the_streams_own_usage_counts(codec: Codec, size: int, *, asks_usag
 
     Also if the stream is only sampled, and if the event is too long to be kept.
     """
-    text, report, end = DELTAS[codec.name] * 2000, REPORTS[codec.name], ENDS[codec.name]
+    text, report, end = TEXT[codec.name] * 2000, REPORTS[codec.name], ENDS[codec.name]
     for event in ELSEWHERE[codec.name]:
         odd = b"data: " + event.replace(b"%b", PLANTED).replace(b"LONG", b"z" * 600_000) + b"\n\n"
         for body in (text + odd + report + end, text + report + odd + end):
