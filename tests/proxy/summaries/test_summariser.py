@@ -393,7 +393,7 @@ async def test_a_call_that_takes_too_long_is_a_line_too(client, upstream, start_
         return completion()
 
     upstream.answer = hang
-    proxy = await start_proxy(*SETTINGS, "defaults.summary.timeout_seconds=0.1")
+    proxy = await start_proxy(*SETTINGS, "defaults.summary.timeout_seconds=1")
     await post(client, proxy.url + "/v1/chat/completions", LONG)
     await settle(proxy)
     assert [(line["result"], line["status"]) for line in call_lines(log)] == [("timed_out", None)]

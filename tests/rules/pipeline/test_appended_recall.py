@@ -162,7 +162,7 @@ def asked_session() -> tuple[Message, ...]:
 def test_a_long_session_forwards_the_same_passages() -> None:
     for strategy in (OverflowStrategy.AUTO_COMPACT, OverflowStrategy.PRUNE):
         policy = replace(INJECT, context_window=6000, overflow_strategy=strategy)
-        assert check_append_law(asked_session(), policy, work=WORK) >= 2
+        assert check_append_law(asked_session(), policy, work=WORK, every=5) >= 2
         outcome = run(conversation(*asked_session()), policy, work=WORK)[1]
         assert RECALL in {decision.rule for decision in outcome.decisions}
         assert any("merlin-db-77fe" in text for message in outcome.conversation.messages for text in message.texts)
