@@ -191,3 +191,15 @@ async def test_a_body_is_read_on_from_an_earlier_one_though_nothing_acts(client,
     assert match.number == 100
     await post(client, proxy.url + "/v1/chat/completions", second)
     assert [one.body for one in upstream.requests] == [first, second]
+
+
+async def test_the_operators_key_goes_only_to_allowed_paths(client, upstream, start_proxy):
+    """A path outside base_url must be listed, also if it is compacted."""
+    settings = ("upstream.api_key=sk-operator", 'upstream.allowed_paths=["/openai/*"]')
+    proxy = await start_proxy(*settings)
+    refused, text = await post(client, proxy.url + "/api/v1/chat/completions", CHAT)
+    allowed, _ = await post(client, proxy.url + AZURE, CHAT)
+
+    assert (refused.status, orjson.loads(text)["error"]["code"]) == (404, "path_not_allowed")
+    assert allowed.status == 200
+    assert [request.path for request in upstream.requests] == [AZURE]
