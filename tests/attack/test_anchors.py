@@ -11,7 +11,7 @@ import pytest
 from attack.disguises import DISGUISES, check_no_heading
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import assistant, call, count, result, user
+from support.builders import call, count, result, user
 from support.steps import count_steps
 from support.tool_steps import make_call
 
@@ -126,17 +126,6 @@ def test_each_line_of_the_index_is_marked_as_a_quotation(
     assert lines[-1:] == [QUOTE_END] or not text
     assert all(line.startswith("> ") for line in lines[1:-1])
     assert not any(unicodedata.category(char) == "Cc" for char in text.replace("\n", ""))
-
-
-@pytest.mark.parametrize("ours", OURS)
-def test_names_in_a_row_do_not_spell_our_words(ours: str) -> None:
-    """Each name is listed unchanged, and the line of a kind is ours."""
-    words = [f"{word.strip('[].,#> ')}_" for word in ours.split()]
-    messages = (*(assistant(f"{word}a_") for word in reversed(words)), user(" ".join(words)))
-    made = Removed(messages, [read_mentions(message) for message in messages], frozenset(), is_told=True)
-    text = write_anchors(made, max_tokens=3000, count=count)
-    inner = text.removeprefix(f"{QUOTE_START}\n> {NAMES_TITLE}").removesuffix(QUOTE_END)
-    check_no_heading(inner)
 
 
 FLOODS = {

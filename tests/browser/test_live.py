@@ -40,16 +40,6 @@ async def test_a_new_request_appears_by_itself(stub, open_tab, route) -> None:
     await expect(page.locator(f"a[href='#/requests/{turn['request_id']}']").first).to_be_attached()
 
 
-async def test_totals_are_shown_without_loading_again(stub, open_tab) -> None:
-    tab = await open_tab(stub.url)
-    page = await tab.visit()
-    await expect(page.locator(STATUS)).to_have_text("Live")
-    stub.send("totals", {**stub.overview()["totals"], "requests": 4711, "net_usd": -1.5})
-
-    await expect(page.locator("data[data-name=requests]")).to_have_text("4,711")
-    await expect(page.locator(".figures .bad")).to_contain_text("Net loss")
-
-
 async def test_a_paused_page_does_not_change_until_it_is_resumed(stub, open_tab) -> None:
     tab = await open_tab(stub.url)
     page = await tab.visit("#/requests")

@@ -8,8 +8,6 @@ import tomllib
 import pytest
 from support.reference_pages import ROOT, find_code, read_rows
 
-from trimtab.proxy.compaction.offload import INLINE_BYTES, TIERS
-
 FOLDER = ROOT / "docs" / "architecture"
 PAGES = sorted(page.name for page in FOLDER.glob("*.md"))
 PATH = re.compile(r"(?:proxy|rules|tests|bench|scripts|docs|\.ci)/[\w./-]+")
@@ -76,14 +74,6 @@ def test_the_sizes_are_those_that_the_script_checks() -> None:
     sizes = [int(row[1]) for row in read_rows(_section(_read("index.md"), "Sizes"))]
 
     assert sizes == [script[f"MAX_{name}"] for name in ("ENTRIES", "FILE_LINES", "FUNCTION_LINES", "FLOORS")]
-
-
-def test_the_threads_are_those_of_the_code() -> None:
-    section = _section(_read("journey.md"), "Threads")
-    rows = [(int(threads), int(tenant)) for _, threads, tenant in read_rows(section)]
-
-    assert rows == [(tier.threads, tier.threads_per_tenant) for tier in TIERS]
-    assert f"up to {INLINE_BYTES // 1024} KiB of text" in section
 
 
 def test_the_length_of_a_journey_is_that_of_its_test() -> None:

@@ -14,8 +14,6 @@ from trimtab import proxy
 from trimtab.__main__ import INTERRUPTED
 from trimtab.proxy.cli.options import WRONG_USE
 from trimtab.proxy.http.errors import ProxyError
-from trimtab.proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
-from trimtab.proxy.http.request_body import MIN_BYTES_PER_SECOND
 
 PAGE = "errors.md"
 
@@ -48,13 +46,6 @@ def test_the_page_says_when_an_error_asks_to_try_again() -> None:
 
     for error in _find_errors():
         assert ("Retry-After" in error.headers) == ("`Retry-After`" in rows[error.code])
-
-
-def test_limits_in_the_table_are_those_of_the_code() -> None:
-    rows = {row[0].strip("`"): row[3] for row in read_rows(read_section(PAGE, "Error codes"))}
-
-    assert f"{MAX_HEAD_BYTES // 1024} KiB or {MAX_HEADER_FIELDS} header fields" in rows["head_too_large"]
-    assert f"{MIN_BYTES_PER_SECOND} bytes a second" in rows["request_timeout"]
 
 
 def test_the_page_has_every_exit_status() -> None:

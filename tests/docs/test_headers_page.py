@@ -12,8 +12,6 @@ from trimtab.proxy.http.headers import (
     ADMITTING_HEADERS,
     HOP_BY_HOP,
     KEY_HEADER,
-    MAX_HEAD_BYTES,
-    MAX_HEADER_FIELDS,
     OWN_PREFIX,
     REWRITING_HEADERS,
     SESSION_HEADERS,
@@ -135,9 +133,3 @@ def test_the_page_has_every_header_that_is_dropped_replaced_or_read() -> None:
     assert {name.lower() for name in find_code(read_page(PAGE))} >= SESSION_HEADERS
     assert {name.lower() for name in find_code(read_page(PAGE))} >= read_by_name - {KEY_HEADER}
     assert read_by_name
-
-
-def test_the_limits_of_a_head_are_those_of_the_code() -> None:
-    limits = read_section(PAGE, "Limits")
-
-    assert f"{MAX_HEAD_BYTES // 1024} KiB and {MAX_HEADER_FIELDS} header fields" in limits

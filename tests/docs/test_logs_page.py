@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-import orjson
 from support.reference_pages import ROOT, find_code, read_literal, read_page, read_rows, read_section
 
 from trimtab.proxy.account.outcome import FIGURES
@@ -103,11 +102,6 @@ def test_the_page_has_every_field_of_the_request_event() -> None:
     assert _find_events()["request"].levels == {"info", "warning"}
 
 
-def test_every_event_says_what_to_do() -> None:
-    for section in OTHER_SECTIONS:
-        assert all(row[3] and row[4] for row in read_rows(read_section(PAGE, section)))
-
-
 def test_levels_formats_and_bounds_are_those_of_the_code() -> None:
     rows = read_rows(read_section(PAGE, "Level and format"))
 
@@ -116,9 +110,3 @@ def test_levels_formats_and_bounds_are_those_of_the_code() -> None:
     assert "up to 50 ms" in read_section(PAGE, "Level and format")
     assert f"cut to {MAX_CHARS} characters" in read_section(PAGE, "What is changed before it is logged")
     assert f"the first {SHORT_ID_CHARS} characters" in read_page(PAGE)
-
-
-def test_the_json_line_has_the_members_that_every_line_has() -> None:
-    line = read_section(PAGE, "Level and format").split("```json\n")[1].split("\n")[0]
-
-    assert list(orjson.loads(line))[-3:] == ["event", "level", "timestamp"]

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from handbook import built, repository
 from handbook.navigation import Page, check_navigation
-from handbook.reach import find_distant
 
 
 def write(root: Path, files: Mapping[str, str]) -> Path:
@@ -22,17 +21,6 @@ def test_a_page_that_the_navigation_lacks_is_named_and_so_is_one_that_is_not_the
     wrong = [fault.partition(":")[0] for fault in check_navigation(pages, tmp_path)]
     assert wrong == ["guides/docker.md", "guides/systemd.md", "index.md"]
     assert list(check_navigation([pages[0], Page("Guides", "guides/docker.md")], tmp_path)) == []
-
-
-def test_a_page_three_clicks_away_is_named() -> None:
-    texts = {
-        "index.md": "[a](guides/a.md#part)",
-        "guides/a.md": "[b](../b.md), [far](https://example.com/c.md)",
-        "b.md": "[c](c.md)",
-        "c.md": "",
-    }
-    pages = [Page("", path) for path in texts]
-    assert [fault.partition(":")[0] for fault in find_distant(pages, texts)] == ["c.md"]
 
 
 PAGE = '<link rel="stylesheet" href="a.css"><h1 id="top">x</h1>'

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from fuzzing import chat_bodies, messages_bodies, responses_bodies
-from fuzzing.choices import Choices
-from fuzzing.stream_events import write_chunk, write_messages_event, write_responses_event, write_stream
+from fuzzing.choices import Choices, dump
 from support.dialects.spoken.all_dialects import DIALECTS
 
 _METHODS = (
@@ -110,11 +109,13 @@ def _chunk(body: bytes, choices: Choices) -> bytes:
 
 
 def _write_answer(choices: Choices) -> bytes:
-    """A response in any dialect, or a refusal for its length."""
-    if choices.happens(64):
-        return choices.pick(choices.pick(DIALECTS).refusals).write(choices.below(70_000), choices.below(70_000))
-    write = choices.pick((write_chunk, write_responses_event, write_messages_event))
-    return write_stream(choices, write, ("type", "delta", "usage", "error"))
+    """A response in any dialect, whole or streamed, or a refusal for its length; intact or damaged."""
+    dialect = choices.pick(DIALECTS)
+    refused = choices.pick(dialect.refusals).write(choices.below(70_000), choices.below(70_000))
+    whole = dialect.write_answer("some text", prompt_tokens=choices.below(70_000), completion_tokens=choices.below(99))
+    stream = b"".join(dialect.write_events(*["some ", "text"] * choices.below(6)))
+    body = choices.pick((refused, whole, stream, stream, dump(choices.value(3), choices), choices.rest()))
+    return choices.mutate(body) if choices.happens(64) else body
 
 
 def write_response(choices: Choices) -> bytes:

@@ -8,7 +8,6 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from fuzzing.answer_targets import fuzz_messages_stream, fuzz_responses_stream, fuzz_stream
 from fuzzing.config_targets import fuzz_config
 from fuzzing.dialect_targets import fuzz_chat, fuzz_messages, fuzz_responses
 
@@ -28,9 +27,6 @@ TARGETS = {
     "chat": Target(fuzz_chat, 100),
     "responses": Target(fuzz_responses, 60),
     "messages": Target(fuzz_messages, 60),
-    "stream": Target(fuzz_stream, 100),
-    "responses-stream": Target(fuzz_responses_stream, 80),
-    "messages-stream": Target(fuzz_messages_stream, 80),
     "config": Target(fuzz_config, 30),
 }
 

@@ -101,15 +101,6 @@ async def test_its_output_ends_with_it() -> None:
     await asyncio.wait_for(later.communicate(b"\n"), 30)
 
 
-async def test_who_wants_other_variables_of_python_gets_them() -> None:
-    """Then the program is executed: a fork is too late for these."""
-    process = await _start(
-        PROGRAM, "import sys; print(sys.flags.hash_randomization)", env=os.environ | {"PYTHONHASHSEED": "0"}
-    )
-    out, _ = await asyncio.wait_for(process.communicate(), 30)
-    assert out.splitlines()[0] == b"0"
-
-
 @BOTH
 async def test_a_script_finds_what_lies_beside_it(program: str, tmp_path: Path, monkeypatch) -> None:
     """And it leads a session of its own, if it was asked to."""

@@ -11,25 +11,38 @@ class Words(NamedTuple):
     source: str
 
 
+CLAUDE_CODE = Words(
+    "Claude Code",
+    "Your task is to create a detailed summary of the conversation so far, paying close attention to"
+    " the user's explicit requests and your previous actions.",
+    "Yeyito777/Agent@ab2a333a: playground/claude-code-compact-prompt.md",
+)
+CODEX = Words(
+    "Codex",
+    "You have exceeded the maximum number of tokens, please stop coding and instead write a short"
+    " memento message for the next agent.",
+    "openai/codex#3446 (September 2025): the same file, until openai/codex#6027",
+)
+OPEN_HANDS = Words(
+    "OpenHands",
+    "You are maintaining a context-aware state summary for an interactive agent.\nYou will be given a list of events",
+    "pcoppinger/software-agent-sdk@14ff06bf: openhands-sdk/openhands/sdk/context/condenser/prompts/",
+)
+CRUSH = Words(
+    "Crush",
+    "The conversation context above needs to be compacted. Summarize the key information into a"
+    " detailed context summary",
+    "charmbracelet/crush@5065c666: internal/agent/templates/summary.md",
+)
 IN_USER = (
-    Words(
-        "Claude Code",
-        "Your task is to create a detailed summary of the conversation so far, paying close attention to"
-        " the user's explicit requests and your previous actions.",
-        "Yeyito777/Agent@ab2a333a: playground/claude-code-compact-prompt.md",
-    ),
+    CLAUDE_CODE,
     Words(
         "Codex",
         "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM that"
         " will resume the task.",
         "openai/codex@11baefb5: codex-rs/core/templates/compact/prompt.md",
     ),
-    Words(
-        "Codex",
-        "You have exceeded the maximum number of tokens, please stop coding and instead write a short"
-        " memento message for the next agent.",
-        "openai/codex#3446 (September 2025): the same file, until openai/codex#6027",
-    ),
+    CODEX,
     Words(
         "opencode",
         "You MUST summarize the conversation above into a structured summary that will be given to another"
@@ -95,18 +108,8 @@ IN_USER = (
         " to compact this conversation context",
         "MoonshotAI/kimi-cli@78b384f7: src/kimi_cli/prompts/compact.md",
     ),
-    Words(
-        "OpenHands",
-        "You are maintaining a context-aware state summary for an interactive agent.\nYou will be given a"
-        " list of events",
-        "pcoppinger/software-agent-sdk@14ff06bf: openhands-sdk/openhands/sdk/context/condenser/prompts/",
-    ),
-    Words(
-        "Crush",
-        "The conversation context above needs to be compacted. Summarize the key information into a"
-        " detailed context summary",
-        "charmbracelet/crush@5065c666: internal/agent/templates/summary.md",
-    ),
+    OPEN_HANDS,
+    CRUSH,
 )
 IN_SYSTEM = (
     Words(
@@ -151,30 +154,10 @@ IN_SYSTEM = (
         "You are summarizing a conversation to preserve context for continuing work later.",
         "charmbracelet/crush@5065c666: internal/agent/templates/summary.md",
     ),
-    Words(
-        "OpenHands",
-        "You are maintaining a context-aware state summary for an interactive agent.\nYou will be given a"
-        " list of events",
-        "pcoppinger/software-agent-sdk@14ff06bf: openhands-sdk/openhands/sdk/context/condenser/prompts/",
-    ),
-    Words(
-        "Claude Code",
-        "Your task is to create a detailed summary of the conversation so far, paying close attention to"
-        " the user's explicit requests and your previous actions.",
-        "Yeyito777/Agent@ab2a333a: playground/claude-code-compact-prompt.md",
-    ),
-    Words(
-        "Codex",
-        "You have exceeded the maximum number of tokens, please stop coding and instead write a short"
-        " memento message for the next agent.",
-        "openai/codex#3446 (September 2025): the same file, until openai/codex#6027",
-    ),
-    Words(
-        "Crush",
-        "The conversation context above needs to be compacted. Summarize the key information into a"
-        " detailed context summary",
-        "charmbracelet/crush@5065c666: internal/agent/templates/summary.md",
-    ),
+    OPEN_HANDS,
+    CLAUDE_CODE,
+    CODEX,
+    CRUSH,
 )
 AFTER_CONVERSATION = (
     Words(

@@ -5,8 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from bench.sessions.marks import NO_MARKS, Place, split_marked
-from bench.sessions.prompts import split_body
+from bench.sessions.marks import Place, split_marked
 
 CONTROL = {"type": "ephemeral"}
 EXPLICIT = {"mode": "explicit"}
@@ -15,11 +14,6 @@ EXPLICIT = {"mode": "explicit"}
 def write(*messages: dict[str, Any], **more: object) -> bytes:
     """A request body."""
     return orjson.dumps({"model": "m", "messages": messages, **more})
-
-
-def test_a_body_without_marks_has_its_parts_and_none() -> None:
-    body = write({"role": "user", "content": "cache_control is a key"})
-    assert split_marked(body) == (split_body(body), NO_MARKS)
 
 
 @pytest.mark.parametrize("name", ["cache_control", "prompt_cache_breakpoint"])
@@ -41,13 +35,6 @@ def test_a_mark_inside_a_message_has_the_place_where_its_block_ends() -> None:
     parts, marks = split_marked(write({"role": "user", "content": blocks}))
     (place,) = marks.breakpoints
     assert parts[1].text[: place.chars] == "task\nsummary"
-
-
-def test_a_mark_on_a_message_with_calls_stands_behind_them() -> None:
-    call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    message = {"role": "assistant", "content": "so", "tool_calls": [call], "cache_control": CONTROL}
-    parts, marks = split_marked(write(message))
-    assert parts[1].text[: marks.controls[0].chars] == "so\nlook\n{}"
 
 
 def test_a_marked_tool_marks_the_end_of_the_tools() -> None:

@@ -20,15 +20,6 @@ def test_a_block_across_two_messages_is_known_by_both() -> None:
     assert cache.read((FIRST, OTHER), NO_MARKS, 0.0).cached_tokens == 96
 
 
-def test_parts_with_a_common_beginning_share_its_blocks() -> None:
-    text = "word " * 200
-    left, right = (Part("user", text + end, 210) for end in ("left", "right"))
-    cache = BlockLru().open()
-    cache.read((FIRST, left), NO_MARKS, 0.0)
-    assert cache.read((FIRST, right), NO_MARKS, 0.0).cached_tokens >= 280
-    assert cache.read((FIRST, left), NO_MARKS, 0.0).cached_tokens == 304, "the older one is still known"
-
-
 def test_others_push_out_what_was_used_longest_ago_its_end_first() -> None:
     """The beginning of the evicted prompt is still there."""
     cache = BlockLru(capacity_tokens=400).open()

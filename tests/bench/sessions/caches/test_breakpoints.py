@@ -1,6 +1,6 @@
 """The cache of GPT-5.6: a prefix is read only at a breakpoint."""
 
-from bench.sessions.caches.breakpoints import MOST_LOOKED, Breakpoints
+from bench.sessions.caches.breakpoints import Breakpoints
 from bench.sessions.caches.cache import Reading
 from bench.sessions.marks import NO_MARKS, Marks, Place
 from bench.sessions.prompts import Part
@@ -23,12 +23,6 @@ def test_a_growing_prompt_is_read_up_to_its_last_implicit_breakpoint() -> None:
     assert cache.read(talk(2), NO_MARKS, 2.0) == Reading(2200, 100)
 
 
-def test_a_mark_on_what_stays_is_read_then() -> None:
-    cache, marks = Breakpoints(reads_earlier=False).open(), Marks(breakpoints=(Place(0, len(HEAD.text)),))
-    cache.read(talk(0), marks, 0.0)
-    assert cache.read(talk(1), marks, 1.0) == Reading(2000, 200)
-
-
 def test_a_changed_part_loses_all_behind_it_even_where_texts_are_the_same() -> None:
     """Unlike a cache of the longest prefix, it does not fall back to what is not a breakpoint."""
     cache = Breakpoints().open()
@@ -45,15 +39,6 @@ def test_a_mark_inside_a_message_is_found_again_when_its_rest_differs() -> None:
     cache.read((HEAD, first), marks, 0.0)
     found = cache.read((HEAD, second), marks, 1.0)
     assert HEAD.tokens < found.cached_tokens < HEAD.tokens + 100
-
-
-def test_only_the_latest_breakpoints_are_looked_at() -> None:
-    cache = Breakpoints().open()
-    cache.read(talk(0), NO_MARKS, 0.0)
-    assert cache.read(talk(MOST_LOOKED - 1), NO_MARKS, 1.0).cached_tokens == 2100
-    cache = Breakpoints().open()
-    cache.read(talk(0), NO_MARKS, 0.0)
-    assert cache.read(talk(MOST_LOOKED), NO_MARKS, 1.0).cached_tokens == 0
 
 
 def test_a_breakpoint_that_nobody_reads_expires() -> None:

@@ -39,11 +39,3 @@ def test_what_expired_is_lost_and_is_there_again_afterwards() -> None:
     cache.read(prompt, NO_MARKS, 0.0)
     assert cache.read(prompt, NO_MARKS, 301.0) == Reading(0, 1600, 1536)
     assert cache.read(prompt, NO_MARKS, 600.0) == Reading(1536, 64)
-
-
-def test_a_prefix_that_is_sent_again_lives_on() -> None:
-    """The end of the longer prompt expires; its beginning was read in between."""
-    cache, longer = KIND.open(), (HEAD, TASK, ANSWER, RESULT)
-    cache.read(longer, NO_MARKS, 0.0)
-    cache.read((HEAD, TASK), NO_MARKS, 200.0)
-    assert cache.read(longer, NO_MARKS, 400.0) == Reading(1024, 576, 512)

@@ -35,14 +35,6 @@ def test_it_finds_an_entry_twenty_blocks_back_and_no_further() -> None:
         assert cache.read((HEAD, *STEPS[: 1 + added]), NO_MARKS, 1.0).cached_tokens == cached
 
 
-def test_with_four_marks_of_its_own_a_request_has_no_automatic_one() -> None:
-    """So what stands behind its last mark is neither written nor read."""
-    cache, marks = LookBack().open(), mark(0, 1, 2, 3)
-    cache.read((HEAD, *STEPS[:3]), Marks(controls=marks.controls), 0.0)
-    full = cache.read((HEAD, *STEPS[:8]), mark(0, 1, 2, 3), 1.0)
-    assert full == Reading(2150, 0)
-
-
 def test_an_entry_that_is_read_lives_on_with_all_within_it() -> None:
     cache = LookBack(lifetime_seconds=300.0).open()
     cache.read((HEAD, *STEPS[:2]), mark(0), 0.0)

@@ -4,8 +4,6 @@ from datetime import date
 
 import pytest
 
-from bench.sessions.caches.breakpoints import Breakpoints
-from bench.sessions.caches.lookback import LookBack
 from bench.sessions.ledger import Prices
 from bench.sessions.lists.prices import MODELS, load_lists, to_ratios, to_settings
 from trimtab.proxy.config.load import load_config
@@ -22,12 +20,6 @@ def test_there_are_ten_over_the_range_of_the_issue() -> None:
     assert {round(one.cache_write, 2) for one in ratios.values()} == {1.0, 1.25, 2.0}
     assert ratios["opus-1h"].cache_write == 2.0
     assert ratios["opus"] == Prices(1.0, 0.1, 5.0, 1.25)
-
-
-def test_each_has_its_providers_cache() -> None:
-    kinds = {one.name: one.kind for one in load_lists("all", ON)}
-    assert kinds["gpt-5.6"] == Breakpoints(lifetime_seconds=1800.0)
-    assert kinds["opus-1h"] == LookBack(lifetime_seconds=3600.0)
 
 
 def test_trimtab_takes_the_settings() -> None:
