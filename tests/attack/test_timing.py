@@ -107,6 +107,18 @@ def _note(counted: list[int]) -> Callable[[str], int]:
     return count
 
 
+def test_counts_are_remembered_for_one_tenant(compactors: Compactors) -> None:
+    """Texts of responses use the same counter, so its memo must belong to the tenant too."""
+    counts = [compactors.choose(AUTO, "gpt-4o", tenant).count for tenant in ("one", "two")]
+    text = SECRET * 3
+    assert counts[0](text) == counts[1](text)
+    holders = [compactors._holders[tenant] for tenant in ("one", "two")]
+    assert holders[0].memos["o200k_base"].usual is not holders[1].memos["o200k_base"].usual
+    counts[0](text + "only one")
+    assert text + "only one" in holders[0].memos["o200k_base"].usual
+    assert text + "only one" not in holders[1].memos["o200k_base"].usual
+
+
 def test_invented_credentials_do_not_fill_the_memory(compactors: Compactors) -> None:
     """The number of remembered tenants is bounded. A forgotten tenant is served like a new one."""
     request = CHAT.read(_body("a message"))

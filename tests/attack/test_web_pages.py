@@ -127,6 +127,18 @@ async def test_where_a_key_is_asked_for_it_decides(raw, start_proxy) -> None:
     assert _status(await ask_raw(proxy.url, _write("post", *shown, host=b"llm.example"))) == 200
 
 
+async def test_pages_at_an_address_of_their_own_are_guarded_too(raw, start_proxy) -> None:
+    """The listener of the pages decides, with or without client keys. A token for the pages is enough."""
+    settings = (f"upstream.base_url={raw.url}", "metrics_listen=127.0.0.1:0", "client_keys=[door]")
+    proxy = await start_proxy(*settings)
+    for request in (_write("metrics", host=b"evil.example"), _write("metrics", b"Origin: https://evil.example")):
+        assert _status(await ask_raw(proxy.metrics_url, request)) == 403
+    assert _status(await ask_raw(proxy.metrics_url, _write("metrics"))) == 200
+    guarded = await start_proxy(*settings, "admin_token=token")
+    shown = _write("metrics", b"Authorization: Bearer token", host=b"metrics.example")
+    assert _status(await ask_raw(guarded.metrics_url, shown)) == 200
+
+
 async def test_beyond_this_machine_any_name_may_lead_here(raw, start_proxy) -> None:
     """Other machines may use a service's name. There, only a key protects against DNS rebinding."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}", "listen=0.0.0.0:0")
