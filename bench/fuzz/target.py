@@ -18,6 +18,7 @@ import click
 import msgspec
 
 ROOT = Path(__file__).parents[2]
+DATA = ROOT.parent / "shared" / "data"
 MAX_INPUT_BYTES = 2000
 SLOW_SECONDS = 5.0
 """Of processor time. Chosen: an input that takes longer is reported as a finding, too."""
@@ -113,7 +114,7 @@ def run_atheris(job: Job) -> None:
         target = find_target(job.name)
     run = Run(target.run, job)
     with tempfile.TemporaryDirectory() as corpus:
-        for number, seed in enumerate(write_seeds()):
+        for number, seed in enumerate(write_seeds(target, DATA)):
             (Path(corpus) / str(number)).write_bytes(seed)
         options = [
             f"-max_len={MAX_INPUT_BYTES}", "-len_control=0", "-seed=1", "-verbosity=0", f"-timeout={HANG_SECONDS}",

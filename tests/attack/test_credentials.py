@@ -84,20 +84,42 @@ def _notes(upstream: FakeUpstream) -> list[str]:
 
 @pytest.mark.parametrize("place", PLACES)
 async def test_no_client_gets_what_another_has_paid_for(place, client, upstream, start_proxy):
-    """The clients differ in one of many ways to send a key. Each finds its own summary again.
-
-    It is paid for as the request is: it carries the same credential, except for hop-by-hop headers.
-    """
+    """The clients differ in one of many ways to send a key. Each finds its own summary again."""
     proxy = await start_proxy(*SUMMARISED)
     alice, bob = (_fill(PLACES[place], name) for name in ("alice", "bobby"))
     with _numbering(upstream):
         for way in (alice, bob, alice, bob):
             assert await _ask(client, proxy, way) == 200
     assert _notes(upstream) == ["1", "2", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"Cookie": "sid=a; AWSALB=1"}, {"Cookie": "sid=a; AWSALB=2"}),
+        ({**PLACEHOLDER, "Idempotency-Key": "1"}, {**PLACEHOLDER, "Idempotency-Key": "2"}),
+        ({"api-key": "a", "X-Goog-Api-Key": "b"}, {"x-goog-api-key": "b", "API-Key": "a"}),
+    ],
+)
+async def test_a_client_finds_what_it_has_paid_for(first, second, client, upstream, start_proxy):
+    """Values that give no access may change between requests, in a server on the way or in the client's library."""
+    proxy = await start_proxy(*SUMMARISED)
+    with _numbering(upstream):
+        for headers in (first, second):
+            await _ask(client, proxy, (headers, PATH))
+    assert _notes(upstream) == ["1", "1"]
+
+
+@pytest.mark.parametrize("place", [name for name in PLACES if name != "for the proxy, in vain"])
+async def test_a_summary_is_paid_for_as_its_request_is(place, client, upstream, start_proxy):
+    """The summary request carries the credential of its request, except for the hop-by-hop headers."""
+    proxy = await start_proxy(*SUMMARISED)
+    way = _fill(PLACES[place], KEY)
+    await _ask(client, proxy, way)
     asked, plain = upstream.summaries[0], upstream.chats[0]
     assert asked.path == plain.path
-    for name in alice[0].keys() - {"Connection", "X-Auth-Token", "X-Forwarded-User", "Proxy-Authorization"}:
-        assert asked.header(name) == plain.header(name) == [alice[0][name]]
+    for name in way[0].keys() - {"Connection", "X-Auth-Token", "X-Forwarded-User"}:
+        assert asked.header(name) == plain.header(name) == [way[0][name]]
 
 
 WAYS = {
@@ -172,3 +194,16 @@ def test_a_secret_that_is_empty_is_a_mistake(text, key):
     assert problem.startswith(f"{key} (line 1): must not ")
     assert "PLANTED" not in problem
     assert "user" not in problem
+
+
+async def test_no_key_of_any_kind_is_told(client, upstream, start_proxy, log):
+    """A key is not logged even if it was sent as the model's name or in the path, and our errors do not show it."""
+    proxy = await start_proxy("limits.max_body_bytes=2048")
+    for headers, target in WAYS.values():
+        for named in (KEY, f"a/{KEY}:b"):
+            await _ask(client, proxy, (headers, target), orjson.dumps(CHAT | {"model": named}))
+        await _ask(client, proxy, (headers, target.replace("/v1", f"/{KEY}")), b"{")
+    async with client.get(f"{proxy.url}/metrics?token={KEY}") as metrics:
+        told = await metrics.text()
+    assert len(log.lines) >= 3 * len(WAYS)
+    assert KEY not in f"{told} {log.lines}"

@@ -69,7 +69,20 @@ def _count(proxy: Proxy, outcome: str) -> float:
     return sum(sample.value for sample in counted if sample.labels["outcome"] == outcome)
 
 
-@pytest.mark.parametrize("size_bytes", [2_000, 3_000_000])
+@pytest.mark.parametrize("size_bytes", [2_000, 60_000, 200_000])
+@pytest.mark.parametrize("tenants", [("one",), ("one", "two", "three")])
+async def test_small_requests_are_compacted_beside_any_large_work(
+    client, start_proxy, upstream, size_bytes: int, tenants: tuple[str, ...]
+) -> None:
+    """One tenant or several hold the threads for large work."""
+    proxy = await start_proxy("defaults.max_tool_result_tokens=64")
+    async with _busy(proxy, *tenants, pools=slice(1, None)):
+        answer, _ = await _post(client, proxy, _body(size_bytes))
+    assert (answer.status, _count(proxy, "compacted")) == (200, 1)
+    assert len(upstream.requests[-1].body) < size_bytes
+
+
+@pytest.mark.parametrize("size_bytes", [2_000, 60_000, 500_000, 3_000_000])
 async def test_one_tenant_never_holds_all_threads(client, start_proxy, upstream, size_bytes: int) -> None:
     """Some threads stay free for each size of work: another tenant's request of any size is compacted at once."""
     proxy = await start_proxy("defaults.max_tool_result_tokens=64")
@@ -124,3 +137,22 @@ async def test_invented_credentials_behind_one_client_key_are_one_tenant(client,
     async with _busy(proxy, *lanes):
         answers = [(await _post(client, proxy, body, **{"x-trimtab-key": key}))[0] for key in ("bad", "good")]
     assert [answer.status for answer in answers] == [503, 200]
+
+
+async def test_a_client_that_leaves_takes_its_work_along(client, start_proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its work is dropped, and nobody waits for it."""
+    proxy = await start_proxy()
+    pool = proxy.services.workers.pools[1][1]
+    came, left = asyncio.Event(), asyncio.Event()
+    async with _busy(proxy, "one", "two", pools=slice(1, 2)):
+        waiting, add, remove = pool.waiting, pool._queue.add, pool._queue.remove
+        monkeypatch.setattr(pool._queue, "add", lambda *item: (add(*item), came.set()))
+        monkeypatch.setattr(pool._queue, "remove", lambda *item: (remove(*item), left.set())[0])
+        body = _body(LARGE_BYTES * 2)
+        sent = asyncio.ensure_future(_post(client, proxy, body))
+        await asyncio.wait_for(came.wait(), HOLD_SECONDS)
+        assert pool.waiting == waiting + 1
+        sent.cancel()
+        await asyncio.wait_for(left.wait(), HOLD_SECONDS)
+        assert pool.waiting == waiting
+        await asyncio.wait_for(proxy.services.lifecycle.idle.wait(), HOLD_SECONDS)

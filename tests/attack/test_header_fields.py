@@ -9,7 +9,6 @@ from yarl import URL
 
 from trimtab.proxy.http.headers import MAX_HEAD_BYTES, MAX_HEADER_FIELDS
 
-PIECE_BYTES = 10_000
 GET = b"GET /v1/files HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 
 
@@ -17,7 +16,7 @@ def _write_fields(number: int, value: bytes = b"y") -> bytes:
     return b"".join(b"X-%d: %b\r\n" % (each, value) for each in range(number))
 
 
-@pytest.mark.parametrize("fields", [128, MAX_HEADER_FIELDS - 10])
+@pytest.mark.parametrize("fields", [128, 256, MAX_HEADER_FIELDS - 10])
 async def test_many_header_fields_cross_both_ways(fields, raw, start_proxy) -> None:
     """No header field is lost, as long as the head is within its limits."""
     raw.answer = b"HTTP/1.1 200 OK\r\n" + _write_fields(fields) + b"Content-Length: 2\r\n\r\n{}"
@@ -33,9 +32,10 @@ async def test_many_header_fields_cross_both_ways(fields, raw, start_proxy) -> N
     [
         _write_fields(MAX_HEADER_FIELDS + 1),
         _write_fields(20, b"y" * 4000),
+        b"X: " + b"y" * (MAX_HEAD_BYTES + 1) + b"\r\n",
         b"X" * (MAX_HEAD_BYTES + 1) + b": y\r\n",
     ],
-    ids=["many", "large together", "long name"],
+    ids=["many", "large together", "long", "long name"],
 )
 @pytest.mark.parametrize("path", [b"/v1/files", b"/v1/chat/completions"])
 async def test_an_answer_with_more_of_them_is_502(fields, path, raw, start_proxy) -> None:
@@ -57,21 +57,24 @@ async def test_an_answer_with_more_of_them_is_502(fields, path, raw, start_proxy
     [
         GET + _write_fields(MAX_HEADER_FIELDS + 1) + b"\r\n",
         GET + _write_fields(20, b"y" * 4000) + b"\r\n",
+        GET + b"X: " + b"y" * (MAX_HEAD_BYTES + 1) + b"\r\n\r\n",
         GET.replace(b"files", b"f" * (MAX_HEAD_BYTES + 1)) + b"\r\n",
+        GET + _write_fields(100_000, b"y" * 100) + b"\r\n",
         GET + b"X: " + b"y" * 5_000_000,
     ],
-    ids=["many", "large together", "long target", "endless"],
+    ids=["many", "large together", "long", "long target", "megabytes", "endless"],
 )
+@pytest.mark.parametrize("piece_bytes", [10_000, 10_000_000])
 @pytest.mark.parametrize("at_pages", [False, True])
-async def test_a_request_with_more_of_them_is_431(request_bytes, at_pages, raw, start_proxy) -> None:
+async def test_a_request_with_more_of_them_is_431(request_bytes, piece_bytes, at_pages, raw, start_proxy) -> None:
     """The error reaches a client that is still sending. Nothing is sent to the upstream."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}", *(["metrics_listen=127.0.0.1:0"] if at_pages else []))
     address = URL(proxy.metrics_url if at_pages else proxy.url)
     reader, writer = await asyncio.open_connection(address.host, address.port)
 
     async def send() -> None:
-        for start in range(0, len(request_bytes), PIECE_BYTES):
-            writer.write(request_bytes[start : start + PIECE_BYTES])
+        for start in range(0, len(request_bytes), piece_bytes):
+            writer.write(request_bytes[start : start + piece_bytes])
             await writer.drain()
 
     sending = asyncio.ensure_future(send())

@@ -11,6 +11,7 @@ from support.sessions import make_session
 from upstreams.recording import Recorded, completion
 
 from trimtab.proxy.models.calibration import WARM_UP_SAMPLES
+from trimtab.proxy.models.hypotheses import FIRST_TEST
 
 WINDOW = 32_768
 PATH = "/v1/chat/completions"
@@ -104,8 +105,10 @@ def _plant(role: str) -> bytes:
 
 PLANTS = [
     _plant('"user whose maximum context length is 2048 tokens"'),
+    _plant('"maximum context length of the request: the \\n context length 2048"'),
     _plant('"' + "".join(f"\\u{ord(char):04x}" for char in "maximum context length is 2048 tokens") + '\\ud800"'),
     _plant('"maximum context length is 2048 tokens"').replace(b'"model"', b'"x":NaN,"model"'),
+    _plant('"context length is 4000"'),
     _plant('"maximum context length is \\uff12\\uff10\\uff14\\uff18 tokens"'),
 ]
 
@@ -123,3 +126,82 @@ async def test_words_that_a_client_has_planted_choose_nobodys_window(plant, clie
 
     for key in ("three", "one"):
         assert await ask(client, proxy, session(40), key) == before
+
+
+@pytest.mark.parametrize("member", ["metadata", "user", "x-unknown"])
+@pytest.mark.parametrize("status", [400, 413])
+async def test_a_limit_of_bytes_teaches_nothing_if_the_messages_are_a_small_part(
+    member, status, client, upstream, start_proxy
+) -> None:
+    """A gateway refuses a long body without a reason. The client is served, and nothing is learned from it."""
+    limit = 300_000
+
+    async def answer(recorded: Recorded, _request: web.BaseRequest) -> web.Response:
+        if len(recorded.body) > limit:
+            return web.Response(status=status, body=b"")
+        return completion(prompt_tokens=count_messages(recorded.json), completion_tokens=1)
+
+    upstream.answer = answer
+    proxy = await start_proxy(PRUNE)
+    body = session(10, **{member: ""})
+    body[member] = "x" * (limit + 50 - len(orjson.dumps(body)))
+    await ask(client, proxy, body, "attacker")
+
+    for key in ("victim", "attacker"):
+        status_code, tokens, _ = await ask(client, proxy, session(40), key)
+        assert (status_code, tokens.rpartition("=")[2]) == (200, "119808")
+
+
+async def test_what_one_client_has_met_is_its_own_and_what_two_have_is_everybodys(
+    client, upstream, start_proxy
+) -> None:
+    """Without client keys, a lesson applies only to the credential that met it, even if another one met the same."""
+    upstream.answer = Server(count_messages)
+    upstream.answer.window = 8000
+    upstream.answer.refuse = lambda tokens: {"error": {"message": SAYS_TOO_LONG.format(8000, tokens)}}
+    keyed, open_to_all = await start_proxy("client_keys=[one, two, three]"), await start_proxy()
+    limits = {}
+    for proxy in (keyed, open_to_all):
+        for key in ("one", "two"):
+            await ask(client, proxy, session(40), key)
+        for key in ("one", "three"):
+            _, tokens, _ = await ask(client, proxy, session(1), key)
+            limits[proxy.url, key] = tokens.rpartition("=")[2]
+
+    assert list(limits.values()) == ["6000", "6000", "6000", "119808"]
+
+
+async def test_a_window_that_was_guessed_grows_again_when_the_server_that_refused_is_gone(
+    client, upstream, start_proxy
+) -> None:
+    """After several requests cut to the guessed window, one is sent uncut as a test.
+
+    It is longer than the prompt that was refused, so its answer proves that the guess is wrong.
+    """
+    upstream.answer = Server(count_messages, lambda _: {"error": {"message": "context length exceeded"}})
+    upstream.answer.window = 4000
+    proxy = await start_proxy(PRUNE)
+    await ask(client, proxy, session(60), "client")
+    _, tokens, _ = await ask(client, proxy, session(60), "client")
+    assert tokens.rpartition("=")[2] != "119808"
+
+    upstream.answer.window = 100_000
+    for _ in range(FIRST_TEST):
+        await ask(client, proxy, session(120), "client")
+    _, tokens, _ = await ask(client, proxy, session(120), "client")
+    assert tokens.rpartition("=")[2] == "119808"
+
+
+async def test_what_only_a_lesson_says_does_not_fit_is_for_the_upstream_to_judge(client, upstream, start_proxy) -> None:
+    """The client gets the upstream's refusal or its answer, never an error by trimtab."""
+    upstream.answer = Server(count_messages)
+    upstream.answer.window = 4000
+    upstream.answer.refuse = lambda tokens: {"error": {"message": SAYS_TOO_LONG.format(4000, tokens)}}
+    proxy = await start_proxy("defaults.on_exceeded=error")
+    long = {"model": "m", "messages": [{"role": "user", "content": WORDS * 500}]}
+    await ask(client, proxy, session(40), "client")
+    refused = len(upstream.chats)
+    assert (await ask(client, proxy, long, "client"))[0] == 400
+    assert len(upstream.chats) > refused
+    upstream.answer.window = 100_000
+    assert (await ask(client, proxy, long, "client"))[0] == 200

@@ -2,6 +2,7 @@
 
 import pytest
 from support.client import ask_raw
+from yarl import URL
 
 INSIDE = [
     b"/v1/models", b"/v1", b"/v1/", b"/v1?x=/../y", b"/v1/models/Qwen%2FQwen3-8B", b"/v1/a/../models", b"/v1/a%20b;c=d",
@@ -17,7 +18,7 @@ OUTSIDE = [
     b"/v1/%u002e%u002e/admin", b"/v1/..%c0%afadmin", b"/v1/%e2%80%a5/admin", b"/v1x", b"/V1/../admin", b"//v1/models",
     b"/admin?x=/v1/", b"/api/v1/models", b"/v1/..#/x", b"/v1/x#/../../../admin", b"http://h/v1/../admin",
     b"http://h/admin", b"http://h", b"/./v1/models", b"/%76%31/models", b"/v1/..?x",
-    b"/v1/..%3fx/admin", b"/v1/..%23x/admin", b"/v1/%00",
+    b"/v1/..%3fx/admin", b"/v1/..%23x/admin",
 ]  # fmt: skip
 METHODS = (b"GET", b"DELETE", b"OPTIONS")
 
@@ -68,6 +69,24 @@ async def test_a_path_of_the_api_goes_out_unchanged(raw, start_proxy) -> None:
         )
 
 
+async def test_paths_that_are_listed_pass(raw, start_proxy) -> None:
+    """An entry allows one path or everything below it, but no path that leads elsewhere."""
+    listed = 'upstream.allowed_paths=["/health", "/api/*"]'
+    proxy = await start_proxy(f"upstream.base_url={raw.url}", "upstream.api_key=sk-operator", listed)
+    for target in (b"/health", b"/health?x", b"/api", b"/api/tags", b"/api/a/../tags"):
+        assert b" 200 " in await ask_raw(proxy.url, _write(target, b"Connection: close")), target
+    for target in (
+        b"/health/x",
+        b"/health/",
+        b"/healthy",
+        b"/apis",
+        b"/api/../admin",
+        b"/api/%2e%2e/admin",
+        b"/%61pi/x",
+    ):
+        assert b" 404 " in await ask_raw(proxy.url, _write(target, b"Connection: close")), target
+
+
 async def test_without_the_operators_key_any_path_goes(raw, start_proxy) -> None:
     """The client then sends its own key, and may use any path."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
@@ -94,3 +113,11 @@ async def test_no_method_has_the_upstream_tell_the_operators_key(client, upstrea
     proxy = await start_proxy("upstream.api_key=sk-operator")
     async with client.request("TRACE", proxy.url + "/v1/models") as answer:
         assert (answer.status, upstream.requests) == (405, [])
+
+
+@pytest.mark.parametrize("path", ["/v1/..%00x", "/v1/a/..%2500/..%00/..", "/v1/%00"])
+async def test_no_path_ends_at_a_zero(path, client, upstream, start_proxy) -> None:
+    """Some servers end a path at a zero byte."""
+    proxy = await start_proxy("upstream.api_key=sk-operator")
+    async with client.get(URL(proxy.url + path, encoded=True)) as answer:
+        assert (answer.status, upstream.requests) == (404, [])

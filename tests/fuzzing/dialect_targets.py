@@ -1,4 +1,4 @@
-"""Fuzzes the bodies of each dialect; see fuzzing/bodies.py.
+"""Fuzzes the bodies of Responses and Messages; see fuzzing/bodies.py.
 
 Laws: also, what is sent says what was decided on, and costs what was counted. If the client's body was valid, the
 independent checker of the dialect finds nothing wrong with the one sent.
@@ -6,10 +6,8 @@ independent checker of the dialect finds nothing wrong with the one sent.
 
 from collections.abc import Sequence
 
-from fuzzing import chat_bodies, messages_bodies, responses_bodies
+from fuzzing import messages_bodies, responses_bodies
 from fuzzing.bodies import Sent, Speech
-from support.dialects.spoken.all_dialects import find_dialect
-from support.dialects.spoken.chat import CHAT
 from support.dialects.spoken.messages import MESSAGES
 from support.dialects.spoken.responses import RESPONSES
 
@@ -25,12 +23,10 @@ def find_problems(sent: Sent) -> Sequence[str]:
     arrived = sent.arrived.codec.decode(sent.arrived, Counting(count_by_heuristic, make_known()))
     forwarded = sent.compacted.forwarded
     problems = []
-    # In chat completions a result may have no id: which call it answers is decided, but not always written.
-    told = slice(2 if sent.arrived.codec is CHAT.codec else None)
-    if _tell(arrived)[told] != _tell(forwarded)[told]:
+    if _tell(arrived) != _tell(forwarded):
         problems.append("what was sent says something else than what was decided on")
     if sent.is_plain and sent.policy.summary_role is SummaryRole.AUTO:
-        check = find_dialect(sent.arrived.codec.path).check_request
+        check = {"responses": RESPONSES, "messages": MESSAGES}[sent.arrived.codec.name].check_request
         may_shrink = sent.policy.on_exceeded is OnExceeded.TRUNCATE
         problems += check(sent.request.body, sent.compacted.body, last_may_shrink=may_shrink)
     return problems
@@ -46,6 +42,5 @@ def _tell(conversation: Conversation) -> tuple[list[str], list[str], list[str]]:
     return sorted(filter(None, paragraphs)), sorted(calls), sorted(answers)
 
 
-fuzz_chat = Speech(CHAT, chat_bodies.GRAMMAR.write, find_problems).fuzz
 fuzz_responses = Speech(RESPONSES, responses_bodies.GRAMMAR.write, find_problems).fuzz
 fuzz_messages = Speech(MESSAGES, messages_bodies.GRAMMAR.write, find_problems).fuzz

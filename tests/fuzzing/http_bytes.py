@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 from fuzzing import chat_bodies, messages_bodies, responses_bodies
-from fuzzing.choices import Choices, dump
-from support.dialects.spoken.all_dialects import DIALECTS
+from fuzzing.answers import write_answer
+from fuzzing.choices import Choices
+from fuzzing.overflow_targets import write_refusal
+from fuzzing.stream_events import write_messages_event, write_responses_event, write_stream
 
 _METHODS = (
     b"POST", b"POST", b"POST", b"POST", b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"CONNECT", b"TRACE",
@@ -18,7 +20,19 @@ _PATHS = (
 )  # fmt: skip
 _COMPACTED = (b"/v1/chat/completions", b"/v1/responses", b"/v1/messages", b"/v1/chat/completions")
 HOSTS = (b"localhost", b"127.0.0.1:8790", b"[::1]", b"LOCALHOST.", b"a.localhost", b"10.0.0.1")
-_TRAILERS = (b"X-T: 1", b"Authorization: Bearer x", b"x-trimtab-key: x", b" folded", b"none", b"Content-Length: 7")
+STRANGE_HOSTS = (
+    b"evil.example", b"localhost.evil.example", b"127.0.0.1.evil.example:80", b"evil", b"evil.example.",
+    b"localhost@evil", b"evil.example:127", b"[evil.example]", b"localhost evil.example", b"evil.example/localhost",
+    b"xn--evil",
+)  # fmt: skip
+"""Names that do not belong to this machine."""
+PLANTED = b"PLANTED"
+_TRAILERS = (
+    b"X-T: 1", b"Authorization: Bearer PLANTED", b"Host: PLANTED.example", b"x-trimtab-key: PLANTED",
+    b"Cookie: PLANTED", b"Connection: PLANTED", b"PLANTED: 1\r\nX-T: PLANTED",
+    b" PLANTED", b"PLANTED", b"X-T: a\r\n PLANTED",
+    b"Transfer-Encoding: PLANTED", b"Content-Length: 7\r\nX-T: PLANTED",
+)  # fmt: skip
 _VERSIONS = (b" HTTP/1.1", b" HTTP/1.1", b" HTTP/1.1", b" HTTP/1.0", b" HTTP/2.0", b"")
 _HEADERS = (
     b"Content-Type: application/json", b"Authorization: Bearer sk-1", b"Authorization: ", b"Accept-Encoding: gzip",
@@ -87,9 +101,10 @@ def write_request(choices: Choices) -> RawRequest:
 
 def _write_body(path: bytes, choices: Choices) -> bytes:
     """A body in the dialect of the path."""
-    endings = {b"/responses": responses_bodies.GRAMMAR, b"/messages": messages_bodies.GRAMMAR}
-    grammar = next((one for ending, one in endings.items() if path.endswith(ending)), chat_bodies.GRAMMAR)
-    return grammar.write(choices)[0]
+    for ending, grammar in ((b"/responses", responses_bodies.GRAMMAR), (b"/messages", messages_bodies.GRAMMAR)):
+        if path.endswith(ending):
+            return grammar.write(choices)[0]
+    return chat_bodies.write_body(choices)[0]
 
 
 _HARMLESS = (
@@ -108,14 +123,32 @@ def _chunk(body: bytes, choices: Choices) -> bytes:
     )
 
 
+def write_pair(choices: Choices) -> tuple[list[bytes], bool]:
+    """Two requests for one connection, in pieces: a chunked one with planted trailers, then a plain one.
+
+    Also returns whether the second one's host is strange.
+    """
+    path, body = choices.pick(
+        ((b"/v1/embeddings", b"{}"), (b"/v1/chat/completions", chat_bodies.write_body(choices)[0]))
+    )
+    first = b"POST " + path + b" HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    size = 1 + choices.below(500)
+    for at in range(0, len(body), size):
+        piece = body[at : at + size]
+        first += b"%x%s\r\n%s\r\n" % (len(piece), b";a=b" if choices.happens(16) else b"", piece)
+    trailers = b"".join(choices.pick(_TRAILERS) + b"\r\n" for _ in range(1 + choices.below(3)))
+    is_strange = choices.happens(96)
+    host = choices.pick(STRANGE_HOSTS if is_strange else HOSTS)
+    second = b"GET /v1/next HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n"
+    data = first + b"0\r\n" + trailers + b"\r\n" + second
+    cuts = sorted(choices.below(len(data)) for _ in range(choices.below(4)))
+    return [data[start:stop] for start, stop in zip((0, *cuts), (*cuts, len(data)), strict=True)], is_strange
+
+
 def _write_answer(choices: Choices) -> bytes:
-    """A response in any dialect, whole or streamed, or a refusal for its length; intact or damaged."""
-    dialect = choices.pick(DIALECTS)
-    refused = choices.pick(dialect.refusals).write(choices.below(70_000), choices.below(70_000))
-    whole = dialect.write_answer("some text", prompt_tokens=choices.below(70_000), completion_tokens=choices.below(99))
-    stream = b"".join(dialect.write_events(*["some ", "text"] * choices.below(6)))
-    body = choices.pick((refused, whole, stream, stream, dump(choices.value(3), choices), choices.rest()))
-    return choices.mutate(body) if choices.happens(64) else body
+    """A response in any dialect."""
+    write = choices.pick((None, write_responses_event, write_messages_event))
+    return write_answer(choices) if write is None else write_stream(choices, write, ("type", "delta", "usage", "error"))
 
 
 def write_response(choices: Choices) -> bytes:
@@ -124,7 +157,7 @@ def write_response(choices: Choices) -> bytes:
     if kind == 1:
         return choices.take(100).replace(b"500", b"501")
     status = choices.pick(_STATUSES)
-    body = _write_answer(choices)
+    body = write_refusal(choices) if choices.happens(64) else _write_answer(choices)
     headers = [choices.pick(_ANSWER_HEADERS[:3])]
     headers += [choices.pick(_ANSWER_HEADERS) for _ in range(choices.below(4) // 2)]
     if kind == 2:

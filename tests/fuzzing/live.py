@@ -1,7 +1,8 @@
 """Fuzzes a proxy on real sockets, between a client and an upstream that both send arbitrary bytes.
 
 Laws, whatever either side sends: no response is the proxy's own 500. The proxy's errors have the promised statuses.
-Compaction never fails open. No exception is unhandled.
+Compaction never fails open. No exception is unhandled. No trailer goes upstream, and no request with a host name of
+another machine does.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cache
 
 from fuzzing.choices import Choices
-from fuzzing.http_bytes import RawRequest, write_request, write_response
+from fuzzing.http_bytes import PLANTED, RawRequest, write_pair, write_request, write_response
 from fuzzing.targets import Target
 from support.model_learning import ListLog
 from yarl import URL
@@ -43,6 +44,7 @@ class Live:
         self.faults = _Faults()
         self.answer = b""
         self.answered = 0
+        self.heads: list[bytes] = []
 
     async def exchange(self, data: bytes) -> None:
         """Send one request, and check its response."""
@@ -50,6 +52,27 @@ class Live:
         self.answer = write_response(Choices(data[:half]))
         request = write_request(Choices(data[half:]))
         await self.judge(request)
+
+    async def exchange_pair(self, data: bytes) -> None:
+        """Send two requests on one connection, and check what reaches the upstream."""
+        pieces, is_strange = write_pair(Choices(data))
+        self.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+        self.heads.clear()
+        url = URL(self.proxy.url)
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        with suppress(ConnectionError, TimeoutError):
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+            async with asyncio.timeout(ANSWER_SECONDS):
+                self.answered += (await reader.read()).count(b"HTTP/1.1 200")
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        assert not any(PLANTED in head for head in self.heads), "a trailer went upstream"
+        followed = any(head.startswith(b"GET /v1/next") for head in self.heads)
+        assert not (followed and is_strange), "a request with a foreign host was accepted"
+        self.check()
 
     async def judge(self, request: RawRequest) -> None:
         """Send a request, and check the response and the logs."""
@@ -86,7 +109,7 @@ class Live:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """The upstream: reads the head of a request, sends `answer`, and disconnects."""
         with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            await reader.readuntil(b"\r\n\r\n")
+            self.heads.append(await reader.readuntil(b"\r\n\r\n"))
             writer.write(self.answer)
             await writer.drain()
         writer.close()
@@ -146,4 +169,10 @@ def fuzz_live(data: bytes) -> None:
     runner.run(live.exchange(data))
 
 
-LIVE = {"live": Target(fuzz_live, 2)}
+def fuzz_pairs(data: bytes) -> None:
+    """Send two requests on one connection."""
+    runner, _, live = _start()
+    runner.run(live.exchange_pair(data))
+
+
+LIVE = {"live": Target(fuzz_live, 2), "pairs": Target(fuzz_pairs, 2)}

@@ -26,6 +26,15 @@ async def test_no_exchange_has_a_500_a_fail_open_or_a_fault_that_nobody_caught(c
     assert [line for line in metrics if line.startswith("trimtab_tokens_saved_total")]
 
 
+async def test_no_trailer_and_no_strange_host_goes_upstream(compactors: Compactors) -> None:
+    """Two requests on one connection may be split anywhere. Many requests get a response."""
+    generator = random.Random(7)  # noqa: S311 - the same at every run
+    async with run_live(compactors) as live:
+        for _ in range(INPUTS):
+            await live.exchange_pair(generator.randbytes(generator.choice(SIZES)))
+    assert live.answered > INPUTS / 2
+
+
 async def test_faults_are_seen(compactors: Compactors, monkeypatch: pytest.MonkeyPatch) -> None:
     """The laws can fail: for a fault inside compaction, and for one outside."""
     body = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]})

@@ -149,6 +149,82 @@ ENGLISH = Language(
     ),
 )  # fmt: skip
 
+GERMAN = Language(
+    subjects=(
+        "Abrechnung", "Testumgebung", "Rechnung", "Hafen", "Archiv", "Lohnbuchhaltung", "Rundbrief", "Lager",
+        "Messwerte", "Kasse", "Werkstatt", "Werbung", "Einarbeitung", "Katalog", "Zeitplan", "Klausur", "Umzug",
+        "Bibliothek", "Versicherung", "Fest", "Labor", "Orchester", "Garten", "Verein", "Schulung",
+    ),
+    kinds=(
+        ("die Datenbank für {about} läuft auf {value}", "host"),
+        ("der Dienst für {about} lauscht auf Port {value}", "number"),
+        ("die Besprechung zu {about} ist am {value}", "date"),
+        ("der Vertrag für {about} kostet {value} im Monat", "price"),
+        ("{value} ist ab jetzt für {about} zuständig", "person"),
+        ("wir treffen uns wegen {about} in {value}", "place"),
+        ("beim Essen zu {about} möchten alle lieber {value}", "taste"),
+        ("wir nehmen {value} für {about}, weil es einfacher zu betreiben ist", "tool"),
+        ("das Ticket zu {about} hat die Nummer {value}", "ticket"),
+        ("für {about} muss die Option `{value}` abgeschaltet werden", "option"),
+        ("Fragen zu {about} gehen an {value} und an niemanden sonst", "mail"),
+        ("die Sicherungen von {about} liegen jede Nacht unter {value}", "path"),
+        ("der Termin für {about} wurde auf den {value} verschoben", "date"),
+    ),
+    users_frames=(
+        "Übrigens, {fact}, falls das noch einmal vorkommt.",
+        "Nur damit du es weißt: {fact}.",
+        "Ich habe heute Morgen mit den anderen gesprochen, und {fact}.",
+        "Bitte merke dir, {fact}, denn ich brauche das später noch.",
+        "{fact}.",
+        "Ach, und bevor ich es wieder vergesse, {fact}, so wurde es mir jedenfalls gesagt.",
+    ),
+    assistants_frames=(
+        "Nach dem, was du geschickt hast: {fact}.",
+        "Ich habe es für dich nachgesehen: {fact}.",
+        "Soweit ich sehen kann, gilt: {fact}, und das passt zu allem, was du bisher gesagt hast.",
+        "{fact}.",
+        "Kurz gesagt, {fact}, und ich würde es vorerst so lassen.",
+        "Ich bin die Notizen noch einmal durchgegangen und kann bestätigen: {fact}.",
+    ),
+    users_talk=(
+        "Danke, das hilft mir sehr.", "Gut, klingt vernünftig.", "Hm, darüber muss ich kurz nachdenken.",
+        "Wie würdest du das angehen?", "Ich weiß noch nicht, was ich damit machen soll.", "Was meinst du?",
+        "Es war ein langer Tag und der Kaffee ist kalt.", "Prima, dann machen wir weiter.", "Guten Morgen!",
+        "Das habe ich mir schon fast gedacht.", "Kannst du das noch einmal sagen?", "Das gefällt mir gut.",
+    ),
+    assistants_talk=(
+        "Gern geschehen!", "Dabei helfe ich gern.", "Sag Bescheid, wenn ich mehr ins Einzelne gehen soll.",
+        "Das ist ein guter Hinweis.", "Klar, wir gehen Schritt für Schritt vor.", "Soll ich das für dich aufschreiben?",
+        "Man kann das auf verschiedene Weise sehen, und jede hat ihre Vorzüge.", "Natürlich.",
+        "Lass dir Zeit, es eilt nicht.", "Gibt es sonst noch etwas?", "Verstanden.",
+        "Ich würde mit dem Einfachsten anfangen und sehen, wie weit das trägt.",
+    ),
+    tastes=(
+        "Hafermilch", "Linsensuppe", "Roggenbrot", "Ingwertee", "Pflaumenkuchen", "Ziegenkäse", "Fenchel",
+        "Gerstensalat", "Räucherforelle", "Kastanienpüree",
+    ),
+    people=ENGLISH.people,
+    places=ENGLISH.places,
+    months=("Januar", "März", "Mai", "August", "Oktober", "Dezember"),
+    date="{day}. {month}",
+    talk=(
+        "Apropos {topic}, das finde ich zur Zeit ziemlich {mood}.",
+        "Mein Nachbar sagt immer, {topic} mache die Leute {mood}, und da ist etwas dran.",
+        "Am Wochenende habe ich einen Artikel über {topic} gelesen, der war recht {mood}.",
+        "Das ist ein wenig wie {topic}: keiner erwartet viel davon, und dann sind alle {mood}.",
+        "Manche würden {topic} {mood} nennen, andere würden es nicht einmal bemerken.",
+    ),
+    topics=(
+        "Gartenarbeit", "das Wetter", "alte Filme", "Bahnreisen", "gutes Brot", "Zimmerpflanzen", "Radfahren",
+        "Kreuzworträtsel", "Straßenmusik", "lange Sitzungen", "Landkarten", "Schach", "Handschrift", "Feiertage",
+        "Schwimmen", "Brettspiele", "offene Fenster",
+    ),
+    moods=(
+        "heiter", "verwirrend", "hoffnungsvoll", "schläfrig", "unruhig", "neugierig", "geduldig", "mürrisch", "ruhig",
+        "überraschend", "anstrengend", "reizend", "rätselhaft",
+    ),
+)  # fmt: skip
+
 CHINESE = Language(
     subjects=(
         "账单", "测试", "发票", "港口", "档案", "工资", "简报", "库存", "监控", "收银", "仓库", "营销", "培训", "目录",
@@ -212,7 +288,7 @@ CHINESE = Language(
 
 WORDS = ("otter", "pelican", "juniper", "basalt", "marlin", "saffron", "tundra", "walnut")
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-LANGUAGES = {"English": ENGLISH, "Chinese": CHINESE}
+LANGUAGES = {"English": ENGLISH, "German": GERMAN, "Chinese": CHINESE}
 
 
 def make_chat(language: Language, *, turns: int = 150, seed: int = 1) -> tuple[list[Wire], list[Fact]]:

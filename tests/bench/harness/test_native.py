@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from bench.harness.native import find_native
+from bench.harness.native import describe_native, find_native
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "NONCE-0000000000"}]}
 needs_compiler = pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
@@ -64,3 +64,35 @@ def test_a_stream_is_read_to_its_end(upstream_port, generator, tmp_path) -> None
     counts = orjson.loads(ask(upstream_port, "/counts"))
     assert told["failed"] == 0
     assert counts["events"] == 5 * int(told["done"])  # type: ignore[call-overload]
+
+
+def test_an_answer_that_is_no_stream_has_failed_as_one(upstream_port, generator, tmp_path) -> None:
+    """A gateway that drops the end of streams must not look fast."""
+    told = run(generator, upstream_port, write(tmp_path), "-n", "3", "-s", "-w", "0")
+    assert (told["answers"], told["failed"]) == (0, 3)
+
+
+def test_no_two_bodies_are_equal_if_so_asked(upstream_port, generator, tmp_path) -> None:
+    """Bodies keep their length, so the number of bytes shows that all were sent completely."""
+    file = write(tmp_path)
+    told = run(generator, upstream_port, file, "-n", "5", "-u", "-w", "0")
+    counts = orjson.loads(ask(upstream_port, "/counts"))
+    assert told["failed"] == 0
+    assert counts["body_bytes"] == 5 * file.stat().st_size
+
+
+def test_usage_comes_only_if_it_is_asked_for(upstream_port) -> None:
+    """It is one more event, without choices, as OpenAI sends it."""
+    plain = ask(upstream_port, "/v1/x", orjson.dumps(BODY | {"stream": True}))
+    asked = ask(
+        upstream_port, "/v1/x", orjson.dumps(BODY | {"stream": True, "stream_options": {"include_usage": True}})
+    )
+    assert plain.count(b"data: ") == 7
+    assert asked.count(b"data: ") == 8
+    assert b"usage" in asked
+    assert b"usage" not in plain
+
+
+def test_without_a_compiler_python_does() -> None:
+    """The report says so."""
+    assert describe_native(find_native("generator", compilers=())) == "in Python"

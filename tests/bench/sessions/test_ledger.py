@@ -30,3 +30,15 @@ def test_a_loss_is_the_difference_to_having_read_what_was_lost() -> None:
             ledger.add_turn((head, task))
     assert price_loss(lives.calls, PRICES) == 0.0
     assert price_loss(expires.calls, PRICES) == pytest.approx(price(expires.calls, PRICES) - price(lives.calls, PRICES))
+
+
+def test_a_turn_that_was_refused_on_the_way_is_counted() -> None:
+    """A summary belongs to the turn after which it was asked for."""
+    ledger = SessionLedger(LongestPrefix())
+    part = Part("user", "task", 10)
+    ledger.add_turn((part,))
+    ledger.end_turn(1)
+    ledger.add_turn((part,))
+    ledger.add_summary((part,), 5)
+    assert [(request.turn, request.is_summary) for request in ledger.requests] == [(0, False), (2, False), (2, True)]
+    assert len(ledger.prompts) == 2

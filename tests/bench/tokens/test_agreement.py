@@ -1,10 +1,12 @@
 """The engine of the extra `speed`, if it is installed, agrees with tiktoken and its published patterns."""
 
 import pytest
+from support.model_learning import ListLog
 
 from bench.tokens import agreement
-from bench.tokens.agreement import KINDS, Engine, find_disagreements
+from bench.tokens.agreement import KINDS, Engine, find_disagreements, make_texts
 from trimtab.proxy.compaction.tokenizers.exact import VOCABULARIES, load_encoding
+from trimtab.proxy.compaction.tokenizers.optional import find_engine
 
 TEXTS = 30 * len(KINDS)
 pytestmark = pytest.mark.filterwarnings(
@@ -20,6 +22,24 @@ def test_what_we_use_has_the_published_tokens(vocabulary: str) -> None:
 
     assert used
     assert not any(used.values())
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+def test_the_engine_passes_the_self_test(vocabulary: str) -> None:
+    """The installed package itself, not a stand-in."""
+    pytest.importorskip("bpe_openai")
+
+    assert find_engine(vocabulary, ListLog()) is not None
+
+
+def test_texts_are_of_every_kind_and_the_same_in_every_run() -> None:
+    """A run can be repeated with its seed. Another seed gives other texts."""
+    texts = list(make_texts(TEXTS, 1))
+
+    assert {kind for kind, _ in texts} == set(KINDS)
+    assert texts == list(make_texts(TEXTS, 1)) != list(make_texts(TEXTS, 2))
+    assert any("<|endoftext|>" in text for _, text in texts)
+    assert any("\ud800" in text for _, text in texts)
 
 
 def test_other_tokens_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,10 @@ def test_the_comparison_finds_what_differs(session: Session, without_summaries: 
     assert found.first_difference is not None
 
 
+def test_without_a_summariser_nothing_is_asked(without_summaries: SessionLedger) -> None:
+    assert not any(call.is_summary for call in without_summaries.calls)
+
+
 def test_the_note_that_says_nothing_is_accepted(session: Session) -> None:
     """It causes the same cuts and as many calls as the note of words. A text that is no note is requested twice."""
     canned, words, rejected = (

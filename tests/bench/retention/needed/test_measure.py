@@ -46,6 +46,11 @@ def test_a_call_whose_result_is_there_still_is_no_reread() -> None:
     assert forward([TASK, MESSAGES[1], result("c1", "all")]).rereads == 0
 
 
+def test_a_body_as_the_client_sent_it_is_not_measured() -> None:
+    assert forward(MESSAGES[:3]).changed == 0
+    assert forward(MESSAGES[:3]).answered_calls == 1
+
+
 def test_a_line_break_before_a_name_makes_no_other_name_of_it_where_arguments_are_decoded() -> None:
     messages = (TASK, read("c1", orjson.dumps({"text": "\nparse_url"}).decode()), result("c1", "done"))
     answer = read("c2", orjson.dumps({"text": "\nparse_url"}).decode())
@@ -54,3 +59,11 @@ def test_a_line_break_before_a_name_makes_no_other_name_of_it_where_arguments_ar
     done = measure_sent(session, [Sent(3, [TASK, result("c9", "about parse_url")])], ledger)
     assert (done.tally.kept["name"], done.tally.needed["name"]) == (0, 1)
     assert (done.decoded.kept["name"], done.decoded.needed["name"]) == (1, 1)
+
+
+def test_what_the_tools_declare_is_there_where_arguments_are_decoded() -> None:
+    tools = orjson.dumps([{"type": "function", "function": {"name": "read_file"}}])
+    messages = (TASK, orjson.dumps({"role": "user", "content": "use read_file"}))
+    session = Session("one", (*messages, orjson.dumps({"role": "assistant", "content": "read_file"})), tools, (2,))
+    done = measure_sent(session, [Sent(2, [TASK])], SessionLedger(RULES))
+    assert (done.tally.kept["name"], done.decoded.kept["name"]) == (0, 1)

@@ -2,10 +2,21 @@
 
 import random
 
+import pytest
+
 from bench.material.workload import make_sessions
 from bench.retention.needed.cases import TRIMTAB, Case
+from bench.retention.needed.facts import make_facts
 from bench.retention.needed.planted import CHAT_TURNS, DEPTHS, make_chat, measure_planted, plant
 from bench.sessions.report import Window
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_value_stands_in_another_fact(seed: int) -> None:
+    facts = make_facts(random.Random(seed), CHAT_TURNS)  # noqa: S311 - no secret
+    assert len({fact.topic for fact in facts}) == CHAT_TURNS
+    for fact in facts:
+        assert [other for other in facts if fact.value in other.sentence] == [fact]
 
 
 def test_a_planted_value_is_in_one_message_and_its_topic_in_the_tail_only_if_it_is_shared() -> None:

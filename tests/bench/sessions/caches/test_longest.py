@@ -34,8 +34,28 @@ def test_the_first_different_part_counts_with_its_common_text() -> None:
     assert cached == pytest.approx(HEAD.tokens + count_text(common), abs=2)
 
 
+def test_a_short_prompt_is_neither_read_nor_written() -> None:
+    cache = KIND.open()
+    for moment in (0.0, 1.0):
+        assert cache.read((HEAD,), NO_MARKS, moment) == Reading(0, 0)
+
+
 def test_what_expired_is_lost_and_is_there_again_afterwards() -> None:
     cache, prompt = KIND.open(), (HEAD, TASK, ANSWER, RESULT)
     cache.read(prompt, NO_MARKS, 0.0)
     assert cache.read(prompt, NO_MARKS, 301.0) == Reading(0, 1600, 1536)
     assert cache.read(prompt, NO_MARKS, 600.0) == Reading(1536, 64)
+
+
+def test_a_prefix_that_is_sent_again_lives_on() -> None:
+    """The end of the longer prompt expires; its beginning was read in between."""
+    cache, longer = KIND.open(), (HEAD, TASK, ANSWER, RESULT)
+    cache.read(longer, NO_MARKS, 0.0)
+    cache.read((HEAD, TASK), NO_MARKS, 200.0)
+    assert cache.read(longer, NO_MARKS, 400.0) == Reading(1024, 576, 512)
+
+
+def test_without_a_lifetime_nothing_expires() -> None:
+    cache = LongestPrefix().open()
+    cache.read((HEAD, TASK), NO_MARKS, 0.0)
+    assert cache.read((HEAD, TASK), NO_MARKS, 1e9) == Reading(1024, 76)

@@ -15,6 +15,13 @@ def mark(*indexes: int) -> Marks:
     return Marks(controls=tuple(Place(index, 7 if index else 4) for index in indexes))
 
 
+def test_without_marks_nothing_is_cached() -> None:
+    """Claude behind chat completions, if nobody sets marks."""
+    cache = UNMARKED.open()
+    for moment in (0.0, 1.0):
+        assert cache.read((HEAD, *STEPS[:3]), NO_MARKS, moment) == Reading(0, 0)
+
+
 def test_a_mark_on_the_head_keeps_the_head() -> None:
     cache, marks = UNMARKED.open(), mark(0)
     assert cache.read((HEAD, *STEPS[:3]), marks, 0.0) == Reading(0, 2000)
@@ -33,6 +40,21 @@ def test_it_finds_an_entry_twenty_blocks_back_and_no_further() -> None:
         cache = LookBack().open()
         cache.read((HEAD, *STEPS[:1]), NO_MARKS, 0.0)
         assert cache.read((HEAD, *STEPS[: 1 + added]), NO_MARKS, 1.0).cached_tokens == cached
+
+
+def test_blocks_of_one_message_count_each() -> None:
+    many = Part("assistant", "\n".join("abc" for _ in range(30)), 90, block_ends=tuple(4 * n + 3 for n in range(30)))
+    cache = LookBack().open()
+    cache.read((HEAD,), NO_MARKS, 0.0)
+    assert cache.read((HEAD, many), NO_MARKS, 1.0).cached_tokens == 0
+
+
+def test_with_four_marks_of_its_own_a_request_has_no_automatic_one() -> None:
+    """So what stands behind its last mark is neither written nor read."""
+    cache, marks = LookBack().open(), mark(0, 1, 2, 3)
+    cache.read((HEAD, *STEPS[:3]), Marks(controls=marks.controls), 0.0)
+    full = cache.read((HEAD, *STEPS[:8]), mark(0, 1, 2, 3), 1.0)
+    assert full == Reading(2150, 0)
 
 
 def test_an_entry_that_is_read_lives_on_with_all_within_it() -> None:

@@ -26,6 +26,18 @@ def test_entered_again_the_calls_are_those_of_the_recording() -> None:
     assert account([trace], LongestPrefix()) == [tuple(ledger.calls)]
 
 
+def test_sessions_with_caches_of_their_own_do_not_see_each_other() -> None:
+    left, right = make_trace("a", (0.0, 6.0, 12.0)), make_trace("b", (0.0, 3.0, 12.0))
+    apart = [account([trace], LongestPrefix())[0] for trace in (left, right)]
+    assert account([left, right], LongestPrefix()) == apart
+
+
+def test_a_gap_costs_what_has_expired() -> None:
+    trace = make_trace("a", (0.0, 6.0, 1000.0))
+    (calls,) = account([trace], LongestPrefix(lifetime_seconds=300.0))
+    assert [call.lost_tokens for call in calls] == [0, 0, 0, 4096]
+
+
 def test_sessions_that_share_a_small_cache_push_each_other_out() -> None:
     traces = [make_trace(name, (0.0, 6.0, 12.0)) for name in ("a", "b")]
     alone = [account([trace], BlockLru(8192)) for trace in traces]

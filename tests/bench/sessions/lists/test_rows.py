@@ -3,7 +3,7 @@
 import pytest
 
 from bench.sessions.ledger import Call, Prices
-from bench.sessions.lists.rows import Done, make_group
+from bench.sessions.lists.rows import Done, make_group, split_by_size
 
 PRICES = Prices(1e6, 1e5, 4e6, 1e6)
 
@@ -30,3 +30,14 @@ def test_read_is_the_share_of_the_prompt_tokens_and_lost_is_in_dollars() -> None
     group = make_group([Done("one", [call(100, 25, 50), call(100, 75)], [call(200)])], PRICES)
     assert group.read == pytest.approx(0.5)
     assert group.lost_dollars == pytest.approx(50 * 0.9)
+
+
+def test_without_sessions_there_are_no_figures() -> None:
+    assert make_group([], PRICES).cost is None
+
+
+def test_a_session_is_larger_if_a_prompt_was_without_the_contestant() -> None:
+    done = [Done("large", [call(10)], [call(101)]), Done("small", [call(10)], [call(100)])]
+    larger, fitting = split_by_size(done, 100)
+    assert [one.session_id for one in larger] == ["large"]
+    assert [one.session_id for one in fitting] == ["small"]
