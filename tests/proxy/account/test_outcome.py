@@ -7,6 +7,7 @@ from support.client import post
 from support.events import read_events
 
 from trimtab.proxy.account.outcome import FIGURES, Outcome, OutcomeText, keep, write_attributes, write_line
+from trimtab.proxy.catalogue.prices import Bill, Cost, Tokens
 from trimtab.proxy.telemetry.metrics import Metrics
 
 
@@ -27,6 +28,12 @@ async def test_one_system_prompt_is_no_session(client, start_proxy):
     fix, write, at_noon, *others = [event.session for event in await read_events(proxy.services.past)]
     assert fix == at_noon
     assert len({fix, write, *others, ""}) == 6  # another model, the system prompt alone, another tenant
+
+
+def test_a_span_tells_money_in_dollars():
+    bill = Bill(Tokens.of(10), Tokens.of(20), Cost(fresh=2_500_000_000), Cost(fresh=10**10))
+    told = write_attributes(Outcome("id", 1.0, "chat", "POST", "/", 200, "compacted", 0.1, bill=bill))
+    assert (told["trimtab.cost_usd"], told["trimtab.cost_without_usd"]) == (2.5, 10)
 
 
 def test_the_text_of_a_conversation_is_not_shown_by_accident():

@@ -155,6 +155,26 @@ async def test_a_begun_answer_is_no_message_of_the_session(client, start_proxy) 
     assert await name(client, proxy, {"messages": other}) not in mine
 
 
+async def test_what_was_not_answered_may_be_written_otherwise(client, start_proxy) -> None:
+    """The client has taken its last message back, and the session has gone on from the answer before it."""
+    proxy = await start_proxy()
+    first = await name(client, proxy, {"messages": said("hello", "Yes", "go on")})
+    told = said("hello", "Yes", "wait", "Fine", "more", "Done", "and more")
+    assert await name(client, proxy, {"messages": told}) == first
+
+
+async def test_what_is_forwarded_does_not_depend_on_it(client, upstream, start_proxy) -> None:
+    """The same bytes with an id as without, whatever came before."""
+    proxy = await start_proxy("defaults.context_window=4000", "defaults.completion_reserve=500")
+    body = {"messages": said("hello", *(f"{at} {'word ' * 200}" for at in range(30)))}
+    sent = []
+    for headers in ({}, {SESSION: "one"}, {SESSION: "two"}, {}):
+        await name(client, proxy, body, **headers)
+        await settle(proxy)
+        sent.append(upstream.chats[-1].body)
+    assert sent[1] == sent[2] == sent[3]
+
+
 async def test_a_summary_is_paid_by_the_session_that_it_is_for(client, upstream, start_proxy) -> None:
     proxy = await start_proxy(*SMALL, 'prices={"input": 1, "cached_input": 1, "output": 1, "unit": "usd"}')
     paid = []

@@ -1,6 +1,7 @@
 """What an answer shows about the prompt and the model: on values, without a socket."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import orjson
@@ -10,12 +11,13 @@ from upstreams.recording import completion, event
 
 from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.exchange.answer import MAX_BYTES, MAX_NAME_BYTES, ModelTap, count_answer, find_model, observe
+from trimtab.proxy.exchange.answer import listen as begin_listening
 from trimtab.proxy.exchange.attempt import Attempt, Passed
 from trimtab.proxy.models.calibration import URGENT_SAMPLES
 from trimtab.proxy.models.records import Known, find_scale
 from trimtab.proxy.wire.answers.tap import Tap
 from trimtab.proxy.wire.chat.codec import CHAT
-from trimtab.proxy.wire.messages.codec import MESSAGES
+from trimtab.proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
 from trimtab.rules.tokens.scripts import count_kinds
 
 USAGE = {"prompt_tokens": 11, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 7}}
@@ -111,6 +113,14 @@ async def test_figures_that_cannot_be_are_not_believed(make_stages: MakeStages) 
     assert (await tell_usage(17 * WINDOW, 3)) == Answered(completion_tokens=3, streamed_tokens=3, ends_turn=True)
     told = await tell_usage(9 * WINDOW, WINDOW + 3, WINDOW)
     assert (told.prompt_tokens, told.completion_tokens) == (9 * WINDOW, WINDOW + 3)
+
+
+def test_nothing_is_read_of_an_answer_that_failed_or_that_only_counts() -> None:
+    """It teaches nothing and costs nothing, whatever usage it reports."""
+    request = read_session(1)
+    for codec, status, asked in ((CHAT, 500, request), (CHAT, 404, None), (COUNT_TOKENS, 200, request)):
+        ready = SimpleNamespace(request=asked, codec=codec)
+        assert begin_listening(Mock(), ready, SimpleNamespace(status=status)) is None
 
 
 async def test_a_report_is_a_sample_of_the_models_ratio(make_stages: MakeStages) -> None:

@@ -135,6 +135,18 @@ def _count_moves(bodies: list[bytes], dialect: Dialect) -> int:
 
 
 @pytest.mark.parametrize("dialect", [CHAT, RESPONSES], ids=str)
+async def test_the_clients_own_key_stays_alone(dialect, client, upstream, start_known):
+    """Even if it is null, or written with escapes."""
+    proxy = await start_known("api.openai.com")
+    for own in (b'"prompt_cache_key":"mine"', b'"prompt_cache_key":null', b'"prompt_cache_\\u006bey":"mine"'):
+        body = orjson.dumps(dialect.write([{"role": "user", "content": "hi"}], model="gpt-4o"))
+        body = b"{" + own + b"," + body[1:]
+        (answer,) = await _ask(client, proxy, dialect, [body])
+        assert _list_chats(upstream)[-1].body == body
+        assert answer.headers["x-trimtab-outcome"] == "unchanged"
+
+
+@pytest.mark.parametrize("dialect", [CHAT, RESPONSES], ids=str)
 async def test_a_request_with_a_key_alone_is_no_compaction(dialect, client, upstream, start_known):
     body = orjson.dumps({**dialect.write([{"role": "user", "content": "hi"}], model="gpt-4o"), "seed": 1})
     proxy = await start_known("api.openai.com")

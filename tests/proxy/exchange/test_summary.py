@@ -31,7 +31,6 @@ SETTINGS = (
     "defaults.overflow_strategy=summarize",
     "defaults.summary.max_tokens=300",
 )
-
 TOOLS = make_session(1)["tools"]
 AT_THRESHOLD = ("defaults.cut=at_threshold",)
 
@@ -153,12 +152,10 @@ async def choose_first_cut(stages: Stages) -> tuple[int, _Choice]:
     raise AssertionError
 
 
-async def write(stages: Stages, choice: _Choice, *, times: int = 1) -> None:
+async def write(stages: Stages, choice: _Choice) -> None:
     """Have the text written that is to be written ahead, and wait for it."""
     chosen = choice.chosen
-    compacted = choice.call.compactor.apply(chosen.planned, chosen.text)
-    for _ in range(times):
-        write_ahead(stages.services, choice.call, chosen, compacted)
+    write_ahead(stages.services, choice.call, chosen, choice.call.compactor.apply(chosen.planned, chosen.text))
     assert chosen.summariser is not None
     summaries = stages.services.summaries
     while chosen.later and summaries.is_under_way(chosen.later, chosen.summariser):  # noqa: ASYNC110 - it has no event
@@ -250,6 +247,16 @@ async def test_a_request_that_waited_at_a_threshold_has_no_further_text_written(
     assert first.text == again.text == Summary(NOTE, by_model=True)
     assert len(stages.client.asked) == 1
     assert (first.later, again.later) == (None, planned.plan.prefetch)
+
+
+async def test_a_cut_is_put_off_by_what_would_be_sent_not_by_a_summarys_reserve(make_stages: MakeStages) -> None:
+    """The present summary is far shorter than its reserve, so the next cut waits until the window is full."""
+    stages = await make_stages(*SETTINGS, "defaults.summary.max_tokens=1500")
+    choices = [await choose(stages, steps, result_words=60) for steps in range(30, 110)]
+    first, second, *_ = [at for at, choice in enumerate(choices) if choice.waited]
+    between = [(choice.forwarded, choice.chosen.planned.plan) for choice in choices[first + 1 : second]]
+    assert all(forwarded.tokens <= plan.fitting for forwarded, plan in between)
+    assert sum(plan.reserved_tokens > plan.fitting for _, plan in between) > 3
 
 
 async def test_who_never_waits_has_the_list_at_once_and_for_good(make_stages: MakeStages) -> None:

@@ -1,14 +1,18 @@
 """Summaries of a server with one slot: written while the user has the turn, and given up for any client."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 from support.client import SMALL, post, wait_until
+from support.journeys import MakeStages, read_session
 from upstreams.recording import FakeUpstream, completion
 
 from trimtab.proxy.exchange import services
+from trimtab.proxy.exchange.summary import choose_summariser
+from trimtab.proxy.models.lessons import Lesson
 
 SETTINGS = (
     *SMALL,
@@ -188,3 +192,20 @@ async def test_on_one_slot_the_transcript_is_never_sent_as_text(answered, client
     await wait_until(proxy.services.lifecycle.meanwhile.done)
     assert upstream.summaries
     assert all(len(asked.json["messages"]) > 2 for asked in upstream.summaries)
+
+
+KEYED = "upstreams={plain: {base_url: 'http://plain:9/v1'}}"
+
+
+async def test_what_is_known_of_a_model_is_known_of_it_at_its_upstream(make_stages: MakeStages) -> None:
+    """The same name may mean another model with another window at the upstream for summaries."""
+    stages = await make_stages(*SMALL, KEYED, "defaults.summary.upstream=plain")
+    models, call = stages.services.models, await stages.prepare(read_session(3))
+    before = choose_summariser(stages.services, call)
+    there = replace(call.view.name, base_url=stages.services.config.upstreams["plain"].base_url)
+    for name, window_tokens in ((call.view.name, 7000), (there, 5000)):
+        await models.look_up(name, "other")
+        await models.learn(name, 8000, Lesson(window_tokens))
+    after = choose_summariser(stages.services, call)
+
+    assert before.window_tokens - after.window_tokens == 3000

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from trimtab.proxy.telemetry.families import Counter, Histogram
-from trimtab.proxy.telemetry.metrics import MAX_MODEL_LABELS, OTHER, Metrics, MetricsPages
+from trimtab.proxy.telemetry.metrics import MAX_LABEL_CHARS, MAX_MODEL_LABELS, OTHER, Metrics, MetricsPages
 from trimtab.rules.conversation import Decision
 
 ROOT = Path(__file__).parents[3]
@@ -76,14 +76,14 @@ def test_the_last_reload_is_told_from_the_start() -> None:
 
 
 def test_a_model_is_named_only_when_vouched_for() -> None:
-    """The glob that it matches comes first; then the first fifty names that an upstream has answered for."""
+    """The glob that it matches comes first; then the first fifty short names that an upstream has answered for."""
     metrics = Metrics()
     names = ["known", *(f"model-{number}" for number in range(200))]
-    for name in ("", *names):
+    for name in ("", long := "x" * (MAX_LABEL_CHARS + 1), *names):
         metrics.vouch_for(name)
 
-    labels = [metrics.label_model(*case) for case in (("unknown", None), ("", None), ("qwen3", "qwen*"))]
-    assert labels == [OTHER, OTHER, "qwen*"]
+    labels = [metrics.label_model(*case) for case in (("unknown", None), ("", None), (long, None), ("qwen3", "qwen*"))]
+    assert labels == [*[OTHER] * 3, "qwen*"]
     assert [metrics.label_model(name, None) for name in names] == [
         *names[:MAX_MODEL_LABELS],
         *[OTHER] * (len(names) - MAX_MODEL_LABELS),

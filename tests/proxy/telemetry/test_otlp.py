@@ -8,10 +8,10 @@ import time
 import aiohttp
 import pytest
 from aiohttp import web
-from support.client import CHAT, SMALL, post
+from support.client import CHAT, SMALL, post, settle
 from support.collector import Collector, run_collector, sending_soon
-from support.sessions import make_session
-from upstreams.recording import break_off, error, event
+from support.sessions import make_session, requests_of
+from upstreams.recording import break_off, error, event, hold_summaries
 
 from trimtab.proxy.telemetry import otlp
 from trimtab.proxy.telemetry.otlp import Spans
@@ -201,6 +201,26 @@ async def test_a_summary_is_a_child(client, start, collector, upstream):
     original, sent, saved = [told[f"trimtab.tokens.{name}"] for name in ("original", "sent", "saved")]
     assert response.headers["x-trimtab-tokens"].startswith(f"original={original}, sent={sent}, ")
     assert saved == original - sent
+
+
+async def test_a_summary_that_nobody_waits_for_is_a_child_too(client, start, collector, upstream):
+    """It may end after the request that began it."""
+    url, session = await start("defaults.summary.max_tokens=300"), make_session(60, result_words=120)
+    release = hold_summaries(upstream)
+    for messages in [*requests_of(session)][30:]:
+        await post(client, url, {"model": "m", "messages": messages, "tools": session["tools"]})
+        if start.proxy.services.summaries._under_way:
+            break
+    (last,) = upstream.chats[-1].header("traceparent")
+    release.set()
+    await settle(start.proxy)
+    await collector.wait_until(lambda: any(span.is_summary for span in collector.spans))
+    await collector.wait_for(len(upstream.requests))
+    request = next(span for span in collector.spans if span.id == last.split("-")[2])
+    summary = next(span for span in collector.spans if span.is_summary)
+
+    assert (summary.parent, summary.trace) == (request.id, request.trace)
+    assert summary.end > request.end
 
 
 async def test_an_error_is_told_by_its_kind(client, start, collector, upstream):

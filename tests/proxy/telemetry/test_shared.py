@@ -191,3 +191,11 @@ def test_a_run_that_was_killed_leaves_nothing_behind_for_long(tmp_path: Path) ->
     assert first.path.exists()
     second.close()
     first.close()
+
+
+def test_where_memory_cannot_be_written_temporary_files_stand_in(tmp_path: Path, monkeypatch) -> None:
+    """Some systems have no such folder."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    shared = SharedMetrics.open(1, (Path("/nowhere"),))
+    assert shared.path.parent == tmp_path
+    shared.close()

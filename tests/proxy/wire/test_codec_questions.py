@@ -126,8 +126,19 @@ def test_a_model_that_thinks_has_another_name_for_its_limit() -> None:
     assert alone == {"model": "other", "store": False, **OF_RESPONSES}
 
 
+OF_CHAT = """
+    functions parallel_tool_calls documents reasoning reasoning_effort verbosity output_config thinking_budget plugins
+    enable_thinking prompt_mode safe_prompt web_search_options chat_template chat_template_kwargs add_special_tokens
+    mm_processor_kwargs preset context_management search_parameters enable_search search_options preserve_thinking
+    vl_high_resolution_images chat_template_args model models provider session_id user safety_identifier
+    prompt_cache_retention prompt_cache_options prompt_cache_isolation_key cache_control cache_prompt cache_salt
+    id_slot lora cached_content data_parallel_rank
+"""
+OF_OPENAI = "parallel_tool_calls truncation include prompt_cache_options service_tier user client_metadata model"
+OF_ANTHROPIC = "context_management mcp_servers model"
 RENDERED: dict[Codec, Wire] = {
     CHAT: {
+        **dict.fromkeys(OF_CHAT.split(), "x"),
         "tools": [{"type": "function", "function": {"name": "ls"}}],
         "tool_choice": "auto",
         "function_call": "none",
@@ -140,6 +151,7 @@ RENDERED: dict[Codec, Wire] = {
         "store": False,
     },
     RESPONSES: {
+        **dict.fromkeys(OF_OPENAI.split(), "x"),
         "instructions": "Be brief.",
         "tools": [{"type": "function", "name": "ls"}],
         "tool_choice": "auto",
@@ -150,6 +162,7 @@ RENDERED: dict[Codec, Wire] = {
         "metadata": {"a": "b"},
     },
     MESSAGES: {
+        **dict.fromkeys(OF_ANTHROPIC.split(), "x"),
         "system": [{"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}],
         "tools": [{"name": "ls"}],
         "tool_choice": {"type": "auto"},
@@ -239,6 +252,8 @@ def test_no_question_follows_a_prescribed_form_or_what_the_upstream_holds(
         (CHAT, {"extra_body": {"thinking": _think(9000)}}, 9000),
         (CHAT, {"extra_body": {"google": {"thinking_config": {"thinking_budget": 500}}}}, 500),
         (CHAT, {"extra_body": {"reasoning": {"max_tokens": 70}, "max_tokens": 5}}, 70),
+        (CHAT, {"reasoning": {"max_tokens": 2000}}, 2000),
+        (CHAT, {"reasoning": {"effort": "high"}}, None),
         (CHAT, {"thinking_budget": 700, "enable_thinking": True}, 700),
         (CHAT, {"thinking_budget": -1}, None),
         (CHAT, {"thinking_budget": 0}, None),
@@ -322,6 +337,8 @@ CLEARING = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
         (RESPONSES, {"text": {"verbosity": "low"}, "prompt_cache_key": "k", "client_metadata": {}}, True),
         (RESPONSES, {"previous_response_id": None, "prompt": None, "truncation": "disabled"}, True),
         (RESPONSES, {"previous_response_id": "r"}, False),
+        (RESPONSES, {"prompt": {"id": "p"}}, False),
+        (RESPONSES, {"context_management": [{"type": "compaction"}]}, False),
         (RESPONSES, {"truncation": "auto"}, False),
         (MESSAGES, {"system": "x", "metadata": {"user_id": "x"}, "thinking": {"type": "adaptive"}}, True),
         (MESSAGES, {"context_management": CLEARING}, True),

@@ -12,7 +12,7 @@ from support.events import make_event, read_events
 from trimtab.proxy.account.history import kept
 from trimtab.proxy.account.history.kept import History, Places, SharedLog, Text
 from trimtab.proxy.account.history.sessions import find_named
-from trimtab.proxy.account.history.table import sum_steps
+from trimtab.proxy.account.history.table import Bounds, sum_steps
 from trimtab.proxy.account.history.texts import Title, find_text, pack_text, read_notes
 from trimtab.proxy.account.outcome import OutcomeText
 from trimtab.proxy.store.store import StoreError
@@ -169,6 +169,20 @@ async def write_texts(history, wanted: str, size_bytes: int = 1, write=lambda: p
         history.add_text(Text(name, "s", 1000.0, size_bytes, write))
     await history.settle()
     return [name for name in wanted if await history.read(partial(find_text, request_id=name))]
+
+
+async def test_what_waits_is_bounded(log, monkeypatch):
+    """The oldest give way. Texts are bounded by bytes, too."""
+    monkeypatch.setattr(kept, "MAX_WAITING", 3)
+    monkeypatch.setattr(kept, "MAX_TEXTS_WAITING", 2)
+    history = History(keeps_text=True, places=Places(bounds=Bounds(text_bytes=10_000)), log=log)
+    for number in range(5):
+        history.add(make_event(str(number)))
+    assert len(history._rows) == 3
+    assert await write_texts(history, "abcde") == list("de")
+    assert await write_texts(history, "fg", size_bytes=3000) == ["g"]
+    assert await write_texts(history, "h", size_bytes=5001) == []
+    await history.close()
 
 
 async def test_texts_are_written_in_a_thread(history):

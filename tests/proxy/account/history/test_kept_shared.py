@@ -46,3 +46,9 @@ async def test_a_server_that_is_out_is_asked_once_and_later_again(monkeypatch):
         with pytest.raises(StoreError, match="cannot be reached"):
             await log.read("")
     await log.close()
+
+
+@pytest.mark.parametrize(("ttl_seconds", "expires"), [(0.2, 1), (1.4, 1), (60.0, 60)])
+def test_the_log_expires_after_whole_seconds(ttl_seconds: float, expires: int) -> None:
+    """After one, at the earliest: none would be an error."""
+    assert SharedLog("redis://127.0.0.1:9/0", ttl_seconds=ttl_seconds)._ttl_seconds == expires

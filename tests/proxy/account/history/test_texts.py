@@ -9,6 +9,8 @@ from trimtab.proxy.account.history.texts import (
     find_text,
     keep_text,
     pack_text,
+    read_notes,
+    write_notes,
 )
 from trimtab.proxy.account.outcome import OutcomeText
 from trimtab.rules.pipeline.changes import Change, Fate
@@ -48,3 +50,9 @@ def test_texts_are_never_in_the_file_of_the_rows(tmp_path):
     assert connection.execute("SELECT COUNT(*) FROM main.sqlite_master").fetchone() == (0,)
     connection.close()
     other.close()
+
+
+def test_a_worker_reads_what_the_others_have_noted(connection):
+    for worker, notes in ((1, b"[1]"), (2, b"[2]"), (2, b"[3]")):
+        write_notes(connection, worker, notes)
+    assert read_notes(connection, 1) == [b"[3]"]

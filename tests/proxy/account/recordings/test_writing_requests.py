@@ -129,6 +129,15 @@ async def test_a_body_without_a_key_is_recorded_byte_for_byte(client, start, fol
     assert not recording.request.is_redacted
 
 
+async def test_a_key_as_the_name_of_a_tool_is_in_no_sentence(client, start, folder):
+    proxy = await start(*SMALL, "defaults.max_tool_result_tokens=100")
+    body = orjson.dumps({"model": "m", **make_session(40)}).replace(b'"read_file"', f'"t_{KEY}"'.encode())
+    await post(client, proxy.url + PATH, body, authorization=f"Bearer {KEY}")
+    (recording,) = [one for one in await read(proxy, folder) if one.call is None]
+    assert any("t_***" in sentence for sentence in recording.story), recording.story
+    assert all(KEY.encode() not in gzip.decompress(file.path.read_bytes()) for file in list_files(folder))
+
+
 @pytest.mark.parametrize(
     ("path", "body", "outcome"),
     [

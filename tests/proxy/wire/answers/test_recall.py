@@ -188,3 +188,11 @@ def test_the_declaration_names_the_tool_and_what_it_wants(codec):
     inside = declared.get("function", declared)
     assert inside["name"] == NAME
     assert (inside.get("parameters") or inside["input_schema"])["required"] == ["query"]
+
+
+def test_an_event_keeps_its_name_wherever_that_stands():
+    """Clients may go by it."""
+    stream = say(MESSAGES, Turn("Look. ", (ASK,))).replace(b"event: ", b"id: 7\nevent: ")
+    sifter = MESSAGES.codec.sifter()
+    told = sifter.feed(stream) + sifter.end()[0]
+    assert told.count(b"event:") == told.count(b"data:") > 0

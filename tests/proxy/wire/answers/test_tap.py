@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.bounds import bounded
 
+import trimtab.proxy.wire.answers.tap as reading
 from trimtab.proxy.wire.answers.sse import MAX_EVENT_BYTES, EventReader
 from trimtab.proxy.wire.answers.tap import (
     LAST_CHUNKS,
     MAX_EVENTS,
     MAX_HELD_BYTES,
     MAX_SKIPPED_BYTES,
+    PIECE_BYTES,
     Piece,
     ReadAnswer,
     Tap,
@@ -73,6 +75,17 @@ def test_an_oversized_event_is_passed_over(size: int) -> None:
     assert _read(*pieces, max_event_bytes=500) == (None, ["behind"])
     assert _read(body, max_event_bytes=500) == (None, ["behind"])
     assert _read(b"data: " + b"x" * 600, b'data: {"tokens":1}\n\n', max_event_bytes=500) == (None, [])
+
+
+def test_a_sample_holds_all_up_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one piece more, it holds about half, and still knows how much there was."""
+    monkeypatch.setattr(reading, "MAX_HELD_BYTES", 4 * (10 + PIECE_BYTES))
+    for number, held in ((4, 40), (5, 30)):
+        sample, counted = reading._Sample(), list[str]()
+        for at in range(number):
+            sample.add(Piece("text", f"{at}" * 10), len(f"{at}" * 10), 10)
+        assert sample.count(lambda text, counted=counted: counted.append(text) or len(text)) == number * 10
+        assert sum(map(len, counted)) == held
 
 
 def test_memory_is_bounded() -> None:

@@ -95,6 +95,14 @@ def test_usage_is_understood_by_either_naming(usage: object, expected: Usage | N
             ],
             Usage(107, 30, 100),
         ),
+        (
+            [
+                {"type": "message_start", "message": {"usage": {"input_tokens": 0, "output_tokens": 0}}},
+                {"type": "message_delta", "usage": {"input_tokens": 7, READ: 100, "output_tokens": 30}},
+            ],
+            Usage(107, 30, 100),
+        ),
+        ([{"usage": {"prompt_tokens": 7}}, {"usage": {"completion_tokens": 3}}], Usage(7, 3)),
         ([{"usage": {"prompt_tokens": 7, "completion_tokens": count}} for count in (1, 2, 3)], Usage(7, 3)),
         ([USAGE, {"usage": None}, {}], Usage(7, 3)),
         ([USAGE, {"usage": {"prompt_tokens": BIG + 1}}, {**STARTED, "message": {"usage": -5}}], Usage(7, 3)),
@@ -130,6 +138,21 @@ SPELLINGS = {
         (5003, 0, 5000),
     ),
     "deepseek without their sum": ({"prompt_cache_hit_tokens": 256, "prompt_cache_miss_tokens": 44}, (300, 256, None)),
+    "deepseek": (
+        {"prompt_tokens": 300, "prompt_cache_hit_tokens": 256, "prompt_cache_miss_tokens": 44},
+        (300, 256, None),
+    ),
+    "moonshot": ({"prompt_tokens": 1336, "total_tokens": 1367, "cached_tokens": 1280}, (1336, 1280, None)),
+    "databricks": ({"prompt_tokens": 199, READ: 163}, (199, 163, None)),
+    "gateway with both names": (
+        {
+            "prompt_tokens": 500,
+            "prompt_tokens_details": {"cached_tokens": 0},
+            "input_tokens_details": {"cached_tokens": 9},
+        },
+        (500, 9, None),
+    ),
+    "vllm, silent": ({"prompt_tokens": 25, "prompt_tokens_details": None}, (25, None, None)),
     "xai": ({"prompt_tokens": 199, "cached_prompt_text_tokens": 163}, (199, 163, None)),
     "perplexity": ({"input_tokens": 199, "input_tokens_details": {READ: 163}}, (199, 163, None)),
     "qwen": (
@@ -190,6 +213,7 @@ def test_moonshot_reports_in_the_last_choice_and_groq_in_a_member_of_its_own() -
     ("usage", "timings", "cached"),
     [
         ({"prompt_tokens": 11}, {"cache_n": 7, "prompt_n": 4}, 7),
+        ({"prompt_tokens": 11}, {"cache_n": 0, "prompt_n": 11}, 0),
         ({"prompt_tokens": 11}, {"cache_n": 70}, 11),
         ({"prompt_tokens": 11, "prompt_tokens_details": {"cached_tokens": 5}}, {"cache_n": 7}, 5),
         ({"prompt_tokens": 11}, {"cache_n": "some"}, None),

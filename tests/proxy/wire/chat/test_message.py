@@ -194,6 +194,20 @@ def test_a_rolling_marker_changes_neither_digest_nor_tokens(plain: bytes, marker
 
 
 @pytest.mark.parametrize(
+    "same",
+    [
+        orjson.dumps(orjson.loads(BASE), option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2),
+        BASE.replace(b'{"url":"u","detail":"low"}', b'{"detail":"low", "url" : "\\u0075"}'),
+        BASE.replace(b'"role"', b'"cache_control":{},"prompt_cache_breakpoint":{"mode":"explicit"},"role"'),
+    ],
+)
+def test_the_digest_ignores_how_it_is_written(same: bytes) -> None:
+    """Key order, white space, escapes and cache markers do not change the digest."""
+    assert same != BASE
+    assert _decode(same).digest == _decode(BASE).digest
+
+
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         (b'"user"', b'"assistant"'),
@@ -220,6 +234,8 @@ def test_the_digest_tells_what_was_said_apart(old: bytes, new: bytes) -> None:
         (b'"content":"x","status":"error"', True),
         (b'"content":[{"type":"text","text":"x","is_error":true}]', True),
         (b'"content":[{"type":"text","text":"x"},{"type":"y","isError":true}]', True),
+        (b'"content":"x","isError": true ', True),
+        (b'"content":{"is_error":true}', False),
         (b'"content":"x","is_error":false,"isError":null,"status":"success"', False),
         (b'"content":"x","is_error":"true"', False),
         (b'"content":[{"type":"text","text":"is_error: true"}]', False),

@@ -56,6 +56,42 @@ def test_a_summary_of_the_server_is_a_text() -> None:
         assert [piece.text for piece in pieces] == texts
 
 
+LONG = "prompt is too long: 200251 tokens > 200000 maximum"
+TOGETHER = "input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000, decrease input length or"
+LLAMA = "request (33056 tokens) exceeds the available context size (32768 tokens), try increasing it"
+VLLM = (
+    "You passed 1015 input tokens and requested 10 output tokens. However, the model's context length is only 1024"
+    " tokens, resulting in a maximum input length of 1014 tokens."
+)
+SGLANG = "The input (345516 tokens) is longer than the model's context length (262144 tokens)."
+MOONSHOT = "Invalid request: Your request exceeded model token limit: 262144 (requested: 275363)"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "message", "limit", "requested"),
+    [
+        (400, "invalid_request_error", LONG, 200000, 200251),
+        (400, "invalid_request_error", TOGETHER, 200000, 242959),
+        (413, "invalid_request_error", "Request size exceeds model context window", None, None),
+        (400, "invalid_request_error", "Prompt is too long (server-side context limit reached).", None, None),
+        (400, "invalid_request_error", "Prompt exceeds maximum context length", None, None),
+        (400, "validation_error", "Input is too long for requested model.", None, None),
+        (400, "exceed_context_size_error", LLAMA, 32768, 33056),
+        (400, "BadRequestError", VLLM, 1024, 1025),
+        (400, "BadRequestError", SGLANG, 262144, 345516),
+        (400, "api_error", MOONSHOT, 262144, 275363),
+    ],
+)
+def test_refusals_of_servers_of_this_api_are_recognised(
+    status: int, kind: str, message: str, limit: int | None, requested: int | None
+) -> None:
+    """Anthropic, Bedrock, llama.cpp, vLLM, SGLang, Moonshot and proxies, as reported by their users."""
+    body = orjson.dumps({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"})
+    for found in (MESSAGES.read_refusal(status, body), MESSAGES.read_refusal(200, body)):
+        assert (found.kind, found.limit, found.requested) == (Kind.PROMPT, limit, requested)
+        assert not found.is_flat
+
+
 @pytest.mark.parametrize(
     ("answer", "is_refusal"),
     [

@@ -7,6 +7,8 @@ import pytest
 
 from trimtab.proxy.compaction.caches import Caches
 from trimtab.proxy.wire.answering import PROMPT_TOO_LONG, ErrorText, Question
+from trimtab.proxy.wire.answers.tap import Tap
+from trimtab.proxy.wire.answers.usage import Usage
 from trimtab.proxy.wire.codec import Counting
 from trimtab.proxy.wire.overflow import Kind
 from trimtab.proxy.wire.responses.answer import NOTE, join
@@ -72,6 +74,17 @@ def test_a_long_greeting_is_still_a_greeting() -> None:
     assert not first.is_done
     first.feed(_write([_event("response.created", response=RESPONSE | {"instructions": "x" * 400_000})]))
     assert (first.is_done, first.data) == (True, None)
+
+
+@pytest.mark.parametrize("end", ["response.completed", "response.incomplete", "response.failed"])
+def test_each_end_of_a_stream_reports_the_usage(end: str) -> None:
+    """If it has none, what was known stays."""
+    told = _event("response.completed", response=RESPONSE | {"usage": {"input_tokens": 70, "output_tokens": 30}})
+    for events in ([told | {"type": end}], [told, _event(end, response=RESPONSE)]):
+        tap = Tap.of(RESPONSES, is_stream=True)
+        tap.feed(_write(events))
+        tap.finish()
+        assert tap.usage == Usage(70, 30)
 
 
 def test_an_event_with_an_output_of_its_own_is_no_response() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.compactor import Compactor
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
-from trimtab.proxy.wire.codec import Counting
+from trimtab.proxy.wire.codec import ELEMENT_BYTES, Counting
 from trimtab.proxy.wire.responses.codec import RESPONSES, decode_unit, encode_message
 from trimtab.proxy.wire.transcript.body import Unsent
 from trimtab.rules.conversation import Conversation, Media, Message, Origin, Role
@@ -153,6 +153,20 @@ def test_items_become_messages(counting: Counting) -> None:
     assert conversation.origins == (Origin(0, 1), Origin(1, 2), Origin(2, 4), Origin(4, 5), Origin(5, 6))
     assert conversation.messages[2].raw == REASONING + b"," + CALL
     assert not conversation.continues
+
+
+def test_an_item_seen_before_is_not_counted_again(counting: Counting) -> None:
+    """Only a unit that has grown, and what is new after it, is decoded."""
+    first = RESPONSES.read(b'{"input":[%b]}' % b",".join(ITEMS[:3]))
+    longer = RESPONSES.read(b'{"input":[%b]}' % b",".join(ITEMS))
+    size = len(DEVELOPER) + len(USER) + len(REASONING) + 3 * ELEMENT_BYTES
+    assert RESPONSES.uncounted_bytes(first, counting) == size
+    conversation = RESPONSES.decode(first, counting)
+    grown = len(REASONING) + 1 + len(CALL) + len(RESULT) + 2 * ELEMENT_BYTES
+    assert RESPONSES.uncounted_bytes(longer, counting) == grown
+    again = RESPONSES.decode(longer, counting)
+    assert all(map(lambda old, new: old is new, conversation.messages[:2], again.messages))
+    assert RESPONSES.uncounted_bytes(longer, counting) == 0
 
 
 def test_the_instructions_are_the_first_message(counting: Counting) -> None:
