@@ -279,6 +279,15 @@ async def test_a_lease_is_renewed_at_the_store_that_granted_it(store, durable, p
     assert durable.asked[asked:] == ["renew"]
 
 
+async def test_leases_of_an_outage_hold_within_the_process(store, durable) -> None:
+    """One caller makes the summary. After it has given back its lease, the next one can have it."""
+    durable.is_out = True
+    first = await store.claim("id", 60)
+    assert await store.claim("id", 60) is None
+    await store.release("id", first)
+    assert await store.claim("id", 60) > first
+
+
 async def test_a_lease_of_an_outage_does_not_touch_the_durable_stores(store, durable, pauses) -> None:
     """After the outage, its holder writes its summary, and gives back only its own lease."""
     durable.is_out = True

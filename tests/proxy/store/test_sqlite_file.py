@@ -1,5 +1,6 @@
 """A damaged SQLite file is set aside, and a new one is created."""
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, closing
@@ -119,6 +120,28 @@ async def test_damage_that_is_found_in_use_sets_the_file_aside(filled, open_sqli
     assert await store.put("2", b"new") == b"new"
     assert [await open_sqlite().get(summary_id) for summary_id in ("1", "2")] == [None, b"new"]
     assert _aside(filled).exists()
+
+
+async def test_of_two_that_find_the_damage_at_once_one_sets_it_aside(filled, open_sqlite) -> None:
+    """The other one uses the first one's new file."""
+    stores = [open_sqlite(), open_sqlite()]
+    for store in stores:
+        await store.get("0")
+    _spoil_the_tables(filled)
+    assert await asyncio.gather(*(store.get("4") for store in stores)) == [None, None]
+    await stores[0].put("4", b"new")
+    assert await stores[1].get("4") == b"new"
+    assert len(list(filled.parent.glob("*.corrupt-?"))) == 1
+
+
+async def test_each_broken_file_has_a_name_of_its_own(filled, clock, log) -> None:
+    """No file replaces another one."""
+    for _ in range(2):
+        _write_garbage(filled)
+        store = SqliteStore(filled, ttl_seconds=1600, clock=clock, log=log)
+        await store.get("1")
+        await store.close()
+    assert [line["renamed_to"][-9:] for line in log.lines] == ["corrupt-1", "corrupt-2"]
 
 
 def test_damage_in_an_attached_file_leaves_the_file_alone(path, tmp_path, log) -> None:

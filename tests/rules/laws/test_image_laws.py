@@ -25,7 +25,7 @@ from trimtab.rules.conversation import Media, Message, Outcome
 from trimtab.rules.economy import Economy, find_budgets
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
-from trimtab.rules.policy import Policy, Prices
+from trimtab.rules.policy import OverflowStrategy, Policy, Prices
 from trimtab.rules.summary.request import Summary
 
 POLICY = Policy(
@@ -121,6 +121,59 @@ def test_as_many_images_stay_as_the_policy_says(keep: int, *, as_user: bool) -> 
     numbers = [len(forwarded_images(run(messages[: 2 + 2 * step], policy, kept)[1])) for step in range(1, 21)]
     assert numbers[: 2 * keep - 1] == list(range(1, 2 * keep))
     assert set(numbers[keep:]) == set(range(keep, 2 * keep))
+
+
+@pytest.mark.parametrize(("keep", "first"), [(3, 1), (5, 3), (2, 7)])
+def test_images_of_the_task_statement_stay_and_count(keep: int, first: int) -> None:
+    """Together with the newest they are fewer than twice as many as the policy says, if possible."""
+    messages = [user("Like these.", *[IMAGE] * first)]
+    for step in range(30):
+        messages += [assistant(f"Seen {step}."), user(f"Look {step}.", IMAGE)]
+    policy, kept = replace(POLICY, context_window=64_000, keep_images=keep), KeptStates()
+    for stop in range(1, len(messages) + 1, 2):
+        sent = run(messages[:stop], policy, kept)[1].conversation.messages
+        shown = [any(not part.is_removed for part in message.media) for message in sent[2::2]]
+        assert not any(part.is_removed for part in sent[0].media)
+        assert all(shown[-keep:])
+        assert first + sum(shown) <= max(2 * keep - 1, first + keep)
+
+
+def test_where_the_policy_keeps_none_the_newest_step_keeps_its_images() -> None:
+    """The model must still see those that it has just asked for."""
+    for stop in range(4, 22, 2):
+        outcome = run(screenshots(10)[:stop], replace(POLICY, context_window=64_000, keep_images=0))[1]
+        assert len(forwarded_images(outcome)) == 1
+        assert not outcome.conversation.messages[-1].media[0].is_removed
+
+
+@pytest.mark.parametrize("strategy", OverflowStrategy)
+def test_without_pruning_only_a_limit_on_their_number_removes_images(strategy: OverflowStrategy) -> None:
+    messages, prunes = priced(screenshots(24), 400), strategy in {OverflowStrategy.AUTO_COMPACT, OverflowStrategy.PRUNE}
+    for keep, removes in ((None, prunes), (4, True)):
+        policy = replace(POLICY, context_window=10_000, overflow_strategy=strategy, keep_images=keep)
+        planned = plan(conversation(*messages), policy, count=count)
+        assert bool(planned.window.images.at) is removes
+
+
+def test_first_and_last_words_of_the_user_keep_their_images() -> None:
+    """They say what is wanted. Screenshots after them are removed."""
+    asked = [user("This page.", IMAGE), *screenshots(4)[2:], user("Now like this.", IMAGE), *screenshots(22)[2:]]
+    outcome = run(priced([system(), *asked], 400), replace(POLICY, context_window=10_000))[1]
+    assert [decision.rule for decision in outcome.decisions] == ["images"]
+    told = [one for one in outcome.conversation.messages if one.role == "user"]
+    assert [one.text for one in told] == ["This page.", "Now like this."]
+    assert not any(one.media[0].is_removed for one in told)
+
+
+def test_kept_words_carry_no_images_of_the_removed_part() -> None:
+    """They follow the summary, with a line for each image."""
+    messages = screenshots(60, as_user=True)
+    planned, outcome = run(messages, replace(POLICY, overflow_strategy=OverflowStrategy.SUMMARIZE))
+    assert planned.window.cut is not None
+    assert planned.window.cut.kept
+    memo = outcome.conversation.messages[1]
+    assert memo.media == ()
+    assert sum(text.startswith("[trimtab: image") for text in memo.texts) == len(planned.window.cut.kept)
 
 
 def test_images_give_way_before_a_summary_is_asked_for() -> None:

@@ -13,6 +13,7 @@ from support.builders import (
     FREE,
     IMAGE,
     KeptStates,
+    assistant,
     call,
     conversation,
     count,
@@ -31,7 +32,7 @@ from trimtab.rules.conversation import Message, Outcome, Role
 from trimtab.rules.pipeline import transcript_state
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
-from trimtab.rules.pipeline.transcript_state import MAX_GROWTH, find_cold, name_state, take_state
+from trimtab.rules.pipeline.transcript_state import MAX_GROWTH, TranscriptState, find_cold, name_state, take_state
 from trimtab.rules.policy import Budget, OnExceeded, OverflowStrategy, Policy, ToolRule, Treatment
 from trimtab.rules.prefix import hash_prefixes
 from trimtab.rules.results import pairing
@@ -175,6 +176,19 @@ def test_what_was_not_allowed_is_worked_out_next_time() -> None:
         check(messages[:stop], POLICY, kept)
 
 
+def test_a_comparison_that_was_not_allowed_is_made_next_time() -> None:
+    """It may end in the middle. The rest of the state stays."""
+    kept, messages, policy = Kept(), rereading(8), replace(POLICY, result_budget=Budget(4000))
+    run(messages[:8], policy, kept)
+    work = Work(count, kept.results)
+    planned = plan(conversation(*messages), policy, count=count, work=work, states=kept.states)
+    (state,) = kept.states.values()
+    with pytest.raises(LargeWorkError):
+        apply(planned, policy, count=count, work=structs.replace(work, allowance=Allowance(0)), states=kept.states)
+    check(messages, policy, kept)
+    assert list(kept.states.values()) == [state]
+
+
 def test_a_plan_is_carried_out_whoever_has_the_state_now() -> None:
     """Between the plan and its application come longer requests, requests with the same end, or none."""
     kept, messages = Kept(), rereading(20)
@@ -249,6 +263,44 @@ def test_a_session_is_not_lost_to_one_that_ended_the_same(differs_at: int) -> No
             assert bool(state.hashes) is (stop > 6)
             state.edit(conversation(*own[:stop]), POLICY, work)
             states[name_state(own[:stop], POLICY, work)] = state
+
+
+def _keep(states: KeptStates, messages: Sequence[Message], known: TranscriptState) -> TranscriptState:
+    known.edit(conversation(*messages), POLICY, Work(count))
+    states[name_state(messages, POLICY, Work(count))] = known
+    return known
+
+
+def test_the_longest_known_beginning_is_taken() -> None:
+    messages, states = session(10), KeptStates()
+    key, new = name_state(messages[:20], POLICY, Work(count)), name_state(messages[:2], POLICY, Work(count))
+    made = [_keep(states, messages[:stop], take_state(None, messages, new)) for stop in (6, 12, 9)]
+    assert [take_state(states, messages[:20], key) for _ in made] == [made[1], made[2], made[0]]
+
+
+def test_sessions_of_one_script_keep_their_states() -> None:
+    """They run side by side, with the same text in the same places. Only the model's answers differ."""
+    states, head = KeptStates(), (system(), user("Mend the build."))
+    sessions = [
+        (*head, *(turn for number in range(5) for turn in (assistant(f"{name} {number}"), user("Go on."))))
+        for name in "abc"
+    ]
+    for stop in range(4, 13, 2):
+        for messages in (one[:stop] for one in sessions):
+            known = take_state(states, messages, name_state(messages, POLICY, Work(count)))
+            assert bool(known.hashes) is (stop > 4)
+            _keep(states, messages, known)
+
+
+@pytest.mark.parametrize("results", ["a", "bab"], ids=["open", "repeated"])
+def test_a_session_with_a_step_that_was_repaired_keeps_its_state(results: str) -> None:
+    """Its state has the step as it is forwarded, so the client's own messages do not begin with what it has seen."""
+    steps, kept = rereading(6), Kept()
+    odd = (assistant("both", call("a"), call("b")), *(result(each, f"result {each}") for each in results))
+    messages = (*steps[:4], *odd, *steps[4:])
+    for stop in range(4 + len(odd), len(messages) + 1, 2):
+        check(messages[:stop], POLICY, kept)
+        assert len(kept.states) == 1
 
 
 def test_only_new_messages_are_asked_whether_they_are_paired(monkeypatch: pytest.MonkeyPatch) -> None:

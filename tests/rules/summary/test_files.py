@@ -121,6 +121,7 @@ def test_the_newest_text_is_known() -> None:
     assert follow(FileEvent("a", FileAct.READ), edit).is_changed
     assert follow(READ, FileEvent("/r/a", FileAct.CHANGE)).is_changed
     assert not follow(READ, FileEvent("ba", FileAct.CHANGE)).is_changed
+    assert not follow_events((FileEvent("ba", FileAct.READ, "x"), FileEvent("a", FileAct.CHANGE)))["ba"].is_changed
     other = FileEvent("b", FileAct.READ, "x")
     assert list(follow_events((READ, other, READ))) == ["b", "a"]
     many = follow_events(FileEvent(str(number), FileAct.READ, "x") for number in range(MOST_STATES + 1))

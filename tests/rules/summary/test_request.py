@@ -104,7 +104,8 @@ def test_a_digest_keeps_the_requests_limit() -> None:
             text = make_digest(_request(max_tokens=max_tokens), base=base, count=count)
             assert count(text) <= max_tokens
             assert text.startswith("base" if base_text else "8 earlier messag")
-    sealed, asked = Summary("", by_model=True, note=b"{}"), _request(max_tokens=400)
+    sealed = Summary("", by_model=True, note=b"{}")
+    asked = _request(max_tokens=400, earlier=(user("earlier wish"),))
     assert make_digest(asked, base=sealed, count=count) == make_digest(asked, count=count)
     assert make_digest(asked, base=replace(sealed, text="It was mended."), count=count).startswith("It was mended.")
     assert [one.shown for one in (sealed, Summary("", by_model=False))] == [OPAQUE, ""]

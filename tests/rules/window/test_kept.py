@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import FREE, assistant, call, fill, fold, result, system, user
@@ -71,6 +72,20 @@ def test_a_cut_keeps_the_search_that_loaded_tools() -> None:
     window = fold(messages, POLICY, limit=3000)
     assert len(window.cuts) > 1
     assert all(cut.kept_steps == ((2, 4),) for cut in window.cuts)
+
+
+@pytest.mark.parametrize("at_threshold", [False, True])
+def test_all_that_was_called_stays_in_half_of_the_room(*, at_threshold: bool) -> None:
+    """However deep a cut goes: the share of what may stay is one of the size at which a cut is due."""
+    messages, high = [system(), user("task")], 0.34
+    number = int(12 * (high if at_threshold else 1))
+    for at in range(number):
+        messages += [*_search(at, f"t{at}", tokens=70), *_use(at, f"t{at}")]
+    searches = {(at - 1, at + 1) for at, message in enumerate(messages) if message.loads}
+    for at in range(number, number + 60):
+        messages += _use(at, f"t{at % number}")
+    policy = replace(POLICY, high_water=high, low_water=high / 4, cuts_at_threshold=at_threshold)
+    assert searches <= {*fold(messages, policy, limit=3000).cut.kept_steps}
 
 
 def test_another_result_of_the_step_is_pruned() -> None:

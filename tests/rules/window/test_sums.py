@@ -267,3 +267,12 @@ def test_a_unit_is_one_step_as_long_as_it_alone_fits(excess: int) -> None:
     for message in (user("task"), assistant(fill("before", 500)), *unit):
         sums.add(message)
     assert sums.steps(2, 5) == 1 + excess
+
+
+def test_a_call_and_a_result_of_unknown_kinds_belong_together() -> None:
+    """At the beginning, too, where there is no answer of the model yet."""
+    unknown = Message(Role.OTHER, ("step",))
+    sums = Sums(0)
+    for message in (user("task"), _serve(unknown, opens="1"), _serve(unknown, closes="1")):
+        sums.add(message)
+    assert sums.open_step == 1
