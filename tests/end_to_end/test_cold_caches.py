@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 import pytest
+from aiohttp import web
 from support.client import SMALL, post, settle
 from support.dialects.spoken.all_dialects import CHAT, MESSAGES, each_dialect
 from support.dialects.spoken.dialect import Dialect
@@ -202,3 +203,24 @@ async def test_a_silence_after_it_finds_the_summary(dialect, client, upstream, s
     assert len(upstream.summaries) == 1
     assert find_cold(log) == [turns]
     assert [line for line in log.lines if "decisions" in line][turns]["idle_seconds"] == SILENCE_SECONDS
+
+
+async def test_after_a_tool_call_none_is_written(client, upstream, serve) -> None:
+    """The client goes on at once then."""
+    async with serve("a", *AHEAD) as proxy:
+        first = await play_ahead(client, proxy, upstream)
+        upstream.requests.clear()
+    plainly = upstream.answer
+    call = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    choice = {"index": 0, "message": {"role": "assistant", "tool_calls": [call]}, "finish_reason": "tool_calls"}
+
+    async def answer(recorded: Any, request: web.BaseRequest) -> web.StreamResponse:
+        return (
+            await plainly(recorded, request) if recorded.asks_for_summary else web.json_response({"choices": [choice]})
+        )
+
+    upstream.answer = answer
+    async with serve("b", *AHEAD) as proxy:
+        for turns in range(1, first + 3):
+            await ask(client, proxy, write_chat(turns))
+    assert (len(upstream.chats), upstream.summaries) == (first + 2, [])

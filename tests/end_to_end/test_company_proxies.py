@@ -14,13 +14,19 @@ from support.authority import Authority
 from support.client import CHAT, SMALL, ask_raw, post, settle
 from support.sessions import make_session
 from upstreams.forward_proxy import ForwardProxy, run_forward_proxy
-from upstreams.raw import run_raw_upstream
+from upstreams.raw import RawRequest, run_raw_upstream
 from yarl import URL
 
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.server.app import Proxy, run_proxy
 
 Start = Callable[..., Awaitable[Proxy]]
+SOCKET = (
+    b"GET /v1/realtime HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Key: abc\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+ACCEPTED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+REFUSED = b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno"
 
 
 def far(url: str) -> str:
@@ -104,6 +110,33 @@ async def test_a_request_in_absolute_form_keeps_its_bytes(target, raw, forward, 
     expected = [host if line.startswith(b"Host:") else line for line in plain.lines]
     assert sent.split(b"\r\n")[1:] == [*expected, own]
     assert (through.body, through.target) == (plain.body, plain.target)
+
+
+async def test_a_websocket_goes_through_a_tunnel_that_serves_no_other_request(raw, forward, start) -> None:
+    """Also to an upstream without TLS (RFC 6455). A refused handshake leaves the tunnel open.
+
+    The last proxy makes a request about the whole server of one without a path. Source: RFC 9112 section 3.2.4.
+    """
+    raw.answer = REFUSED
+    proxy = await start({"http_proxy": f"http://{forward.address}"}, f"upstream.base_url={far(raw.url)}")
+    end = b" HTTP/1.1\r\nHost: localhost\r\nUser-Agent: me\r\nConnection: close\r\n\r\n"
+    for request in (SOCKET, b"GET /v1/files" + end, b"OPTIONS *" + end):
+        assert b" 404 " in await ask_raw(proxy.url, request)
+    assert [request.target for request in raw.requests[:2]] == [b"/v1/realtime", b"/v1/files"]
+    absolute = [head.split(b" ")[1] for head in forward.heads if b"User-Agent: me" in head]
+    root = far(raw.url).removesuffix("/v1").encode()
+    assert absolute == [root + b"/v1/files", root]
+
+    async def accept(request: RawRequest, writer: asyncio.StreamWriter) -> None:
+        writer.write(ACCEPTED)
+        writer.write((await request.reader.readexactly(5))[::-1])
+        writer.close()
+
+    raw.answer = accept
+    answer = await ask_raw(proxy.url, SOCKET + b"early")
+    assert answer.startswith(b"HTTP/1.1 101 ")
+    assert answer.endswith(b"ylrae")
+    assert b"realtime" not in b"".join(forward.heads)
 
 
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])

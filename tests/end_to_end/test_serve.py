@@ -1,6 +1,8 @@
 """`trimtab serve` as a process: start, service, drain, and error messages."""
 
 import asyncio
+import os
+import pty
 import re
 import signal
 import sys
@@ -11,6 +13,8 @@ import aiohttp
 import orjson
 import pytest
 from programs.serving import own_environment, read_log, serving
+from programs.starts import start_trimtab
+from support.client import CHAT, post
 from upstreams.recording import event
 
 
@@ -146,3 +150,39 @@ async def test_an_interrupt_while_it_loads_ends_it_quietly(command, module):
 
     assert [line for line in said.splitlines() if not line.startswith(b"import time:")] == []
     assert (process.returncode, written) == (130, b"")
+
+
+CLEAR, COLOURS = "\r\x1b[K", re.compile(r"\x1b\[[0-9;]*m")
+
+
+async def test_a_live_line_shows_what_is_saved_and_never_mixes_with_the_log(client, upstream):
+    """Each log line clears it first. Text of a client never controls the terminal."""
+    ours, theirs = pty.openpty()
+    screen = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(screen), os.fdopen(ours, "rb", buffering=0)
+    )
+    command = ("serve", "--listen", "127.0.0.1:0", "--upstream", upstream.url, "--set", "store=memory")
+    process = await start_trimtab(*command, stderr=theirs, env=own_environment() | {"TERM": "xterm"})
+    os.close(theirs)
+    try:
+        async with asyncio.timeout(120):
+            greeting = (await screen.readuntil(b"/trimtab/\r\n")).decode()
+            url = re.search(r" listening url=(\S+)/v1 ", COLOURS.sub("", greeting))[1]
+            assert f"    export OPENAI_BASE_URL={url}/v1\r\n" in greeting
+            for number in range(1, 4):
+                body = CHAT | {"model": "gpt-4o\x1b[2J\r\nfake line \u202e\x9b"}
+                await post(client, url + "/v1/chat/completions", body, Connection="close")
+                shown = await screen.readuntil(f"{CLEAR}{number} request".encode())
+                (line,) = [line for line in shown.decode().split("\r\n") if " POST " in line]
+                before, clear, rest = line.rpartition(CLEAR)
+                assert clear, before
+                assert COLOURS.sub("", rest).isprintable()
+                assert re.match(r"\d\d:\d\d:\d\d gpt-4o\\x1b\[2J", COLOURS.sub("", rest))
+            process.terminate()
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        transport.close()

@@ -137,6 +137,14 @@ def test_a_certificate_that_is_not_accepted_is_described(
             assert ask(loop_factory, **named) == "200"
 
 
+def test_a_named_authority_is_trusted_besides_the_systems(authority, tmp_path, monkeypatch) -> None:
+    """So one process can use an upstream on the internet and one in the company."""
+    system = Authority(tmp_path, "The system's")
+    monkeypatch.setenv("SSL_CERT_FILE", str(system.ca_file))
+    with blocking_server(system.serve("127.0.0.1")) as url:
+        assert ask(asyncio.new_event_loop, base_url=url, ca_file=str(authority.ca_file)) == "200"
+
+
 @each_loop
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_a_client_certificate_is_shown(version, loop_factory, authority, tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""Several processes on one port: one dies, all drain; metrics are as with one process."""
+"""Several processes on one port: one dies, all reload, all drain; metrics are as with one process."""
 
 import asyncio
 import os
@@ -143,6 +143,38 @@ async def test_a_worker_that_is_killed_takes_only_its_open_requests_with_it(upst
             while told != {1, 2}:
                 told = {one["worker"] for one in (await read_api(url, "requests?limit=500"))["requests"]}
         assert count_threads(process) == 1  # a process with one thread may fork
+
+
+async def test_a_reload_holds_for_all_and_for_those_that_come_later(upstream, tmp_path):
+    """An invalid configuration is logged once. If the supervisor is killed, its workers drain and end."""
+    file = tmp_path / "trimtab.yaml"
+
+    def reload(text: str) -> None:
+        file.write_text(f"store: memory\nupstream: {{base_url: {upstream.url}}}\n{text}", encoding="utf-8")
+        process.send_signal(signal.SIGHUP)
+
+    async def find_limits() -> set[str]:
+        return {(await ask(url)).headers["x-trimtab-tokens"].partition("limit=")[2] for _ in range(8)}
+
+    arguments = ("--upstream", upstream.url, "--set", "defaults.completion_reserve=0")
+    file.write_text("store: memory", encoding="utf-8")
+    async with serving(*TWO, "--config", str(file), *arguments) as (process, url):
+        reload("models: [{match: 'm*', context_window: 30000}]")
+        lines = await read_log(process, "reloaded") + await read_log(process, "reloaded")
+        assert {line["worker"] for line in lines if line["event"] == "reloaded"} == {1, 2}
+        assert await find_limits() == {"30000"}
+        reload("nope: 1")
+        (line,) = [one for one in await read_log(process, "configuration_invalid") if one["event"] != "request"]
+        assert "worker" not in line
+        for pid in find_workers(process):
+            os.kill(pid, signal.SIGKILL)
+        lines = await read_log(process, "worker_ready") + await read_log(process, "worker_ready")
+        assert await find_limits() == {"30000"}
+        process.kill()
+        lines += await read_log(process, "draining") + await read_log(process, "draining")
+        await asyncio.wait_for(process.stderr.read(), 30)  # the pipe closes when the last process ends
+    assert {line["worker"] for line in lines if line["event"] == "draining"} == {1, 2}
+    assert [line["event"] for line in lines].count("configuration_invalid") == 0
 
 
 async def test_all_workers_drain(upstream):

@@ -64,8 +64,10 @@ async def _ask(client: UpstreamClient, upstream: FakeUpstream, key: str | None =
 
 
 async def test_a_list_of_models_is_well(asking, upstream) -> None:
-    """Its names and windows are read."""
+    """Its names and windows are read. A proxy that is configured or avoided is named."""
     _tell(upstream, 200, orjson.dumps(MODELS))
+    direct = await _ask(asking, upstream, proxy="direct")
+    assert direct.finding.found == "answers; models listed: 2; directly (upstream.proxy)"
     answer = await _ask(asking, upstream)
 
     assert (answer.finding.level, answer.finding.found) == ("ok", "answers; models listed: 2")

@@ -57,6 +57,8 @@ ERRORS = (
     f"compact-session name {STORED}",
     f"compact-session name {STORED} --set dashboard.enabled=false",
     f"compact-session name {STORED} --words {'x' * 501}",
+    "wrap no-such-command",
+    "wrap --log-file /no/such/folder/file true",
     "compact-session name --set store=memory",
     f"compact-session name {REDIS}",
     "doctor --set mode=maybe",

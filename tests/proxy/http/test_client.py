@@ -191,6 +191,10 @@ def test_a_path_without_tricks_is_allowed(parts: list[str]) -> None:
     assert is_allowed(f"/x{path}", "/v1", ("/x/*",))
 
 
+def test_escapes_without_end_are_refused() -> None:
+    assert not is_allowed("/v1/%2525252525252541", "/v1", ())
+
+
 @pytest.mark.parametrize("base", ["", "/api/v1"])
 def test_a_base_may_have_any_depth(base: str) -> None:
     assert is_allowed(f"{base}/x/../y", base, ())

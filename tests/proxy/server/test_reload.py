@@ -179,6 +179,14 @@ def test_credentials_without_tls_are_told() -> None:
     assert "PLANTED" not in str(log.lines)
 
 
+def test_the_log_says_which_proxy_is_used() -> None:
+    log = ListLog()
+    tell_upstreams(load_config(environment={"HTTPS_PROXY": "http://u:PLANTED@proxy.test:1"}), log)
+    (line,) = log.lines
+    assert (line["event"], line["proxy"], line["named_by"]) == ("upstream_proxy", "http://proxy.test:1", "HTTPS_PROXY")
+    assert "PLANTED" not in str(line)
+
+
 def test_unknown_variables_are_one_warning(log, monkeypatch: pytest.MonkeyPatch) -> None:
     """It names those that are nearly right. Without any, nothing is logged."""
     warn_of_unknown_variables(log)

@@ -277,6 +277,17 @@ async def test_the_last_spans_are_sent_at_the_end(client, start, collector, monk
     assert len(collector.spans) == 1
 
 
+async def test_a_collector_that_never_answers_does_not_hold_up_the_end(log, monkeypatch):
+    spans, answered = Spans("http://127.0.0.1:9", "x", "1", log), threading.Event()
+    with monkeypatch.context() as patch:
+        patch.setattr(otlp, "FLUSH_SECONDS", 0.01)
+        patch.setattr(spans._processor, "shutdown", answered.wait)
+        await asyncio.wait_for(spans.close(), 30)
+    assert not answered.is_set()
+    answered.set()
+    await spans.close()
+
+
 async def test_too_many_spans_are_dropped_and_that_is_told_once(collector, log, monkeypatch):
     monkeypatch.setattr(otlp, "DELAY_MILLISECONDS", 60_000)
     monkeypatch.setattr(otlp, "MAX_WAITING_SPANS", 4)

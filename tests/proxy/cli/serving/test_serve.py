@@ -20,6 +20,7 @@ from support.model_learning import ListLog
 from trimtab.proxy.cli.options import usual_recordings
 from trimtab.proxy.cli.serving import serve as serving
 from trimtab.proxy.cli.serving.serve import (
+    DRAWER,
     LEAST_SECONDS,
     MOST_SECONDS,
     NEVER,
@@ -184,6 +185,18 @@ def test_the_folder_of_the_configuration_counts(started, tmp_path) -> None:
     assert [config.record.keep for config in started] == [5, 10_000, 5, 6]
 
 
+def test_the_log_is_as_the_configuration_says_unless_an_option_does(started, monkeypatch) -> None:
+    """On a terminal it clears the live line first, if there is one."""
+    asked: list[Any] = []
+    monkeypatch.setattr(serving, "configure_log", lambda *given, clears_line: asked.append((*given, clears_line)))
+    monkeypatch.setattr(serving, "can_rewrite", lambda form: form == "text")
+    configured = ("serve", "--set", "log={format: json, level: error}")
+    for options in ((), ("--log-format", "text", "--log-level", "info")):
+        assert run_trimtab(*configured, *options).exit_code == 0
+    assert asked == [("error", "json", False), ("info", "text", True)]
+    assert len(started) == 2
+
+
 # What `trimtab serve` prints on a terminal. The live line is tested end to end, on a real one.
 
 
@@ -216,6 +229,12 @@ async def test_nothing_is_printed_if_nobody_reads_it(capsys: pytest.CaptureFixtu
         pass
 
     assert capsys.readouterr() == ("", "")
+
+
+def test_only_one_worker_shows_the_live_line() -> None:
+    """All write to the same terminal."""
+    screen = Screen(is_read=True, line=LiveLine())
+    assert [screen.of(number).line is screen.line for number in (DRAWER, DRAWER + 1)] == [True, False]
 
 
 class _Counting(LiveLine):

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import orjson
 import pytest
+from aiohttp import web
 from programs.serving import own_environment
 from programs.starts import start_trimtab
 from support.client import SMALL
 from support.events import make_event
 from support.golden import check_golden
 from support.sessions import make_session
-from upstreams.recording import FakeUpstream
+from upstreams.recording import FakeUpstream, Recorded, error
 
 from trimtab.proxy.cli.serving import wrap
 from trimtab.proxy.cli.serving.wrap import (
@@ -109,6 +110,17 @@ async def test_an_sdk_asks_through_the_proxy_and_the_savings_are_told(upstream: 
     assert TEXT not in told
 
 
+async def test_a_session_that_failed_has_saved_nothing_and_is_told_why(upstream: FakeUpstream) -> None:
+    async def refuse(_recorded: Recorded, _request: web.BaseRequest) -> web.StreamResponse:
+        return error(400, message="no such parameter", code="invalid_request")
+
+    upstream.answer = refuse
+    status, _, err = await run("--upstream", upstream.url, sys.executable, "-c", ASK_BOTH)
+    told = [line for line in err[1:] if line.startswith("trimtab")]
+    assert (status, told[0], len(told)) == (1, "trimtab: 1 request, 1 of them failed (100%)", 2)
+    assert told[1].startswith("trimtab: warning: 1 of the newest 1 request failed with status 400: the upstream does")
+
+
 async def test_clients_of_both_providers_keep_their_own_servers(upstream: FakeUpstream) -> None:
     """Each variable that was set names the upstream of its clients. The paths are the same as without the proxy."""
     root = upstream.url.removesuffix("/v1")
@@ -159,6 +171,7 @@ async def test_an_agent_gets_its_own_settings(upstream: FakeUpstream, tmp_path: 
     assert not any("warning" in line for line in err)
     _, _, err = await run("--upstream", upstream.url, str(tmp_path / "cline"), **home)
     assert err[0].startswith("trimtab: warning: Cline takes its server from its own settings")
+    assert err[-1].startswith("trimtab: no request came through the proxy; ")
 
 
 async def test_a_signal_ends_the_command(upstream: FakeUpstream) -> None:

@@ -52,6 +52,11 @@ async def test_a_reload_switches_the_dashboard_and_its_texts(client, start_proxy
     assert len(await read_events(past)) == 1
 
 
+def test_the_default_store_has_its_events_beside_it():
+    (file,) = open_history(load()).places.files
+    assert file.name == "events.sqlite3"
+
+
 def test_events_have_half_of_the_history_s_memory():
     assert open_history(load("limits.max_memory_bytes=536870912", "store=memory")).places.bounds.events_bytes == 4 * MB
 
