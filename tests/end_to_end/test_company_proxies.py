@@ -112,6 +112,17 @@ async def test_a_request_in_absolute_form_keeps_its_bytes(target, raw, forward, 
     assert (through.body, through.target) == (plain.body, plain.target)
 
 
+async def test_a_password_that_the_proxy_refuses_is_not_told_as_the_upstreams_answer(
+    client, upstream, forward, start
+) -> None:
+    """Without a tunnel, its 407 comes in place of the upstream's answer. The message has no password."""
+    forward.wants = b"Basic other"
+    proxy = await start({"HTTP_PROXY": f"http://u:PLANTED@{forward.address}"}, f"upstream.base_url={far(upstream.url)}")
+    response, body = await post(client, proxy.url + "/v1/chat/completions", CHAT)
+    assert (response.status, b"refuses the user name and password (407)" in body) == (502, True)
+    assert b"PLANTED" not in body
+
+
 async def test_a_websocket_goes_through_a_tunnel_that_serves_no_other_request(raw, forward, start) -> None:
     """Also to an upstream without TLS (RFC 6455). A refused handshake leaves the tunnel open.
 
