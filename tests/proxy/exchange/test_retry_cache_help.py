@@ -138,7 +138,7 @@ def _count_moves(bodies: list[bytes], dialect: Dialect) -> int:
 async def test_the_clients_own_key_stays_alone(dialect, client, upstream, start_known):
     """Even if it is null, or written with escapes."""
     proxy = await start_known("api.openai.com")
-    for own in (b'"prompt_cache_key":"mine"', b'"prompt_cache_key":null', b'"prompt_cache_\\u006bey":"mine"'):
+    for own in (b'"prompt_cache_key":null', b'"prompt_cache_\\u006bey":"mine"'):
         body = orjson.dumps(dialect.write([{"role": "user", "content": "hi"}], model="gpt-4o"))
         body = b"{" + own + b"," + body[1:]
         (answer,) = await _ask(client, proxy, dialect, [body])

@@ -220,19 +220,6 @@ async def test_a_server_that_counts_bytes_does_so_in_every_script(start: Start) 
     assert scale_of(process).predict(1, CHINESE) == pytest.approx(4.2, rel=0.01)
 
 
-async def test_few_odd_answers_of_one_kind_change_nothing(start: Start) -> None:
-    """Not before that kind has eight answers, and then the median decides; other kinds never move."""
-    process = start()
-    await process.look_up()
-    await learn(process, ENGLISH)
-    before = scale_of(process)
-    await process.feed([2.3, 2.3, 6.0, 2.3, 0.6, 19.0, 2.3], chars=CHINESE)
-    assert scale_of(process).predict(1, ENGLISH) == before.predict(1, ENGLISH)
-    await process.feed([2.3], chars=CHINESE)
-    assert abs(off(process, CHINESE)) < 0.01
-    assert scale_of(process).ratio == before.ratio
-
-
 async def test_a_lie_about_one_script_ends_with_64_honest_answers(start: Start) -> None:
     """A wrong weight must not make honest answers look like those of a server that drops prompts."""
     process = start()
