@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.builders import (
     assistant,
     call,
@@ -23,7 +24,7 @@ from support.tool_steps import step
 from trimtab.rules.conversation import Message
 from trimtab.rules.pipeline.appended import GOAL_CHARS, LONG_TOKENS, Pin, Pins, find_goal, fit_pins, pin_results
 from trimtab.rules.policy import Policy
-from trimtab.rules.results.work import Work
+from trimtab.rules.results.work import Allowance, LargeWorkError, Work
 from trimtab.rules.text.markers import START
 from trimtab.rules.window.room import Cap
 
@@ -47,6 +48,7 @@ def test_a_long_step_gets_one_pin_behind_its_last_result() -> None:
     assert find(user("Mend it."), *steps) == {4: f"{line}]"}
     assert find(user("Mend it."), *TODO, *steps) == {6: f'{line}; open item of the task list: "Run it"]'}
     assert find(user("Mend it."), *steps, *TODO, user("Now test it.")) == {4: f"{line}]"}
+    assert list(find(user("Mend it."), assistant(None, *CALLS), result("a", LONG), result("b", ""))) == [4]
     assert find(user("Go."), user("Mend it."), user("<system-reminder>x</system-reminder>"), *steps).popitem()[1] == (
         f"{line}]"
     )
@@ -150,3 +152,10 @@ def test_each_message_is_read_once() -> None:
     for stop in (4, 2, len(messages), len(messages)):
         pins.extend(messages[:stop], Policy(), Work(count))
     assert read == [*range(1, len(messages))]
+
+
+@pytest.mark.parametrize("messages", [[user(LONG)], [assistant(None, CALLS[0]), result("a", LONG)]])
+def test_large_texts_are_announced(messages: list[Message]) -> None:
+    """The caller may then do the work in a thread."""
+    with pytest.raises(LargeWorkError):
+        Pins(0).extend(messages, Policy(), structs.replace(Work(count), allowance=Allowance(100)))

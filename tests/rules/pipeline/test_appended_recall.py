@@ -3,8 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.append_law import check_append_law, run
 from support.archives import WordArchive
 from support.builders import (
@@ -13,6 +15,7 @@ from support.builders import (
     call,
     conversation,
     count,
+    fill,
     result,
     session,
     system,
@@ -33,7 +36,7 @@ from trimtab.rules.pipeline.appended import (
     split_passages,
 )
 from trimtab.rules.policy import OverflowStrategy, Policy
-from trimtab.rules.results.work import Work
+from trimtab.rules.results.work import Allowance, LargeWorkError, Work
 from trimtab.rules.text.markers import QUOTE_END, mark_recalled
 from trimtab.rules.window.state import Cut, CutKind, Window
 
@@ -178,3 +181,14 @@ def test_the_passages_count_for_the_room() -> None:
         assert outcome.conversation.tokens <= planned.reserved_tokens
         saved = sum(decision.saved_tokens for decision in outcome.decisions)
         assert saved == before.tokens - outcome.conversation.tokens
+
+
+def test_the_passages_fit_their_share_and_large_texts_are_announced() -> None:
+    facts = [assistant(f"{FACT} {fill(str(number), 60)} q{number:04}") for number in range(2)]
+    messages = [system(), user("Mend it."), *facts, user("q0000 q0001 merlin-api")]
+    recalls = Recalls(1, WordArchive())
+    recalls.find(4, messages, cut_at(4), 4000, INJECT, WORK)
+    assert 0 < recalls.pins[4].tokens == count(f"\n{recalls.pins[4].line}") <= 160
+    work = structs.replace(WORK, allowance=Allowance(10))
+    with pytest.raises(LargeWorkError):
+        Recalls(1, WordArchive()).find(4, messages, cut_at(4), 20_000, INJECT, work)

@@ -134,6 +134,8 @@ def test_what_is_left_alone() -> None:
     half = "\n".join(
         line if number % 2 else f"now something quite different: {number}" for number, line in enumerate(lines)
     )
+    third = "\n".join(line if number % 3 else f"now: {number}" for number, line in enumerate(lines))
+    assert replaced(dedupe(*steps(TEXT, third))) == [0, 0]
     diffs = dict[tuple[bytes, bytes], str]()
     assert replaced(dedupe(*steps(TEXT, half), work=Work(count, diffs=diffs))) == [0, 0]
     assert list(diffs.values()) == [""]  # a diff that is no shorter is not remembered

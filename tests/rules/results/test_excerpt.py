@@ -16,6 +16,7 @@ from support.results import shorten_text, truncate_tool_results
 from trimtab.proxy.compaction import pool
 from trimtab.proxy.compaction.tokenizers.exact import count_pieces
 from trimtab.rules.conversation import Conversation, CountTokens, Message, Outcome
+from trimtab.rules.pipeline.order import plan
 from trimtab.rules.policy import Budget, Policy, PreserveSystem, ToolRule, Treatment, Truncation
 from trimtab.rules.results.excerpt import (
     Facts,
@@ -213,6 +214,7 @@ def test_what_must_stay_stays() -> None:
         (user(LONG), POLICY),
         (result("a", LONG), POLICY),
         (replace(assistant(LONG), has_fixed_texts=True), POLICY),
+        (replace(assistant(LONG), keep=True), POLICY),
         (system(LONG), replace(POLICY, preserve_system=PreserveSystem.ALL)),
         (assistant("short", call("a", arguments=LONG)), POLICY),
     ]:
@@ -225,6 +227,14 @@ def test_what_must_stay_stays() -> None:
     assert sum(map(count, short.texts)) <= LIMIT
     many = replace(parts, texts=(LONG,) * 9)
     assert shorten_message(many, LIMIT, Work(count)) is many
+
+
+def test_a_short_chat_is_decided_in_the_same_way() -> None:
+    """Although such a chat is otherwise left alone without a look at its texts."""
+    before = conversation(system(), user("Tell me."), assistant(LONG), user("More."))
+    planned = plan(before, replace(POLICY, context_window=128_000), count=count)
+    assert [decision.rule for decision in planned.decisions] == ["shorten"]
+    assert plan(before, Policy(), count=count).is_empty
 
 
 PIECES = [

@@ -204,3 +204,13 @@ def test_a_request_that_fits_one_prompt_is_one_part() -> None:
     assert parts[0].span[0] is earlier[0]
     assert join_parts(parts) == replace(asked, span=(*earlier, *asked.span), earlier=())
     assert split_request(asked, base_text="So far.", max_tokens=4000, most=8, count=count) == [asked]
+
+
+def test_a_message_too_long_for_any_prompt_is_clipped_and_shown() -> None:
+    """However many calls it makes; its first line has its role."""
+    calls = tuple(call(str(number), arguments=fill("argument", 900)) for number in range(20))
+    span = (assistant(fill("said", 5000), *calls), user("Go on."))
+    for part in split_request(told(span), base_text=None, max_tokens=2500, most=8, count=count):
+        question = write_prompt(part, base_text=None, max_tokens=2500, count=count)
+        assert count(question) <= 2500
+        assert question.count(" ASSISTANT]\n") + question.count(" USER]\n") == len(part.span)

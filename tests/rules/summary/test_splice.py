@@ -189,6 +189,18 @@ def test_kept_system_messages_follow_the_summary() -> None:
         ]
 
 
+@ROLES
+def test_kept_messages_are_verbatim_in_every_role(role: SummaryRole) -> None:
+    """Oldest first, after the summary, with their media. The task's own message is complete."""
+    messages = (user("task"), assistant(LONG), user("one", IMAGE), assistant(LONG), user("two"), *session(2)[2:])
+    sent = put(conversation(*messages), window(5, task=0, kept=(2, 4)), role).conversation.messages
+    texts = [text for message in sent for text in message.texts]
+    said = next(index for index, text in enumerate(texts) if "\n\nAll went well.\n\n" in text)
+    assert texts[0] == "task"
+    assert said < texts.index("one") < texts.index("two")
+    assert [message.role for message in sent if message.media] == ["user"]
+
+
 def test_kept_steps_follow_the_summary() -> None:
     """In their order, unchanged, with a line between the summary and them, and between them and a user message."""
     messages = (*session(4), user("next"), assistant("done"))
