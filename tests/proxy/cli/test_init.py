@@ -12,7 +12,7 @@ from support.command_line import run_trimtab
 from support.golden import check_golden
 from upstreams.recording import FakeUpstream
 
-from trimtab.proxy.cli.init import write_document
+from trimtab.proxy.cli.init import list_unknown, write_document
 from trimtab.proxy.config.load import load_config, load_file
 
 KEY = "sk-PLANTED-KEY"
@@ -142,3 +142,9 @@ def test_a_models_name_from_the_server_can_do_nothing_in_the_file() -> None:
     text = write_document(**CHOICES[0], unknown=[hostile])
     assert load_config(text, environment={}) == load_config(write_document(**CHOICES[0]), environment={})
     assert "\nmode: off" not in text
+
+
+def test_models_of_a_provider_in_the_catalogue_need_no_window() -> None:
+    windows = {"known": 4096, "new": None}
+    assert list_unknown("http://127.0.0.1:1/v1", windows) == ["new"]
+    assert list_unknown("https://api.openai.com/v1", windows) == []

@@ -7,8 +7,9 @@ from rich.console import Console
 from rich.table import Table
 
 from trimtab.proxy.account.books import Place, Sums
+from trimtab.proxy.cli.doctor import SPARE, make_table
 from trimtab.proxy.cli.stats import COLUMNS, gather, print_table
-from trimtab.proxy.cli.tables import add_figures, print_fitting, write_dollars, write_short
+from trimtab.proxy.cli.tables import add_figures, print_fitting, safe, write_dollars, write_short
 
 WIDTHS = (60, 100)
 LARGE = Sums(
@@ -20,6 +21,12 @@ LARGE = Sums(
     fresh_nanodollars=4321 * 10**9,
     without_nanodollars=9876 * 10**9,
 )
+
+
+def test_a_text_cannot_control_the_terminal() -> None:
+    """Of several lines, only their ends stay."""
+    assert safe("a\x1b[2J\nb").plain == "a\\x1b[2J\\nb"
+    assert safe("a\x1b[2J\n\tb", lines=True).plain == "a\\x1b[2J\n    b"
 
 
 @pytest.mark.parametrize(
@@ -76,6 +83,16 @@ def test_figures_of_cost_stay_on_a_narrow_terminal(width: int) -> None:
     left = " ".join(told.split()).split(", ") if told else []
     shown = [name for name in COLUMNS if name in lines[1]]
     assert sorted((*left, *shown)) == sorted(COLUMNS)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_table_of_prices_keeps_the_model(width: int) -> None:
+    """And no line is too long."""
+    table = make_table()
+    table.add_row(*["a-long-name-of-a-model-2026"] * 4, *["1,234,567"] * 5)
+    text = render(width, table, SPARE)
+    assert "model" in text
+    assert all(len(line) <= width for line in read_table(text))
 
 
 def test_a_wider_terminal_shows_more() -> None:
