@@ -74,6 +74,26 @@ async def test_equal_costs_of_one_tenant_share_a_compactor(compactors: Compactor
     assert compactors.choose(AUTO, "gpt-4o") not in (one, two)
 
 
+def test_a_tenant_remembers_nothing_of_another(compactors: Compactors) -> None:
+    """Else the time of an answer would show what the other has sent."""
+    text = "a word " * 20
+    one, two = (compactors.choose(AUTO, "gpt-4o", tenant) for tenant in ("one", "two"))
+    one.count(text)
+    holders = [compactors._hold(tenant) for tenant in ("one", "two")]
+    assert [holder.memos["o200k_base"].usual.get(text) for holder in holders] == [two.count(text), None]
+    holders[0].caches.diffs[b"a", b"b"] = "diff"
+    assert holders[1].caches.diffs.get((b"a", b"b")) is None
+
+
+def test_a_vocabulary_is_loaded_once_for_all_compactors_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them still remembers its own texts."""
+    first = module.load_compactor("gpt-4o")
+    monkeypatch.setattr(module, "load_encoding", pytest.fail)
+    second = module.load_compactor("gpt-4o")
+    assert first is not second
+    assert first.count("a word " * 20) == second.count("a word " * 20)
+
+
 def test_many_who_need_a_vocabulary_first_load_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several threads ask at once, for models of two kinds. Each kind has one compactor, and both share one counter."""
     loaded: list[str] = []

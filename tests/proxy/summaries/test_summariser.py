@@ -467,3 +467,25 @@ async def test_a_request_that_thinks_is_asked_with_room_for_it(client, upstream,
     assert asked.json["max_tokens"] > 900 + 100
     assert "tools" in asked.json
     assert "temperature" not in asked.json
+
+
+async def test_costs_are_in_the_models_own_tokens(client, upstream, start_proxy, compactors):
+    """All other figures are, too. If the model makes 1.5 tokens of one of ours, the cost is 1.5 times as high."""
+    note = write_note("A short note of what was done.")
+
+    async def answer(recorded, _request):
+        return raw_completion({"content": note if recorded.asks_for_summary else "Good."})
+
+    upstream.answer = answer
+    proxy = await start_proxy(*SETTINGS)
+    body = LONG | {"model": "claude-opus-4-7", "messages": LONG["messages"][1:]}
+    await post(client, proxy.url + "/v1/chat/completions", body)
+    metrics = (await (await client.get(proxy.url + "/metrics")).text()).splitlines()
+    costs = [float(line.split()[-1]) for line in metrics if line.startswith("trimtab_summary_tokens_total{")]
+
+    count = compactors.choose(PolicyConfig(), "claude-opus-4-7").count
+    prompts = [asked.json["messages"][-1]["content"] for asked in upstream.summaries]
+    assert sorted(costs) == [
+        len(prompts) * round(1.5 * count(note)),
+        sum(round(1.5 * count(prompt)) for prompt in prompts),
+    ]

@@ -121,3 +121,22 @@ def test_they_become_short_at_a_cut_or_when_that_saves_as_much_as_is_read_again(
             messages += [assistant("look", call(name)), result(name, fill(name, tokens))]
         messages.append(assistant(fill(f"answer {turn}", tokens)))
     check_changes(messages, replace(LIMITED, context_window=window))
+
+
+def test_behind_a_cut_the_long_messages_of_earlier_turns_are_short() -> None:
+    """Shortened before it, all that came after them would be read again, which costs more than it saves."""
+    messages, policy = [system(), user("Begin.")], replace(LIMITED, context_window=4000)
+    for turn in range(2):
+        messages += [assistant("Yes."), user(f"{turn}: {LONG}")]
+        for number in range(20):
+            messages += [assistant("look", call(f"{turn}-{number}")), result(f"{turn}-{number}", fill("out", 80))]
+    assert not run(conversation(*messages, assistant("Yes.")), WIDE)[1].decisions
+    planned = next(
+        planned
+        for stop in range(50, len(messages))
+        for planned, _ in [run(conversation(*messages[:stop]), policy)]
+        if planned.window.cut is not None and planned.window.users_stop
+    )
+    told = [one for one in planned.conversation.messages[2 : planned.window.users_stop] if one.role is Role.USER]
+    assert told
+    assert all(map(is_short, told))

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.builders import (
+    FREE,
     IMAGE,
     assistant,
     call,
     fill,
+    measure,
     result,
     split_steps,
     system,
@@ -21,6 +23,8 @@ from support.builders import (
 )
 
 from trimtab.rules.conversation import Message, Role, Served, count_leading
+from trimtab.rules.policy import Policy
+from trimtab.rules.window.cut_decision import Fold
 from trimtab.rules.window.prune import PLACEHOLDER_TOKENS, ImageStop, saving_tokens
 from trimtab.rules.window.sums import FIRST_SHARE, MAX_OPEN_WORDS, Savings, Spans, Sums
 
@@ -276,3 +280,32 @@ def test_a_call_and_a_result_of_unknown_kinds_belong_together() -> None:
     for message in (user("task"), _serve(unknown, opens="1"), _serve(unknown, closes="1")):
         sums.add(message)
     assert sums.open_step == 1
+
+
+def _play(spans: list[int], tokens: int) -> list[Message]:
+    """Units of the server's calls with rounds of the client's calls and words of the user in between."""
+    messages = [system(), user("task")]
+    for number, rounds in enumerate(spans):
+        key = chr(0x100 + number)
+        for turn in range(rounds):
+            asked = assistant("so", call(f"c{number}-{turn}"))
+            messages.append(_serve(asked, opens="" if turn else key, goes_on=key if turn else ""))
+            messages.append(result(f"c{number}-{turn}", fill("out", tokens)))
+            messages += [user("Go on.")] if turn == 0 else []
+        messages += [_serve(assistant("sum"), closes=key if rounds else ""), user(f"next {number}")]
+    return messages
+
+
+@given(st.lists(st.integers(0, 4), min_size=8, max_size=24), st.integers(10, 120), st.sampled_from([None, 3]))
+@example([2] * 24, 100, 3)
+def test_no_cut_parts_a_call_from_its_result(spans: list[int], tokens: int, max_turns: int | None) -> None:
+    """Neither the cut in effect nor the next one, nor a kept step, at any length of the transcript."""
+    messages = _play(spans, tokens)
+    policy = Policy(context_window=4000, completion_reserve=0, prices=FREE, max_turns=max_turns)
+    folded, bound = Fold(measure(messages, policy, limit=3000), policy), _bind(messages)
+    for stop, message in enumerate(messages, start=1):
+        folded.add(message)
+        window = folded.finish()
+        places = [place for cut in window.cuts for place in (cut.at, *(at for step in cut.kept_steps for at in step))]
+        places += [] if window.next_cut is None else [window.next_cut]
+        assert not any(bound[place] for place in places if place < stop)
