@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from trimtab.proxy.store.opening import CONFIRM_SECONDS, FIRST_STAND_IN_LEASE, LayeredStore
+from trimtab.proxy.store.redis import RedisStore
 from trimtab.proxy.store.store import MemoryStore, StoreError
 
 TTL_SECONDS = 1000.0
@@ -73,27 +74,32 @@ class Pauses:
         await self._ended.acquire()
 
     async def end(self) -> None:
+        """End the present pause or the next one."""
         await self._begun.acquire()
         self._ended.release()
 
 
 @pytest.fixture
 def durable(clock) -> Durable:
+    """The durable store."""
     return Durable(clock)
 
 
 @pytest.fixture
 def pauses() -> Pauses:
+    """The pauses between two attempts to reach it."""
     return Pauses()
 
 
 @pytest.fixture
 def errors() -> list[str]:
+    """The name of the store, once for each failure."""
     return []
 
 
 @pytest.fixture
 async def store(durable, pauses, errors, clock, log) -> AsyncIterator[LayeredStore]:
+    """A memory store in front of the durable store."""
     store = LayeredStore(durable, ttl_seconds=TTL_SECONDS, on_error=errors.append, log=log, clock=clock, sleep=pauses)
     yield store
     await store.close()
@@ -105,6 +111,11 @@ async def _recovering(store: LayeredStore, pauses: Pauses) -> AsyncIterator[None
     yield
     await pauses.end()
     await store.settle()
+
+
+async def test_it_goes_by_the_durable_ones_name(store) -> None:
+    """The name is the metrics' label."""
+    assert store.name == "durable"
 
 
 async def test_what_memory_has_is_not_asked_for_again(store, durable) -> None:
@@ -162,6 +173,25 @@ async def test_who_writes_first_after_a_loss_wins(store, durable, clock) -> None
     assert await store.get("id") == b"theirs"
 
 
+async def test_a_store_that_is_out_when_asked_again_loses_nothing(store, durable, pauses, clock, errors) -> None:
+    """The next use after the outage writes what the store has lost in it."""
+    await store.put("id", b"sealed")
+    MemoryStore.__init__(durable, ttl_seconds=TTL_SECONDS, clock=clock)  # empty it
+    durable.is_out = True
+    async with _recovering(store, pauses):
+        for _ in range(2):
+            clock.seconds += CONFIRM_SECONDS + 1
+            assert await store.get("id") == b"sealed"
+            await asyncio.sleep(0)
+        durable.is_out = False
+    assert errors == ["durable"]
+    clock.seconds += CONFIRM_SECONDS + 1
+    await store.get("id")
+    await store.settle()
+
+    assert await MemoryStore.get(durable, "id") == b"sealed"
+
+
 async def test_memory_stands_in_while_the_durable_store_is_out(store, durable, errors, log) -> None:
     """The outage is logged once, and the failed operation is counted once. The store is not asked again meanwhile."""
     durable.is_out = True
@@ -172,8 +202,21 @@ async def test_memory_stands_in_while_the_durable_store_is_out(store, durable, e
     assert (durable.asked, errors, log.lines) == (["put"], ["durable"], [OUT])
 
 
+async def test_every_operation_that_failed_is_counted_and_the_outage_said_once(store, durable, errors, log) -> None:
+    """Many operations are in progress when the outage begins."""
+    durable.is_out = True
+    durable.answers.clear()
+    asking = asyncio.gather(store.get("a"), store.put("b", b"1"), store.claim("c", 60))
+    await asyncio.sleep(0)
+    durable.answers.set()
+
+    assert await asking == [None, b"1", FIRST_STAND_IN_LEASE]
+    assert (durable.asked, errors, log.lines) == (["get", "put", "claim"], ["durable"] * 3, [OUT])
+
+
 @pytest.mark.parametrize("operation", ["get", "put", "claim", "renew", "release"])
 async def test_no_operation_fails(store, durable, operation) -> None:
+    """Any operation may be the first one to fail."""
     durable.is_out = True
     answers = {
         "get": (store.get("id"), None),
@@ -191,6 +234,7 @@ async def test_no_operation_fails(store, durable, operation) -> None:
 
 
 async def test_pauses_grow_and_failures_go_on_being_counted(store, durable, pauses, errors) -> None:
+    """They grow up to half a minute."""
     durable.is_out = True
     await store.get("id")
     for _ in range(8):
@@ -202,6 +246,7 @@ async def test_pauses_grow_and_failures_go_on_being_counted(store, durable, paus
 
 
 async def test_what_was_kept_meanwhile_is_written_when_it_is_back(store, durable, pauses, log) -> None:
+    """Then the store is used again. The log says so once."""
     durable.is_out = True
     async with _recovering(store, pauses):
         await store.put("meanwhile", b"1")
@@ -236,6 +281,7 @@ async def test_a_store_that_can_only_be_read_is_still_out(store, durable, pauses
 
 
 async def test_an_outage_while_writing_through_goes_on_where_it_broke_off(store, durable, pauses, monkeypatch) -> None:
+    """Every summary is written in the end."""
     durable.is_out = True
     for summary_id in "abc":
         await store.put(summary_id, summary_id.encode())
@@ -252,6 +298,7 @@ async def test_an_outage_while_writing_through_goes_on_where_it_broke_off(store,
 
 
 async def test_beyond_a_bound_the_oldest_are_not_written_through(store, durable, pauses) -> None:
+    """So the cost is bounded, however long the outage is."""
     store.max_unwritten = 2
     durable.is_out = True
     async with _recovering(store, pauses):
@@ -260,6 +307,27 @@ async def test_beyond_a_bound_the_oldest_are_not_written_through(store, durable,
         durable.is_out = False
 
     assert [await MemoryStore.get(durable, summary_id) for summary_id in "abc"] == [None, b"b", b"c"]
+
+
+async def test_what_memory_has_forgotten_meanwhile_is_not_written(store, durable, pauses, clock) -> None:
+    """It was not used for half of its lifetime."""
+    durable.is_out = True
+    async with _recovering(store, pauses):
+        await store.put("id", b"sealed")
+        clock.seconds += TTL_SECONDS / 2
+        durable.is_out = False
+
+    assert "put" not in durable.asked[1:]
+
+
+async def test_leases_of_an_outage_hold_within_the_process(store, durable) -> None:
+    """One caller makes the summary. After it has given back its lease, the next one can have it."""
+    durable.is_out = True
+    first = await store.claim("id", 60)
+
+    assert await store.claim("id", 60) is None
+    await store.release("id", first)
+    assert await store.claim("id", 60) > first
 
 
 async def test_a_lease_is_renewed_at_the_store_that_granted_it(store, durable, pauses) -> None:
@@ -279,15 +347,6 @@ async def test_a_lease_is_renewed_at_the_store_that_granted_it(store, durable, p
     assert durable.asked[asked:] == ["renew"]
 
 
-async def test_leases_of_an_outage_hold_within_the_process(store, durable) -> None:
-    """One caller makes the summary. After it has given back its lease, the next one can have it."""
-    durable.is_out = True
-    first = await store.claim("id", 60)
-    assert await store.claim("id", 60) is None
-    await store.release("id", first)
-    assert await store.claim("id", 60) > first
-
-
 async def test_a_lease_of_an_outage_does_not_touch_the_durable_stores(store, durable, pauses) -> None:
     """After the outage, its holder writes its summary, and gives back only its own lease."""
     durable.is_out = True
@@ -304,6 +363,7 @@ async def test_a_lease_of_an_outage_does_not_touch_the_durable_stores(store, dur
 
 
 async def test_closing_ends_the_attempts(store, durable) -> None:
+    """The durable store is closed too, even if that fails."""
     durable.is_out = True
     await store.get("id")
     await store.close()
@@ -313,7 +373,31 @@ async def test_closing_ends_the_attempts(store, durable) -> None:
     assert durable.is_closed
 
 
+async def test_a_redis_server_that_dies_and_comes_back(own_redis, pauses, errors, log) -> None:
+    """The same holds for a real server."""
+    store = LayeredStore(
+        RedisStore(own_redis.url, ttl_seconds=TTL_SECONDS),
+        ttl_seconds=TTL_SECONDS,
+        on_error=errors.append,
+        log=log,
+        sleep=pauses,
+    )
+    own_redis.stop()
+    assert await store.put("id", b"sealed") == b"sealed"
+    await asyncio.to_thread(own_redis.start)
+    await pauses.end()
+    await store.settle()
+    await store.close()
+
+    replica = RedisStore(own_redis.url, ttl_seconds=TTL_SECONDS)
+    assert await replica.get("id") == b"sealed"
+    await replica.close()
+    assert [line["event"] for line in log.lines] == ["store_unreachable", "store_reachable"]
+    assert errors == ["redis"]
+
+
 def _break_after(number: int, durable: Durable):
+    """A `put` that fails once, after this many calls."""
     puts = 0
 
     async def put(summary_id: str, sealed: bytes, lease: int | None = None) -> bytes | None:

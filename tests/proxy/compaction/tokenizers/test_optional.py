@@ -9,6 +9,7 @@ from support.model_learning import ListLog
 
 from trimtab.proxy.compaction import pool
 from trimtab.proxy.compaction.pool import Compactors
+from trimtab.proxy.compaction.tokenizers import optional
 from trimtab.proxy.compaction.tokenizers.exact import VOCABULARIES, count_pieces
 from trimtab.proxy.compaction.tokenizers.optional import SELF_TEST, find_engine
 from trimtab.proxy.config.policy import PolicyConfig
@@ -20,6 +21,7 @@ Load = Callable[[str], CountTokens]
 
 @pytest.fixture(scope="module")
 def counts() -> dict[str, CountTokens]:
+    """The counts of tiktoken, by vocabulary."""
     return {name: count_pieces(pool.load_encoding(name)) for name in VOCABULARIES}
 
 
@@ -59,9 +61,12 @@ def test_the_self_test_expects_what_tiktoken_counts(vocabulary: str, counts: dic
     assert any(any("\ud800" <= char <= "\udfff" for char in text) for text, _ in SELF_TEST)
 
 
-def test_where_none_is_installed_nothing_is_said() -> None:
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+def test_where_none_is_installed_nothing_is_said(vocabulary: str) -> None:
+    """Engines are optional."""
     log = ListLog()
-    assert find_engine("o200k_base", log) is None
+
+    assert find_engine(vocabulary, log) is None
     assert log.lines == []
 
 
@@ -91,7 +96,10 @@ def test_one_that_disagrees_is_refused(monkeypatch: pytest.MonkeyPatch, counts: 
 
 
 @pytest.mark.parametrize("make", [_fail, _fail_later])
-@pytest.mark.parametrize("error", [RuntimeError(), KeyError("o200k_base"), ImportError()])
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError(), ValueError(), KeyError("o200k_base"), OSError(), AttributeError(), TypeError(), ImportError()],
+)
 def test_one_that_raises_is_passed_over(
     monkeypatch: pytest.MonkeyPatch, make: Callable[[Exception], Load], error: Exception
 ) -> None:
@@ -100,8 +108,63 @@ def test_one_that_raises_is_passed_over(
     log = ListLog()
 
     assert find_engine("o200k_base", log) is None
-    (broken,) = log.lines
-    assert (broken["event"], broken["reason"]) == ("engine_broken", type(error).__name__)
+    broken = {
+        "event": "engine_broken",
+        "engine": BPE_OPENAI,
+        "vocabulary": "o200k_base",
+        "reason": type(error).__name__,
+    }
+    assert log.lines == [broken]
+
+
+def _plant_before(monkeypatch: pytest.MonkeyPatch, load: Load) -> None:
+    """Put a second engine into the table, before the first one."""
+    monkeypatch.setattr(optional, "_ENGINES", (("planted", load), *optional._ENGINES))
+
+
+@pytest.mark.parametrize(
+    ("load", "said"),
+    [
+        (_fail(ModuleNotFoundError()), []),
+        (_fail(OSError()), ["engine_broken"]),
+        (_fail_later(OSError()), ["engine_broken"]),
+        (lambda _: len, ["engine_refused"]),
+    ],
+    ids=["not installed", "does not load", "does not count", "disagrees"],
+)
+def test_if_one_cannot_be_used_the_next_is(
+    monkeypatch: pytest.MonkeyPatch, counts: dict[str, CountTokens], load: Load, said: list[str]
+) -> None:
+    """The reason does not matter. Nothing is logged of an engine that is not installed."""
+    _install(monkeypatch, counts.__getitem__)
+    _plant_before(monkeypatch, load)
+    log = ListLog()
+    count = find_engine("o200k_base", log)
+
+    assert count is not None
+    assert count("The quick brown fox") == counts["o200k_base"]("The quick brown fox")
+    told = [(line["event"], line["engine"]) for line in log.lines]
+    assert told == [*((event, "planted") for event in said), ("engine", BPE_OPENAI)]
+
+
+def test_the_first_that_agrees_is_enough(monkeypatch: pytest.MonkeyPatch, counts: dict[str, CountTokens]) -> None:
+    """The engines after it are not even loaded."""
+    _install(monkeypatch, lambda _: pytest.fail("it is loaded"))
+    _plant_before(monkeypatch, counts.__getitem__)
+    log = ListLog()
+
+    assert find_engine("o200k_base", log) is counts["o200k_base"]
+    assert [(line["event"], line["engine"]) for line in log.lines] == [("engine", "planted")]
+
+
+def test_another_package_of_that_name_is_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has none of the engine's functions."""
+    for module in (BPE_OPENAI, BINDINGS):
+        monkeypatch.setitem(sys.modules, module, ModuleType(module))
+    log = ListLog()
+
+    assert find_engine("o200k_base", log) is None
+    assert [(line["event"], line["engine"]) for line in log.lines] == [("engine_broken", BPE_OPENAI)]
 
 
 def test_lone_surrogates_are_repaired(monkeypatch: pytest.MonkeyPatch, counts: dict[str, CountTokens]) -> None:
