@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from mutation.mutants import PACKAGES, Mutant, find_elsewhere, find_mutants, find_tests
+from mutation.mutants import PACKAGES, Mutant, find_elsewhere, find_mutants, find_tests, mutate
 
 TESTS = Path(__file__).parents[1]
 SOURCE = '''
@@ -67,6 +67,16 @@ def test_each_operator_changes_what_it_is_named_for(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_a_mutant_is_compiled_as_it_is_described(tmp_path: Path) -> None:
+    """Every other function keeps its code."""
+    (mutant,) = [each for each in _find(tmp_path, SOURCE) if each.operator == "boundary"]
+    space: dict[str, type] = {}
+    exec(compile(mutate([mutant], tmp_path / mutant.module), "shop", "exec"), space)  # noqa: S102
+    shop = space["Shop"]()
+    shop.closed = False
+    assert [shop.sells(number) for number in (2, 3, 4)] == [True, True, False]
+
+
 def test_an_edit_elsewhere_changes_neither_names_nor_ranks(tmp_path: Path) -> None:
     """Not even one in the same function, unless it adds the same change before."""
     before = {mutant.name: mutant.rank(7) for mutant in _find(tmp_path, SOURCE)}
@@ -76,7 +86,11 @@ def test_an_edit_elsewhere_changes_neither_names_nor_ranks(tmp_path: Path) -> No
     assert before.items() < after.items()
     assert len({*after.values()}) == len(after)
     assert {mutant.rank(8) for mutant in _find(tmp_path, moved)}.isdisjoint(after.values())
-    assert [mutant.ordinal for mutant in _find(tmp_path, SOURCE) if mutant.before == "'price'"] == [0, 1, 2]
+
+
+def test_equal_changes_in_a_function_are_told_apart(tmp_path: Path) -> None:
+    ordinals = [mutant.ordinal for mutant in _find(tmp_path, SOURCE) if mutant.before == "'price'"]
+    assert ordinals == [0, 1, 2]
 
 
 def test_the_tests_of_a_module_are_its_mirror_and_then_its_folder(tmp_path: Path) -> None:
@@ -147,6 +161,14 @@ def test_sums():
     assert FILLED == {"a": 2}
     assert subprocess.check_output([sys.executable, "-m", "trimtab.proxy.sums"]) == b"4\\n"
 """
+TEST_OF_LESS = """
+from trimtab.proxy.sums import add, is_small
+
+
+def test_sums():
+    assert add(2, 1) == 3
+    assert is_small(1) and not is_small(9)
+"""
 EQUIVALENT = """
 [[equivalent]]
 module = "proxy/sums.py"
@@ -190,7 +212,7 @@ def _run(project: Path, *options: str) -> tuple[int, str, dict[str, list[str]]]:
 
 
 def test_a_change_that_no_test_sees_is_printed_and_fails(project: Path) -> None:
-    """Neither endless loops escape, nor what is done at import or in another program.
+    """Neither endless loops escape, nor what is done at import or in another program. Accepted ones are left out.
 
     A test that fails without a mutation, too, kills nothing: it is named, and the others judge without it.
     """
@@ -205,6 +227,18 @@ def test_a_change_that_no_test_sees_is_printed_and_fails(project: Path) -> None:
     assert {"string key 'a'", "deleted statement at += 1", "constant 1", "deleted statement print(add(2, 2))"} <= {
         *states["folder"]
     }
+
+    (project / "proxy/sums.py").write_text(RUN[: RUN.index("def count")])  # all mutants of less
+    file.write_text(TEST_OF_LESS)
+    equivalents = project / "tests/mutation/equivalents.toml"
+    equivalents.write_text(EQUIVALENT.format(function="is_small"))
+    status, _, states = _run(project, "--number", "0", "proxy/sums.py")
+    assert (status, states["equivalent"], "live" in states) == (0, ["boundary a < LIMIT"], False)
+
+    equivalents.write_text(EQUIVALENT.format(function="is_smaller"))
+    status, told, _ = _run(project, "--number", "1")
+    assert status == 1
+    assert "there is no such mutant any more: ('proxy/sums.py', 'is_smaller', 'boundary', 'a < LIMIT', 0)" in told
 
 
 ELSEWHERE = """
@@ -222,10 +256,7 @@ def test_sums():
 
 
 def test_what_no_test_of_the_folder_sees_meets_all_others(project: Path) -> None:
-    """All at once, then each alone the tests that failed: one that fails without a mutation sees nothing.
-
-    An accepted mutant is left out, and an entry of the list that names none fails.
-    """
+    """All at once, then each alone the tests that failed: one that fails without a mutation sees nothing."""
     (project / "proxy/sums.py").write_text(RUN[: RUN.index("def count")])
     (project / "tests/proxy/test_sums.py").write_text("def test_nothing():\n    pass\n")
     (project / "tests/test_sums_elsewhere.py").write_text(ELSEWHERE)
@@ -233,11 +264,6 @@ def test_what_no_test_of_the_folder_sees_meets_all_others(project: Path) -> None
         "from hypothesis import settings\nsettings.register_profile('quick')\n"
         "def pytest_configure(config):\n    config.addinivalue_line('markers', 'slow')\n"
     )
-    names = ("is_small", "is_smaller")
-    listed = "".join(EQUIVALENT.format(function=name) for name in names)
-    (project / "tests/mutation/equivalents.toml").write_text(listed)
     status, told, states = _run(project, "--number", "0", "proxy/sums.py")
     assert told.count("fails without a mutation, too: tests/test_sums_elsewhere.py::test_broken") == 1
-    assert (status, states.keys()) == (1, {"elsewhere", "equivalent"})
-    assert states["equivalent"] == ["boundary a < LIMIT"]
-    assert "there is no such mutant any more: ('proxy/sums.py', 'is_smaller', 'boundary', 'a < LIMIT', 0)" in told
+    assert (status, states.keys(), states["live"]) == (1, {"elsewhere", "live"}, ["boundary a < LIMIT"])

@@ -23,7 +23,6 @@ SMALL_WINDOW = 2500
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
 SESSION = make_session(50)
 HELLO = [{"role": "user", "content": "hello"}]
-OWN_QUESTION = "Your task is to create a detailed summary of the conversation so far."
 
 
 @dataclass(frozen=True, slots=True)

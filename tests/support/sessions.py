@@ -1,7 +1,6 @@
 """Agent sessions: generated ones, those in `tests/data`, and recorded ones if they are available."""
 
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,6 @@ def read_rows(file: Path) -> Iterator[dict[str, Any]]:
     with file.open("rb") as lines:
         for line in lines:
             yield orjson.loads(line)
-
-
-def some_sessions(file: Path) -> Iterator[dict[str, Any]]:
-    """The first three of a file: its others say much the same."""
-    return islice(read_rows(file), 3)
 
 
 def requests_of(session: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:

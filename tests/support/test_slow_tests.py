@@ -5,11 +5,27 @@ from pathlib import Path
 
 import pytest
 from support import slow_tests
-from support.slow_tests import LIMITS, LIST, read_list
+from support.slow_tests import LIMITS, LIST, find_section, read_list
 
 TESTS = Path(__file__).parents[1]
+LISTED = "# why\n[slow]\ntests/test_a.py::test_one # much\ntests/test_b.py\n\n[moderate]\ntests/test_a.py::test_two\n"
 
 pytest_plugins = ["pytester"]
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "section"),
+    [
+        ("tests/test_a.py::test_one", "slow"),
+        ("tests/test_a.py::test_one[a::b[c]-\n]", "slow"),
+        ("tests/test_a.py::test_two[1]", "moderate"),
+        ("tests/test_a.py::test_two_more", None),
+        ("tests/test_b.py::test_any", "slow"),
+        ("tests/test_c.py::test_one", None),
+    ],
+)
+def test_a_name_in_the_list_means_a_function_or_a_file(nodeid, section):
+    assert find_section(read_list(LISTED), nodeid) == section
 
 
 def test_every_listed_test_exists():
@@ -27,7 +43,7 @@ def _exists(path: str, function: str) -> bool:
 
 @pytest.mark.parametrize(
     ("options", "listed", "status"),
-    [("--check-slow", "[moderate]\n{}", 1), ("--check-slow", "[slow]\n{}", 0), ("-q", "", 0)],
+    [("--check-slow", "", 1), ("--check-slow", "[moderate]\n{}", 1), ("--check-slow", "[slow]\n{}", 0), ("-q", "", 0)],
 )
 def test_the_check_fails_for_a_slow_test_that_is_not_listed(pytester, monkeypatch, tmp_path, options, listed, status):
     """And for no other; waiting is no processor time, and neither is what tests share."""
@@ -67,3 +83,28 @@ def test_the_check_fails_for_a_slow_test_that_is_not_listed(pytester, monkeypatc
     ran = pytester.inline_run(options, "-p", "no:cacheprovider", "-p", "no:asyncio", plugins=[slow_tests])
     ran.assertoutcome(passed=4)
     assert ran.ret == status
+
+
+def test_what_was_too_slow_is_measured_again_alone(pytester, monkeypatch, tmp_path):
+    """The second run, of what failed, passes if it was not the test itself."""
+    pytester.makepyfile(
+        """
+        import time
+
+        def test_work():
+            end = time.process_time() + 0.2
+            while time.process_time() < end:
+                pass
+
+        def test_more():
+            pass
+        """
+    )
+    (tmp_path / "slow.txt").write_text("", "utf-8")
+    monkeypatch.setattr(slow_tests, "LIST", tmp_path / "slow.txt")
+    for limit_seconds, passed, status in ((0.1, 2, 1), (0.1, 1, 1), (1.0, 1, 0)):
+        monkeypatch.setattr(slow_tests, "FAILING", limit_seconds)
+        again = ("--last-failed", "--last-failed-no-failures", "none") if passed == 1 else ()
+        ran = pytester.inline_run("--check-slow", "-p", "no:asyncio", *again, plugins=[slow_tests])
+        ran.assertoutcome(passed=passed)
+        assert ran.ret == status

@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis.internal.reflection import function_digest
@@ -38,6 +39,29 @@ def test_only_the_first_calls_are_traced(untraced: None) -> None:
         assert call(number) == 2 * number
         assert sys.gettrace() is None
     assert traced == list(range(TRACED_EXAMPLES))
+
+
+def test_threads_are_traced_while_the_test_is(untraced: None, monkeypatch) -> None:
+    """Also those that start later in a test that is not traced are not."""
+    monkeypatch.setattr(tracing, "is_of_coverage", lambda tracer: tracer is not None)
+    monkeypatch.setattr(tracing, "_begin_thread", lambda *_: None)
+    seen = []
+
+    def look() -> None:
+        with ThreadPoolExecutor(1) as pool:
+            seen.append(pool.submit(sys.gettrace).result() is not None)
+
+    for tracer in (None, lambda *_: None, None):
+        with tracing.tracing(tracer):
+            look()
+    assert seen == [False, True, False]
+
+
+def test_a_failure_ends_the_tracing(untraced: None) -> None:
+    """The tracer does not stay behind an exception."""
+    with pytest.raises(TypeError):
+        trace_first_calls(_double, lambda *_: None)(None)
+    assert sys.gettrace() is None
 
 
 def test_the_examples_are_the_same_as_without_a_tracer() -> None:

@@ -180,4 +180,3 @@ MESSAGES = Speech(
     lambda results: [{"role": "user", "content": _pair(results, "tool_result", "tool_use_id", "content")}],
     messages_checker.check_request,
 )
-SPEECHES = (CHAT, RESPONSES, MESSAGES)
