@@ -26,8 +26,6 @@ from bench.sessions.replaying.recorder import TURN_HEADER, Recorder
 LANES = 2
 """Sessions at the same time, each with its own proxies. Chosen for two cores."""
 REST_SECONDS = 0.001
-REST_CHECKS = 2
-"""Chosen: this many times in a row the proxies must be idle."""
 REST_LIMIT_SECONDS = 10.0
 """Chosen: after this time the replay no longer waits for a proxy."""
 ANSWER_SECONDS = 300.0
@@ -49,6 +47,10 @@ class Replayed:
     requests: tuple[Request, ...] = ()
 
 
+Threads = Mapping[str, tuple[bytes, ...]]
+"""The threads of a process, by their number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Running:
     """The process of a proxy that is ready, and its port. `advance` moves its clock, if it has one of its own."""
@@ -57,13 +59,28 @@ class Running:
     port: int
     advance: Callable[[float], None] | None = None
 
-    def is_at_rest(self) -> bool:
-        """Whether no thread of the process runs or waits for the disk at this moment. Linux."""
+    def look(self) -> Threads:
+        """What each thread of the process does at this moment. Linux."""
         try:
-            states = [task.joinpath("stat").read_bytes() for task in Path(f"/proc/{self.process.pid}/task").iterdir()]
+            return {task.name: _look_at(task) for task in Path(f"/proc/{self.process.pid}/task").iterdir()}
         except (FileNotFoundError, ProcessLookupError):
-            return False  # a thread has just ended
-        return all(state.rpartition(b")")[2].split()[0] not in {b"R", b"D"} for state in states)
+            return {"": (b"R",)}  # a thread has just ended
+
+
+def _look_at(task: Path) -> tuple[bytes, ...]:
+    """A thread's state (`R` runs, `D` waits for the disk), and how often it has stopped running, of both kinds."""
+    lines = task.joinpath("status").read_bytes().splitlines()
+    values = (line.split()[1] for line in lines if line.startswith((b"State:", b"voluntary_", b"nonvoluntary_")))
+    return tuple(values)
+
+
+def is_at_rest(before: Threads, now: Threads) -> bool:
+    """Whether no thread ran between two looks at a process, and none runs or waits for the disk.
+
+    One look is not enough: it takes the threads one after the other. On a busy machine one may hand its work to another
+    meanwhile, and both seem to sleep.
+    """
+    return before == now and not any(state in {b"R", b"D"} for state, *_ in now.values())
 
 
 Start = Callable[[int, Path], Running]
@@ -153,12 +170,13 @@ class _Lane:
 
     async def _rest(self) -> None:
         deadline = asyncio.get_running_loop().time() + REST_LIMIT_SECONDS
-        found = 0
-        while found < REST_CHECKS and asyncio.get_running_loop().time() < deadline:
+        seen: Sequence[Threads] = [{} for _ in self.proxies]
+        while asyncio.get_running_loop().time() < deadline:
             await self.recorder.wait_until_idle()
             await asyncio.sleep(REST_SECONDS)
-            at_rest = self.recorder.is_idle and all(proxy.is_at_rest() for proxy in self.proxies)
-            found = found + 1 if at_rest else 0
+            before, seen = seen, [proxy.look() for proxy in self.proxies]
+            if self.recorder.is_idle and all(map(is_at_rest, before, seen)):
+                return
 
 
 async def replay_through(start: Start, sessions: Sequence[Session], options: ReplayOptions) -> list[Replayed]:
