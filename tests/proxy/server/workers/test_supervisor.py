@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from trimtab.proxy.config.load import load_config
 from trimtab.proxy.server.workers.supervisor import (
     HEALTHY_SECONDS,
     MAX_PAUSE_SECONDS,
+    SLACK_SECONDS,
     Program,
     Restarts,
     Supervisor,
@@ -185,21 +187,63 @@ def test_one_that_has_worked_is_back_at_once(lives: list[float]) -> None:
     assert restarts.total == len(lives) + 1
 
 
+@contextmanager
+def idle_supervisor() -> Iterator[tuple[Supervisor, list[int]]]:
+    """One whose worker was not started, and the workers whose connections were sent to others."""
+    numbers = list[int]()
+    shared = SimpleNamespace(count=1, renew=numbers.append, stop_listening=lambda: None)
+    supervisor = Supervisor(shared, Program(lambda: True, lambda: 25.0, lambda: None), ListLog())  # type: ignore[arg-type]
+    try:
+        yield supervisor, numbers
+    finally:
+        for one in (supervisor._wake, supervisor._woken):
+            one.close()
+
+
 @pytest.mark.parametrize(("said", "renewed"), [(READY, []), (LEAVING, [1]), (READY + LEAVING, [1])])
 def test_a_worker_that_leaves_is_sent_no_further_connections(said: bytes, renewed: list[int]) -> None:
     """At once, though it goes on with its requests. While all end, there is nobody else to send them to."""
     for is_stopping in (False, True):
-        numbers, ours = list[int](), socket.socketpair()
-        shared = SimpleNamespace(count=1, renew=numbers.append)
-        supervisor = Supervisor(shared, Program(lambda: True, lambda: 0.0, lambda: None), ListLog())  # type: ignore[arg-type]
-        supervisor._stop_signal = signal.SIGTERM if is_stopping else None
+        with idle_supervisor() as (supervisor, numbers):
+            ours = socket.socketpair()
+            supervisor._stop_signal = signal.SIGTERM if is_stopping else None
+            place = supervisor._places[0]
+            place.line = ours[0]
+            ours[1].send(said)
+            supervisor._hear(place)
+            assert numbers == ([] if is_stopping else renewed)
+            for one in ours:
+                one.close()
+
+
+def test_a_worker_that_cannot_be_forked_is_tried_again_and_meanwhile_no_connection_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse() -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", refuse)
+    with idle_supervisor() as (supervisor, numbers):
         place = supervisor._places[0]
-        place.line = ours[0]
-        ours[1].send(said)
-        supervisor._hear(place)
-        assert numbers == ([] if is_stopping else renewed)
-        for one in (*ours, supervisor._wake, supervisor._woken):
-            one.close()
+        for renewed in ([], [1]):
+            assert supervisor._start(place) is None
+            assert place.due_at is not None
+            assert numbers == renewed
+
+
+def test_a_worker_that_was_starting_during_a_reload_reloads_and_none_is_killed_before_the_end_of_the_drain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent = list[tuple[int, int]]()
+    monkeypatch.setattr(os, "kill", lambda *each: sent.append(each))
+    with idle_supervisor() as (supervisor, _):
+        place, begun_at = supervisor._places[0], time.monotonic()
+        place.pid = 77
+        supervisor._handle_signal(signal.SIGHUP)
+        supervisor._note_ready(place)
+        supervisor._handle_signal(signal.SIGTERM)
+        assert sent == [(77, signal.SIGHUP), (77, signal.SIGTERM)]
+        assert (supervisor._kill_at or 0) >= begun_at + 25 + SLACK_SECONDS
 
 
 def test_a_reload_reaches_all_workers() -> None:
