@@ -21,7 +21,7 @@ from trimtab.proxy.wire.messages.codec import HEADER as BOUND_HEADER
 from trimtab.proxy.wire.routing import binds_thinking
 from trimtab.proxy.wire.transcript.body import UndecodableError, Unsent
 from trimtab.rules.conversation import Conversation, Origin, Role, ToolCall
-from trimtab.rules.policy import OverflowStrategy, Policy
+from trimtab.rules.policy import OverflowStrategy, Policy, SectionShares
 
 QUESTION = Question("m", 400, 0.2)
 MARKER = {"type": "ephemeral"}
@@ -260,6 +260,7 @@ LONG = FEW * 250
 ADDED = {"prefix_mismatch_behavior": "drop_block"}
 PRUNES = Policy(context_window=4_000, completion_reserve=0, overflow_strategy=OverflowStrategy.PRUNE)
 WIDE = Policy(context_window=200_000)
+SHORTENS_SYSTEM = replace(PRUNES, sections=SectionShares(), truncate_system=True)
 
 
 def _step(number: int, *said: dict[str, object], output: str = FEW) -> list[dict[str, object]]:
@@ -316,6 +317,16 @@ def test_the_setting_is_added_to_the_clients_own(thinking: dict[str, object], *,
     assert {**after, "thinking": 0, "messages": 0} == {**before, "thinking": 0, "messages": 0}
     assert _rules(compacted)[-1] == "thinking"
     assert len(_rules(compacted)) > 1
+
+
+def test_the_setting_is_added_beside_a_system_prompt_that_was_shortened() -> None:
+    """In the same request, and with every other member as it was."""
+    members = {"system": LONG, "thinking": {"type": "adaptive"}}
+    compacted = _compact(orjson.dumps(members | orjson.loads(_bound_body())), SHORTENS_SYSTEM)
+    after = orjson.loads(compacted.body)
+    assert len(after.pop("system")) < len(LONG) / 2
+    assert after.pop("thinking") == {"type": "adaptive", "block_binding": ADDED}
+    assert after.keys() == {"model", "max_tokens", "messages"}
 
 
 def test_a_model_that_thinks_unasked_gets_the_setting_too_and_no_answer_is_left_empty() -> None:
