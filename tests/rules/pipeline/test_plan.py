@@ -24,6 +24,7 @@ from support.policies import POLICY
 from trimtab.rules.conversation import Conversation, Message, Role
 from trimtab.rules.pipeline.order import apply, plan
 from trimtab.rules.pipeline.plan import Plan
+from trimtab.rules.pipeline.transcript_state import PREFILL_SHARE
 from trimtab.rules.policy import OverflowStrategy, Policy, Prices, SummaryRole
 from trimtab.rules.summary.request import Summary
 from trimtab.rules.window.state import Window
@@ -167,13 +168,14 @@ def test_no_more_is_forwarded_than_was_reserved(
 def test_the_beginning_of_an_answer_moves_nothing() -> None:
     """A client may write it (a prefill); the next request has the whole answer in its place."""
     policy, messages, cuts = replace(POLICY, prices=DEAR), [*HEAD], set[int]()
+    prefill = assistant(fill("{", policy.limit_tokens() // PREFILL_SHARE - 8))
     for number in range(40):
-        alone, begun = plan_of(messages, policy), plan_of([*messages, assistant("{")], policy)
+        alone, begun = plan_of(messages, policy), plan_of([*messages, prefill], policy)
         assert begun.window == alone.window
         assert begun.here == alone.hashes[-1]
         forwarded = forward(begun, policy).messages
         assert forwarded[:-1] == forward(alone, policy).messages
-        assert forwarded[-1].texts == ("{",)
+        assert forwarded[-1] is prefill
         cuts.add(len(alone.window.cuts))
         messages += [assistant("{" + fill(str(number), 40 * (number % 4))), user(fill(f"{number}?", 60))]
     assert len(cuts) > 1
