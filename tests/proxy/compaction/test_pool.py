@@ -8,9 +8,10 @@ import pytest
 from support.model_learning import ListLog
 
 from trimtab.proxy.compaction import pool as module
+from trimtab.proxy.compaction.caches import KEPT_BODIES_BYTES
 from trimtab.proxy.compaction.compactor import Compactor
-from trimtab.proxy.compaction.pool import Compactors
-from trimtab.proxy.compaction.tokenizers.exact import VocabularyError, count_by_heuristic
+from trimtab.proxy.compaction.pool import CACHES_BYTES, Compactors
+from trimtab.proxy.compaction.tokenizers.exact import MEMO_BYTES, VocabularyError, count_by_heuristic
 from trimtab.proxy.config.policy import PolicyConfig
 from trimtab.proxy.wire.dialects import DEFAULT
 from trimtab.rules.policy import Policy, Prices
@@ -223,3 +224,15 @@ def test_the_compactors_of_a_tenant_are_bounded(compactors: Compactors) -> None:
     made = compactors._hold("tenant").made
     assert len(made) == module.MAX_COUNTINGS
     assert len({compactor._number for compactor in made.values()}) == module.MAX_COUNTINGS
+
+
+def test_all_caches_keep_their_share_of_the_bound_at_the_start_and_after_a_change() -> None:
+    """Also those of a vocabulary that is loaded later."""
+    compactors = Compactors(ListLog(), caches_bytes=CACHES_BYTES // 4)
+    for scale, model in ((4, "gpt-4o"), (2, "gpt-4")):
+        if scale == 2:
+            compactors.rebound(CACHES_BYTES // scale)
+        compactors.choose(AUTO, model)
+        memos = [one.memos.usual for one in compactors._vocabularies.values()]
+        assert {memo._bound.max_bytes for memo in memos} == {MEMO_BYTES // scale}
+        assert compactors.find_kept_bodies("a tenant").most_bytes == KEPT_BODIES_BYTES // scale // 2

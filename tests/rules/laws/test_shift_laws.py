@@ -44,9 +44,10 @@ def stays_in_order(after: list[str], before: list[str]) -> bool:
     return all(one in left for one in after)
 
 
-def test_nothing_new_stands_before_what_stays() -> None:
+@pytest.mark.parametrize("question_tokens", [20, 60])
+def test_nothing_new_stands_before_what_stays(question_tokens: int) -> None:
     """Each request is messages of the one before, in their order, the answer, and a new message; roles alternate."""
-    session = chat(TURNS, answer_tokens=90)
+    session = chat(TURNS, answer_tokens=90, question_tokens=question_tokens)
     requests = [session[:stop] for stop in range(2, len(session) + 1, 2)]
     sent = [forward(messages) for messages in requests]
     cuts = 0
@@ -58,6 +59,7 @@ def test_nothing_new_stands_before_what_stays() -> None:
             cuts += 1
             assert after[-1].text.startswith(SUMMARY_START)
             assert after[-1].text.endswith(messages[-1].text)
+            assert KEPT_TITLE not in after[-1].texts  # words would be read again that need not be kept
         else:
             assert after[: len(before)] == before
         assert all(one.role != two.role for one, two in pairwise(after))
@@ -78,6 +80,7 @@ def test_the_words_that_stay_stand_before_the_question_and_are_marked() -> None:
     assert last.texts[-1] == session[-1].text
     assert last.texts[-2] == SUMMARY_END
     assert last.texts[1:3] == (KEPT_TITLE, "The gate stays closed.")
+    assert last.taken_in == (session[3].raw,)
 
 
 @pytest.mark.parametrize(

@@ -282,7 +282,7 @@ def test_a_call_and_a_result_of_unknown_kinds_belong_together() -> None:
     assert sums.open_step == 1
 
 
-def _play(spans: list[int], tokens: int) -> list[Message]:
+def _play(spans: list[int], tokens: int, reminders: list[Message]) -> list[Message]:
     """Units of the server's calls with rounds of the client's calls and words of the user in between."""
     messages = [system(), user("task")]
     for number, rounds in enumerate(spans):
@@ -291,16 +291,23 @@ def _play(spans: list[int], tokens: int) -> list[Message]:
             asked = assistant("so", call(f"c{number}-{turn}"))
             messages.append(_serve(asked, opens="" if turn else key, goes_on=key if turn else ""))
             messages.append(result(f"c{number}-{turn}", fill("out", tokens)))
-            messages += [user("Go on.")] if turn == 0 else []
+            messages += [user("Go on."), *reminders] if turn == 0 else []
         messages += [_serve(assistant("sum"), closes=key if rounds else ""), user(f"next {number}")]
     return messages
 
 
-@given(st.lists(st.integers(0, 4), min_size=8, max_size=24), st.integers(10, 120), st.sampled_from([None, 3]))
-@example([2] * 24, 100, 3)
-def test_no_cut_parts_a_call_from_its_result(spans: list[int], tokens: int, max_turns: int | None) -> None:
+@pytest.mark.parametrize("reminders", [[], [system("Be brief.")]])
+@given(
+    spans=st.lists(st.integers(0, 4), min_size=8, max_size=24),
+    tokens=st.integers(10, 120),
+    max_turns=st.sampled_from([None, 3]),
+)
+@example(spans=[2] * 24, tokens=100, max_turns=3)
+def test_no_cut_parts_a_call_from_its_result(
+    reminders: list[Message], spans: list[int], tokens: int, max_turns: int | None
+) -> None:
     """Neither the cut in effect nor the next one, nor a kept step, at any length of the transcript."""
-    messages = _play(spans, tokens)
+    messages = _play(spans, tokens, reminders)
     policy = Policy(context_window=4000, completion_reserve=0, prices=FREE, max_turns=max_turns)
     folded, bound = Fold(measure(messages, policy, limit=3000), policy), _bind(messages)
     for stop, message in enumerate(messages, start=1):

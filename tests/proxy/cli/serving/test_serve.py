@@ -29,6 +29,7 @@ from trimtab.proxy.cli.serving.serve import (
     _LatestConfig,
     collect_when_idle,
     is_due,
+    warn_of_risks,
 )
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_config
@@ -342,6 +343,17 @@ def test_what_cannot_be_read_reaches_no_worker(load, event: str) -> None:
     assert told.config is before
     assert {line["event"] for line in log.lines} == {event}
     assert "PLANTED" not in str(log.lines)
+
+
+@pytest.mark.parametrize(
+    ("workers", "store", "is_told"), [(2, "memory", True), (1, "memory", False), (2, "sqlite", False)]
+)
+def test_several_workers_without_a_store_are_warned_that_they_share_nothing(
+    workers: int, store: str, *, is_told: bool
+) -> None:
+    log = ListLog()
+    warn_of_risks(make(f"store={store}"), log, workers)
+    assert ("store_not_shared" in log.warned) is is_told
 
 
 def test_each_line_of_a_worker_says_whose_it_is() -> None:
