@@ -20,9 +20,9 @@ from typing import Any
 import msgspec
 
 STRIDE_BYTES = 256 * 1024  # chosen: the slowest pattern used here takes a few milliseconds for it.
-STRING = rb'"(?:[^"\\]{1,1024}+|\\.){0,64}+"'
+STRING = rb'"(?:[^"\\]{1,1024}+|\\.|){0,64}+"'
 """Matches a string that is not very long. In a pattern for `find_tokens`, `|"` must follow it, for the longer ones."""
-_INSIDE = re.compile(rb'(?:[^"\\]{1,1024}+|\\.){1,4096}+', re.DOTALL)
+_INSIDE = re.compile(rb'(?=[^"\\]|\\.)(?:[^"\\]{1,1024}+|\\.|){0,4096}+', re.DOTALL)
 _QUOTE = ord('"')
 
 
@@ -259,7 +259,7 @@ def cut(text: bytes, spans: Sequence[Span], gone: Sequence[int]) -> bytes:
 _ESCAPED_REPLACEMENT = rb"\ufffd"
 _OTHERS = re.compile(
     rb"(?:[^\\]{1,1024}+|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-    rb"|\\(?!u[dD][89a-fA-F][0-9a-fA-F]{2}).){1,4096}+",
+    rb"|\\(?!u[dD][89a-fA-F][0-9a-fA-F]{2}).|){0,4096}+",
     re.DOTALL,
 )
 """Everything except a lone surrogate: other bytes, surrogate pairs, other escapes. One match is bounded, so that it
@@ -275,7 +275,7 @@ def replace_lone_surrogates(json: bytes) -> bytes:
     at = 0
     while at < len(json):
         run = _OTHERS.match(json, at)
-        if run is not None:
+        if run is not None and run.end() > at:
             at = run.end()
         elif at + len(_ESCAPED_REPLACEMENT) <= len(json):
             mended[at : at + len(_ESCAPED_REPLACEMENT)] = _ESCAPED_REPLACEMENT

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from trimtab.proxy.wire.json import try_decode
 from trimtab.rules.text.late import compile_late
 
-NUMBER = r"\d{1,20}+(?:[,_]\d{3}(?!\d)){0,6}+"  # Matches a whole number, which may have thousands separators
+NUMBER = r"\d{1,20}+(?:[,_]\d{3}(?!\d)|){0,6}+"  # Matches a whole number, which may have thousands separators
 _PARTS = {
     "ASKER": "(?:prompt|input|request|messages?|conversation|sequence)",
     "WINDOW": "context[ _](?:length|size|window|limit)",

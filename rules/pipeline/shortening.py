@@ -300,7 +300,7 @@ ARGUMENTS_TELLING = Telling(
     "Long arguments of calls in {what} were shortened, {saved}: the files that the calls wrote have the text by now,"
     " and a marker says how much is missing.",
 )
-_STRING = compile_late(r'"(?:[^"\\]++|\\.)*+"(\s*+:)?')
+_STRING = compile_late(r'"(?:[^"\\]++|\\.|)*+"(\s*+:)?')
 """A string of a valid JSON text; a key with the colon behind it."""
 
 

@@ -18,20 +18,21 @@ from trimtab.rules.text.head_tail import floor_boundary
 from trimtab.rules.text.late import compile_late
 from trimtab.rules.text.markers import mark_characters, mark_items
 
-_STRING = r'"(?:[^"\\]{1,1024}+|\\.){0,128}+"'
+_STRING = r'"(?:[^"\\]{1,1024}+|\\.|){0,128}+"'
 """A string, unless it is very long: matching that in one call would hold the interpreter."""
 _TOKEN = compile_late(
-    rf'{_STRING}|[\[{{][^{{}}\[\]"]{{0,512}}+(?:{_STRING}[^{{}}\[\]"]{{0,512}}+){{0,64}}+[\]}}]|'
+    rf'{_STRING}|[\[{{][^{{}}\[\]"]{{0,512}}+(?:{_STRING}[^{{}}\[\]"]{{0,512}}+|){{0,64}}+[\]}}]|'
     r'[\[{]{4,1024}+|[\]}]{4,1024}+|[\[\]{},:]|"',
     re.DOTALL,
 )
 """A string, a small container that holds no other, a run of brackets, a sign, or the quote that opens a very long
 string."""
-_BLANKS = compile_late(r'"(?:[^"\\]++|\\.)*+"?|(?<![ \t\r])([ \t\r]*+\n\s*+)', re.DOTALL)
+_BLANKS = compile_late(r'"(?:[^"\\]++|\\.|)*+"?|(?<![ \t\r])([ \t\r]*+\n\s*+)', re.DOTALL)
 """A string, or a line break with the white space around it. A string without an end matches too, so that no text is
 searched twice."""
 _PIECE = compile_late(
-    r"(?:[^\\]{1,1024}+|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})?+|\\(?:u[0-9a-fA-F]{4}|.)){1,256}+",
+    r"(?=[^\\]|\\.)"
+    r"(?:[^\\]{1,1024}+|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})?|\\(?:u[0-9a-fA-F]{4}|.)|){0,256}+",
     re.DOTALL,
 )
 """A part of a string that ends neither within an escape nor between the two escapes of a surrogate pair."""

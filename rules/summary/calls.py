@@ -131,7 +131,7 @@ def split_command(command: str) -> list[str]:
     return _SEPARATORS.split(command)
 
 
-_PATH = compile_late(r"(?<![\w:/])(?:~|\.{1,2})?/?(?:[\w.@+-]{1,64}+/){1,12}+[\w.@+-]{1,64}+(?<=\w)")
+_PATH = compile_late(r"(?<![\w:/])(?:~|\.{1,2})?/?(?>(?:[\w.@+-]{1,64}+/){1,12})[\w.@+-]{1,64}+(?<=\w)")
 _URL = compile_late(r"\b[a-z][a-z0-9+.-]{1,15}:(?:\\?/){2}(?:[^\s\"'<>\\]|\\/)*", re.IGNORECASE)
 """URLs: they are not files, even if they end like a path."""
 _NAMED = compile_late(

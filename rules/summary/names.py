@@ -65,7 +65,7 @@ _WORD = compile_late(
     re.VERBOSE,
 )
 _MACHINE = compile_late(r"\d{1,3}(?:\.\d{1,3}){3}(?::\d{2,5})?")
-_NUMBERING = compile_late(r"(?:\d++\.)++")
+_NUMBERING = compile_late(r"(?=\d++\.)(?:\d++\.|)*+")
 _ID_PART = compile_late(r"(?<![^.])(?=[A-Za-z-]{0,64}\d)[A-Za-z0-9-]{5,}+(?![^.])")
 _EDGES = ".,:;-"
 _PATH_EDGES = ",:;-"

@@ -33,9 +33,9 @@ text 0.5, names in camel case 0.3."""
 MAX_SIGNS = 0.1  # Share of characters that are neither letters nor digits. Random Base64 has 0.03, paths have more.
 STILL_CHARS = 4  # A stretch of so few different characters looks like no encoding. Chosen.
 _RUN = "A-Za-z0-9+/_%-"
-_SKIP = compile_late(rf"(?:[^{_RUN}]++|[{_RUN}]{{1,{LINE_CHARS - 1}}}+(?![{_RUN}]))*+")
+_SKIP = compile_late(rf"(?:[^{_RUN}]++|[{_RUN}]{{1,{LINE_CHARS - 1}}}+(?![{_RUN}])|)*+")
 _ESCAPED = r"\\/|\\u002[bBfF]"
-_MORE = compile_late(rf"(?:[{_RUN}]|{_ESCAPED})*+")
+_MORE = compile_late(rf"(?:[{_RUN}]|{_ESCAPED}|)*+")
 _PADDING = compile_late(r"(?:=|\\u003[dD]){0,3}")
 _BEFORE_LINE = (
     r"[ \t]{0,64}(?:[>|*#][ \t]{0,8}|(?:[\w.~@/ -]{1,120}:)?\d{1,7}[ \t]{0,2}[→:|│\t][ \t]?)?(?:\\{0,3}[\"'`])?"
@@ -77,7 +77,8 @@ _OFFSET = (
     r"(?P<gap>[ \t]{0,48})(?P<said>(?:[^\n\\]|\\(?!n)){0,200})"
 )
 _PAIR = r"(?:0[xX])?[0-9a-fA-F]{2}"
-_PAIRS = rf"(?:{_PAIR}[:, ][ \t]{{0,2}}|\\{{1,2}}x[0-9a-fA-F]{{2}}){{7,}}+(?:{_PAIR})?[:,]?"
+_BYTE = rf"{_PAIR}[:, ][ \t]{{0,2}}|\\{{1,2}}x[0-9a-fA-F]{{2}}"
+_PAIRS = rf"(?>(?:{_BYTE}){{7}})(?:{_BYTE}|)*+(?:{_PAIR})?[:,]?"
 _DUMP_LINE = compile_late(
     rf"[ \t]{{0,32}}(?:(?P<at>{_OFFSET})|(?P<pairs>{_PAIRS})|\*)[ \t\r]{{0,8}}(?P<end>\n|\\n|\Z|(?=[\"'`)\]}}]))"
 )

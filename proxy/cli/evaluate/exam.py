@@ -88,7 +88,7 @@ names several possibilities has 1 at most.
 
 Write one JSON object and nothing else: {{"grade": 0}}"""
 
-_OBJECT = re.compile(r'\{(?:[^{}"]|"(?:[^"\\]|\\.)*+")*+\}', re.DOTALL)
+_OBJECT = re.compile(r'\{(?:[^{}"]|"(?:[^"\\]|\\.|)*+"|)*+\}', re.DOTALL)
 """A JSON object that contains no other object. Its strings may contain braces."""
 _GRADED = re.compile(r'"?grade"?\s{0,3}[:=]\s{0,3}"?([0-2])(?![\d.])', re.IGNORECASE)
 _BARE_GRADE = re.compile(r"[\s*`\"']{0,8}([0-2])[\s*`\"'.]{0,8}\Z")

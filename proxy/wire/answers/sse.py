@@ -42,10 +42,10 @@ def read_events(body: bytes) -> list[bytes] | None:
 
 
 _EVENT = re.compile(rb"data:([^\r\n]*+)\n\n")
-_PLAIN = re.compile(rb"(?:data:[^\r\n]*+\n\n)++")  # Whole events of one line each: by far the most
-_IDLE = re.compile(rb"\n\n(?:\n++|:[^\n]*+\n)++")
+_PLAIN = re.compile(rb"data:[^\r\n]*+\n\n(?:data:[^\r\n]*+\n\n|)*+")  # Whole events of one line each: by far the most
+_IDLE = re.compile(rb"\n\n(?=[\n:])(?:\n++|:[^\n]*+\n|)*+")
 """An event's end, and the comments and blank lines behind it: all that cannot be data."""
-_COMMENTS = re.compile(rb"\n(?::[^\n]*+\n)++")
+_COMMENTS = re.compile(rb"\n(?=:)(?::[^\n]*+\n|)*+")
 _LINE_END = re.compile(rb"[\r\n](?:(?<=\r)\n|(?<!\r)|(?<=\r\r)|(?!\Z))")
 """LF, CRLF or CR. A last CR may be half of a CRLF, unless it ends a blank line. It begins with a set of characters, for
 which C searches three times as fast as for alternatives."""

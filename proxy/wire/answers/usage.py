@@ -266,7 +266,7 @@ _KEY = re.compile(rb'"(?<!\\")(?:usage|response)"[ \t\n\r]{0,16}:[ \t\n\r]{0,16}
 """The key of an object. It matches no part of a text, because each quotation mark of a text is escaped."""
 _USAGE_KEY = re.compile(_KEY.pattern.replace(b"usage|response", b"usage"))
 _HINTS = (b'"usage"', b'"response"')
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.|)*+"', re.DOTALL)
 _OPENS, _CLOSES, _USAGE, _OWNER = b"\x01", b"\xff", b"\x02", b"\x03"
 _SYMBOLS = bytes.maketrans(b"{[}]", 2 * _OPENS + 2 * _CLOSES)
 _OTHERS = bytes(set(range(256)) - set(b"{[}]" + _USAGE + _OWNER))

@@ -89,9 +89,9 @@ _MARK = b"system:"  # Begins the key of a decoded system message, so that it is 
 # anthropics/claude-code#68900; the fixes of sgl-project/sglang#29169, EasyMetaAu/helm-api#208 and
 # MadAppGang/claudish#167 remove the line as well.
 _HEADER = rb"x-anthropic-billing-header:"
-_LINE = re.compile(rb'"' + _HEADER + rb'(?: {0,9}[\w.-]{1,64}=[^"\\;\s]{0,256};){1,32}+ {0,9}(?:\\r)?(?:\\n)?')
+_LINE = re.compile(rb'"' + _HEADER + rb'(?>(?: {0,9}[\w.-]{1,64}=[^"\\;\s]{0,256};){1,32}) {0,9}(?:\\r)?(?:\\n)?')
 """The beginning of a JSON string: the header, its fields, and the end of the line if nothing else is on it."""
-_BLANK = re.compile(rb'(?: |\\[rnt]){0,2000}+"')  # The end of a JSON string that goes on with only white space
+_BLANK = re.compile(rb'(?: |\\[rnt]|){0,2000}+"')  # The end of a JSON string that goes on with only white space
 
 
 def _drop_lines(value: bytes) -> bytes:

@@ -330,7 +330,7 @@ def test_a_string_that_nothing_ends_is_one_part(ending: bytes) -> None:
 
 
 _TOKEN = re.compile(STRING + rb'|"|,|NaN', re.DOTALL)
-_WHOLE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|,|(?P<number>NaN|Infinity)', re.DOTALL)
+_WHOLE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+|)*+(?:"|\\?\Z)|,|(?P<number>NaN|Infinity)', re.DOTALL)
 """The same with one simple pattern, which holds the interpreter."""
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
