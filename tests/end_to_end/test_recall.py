@@ -441,8 +441,15 @@ async def test_a_request_that_was_refused_keeps_what_was_found(begin, upstream):
 async def test_an_answer_for_which_there_is_no_memory_passes_as_it_is(dialect, stream, begin):
     """What was taken for an answer is given back with its end."""
     talk = await begin(dialect, Turn("It is long. " * 5000, (ASK,)), FOUND, stream=stream)
-    memory, speak = talk.proxy.services.memory, talk.upstream.answer
+    memory, speak, left = talk.proxy.services.memory, talk.upstream.answer, list[int]()
+
+    async def look(recorded: Any, request: web.BaseRequest) -> Any:
+        left.append(memory.left_bytes)
+        return await speak(recorded, request)
+
+    talk.upstream.answer = look
     talk.check_hidden(await talk.ask(make_talk()))
+    assert left == [left[0]] * 2  # the second round has as much as the first had
 
     async def starve(recorded: Any, request: web.BaseRequest) -> Any:
         memory.add(-memory.left_bytes)

@@ -12,6 +12,7 @@ import msgspec
 import orjson
 import pytest
 from aiohttp import web
+from click.testing import CliRunner
 from rich.console import Console
 from structlog.testing import capture_logs
 
@@ -33,6 +34,7 @@ from trimtab.proxy.cli.demo import (
     share_cached,
     show_replay,
 )
+from trimtab.proxy.cli.main import main
 from trimtab.proxy.compaction.caches import make_known
 from trimtab.proxy.compaction.tokenizers.exact import count_by_heuristic
 from trimtab.proxy.server.app import listen_at
@@ -89,6 +91,16 @@ class Output(StringIO):
         if found:
             self.url.set_result(found.group(1))
         return super().write(text)
+
+
+def test_command_prints_its_table_alone_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No bar and no log; the user's own TRIMTAB_ variables change nothing."""
+    monkeypatch.setattr("trimtab.proxy.cli.demo.make_session", lambda: make_session(1))
+    monkeypatch.setenv("TRIMTAB_AUTOCOMPACT_PCT", "not a number")
+    result = CliRunner().invoke(main, ["demo"], catch_exceptions=False)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "replaying" not in result.stdout
+    assert ["requests refused", "0", "0"] in [[cell.strip() for cell in row[1:4]] for row in read_rows(result.stdout)]
 
 
 async def test_demo_that_is_kept_serves_until_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

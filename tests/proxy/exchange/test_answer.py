@@ -6,11 +6,21 @@ from unittest.mock import Mock
 
 import orjson
 import pytest
+from support.builders import conversation
 from support.journeys import NOTE, MakeStages, Stages, arrive, read, read_session
 from upstreams.recording import completion, event
 
 from trimtab.proxy.account.outcome import Answered
-from trimtab.proxy.exchange.answer import MAX_BYTES, MAX_NAME_BYTES, ModelTap, count_answer, find_model, observe
+from trimtab.proxy.exchange.answer import (
+    MAX_BYTES,
+    MAX_NAME_BYTES,
+    MAX_SCALES,
+    ModelTap,
+    _note_scale,
+    count_answer,
+    find_model,
+    observe,
+)
 from trimtab.proxy.exchange.answer import listen as begin_listening
 from trimtab.proxy.exchange.attempt import Attempt, Passed
 from trimtab.proxy.models.calibration import URGENT_SAMPLES
@@ -18,6 +28,7 @@ from trimtab.proxy.models.records import Known, find_scale
 from trimtab.proxy.wire.answers.tap import Tap
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.messages.codec import COUNT_TOKENS, MESSAGES
+from trimtab.proxy.wire.transcript.body import Array, KeptBody
 from trimtab.rules.tokens.scripts import count_kinds
 
 USAGE = {"prompt_tokens": 11, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 7}}
@@ -234,3 +245,12 @@ def test_only_the_beginning_is_searched() -> None:
         model_tap.feed(b" " * (MAX_BYTES // 2), 1.0)
     model_tap.feed(b'{"model":"late"}', 1.0)
     assert (model_tap.model, len(model_tap._seen)) == ("", MAX_BYTES)
+
+
+def test_of_a_sessions_models_those_used_last_keep_their_scales() -> None:
+    kept = KeptBody(b"", Array(0, 0, []), (), 0)
+    planned = SimpleNamespace(plan=SimpleNamespace(window=SimpleNamespace(changes_sent=True)), original=conversation())
+    for model in (*range(MAX_SCALES), 0, "new"):
+        view = SimpleNamespace(name=SimpleNamespace(key=model), facts=SimpleNamespace(ratio=1.0, weights=None))
+        _note_scale(SimpleNamespace(view=view), planned, kept)  # type: ignore[arg-type]
+    assert list(kept.cut_by) == [*range(2, MAX_SCALES), 0, "new"]

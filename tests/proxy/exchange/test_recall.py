@@ -1,10 +1,30 @@
-"""The figures of an exchange with several rounds. tests/end_to_end/test_recall.py has the rounds themselves."""
+"""Figures and bounds of an exchange with several rounds. tests/end_to_end/test_recall.py has the rounds themselves."""
+
+import gzip
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+
+import orjson
+import pytest
+from support.journeys import MakeStages, Stages, read_session
 
 from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.catalogue.prices import Bill, Cost, PriceList, PriceTier, Tokens
 from trimtab.proxy.exchange.answer import Learned
 from trimtab.proxy.exchange.attempt import Passed
-from trimtab.proxy.exchange.recall import add_round, takes_calls
+from trimtab.proxy.exchange.recall import (
+    MAX_CALLS,
+    MAX_TOKENS,
+    STEP_BYTES,
+    TOO_MANY,
+    Talk,
+    _read_whole,
+    add_round,
+    takes_calls,
+)
+from trimtab.proxy.memory import Memory
+from trimtab.proxy.wire.answers.recall import MAX_ROUND_BYTES, NAME, RecallCall, Round
+from trimtab.proxy.wire.chat.codec import CHAT
 
 FIRST = Learned(Answered(100, 0, 10, ends_turn=False), bill=Bill(Tokens(100, 0, 0, 10), Tokens(100, 0, 0, 10)))
 
@@ -32,3 +52,55 @@ def test_a_round_without_usage_is_estimated_and_a_cost_that_is_not_known_stays_u
     assert add_round(priced, Answered(130, 100, 20), 90, NO_PRICES).bill == unknown
     assert add_round(Learned(FIRST.answered), Answered(130), 90, NO_PRICES).bill is None
     assert not takes_calls(Passed("off"))
+
+
+@pytest.fixture
+async def talk(make_stages: MakeStages) -> Talk:
+    """One of a session, of which nothing was answered yet."""
+    stages: Stages = await make_stages("defaults.recall=tool")
+    attempt = await stages.attempt(read_session(4))
+    ready = SimpleNamespace(codec=CHAT, reply=SimpleNamespace(request=None), arrival=attempt.call.arrival)
+    return Talk(stages.services, ready, attempt, lambda _: None, tuple)  # type: ignore[arg-type]
+
+
+async def test_the_calls_of_a_round_share_half_of_what_the_window_has_left(talk: Talk) -> None:
+    """Each has a bound of its own; those beyond a number are not answered. What a round says and finds is taken off."""
+    asked = list[int]()
+    talk._lookup = SimpleNamespace(find=lambda *each: asked.append(each[-1]) or "found")  # type: ignore[assignment]
+    call, found_tokens = RecallCall("c", "q"), talk._compactor.count("found")
+    talk._left = 1000
+    assert await talk._find(Round((b"x" * 400,), (call,) * 2, ())) == ["found"] * 2
+    assert asked == [250, 250]
+    assert talk._left == 1000 - 100 - 2 * found_tokens
+    talk._left = 1_000_000
+    assert await talk._find(Round((), (call,) * (MAX_CALLS + 1), ())) == ["found"] * MAX_CALLS + [TOO_MANY]
+    assert asked[2:] == [MAX_TOKENS] * MAX_CALLS
+
+
+async def test_memory_is_taken_by_steps_as_an_answer_grows_and_none_beyond_the_bound(talk: Talk) -> None:
+    memory = Memory(10 * STEP_BYTES)
+    account = talk._account = memory.open("a tenant")
+    for size_bytes, held_bytes in ((1, STEP_BYTES), (STEP_BYTES, STEP_BYTES), (4 * STEP_BYTES, 4 * STEP_BYTES)):
+        assert talk._has_room(size_bytes)
+        assert account.held_bytes == held_bytes
+    assert not talk._has_room(20 * STEP_BYTES)
+    assert account.held_bytes == 4 * STEP_BYTES
+
+
+async def test_an_answer_in_one_piece_is_read_up_to_a_bound(talk: Talk) -> None:
+    """Also if it is compressed: more than that passes as it is."""
+    read = list[bytes]()
+
+    async def send() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            read.append(b" " * (MAX_ROUND_BYTES // 4))
+            yield read[-1]
+
+    answer = SimpleNamespace(content=SimpleNamespace(iter_any=send))
+    body, is_whole = await _read_whole(answer, b"", lambda _: True)  # type: ignore[arg-type]
+    assert (len(body), is_whole, len(read)) == (sum(map(len, read)), False, 5)
+    call = {"id": "c", "type": "function", "function": {"name": NAME, "arguments": '{"query": "a"}'}}
+    message = {"role": "assistant", "content": "", "tool_calls": [call]}
+    for padding, is_read in ((0, True), (MAX_ROUND_BYTES, False)):
+        told = orjson.dumps({"choices": [{"index": 0, "message": message}], "padding": " " * padding})
+        assert (talk._sift_whole(gzip.compress(told), ("gzip",))[1] is not None) is is_read

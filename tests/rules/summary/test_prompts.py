@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import IMAGE, assistant, call, conversation, count, fill, result, session, user
+from support.builders import IMAGE, assistant, call, conversation, count, fill, result, session, system, user
 
 from trimtab.rules.conversation import Message
 from trimtab.rules.policy import Policy
@@ -107,7 +107,8 @@ def test_the_inline_prompt_repeats_nothing_of_the_conversation() -> None:
 def test_an_inline_question_fits_the_window_with_its_answer(window: int, held: int, sizes: list[int]) -> None:
     """Its newest excerpts are those for which there is room. Its tokens are no less than what is sent."""
     pruned = tuple(result(str(at), fill(f"out {at}", tokens)) for at, tokens in enumerate(sizes))
-    asked, prefix = _request(pruned=pruned, instructions="Name each port."), conversation(user(fill("held", held + 1)))
+    asked = _request(pruned=pruned, instructions=fill("Name each port.", 300))
+    prefix = conversation(system(fill("rules", 100)), user(fill("held", held + 1)), fixed_tokens=100)
     policy = Policy(context_window=window, token_ratio=1.25)
     fitted = fit_inline(asked, prefix, policy, count)
     if fitted is None:
