@@ -43,8 +43,8 @@ async def listen(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIterat
         for _ in range(TURNS_TO_BEGIN):
             await asyncio.sleep(0)
         for task, writer in talks.items():
-            writer.transport.abort()
+            with suppress(AttributeError):  # before Python 3.11.5, aborting TLS that has ended
+                writer.transport.abort()
             task.cancel()
         if talks:
             await asyncio.wait(list(talks))
-        await server.wait_closed()

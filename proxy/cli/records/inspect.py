@@ -7,6 +7,7 @@ conversation cannot control the terminal.
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from difflib import unified_diff
@@ -345,18 +346,18 @@ def _read(folder: Path, *, newest_first: bool = False) -> Iterator[Recording]:
 
 def find_recorded(recordings: Iterable[Recording], query: SessionQuery) -> tuple[list[Session], int]:
     """The sessions of recordings, oldest recording first, and how many there are."""
-    connection = open_in_memory()
-    attach(connection, ":memory:")
     rows, titled = [], set[str]()
-    for one in recordings:
-        event = structs.replace(one.event, bill=one.bill, has_prompt=one.counted.original)
-        if one.call is None and event.session:
-            rows.append(Row.of(event, 1))
-            if event.session not in titled:
-                titled.add(event.session)
-                keep_title(connection, event.session, event.at, Title(read_title(one), ""))
-    add(connection, rows, Bounds(len(rows), 1 << 40, ttl_seconds=float("inf")))
-    return list_sessions(connection, query)
+    with closing(open_in_memory()) as connection:
+        attach(connection, ":memory:")
+        for one in recordings:
+            event = structs.replace(one.event, bill=one.bill, has_prompt=one.counted.original)
+            if one.call is None and event.session:
+                rows.append(Row.of(event, 1))
+                if event.session not in titled:
+                    titled.add(event.session)
+                    keep_title(connection, event.session, event.at, Title(read_title(one), ""))
+        add(connection, rows, Bounds(len(rows), 1 << 40, ttl_seconds=float("inf")))
+        return list_sessions(connection, query)
 
 
 def read_title(recording: Recording) -> str:

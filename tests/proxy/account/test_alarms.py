@@ -1,6 +1,6 @@
 """What is wrong now is told with its reason and its remedy; what is usual is not."""
 
-import sqlite3
+from contextlib import closing
 
 from support.events import make_event, make_window
 
@@ -78,10 +78,9 @@ def test_a_head_that_fills_the_window_is_told_for_the_newest_prompt_of_each_mode
 
 
 def test_only_the_newest_requests_are_looked_at() -> None:
-    connection = table.open_in_memory()
-    texts.attach(connection, ":memory:")
-    events = [make_event(f"{number:04}", at=float(number)) for number in range(NEWEST + 50)]
-    table.add(connection, [table.Row.of(event, 1) for event in events], table.Bounds())
-    assert [one.request_id for one in read_recent(connection, 100.0)] == [one.request_id for one in events[100:]]
-    assert len(read_recent(connection, 0.0)) == NEWEST
-    assert isinstance(connection, sqlite3.Connection)
+    with closing(table.open_in_memory()) as connection:
+        texts.attach(connection, ":memory:")
+        events = [make_event(f"{number:04}", at=float(number)) for number in range(NEWEST + 50)]
+        table.add(connection, [table.Row.of(event, 1) for event in events], table.Bounds())
+        assert [one.request_id for one in read_recent(connection, 100.0)] == [one.request_id for one in events[100:]]
+        assert len(read_recent(connection, 0.0)) == NEWEST

@@ -175,7 +175,7 @@ WRONG = (
     (b'{"messages": [{"role": "user", "content": "x\xed\xa0\x80"}]}', "not UTF-8 at byte 44"),
     (b'{"messages": 7}', "a value has the wrong type"),
     (b'{"messages": [', "it is no valid JSON"),
-    (b'{"messages": %b}' % (b"[" * 9000 + b"]" * 9000), "nested too deeply"),
+    (b'{"messages": %b}' % (b"[" * 30_000 + b"]" * 30_000), "nested too deeply"),
     (b'{"input": [{"role": "user", "content": "x"}, 7]}', "input[1] is no JSON object"),
 )
 

@@ -291,7 +291,17 @@ def test_what_an_upstream_writes_of_a_model_stays_as_it_is(written: bytes) -> No
 
 @pytest.mark.parametrize(
     "written",
-    [b'"\\ud800"', b"NaN", b"1e400", b'"\xff"', b"[" * 5000 + b"]" * 5000, b"01", b'"', b'{"\\ud800":1}', b"Infinity"],
+    [
+        b'"\\ud800"',
+        b"NaN",
+        b"1e400",
+        b'"\xff"',
+        b"[" * 100_000 + b"]" * 100_000,
+        b"01",
+        b'"',
+        b'{"\\ud800":1}',
+        b"Infinity",
+    ],
 )
 def test_a_list_that_others_may_not_read_is_no_list(written: bytes) -> None:
     for body in (b'{"data":[{"id":"m","n":%b}]}', b'{"n":%b,"data":[]}', b'[{"id":"m","n":%b}]', b'[{"id":%b}]'):
