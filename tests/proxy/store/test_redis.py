@@ -10,6 +10,7 @@ import redis
 from programs import redis_server
 from programs.redis_groups import run_watched
 from programs.redis_server import PROGRAM, run_redis
+from redis.asyncio import RedisCluster
 
 from trimtab.proxy.store import redis as store_module
 from trimtab.proxy.store.redis import MAX_CONNECTIONS, RedisStore, make_client
@@ -173,6 +174,33 @@ async def test_each_node_of_a_cluster_has_its_share(cluster) -> None:
             keys = client.keys()
         names = {kind: {key.rpartition(":")[2] for key in keys if f":{kind}:" in key} for kind in ("summary", "lease")}
         assert names["summary"] == names["lease"] != set()
+
+
+async def test_a_node_that_has_closed_its_connections_is_asked_again_at_once(cluster) -> None:
+    """As one that was restarted."""
+    async with _open(cluster.url) as store:
+        for name in ("before", "after"):
+            for number in range(8):
+                assert await store.put(f"{name}{number}", b"sealed") == b"sealed"
+            for node in cluster.nodes:
+                with redis.Redis(port=node.port) as client:
+                    client.execute_command("CLIENT KILL TYPE normal SKIPME yes")
+
+
+async def test_a_command_of_a_cluster_waits_for_its_turn_in_bounds_and_gives_it_back_if_it_fails(monkeypatch) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise redis.ConnectionError
+
+    monkeypatch.setattr(RedisCluster, "execute_command", refuse)
+    monkeypatch.setattr(store_module, "OPERATION_SECONDS", 0.05)
+    store = RedisStore("redis+cluster://h", ttl_seconds=1000)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="the server cannot be reached"):
+            await store.get("id")
+    await store.commands._turn.acquire()
+    with pytest.raises(StoreError):
+        async with asyncio.timeout(WAIT_SECONDS):
+            await store.get("id")
 
 
 async def test_a_cluster_that_is_not_there_is_an_error_of_the_store() -> None:
