@@ -1,9 +1,9 @@
 """What a request would have cost unchanged: laws of the imagined tokens, and the rule for each kind of upstream."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.account.prompt_cache import (
@@ -46,6 +46,12 @@ def test_an_upstream_that_could_have_cached_and_did_not_has_no_cache(case) -> No
         assert imagine(case).cached == 0
 
 
+@given(cases)
+@example(replace(CASE, sent=Tokens.of(10_000, 6000), original_tokens=1000, known_share=None))
+def test_no_part_of_an_imagined_prompt_is_negative(case) -> None:
+    assert min(astuple(imagine(case))) >= 0
+
+
 def test_a_cache_would_have_read_the_clients_beginning_as_it_reads_ours() -> None:
     """All that it could, or half, even if the pause was long: the newest report says more than a table.
 
@@ -58,6 +64,7 @@ def test_a_cache_would_have_read_the_clients_beginning_as_it_reads_ours() -> Non
         (CASE, 39_000),
         (replace(CASE, is_fresh=False), 39_000),
         (half, 19_500),
+        (replace(CASE, known_share=0.5), 40_000 - (10_000 - 8960)),  # it has read the beginning, whatever we know
         (cut, 39_000),
         (replace(cut, is_fresh=False), 0),
     ):

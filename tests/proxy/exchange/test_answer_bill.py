@@ -15,6 +15,9 @@ from trimtab.proxy.exchange.attempt import Passed
 USD = "prices={unit: usd, input: 1, cached_input: 0.1, cache_write: 1.25, output: 4}"
 PRUNES = "defaults.overflow_strategy=prune"
 TOLD = Answered(5000, 2048, 7)
+UNTOLD = Answered(completion_tokens=7, is_estimated=True)
+MISSED = Answered(5000, 0, 7)
+LONG_SECONDS = 100_000.0
 
 
 async def test_what_passed_unchanged_costs_the_same_without_trimtab(make_stages: MakeStages) -> None:
@@ -23,6 +26,7 @@ async def test_what_passed_unchanged_costs_the_same_without_trimtab(make_stages:
     assert bill.tokens == bill.without == Tokens.of(5000, 2048, 0, 7)
     assert bill.cost == bill.without_cost
     assert bill.cost.total == 2952 * 1000 + 2048 * 100 + 7 * 4000
+    assert draw_bill(stages.services, stages.route(), Passed("passed"), UNTOLD, Observed()) is None
 
 
 async def test_without_an_end_there_is_no_bill_and_without_a_price_no_money(make_stages: MakeStages) -> None:
@@ -88,17 +92,39 @@ async def test_of_a_continued_conversation_only_what_was_removed_is_added(make_s
         assert bill.without_cost.total - bill.cost.total == removed * 1000
 
 
+async def test_a_request_that_passes_unchanged_costs_what_the_changed_ones_before_it_have_left(
+    make_stages: MakeStages,
+) -> None:
+    """The upstream's cache has what was sent for the session before, not what the client wrote."""
+    stages = await make_stages(USD, "defaults.context_window=200000")
+    for steps, is_changed in ((40, False), (41, False), (42, True)):
+        attempt = await stages.attempt(read_session(steps))
+        assert attempt.outcome == "unchanged"
+        observed = structs.replace(await observe(stages.services, attempt, MISSED), prefix_kept=0.0)
+        now = structs.replace(observed.seen.now, is_changed=is_changed)
+        observed = structs.replace(observed, seen=structs.replace(observed.seen, now=now))
+        bill = draw_bill(stages.services, stages.route(), attempt, MISSED, observed)
+        assert (bill.without.cached > bill.tokens.cached) is is_changed
+
+
 async def test_after_a_long_pause_the_clients_own_prompt_is_not_cached_either(make_stages: MakeStages) -> None:
+    """Nor is ours, if the upstream reports nothing; and what it reports then teaches nothing of its cache."""
     stages = await make_stages(USD, PRUNES, "upstream.base_url=https://api.openai.com/v1")
     now = [0.0]
     stages.services.previous.clock = lambda: now[0]
     cached = []
-    for steps, seconds in ((40, 0.0), (41, 60.0), (42, 100_000.0)):
+    for steps, seconds, kept, answered in (
+        (40, 0.0, None, MISSED),
+        (41, 60.0, 0.0, MISSED),
+        (42, LONG_SECONDS, 0.0, MISSED),
+        (43, LONG_SECONDS, 0.9, MISSED),
+        (44, 60.0, 0.0, MISSED),
+        (45, LONG_SECONDS, 0.9, UNTOLD),
+    ):
         now[0] += seconds
         attempt = await stages.attempt(read_session(steps))
-        answered = Answered(5000, 0, 7)
-        observed = await observe(stages.services, attempt, answered)
-        observed = structs.replace(observed, prefix_kept=0.0 if seconds else None)
+        observed = structs.replace(await observe(stages.services, attempt, answered), prefix_kept=kept)
         bill = draw_bill(stages.services, stages.route(), attempt, answered, observed)
         cached.append(bill.without.cached > 0)
-    assert cached == [False, True, False]
+        assert not bill.tokens.cached
+    assert cached == [False, True, False, False, True, False]
