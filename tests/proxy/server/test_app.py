@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from contextlib import suppress
+from unittest.mock import Mock
 
 import pytest
 from aiohttp import web
@@ -12,8 +13,10 @@ from upstreams.recording import Recorded, event
 from trimtab.proxy.account.recordings.writing import measure_recordings
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.values import split_address
+from trimtab.proxy.exchange.services import Lifecycle
 from trimtab.proxy.server import app
 from trimtab.proxy.server.app import run_proxy
+from trimtab.proxy.server.workers.worker import SharedResources, Worker
 
 
 async def test_an_answer_that_the_drain_cuts_ends_in_a_reset(upstream, log, compactors) -> None:
@@ -87,3 +90,16 @@ async def test_what_has_ended_is_told_to_readers_and_at_the_end(client, upstream
         await post(client, url, CHAT)
     writer.close()
     assert [line["outcome"] for line in log.lines if line["event"] == "request"] == [*["unchanged"] * 3, "aborted"]
+
+
+async def test_a_client_without_a_key_is_the_same_to_all_workers(log, compactors) -> None:
+    """Without a file for it, they have the key by which they know such clients from the supervisor."""
+    config = load_config(settings=("store=memory", "listen=127.0.0.1:0"), environment={})
+    shared, tenants = SharedResources.open(config, 2), set[str]()
+    for number in (1, 2):
+        worker = Worker(number, 2, (), (), shared.spare_key, shared.metrics, Mock())
+        async with app._open_services(config, log, compactors, Lifecycle(), worker) as services:
+            tenants.add(services.tenancy.identify(()).id)
+    shared.stop_listening()
+    shared.metrics.close()
+    assert len(tenants) == 1

@@ -31,9 +31,11 @@ from trimtab.proxy.cli.serving.serve import (
     is_due,
     warn_of_risks,
 )
+from trimtab.proxy.compaction.pool import CACHES_BYTES
 from trimtab.proxy.config.document import ConfigError
 from trimtab.proxy.config.load import load_config
 from trimtab.proxy.config.schema import Config
+from trimtab.proxy.server.reload import measure_caches
 from trimtab.proxy.telemetry.logs import LEVELS, LiveLine
 from trimtab.proxy.telemetry.metrics import Metrics
 from trimtab.proxy.telemetry.shared import Reloads
@@ -354,6 +356,21 @@ def test_several_workers_without_a_store_are_warned_that_they_share_nothing(
     log = ListLog()
     warn_of_risks(make(f"store={store}"), log, workers)
     assert ("store_not_shared" in log.warned) is is_told
+
+
+def test_each_worker_has_its_share_of_the_limits_and_of_the_caches_also_after_a_reload(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config, shared = make("limits.max_memory_bytes=1073741824"), Mock()
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(serving.SharedResources, "open", lambda *_: shared)
+    monkeypatch.setattr(serving, "Supervisor", Mock())
+    start = serving.start_workers(config, lambda: config, 2, ListLog(), Screen())
+    assert isinstance(start, serving.WorkerStart)
+    assert start.load is not None
+    for part in (start.config, start.load()):
+        assert part.limits.max_memory_bytes == config.limits.max_memory_bytes // 2
+    assert start.compactors._scale == measure_caches(start.config) / CACHES_BYTES < 1
 
 
 def test_each_line_of_a_worker_says_whose_it_is() -> None:

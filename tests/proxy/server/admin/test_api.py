@@ -1,13 +1,16 @@
 """The dashboard's data over HTTP: its numbers are those of the metrics and of the upstream."""
 
 import time
+from functools import partial
 
 import orjson
 import pytest
+from msgspec import structs
 from support.client import CHAT, post
 from support.events import make_event
 
 from trimtab.proxy.account.history.sessions import SessionQuery
+from trimtab.proxy.account.history.texts import write_notes
 from trimtab.proxy.http.errors import InvalidQueryError
 from trimtab.proxy.server.admin import api
 from trimtab.proxy.store.store import StoreError
@@ -131,6 +134,20 @@ async def test_the_books_tell_the_week_and_the_days_and_survive_a_restart(client
         assert sum(one["requests"] for one in days) == number
         assert first_day <= days[0]["at"] <= days[-1]["at"] <= told["buckets"][-1]["at"] <= time.time()
         assert all(one["models"]["m"]["cost_usd"] > 0 for one in days)
+
+
+async def test_one_of_several_workers_shows_what_others_note_and_no_sums_that_it_cannot_know(client, start_proxy):
+    """With `store: memory`, each has the books of its own requests only."""
+    proxy = await start_proxy("store=memory")
+    await post(client, f"{proxy.url}/v1/chat/completions", CHAT)
+    await proxy.services.lifecycle.idle.wait()
+    past, note = proxy.services.past, {"kind": "window", "text": "Worker 2 knows no window."}
+    past.places = structs.replace(past.places, workers=2)
+    await past.read(partial(write_notes, worker=2, notes=orjson.dumps([note])))
+    overview = await read(client, proxy, "overview")
+    assert (overview["week"], overview["totals"]["requests"]) == (None, 1)
+    assert note in overview["notes"]
+    assert not any(one["requests"] for one in (await read(client, proxy, "timeline?days=30"))["buckets"])
 
 
 async def test_requests_are_listed_newest_first_page_by_page(client, start_proxy):
