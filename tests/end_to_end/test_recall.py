@@ -260,12 +260,13 @@ async def test_a_recording_is_replayed_to_the_byte(begin, tmp_path):
 
 @in_turn
 async def test_a_model_that_asks_for_ever_gets_an_end(dialect, stream, begin, upstream):
-    """After the last round the client gets what there is, as an answer that calls nothing."""
+    """After the last round the client gets what there is, as an answer that calls nothing, with its end."""
     talk = await begin(dialect, Turn("Hm. ", (ASK,)), stream=stream)
     answer = await talk.ask(make_talk())
     assert len(upstream.chats) == 5
     assert talk.read(answer) == "Hm. " * 5
     assert not talk.find_ids(answer)
+    assert not stream or LAST_EVENTS[dialect.name] in answer
 
 
 LONG_QUERY = Call("trimtab_recall", {"query": "merlin-api database " + "x" * 1_000_000})

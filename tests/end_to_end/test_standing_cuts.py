@@ -28,8 +28,8 @@ def start(client, upstream, start_proxy):
                 return web.Response(status=503)
             return completion(prompt_tokens=int(len(recorded.body) / bytes_per_token), completion_tokens=5)
 
-        async def send(messages: list[Any], model: str = "unknown-model") -> bytes:
-            await post(client, proxy.url + "/v1/chat/completions", {"messages": messages, "model": model})
+        async def send(messages: list[Any], model: str = "unknown-model", **more: int) -> bytes:
+            await post(client, proxy.url + "/v1/chat/completions", {"messages": messages, "model": model, **more})
             await settle(proxy)
             return [one.body for one in upstream.requests if not one.asks_for_summary][-1]
 
@@ -70,11 +70,12 @@ async def test_a_removed_result_never_comes_back(strategy, bytes_per_token, star
     assert len(ratios) > 1
 
 
-async def test_a_cut_gives_way_to_a_scale_by_which_it_does_not_fit(start) -> None:
-    """The server counts three times what we do: what is sent fits by its own count from then on."""
-    _, send = await start(lambda _: 1, 0.9)
-    sizes = [len(await send(MESSAGES[:stop])) for stop in range(24, len(MESSAGES) + 1, 2)]
-    assert sizes[0] > 16_000 > max(sizes[-8:])
+@pytest.mark.parametrize(("max_tokens", "bytes_per_token"), [(1, 1), (7000, MORE)])
+async def test_a_cut_gives_way_to_a_scale_by_which_it_does_not_fit(max_tokens, bytes_per_token, start) -> None:
+    """The server counts more than we do: what is sent fits with the completion by its own count from then on."""
+    _, send = await start(lambda _: bytes_per_token, 0.9)
+    sizes = [len(await send(MESSAGES[:stop], max_tokens=max_tokens)) for stop in range(24, len(MESSAGES) + 1, 2)]
+    assert sizes[0] > 16_000 - max_tokens > max(sizes[-8:]) / bytes_per_token
 
 
 async def test_models_in_turn_keep_the_scales_of_their_cuts(start) -> None:

@@ -1,16 +1,20 @@
 """The bill of an answer, without a socket; tests/end_to_end/test_figures_agree.py has whole sessions."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from msgspec import structs
-from support.journeys import MakeStages, read_session
+from support.journeys import MakeStages, arrive, read_session
 
 from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.account.prompt_cache import MIN_CACHED_TOKENS
 from trimtab.proxy.catalogue.prices import Tokens
-from trimtab.proxy.exchange.answer import Observed, draw_bill, observe
+from trimtab.proxy.exchange.answer import Learned, Observed, draw_bill, learn_from_left, observe
 from trimtab.proxy.exchange.attempt import Passed
+from trimtab.proxy.wire.chat.codec import CHAT
+from trimtab.proxy.wire.messages.codec import COUNT_TOKENS
 
 USD = "prices={unit: usd, input: 1, cached_input: 0.1, cache_write: 1.25, output: 4}"
 PRUNES = "defaults.overflow_strategy=prune"
@@ -57,6 +61,23 @@ async def test_without_usage_the_tokens_are_trimtabs_and_said_to_be(make_stages:
     assert bills[0].tokens.cached == bills[0].without.cached == 0
     assert bills[1].tokens.cached % 128 == 0 < bills[1].tokens.cached
     assert bills[1].without.cached > bills[1].tokens.cached
+
+
+async def test_a_prompt_whose_client_left_before_any_answer_is_booked_and_teaches_nothing(
+    make_stages: MakeStages,
+) -> None:
+    """Unless the upstream has not got it whole, or only counts."""
+    stages = await make_stages(USD)
+    attempt = await stages.attempt(read_session(4))
+    for is_unanswered, codec, is_booked in ((True, CHAT, True), (False, CHAT, False), (True, COUNT_TOKENS, False)):
+        learned, sending = list[Learned](), SimpleNamespace(is_unanswered=is_unanswered)
+        ready = SimpleNamespace(arrival=arrive(), route=stages.route(), codec=codec, request=Mock())
+        await learn_from_left(stages.services, ready, attempt, sending, None, learned.append)  # type: ignore[arg-type]
+        bills = [one.bill for one in learned if one.bill is not None]
+        assert [(bill.tokens.prompt, bill.is_estimated) for bill in bills] == (
+            [(attempt.compacted.sent_tokens, True)] * is_booked
+        )
+    assert not stages.services.models.list_known()
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,8 @@ async def talk(make_stages: MakeStages) -> Talk:
 
 async def test_the_calls_of_a_round_share_half_of_what_the_window_has_left(talk: Talk) -> None:
     """Each has a bound of its own; those beyond a number are not answered. What a round says and finds is taken off."""
-    asked = list[int]()
+    asked, compacted = list[int](), talk._attempt.compacted
+    assert talk._left == compacted.limit_tokens - compacted.sent_tokens
     talk._lookup = SimpleNamespace(find=lambda *each: asked.append(each[-1]) or "found")  # type: ignore[assignment]
     call, found_tokens = RecallCall("c", "q"), talk._compactor.count("found")
     talk._left = 1000
