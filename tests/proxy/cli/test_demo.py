@@ -6,6 +6,7 @@ import signal
 from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 from io import StringIO
+from pathlib import Path
 
 import aiohttp
 import msgspec
@@ -93,13 +94,17 @@ class Output(StringIO):
         return super().write(text)
 
 
-def test_command_prints_its_table_alone_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No bar and no log; the user's own TRIMTAB_ variables change nothing."""
+def test_command_prints_its_table_alone_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No bar and no log; the user's own TRIMTAB_ variables change nothing, and no file is written."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr("trimtab.proxy.cli.demo.make_session", lambda: make_session(1))
     monkeypatch.setenv("TRIMTAB_AUTOCOMPACT_PCT", "not a number")
     result = CliRunner().invoke(main, ["demo"], catch_exceptions=False)
     assert (result.exit_code, result.stderr) == (0, "")
     assert "replaying" not in result.stdout
+    assert not list(tmp_path.iterdir())
     assert ["requests refused", "0", "0"] in [[cell.strip() for cell in row[1:4]] for row in read_rows(result.stdout)]
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO
+from unittest.mock import Mock
 
 import orjson
 import pytest
@@ -191,7 +192,7 @@ def test_one_that_has_worked_is_back_at_once(lives: list[float]) -> None:
 def idle_supervisor() -> Iterator[tuple[Supervisor, list[int]]]:
     """One whose worker was not started, and the workers whose connections were sent to others."""
     numbers = list[int]()
-    shared = SimpleNamespace(count=1, renew=numbers.append, stop_listening=lambda: None)
+    shared = SimpleNamespace(count=1, renew=numbers.append, stop_listening=lambda: None, metrics=Mock())
     supervisor = Supervisor(shared, Program(lambda: True, lambda: 25.0, lambda: None), ListLog())  # type: ignore[arg-type]
     try:
         yield supervisor, numbers
@@ -244,6 +245,34 @@ def test_a_worker_that_was_starting_during_a_reload_reloads_and_none_is_killed_b
         supervisor._handle_signal(signal.SIGTERM)
         assert sent == [(77, signal.SIGHUP), (77, signal.SIGTERM)]
         assert (supervisor._kill_at or 0) >= begun_at + 25 + SLACK_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("waited", "status"), [(0, 0), (signal.SIGTERM.value, 0), (signal.SIGKILL.value, 1), (3 << 8, 1)]
+)
+def test_a_worker_that_ends_with_the_others_is_a_failure_only_if_it_did_not_end_as_told(
+    waited: int, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signal itself ends one that had not started. Its line may be reset; the metrics count it no more."""
+    monkeypatch.setattr(os, "waitpid", lambda *_: (77, waited))
+    with idle_supervisor() as (supervisor, _):
+        place, supervisor._stop_signal = supervisor._places[0], signal.SIGTERM
+        place.pid, place.line = 77, Mock(recv=Mock(side_effect=ConnectionResetError))
+        supervisor._hear(place)
+        assert (place.pid, place.due_at, supervisor._status) == (0, None, status)
+        supervisor._shared.metrics.roster.write.assert_called_once_with(1, 0, 0)  # type: ignore[attr-defined]
+
+
+def test_no_port_that_is_lost_and_no_worker_that_has_just_ended_stops_the_supervisor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "kill", Mock(side_effect=ProcessLookupError))
+    with idle_supervisor() as (supervisor, _):
+        place = supervisor._places[0]
+        place.pid, supervisor._shared.renew = 77, Mock(side_effect=OSError(98, "in use"))  # type: ignore[method-assign]
+        supervisor._renew(place)
+        supervisor._send(place, signal.SIGTERM)
+        assert [line["event"] for line in supervisor._log.lines] == ["listener_not_renewed"]
 
 
 def test_a_reload_reaches_all_workers() -> None:
