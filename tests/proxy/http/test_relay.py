@@ -192,11 +192,11 @@ else:
     from backports import zstd
 
 CODE = {
-    "gzip": gzip.compress,
+    "gzip": lambda body: gzip.compress(body, mtime=0),
     "deflate": zlib.compress,
     "br": brotli.compress,
     "zstd": zstd.compress,
-    "gzip, br": lambda body: brotli.compress(gzip.compress(body)),
+    "gzip, br": lambda body: brotli.compress(gzip.compress(body, mtime=0)),
 }
 SESSION = make_session(70, result_words=120)["messages"][:-1]
 DIALECT = DIALECTS[0]

@@ -44,6 +44,13 @@ class Subject:
     age: Callable[[float], Awaitable[None]]
 
 
+@pytest.fixture(autouse=True)
+def wait_long(monkeypatch) -> None:
+    """Beside other tests, a server may answer late. A test of lateness sets its own limit."""
+    monkeypatch.setattr(redis_store, "OPERATION_SECONDS", 30.0)
+    monkeypatch.setattr(redis_store, "CONNECT_SECONDS", 30.0)
+
+
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
@@ -107,10 +114,8 @@ def _empty(*servers: RedisServer) -> None:
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis", "redis+sentinel", "redis+cluster", "layered"])
-async def subject(request, tmp_path, clock, log, monkeypatch) -> AsyncIterator[Subject]:
-    """Each kind of store in turn. Beside other tests, a cluster of several servers may answer late."""
-    monkeypatch.setattr(redis_store, "OPERATION_SECONDS", 30.0)
-    monkeypatch.setattr(redis_store, "CONNECT_SECONDS", 30.0)
+async def subject(request, tmp_path, clock, log) -> AsyncIterator[Subject]:
+    """Each kind of store in turn."""
     age = _make_clock_age(clock)
     if request.param == "memory":
         store = twin = MemoryStore(ttl_seconds=TTL_SECONDS, clock=clock)

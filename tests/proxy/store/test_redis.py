@@ -212,8 +212,7 @@ async def test_a_cluster_that_is_not_there_is_an_error_of_the_store() -> None:
 
 
 @pytest.mark.parametrize("kind", ["redis_at", "cluster"])
-async def test_who_finds_no_connection_free_waits(kind, request, monkeypatch) -> None:
-    monkeypatch.setattr(store_module, "OPERATION_SECONDS", WAIT_SECONDS)
+async def test_who_finds_no_connection_free_waits(kind, request) -> None:
     store = RedisStore(request.getfixturevalue(kind).url, ttl_seconds=1000)
     puts = (store.put(f"id{number}", b"sealed") for number in range(4 * MAX_CONNECTIONS))
     assert set(await asyncio.gather(*puts)) == {b"sealed"}
