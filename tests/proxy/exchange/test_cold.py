@@ -15,7 +15,10 @@ from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.exchange.attempt import Call, Passed
 from trimtab.proxy.exchange.cold import (
     COLD_CACHE,
+    COMPACT_NOW,
+    WAS_CUT,
     cut_at_cold_cache,
+    cut_on_wish,
     find_lifetime,
     find_previous,
     find_session,
@@ -30,6 +33,7 @@ from trimtab.proxy.store.store import MemoryStore
 from trimtab.proxy.summaries.cold_cuts import ColdCuts
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.rules.conversation import Role
+from trimtab.rules.window.state import ColdCut
 
 
 @given(transcripts())
@@ -105,6 +109,19 @@ async def test_at_a_warm_cache_a_long_session_is_planned_as_it_was(is_count: boo
     heeded, again = await cut_at_cold_cache(services, call, planned, fail_to_plan, make_reply())
     assert again is planned
     assert heeded.cold == call.cold
+
+
+async def test_a_cut_that_was_made_as_it_was_asked_for_is_not_planned_again(make_stages: MakeStages) -> None:
+    """The client that sends such a request again is told that the cut was made."""
+    stages = await make_stages(*SMALL)
+    request = read_session(60)
+    call = await stages.prepare(request, **{"x-trimtab-compact": "now"})
+    planned = call.compactor.plan(request, call.view.policy)
+    call = structs.replace(call, cold={planned.plan.here: ColdCut.NOW})
+    services = structs.replace(stages.services, cold_cuts=_keep_cuts())
+    _, again = await cut_on_wish(services, call, planned, fail_to_plan)
+    assert again is planned
+    assert [(one.rule, one.reason) for one in call.ledger.entries] == [(COMPACT_NOW, WAS_CUT)]
 
 
 class Counting(type(CHAT)):
