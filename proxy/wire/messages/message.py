@@ -334,11 +334,12 @@ def write_element(raws: Sequence[bytes], placed: Sequence[Placed]) -> bytes:
 def _write_own(base: bytes, message: Message) -> bytes:
     """The element of an assistant whose texts were shortened, or of a system that took in the texts of others, too."""
     members = read_members(base)
-    own = bytes(members["content"])
+    raw = members.get("content", _NULL)
+    own = bytes(raw)
     if message.role is Role.ASSISTANT:
         content = _write_calls(replace_texts(own, iter(message.texts), {"text"}), message)  # as they were read
     else:
-        content = write_content(message, members["content"])
+        content = write_content(message, raw)
     return base if content == own else msgspec.json.encode({**members, "content": msgspec.Raw(content)})
 
 

@@ -246,6 +246,13 @@ def test_only_the_users_side_shares_elements_and_what_is_left_of_one_keeps_its_m
     )
 
 
+@pytest.mark.parametrize("own", [b"", b',"content":null'])
+def test_a_system_element_without_content_takes_in_the_one_behind_it(own: bytes) -> None:
+    raw = b'{"role":"system"%b,"n":1}' % own
+    written = write_element([raw], [_edit(_place(raw)[0], "Be brief.")])
+    assert orjson.loads(written) == {"role": "system", "content": "Be brief.", "n": 1}
+
+
 def test_a_removed_image_leaves_its_marker() -> None:
     """In a user's message and in a result; another image keeps its own."""
     result = b'{"type":"tool_result","tool_use_id":"a","content":[%b]}' % IMAGE
