@@ -140,7 +140,7 @@ async def put_until_kept(store: RedisStore, summary_id: str) -> None:
 
 @needs_redis
 async def test_the_replica_that_sentinels_make_the_master_is_used() -> None:
-    with run_watched() as watched:
+    with run_watched(down_after_ms=300) as watched:
         store = RedisStore(watched.url, ttl_seconds=1000)
         await store.put("before", b"sealed")
         with redis.Redis(port=watched.master.port) as client:
