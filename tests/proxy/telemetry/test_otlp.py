@@ -250,8 +250,7 @@ async def test_an_error_is_told_by_its_kind(client, start, collector, upstream):
     assert [span.attributes.get("http.response.status_code") for span in spans][::2] == [200, 502]
 
 
-async def test_each_change_of_the_collector_is_told_once(client, start, collector, log, monkeypatch):
-    monkeypatch.setattr(otlp, "EXPORT_SECONDS", 0.01)
+async def test_each_change_of_the_collector_is_told_once(client, start, collector, log):
     url = await start()
     collector.status = 400
     for count in range(1, 4):

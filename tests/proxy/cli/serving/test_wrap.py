@@ -213,10 +213,14 @@ async def in_terminal(*arguments: str) -> AsyncIterator[tuple[Process, asyncio.S
 async def test_the_keyboard_of_the_terminal_belongs_to_the_command(upstream: FakeUpstream) -> None:
     """It reads what is typed, sees a terminal, gets Ctrl-C exactly once, and may go on after it."""
     code = (
-        "import os, signal, sys\n"
+        "import os, select, signal, socket, sys\n"
+        "woken, wake = socket.socketpair()\n"
+        "wake.setblocking(False)\n"
+        "signal.set_wakeup_fd(wake.fileno())\n"
         "caught = []\n"
         "signal.signal(signal.SIGINT, lambda *_: (caught.append(1), print('caught', len(caught), flush=True)))\n"
         "print('terminal', all(map(os.isatty, (0, 1, 2))), flush=True)\n"
+        "select.select([woken], [], [])\n"  # a read that begins just after the signal would not be interrupted
         "print('read', sys.stdin.readline().strip(), flush=True)\n"
         "print('at the end', len(caught), flush=True)\n"
         "sys.exit(5)\n"
