@@ -156,7 +156,8 @@ def test_a_failure_on_our_side_is_a_warning() -> None:
     for status, outcome, level in (
         (404, "unchanged", "info"),
         (0, "aborted", "info"),
-        (502, "refused", "warning"),
+        (499, "refused", "info"),
+        (500, "refused", "warning"),
         (200, "broken", "warning"),
     ):
         Recorder(Metrics(), log).record(_outcome(status=status, outcome=outcome))

@@ -254,11 +254,13 @@ async def test_upstream_refuses_what_exceeds_its_window() -> None:
 
 
 async def test_upstream_takes_valid_transcripts_only() -> None:
-    """Each call needs one result directly after it, or the upstream refuses as OpenAI does."""
+    """Each call needs one result directly after it, or the upstream refuses as OpenAI does. So it does no JSON."""
     right = [[USER, ACT, RESULT], [USER, ACT, RESULT, USER]]
     wrong = [[], [USER, ACT], [USER, ACT, USER, RESULT], [USER, RESULT], [USER, ACT, RESULT, RESULT]]
-    upstream, _ = await ask(make_session(1), *(chat(*messages) for messages in (*right, *wrong)))
+    bodies = *(chat(*messages) for messages in (*right, *wrong)), b"{", b"[]"
+    upstream, answers = await ask(make_session(1), *bodies)
     assert [served.status for served in upstream.served] == [200] * len(right) + [400] * len(wrong)
+    assert [msgspec.json.decode(answer)["error"]["code"] for answer in answers[-2:]] == ["invalid_json"] * 2
 
 
 # The demo's session, and the repository that it is about.

@@ -63,4 +63,5 @@ def test_tools_are_taken_out_before_the_plan(compactors: Compactors) -> None:
 def test_what_is_added_for_the_providers_cache_is_added_again(compactors: Compactors) -> None:
     compaction = _compact(_body(2), _variant(compactors, cache=CacheHelp(frozenset({"cache_key"}), "k1")))
     assert orjson.loads(compaction.body or b"")["prompt_cache_key"] == "k1"
-    assert [(one.rule, one.saved_tokens) for one in compaction.compacted.decisions] == [("cache_key", 0)]
+    (decision,) = compaction.compacted.decisions
+    assert (decision.rule, decision.saved_tokens, decision.messages) == ("cache_key", 0, 0)

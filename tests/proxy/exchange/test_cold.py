@@ -154,6 +154,8 @@ async def test_the_retention_is_read_from_members_not_from_texts(make_stages: Ma
 
 
 ASKS = (*SMALL, "defaults.overflow_strategy=summarize", "upstream.cache_seconds=300", "prices.output=0.1")
+KNOWN = ("upstream.cache_seconds=auto", "upstream.base_url=https://api.openai.com/v1")
+"""An upstream whose lifetime is in the table: 300 seconds, too."""
 
 
 async def _attempt_after(stages: Stages, idle_seconds: float, *, slides: bool = False) -> list[str]:
@@ -179,6 +181,8 @@ async def _attempt_after(stages: Stages, idle_seconds: float, *, slides: bool = 
     [
         (300.0, (), False, False),
         (301.0, (), False, True),
+        (300.0, KNOWN, False, False),
+        (301.0, KNOWN, False, True),
         (301.0, ("defaults.summary.wait_seconds=0",), False, False),
         (301.0, (), True, False),
     ],

@@ -29,15 +29,16 @@ def tokens(number: int) -> Json:
     return {"tokens": list(range(number))}
 
 
-def count_prompt(messages: list[Json]) -> int:
-    """Priming of 4, a frame of 5 for each message, and 20 tokens if the first one is no system message."""
-    return 4 + sum(5 + len(message["content"]) for message in messages) + 20 * (messages[0]["role"] != "system")
+def count_prompt(body: Json) -> int:
+    """Priming of 4 if asked for, a frame of 5 for each message, and 20 tokens if the first is no system message."""
+    messages, priming = body["messages"], 4 * body["add_generation_prompt"]
+    return priming + sum(5 + len(message["content"]) for message in messages) + 20 * (messages[0]["role"] != "system")
 
 
 def llama(path: str, body: Json) -> Json:
     """llama.cpp: it reads `content`, and writes prompts by its template."""
     if path == TEMPLATE:
-        return {"prompt": "x" * count_prompt(body["messages"])}
+        return {"prompt": "x" * count_prompt(body)}
     return tokens(len(body["content"]))
 
 
@@ -45,7 +46,7 @@ def vllm(path: str, body: Json) -> Json:
     """vLLM: it reads `prompt`, or `messages`; it has no other path."""
     if path != TOKENIZE:
         return {"detail": "Not Found"}
-    return tokens(count_prompt(body["messages"]) if "messages" in body else len(body["prompt"]))
+    return tokens(count_prompt(body) if "messages" in body else len(body["prompt"]))
 
 
 def sglang(path: str, body: Json) -> Json:

@@ -89,6 +89,8 @@ def test_a_streamed_response_may_have_its_text_in_one_place_only(item: Any, outp
         {"type": "response.created", "response": {"status": "in_progress"}},
         {"type": "response.output_text.delta", "delta": "a"},
         {"type": "response.output_text.delta", "delta": "b"},
+        {"type": "response.output_text.delta", "delta": ["c"]},
+        {"type": "response.reasoning_summary_text.delta", "delta": "d"},
         {"type": "response.output_item.done", "item": item},
         {
             "type": "response.completed",
@@ -154,7 +156,8 @@ def test_a_long_event_is_held_no_longer_whatever_is_in_it(codec: Answers) -> Non
         RESPONSES: {"type": "response.output_item.added", "item": {"type": "message"}},
         MESSAGES: {"type": "content_block_start", "content_block": {"type": "text", "text": ""}},
     }
-    for size, is_done in ((0, False), (MAX_EMPTY_EVENT_BYTES, True)):
+    most = MAX_EMPTY_EVENT_BYTES - len(b" " + orjson.dumps({**empty[codec], "more": ""}))
+    for size, is_done in ((0, False), (most, False), (most + 1, True)):
         first = codec.hold_first_event(keeps_all=False)
         first.feed(b"data: " + orjson.dumps({**empty[codec], "more": "x" * size}) + b"\n")
         assert first.is_done == is_done

@@ -210,13 +210,14 @@ def test_what_is_not_understood_stays(body: bytes) -> None:
 def test_used_names_are_those_of_calls_results_and_references() -> None:
     """Long parts are not searched."""
     part = b'{"type":"server_tool_use","name":"web_search"}'
+    reference = b'{"type":"tool_reference","tool_name":"fly"}'
     long = b'{"type":"server_tool_use","name":"hidden","x":"%b"}' % (b"y" * 5000)
     messages = [
         Message(Role.ASSISTANT, tool_calls=(ToolCall("1", "read", "{}"),), media=(Media(part, 1), Media(long, 1))),
         Message(Role.TOOL, ("x",), name="write"),
-        Message(Role.USER, ("x",), name="bob"),
+        Message(Role.USER, ("x",), name="bob", media=(Media(reference, 1),)),
     ]
-    assert find_used(messages) == {"read", "write", "web_search"}
+    assert find_used(messages) == {"read", "write", "web_search", "fly"}
 
 
 def test_a_list_is_read_once() -> None:

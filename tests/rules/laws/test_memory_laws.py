@@ -146,7 +146,7 @@ def test_the_share_of_memory_is_kept() -> None:
 
 
 def test_a_cut_that_is_put_off_leaves_the_prefix_as_it_was() -> None:
-    """While a summary is being written, the memory that the cut would drop is still forwarded."""
+    """While a summary is being written, the memory that the cut would drop is still forwarded. No rule tells of it."""
     messages = chat(30, 150, answer_tokens=300)
     before: tuple[Message, ...] = ()
     moments = 0
@@ -156,6 +156,7 @@ def test_a_cut_that_is_put_off_leaves_the_prefix_as_it_was() -> None:
         if put_off is not None and planned.window.cut is not None and planned.window.cut.made_at > stop - 2:
             waiting = apply(put_off, POLICY, count=count, summary=Summary("What was done so far.", by_model=True))
             assert waiting.conversation.messages[: len(before)] == before
+            assert all(one.saved_tokens for one in put_off.decisions)
             moments += count_blocks(waiting.conversation.messages) > count_blocks(outcome.conversation.messages)
         before = outcome.conversation.messages
     assert moments

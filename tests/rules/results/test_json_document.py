@@ -51,14 +51,19 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.parametrize(("chars", "levels"), [(90_000, MAX_DEPTH), (120_000, MAX_LARGE_DEPTH)])
-def test_a_document_is_read_to_a_depth_that_is_less_if_it_is_large(chars: int, levels: int) -> None:
+@pytest.mark.parametrize(
+    ("before", "chars", "levels"),
+    [(0, 90_000, MAX_DEPTH), (0, 120_000, MAX_LARGE_DEPTH), (120_000, 90_000, MAX_DEPTH)],
+)
+def test_a_value_is_read_to_a_depth_that_is_less_if_it_is_large(before: int, chars: int, levels: int) -> None:
+    """However much of the document stands before it."""
     value: object = ["w" * 8] * (chars // 12)
     for level in range(MAX_DEPTH + 4):
         value = {f"level {level}": value}
-    short = excerpt_json(json.dumps(value), 1000, count)
+    document = {"before": ["w" * 8] * (before // 12), **value}
+    short = excerpt_json(json.dumps(document), 1000, count)
     assert short.count("level") == levels
-    assert short.count("omitted") == 1
+    assert short.count("omitted") == 1 + (before > 0)
 
 
 def test_what_was_json_stays_json() -> None:

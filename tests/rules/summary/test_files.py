@@ -34,6 +34,7 @@ def test_a_file_is_read() -> None:
         ("read", {"filePath": "/r/A.md", "offset": None}),
         ("ReadFile", {"path": "/r/A.md", "line_offset": 1, "n_lines": 1000}),
         ("read_files", {"files": [{"path": "/r/A.md", "start_line": None}]}),
+        ("view_file", {"path": "/r/A.md", "start_line": 1, "end_line": -1}),
         ("mcp__fs__read_multiple_files", {"paths": ["/r/A.md"]}),
         ("str_replace_editor", {"command": "view", "path": "/r/A.md"}),
         ("shell", {"command": ["bash", "-lc", "cat /r/A.md"]}),

@@ -99,6 +99,14 @@ def test_a_chain_of_references_is_followed_so_far(length: int, rendered: str) ->
     assert _type(_refer("X0"), **chain, **{f"X{length}": TEXT}) == rendered
 
 
+@pytest.mark.parametrize(("length", "rendered"), [(MAX_DEPTH - 1, "string"), (MAX_DEPTH, "any")])
+def test_objects_within_objects_are_read_so_deep(length: int, rendered: str) -> None:
+    schema: Any = TEXT
+    for _ in range(length):
+        schema = {"type": "object", "properties": {"a": schema}}
+    assert f"a?: {rendered} }}" in _type(schema)
+
+
 @pytest.mark.parametrize(
     ("parameters", "lines"),
     [

@@ -57,7 +57,8 @@ def test_the_head_costs_nothing() -> None:
 def test_spans_are_added_up(messages: tuple[Message, ...], first: int, second: int) -> None:
     """For any span, the sums of tokens, system messages and steps equal those computed message by message.
 
-    So does the size of what is forwarded if the results in the span are placeholders and its images are removed.
+    So does the size of what is forwarded if the results in the span are placeholders and its images are removed, also
+    if those of one message are not.
     """
     start, stop = sorted((min(first, len(messages)), min(second, len(messages))))
     sums, tokens = sum_up(messages, keeps_systems=True), behind_head(messages)
@@ -71,6 +72,8 @@ def test_spans_are_added_up(messages: tuple[Message, ...], first: int, second: i
     short = [bare[at] if at in begins else min(cost, PLACEHOLDER_TOKENS) for at, cost in enumerate(tokens)]
     assert sums.behind(start, stop, ImageStop(stop)) == sum(short[start:stop]) + sum(tokens[stop:])
     assert sums.behind(start, start, ImageStop(stop)) == sum(bare[start:stop]) + sum(tokens[stop:])
+    spared = sum(tokens[start : min(start + 1, stop)]) + sum(bare[start + 1 : stop])
+    assert sums.behind(start, start, ImageStop(stop, start)) == spared + sum(tokens[stop:])
     assert sums.behind(stop, start) == sum(tokens[stop:])
 
 

@@ -10,11 +10,12 @@ import pytest
 from support.events import make_event, read_events
 
 from trimtab.proxy.account.history import kept
-from trimtab.proxy.account.history.kept import History, Places, SharedLog, Text
+from trimtab.proxy.account.history.kept import History, Places, SharedLog, Text, _InMemory
 from trimtab.proxy.account.history.sessions import find_named
 from trimtab.proxy.account.history.table import Bounds, sum_steps
-from trimtab.proxy.account.history.texts import Title, find_text, pack_text, read_notes
+from trimtab.proxy.account.history.texts import Title, attach, find_text, pack_text, read_notes
 from trimtab.proxy.account.outcome import OutcomeText
+from trimtab.proxy.store.sqlite import DamagedError
 from trimtab.proxy.store.store import StoreError
 from trimtab.proxy.tasks import Tasks
 
@@ -94,6 +95,19 @@ async def test_damaged_texts_begin_again(is_in_use, has_file, tmp_path, log):
     assert await write_texts(history, "2") == ["2"]
     assert await names(history) == (["1", "2"] if is_in_use else ["2"])
     await history.close()
+
+
+def test_texts_that_turn_out_damaged_begin_again_beside_rows_in_memory(tmp_path):
+    """The work is done once more, in texts that are new."""
+    memory, faults = _InMemory(partial(attach, place=str(tmp_path / "texts"))), [DamagedError("malformed")]
+
+    def work(connection):
+        if faults:
+            raise faults.pop()
+        return [name for _, name, _ in connection.execute("PRAGMA database_list")]
+
+    assert memory.use(work) == ["main", "private"]
+    memory.close()
 
 
 async def test_another_programs_file_is_left_alone(tmp_path, log):

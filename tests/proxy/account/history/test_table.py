@@ -145,6 +145,7 @@ def test_a_move_is_priced_by_what_a_token_costs_more(connection):
     turn = find_request(connection, "2")
     assert (turn.cut_moved, turn.cut_tokens, turn.cut_cost) == (True, 4_000, 10_000)
     assert measure_move(before, make_event(original_tokens=19_000, **moved)) is None
+    assert measure_move(before, make_event(original_tokens=14_500, **moved)) is None
     assert measure_move(before, make_event(original_tokens=10_500, **moved | {"prefix_kept": 1.0})) == 0
 
 

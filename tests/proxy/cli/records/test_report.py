@@ -10,6 +10,7 @@ from support.recordings import make_figures
 from trimtab.proxy.cli.records.report import (
     FIGURE_CHARS,
     MODEL_CHARS,
+    _list_costs,
     _make_models,
     describe,
     list_settings,
@@ -60,6 +61,17 @@ def test_a_table_has_as_many_models_as_the_terminal_is_wide(columns: int, tables
     names = [str(column.header) for table in found for column in table.columns[1:]]
     assert names == [*"abcde"]
     assert all(column.no_wrap == (number > 0) for table in found for number, column in enumerate(table.columns))
+
+
+@pytest.mark.parametrize(
+    ("requests", "summaries", "shown"),
+    [(2.0, 3.0, "$5.00"), (2.0, None, "$2.00"), (None, 3.0, "$3.00"), (None, None, "-")],
+)
+def test_what_is_not_known_adds_nothing_to_what_was_booked(
+    requests: float | None, summaries: float | None, shown: str
+) -> None:
+    model = {"booked_usd": requests, "booked_summaries_usd": summaries}
+    assert dict(_list_costs(model, "recordings"))["booked"] == shown
 
 
 DOCUMENT = """

@@ -234,6 +234,13 @@ async def test_nothing_is_printed_if_nobody_reads_it(capsys: pytest.CaptureFixtu
     assert capsys.readouterr() == ("", "")
 
 
+def test_the_start_tells_that_text_is_written_to_a_folder(tmp_path: Path) -> None:
+    log = ListLog()
+    config = load_config(f"record: {{dir: {tmp_path}}}", environment={})
+    Screen().announce(config, "http://p", "http://pages", log)
+    assert log.warned == ["recording"]
+
+
 def test_only_one_worker_shows_the_live_line() -> None:
     """All write to the same terminal."""
     screen = Screen(is_read=True, line=LiveLine())
