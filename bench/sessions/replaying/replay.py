@@ -26,6 +26,8 @@ from bench.sessions.replaying.recorder import TURN_HEADER, Recorder
 LANES = 2
 """Sessions at the same time, each with its own proxies. Chosen for two cores."""
 REST_SECONDS = 0.001
+REST_TURNS = 20
+"""Turns of the event loop in which a request that has arrived at the upstream begins. Chosen: it takes about five."""
 REST_LIMIT_SECONDS = 10.0
 """Chosen: after this time the replay no longer waits for a proxy."""
 ANSWER_SECONDS = 300.0
@@ -169,11 +171,15 @@ class _Lane:
             return answer.status
 
     async def _rest(self) -> None:
+        # What a proxy has sent before the first of two equal looks has arrived here, perhaps unread. By the second look
+        # the upstream has begun with it, however late this process runs.
         deadline = asyncio.get_running_loop().time() + REST_LIMIT_SECONDS
         seen: Sequence[Threads] = [{} for _ in self.proxies]
         while asyncio.get_running_loop().time() < deadline:
             await self.recorder.wait_until_idle()
             await asyncio.sleep(REST_SECONDS)
+            for _ in range(REST_TURNS):
+                await asyncio.sleep(0)
             before, seen = seen, [proxy.look() for proxy in self.proxies]
             if self.recorder.is_idle and all(map(is_at_rest, before, seen)):
                 return
