@@ -62,7 +62,7 @@ async def test_a_wrong_password_is_an_error_of_the_store_that_does_not_tell_it()
 
 async def test_a_server_that_is_silent_is_an_error_of_the_store(own_redis) -> None:
     """The caller does not wait for it. The server is used again as soon as it answers."""
-    async with _open(f"{own_redis.url}?socket_timeout=0.3") as store:
+    async with _open(f"{own_redis.url}?socket_timeout=3") as store:
         await store.put("id", b"sealed")
         with own_redis.frozen(), pytest.raises(StoreError, match="the server does not answer in time"):
             await store.get("id")
