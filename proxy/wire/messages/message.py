@@ -339,7 +339,7 @@ def _write_own(base: bytes, message: Message) -> bytes:
     if message.role is Role.ASSISTANT:
         content = _write_calls(replace_texts(own, iter(message.texts), {"text"}), message)  # as they were read
     else:
-        content = write_content(message, raw)
+        content = write_content(message, raw) if message.texts else own
     return base if content == own else msgspec.json.encode({**members, "content": msgspec.Raw(content)})
 
 

@@ -1,12 +1,19 @@
 """A turn is sent when the proxies are at rest."""
 
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from bench.harness.servers import stop
+from bench.sessions.replaying import replay
+from bench.sessions.replaying.recorder import Recorder
 from bench.sessions.replaying.replay import REST_SECONDS, Running, is_at_rest
 
 HAND_OVER = """
@@ -69,3 +76,15 @@ def test_a_process_that_has_ended_is_not_at_rest() -> None:
     with run(SLEEP) as running:
         pass
     assert not is_at_rest(running.look(), running.look())
+
+
+async def test_a_request_that_has_arrived_unread_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if this process were so late that each of its pauses is over at once."""
+    monkeypatch.setattr(replay, "REST_SECONDS", 0.0)
+    nothing: Any = None
+    recorder = Recorder(10, failing_summaries=True)
+    async with recorder.listen():
+        with socket.create_connection(("127.0.0.1", recorder.port)) as client:
+            client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}")
+            await replay._Lane(nothing, nothing, Path(), recorder, nothing)._rest()
+            assert recorder.failed_summaries == 1

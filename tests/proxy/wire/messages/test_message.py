@@ -251,6 +251,7 @@ def test_a_system_element_without_content_takes_in_the_one_behind_it(own: bytes)
     raw = b'{"role":"system"%b,"n":1}' % own
     written = write_element([raw], [_edit(_place(raw)[0], "Be brief.")])
     assert orjson.loads(written) == {"role": "system", "content": "Be brief.", "n": 1}
+    assert write_element([raw], [_edit(_place(raw)[0])]) == raw
 
 
 def test_a_removed_image_leaves_its_marker() -> None:
