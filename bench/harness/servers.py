@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 HOST = "127.0.0.1"
 TRIMTAB = (str(Path(sys.executable).with_name("trimtab")),)
-READY_SECONDS = 20.0
+READY_SECONDS = 60.0
 """Chosen: a proxy that is not ready after this time has failed."""
 POLL_SECONDS = 0.002
 STOP_SECONDS = 10.0
