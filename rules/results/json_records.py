@@ -32,7 +32,8 @@ _BLANKS = compile_late(r'"(?:[^"\\]++|\\.|)*+"?|(?<![ \t\r])([ \t\r]*+\n\s*+)', 
 searched twice."""
 _PIECE = compile_late(
     r"(?=[^\\]|\\.)"
-    r"(?:[^\\]{1,1024}+|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})?|\\(?:u[0-9a-fA-F]{4}|.)|){0,256}+",
+    r"(?:[^\\]{1,1024}+|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})?"
+    r"|\\(?:u[0-9a-fA-F]{4}|.)|){0,256}+",
     re.DOTALL,
 )
 """A part of a string that ends neither within an escape nor between the two escapes of a surrogate pair."""
