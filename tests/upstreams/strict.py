@@ -124,6 +124,7 @@ class StrictModel:
     fit: adapts a call of the script to the tools that a request offers.
     refusal: the error for a prompt that is too long, if it is not the one of the dialect.
     stored: the items before and in each response, by its id.
+    threads: the last request of each thread of Messages with the response to it, by the response's id.
     """
 
     turns: Sequence[Turn]
@@ -137,6 +138,7 @@ class StrictModel:
     refused: list[Recorded] = field(default_factory=list)
     invalid: list[tuple[Recorded, list[str]]] = field(default_factory=list)
     stored: dict[str, list[Wire]] = field(default_factory=dict)
+    threads: dict[str, Wire] = field(default_factory=dict)
     spent: list[Spent] = field(default_factory=list)
     _read: dict[str, list[bytes]] = field(default_factory=dict)
 
@@ -173,6 +175,9 @@ class StrictModel:
         said = Said(turn, f"{len(self.accepted)}", spent)
         if dialect is RESPONSES and whole.get("store") is not False:
             self.stored[f"resp_{said.name}"] = [*_list_input(whole), *responses.make_output(said)]
+        if dialect is MESSAGES and whole.get("thread"):
+            spoken = {"role": "assistant", "content": messages.make_message(whole, said)["content"]}
+            self.threads[f"msg_{said.name}"] = {**whole, "messages": [*whole["messages"], spoken]}
         return await dialect.reply(request, recorded.json, said)
 
     def _judge(self, dialect: Dialect, recorded: Recorded) -> tuple[Wire, list[str]]:
@@ -183,6 +188,8 @@ class StrictModel:
             body = recorded.json
         except orjson.JSONDecodeError as fault:
             return {}, [f"not JSON: {fault}"]
+        if dialect is MESSAGES and (body.get("thread") or {}).get("type") == "continue":
+            return self._judge_thread(body)
         problems = dialect.check(body)
         earlier = body.get("previous_response_id")
         if problems or not earlier:
@@ -192,6 +199,13 @@ class StrictModel:
         alone = {key: value for key, value in body.items() if key != "previous_response_id"}
         whole = {**alone, "input": [*self.stored[earlier], *_list_input(body)]}
         return whole, dialect.check(whole)
+
+    def _judge_thread(self, body: Wire) -> tuple[Wire, list[str]]:
+        thread = self.threads.get(body["thread"]["previous_message_id"])
+        if thread is None:
+            return body, ["no usable Thread state was found for `previous_message_id`"]
+        whole = {**thread, **body, "messages": [*thread["messages"], *body["messages"]]}
+        return whole, MESSAGES.check(whole)
 
     async def _refuse_long(
         self, dialect: Dialect, recorded: Recorded, request: web.BaseRequest, spent: Spent

@@ -102,3 +102,21 @@ async def test_changed_reasoning_and_thinking_are_refused(client, upstream, mode
     body["messages"][-2]["content"][0]["thinking"] += "!"
     assert b"Invalid `signature`" in (await send(client, upstream, "/messages", body))[1]
     assert model.played == 0
+
+
+async def test_a_thread_goes_on_with_the_results_alone(client, upstream, model):
+    """The upstream holds what came before; a call without its result, and an unknown thread, are refused."""
+    began = orjson.loads(
+        (await send(client, upstream, "/messages", body_for("/messages", thread={"type": "create"})))[1]
+    )
+    calls = [block["id"] for block in began["content"] if block["type"] == "tool_use"]
+    results = [{"type": "tool_result", "tool_use_id": call, "content": "a line"} for call in calls]
+
+    async def go_on(identifier: str, sent: list[Wire]) -> int:
+        thread = {"type": "continue", "previous_message_id": identifier}
+        body = {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": sent}], "thread": thread}
+        return (await send(client, upstream, "/messages", body))[0]
+
+    assert len(results) == 2
+    assert [await go_on(began["id"], results[:1]), await go_on("msg_unknown", results)] == [400, 400]
+    assert await go_on(began["id"], results) == 200
