@@ -25,6 +25,7 @@ from trimtab.rules.results.excerpt import (
     excerpt_text,
     excerpt_written,
     may_shorten,
+    share_budget,
     shorten_message,
 )
 from trimtab.rules.results.work import ResultKey, Shortened, Work
@@ -69,6 +70,15 @@ def test_short_parts_stay_whole() -> None:
     assert [80 < count(text) <= 110 for text in (texts[0], texts[2])] == [True, True]
     before = result("1", *(f"a line of search result {number}" for number in range(100)))
     assert all(_truncate(before, Budget(64)).texts)
+
+
+def test_texts_that_fit_their_budget_together_stay() -> None:
+    """However little that leaves for each, and also if one has most of the tokens and others most of the bytes."""
+    for texts, budget in (
+        (("a", "b", "c"), Budget(3)),
+        (("a b " * 30, "c" * 500, "d" * 360), Budget(100, 1000)),
+    ):
+        assert share_budget(texts, budget, count_words, lambda *_: "") is texts
 
 
 def test_each_tools_results_have_its_own_budget() -> None:

@@ -64,6 +64,7 @@ def test_the_units_joined_are_the_text(text: str, max_chars: int) -> None:
     assert "".join(units.texts) == text
     assert units.offsets[0] == 0
     assert units.offsets[-1] == len(text)
+    assert len(units.texts) == len(units.lines) - 1 == len(units.offsets) - 1
     for index, unit in enumerate(units.texts):
         start = units.offsets[index]
         assert text[start : start + len(unit)] == unit

@@ -30,9 +30,11 @@ ADDRESSES = ("https://host.example/a?b=c&d=%20e", "http://[::1", "me+you@mail.ex
 SYMBOLS = (
     "os.path.join", "snake_case_name", "__init__.py", "camelCase", "CapitalWords", "kebab-case.component.ts",
     "package-4.2.1", "package-3.11.1-py3-none-any.whl", "Übersicht.txt", "row_3-67890", "4g_only",
-    "0001_initial.py", "4F.txt",
+    "0001_initial.py", "4F.txt", "h2Database",
 )  # fmt: skip
-NUMBERS = ("12345", "2024-01-15", "#12345", "ORD-99812", "a1b2c3d4", "550e8400-e29b-41d4-a716-446655440000")
+NUMBERS = (
+    "12345", "2024-01-15", "#12345", "ORD-99812", "a1b2c3d4", "3fA9c0D1", "550e8400-e29b-41d4-a716-446655440000",
+)  # fmt: skip
 NAMES = (*PATHS, *ADDRESSES, *SYMBOLS, *NUMBERS, "45.123456", "4.0.dev20250910")
 AROUND = (("", ""), (" ", " "), ('"', '"'), ("see ", "."), ("x=", ","))
 TEXTS = st.text() | st.text("ab1_-./@~#:\\ +$%[(\u4e2d", max_size=80)

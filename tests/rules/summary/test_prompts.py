@@ -124,6 +124,14 @@ def test_an_inline_question_fits_the_window_with_its_answer(window: int, held: i
         assert left < EXCERPT_TOKENS + TITLE_TOKENS
 
 
+def test_a_question_is_asked_as_long_as_it_fits_to_the_last_token() -> None:
+    asked, policy = _request(pruned=()), Policy(context_window=8000)
+    most = policy.fitting_tokens(200)
+    left = most - fit_inline(asked, conversation(), policy, count)[1]
+    assert fit_inline(asked, conversation(fixed_tokens=left), policy, count) == (asked, most)
+    assert fit_inline(asked, conversation(fixed_tokens=left + 1), policy, count) is None
+
+
 def test_a_question_leaves_room_for_thinking_if_there_is_any() -> None:
     """At the cost of excerpts; but not of the question."""
     pruned = tuple(result(str(at), fill(f"out {at}", 400)) for at in range(10))
@@ -211,7 +219,8 @@ def test_a_message_too_long_for_any_prompt_is_clipped_and_shown() -> None:
     """However many calls it makes; its first line has its role."""
     calls = tuple(call(str(number), arguments=fill("argument", 900)) for number in range(20))
     span = (assistant(fill("said", 5000), *calls), user("Go on."))
-    for part in split_request(told(span), base_text=None, max_tokens=2500, most=8, count=count):
-        question = write_prompt(part, base_text=None, max_tokens=2500, count=count)
-        assert count(question) <= 2500
-        assert question.count(" ASSISTANT]\n") + question.count(" USER]\n") == len(part.span)
+    for most in (2500, 5000):
+        for part in split_request(told(span), base_text=None, max_tokens=most, most=8, count=count):
+            question = write_prompt(part, base_text=None, max_tokens=most, count=count)
+            assert count(question) <= most
+            assert question.count(" ASSISTANT]\n") + question.count(" USER]\n") == len(part.span)

@@ -167,5 +167,8 @@ def test_memory_of_the_open_step_is_dropped_only_over_the_room() -> None:
     assert cuts.drop_memory(window, 0, over=True) == structs.replace(window, memory_stop=5)
 
     roomy, sums, window = cuts_of(HEAD)
-    sums.add(user("Go on."), 300)
-    assert roomy.drop_memory(window, 0) is roomy.drop_memory(window, 0, over=True) is None
+    for text, memory_tokens in (("Go on.", 300), (None, 0), ("And now?", 0)):
+        sums.add(assistant("Yes.") if text is None else user(text), memory_tokens)
+    left = roomy.marks.low - roomy.size(window)
+    assert roomy.drop_memory(window, left) is roomy.drop_memory(window, left, over=True) is None
+    assert roomy.drop_memory(window, left + 1) == structs.replace(window, memory_stop=3)
