@@ -93,6 +93,7 @@ FILM = (
     ).decode()
 )
 SEEN = FRAME_TOKENS + 660
+WORDS = b64encode(b"word " * 600).decode()
 UNKNOWN = FRAME_TOKENS + UNSEEN_FILE_TOKENS
 
 
@@ -104,6 +105,7 @@ UNKNOWN = FRAME_TOKENS + UNSEEN_FILE_TOKENS
         ({"type": "input_file", "filename": "a.pdf", "file_data": PDF.partition(",")[2]}, PAGES),
         ({"type": "document", "source": {"type": "base64", "media_type": "x", "data": PDF.partition(",")[2]}}, PAGES),
         ({"type": "document_url", "document_url": PDF}, PAGES),
+        ({"type": "input_file", "file_data": "data:text/plain;base64," + WORDS}, FRAME_TOKENS + len(WORDS) // 6),
         ({"type": "file_url", "file_url": {"url": PDF}}, PAGES),
         ({"type": "resource", "resource": {"uri": "file:///a", "blob": PDF.partition(",")[2]}}, PAGES + 60),
         ({"type": "input_audio", "input_audio": {"data": SOUND, "format": "mp3"}}, HEARD),
@@ -224,6 +226,7 @@ def test_the_line_of_an_image_tells_type_size_and_bytes() -> None:
     [
         ({**in_url("data:image/png;base64,AAAA"), "filename": "C:\\a\\b c.png"}, "", "b_c.png"),
         (in_url("data:image/png;base64,AAAA", name="/shots/a.png"), "see x.png", "a.png"),
+        ({**in_url("data:image/png;base64,AAAA"), "filename": 7, "title": "b.png"}, "see x.png", "b.png"),
         (in_url("data:image/png;base64,AAAA"), "First old.png, then shots/login-2.PNG:", "login-2.PNG"),
         (in_url("data:image/png;base64,AAAA"), "x.png" + " " * 300, ""),
         (in_url("https://a.org"), "", ""),

@@ -155,6 +155,10 @@ SPELLINGS = {
     "vllm, silent": ({"prompt_tokens": 25, "prompt_tokens_details": None}, (25, None, None)),
     "xai": ({"prompt_tokens": 199, "cached_prompt_text_tokens": 163}, (199, 163, None)),
     "perplexity": ({"input_tokens": 199, "input_tokens_details": {READ: 163}}, (199, 163, None)),
+    "responses, with anthropic's names beside": (
+        {"input_tokens": 199, "input_tokens_details": {"cached_tokens": 163}, READ: 163},
+        (199, 163, None),
+    ),
     "qwen": (
         {
             "prompt_tokens": 1503,

@@ -231,6 +231,14 @@ def test_a_message_of_ours_is_written_and_an_answer_without_a_text_never_altered
     assert IMAGE in written
 
 
+def test_an_answer_with_shortened_arguments_keeps_all_else() -> None:
+    raw = b'{"role":"assistant", "content":[ %b, %b ,%b]}' % (TEXT, USE, USE.replace(b"c1", b"c2"))
+    ((message, origin),) = _place(raw)
+    calls = (message.tool_calls[0], replace(message.tool_calls[1], arguments='{"a":2}'))
+    blocks = _blocks(write_element([raw], [(replace(message, tool_calls=calls, edited=True), origin)]))
+    assert blocks == [orjson.loads(one) for one in (TEXT, USE, USE.replace(b"c1", b"c2").replace(b"1}", b"2}"))]
+
+
 def test_only_the_users_side_shares_elements_and_what_is_left_of_one_keeps_its_members() -> None:
     """A rule may drop the result beside a text."""
     user, tool, model = (Message(role) for role in (Role.USER, Role.TOOL, Role.ASSISTANT))

@@ -152,6 +152,18 @@ def test_what_was_written_of_another_body_changes_nothing(shapes, drawn, shares)
         written = again
 
 
+def test_what_is_before_the_changing_elements_is_not_written_again() -> None:
+    """Not even if it is one edited message: what was written of it is known for the next body."""
+    body, raws, before = _build([1, 1, 1, 1, 1])
+    array = find_array(body, b'"items"', raws)
+    assert array is not None
+    after = _transform(before, {"0-0": "edit"})
+    written, _ = write_elements(Source(body, array, before), after, _write)
+    known = written.within(2)
+    assert known is not None
+    assert known.messages == after.messages[:1]
+
+
 def test_a_written_body_is_continued_only_where_an_element_begins() -> None:
     """What it has is not written again. A message that shares its last element is not written behind that."""
     body, raws, longer = _build([1, 1])
