@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from support.builders import assistant, function_result, result, system, user
+from support.builders import assistant, call, function_result, result, system, user
 
 from trimtab.rules.conversation import (
     WRITTEN_ROLES,
@@ -11,6 +11,7 @@ from trimtab.rules.conversation import (
     Role,
     count_asked,
     count_leading,
+    ends_with_prefill,
     find_beside,
     starts_step,
 )
@@ -31,6 +32,13 @@ def test_the_request_before_had_all_that_precedes_the_models_last_answer() -> No
     messages = [user("Do it."), assistant("Yes."), user("Go on.")]
     assert [count_asked(messages[:stop]) for stop in range(1, 4)] == [0, 0, 1]
     assert count_asked([*messages, assistant("{")]) == 1
+
+
+def test_only_a_last_answer_without_calls_is_a_prefill() -> None:
+    """Also if it is the only message, or stands behind a call that nobody answered."""
+    called = assistant("I look.", call("1"))
+    talks = ([], [user()], [user(), called], [called, result("1")], [assistant("{")], [called, assistant("{")])
+    assert [ends_with_prefill(messages) for messages in talks] == [False, False, False, False, True, True]
 
 
 def test_what_keeps_the_messages_before_it_leads_with_its_results() -> None:

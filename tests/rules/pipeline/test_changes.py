@@ -10,6 +10,7 @@ from support.builders import (
     conversation,
     count,
     fill,
+    read,
     result,
     session,
     user,
@@ -97,6 +98,19 @@ def test_a_message_may_stand_in_several_elements_or_in_none() -> None:
     assert list_elements(Origin(3, 4, 2)) == (3,)
     assert list_elements(Origin(0, 0)) == (OUTSIDE,)
     assert list_elements(None) == ()
+
+
+def test_what_is_joined_gives_up_what_the_summary_cannot() -> None:
+    """A user's name is lost where the summary takes the message in, and it may be longer than the summary."""
+    named = read({"role": "user", "content": "Go on.", "name": fill("name", 400)})
+    policy = replace(POLICY, keep_user_tokens=500)
+    planned = plan(conversation(*session(19), named, *session(50)[2:]), policy, count=count)
+    outcome = apply(planned, policy, count=count)
+    changes = trace_changes(planned, outcome, 1.0)
+    assert Fate.MOVED in {one.fate for one in changes}
+    saved = sum(one.tokens_before - one.tokens_after for one in changes)
+    assert saved == planned.original.tokens - outcome.conversation.tokens
+    assert min(one.tokens_after for one in changes) >= 0
 
 
 def test_only_what_trimtab_wrote_is_its_summary() -> None:

@@ -75,6 +75,8 @@ def test_a_digest_that_was_written_for_more_room_is_written_anew() -> None:
     own = apply(planned, POLICY, count=count)
     large = f"{QUOTE_START}\n> {fill('long', planned.request.max_tokens)}\n{QUOTE_END}\n"
     assert apply(planned, POLICY, count=count, summary=Summary(large, by_model=False)) == own
+    exact = Summary(fill("exact", planned.request.max_tokens), by_model=False)
+    assert exact.text in apply(planned, POLICY, count=count, summary=exact).conversation.messages[1].text
     text = apply(planned, POLICY, count=count, summary=Summary(fill("long", 9000), by_model=True))
     assert "[trimtab: omitted " in text.conversation.messages[1].text
 

@@ -148,6 +148,7 @@ def test_a_prefix_that_is_not_there_is_not_found() -> None:
     """If the message at the cut is not forwarded, no prefix ends there."""
     planned = plan_of(LONG)
     assert planned.find_prefix(conversation(*session(3)), 10) is None
+    assert planned.find_prefix(conversation(*[user()] * len(LONG)), 10) is None
 
 
 @given(messages=valid_transcripts(), role=st.sampled_from(SummaryRole), policy=st.sampled_from([POLICY, SUMMARIZE]))

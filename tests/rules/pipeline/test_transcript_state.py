@@ -274,8 +274,8 @@ def _keep(states: KeptStates, messages: Sequence[Message], known: TranscriptStat
 def test_the_longest_known_beginning_is_taken() -> None:
     messages, states = session(10), KeptStates()
     key, new = name_state(messages[:20], POLICY, Work(count)), name_state(messages[:2], POLICY, Work(count))
-    made = [_keep(states, messages[:stop], take_state(None, messages, new)) for stop in (6, 12, 9)]
-    assert [take_state(states, messages[:20], key) for _ in made] == [made[1], made[2], made[0]]
+    made = [_keep(states, messages[:stop], take_state(None, messages, new)) for stop in (1, 6, 12, 9)]
+    assert [take_state(states, messages[:20], key) for _ in made] == [made[2], made[3], made[1], made[0]]
 
 
 def test_sessions_of_one_script_keep_their_states() -> None:
