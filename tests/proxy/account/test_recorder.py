@@ -201,7 +201,7 @@ def test_a_client_that_halves_the_window_is_told_once_for_each_model(recorder: R
 
 
 def test_a_head_that_fills_the_window_is_told_once_a_session(recorder: Recorder, log: ListLog) -> None:
-    for session, tokens in (("a", 999), ("a", 1560), ("a", 1700), ("b", 1000), ("c", 999)):
+    for session, tokens in (("a", 999), ("a", 1560), ("a", 1700), ("b", 1000), ("a", 1700), ("c", 999)):
         recorder.record(_outcome(session=session, limit_tokens=2000, original_sections=(tokens, 0, 0, 1, 1)))
     recorder.record(_outcome(session="d", limit_tokens=0, original_sections=(5, 0, 0, 0, 0)))
     remedy = "send fewer tools (drop_tools), or raise the window: the server's, and context_window if it is set"

@@ -92,11 +92,12 @@ def test_a_key_file_is_read_each_time_that_the_configuration_is_read(tmp_path: P
     """A configuration keeps the key that it was read with."""
     file = tmp_path / "key"
     found = []
-    for key in ("one", "two"):
+    longest = "k" * MAX_KEY_FILE_BYTES
+    for key in ("one", longest):
         file.write_text(key)
         found.append(_load(f"client_keys: {{a: {{key_file: {file}}}}}"))
 
-    assert [config.clients.keys for config in found] == [("one",), ("two",)]
+    assert [config.clients.keys for config in found] == [("one",), (longest,)]
     assert found[0] != found[1]
 
 

@@ -252,3 +252,4 @@ def test_a_stream_has_a_first_token_and_a_rate() -> None:
         finished.reply.pace = told
         outcome = _make(finished)
         assert (outcome.first_token_seconds, outcome.tokens_per_second) == (seconds, rate)
+        assert outcome.first_chunk_seconds == (None if seconds is None else 0.5)

@@ -22,7 +22,7 @@ def names(connection, **query) -> list[str]:
 def test_a_session_adds_up_its_requests(connection):
     keep(
         connection,
-        make_event("1", session="s", at=1.0, original_tokens=10, sent_tokens=10),
+        make_event("1", session="s", at=1.0, original_tokens=10, sent_tokens=10, cost=0, without_cost=0),  # it is free
         make_event("2", session="s", at=2.0, original_tokens=30, sent_tokens=12, cost=5, without_cost=9),
         make_event(
             "3", session="s", at=3.0, original_tokens=40, window=make_window(7), bill=None
