@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 from msgspec import structs
-from support.journeys import MakeStages, arrive, read_session
+from support.journeys import MakeStages, arrive, make_reply, read_session
 
 from trimtab.proxy.account.outcome import Answered
 from trimtab.proxy.account.prompt_cache import MIN_CACHED_TOKENS
@@ -60,7 +60,7 @@ async def test_without_usage_the_tokens_are_trimtabs_and_said_to_be(make_stages:
     assert all(bill.is_estimated and not bill.tokens.fresh for bill in bills)
     assert bills[0].tokens.cached == bills[0].without.cached == 0
     assert bills[1].tokens.cached % 128 == 0 < bills[1].tokens.cached
-    assert bills[1].without.cached > bills[1].tokens.cached
+    assert bills[1].tokens.cached < bills[1].without.cached <= bills[0].without.prompt  # a cache has no more of it
 
 
 async def test_a_prompt_whose_client_left_before_any_answer_is_booked_and_teaches_nothing(
@@ -78,6 +78,21 @@ async def test_a_prompt_whose_client_left_before_any_answer_is_booked_and_teache
             [(attempt.compacted.sent_tokens, True)] * is_booked
         )
     assert not stages.services.models.list_known()
+
+
+@pytest.mark.parametrize("kind", ["text/event-stream", "application/json"])
+async def test_an_answer_whose_client_left_at_its_head_does_not_end_the_turn(
+    kind: str, make_stages: MakeStages
+) -> None:
+    """So nothing is written for a next request."""
+    stages = await make_stages(USD)
+    attempt, learned = await stages.attempt(read_session(4)), list[Learned]()
+    ready = SimpleNamespace(
+        arrival=arrive(), route=stages.route(), codec=CHAT, request=None, reply=make_reply(), trace=None, sent_at=0.0
+    )
+    answer = SimpleNamespace(status=200, content_type=kind, headers={})
+    await learn_from_left(stages.services, ready, attempt, Mock(), answer, learned.append)  # type: ignore[arg-type]
+    assert [(one.answered.ends_turn, one.answered.completion_tokens) for one in learned] == [(False, 0)]
 
 
 @pytest.mark.parametrize(
