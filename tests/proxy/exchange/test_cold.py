@@ -23,6 +23,7 @@ from trimtab.proxy.exchange.cold import (
     find_previous,
     find_session,
     name_cache,
+    prepare_cold,
     read_command,
     recall_earlier,
     remember,
@@ -197,6 +198,22 @@ async def test_a_model_is_asked_at_a_cold_cache_only_if_the_request_may_wait(
     assert (COLD_CACHE in rules) is is_cut
     assert (len(stages.client.asked) > 0) is is_cut
     assert not stages.services.summaries._under_way  # a call that nobody waits for would be paid, too
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_written"), [((), True), (("mode=observe",), False), (("upstream.cache_seconds=0",), False)]
+)
+async def test_a_summary_is_written_ahead_only_for_a_session_that_a_cold_cache_may_cut(
+    settings: tuple[str, ...], make_stages: MakeStages, *, is_written: bool
+) -> None:
+    prices = "prices={input: 1, cached_input: 0.01, output: 0.5}"
+    stages = await make_stages(*ASKS, prices, "defaults.summary.max_tokens=100", *settings)
+    services = structs.replace(stages.services, cold_cuts=_keep_cuts())
+    attempt = await stages.attempt(read_session(14, result_words=200))
+    assert attempt.chosen.planned.plan.window.cold_summary is not None
+    prepare_cold(services, attempt, Answered(ends_turn=True))
+    await services.summaries.settle()
+    assert len(stages.client.asked) == is_written
 
 
 def test_each_model_of_each_upstream_has_its_own_cache() -> None:
