@@ -9,6 +9,7 @@ from msgspec import structs
 from support.client import SMALL
 from support.journeys import ARRIVAL, MakeStages, Stages, arrive, make_reply, read, read_session, run_stages
 from support.model_learning import ListLog
+from support.sessions import make_session
 
 from trimtab.proxy.compaction.compactor import Compactor, Planned
 from trimtab.proxy.compaction.offload import INLINE_BYTES
@@ -19,6 +20,7 @@ from trimtab.proxy.exchange.compact import add_kept_of_session, compact, refuse_
 from trimtab.proxy.models.calibration import Report
 from trimtab.proxy.models.hypotheses import FIRST_TEST
 from trimtab.proxy.models.lessons import Lesson
+from trimtab.proxy.models.records import ModelName
 from trimtab.proxy.recall import Place, find_head
 from trimtab.proxy.wire.chat.codec import CHAT
 from trimtab.proxy.wire.codec import Request
@@ -202,12 +204,18 @@ async def test_each_so_many_requests_that_only_a_lesson_cuts_one_goes_out_uncut(
     assert not (await stages.attempt(read_session(3))).is_test
 
 
-async def test_a_ratio_alone_shortens_no_message_until_the_server_has_refused_it(make_stages: MakeStages) -> None:
-    stages = await make_stages("defaults.completion_reserve=1000")
+async def _learn_ratio(stages: Stages) -> ModelName:
+    """Teach the model of `read` that a token counts twice; returns its name."""
     name, models = (await stages.prepare(read(SHORT))).view.name, stages.services.models
     models.note_answer(name, 0)
     models.observe(name, Report(1000, 2000, limit_tokens=7000))
     await stages.settle()
+    return name
+
+
+async def test_a_ratio_alone_shortens_no_message_until_the_server_has_refused_it(make_stages: MakeStages) -> None:
+    stages = await make_stages("defaults.completion_reserve=1000")
+    name, models = await _learn_ratio(stages), stages.services.models
     fits, never = ([{"role": "user", "content": "word " * words}] for words in (5000, 9000))
 
     attempt = await stages.attempt(read(fits))
@@ -219,6 +227,20 @@ async def test_a_ratio_alone_shortens_no_message_until_the_server_has_refused_it
     await stages.settle()
     attempt = await stages.attempt(read(fits))
     assert (attempt.outcome, attempt.is_test) == ("compacted", False)
+
+
+@pytest.mark.parametrize(("steps", "is_test"), [(30, True), (40, False)])
+async def test_a_ratio_is_not_tested_if_that_would_need_another_summary(
+    make_stages: MakeStages, steps: int, *, is_test: bool
+) -> None:
+    """The ledger says of a test that it has changed nothing."""
+    stages = await make_stages("defaults.completion_reserve=1000", "defaults.overflow_strategy=summarize")
+    await _learn_ratio(stages)
+    said = {"role": "user", "content": "word " * 3000}
+    attempt = await stages.attempt(read([*make_session(steps, result_words=120)["messages"][:-1], said]))
+    assert (attempt.outcome, attempt.is_test) == ("compacted", is_test)
+    told = [(one.messages, one.first_changed) for one in attempt.call.ledger.entries if one.rule == "lesson_test"]
+    assert told == [(0, 0)] * is_test
 
 
 async def test_an_upstream_is_asked_for_an_open_window_with_the_clients_credential(make_stages: MakeStages) -> None:
