@@ -166,8 +166,6 @@ def describe_excess(error: RefusedError) -> str:
     )
 
 
-MAX_FINDS = 64  # chosen: a configuration uses few sets of memory tags
-
 DROP_TOOLS = "drop_tools"
 """Name of the rule in decisions."""
 HELP_REASONS: dict[Addition, str] = {
@@ -314,7 +312,6 @@ class Compactor:
         self.count = count
         self.is_early = is_early
         self._number = number
-        self._finds: dict[tuple[str, ...], FindMarks] = {}
         self._caches = caches = caches or Caches()
         self.counting = Counting(count, caches.known, costs, number, caches.tool_lists)
         self._states = caches.states
@@ -465,12 +462,7 @@ class Compactor:
         return counted.add_up(prompt)
 
     def _find_marks(self, tags: tuple[str, ...], max_chars: int | None = None) -> FindMarks:
-        if max_chars is None and tags in self._finds:
-            return self._finds[tags]
-        find = self._caches.marks_by(tags, self.count, self._number, Allowance(max_chars).spend)
-        if max_chars is None and len(self._finds) < MAX_FINDS:
-            self._finds[tags] = find
-        return find
+        return self._caches.marks_by(tags, self.count, self._number, Allowance(max_chars).spend)
 
     def _allow(self, max_chars: int | None) -> Work:
         work = self._works[None] if max_chars is None else self._works.get(max_chars)
