@@ -120,6 +120,7 @@ WHOLE = [
     b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody",
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
     b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + HEAD + b"body",
+    b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD + b"body",
 ]
 
 

@@ -50,16 +50,24 @@ async def test_to_http_1_0_the_end_of_the_connection_is_the_end():
     assert body == b"body"
 
 
+KEPT = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+
+
 @pytest.mark.parametrize(
-    ("first", "told"),
+    ("first", "length", "told"),
     [
-        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", []),
-        (b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", [b"keep-alive"]),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", {"Content-Length": "0"}, [[], [b"close"], []]),
+        (KEPT, {"Content-Length": "0"}, [[b"keep-alive"], [b"close"], []]),
+        (KEPT, {}, [[], []]),
     ],
 )
-async def test_a_connection_ends_only_when_the_client_wants_it(first: bytes, told: list[bytes]) -> None:
+async def test_a_connection_ends_only_when_the_client_wants_it(
+    first: bytes, length: dict[str, str], told: list[list[bytes]]
+) -> None:
+    """Or if nothing else shows where an answer ends."""
+
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        response = PlainResponse(headers={"Content-Length": "0"})
+        response = PlainResponse(headers=length)
         await response.prepare(request)
         await response.write_eof()
         return response
@@ -67,7 +75,7 @@ async def test_a_connection_ends_only_when_the_client_wants_it(first: bytes, tol
     server = Server(answer, request_factory=OwnRequest.make, access_log=None)
     async with listen_at(server, "127.0.0.1:0") as (_, url):
         heads = (await ask_raw(url, first + GET)).split(b"\r\n\r\n")
-    assert [re.findall(rb"Connection: (\S+)", head) for head in heads] == [told, [b"close"], []]
+    assert [re.findall(rb"Connection: (\S+)", head) for head in heads] == told
 
 
 @pytest.mark.parametrize(("method", "status"), [(b"HEAD", 200), (b"GET", 204), (b"GET", 304)])
