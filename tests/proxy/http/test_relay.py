@@ -6,7 +6,7 @@ import sys
 import time
 import zlib
 from types import SimpleNamespace
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, Mock
 
 import aiohttp
 import brotli
@@ -22,7 +22,8 @@ from upstreams.recording import break_off, completion, event, stream, write_note
 
 from trimtab.proxy.exchange.early_answer import COMMENT, Patience
 from trimtab.proxy.http.aiohttp_fixes.server import PlainResponse, reset_transport
-from trimtab.proxy.http.relay import MIN_SECONDS, Pace, Reply, answer_headers
+from trimtab.proxy.http.content_coding import STEP_BYTES, Reader
+from trimtab.proxy.http.relay import MIN_SECONDS, Pace, Reply, _Decoding, answer_headers
 
 
 async def _read_stream_times(client, url: str) -> dict[str, float]:
@@ -251,6 +252,15 @@ async def test_a_coded_refusal_is_recovered_from(coding, client, upstream, start
     response, got = await post(client, proxy.url + DIALECT.path, {"model": "m", "messages": SESSION})
     assert (response.status, len(upstream.chats), response.headers["Content-Encoding"]) == (200, 2, coding)
     assert got == CODE[coding](DIALECT.write_answer("All good."))
+
+
+def test_what_came_before_a_client_left_is_decoded_to_its_end() -> None:
+    """A step for each piece is not enough for one that says much."""
+    heard, text = bytearray(), b"text" * STEP_BYTES
+    decoding = _Decoding(Mock(feed=lambda chunk, _: heard.extend(chunk)), Reader(["gzip"]))
+    decoding.feed(gzip.compress(text), 0.0)
+    decoding.finish(is_cut=True)
+    assert heard == text
 
 
 @pytest.mark.parametrize("streams", [False, True])

@@ -7,6 +7,7 @@ import re
 import sys
 import zlib
 from collections.abc import AsyncIterator
+from unittest.mock import Mock
 
 import orjson
 import pytest
@@ -16,6 +17,9 @@ from upstreams.parsing import PLAIN, run_parsing_upstream
 from upstreams.raw import OK, RawUpstream, run_raw_upstream
 from upstreams.sockets import listen
 from yarl import URL
+
+from trimtab.proxy.http.errors import OverloadedError
+from trimtab.proxy.http.request_body import Uploads
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -435,6 +439,17 @@ async def test_bodies_that_are_held_are_bounded_together(most_bytes, upstream, s
     assert (await post(client, url, body))[0].status == 200
     await asyncio.wait_for(proxy.services.lifecycle.idle.wait(), 30)
     assert proxy.services.uploads.left_bytes == most_bytes
+
+
+def test_a_new_bound_counts_what_is_held_already() -> None:
+    uploads, request = Uploads(100, 1.0), Mock(web.BaseRequest)
+    uploads.hold(request, 60)
+    uploads.rebound(70)
+    with pytest.raises(OverloadedError):
+        uploads.hold(request, 11)
+    uploads.hold(request, 10)
+    uploads.release(request)
+    assert uploads.left_bytes == 70
 
 
 async def test_another_protocol_is_not_passed_on(client, start_proxy):
