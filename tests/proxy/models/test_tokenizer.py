@@ -5,6 +5,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import aiohttp
 import orjson
@@ -17,7 +18,7 @@ from trimtab.proxy.config.schema import UpstreamConfig
 from trimtab.proxy.http.client import UpstreamClient
 from trimtab.proxy.models.calibration import WARM_UP_SAMPLES
 from trimtab.proxy.models.discovery import Windows, discover
-from trimtab.proxy.models.tokenizer import TEMPLATE, TOKENIZE, ask_reading
+from trimtab.proxy.models.tokenizer import TEMPLATE, TOKENIZE, Prompt, ask_reading, measure_prompt
 from trimtab.rules.tokens import scripts
 from trimtab.rules.tokens.families import SILENT, Reading
 from trimtab.rules.tokens.scripts import SAMPLES
@@ -115,6 +116,17 @@ async def test_a_template_that_adds_what_none_does_is_not_believed(prompt: Any) 
         return prompt if path == TEMPLATE else llama(path, {"content": "", **body})
 
     assert (await ask(server))._replace(samples=()) == Reading(priming=3, frame=4.0)
+
+
+@pytest.mark.parametrize("answer", [b"", b'{"error": "no"}', b'{"tokens": []}'])
+async def test_a_prompt_that_is_not_counted_shows_nothing(answer: bytes) -> None:
+    """Also if it is so short that one token could be right."""
+
+    async def post(*_: object) -> bytes:
+        return answer
+
+    sent = Mock(messages=[Mock(texts=["Hello"])])
+    assert await measure_prompt(post, "m", Prompt(sent, len)) is None
 
 
 LISTED = {"object": "list", "data": [{"id": "m", "owned_by": "vllm", "max_model_len": 8192}]}
