@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support.client import wait_until
 
 from trimtab.proxy.http.aiohttp_fixes.server import OwnRequest
+from trimtab.proxy.http.errors import BadFramingError
 from trimtab.proxy.http.headers import MAX_HEAD_BYTES
 from trimtab.proxy.server.app import listen_at
 from trimtab.proxy.server.connections import MAX_STOPS, Server
@@ -34,7 +35,7 @@ async def _run(handler: Handler) -> AsyncIterator[tuple[asyncio.StreamReader, as
 
 
 async def test_a_connections_requests_are_served_by_one_task() -> None:
-    """They are served in their order, whether they arrive together or one after another."""
+    """They are served in their order, whether they arrive together or one after another, or behind empty lines."""
     tasks = set()
 
     async def note(_: web.BaseRequest) -> web.Response:
@@ -42,9 +43,11 @@ async def test_a_connections_requests_are_served_by_one_task() -> None:
         return web.Response(text="x")
 
     async with _run(note) as (reader, writer):
-        writer.write(GET)
-        await asyncio.wait_for(reader.readuntil(b"\r\n\r\nx"), 30)
-        writer.write(GET + LAST)
+        for number in (1, 2):
+            writer.write(number * GET)
+            for _ in range(number):
+                await asyncio.wait_for(reader.readuntil(b"\r\n\r\nx"), 30)
+        writer.write(b"\r\n\r\n" * MAX_STOPS + GET + LAST)
         answer = await asyncio.wait_for(reader.read(), 30)
     assert answer.count(b"HTTP/1.1 200") == 2
     assert len(tasks) == 1
@@ -280,6 +283,26 @@ async def test_a_request_before_unreadable_bytes_is_answered_first(
         answer = await _send(port, pieces if apart else [b"".join(pieces)])
     assert [(target, body) for target, body, _ in seen] == [("/0", b"ab")]
     assert re.findall(rb"HTTP/1\.[01] (\d+)", answer) == [b"200", b"400"]
+
+
+async def test_who_reads_a_body_that_breaks_gets_an_error_at_once() -> None:
+    begun, told = asyncio.Event(), list[Exception]()
+
+    async def read(request: web.BaseRequest) -> web.Response:
+        begun.set()
+        try:
+            await request.content.read()
+        except BadFramingError as error:
+            told.append(error)
+        return web.Response()
+
+    async with _run(read) as (reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await asyncio.wait_for(begun.wait(), 30)
+        writer.write(b"no length\r\n")
+        writer.write_eof()
+        await asyncio.wait_for(reader.read(), 30)
+    assert len(told) == 1
 
 
 async def test_a_body_that_nobody_takes_pauses_its_sender_and_loses_nothing() -> None:
