@@ -105,6 +105,13 @@ def test_a_day_of_the_books_has_their_sums_and_no_failures() -> None:
     assert bucket == {"at": 86_400.0, **figures, **money, "models": {"m": of_model}, "clients": {}}
 
 
+@pytest.mark.parametrize(("unpriced", "cost_usd"), [(0, 0.0), (1, None)])
+def test_a_summary_with_a_price_makes_the_cost_of_a_day_known(unpriced: int, cost_usd: float | None) -> None:
+    sums = Sums(requests=1, unpriced_requests=1, summaries=1, unpriced_summaries=unpriced)
+    (bucket,) = shape_days([(Place("1970-01-02", "m", NO_CLIENT), sums)], "1970-01-02", "1970-01-02")["buckets"]
+    assert bucket["cost_usd"] == cost_usd
+
+
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "", "x y"]), max_size=12).map("\n".join)
 
 

@@ -78,7 +78,7 @@ def test_metrics_without_a_folder_are_an_error_that_says_what_to_do(monkeypatch:
         raise FileNotFoundError(2, "No usable temporary directory found")
 
     monkeypatch.setattr(SharedMetrics, "open", fail)
-    with pytest.raises(ConfigError, match="name one with TMPDIR"):
+    with pytest.raises(ConfigError, match=r"workers: No usable temporary directory found: .* name one with TMPDIR"):
         open_shared()
 
 
