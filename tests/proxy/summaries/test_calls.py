@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 from support.model_learning import ListLog
@@ -45,6 +46,15 @@ def test_a_call_is_recorded_however_it_ends(error, result, reason, calls: Summar
     metric = calls.metrics.summary_seconds.read()
     counts = [sample.labels["result"] for sample in metric.samples if sample.name.endswith("_count")]
     assert counts == [result]
+
+
+def test_a_calls_seconds_are_those_from_its_start_to_its_end(log: ListLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[float]()
+    calls = SummaryCalls(Metrics(), log, on_end=lambda _, seconds: told.append(seconds))
+    monkeypatch.setattr("trimtab.proxy.summaries.calls.time", SimpleNamespace(monotonic=iter((100, 107)).__next__))
+    with SummaryCall(calls, PAYER, "inline", 12):
+        pass
+    assert told == [log.lines[0]["seconds"]] == [7]
 
 
 @pytest.mark.parametrize(("error", "told"), [(None, ""), (NoSummaryError("unreadable"), "failed")])

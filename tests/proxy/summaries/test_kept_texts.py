@@ -100,6 +100,7 @@ async def test_a_damaged_record_is_no_text() -> None:
     assert await read(texts, FIRST) is None
     await texts.keep("t", ONE, HEAD, FIRST, "again")
     assert await read(texts, FIRST) == "again"
+    assert store._entries._entries.keys() == {name}
 
 
 async def test_two_first_requests_of_a_session_at_once_lose_nothing() -> None:

@@ -12,6 +12,7 @@ from support.sessions import make_session
 from upstreams.recording import FakeUpstream, Recorded
 
 from trimtab.proxy.cli.doctor_checks import check_sessions
+from trimtab.proxy.summaries import service
 from trimtab.proxy.summaries.service import MAX_PAUSE_SECONDS
 from trimtab.proxy.summaries.summariser import BUSY_WAITS
 
@@ -137,6 +138,21 @@ async def test_the_next_model_of_the_list_is_asked_if_one_writes_nothing(answer,
     answer_summaries(upstream, lambda _: None)
     assert (await send(client, proxy, OTHER)).startswith("summarise;")
     assert upstream.summaries[-1].json["model"] in {"first", "second"}
+
+
+async def test_each_model_of_the_list_has_half_of_the_time_that_is_left_and_the_last_has_all(
+    client, upstream, start_proxy, monkeypatch
+):
+    shares, ask = list[int](), service.ask_model
+
+    def note(*told: Any) -> Any:
+        shares.append(round(told[-1] / 1000))
+        return ask(*told)
+
+    monkeypatch.setattr(service, "ask_model", note)
+    answer_summaries(upstream, lambda _: web.Response(status=401))
+    await send(client, await start_proxy(*SETTINGS, LISTED, "defaults.summary.timeout_seconds=8000"), LONG)
+    assert shares == [4, 8]
 
 
 async def test_a_session_that_has_fallen_to_digests_says_so(client, upstream, start_proxy, log):
