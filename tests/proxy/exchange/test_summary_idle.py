@@ -172,9 +172,9 @@ async def test_a_call_of_a_tool_leaves_the_turn_with_the_client(client, upstream
     assert len(upstream.summaries) == number
 
 
-@pytest.mark.parametrize("answered", ["nothing", "refused"])
+@pytest.mark.parametrize("answered", ["nothing", "unclear", "refused"])
 async def test_on_one_slot_the_transcript_is_never_sent_as_text(answered, client, upstream, start_proxy, monkeypatch):
-    """It would take the session's prompt out of the only cache."""
+    """It would take the session's prompt out of the only cache. Without another form, a refusal is the end."""
     monkeypatch.setattr(services, "QUIET_SECONDS", 0.0)
     have_one_slot(upstream).set()
     plain = upstream.answer
@@ -184,7 +184,8 @@ async def test_on_one_slot_the_transcript_is_never_sent_as_text(answered, client
             return await plain(recorded, request)
         if answered == "nothing":
             return completion("")
-        return type(completion())(body=b'{"error": {"message": "too long"}}', status=400)
+        status = 413 if answered == "refused" else 400
+        return type(completion())(body=b'{"error": {"message": "too long"}}', status=status)
 
     upstream.answer = fail
     proxy = await start_proxy(*SETTINGS)
@@ -192,6 +193,7 @@ async def test_on_one_slot_the_transcript_is_never_sent_as_text(answered, client
     await wait_until(proxy.services.lifecycle.meanwhile.done)
     assert upstream.summaries
     assert all(len(asked.json["messages"]) > 2 for asked in upstream.summaries)
+    assert len(upstream.summaries) == 1 or answered != "refused"
 
 
 KEYED = "upstreams={plain: {base_url: 'http://plain:9/v1'}}"
