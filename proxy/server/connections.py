@@ -292,6 +292,8 @@ class _Reader:
         try:
             return self._feed(piece)
         except HttpProcessingError as error:
+            if was_open and not found and self._body.is_eof():
+                return None  # the request has come whole, and gets its own answer
             if was_open or not found:
                 raise
             return [(_ErrInfo(400, error, error.message), EMPTY_PAYLOAD)], False, b""

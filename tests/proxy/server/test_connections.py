@@ -305,6 +305,22 @@ async def test_who_reads_a_body_that_breaks_gets_an_error_at_once() -> None:
     assert len(told) == 1
 
 
+async def test_a_whole_request_with_too_large_trailers_has_one_answer() -> None:
+    """A second one would be taken for that to the next request on its connection."""
+    begun = asyncio.Event()
+
+    async def read(request: web.BaseRequest) -> web.Response:
+        begun.set()
+        return web.Response(body=await request.content.read())
+
+    async with _run(read) as (reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await asyncio.wait_for(begun.wait(), 30)
+        writer.write(b"0\r\n" + (b"X-A: " + b"a" * 400 + b"\r\n") * 300 + b"\r\n")
+        answer = await asyncio.wait_for(reader.read(), 30)
+    assert answer.count(b"HTTP/1.") == 1
+
+
 async def test_a_body_that_nobody_takes_pauses_its_sender_and_loses_nothing() -> None:
     """The rest of a large chunked body waits, and arrives complete."""
     seen: list[Seen] = []
