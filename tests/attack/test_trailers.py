@@ -5,7 +5,7 @@ import re
 
 import orjson
 import pytest
-from support.client import CHAT, ask_raw
+from support.client import CHAT, ask_raw, wait_until
 from upstreams.raw import RawUpstream
 from yarl import URL
 
@@ -107,20 +107,19 @@ async def test_however_it_is_cut_a_request_behind_trailers_goes_out_alone(size, 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("name", UNREADABLE)
 async def test_trailers_that_cannot_be_read_end_the_connection(name, path, raw, start_proxy) -> None:
-    """The answer is 400 at once, with the head or after it. Nothing more is read from the client."""
+    """The answer is 400 at once, with the head or after it, but a whole request keeps its own. Nothing more is read."""
     proxy = await start_proxy(f"upstream.base_url={raw.url}")
-    for pieces in (
-        (_write_head(path), CHUNK + UNREADABLE[name] + NEXT),
-        (_write_head(path) + CHUNK + UNREADABLE[name] + NEXT,),
-    ):
+    for is_apart in (True, False):
         address = URL(proxy.url)
         reader, writer = await asyncio.open_connection(address.host, address.port)
-        for piece in pieces:
-            writer.write(piece)
-            await writer.drain()
+        writer.write(_write_head(path))
+        if is_apart:
+            await wait_until(lambda: not proxy.services.lifecycle.idle.is_set())
+        writer.write(CHUNK + UNREADABLE[name] + NEXT)
         answer = await asyncio.wait_for(reader.read(), 30)
         writer.close()
-        assert re.findall(rb"HTTP/1\.[01] (\d+)", answer) in ([b"400"], [b"431"])
+        (status,) = re.findall(rb"HTTP/1\.[01] (\d+)", answer)
+        assert status in {b"400", b"431"} or (is_apart and name == "too long together" and status == b"200")
     assert _find_next(raw) is None
 
 
