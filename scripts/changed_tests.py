@@ -12,7 +12,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 
-ALL_STAND_ON = ("pyproject.toml", "tests/conftest.py", "tests/support", "tests/upstreams", "tests/programs")
+SHARED = ("conftest.py", "data", "programs", "support", "upstreams")
+ALL_STAND_ON = ("pyproject.toml", *(f"tests/{name}" for name in SHARED))
 PAGES = ("docs", "README.md", "CHANGELOG.md", "config.example.yaml", "scripts/site")
 
 
@@ -48,7 +49,7 @@ def _find_mirrored(module: PurePath, root: Path) -> Iterator[Path]:
 
 
 def _find_folder(folder: Path) -> Path:
-    return next(path for path in (folder, *folder.parents) if path.is_dir())
+    return next(path for path in (folder, *folder.parents) if any(path.glob("**/test_*.py")))
 
 
 def _is_in(name: PurePath, places: Iterable[str]) -> bool:

@@ -20,6 +20,9 @@ FILES = (
     "tests/support/test_checker.py",
     "tests/scripts/test_words.py",
     "tests/bench/tokens/test_run.py",
+    "tests/clients/test_sdks.py",
+    "tests/clients/drivers/node/driver.mjs",
+    "tests/data/golden/names/headers.txt",
 )
 
 
@@ -46,6 +49,8 @@ def root(tmp_path):
         (["tests/proxy/http/test_deleted.py"], []),
         (["tests/proxy/store/conftest.py"], ["tests/proxy/store"]),
         (["tests/fuzzing/targets.py"], ["tests/fuzzing"]),
+        (["tests/clients/drivers/node/driver.mjs"], ["tests/clients"]),
+        (["tests/data/golden/names/headers.txt"], ["tests"]),
         (["docs/tutorial.md", "README.md"], ["tests/docs"]),
         (["scripts/check_words.py"], ["tests/scripts"]),
         (["bench/tokens/run.py"], ["tests/bench/tokens/test_run.py"]),
