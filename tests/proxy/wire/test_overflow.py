@@ -4,7 +4,6 @@ import html
 import re
 import string
 from collections.abc import Callable
-from pathlib import Path
 from urllib.parse import quote
 
 import orjson
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.odd_json import dump
+from support.sessions import DATA, needs_data
 
 import trimtab.proxy.wire.overflow as overflow_module
 from trimtab.proxy.wire.chat.codec import CHAT
@@ -31,15 +31,14 @@ from trimtab.proxy.wire.overflow import (
     read_overflow,
 )
 
-RECORDED = Path(__file__).parents[5] / "shared" / "data" / "overflow_errors.jsonl"
-recorded = pytest.mark.skipif(not RECORDED.exists(), reason="the recorded overflow errors are not here")
+RECORDED = DATA / "overflow_errors.jsonl"
 
 
 def _read(message: str, status: int = 400, **members: object) -> Overflow | None:
     return read_overflow(status, orjson.dumps({"error": {"message": message, **members}}))
 
 
-@recorded
+@needs_data
 def test_recorded_overflows_are_recognised_with_their_numbers():
     rows = [orjson.loads(line) for line in RECORDED.read_bytes().splitlines()]
     # Silent servers send no error at all, and one text is known in part only.
