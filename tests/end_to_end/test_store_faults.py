@@ -16,7 +16,7 @@ from support.leaks import read_sample
 from support.sessions import make_session, requests_of
 
 from trimtab.proxy.server.app import Proxy
-from trimtab.proxy.store import opening, sqlite
+from trimtab.proxy.store import opening, redis, sqlite
 
 SETTINGS = (*SMALL, "defaults.overflow_strategy=summarize", "defaults.summary.max_tokens=300")
 STEPS = 42
@@ -50,8 +50,10 @@ def leap_back(_file: Path, proxy: Proxy, _server: None) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the store's waiting times for the tests."""
+    """Shorten the store's waits. Only a busy machine waits for a server: a stopped one refuses at once."""
     monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(redis, "CONNECT_SECONDS", 30.0)
+    monkeypatch.setattr(redis, "OPERATION_SECONDS", 30.0)
     monkeypatch.setattr(opening, "FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(opening, "MAX_PAUSE_SECONDS", 0.02)
 
@@ -89,7 +91,7 @@ async def test_a_store_that_fails_changes_nothing(inflict, told, bodies, client,
     serve, log, file = *map(request.getfixturevalue, ("serve", "log")), request.getfixturevalue("tmp_path") / "own/a"
     alone = await play_alone(client, serve, upstream, bodies)
     with run_redis() if inflict is stop_server else nullcontext() as server:
-        url = f"{server.url}?socket_timeout=0.1&socket_connect_timeout=0.1" if server else f"sqlite:///{file}"
+        url = server.url if server else f"sqlite:///{file}"
         async with serve(f"store={url}") as proxy:
             await ask_all(client, proxy, bodies[: STEPS // 3])
             with inflict(file, proxy, server):
