@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from trimtab.proxy.store import sqlite
 from trimtab.proxy.store.sqlite import SqliteFile, SqliteStore
 from trimtab.proxy.store.store import StoreError
 
@@ -88,8 +89,10 @@ async def test_a_sound_file_that_is_not_ours_is_left_alone(filled, make_foreign,
     assert (filled.read_bytes(), filled.stat().st_mode & 0o777, log.lines) == (before, 0o644, [])
 
 
-async def test_a_lock_that_is_never_let_go_fails_the_operation(filled, open_sqlite) -> None:
+async def test_a_lock_that_is_never_let_go_fails_the_operation(filled, open_sqlite, monkeypatch) -> None:
     """It fails in time, because a thread that hangs would keep the process from ending."""
+    assert sqlite.BUSY_SECONDS < sqlite.OPERATION_SECONDS
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.0)
     with closing(sqlite3.connect(filled.with_name(filled.name + ".lock"), isolation_level=None)) as lock:
         lock.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreError, match="another process has locked the file"):
