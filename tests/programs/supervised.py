@@ -6,7 +6,8 @@ A worker writes each of its actions to standard output, as a line `NUMBER PROCES
 * `die`: a worker ends as soon as it is ready.
 * `fail`: a worker ends with an error before it is ready.
 * `killed`: a worker is killed before it is ready.
-* `deaf`: the workers ignore SIGTERM.
+* `deaf`: the workers ignore SIGTERM, and are soon killed.
+* `stubborn`: the workers ignore SIGTERM, and are not killed for a long time.
 * `leave`: the first worker announces that it leaves, but stays.
 * `invalid`: the configuration is refused at a reload.
 """
@@ -48,7 +49,7 @@ def be_worker(worker: Worker, what: str) -> int:
     while True:
         number = signal.Signals(signal.sigwait(signals))
         say(worker, number.name)
-        if number == signal.SIGQUIT or (number == signal.SIGTERM and what != "deaf"):
+        if number == signal.SIGQUIT or (number == signal.SIGTERM and what not in {"deaf", "stubborn"}):
             return 0
 
 
@@ -56,6 +57,8 @@ def main(what: str) -> int:
     """Run the supervisor, or a worker in its forked process. Returns the exit status."""
     if what == "deaf":  # the product waits longer; a test need not
         supervisor.SLACK_SECONDS = 0.2
+    if what == "stubborn":
+        supervisor.SLACK_SECONDS = supervisor.LAST_SECONDS = 60.0
     configure_log()
     log = get_log()
     shared = SharedResources.open(load_config(settings=["listen=127.0.0.1:0"], environment={}), 2)

@@ -132,7 +132,7 @@ def test_workers_that_do_not_end_are_killed() -> None:
 
 
 def test_a_second_signal_ends_all_at_once() -> None:
-    with supervising("deaf") as running:
+    with supervising("stubborn") as running:
         running.read_log("listening")
         running.read_both()
         running.process.send_signal(signal.SIGINT)
