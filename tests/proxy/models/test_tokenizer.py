@@ -26,6 +26,12 @@ from trimtab.rules.tokens.scripts import SAMPLES
 Json = dict[str, Any]
 
 
+@pytest.fixture(autouse=True)
+def wait_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine, a server may count late. A test of lateness sets its own limit."""
+    monkeypatch.setattr("trimtab.proxy.models.tokenizer.WAIT_SECONDS", 30.0)
+
+
 def tokens(number: int) -> Json:
     return {"tokens": list(range(number))}
 
