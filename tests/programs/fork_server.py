@@ -30,7 +30,7 @@ def main(connection: socket.socket) -> None:
         head, streams, *_ = socket.recv_fds(connection, HEAD, 3)
         if not head:
             return
-        order = marshal.loads(_read(connection, int.from_bytes(head, "big")))  # noqa: S302 - of the tests themselves
+        order = marshal.loads(read(connection, int.from_bytes(head, "big")))  # noqa: S302 - of the tests themselves
         _load(*order["arguments"])
         if _fork(connection):
             for stream in streams:
@@ -45,11 +45,12 @@ def main(connection: socket.socket) -> None:
         return
 
 
-def _read(connection: socket.socket, length: int) -> bytes:
-    read = b""
-    while len(read) < length:
-        read += connection.recv(length - len(read))
-    return read
+def read(connection: socket.socket, length: int) -> bytes:
+    """Read so many bytes, or fewer if the other end has closed."""
+    data = b""
+    while len(data) < length and (piece := connection.recv(length - len(data))):
+        data += piece
+    return data
 
 
 def _load(module: str, *arguments: str) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 from unittest.mock import patch
 
 from programs import fork_server
-from programs.fork_server import HEAD
+from programs.fork_server import HEAD, read
 
 AT_THE_START = ("PYTHON", "COVERAGE", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_", "OPENSSL_")
 """Variables with these beginnings act before the program does: who wants others than this process has, executes it."""
@@ -95,7 +95,7 @@ class _Server:
             try:
                 socket.send_fds(self._connection, [len(text).to_bytes(HEAD, "big")], streams)
                 self._connection.sendall(text)
-                told = self._connection.recv(HEAD + 1, socket.MSG_WAITALL)
+                told = read(self._connection, HEAD + 1)  # MSG_WAITALL gives less after a stop of this process
             finally:
                 _adopt_orphans(0)
         assert len(told) == HEAD + 1, "the fork server has ended"
