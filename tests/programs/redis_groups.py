@@ -19,7 +19,7 @@ port {port}
 bind 127.0.0.1
 dir {directory}
 sentinel monitor {service} 127.0.0.1 {master} 1
-sentinel down-after-milliseconds {service} {down_after_ms}
+sentinel down-after-milliseconds {service} 60000
 sentinel failover-timeout {service} 3000
 """
 
@@ -37,6 +37,11 @@ class Watched:
         """The URL of the service, by its sentinels. The first sentinel in the URL does not exist."""
         return f"redis+sentinel://127.0.0.1:1,127.0.0.1:{self.port}/{SERVICE}/0"
 
+    def miss_master_after(self, milliseconds: int) -> None:
+        """From now on, the replica takes the place of a master that is silent for that long."""
+        with redis.Redis(port=self.port) as client:
+            client.execute_command("SENTINEL SET", SERVICE, "down-after-milliseconds", milliseconds)
+
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
@@ -51,16 +56,16 @@ class Cluster:
 
 
 @contextmanager
-def run_watched(*, down_after_ms: int = 60_000) -> Iterator[Watched]:
+def run_watched() -> Iterator[Watched]:
     """Run a master with a connected replica, and a sentinel that knows both.
 
-    The replica takes the place of a master that is silent for that long, as one may be on a busy machine.
+    It is slow to miss the master, which may be silent for a while on a busy machine.
     """
     with ExitStack() as stack:
         master = stack.enter_context(run_redis())
         replica = stack.enter_context(run_redis("--replicaof", "127.0.0.1", str(master.port)))
         wait_until(lambda: _tell(replica.port, "replication")["master_link_status"] == "up")
-        port = stack.enter_context(_run_sentinel(master.port, down_after_ms))
+        port = stack.enter_context(_run_sentinel(master.port))
         wait_until(lambda: _count_replicas(port) == 1)
         yield Watched(master, replica, port)
 
@@ -100,13 +105,13 @@ def _run_node() -> Iterator[RedisServer]:
 
 
 @contextmanager
-def _run_sentinel(master_port: int, down_after_ms: int) -> Iterator[int]:
+def _run_sentinel(master_port: int) -> Iterator[int]:
     assert PROGRAM is not None
     with tempfile.TemporaryDirectory(prefix="trimtab-sentinel-") as directory:
         port = find_free_port()
         file = Path(directory, "sentinel.conf")
         names = {"port": port, "directory": directory, "service": SERVICE, "master": master_port}
-        file.write_text(_SENTINEL.format(**names, down_after_ms=down_after_ms))
+        file.write_text(_SENTINEL.format(**names))
         process = subprocess.Popen([PROGRAM, str(file), "--sentinel"], stdout=subprocess.DEVNULL)
         try:
             yield port

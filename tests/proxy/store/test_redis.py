@@ -140,12 +140,13 @@ async def put_until_kept(store: RedisStore, summary_id: str) -> None:
 
 @needs_redis
 async def test_the_replica_that_sentinels_make_the_master_is_used() -> None:
-    with run_watched(down_after_ms=300) as watched:
+    with run_watched() as watched:
         store = RedisStore(watched.url, ttl_seconds=1000)
         await store.put("before", b"sealed")
         with redis.Redis(port=watched.master.port) as client:
-            assert client.wait(1, 5000) == 1
+            assert client.wait(1, 30_000) == 1
         await asyncio.to_thread(watched.master.stop)
+        watched.miss_master_after(300)
         await put_until_kept(store, "after")
 
         with redis.Redis(port=watched.replica.port) as client:
