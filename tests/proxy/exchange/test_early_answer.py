@@ -219,6 +219,6 @@ async def test_what_is_no_stream_of_events_is_not_held_for_one(line, client, ups
     upstream.answer = answer
     proxy = await start_proxy()
     async with client.post(proxy.url + "/v1/chat/completions", json=BODY) as response:
-        assert await asyncio.wait_for(response.content.readany(), 9) == line
+        assert await asyncio.wait_for(response.content.readany(), 30) == line
         got.set()
         assert await response.read() == line

@@ -275,6 +275,7 @@ async def _show(line: _Counting, requests: int) -> AsyncIterator[None]:
 
 async def test_between_two_states_of_the_live_line_is_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last state is shown at the end, without one, and stays. Before the first request there is none."""
+    monkeypatch.setattr(serving, "PAUSE_SECONDS", 60)
     for requests, last in ((0, 0), (3, 1)):
         line = _Counting()
         async for _ in _show(line, requests):
